@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Every check besides the tests. All of them run, so that one call shows all there is to mend; then 1 if any failed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+bin=.venv/bin
+folders=()
+for folder in src scripts tests examples benchmarks; do
+    [[ -z $(find "$folder" -name '*.py' -print -quit 2>/dev/null) ]] || folders+=("$folder")
+done
+
+failed=()
+check() {
+    local name=$1
+    shift
+    printf '[check] %s\n' "$name" >&2
+    "$@" || failed+=("$name")
+}
+check "ruff check" $bin/ruff check --quiet "${folders[@]}"
+check "ruff format" $bin/ruff format --check --quiet "${folders[@]}"
+check "mypy --strict" $bin/mypy --strict
+check "import layers" $bin/lint-imports --no-logo
+check "lock file" $bin/python scripts/lock_inputs.py --check
+check "protobuf modules" bash scripts/proto.sh --check
+check "generated pages" $bin/python scripts/generate_docs.py --check
+check "docs build" bash scripts/docs.sh
+
+if ((${#failed[@]})); then
+    printf '[check] failed: %s\n' "$(IFS=,; echo "${failed[*]}" | sed 's/,/, /g')" >&2
+    exit 1
+fi
+printf '[check] all passed\n' >&2

@@ -1,0 +1,147 @@
+"""The agent of one capsule: takes commands for it, commits it by its policy, and brings the other parts together.
+
+``committer`` takes commits, ``keeper`` makes them durable, ``recorder`` keeps the proxy, ``failures`` sees what goes wrong.
+Everything waits in one event loop. The service does not depend on the agent: should it die, the service, its process 1
+and the proxy go on, and the next command starts another agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from typing import Any
+
+import structlog
+
+from relive.agent.capsule import Capsule
+from relive.agent.committer import Committer
+from relive.agent.control import serve_control
+from relive.agent.failures import FailureWatch
+from relive.agent.keeper import Keeper
+from relive.agent.memory import MemoryGroup
+from relive.agent.recorder import Recorder
+from relive.agent.tasks import Tasks
+from relive.config import Settings
+from relive.errors import ReliveError
+from relive.kernel import procfs
+from relive.model.commit import Trigger
+
+__all__ = ["Agent"]
+
+_READY_POLL = 0.05  # [s]
+_READY_WITHOUT_PORT = 1.0  # [s] a service whose port is not known counts as ready when it has run this long
+_READY_LIMIT = 60.0  # [s]
+
+
+class Agent:
+    """See the module. Make it in the event loop after the service was started, then await ``run``."""
+
+    def __init__(self, settings: Settings, capsule: Capsule, group: MemoryGroup | None) -> None:
+        facts = capsule.facts
+        self._capsule = capsule
+        self._group = group
+        self._log = structlog.get_logger()
+        self._tasks = Tasks()
+        self._keeper = Keeper(settings, facts.spec.name, facts.life, capsule.paths.logs)
+        self._committer = Committer(settings, capsule, self._keeper)
+        self._failures = FailureWatch(settings, capsule, self._committer, self._keeper, self._tasks, group)
+        self._recorder = Recorder(
+            settings, capsule, self._committer, self._keeper, self._tasks, self._failures.hear
+        )
+
+    async def run(self) -> None:
+        """Serve until the capsule has ended and all about its end is written down."""
+        server = await serve_control(self._capsule.paths.agent_socket, self._handle)
+        ended = _wait_for_end(self._capsule.facts.init)
+        try:
+            for work in (
+                self._failures.watch_signals(),
+                self._failures.watch_memory(),
+                self._recorder.run(),
+                self._commit_by_policy(),
+            ):
+                self._tasks.begin(work)
+            await ended
+            await self._failures.note_the_end()
+        finally:
+            server.close()
+            await self._shut_down()
+
+    async def _shut_down(self) -> None:
+        await self._tasks.end()
+        await self._keeper.drain()
+        self._keeper.close()
+        if self._committer.tracer is not None:
+            await self._committer.tracer.close()
+        await self._recorder.end()
+        self._committer.close()
+        if self._group is not None:
+            self._group.remove()
+        paths = self._capsule.paths
+        # What the service wrote is in its commits; its own layers went with its namespaces.
+        shutil.rmtree(paths.layers, ignore_errors=True)
+        paths.agent_socket.unlink(missing_ok=True)
+        paths.closed.touch()
+        paths.agent_pid.unlink(missing_ok=True)
+
+    async def _handle(self, request: dict[str, Any]) -> dict[str, Any]:
+        match request["op"]:
+            case "commit":
+                stored = await self._committer.commit(Trigger(request.get("trigger", "manual")))
+                return {"id": stored.id, "pause_us": stored.pause_us, "durable_us": stored.durable_us}
+            case "stopping":
+                self._failures.stop_asked = True
+                return {}
+            case "status":
+                link = self._committer.link
+                return {"pending": self._keeper.pending, "recording": link is not None and link.is_open}
+        raise ValueError(f"no such operation: {request['op']}")
+
+    async def _commit_by_policy(self) -> None:
+        policy = self._capsule.facts.spec.policy
+        if not policy.at_start:
+            return
+        await self._wait_until_ready()
+        await self._commit_or_log(Trigger.START)
+        while policy.seconds is not None:
+            await asyncio.sleep(policy.seconds)
+            await self._commit_or_log(Trigger.TIMER)
+
+    async def _commit_or_log(self, trigger: Trigger) -> None:
+        try:
+            stored = await self._committer.commit(trigger)
+        except ReliveError as error:
+            self._log.error("commit failed", error=error.as_json())
+        else:
+            self._log.info("durable", commit=stored.id, durable_us=stored.durable_us, bytes=stored.new_bytes)
+
+    async def _wait_until_ready(self) -> None:
+        """Wait for the service to listen, and for the recording, without which a commit has no cursor."""
+        upstream = self._capsule.facts.spec.upstream
+        if upstream is None:
+            await asyncio.sleep(_READY_WITHOUT_PORT)
+            return
+        for _ in range(int(_READY_LIMIT / _READY_POLL)):
+            listens = upstream[1] in procfs.listening_ports(self._capsule.facts.root)
+            if listens and self._committer.link is not None:
+                return
+            await asyncio.sleep(_READY_POLL)
+
+
+def _wait_for_end(init: int) -> asyncio.Future[None]:
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[None] = loop.create_future()
+    try:
+        handle = os.pidfd_open(init)
+    except ProcessLookupError:
+        ended.set_result(None)
+        return ended
+
+    def gone() -> None:
+        loop.remove_reader(handle)
+        os.close(handle)
+        ended.set_result(None)
+
+    loop.add_reader(handle, gone)
+    return ended

@@ -1,0 +1,322 @@
+"""Starting a service in a capsule: PID, mount and IPC namespaces of its own, an overlay root, output into files."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pwd
+import signal
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from relive.agent.memory import MemoryGroup
+from relive.config import Settings
+from relive.engine.criu import CriuTools
+from relive.engine.layers import LayerScanner
+from relive.engine.target import LayerSource, Target
+from relive.errors import CapsuleExists, CapsuleStartFailed, TargetUnknown, UsageError
+from relive.kernel import libc, procfs
+from relive.kernel.mounts import make_private, pivot_root, read_mounts
+from relive.kernel.namespaces import Namespace
+from relive.kernel.seccomp import hide_io_uring
+from relive.model.capsule import CapsuleFacts, CapsuleSpec, LifePaths
+from relive.model.commit import LayerKind, TargetKind
+from relive.sandbox.rootfs import IO_DIRECTORY, CoveredPoint, RootBuilder, layer_directories, plan_points
+from relive.sandbox.spawn import Channel, become_init, spawn_first_process, standard_streams
+
+__all__ = [
+    "Capsule",
+    "all_lives",
+    "capsule_target",
+    "find_capsule",
+    "living_capsules",
+    "new_life",
+    "start_service",
+]
+
+_NAMESPACES = Namespace.PID | Namespace.MOUNT | Namespace.IPC
+_PR_SET_CHILD_SUBREAPER = 36
+_START_LIMIT = 30.0  # [s]
+_RUN_SKIPPED = frozenset(
+    {"relive", "log", "udev", "systemd", "user", "containers", "docker", "netns", "criu.kdat"}
+)
+_RUN_FILE_MOST = 1 << 20  # [bytes] larger files in /run are no rendezvous points
+
+
+@dataclass(frozen=True, slots=True)
+class Capsule:
+    """One life of a capsule on this host."""
+
+    paths: LifePaths
+    facts: CapsuleFacts
+
+    @property
+    def is_alive(self) -> bool:
+        """Its process 1 runs."""
+        return procfs.is_same_process(self.facts.init, self.facts.init_started)
+
+    @property
+    def wait_status(self) -> int | None:
+        """Raw wait status of the service, None while it runs or when nobody could note it."""
+        try:
+            text = self.paths.status.read_text().strip()
+        except FileNotFoundError:
+            return None
+        return int(text) if text else None
+
+
+def new_life(settings: Settings, name: str) -> LifePaths:
+    """Make the directory of a new life.
+
+    Raises:
+        CapsuleExists: a capsule of that name runs.
+    """
+    running = [capsule for capsule in living_capsules(settings) if capsule.facts.spec.name == name]
+    if running:
+        raise CapsuleExists(
+            f"a capsule called {name!r} is running",
+            cause=f"its service is process {running[0].facts.root}",
+            remedy="choose another --name, or end that one first",
+        )
+    life = f"{time.strftime('%Y%m%dT%H%M%S')}-{uuid.uuid4().hex[:6]}"
+    paths = LifePaths(settings.capsules / name / life)
+    # What a service writes and what clients send it is nobody else's business.
+    settings.capsules.mkdir(mode=0o700, parents=True, exist_ok=True)
+    paths.io.mkdir(parents=True)
+    paths.recording.mkdir()
+    return paths
+
+
+def all_lives(settings: Settings) -> list[Capsule]:
+    """Every life whose directory is still there, oldest first."""
+    found = []
+    for state in settings.capsules.glob("*/*/state.json"):
+        if state.parent.is_symlink():
+            continue  # "current"
+        with contextlib.suppress(OSError, ValueError):
+            found.append(
+                Capsule(LifePaths(state.parent), CapsuleFacts.model_validate_json(state.read_bytes()))
+            )
+    return sorted(found, key=lambda capsule: capsule.facts.started_wall_ns)
+
+
+def living_capsules(settings: Settings) -> list[Capsule]:
+    """Capsules that run now."""
+    return [capsule for capsule in all_lives(settings) if capsule.is_alive]
+
+
+def find_capsule(settings: Settings, name: str) -> Capsule:
+    """The running capsule of a name; raises TargetUnknown."""
+    for capsule in living_capsules(settings):
+        if capsule.facts.spec.name == name:
+            return capsule
+    raise TargetUnknown(
+        f"no running capsule is called {name!r}",
+        remedy="`relive ps` lists capsules; any process can be named as pid:NUMBER",
+    )
+
+
+def capsule_target(settings: Settings, capsule: Capsule) -> Target:
+    """The capsule as something to commit; keep it, since it remembers which files it has copied."""
+    facts, layers = capsule.facts, capsule.paths.layers
+    sources = [
+        LayerSource(
+            point,
+            LayerKind.OVERLAY,
+            LayerScanner(layer_directories(layers, slot)[0]),
+            _home_below(settings, point),
+        )
+        for point, slot in facts.points
+    ]
+    view = Path(f"/proc/{facts.init}/root")
+    sources.append(LayerSource("/dev/shm", LayerKind.TMPFS, LayerScanner(view / "dev/shm")))
+    sources.append(
+        LayerSource("/run", LayerKind.TMPFS, LayerScanner(view / "run", largest=_RUN_FILE_MOST), _RUN_SKIPPED)
+    )
+    return Target(
+        kind=TargetKind.CAPSULE,
+        name=facts.spec.name,
+        life=facts.life,
+        root=facts.root,
+        inside=True,
+        command=facts.spec.command,
+        sources=sources,
+    )
+
+
+def _home_below(settings: Settings, point: str) -> frozenset[str]:
+    top = point.rstrip("/") + "/"
+    home = str(settings.home)
+    return frozenset({home.removeprefix(top)} if home.startswith(top) else ())
+
+
+def start_service(
+    settings: Settings, spec: CapsuleSpec, paths: LifePaths, group: MemoryGroup | None
+) -> CapsuleFacts:
+    """Start the service and write ``state.json``. Call it from a process with one thread.
+
+    Raises:
+        CapsuleStartFailed: the namespaces cannot be set up, or the command cannot be started.
+        UsageError: the user does not exist.
+    """
+    tools = CriuTools(settings.tools_path)
+    tools.check()
+    points = plan_points(read_mounts(), settings.home)
+    starter = _Starter(settings, spec, paths, points, tools, group, _look_up_user(spec.user))
+    starter.prepare_streams()
+    channel = Channel()
+    try:
+        init = spawn_first_process(_NAMESPACES, lambda: starter.run(channel), channel)
+        channel.theirs.close()
+        report = channel.receive(time.monotonic() + _START_LIMIT)
+    except OSError as error:
+        raise CapsuleStartFailed(
+            "the capsule's namespaces cannot be made", cause=str(error), remedy="run `relive doctor`"
+        ) from error
+    finally:
+        channel.close()
+    if report is None:
+        os.kill(init, signal.SIGKILL)
+        raise CapsuleStartFailed(
+            "the capsule was not ready in time", cause=f"it took longer than {_START_LIMIT:g} s"
+        )
+    inside = int(str(report.values["root"]))
+    stat = procfs.read_stat(init)
+    facts = CapsuleFacts(
+        spec=spec.model_copy(update={"environment": {}}),  # it may hold secrets
+        life=paths.directory.name,
+        init=init,
+        init_started=stat.start_ticks if stat is not None else 0,
+        root=next((pid for pid in procfs.children_of(init)), 0),
+        root_inside=inside,
+        started_wall_ns=time.time_ns(),
+        points=[(point.point, point.slot) for point in points],
+    )
+    fresh = paths.state.with_suffix(".new")
+    fresh.write_text(facts.model_dump_json(indent=2))
+    fresh.replace(paths.state)
+    return facts
+
+
+def _look_up_user(name: str | None) -> pwd.struct_passwd | None:
+    if name is None:
+        return None
+    try:
+        return pwd.getpwnam(name)
+    except KeyError:
+        raise UsageError(f"there is no user {name!r}", remedy="name a user of this machine") from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Starter:
+    """What process 1 and the service's first process do."""
+
+    settings: Settings
+    spec: CapsuleSpec
+    paths: LifePaths
+    points: list[CoveredPoint]
+    tools: CriuTools
+    group: MemoryGroup | None
+    user: pwd.struct_passwd | None
+
+    def prepare_streams(self) -> None:
+        """Make the output files, owned by the service's user, who may want to open /dev/stdout again."""
+        for log in self.paths.logs:
+            log.touch(mode=0o644)
+            if self.user is not None:
+                os.chown(log, self.user.pw_uid, self.user.pw_gid)
+
+    def run(self, channel: Channel) -> NoReturn:
+        """Process 1."""
+        status = os.open(self.paths.status, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            if self.group is not None:
+                self.group.join()
+            self._mount_root()
+            standard_streams(None, None)
+            service = self._fork_service()
+        except OSError as error:
+            raise CapsuleStartFailed(
+                "the capsule cannot be set up",
+                cause=str(error),
+                remedy="run `relive doctor`; docs/limits.md names file systems",
+            ) from error
+        channel.send_values({"root": service})
+        become_init(self.tools.init, status, service, [])
+
+    def _mount_root(self) -> None:
+        make_private()
+        builder = RootBuilder(self.paths.directory, home=self.settings.home, tools=self.settings.tools_path)
+        for point in self.points:
+            builder.cover(point)
+        builder.share_host_devices()
+        builder.share_run()
+        builder.share_standard_streams(self.paths.io)
+        builder.hide_home()
+        builder.mount_proc()
+        pivot_root(builder.root)
+
+    def _fork_service(self) -> int:
+        reading, writing = os.pipe()
+        service = os.fork()
+        if service == 0:
+            self._become_service(writing)
+        os.close(writing)
+        with os.fdopen(reading, "rb") as pipe:
+            failure = pipe.read()
+        if failure:
+            number, words = json.loads(failure)
+            os.waitpid(service, 0)
+            raise CapsuleStartFailed(
+                f"{self.spec.command[0]!r} cannot be started",
+                cause=words,
+                remedy=_remedy_for(number, self.spec.command[0]),
+            )
+        return service
+
+    def _become_service(self, failure: int) -> NoReturn:
+        try:
+            os.setsid()
+            # Orphans stay in the tree that is committed, as they would below process 1 of a container.
+            libc.call("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+            standard_streams(IO_DIRECTORY / "stdout.log", IO_DIRECTORY / "stderr.log")
+            hide_io_uring()
+            self._take_identity()
+            os.chdir(self.spec.directory)
+            for number in (signal.SIGPIPE, signal.SIGXFSZ):
+                signal.signal(number, signal.SIG_DFL)  # Python ignores these, and ignoring is inherited
+            signal.pthread_sigmask(signal.SIG_SETMASK, [])
+            for name in os.listdir("/proc/self/fd"):
+                if int(name) > 2 and int(name) != failure:
+                    with contextlib.suppress(OSError):
+                        os.close(int(name))
+            os.execvpe(self.spec.command[0], self.spec.command, self._environment())
+        except BaseException as error:
+            reason = error.errno if isinstance(error, OSError) else None
+            os.write(failure, json.dumps([reason, str(error)]).encode())
+        os._exit(127)
+
+    def _environment(self) -> dict[str, str]:
+        if self.user is None:
+            return self.spec.environment
+        name = self.user.pw_name
+        return self.spec.environment | {"HOME": self.user.pw_dir, "USER": name, "LOGNAME": name}
+
+    def _take_identity(self) -> None:
+        if self.user is None:
+            return
+        os.initgroups(self.user.pw_name, self.user.pw_gid)
+        os.setgid(self.user.pw_gid)
+        os.setuid(self.user.pw_uid)
+
+
+def _remedy_for(number: int | None, program: str) -> str:
+    if number == 2:
+        return f"check that {program!r} is installed and on PATH, and that the working directory exists"
+    if number == 13:
+        return f"make {program!r} executable and readable for the service's user"
+    return "correct the command"

@@ -1,0 +1,117 @@
+"""Taking commits of one capsule, one at a time, with the failure watch out of the way and the recording's gate closed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import structlog
+
+from relive.agent.capsule import Capsule, capsule_target
+from relive.agent.gate import ProxyGate, ProxyLink
+from relive.agent.keeper import Keeper
+from relive.config import Settings
+from relive.engine.capture import StoppedBy, capture
+from relive.engine.captured import Capture
+from relive.engine.criu import CriuTools
+from relive.engine.watchdog import Watchdog
+from relive.errors import CapsuleError
+from relive.model.commit import Trigger
+from relive.store import Store, StoredCommit
+from relive.watch.client import Tracer
+
+__all__ = ["Committer", "RateLimit"]
+
+_PENDING_MOST = 2  # captures that wait to become durable before the next is taken
+_PENDING_POLL = 0.002  # [s]
+
+
+class Committer:
+    """Belongs to the agent's event loop. Captures run in a thread, one at a time.
+
+    Attributes:
+        tracer: the failure watch, which has to step aside for CRIU; None while there is none.
+        link: the line to the recording proxy; None while there is none.
+    """
+
+    def __init__(self, settings: Settings, capsule: Capsule, keeper: Keeper) -> None:
+        self._settings = settings
+        self._capsule = capsule
+        self._keeper = keeper
+        self._tools = CriuTools(settings.tools_path)
+        self._tools.check()
+        self._target = capsule_target(settings, capsule)
+        self._store = Store(settings.store)
+        self._watchdog = Watchdog(self._tools.watchdog)
+        self._log = structlog.get_logger().bind(service=capsule.facts.spec.name)
+        self.lock = asyncio.Lock()
+        self.tracer: Tracer | None = None
+        self.link: ProxyLink | None = None
+
+    async def commit(self, trigger: Trigger) -> StoredCommit:
+        """Take a commit and wait until it is durable."""
+        return await self._keeper.keep(await self.capture(trigger))
+
+    async def capture(self, trigger: Trigger, stopped: StoppedBy | None = None) -> Capture:
+        """Take a commit that is not yet durable; waits while too many are in that state.
+
+        Raises:
+            CommitFailed, ProcessGone, DiskFull: as ``engine.capture.capture``.
+        """
+        while self._keeper.pending >= _PENDING_MOST and stopped is None:
+            await asyncio.sleep(_PENDING_POLL)
+        async with self.lock:
+            taken: Capture | None = None
+            if self.tracer is not None:
+                try:
+                    async with self.tracer.stepped_aside():
+                        taken = await self._capture_now(trigger, stopped)
+                except CapsuleError as error:
+                    if error.code != CapsuleError.code:
+                        raise
+                    self.tracer = None  # it was killed; its loop starts another
+            return taken if taken is not None else await self._capture_now(trigger, stopped)
+
+    async def _capture_now(self, trigger: Trigger, stopped: StoppedBy | None) -> Capture:
+        gate = ProxyGate(self.link, asyncio.get_running_loop(), self._capsule.paths.recording)
+        try:
+            taken = await asyncio.to_thread(
+                capture,
+                self._target,
+                trigger,
+                settings=self._settings,
+                store=self._store,
+                watchdog=self._watchdog,
+                gate=gate,
+                stopped=stopped,
+            )
+        except CapsuleError:
+            self._watchdog.close()
+            self._watchdog = Watchdog(self._tools.watchdog)
+            raise
+        self._log.info("committed", capture=taken.name, trigger=trigger.value, pause_us=taken.pause_us)
+        return taken
+
+    def close(self) -> None:
+        """End the watchdog and close the store."""
+        self._watchdog.close()
+        self._store.close()
+
+
+class RateLimit:
+    """Lets the same thing happen once in a while only: the first time, and again after a pause without."""
+
+    def __init__(self, pause: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._pause = pause
+        self._clock = clock
+        self._last: dict[str, float] = {}
+
+    def allows(self, what: str) -> bool:
+        """It may happen now, and is counted as happening."""
+        now = self._clock()
+        last = self._last.get(what)
+        if last is not None and now - last < self._pause:
+            return False
+        self._last[what] = now
+        return True

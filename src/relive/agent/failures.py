@@ -1,0 +1,221 @@
+"""Seeing failures, each at its moment: fatal signals, failing requests, kills for want of memory, the service's end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+from relive.agent.capsule import Capsule
+from relive.agent.committer import Committer, RateLimit
+from relive.agent.keeper import Keeper
+from relive.agent.memory import MemoryGroup
+from relive.agent.sightings import (
+    answer_sighting,
+    broken_sighting,
+    exit_sighting,
+    fatal_sighting,
+    hang_sighting,
+    memory_sighting,
+    shell_status,
+)
+from relive.agent.tasks import Tasks
+from relive.config import Settings
+from relive.engine.capture import StoppedBy
+from relive.engine.captured import Capture
+from relive.errors import CapsuleError, CommitFailed, ProcessGone, RecordingError, ReliveError
+from relive.kernel import procfs
+from relive.model.commit import CommitId, Trigger
+from relive.model.incident import Sighting
+from relive.record.exchanges import Exchanges
+from relive.record.reading import Recording
+from relive.watch.client import Tracer
+from relive.watch.messages import Exited, Fatal
+
+__all__ = ["FailureWatch"]
+
+_MEMORY_POLL = 1.0  # [s]
+_TRACER_PAUSE = 1.0  # [s] between tries to watch a service for signals
+_SETTLE = 0.3  # [s] after the service's end, for the proxy's last words to arrive
+
+MakeSighting = Callable[[dict[str, Any], int], Sighting]
+
+
+class FailureWatch:
+    """Belongs to the agent's event loop."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        capsule: Capsule,
+        committer: Committer,
+        keeper: Keeper,
+        tasks: Tasks,
+        group: MemoryGroup | None,
+    ) -> None:
+        self._capsule = capsule
+        self._committer = committer
+        self._keeper = keeper
+        self._tasks = tasks
+        self._group = group
+        self._limit = RateLimit(settings.incident_pause)
+        self._log = structlog.get_logger()
+        self._seeing = asyncio.Lock()
+        self._fatal: Fatal | None = None
+        self.stop_asked = False
+
+    # -- fatal signals -------------------------------------------------------------------------------------------
+
+    async def watch_signals(self) -> None:
+        """Catch fatal signals until the capsule ends; a tracer that was killed is replaced."""
+        while self._capsule.is_alive:
+            async with self._committer.lock:
+                tracer = self._committer.tracer = await self._new_tracer()
+            if tracer is None:
+                await asyncio.sleep(
+                    _TRACER_PAUSE
+                )  # something else traces it, such as a CRIU that is about to end
+                continue
+            async for event in tracer.events():
+                if isinstance(event, Fatal):
+                    await self._catch(tracer, event)
+                elif isinstance(event, Exited):
+                    self._log.info("process ended", pid=event.pid, status=event.status)
+            async with self._committer.lock:
+                self._committer.tracer = None
+            await tracer.close()
+
+    async def _new_tracer(self) -> Tracer | None:
+        tracer = await Tracer.start()
+        try:
+            await tracer.attach(self._capsule.facts.root)
+        except ReliveError as error:
+            # Without it, fatal signals are only seen when the service has ended.
+            self._log.warning("not watching for signals", error=error.as_json())
+            await tracer.close()
+            return None
+        return tracer
+
+    async def _catch(self, tracer: Tracer, event: Fatal) -> None:
+        """Commit the process that stands before its death, then let it die."""
+        self._fatal = event
+        pid, thread = _inside(event.pid), _inside(event.tid)
+        taken: Capture | None = None
+        try:
+            taken = await self._committer.capture(
+                Trigger.INCIDENT, StoppedBy(event.signal, event.pid, event.tid)
+            )
+        except ReliveError as error:
+            self._log.error("commit at the signal failed", error=error.as_json())
+        with contextlib.suppress(CapsuleError):
+            await tracer.release()
+        at = None
+        if taken is not None:
+            with contextlib.suppress(ReliveError):
+                at = (await self._keeper.keep(taken)).id
+        cursor = taken.cursor if taken is not None else None
+        requests = sorted(one.request for one in cursor.open_requests) if cursor is not None else []
+        # Of several requests that were being served any can be to blame: the oldest one's commit is before them all.
+        about = await self._about_request(requests[0]) if requests else {}
+        sighting = fatal_sighting(
+            event.signal,
+            event.code_name,
+            event.address,
+            event.comm,
+            pid,
+            thread,
+            requests,
+            time.time_ns(),
+        )
+        known = {key: about.get(key) for key in ("sequence", "log_begin")}
+        await self._report(sighting.model_copy(update=known), at)
+
+    # -- requests ------------------------------------------------------------------------------------------------
+
+    def hear(self, message: dict[str, Any]) -> None:
+        """Take a message of the proxy about a request."""
+        now = time.time_ns()
+        match message.get("op"):
+            case "answered":
+                self._tasks.begin(self._see_request(answer_sighting, message, now))
+            case "unanswered":
+                self._tasks.begin(self._see_request(hang_sighting, message, now))
+            case "broken" if not message.get("reused"):
+                # A connection that had served before may just have been closed for idleness as the request came.
+                self._tasks.begin(self._see_broken(message, now))
+
+    async def _see_broken(self, message: dict[str, Any], now_ns: int) -> None:
+        # When the service died, that is the incident; its broken answers only tell which requests it took along.
+        await asyncio.sleep(_SETTLE)
+        if self._fatal is None and procfs.exists(self._capsule.facts.root):
+            await self._see_request(broken_sighting, message, now_ns)
+
+    async def _see_request(self, make: MakeSighting, message: dict[str, Any], now_ns: int) -> None:
+        """A failure of a service that runs on: commit at it, unless the same failure had a commit a moment ago."""
+        # One after the other, so that what was seen first is written down first.
+        async with self._seeing:
+            about = await self._about_request(message["request"])
+            sighting = make(message | about, now_ns)
+            at: CommitId | None = None
+            if self._limit.allows(sighting.fingerprint) and not self._keeper.is_known(sighting):
+                with contextlib.suppress(CommitFailed, ProcessGone):
+                    at = (await self._committer.commit(Trigger.INCIDENT)).id
+            await self._report(sighting, at)
+
+    async def _about_request(self, number: int) -> dict[str, Any]:
+        """What the recording holds of a request; empty when it holds nothing."""
+        return await asyncio.to_thread(self._look_up_request, number)
+
+    def _look_up_request(self, number: int) -> dict[str, Any]:
+        try:
+            exchange = Exchanges(Recording(self._capsule.paths.recording)).by_number(number)
+        except RecordingError:
+            return {}
+        log = str(self._capsule.paths.logs[-1])
+        return {
+            "method": exchange.method,
+            "target": exchange.target,
+            "sequence": exchange.started_seq,
+            "log_begin": exchange.log_offsets_before.get(log),
+        }
+
+    # -- memory and end ------------------------------------------------------------------------------------------
+
+    async def watch_memory(self) -> None:
+        """See processes of the tree killed for want of memory while the service itself lives on."""
+        if self._group is None:
+            return
+        seen = self._group.kills()
+        while True:
+            await asyncio.sleep(_MEMORY_POLL)
+            kills = self._group.kills()
+            if kills > seen and procfs.exists(self._capsule.facts.root):
+                await self._report(memory_sighting(kills - seen, time.time_ns()), None)
+            seen = kills
+
+    async def note_the_end(self) -> None:
+        """The capsule has ended: an incident, unless that is no failure or has one already."""
+        await asyncio.sleep(_SETTLE)
+        status = self._capsule.wait_status
+        self._log.info("ended", status=status)
+        sighting = exit_sighting(status, stop_asked=self.stop_asked, now_ns=time.time_ns())
+        kills = self._group.kills() if self._group is not None else 0
+        if sighting is not None and kills and sighting.signal == signal.SIGKILL:
+            exit_status = shell_status(status) if status is not None else None
+            sighting = memory_sighting(kills, time.time_ns(), exit_status)
+        # A fatal signal that was caught at its delivery has its incident already, with a commit.
+        if sighting is not None and not (self._fatal is not None and sighting.signal == self._fatal.signal):
+            await self._report(sighting, None)
+
+    async def _report(self, sighting: Sighting, at: CommitId | None) -> None:
+        incident = await self._keeper.report(sighting, at)
+        self._log.warning("incident", number=incident.number, summary=sighting.summary, times=incident.times)
+
+
+def _inside(pid: int) -> int:
+    return int((procfs.status_field(pid, "NSpid") or str(pid)).split()[-1])

@@ -1,0 +1,133 @@
+"""The part of the agent that makes commits durable, one after the other, in a thread of its own.
+
+A commit's parent is the one stored before it, incidents are written after the commits they refer to, and old commits are
+dropped: all of it in the order in which it was asked for, so that nothing refers to what is not there yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from relive.config import Settings
+from relive.engine.captured import Capture
+from relive.model.commit import CommitId
+from relive.model.incident import Incident, Occurrence, Sighting
+from relive.store import Store, StoredCommit
+from relive.store.incidents import Incidents
+
+__all__ = ["Keeper"]
+
+Result = TypeVar("Result")
+_TAIL_LINES = 120
+_TAIL_BYTES = 32768
+_THIN_EVERY = 16
+
+
+class Keeper:
+    """Stores what the agent captured. Its methods are called in the event loop and awaited there."""
+
+    def __init__(self, settings: Settings, service: str, life: str, logs: list[Path]) -> None:
+        self._settings = settings
+        self._service = service
+        self._life = life
+        self._logs = logs
+        self._thread = ThreadPoolExecutor(1, "keeper")
+        self._store: Store | None = None
+        self._incidents = Incidents(settings.incidents)
+        self._known: dict[str, int] = {}
+        self._stored = 0
+        self.pending = 0
+
+    async def keep(self, capture: Capture) -> StoredCommit:
+        """Make a capture durable.
+
+        Raises:
+            DiskFull, StoreError: it could not be stored.
+        """
+        return await self._run(lambda store: self._keep(store, capture))
+
+    def _keep(self, store: Store, capture: Capture) -> StoredCommit:
+        parent = store.latest_of_life(self._life)
+        stored = capture.store(store, [parent.id] if parent is not None else [])
+        self._stored += 1
+        if self._stored % _THIN_EVERY == 0:
+            store.thin(self._service, self._settings.keep, self._incidents.pinned())
+        return stored
+
+    async def report(self, sighting: Sighting, at: CommitId | None) -> Incident:
+        """Write an incident, or count one more sighting of a known one."""
+        return await self._run(lambda store: self._report(store, sighting, at))
+
+    def _report(self, store: Store, sighting: Sighting, at: CommitId | None) -> Incident:
+        before = self._before(store, sighting, at)
+        log_end = self._logs[-1].stat().st_size
+        known = self._known.get(sighting.fingerprint)
+        if known is None:
+            tail = self._log_tail(sighting.log_begin or 0)
+            incident = self._incidents.add(
+                self._service, self._life, sighting, before=before, at=at, log_end=log_end, log_tail=tail
+            )
+            self._known[sighting.fingerprint] = incident.number
+            return incident
+        incident = self._incidents.get(known)
+        latest = Occurrence(sighting=sighting, before=before, log_end=log_end)
+        incident = incident.model_copy(
+            update={
+                "times": incident.times + 1,
+                "last_seen_wall_ns": sighting.seen_wall_ns,
+                "at": incident.at or at,
+                "latest": latest,
+            }
+        )
+        self._incidents.save(incident)
+        return incident
+
+    def _before(self, store: Store, sighting: Sighting, at: CommitId | None) -> CommitId | None:
+        """The last commit before the failing request, or before the failure where no request is known."""
+        if sighting.sequence is not None:
+            found = store.before_event(self._life, sighting.sequence)
+        elif at is None:
+            found = store.latest_of_life(self._life)
+        else:
+            commits = store.log(self._service)
+            found = next((one for one in commits if one.life == self._life and one.id != at), None)
+        return found.id if found is not None else None
+
+    def is_known(self, sighting: Sighting) -> bool:
+        """An incident of this life has the same fingerprint."""
+        return sighting.fingerprint in self._known
+
+    def _log_tail(self, begin: int) -> list[str]:
+        log = self._logs[-1]
+        try:
+            with log.open("rb") as file:
+                file.seek(max(begin, log.stat().st_size - _TAIL_BYTES))
+                return file.read().decode(errors="replace").splitlines()[-_TAIL_LINES:]
+        except OSError:
+            return []
+
+    async def drain(self) -> None:
+        """Wait until all that was asked for is done."""
+        await self._run(lambda _store: None)
+
+    async def _run(self, work: Callable[[Store], Result]) -> Result:
+        self.pending += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: work(self._open()))
+        finally:
+            self.pending -= 1
+
+    def _open(self) -> Store:
+        if self._store is None:
+            self._store = Store(self._settings.store)
+        return self._store
+
+    def close(self) -> None:
+        """End the thread."""
+        self._thread.shutdown()
+        if self._store is not None:
+            self._store.close()

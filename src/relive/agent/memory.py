@@ -1,0 +1,94 @@
+"""A capsule's memory cgroup: a limit, and the count of kills for want of memory (cgroup v1 and v2).
+
+Where no memory cgroup can be made the capsule runs without; then kills for want of memory are only seen as SIGKILL.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from relive.errors import HostIncapable
+
+__all__ = ["MemoryGroup"]
+
+_V1 = Path("/sys/fs/cgroup/memory")
+_V2 = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"))
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryGroup:
+    """One cgroup."""
+
+    directory: Path
+    version: int
+
+    @classmethod
+    def make(cls, name: str, limit: int | None) -> MemoryGroup | None:
+        """Make a cgroup with a limit in bytes; None where the host offers no memory cgroup and no limit is asked for.
+
+        Raises:
+            HostIncapable: a limit is asked for and cannot be set.
+        """
+        try:
+            group = cls._make_v1(name) or cls._make_v2(name)
+            if group is not None and limit is not None:
+                group._limit(limit)
+        except OSError as error:
+            group, cause = None, str(error)
+        else:
+            cause = "this host has no memory controller that Relive may use"
+        if group is None and limit is not None:
+            raise HostIncapable("the memory limit cannot be set", cause=cause, remedy="leave --memory away")
+        return group
+
+    @classmethod
+    def _make_v1(cls, name: str) -> MemoryGroup | None:
+        if not (_V1 / "memory.limit_in_bytes").exists() and not (_V1 / "memory.usage_in_bytes").exists():
+            return None
+        directory = _V1 / "relive" / name
+        directory.mkdir(parents=True, exist_ok=True)
+        return cls(directory, 1)
+
+    @classmethod
+    def _make_v2(cls, name: str) -> MemoryGroup | None:
+        for top in _V2:
+            controllers = top / "cgroup.controllers"
+            if controllers.exists() and "memory" in controllers.read_text().split():
+                for parent in (top, top / "relive"):
+                    parent.mkdir(exist_ok=True)
+                    with contextlib.suppress(OSError):
+                        (parent / "cgroup.subtree_control").write_text("+memory")
+                directory = top / "relive" / name
+                directory.mkdir(exist_ok=True)
+                return cls(directory, 2)
+        return None
+
+    def _limit(self, limit: int) -> None:
+        if self.version == 1:
+            (self.directory / "memory.limit_in_bytes").write_text(str(limit))
+            with contextlib.suppress(OSError):
+                (self.directory / "memory.memsw.limit_in_bytes").write_text(str(limit))
+        else:
+            (self.directory / "memory.max").write_text(str(limit))
+            with contextlib.suppress(OSError):
+                (self.directory / "memory.swap.max").write_text("0")
+
+    def join(self) -> None:
+        """Move the calling process in; its later children are born in it."""
+        (self.directory / "cgroup.procs").write_text("0")
+
+    def kills(self) -> int:
+        """Processes of the group that the kernel has killed for want of memory so far."""
+        name = "memory.oom_control" if self.version == 1 else "memory.events"
+        try:
+            lines = (self.directory / name).read_text().splitlines()
+        except OSError:
+            return 0
+        return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
+
+    def remove(self) -> None:
+        """Remove it once it is empty."""
+        with contextlib.suppress(OSError):
+            self.directory.rmdir()

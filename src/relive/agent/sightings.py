@@ -1,0 +1,157 @@
+"""What was seen, turned into sightings: pure decisions over plain values."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+from relive.model.incident import FailureKind, Sighting
+
+__all__ = [
+    "answer_sighting",
+    "broken_sighting",
+    "exit_sighting",
+    "fatal_sighting",
+    "hang_sighting",
+    "memory_sighting",
+    "shell_status",
+]
+
+_ASKED_FOR = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+
+
+def shell_status(wait_status: int) -> int:
+    """A raw wait status as a shell shows it: the exit code, or 128 and the signal's number."""
+    code = os.waitstatus_to_exitcode(wait_status)
+    return code if code >= 0 else 128 - code
+
+
+def signal_name(number: int) -> str:
+    """SIGSEGV for 11; the number itself where it has no name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _request_words(message: dict[str, Any]) -> str:
+    method, target = message.get("method"), message.get("target")
+    return f"request {message['request']}" + (f" ({method} {target})" if method and target else "")
+
+
+def _path(message: dict[str, Any]) -> str:
+    return f"{message.get('method', '')} {str(message.get('target', '')).partition('?')[0]}".strip()
+
+
+def answer_sighting(message: dict[str, Any], now_ns: int) -> Sighting:
+    """The proxy saw an answer with a 5xx status."""
+    status = message["status"]
+    return Sighting(
+        kind=FailureKind.ANSWER,
+        fingerprint=f"answer {status} {_path(message)}".strip(),
+        summary=f"{_request_words(message)} was answered with status {status}",
+        seen_wall_ns=now_ns,
+        request=message["request"],
+        sequence=message.get("sequence"),
+        log_begin=message.get("log_begin"),
+        answer_status=status,
+    )
+
+
+def broken_sighting(message: dict[str, Any], now_ns: int) -> Sighting:
+    """The service closed or reset a connection before its answer was whole."""
+    how = "reset" if message.get("how") == "reset" else "closed"
+    return Sighting(
+        kind=FailureKind.BROKEN,
+        fingerprint=f"broken {_path(message)}".strip(),
+        summary=f"the service {how} the connection before {_request_words(message)} was answered",
+        seen_wall_ns=now_ns,
+        request=message["request"],
+        sequence=message.get("sequence"),
+        log_begin=message.get("log_begin"),
+    )
+
+
+def hang_sighting(message: dict[str, Any], now_ns: int) -> Sighting:
+    """A request got no answer within the limit."""
+    return Sighting(
+        kind=FailureKind.HANG,
+        fingerprint=f"hang {_path(message)}".strip(),
+        summary=f"{_request_words(message)} had no answer after {message['seconds']:.0f} s",
+        seen_wall_ns=now_ns,
+        request=message["request"],
+        sequence=message.get("sequence"),
+        log_begin=message.get("log_begin"),
+    )
+
+
+def fatal_sighting(
+    number: int,
+    code: str | None,
+    address: int | None,
+    comm: str,
+    pid: int,
+    thread: int,
+    open_requests: list[int],
+    now_ns: int,
+) -> Sighting:
+    """A fatal signal was about to kill a process; pids as inside the capsule."""
+    where = f" at address {address:#x}" if address is not None else ""
+    request = open_requests[-1] if len(open_requests) == 1 else None
+    return Sighting(
+        kind=FailureKind.SIGNAL,
+        fingerprint=f"signal {number} {comm}",
+        summary=f"{comm} (pid {pid}) got {signal_name(number)}{where}",
+        seen_wall_ns=now_ns,
+        request=request,
+        open_requests=open_requests,
+        signal=number,
+        signal_code=code,
+        address=address,
+        pid=pid,
+        thread=thread,
+    )
+
+
+def memory_sighting(kills: int, now_ns: int, exit_status: int | None = None) -> Sighting:
+    """The kernel killed processes of the capsule for want of memory."""
+    return Sighting(
+        kind=FailureKind.MEMORY,
+        fingerprint="out of memory",
+        summary=f"the kernel killed {'a process' if kills == 1 else f'{kills} processes'} of the service for want of memory",
+        seen_wall_ns=now_ns,
+        signal=int(signal.SIGKILL),
+        exit_status=exit_status,
+    )
+
+
+def exit_sighting(wait_status: int | None, *, stop_asked: bool, now_ns: int) -> Sighting | None:
+    """The service ended; None when that is no failure: status 0, or a signal that asks a service to end."""
+    if wait_status is None:
+        return Sighting(
+            kind=FailureKind.SIGNAL,
+            fingerprint="signal 9 capsule",
+            summary="the capsule was killed (SIGKILL)",
+            seen_wall_ns=now_ns,
+            signal=int(signal.SIGKILL),
+        )
+    code = os.waitstatus_to_exitcode(wait_status)
+    if code == 0 or -code in _ASKED_FOR or stop_asked:
+        return None
+    if code < 0:
+        return Sighting(
+            kind=FailureKind.SIGNAL,
+            fingerprint=f"signal {-code} exit",
+            summary=f"the service was killed by {signal_name(-code)}",
+            seen_wall_ns=now_ns,
+            signal=-code,
+            exit_status=shell_status(wait_status),
+        )
+    return Sighting(
+        kind=FailureKind.EXIT,
+        fingerprint=f"exit {code}",
+        summary=f"the service ended with status {code}",
+        seen_wall_ns=now_ns,
+        exit_status=code,
+    )

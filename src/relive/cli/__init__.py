@@ -1,0 +1,5 @@
+"""The ``relive`` command: one file per subcommand, no logic beyond reading arguments and showing values."""
+
+from relive.cli.app import app, main
+
+__all__ = ["app", "main"]

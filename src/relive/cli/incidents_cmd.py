@@ -1,0 +1,40 @@
+"""``relive incidents``: failures that were seen."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from relive.agent.launch import tend_capsules
+from relive.cli.terminal import AsJson, Terminal, age, when
+from relive.config import load_settings
+from relive.store.incidents import Incidents
+
+__all__ = ["incidents"]
+
+
+def incidents(
+    service: Annotated[str | None, typer.Argument(help="Only those of this capsule")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List incidents, newest first"""
+    terminal = Terminal(as_json=as_json)
+    settings = load_settings()
+    tend_capsules(settings)
+    found = Incidents(settings.incidents).list(service)
+    rows = [
+        [
+            str(one.number),
+            one.service,
+            when(one.sighting.seen_wall_ns),
+            age(one.last_seen_wall_ns),
+            str(one.times),
+            one.before[:10] if one.before else "-",
+            one.at[:10] if one.at else "-",
+            one.sighting.summary,
+        ]
+        for one in found
+    ]
+    columns = ["incident", "service", "first seen", "last", "times", "before", "at", "what"]
+    terminal.table(found, columns, rows, "There are no incidents.")

@@ -1,0 +1,44 @@
+"""``relive logs``: what a branch or a capsule wrote to its standard output and error."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from relive.agent.capsule import all_lives
+from relive.cli.terminal import AsJson, Terminal
+from relive.config import Settings, load_settings
+from relive.errors import BranchUnknown
+from relive.sandbox.branch import find_branch
+
+__all__ = ["logs"]
+
+
+def logs(
+    name: Annotated[str, typer.Argument(help="A branch's id or a capsule's name")],
+    as_json: AsJson = False,
+) -> None:
+    """Show the output of a branch or capsule: stdout on stdout, stderr on stderr"""
+    streams = _streams(load_settings(), name)
+    if as_json:
+        Terminal(as_json=True).answer(
+            {kind: path.read_text(errors="replace") for kind, path in streams.items()}
+        )
+        return
+    sys.stdout.buffer.write(streams["stdout"].read_bytes())
+    sys.stdout.buffer.flush()
+    sys.stderr.buffer.write(streams["stderr"].read_bytes())
+
+
+def _streams(settings: Settings, name: str) -> dict[str, Path]:
+    try:
+        branch = find_branch(settings, name)
+    except BranchUnknown:
+        lives = [capsule for capsule in all_lives(settings) if capsule.facts.spec.name == name]
+        if not lives:
+            raise
+        return dict(zip(("stdout", "stderr"), lives[-1].paths.logs, strict=True))
+    return {"stdout": branch.log("stdout"), "stderr": branch.log("stderr")}

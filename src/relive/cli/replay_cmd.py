@@ -1,0 +1,149 @@
+"""``relive replay``: does it happen again?"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Annotated
+
+import typer
+
+from relive.agent.launch import tend_capsules
+from relive.cli.stacks import stack_lines
+from relive.cli.terminal import AsJson, Terminal, duration
+from relive.config import load_settings
+from relive.errors import UsageError
+from relive.model.branch import Clock
+from relive.model.outcome import End, Outcome, Replay, Run, VerdictKind
+from relive.model.text import is_number
+from relive.replay.plan import Pace
+from relive.replay.replay import Wishes, case_of_incident, case_of_request
+from relive.replay.replay import replay as run_replay
+from relive.store import Store
+from relive.store.incidents import Incidents
+
+__all__ = ["exit_status", "replay"]
+
+
+def replay(
+    what: Annotated[str, typer.Argument(help="An incident's number, or a commit (then with --request)")],
+    request: Annotated[int | None, typer.Option(help="Replay this recorded request from the commit")] = None,
+    first: Annotated[
+        bool, typer.Option("--first", help="The first time the incident was seen, not the latest")
+    ] = False,
+    times: Annotated[int, typer.Option(help="How often, each in a branch of its own", min=1)] = 1,
+    jobs: Annotated[
+        int | None, typer.Option(help="Branches at one time; default: the number of CPUs", min=1)
+    ] = None,
+    pace: Annotated[
+        Pace, typer.Option(help="Send again at the recorded pace, or as fast as order allows")
+    ] = Pace.RECORDED,
+    clock: Annotated[
+        Clock, typer.Option(help="The wall clock in the branch: as recorded, or now")
+    ] = Clock.RECORDED,
+    ignore: Annotated[
+        list[str] | None, typer.Option(help="What may differ: header:NAME or body:PATH, such as body:$.id")
+    ] = None,
+    limit: Annotated[float | None, typer.Option(help="Seconds for the judged request", min=0.1)] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Restore the commit before a failure, send the recorded requests again, and judge
+
+    Exit status: 0 reproduced in every run, 1 in none, 10 diverged or reproduced in some runs only, 6 no run could be
+    restored.
+    """
+    terminal = Terminal(as_json=as_json)
+    settings = load_settings()
+    tend_capsules(settings)
+    store = Store(settings.store)
+    if is_number(what) and request is None:
+        case = case_of_incident(settings, store, Incidents(settings.incidents).get(int(what)), first=first)
+    elif request is None:
+        raise UsageError(
+            "which request?", remedy="name an incident, or write `relive replay REF --request N`"
+        )
+    else:
+        case = case_of_request(settings, store, store.resolve(what), request)
+    wishes = Wishes(
+        times=times,
+        jobs=jobs or os.cpu_count() or 1,
+        pace=pace,
+        clock=clock,
+        ignore=tuple(ignore or ()),
+        limit=limit,
+    )
+    with terminal.progress("replaying", times) as progress:
+        result = asyncio.run(run_replay(settings, store, case, wishes, progress))
+    terminal.answer(result, lambda: describe(result))
+    raise typer.Exit(exit_status(result))
+
+
+def exit_status(result: Replay) -> int:
+    """What the whole replay means as an exit status."""
+    kinds = {run.verdict.kind for run in result.runs}
+    if kinds == {VerdictKind.REPRODUCED}:
+        return 0
+    if kinds == {VerdictKind.FAILED_TO_RESTORE}:
+        return 6
+    return 1 if kinds <= {VerdictKind.NOT_REPRODUCED, VerdictKind.FAILED_TO_RESTORE} else 10
+
+
+def describe(result: Replay) -> str:
+    """The result for people."""
+    lines = [
+        _headline(result),
+        f"  from commit {result.commit[:10]}, recorded: {_outcome_words(result.recorded)}",
+    ]
+    lines += [_run_line(run) for run in result.runs]
+    stack = next((run.outcome.stack for run in result.runs if run.outcome and run.outcome.stack), None)
+    if stack is not None:
+        lines += ["", "Stack in the branch:", *stack_lines(stack)]
+    return "\n".join(lines)
+
+
+def _headline(result: Replay) -> str:
+    what = f"incident {result.incident}" if result.incident is not None else f"request {result.request}"
+    if result.reproduced == len(result.runs):
+        return f"{what} of {result.service}: reproduced {result.reproduced} of {len(result.runs)}"
+    first = next(run.verdict.kind for run in result.runs if run.verdict.kind is not VerdictKind.REPRODUCED)
+    return f"{what} of {result.service}: {first.value.replace('-', ' ')}, reproduced {result.reproduced} of {len(result.runs)}"
+
+
+def _run_line(run: Run) -> str:
+    if run.outcome is None:
+        remedies = "".join(f"\n         remedy: {note}" for note in run.verdict.notes)
+        return f"  run {run.number}: failed to restore: {run.verdict.difference}{remedies}"
+    others = f"{run.forwarded} other request{'' if run.forwarded == 1 else 's'} sent again"
+    sealed = (
+        f"{run.outcome.packets_left} packets left"
+        if run.outcome.packets_left is not None
+        else "sandbox already gone"
+    )
+    line = (
+        f"  run {run.number}: {run.verdict.kind.value.replace('-', ' ')}: {_outcome_words(run.outcome)}; "
+        f"{others}, restored in {duration(run.restore_us)}, {sealed}"
+    )
+    if run.verdict.difference:
+        line += f"\n         first difference: {run.verdict.difference}"
+    if run.verdict.kind is VerdictKind.REPRODUCED:
+        return line  # its notes are what varies with time; --json has them
+    return line + "".join(f"\n         note: {note}" for note in run.verdict.notes)
+
+
+def _outcome_words(outcome: Outcome) -> str:
+    match outcome.end:
+        case End.ANSWERED:
+            took = f" after {duration(outcome.seconds * 1e6)}" if outcome.seconds is not None else ""
+            return f"status {outcome.status}{took}"
+        case End.BROKEN:
+            return "connection broken"
+        case End.NO_ANSWER:
+            return "no answer"
+        case End.DIED:
+            return (
+                f"killed by signal {outcome.signal}"
+                if outcome.signal
+                else f"ended with status {outcome.exit_status}"
+            )
+        case End.NOTHING:
+            return "nothing failed"

@@ -1,0 +1,147 @@
+"""Configuration: ``relive.toml`` and ``RELIVE_*`` variables, and where everything lies under ``$RELIVE_HOME``.
+
+This module is the only one that reads the environment. Order, the later wins: defaults, ``/etc/relive.toml``,
+``./relive.toml``, environment.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from functools import cached_property
+from pathlib import Path
+
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from relive.errors import ConfigInvalid
+
+__all__ = ["Settings", "load_settings"]
+
+
+_OTHER_VARIABLES = {"RELIVE_CRIU_SUITE"}  # read by set-up only
+
+
+class Settings(BaseSettings):
+    """Every setting with its default; the environment name is ``RELIVE_`` and the name in capitals."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="RELIVE_", toml_file=["/etc/relive.toml", "relive.toml"], extra="forbid", frozen=True
+    )
+
+    home: Path = Field(Path("/var/lib/relive"), description="where all state of Relive lies")
+    tools: Path | None = Field(
+        None, description="CRIU and the small programs that set-up built; default: HOME/tools"
+    )
+    commit_limit: float = Field(
+        20.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="seconds after which the watchdog ends a commit and resumes the target",
+    )
+    restore_limit: float = Field(
+        20.0, gt=0, allow_inf_nan=False, description="seconds after which a restore is given up"
+    )
+    ghost_limit: int = Field(
+        1 << 30, gt=0, description="bytes of an open but deleted file that a commit may hold"
+    )
+    open_file_limit: int = Field(
+        1 << 30,
+        gt=0,
+        description="bytes of open files copied into a commit of a process that is not in a capsule",
+    )
+    keep: int = Field(
+        32, gt=0, description="commits kept of each capsule, besides tagged ones and those of incidents"
+    )
+    body_limit: int = Field(16 << 20, gt=0, description="bytes kept of one recorded request or answer body")
+    incident_pause: float = Field(
+        30.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="seconds after an incident's commit before the same failure takes another",
+    )
+
+    @field_validator("home", "tools")
+    @classmethod
+    def _must_be_absolute(cls, path: Path | None) -> Path | None:
+        # The agent and its capsule have other working directories than the command that starts them.
+        if path is not None and not path.is_absolute():
+            raise ValueError("it must be an absolute path")
+        return path
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - part of the signature
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - part of the signature
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Sources, the strongest first."""
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+    @cached_property
+    def tools_path(self) -> Path:
+        """Directory of ``criu``, ``relive-init``, ``relive-watchdog``, ``prlimit_shim.so`` and ``criu.kdat``."""
+        return self.tools if self.tools is not None else self.home / "tools"
+
+    @property
+    def store(self) -> Path:
+        """Commits: objects, manifests, references and the index."""
+        return self.home / "store"
+
+    @property
+    def capsules(self) -> Path:
+        """One directory per capsule name, in it one per life."""
+        return self.home / "capsules"
+
+    @property
+    def branches(self) -> Path:
+        """One directory per living branch."""
+        return self.home / "branches"
+
+    @property
+    def incidents(self) -> Path:
+        """One JSON file per incident."""
+        return self.home / "incidents"
+
+
+def load_settings(**overrides: object) -> Settings:
+    """Read the configuration.
+
+    Raises:
+        ConfigInvalid: a value is not allowed or a name is unknown; the message names it.
+    """
+    _refuse_unknown_variables()
+    try:
+        return Settings(**overrides)  # type: ignore[arg-type]  # pydantic checks the values
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigInvalid(
+            "relive.toml cannot be read", cause=str(error), remedy="correct relive.toml; it is TOML"
+        ) from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        raise ConfigInvalid(
+            f"the setting {name!r} cannot be {first.get('input')!r}",
+            cause=first["msg"],
+            remedy="correct relive.toml or the RELIVE_* variable; docs/configuration.md lists all settings",
+        ) from error
+
+
+def _refuse_unknown_variables() -> None:
+    """A misspelt RELIVE_HOME must not send a commit to the default one."""
+    known = {f"RELIVE_{name.upper()}" for name in Settings.model_fields} | _OTHER_VARIABLES
+    for name in os.environ:
+        if name.startswith("RELIVE_") and name not in known:
+            raise ConfigInvalid(
+                f"there is no setting {name}",
+                cause="Relive reads every variable that begins with RELIVE_",
+                remedy="correct its name; docs/configuration.md lists all settings",
+            )

@@ -1,0 +1,88 @@
+"""What a probe found out, as a value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict
+
+__all__ = ["Finding", "Obstacle", "Outcome", "Result", "fails", "in_words", "is_ready", "limited", "works"]
+
+
+class Outcome(StrEnum):
+    """How far it goes."""
+
+    WORKS = "works"
+    LIMITED = "limited"
+    FAILS = "fails"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a probe returns; made by ``works``, ``limited`` and ``fails``."""
+
+    outcome: Outcome
+    found: str
+    cause: str | None = None
+    remedy: str | None = None
+
+
+def works(found: str) -> Result:
+    """It was done."""
+    return Result(Outcome.WORKS, found)
+
+
+def limited(found: str, *, cause: str, remedy: str) -> Result:
+    """It was done, but less well than elsewhere, or only part of it."""
+    return Result(Outcome.LIMITED, found, cause, remedy)
+
+
+def fails(found: str, *, cause: str, remedy: str) -> Result:
+    """It could not be done."""
+    return Result(Outcome.FAILS, found, cause, remedy)
+
+
+class Obstacle(Exception):
+    """Raised within a probe: it cannot be done, and this is why and what helps. Never leaves ``relive.doctor``."""
+
+    def __init__(self, found: str, *, cause: str, remedy: str | None = None) -> None:
+        super().__init__(found, cause, remedy)
+        self.found = found
+        self.cause = cause
+        self.remedy = remedy
+
+
+def in_words(error: OSError) -> str:
+    """What the system said, and about what, without the number."""
+    text = error.strerror or str(error)
+    return f"{text}: {error.filename}" if error.filename else text
+
+
+class Finding(BaseModel):
+    """One row of ``relive doctor``.
+
+    Attributes:
+        name: what was tried; stable, used in ``--json`` output.
+        required: the main job (run, commit, restore, replay) does not work without it.
+        found: a few words for the table.
+        cause: why it does not work, or not fully; None if it works.
+        remedy: what to do about it; None if it works.
+        milliseconds: how long the probe took.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    required: bool
+    outcome: Outcome
+    found: str
+    cause: str | None
+    remedy: str | None
+    milliseconds: float
+
+
+def is_ready(findings: Iterable[Finding]) -> bool:
+    """The main job works here: nothing that is required fails (what is limited still works)."""
+    return not any(finding.required and finding.outcome is Outcome.FAILS for finding in findings)

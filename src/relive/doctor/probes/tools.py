@@ -1,0 +1,67 @@
+"""The programs that set-up made: each is there and does something."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from relive.doctor.finding import Obstacle, Result, in_words, works
+from relive.doctor.probe import Ground
+from relive.engine.criu import CriuTools
+from relive.engine.watchdog import Watchdog
+
+__all__ = ["tools"]
+
+_SETUP = "run `make setup`"
+_USAGE = 2  # what relive-init ends with when it is told nothing
+_COMMANDS = ("nsenter",)  # of util-linux: CRIU enters a capsule with it, `relive exec` a branch
+
+
+def tools(ground: Ground) -> Result:
+    """Start each program, load the library."""
+    found = CriuTools(ground.settings.tools_path)
+    parts = (found.criu, found.init, found.watchdog, found.prlimit_shim)
+    missing = [path.name for path in parts if not path.exists()]
+    if missing:
+        raise Obstacle(
+            f"missing: {', '.join(missing)}",
+            cause=f"not in {found.directory}: set-up did not run for it",
+            remedy=_SETUP,
+        )
+    version = _ask([str(found.criu), "--version"], 0).partition("Version:")[2].split("\n")[0].strip()
+    _ask([str(found.init)], _USAGE)
+    with Watchdog(found.watchdog) as watchdog, watchdog.watching(os.getpid(), 5.0):
+        pass
+    _load(found.prlimit_shim)
+    absent = [name for name in _COMMANDS if shutil.which(name) is None]
+    if absent:
+        raise Obstacle(
+            f"missing: {', '.join(absent)}", cause="not in PATH", remedy="install Debian's util-linux"
+        )
+    return works(f"CRIU {version}, relive-init, relive-watchdog, prlimit shim")
+
+
+def _ask(command: list[str], status: int) -> str:
+    name = Path(command[0]).name
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=3, check=False, stdin=subprocess.DEVNULL
+        )
+    except OSError as error:
+        raise Obstacle(f"{name} does not start", cause=in_words(error), remedy=_SETUP) from None
+    if done.returncode != status:
+        words = (done.stderr or done.stdout).strip().split("\n")[
+            0
+        ] or f"it ended with status {done.returncode}"
+        raise Obstacle(f"{name} does not work", cause=words, remedy=_SETUP)
+    return done.stdout
+
+
+def _load(library: Path) -> None:
+    try:
+        ctypes.CDLL(str(library))
+    except OSError as error:
+        raise Obstacle(f"{library.name} cannot be loaded", cause=str(error), remedy=_SETUP) from None

@@ -1,0 +1,1 @@
+"""Commit engines. So far one: CRIU, driven through its RPC."""

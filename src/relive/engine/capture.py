@@ -1,0 +1,371 @@
+"""Taking a commit: freeze, copy, resume; ``captured`` makes it durable afterwards, with the target running again.
+
+1. Files are copied once while the target runs (``layers``).
+2. The watchdog is armed, the failure watch steps aside, CRIU starts.
+3. On CRIU's "pre-dump" the gate of the recording is closed, so that no request byte moves during the dump.
+4. CRIU freezes the tree and writes its images; on "post-dump", with the tree still frozen, files that changed since
+   step 1 are copied again.
+5. CRIU resumes the tree; the gate opens. What the target felt is the time between 3 and 5.
+6. ``Capture.store`` hashes, fsyncs and writes the manifest. Only now is the commit durable.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from relive.config import Settings
+from relive.engine import criu_rpc_pb2 as rpc
+from relive.engine.captured import Capture
+from relive.engine.criu import CriuDied, CriuTimedOut, CriuTools, ask_criu, base_options
+from relive.engine.failures import NOT_THE_TARGET, Explanation, explain, is_harmless, read_error_lines
+from relive.engine.layers import ScannedEntry
+from relive.engine.openfiles import OpenFiles
+from relive.engine.target import (
+    LayerSource,
+    Target,
+    check_dumpable,
+    open_paths,
+    shared_writable_paths,
+    terminals_of,
+)
+from relive.engine.watchdog import Watch, Watchdog
+from relive.engine.watches import watched_paths
+from relive.errors import CommitFailed, CommitTimedOut, DiskFull, TargetUndumpable
+from relive.images import criu_images_pb2 as pb
+from relive.images.imagefile import read_entries
+from relive.kernel import procfs
+from relive.kernel.namespaces import holds_ipc
+from relive.model.commit import (
+    Cursor,
+    TargetKind,
+    Trigger,
+)
+from relive.store import Staging, Store
+
+__all__ = ["Gate", "NoGate", "StoppedBy", "capture"]
+
+_NO_SPACE_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
+
+
+class Gate(Protocol):
+    """What keeps requests from reaching the target while it is committed."""
+
+    def close(self) -> Cursor | None:
+        """Let nothing more through; returns how far the recording had come. None: nothing is recorded."""
+
+    def settle(self, cursor: Cursor) -> Cursor:
+        """Called while the target stands still, well after ``close``: note which answers had left it by now."""
+
+    def open(self, capture: str | None) -> None:
+        """Let requests through again; ``capture`` names the commit, None if it failed."""
+
+
+class NoGate:
+    """For targets whose requests are not recorded."""
+
+    def close(self) -> Cursor | None:
+        """Nothing to close."""
+        return None
+
+    def settle(self, cursor: Cursor) -> Cursor:
+        """Nothing to note."""
+        return cursor
+
+    def open(self, capture: str | None) -> None:
+        """Nothing to open."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoppedBy:
+    """A fatal signal that is withheld while the commit is taken; pids as the host sees them."""
+
+    signal: int
+    pid: int
+    thread: int
+
+
+def capture(
+    target: Target,
+    trigger: Trigger,
+    *,
+    settings: Settings,
+    store: Store,
+    watchdog: Watchdog,
+    gate: Gate | None = None,
+    stopped: StoppedBy | None = None,
+) -> Capture:
+    """Take a commit of a target, which runs on afterwards whatever happens (unless it was stopped before).
+
+    Raises:
+        TargetUndumpable: the target holds something that cannot be saved.
+        CommitTimedOut: it took longer than ``settings.commit_limit``.
+        CommitFailed: CRIU failed otherwise.
+        ProcessGone, PermissionMissing, ToolMissing, DiskFull: as they say.
+    """
+    tools = CriuTools(settings.tools_path)
+    tools.check()
+    check_dumpable(target.root)
+    staging = store.stage()
+    dump = _Dump(target, settings, tools, staging, gate or NoGate(), stopped)
+    try:
+        with _disk_full("copying files"):
+            dump.copy_files()
+            with watchdog.watching(target.root, settings.commit_limit) as watch:
+                try:
+                    dump.run_twice(watch)
+                except CommitFailed:
+                    # What CRIU then says is only that it was ended.
+                    if watch.stepped_in:
+                        raise _given_up(target, settings) from None
+                    raise
+        if watch.stepped_in:
+            raise _given_up(target, settings)
+        return dump.result(trigger)
+    except BaseException:
+        staging.discard()
+        _forget_copies(target)
+        raise
+
+
+def _given_up(target: Target, settings: Settings) -> CommitTimedOut:
+    return CommitTimedOut(
+        f"the commit of {target.name} was given up",
+        cause=f"it took longer than {settings.commit_limit:g} s; the watchdog resumed the service",
+        remedy="raise `commit_limit` in relive.toml if the service's memory is large",
+    )
+
+
+def _forget_copies(target: Target) -> None:
+    """Copies that were staged for a failed commit are gone; what the store has stays known."""
+    for source in target.sources:
+        lost = [
+            known
+            for known in source.scanner.known.values()
+            if known.copy is not None and not known.copy.exists()
+        ]
+        for content in lost:
+            source.scanner.forget(content)
+
+
+@contextlib.contextmanager
+def _disk_full(what: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NO_SPACE_ERRNOS:
+            raise CommitFailed(
+                f"failed while {what}", cause=str(error), remedy="run `relive doctor`"
+            ) from error
+        raise _no_space(error.strerror or "") from error
+
+
+def _no_space(cause: str) -> DiskFull:
+    return DiskFull(
+        "no space left for the commit",
+        cause=cause,
+        remedy="free space where RELIVE_HOME lies; the service runs on and what was stored before is unharmed",
+    )
+
+
+class _IpcAppeared(Exception):
+    """System V objects came into being between the look for them and the freeze; this time they are dumped."""
+
+
+class _Dump:
+    """One run of CRIU and what happens around it."""
+
+    def __init__(
+        self,
+        target: Target,
+        settings: Settings,
+        tools: CriuTools,
+        staging: Staging,
+        gate: Gate,
+        stopped: StoppedBy | None,
+    ) -> None:
+        self._target = target
+        self._settings = settings
+        self._tools = tools
+        self._staging = staging
+        self._gate = gate
+        self._stopped = stopped
+        self._name = uuid.uuid4().hex
+        self._began_ns = time.monotonic_ns()
+        self._gate_closed = False
+        self._cursor: Cursor | None = None
+        self._taken = (0, 0)
+        self._layers: list[tuple[LayerSource, list[ScannedEntry]]] = []
+        self._open_files = None if target.sources else OpenFiles(settings.open_file_limit)
+        self._terminals = terminals_of(target.root) if not target.sources else []
+        # An empty IPC namespace costs 2 ms of pause to save; a branch gets an empty one anyway.
+        self._leaves_out_ipc = (
+            target.inside and target.kind is TargetKind.CAPSULE and not holds_ipc(target.root)
+        )
+        self._watched = watched_paths(target.root) if target.sources else []
+        self._root_inside = int((procfs.status_field(target.root, "NSpid") or str(target.root)).split()[-1])
+
+    def copy_files(self) -> None:
+        """Copy what changed since the last commit; called once running and once frozen."""
+        shared = shared_writable_paths(self._target.root) if self._target.sources else set()
+        opened = open_paths(self._target.root) if self._target.sources else set()
+        self._layers = []
+        for number, source in enumerate(self._target.sources):
+            top = source.point.rstrip("/") + "/"
+            # Where only a part is captured by default, what is open has to be in it.
+            needed = shared if source.scanner.largest is None else shared | opened
+            always = {path.removeprefix(top) for path in needed if path.startswith(top)}
+            copies = self._staging.files / f"{number:02}"  # each scanner numbers its copies by itself
+            copies.mkdir(exist_ok=True)
+            entries = source.scanner.scan(copies, always, source.skip)
+            self._layers.append((source, entries))
+
+    def run_twice(self, watch: Watch) -> None:
+        """Run; once more if System V objects appeared meanwhile."""
+        try:
+            self.run(watch)
+        except _IpcAppeared:
+            self.run(watch)
+
+    def run(self, watch: Watch) -> None:
+        """Ask CRIU, open the gate again whatever happens, translate its failures."""
+        images = os.open(self._staging.images, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            answer = ask_criu(
+                self._tools,
+                self._request(images),
+                limit=self._settings.commit_limit,
+                inside=self._target.root if self._target.inside else None,
+                inside_ipc=self._leaves_out_ipc,
+                keep={images: images},
+                on_notification=self._notified,
+                on_start=watch.tool_is,
+                on_answer=self._open_gate,  # the target runs again, though CRIU takes a moment more to end
+            )
+        except CriuTimedOut:
+            raise CommitTimedOut(
+                f"the commit of {self._target.name} was given up",
+                cause=f"CRIU took longer than {self._settings.commit_limit:g} s",
+                remedy="raise `commit_limit` in relive.toml if the service's memory is large",
+            ) from None
+        except CriuDied as died:
+            raise self._failure(f"CRIU ended with status {died.status} in the middle") from None
+        finally:
+            os.close(images)
+            self._open_gate()
+        if not answer.success:
+            raise self._failure(answer.cr_errmsg)
+
+    def _request(self, images: int) -> rpc.Request:
+        options = base_options(f"/proc/self/fd/{images}")
+        options.pid = self._root_inside if self._target.inside else self._target.root
+        # A process that stands before its fatal signal stays stopped all the same: CRIU puts it back as it found it.
+        options.leave_running = True
+        options.notify_scripts = True
+        options.ghost_limit = min(self._settings.ghost_limit, 0xFFFFFFFF)
+        options.tcp_skip_in_flight = True
+        options.timeout = max(1, int(self._settings.commit_limit))
+        options.external.extend(self._terminals)
+        options.irmap_scan_paths.extend(self._watched)
+        return rpc.Request(type=rpc.DUMP, opts=options)
+
+    def _notified(self, script: str, _pid: int) -> None:
+        if script == "pre-dump":
+            self._gate_closed = True
+            self._cursor = self._gate.close()
+        elif script == "post-dump":
+            if self._leaves_out_ipc and holds_ipc(self._target.root):
+                self._leaves_out_ipc = False
+                raise _IpcAppeared
+            self._taken = (time.time_ns(), time.monotonic_ns())
+            if self._cursor is not None:
+                self._cursor = self._gate.settle(self._cursor)
+            self.copy_files()
+            if self._open_files is not None:
+                self._open_files.collect(self._target.root, self._staging.files)
+                for path in self._target.extra_files:
+                    self._open_files.add_path(path, self._staging.files)
+
+    def _open_gate(self) -> None:
+        if self._gate_closed:
+            self._gate_closed = False
+            self._gate.open(self._name if self._taken[0] else None)
+
+    def _failure(self, sentence: str) -> CommitFailed | DiskFull:
+        log = self._staging.images / "criu.log"
+        lines = [line for line in [*read_error_lines(log), sentence] if line and not is_harmless(line)]
+        if (
+            not lines and os.statvfs(self._staging.directory).f_bavail == 0
+        ):  # CRIU cannot even say so in its log
+            return _no_space("CRIU could not write its images")
+        explanation = explain(lines)
+        if explanation.reason == "no-space":
+            return _no_space(explanation.sentence)
+        kept = _keep_log(log, self._settings.home / "logs", self._name)
+        return _as_error(self._target, explanation, kept)
+
+    def result(self, trigger: Trigger) -> Capture:
+        """What was taken; CRIU has ended and the target runs again."""
+        stats = read_entries(self._staging.images / "stats-dump", pb.StatsEntry)[0]
+        return Capture(
+            name=self._name,
+            target=self._target,
+            trigger=trigger,
+            began_monotonic_ns=self._began_ns,
+            taken_wall_ns=self._taken[0],
+            taken_monotonic_ns=self._taken[1],
+            cursor=self._cursor,
+            staging=self._staging,
+            layers=self._layers,
+            criu=_criu_version(self._settings.tools_path),
+            root_inside=self._root_inside,
+            open_files=self._open_files,
+            terminals=self._terminals,
+            stopped=self._stopped_inside(),
+            pause_us=stats.dump.frozen_time,
+        )
+
+    def _stopped_inside(self) -> tuple[int, int, int] | None:
+        if self._stopped is None:
+            return None
+        pid = int((procfs.status_field(self._stopped.pid, "NSpid") or "0").split()[-1])
+        thread = int((procfs.status_field(self._stopped.thread, "NSpid") or "0").split()[-1])
+        return self._stopped.signal, pid, thread
+
+
+def _as_error(target: Target, explanation: Explanation, log: Path | None) -> CommitFailed:
+    where = f" (CRIU's log: {log})" if log is not None else ""
+    kind = CommitFailed if explanation.reason in NOT_THE_TARGET else TargetUndumpable
+    return kind(
+        f"{target.name} was not committed: {explanation.what}",
+        cause=f"CRIU says: {explanation.sentence}{where}",
+        remedy=explanation.remedy,
+    )
+
+
+def _keep_log(log: Path, directory: Path, name: str) -> Path | None:
+    if not log.exists():
+        return None
+    kept = directory / f"commit-{name[:12]}.log"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        kept.write_bytes(log.read_bytes())
+    except OSError:
+        return None  # a full disk; the sentence itself is in the error
+    return kept
+
+
+def _criu_version(tools: Path) -> str:
+    """The version that set-up noted in ``criu.origin`` (lines KEY=VALUE)."""
+    try:
+        lines = (tools / "criu.origin").read_text().splitlines()
+    except OSError:
+        return "unknown"
+    return dict(line.partition("=")[::2] for line in lines).get("version", "unknown")

@@ -1,0 +1,175 @@
+"""A commit that is taken and not yet durable: what ``capture`` returns, and how it becomes one of the store's commits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from relive.engine.layers import CapturedFile, ScannedEntry
+from relive.engine.openfiles import OpenFiles
+from relive.engine.target import LayerSource, Target, host_facts
+from relive.errors import StoreError
+from relive.images import criu_images_pb2 as pb
+from relive.images.imagefile import read_entries
+from relive.images.sockets import read_connections, read_files, read_listening, read_outlets, summarise
+from relive.model.commit import (
+    CommitId,
+    Cursor,
+    Layer,
+    LayerKind,
+    Manifest,
+    Outlet,
+    ProcessFacts,
+    TargetFacts,
+    Trigger,
+)
+from relive.store import Staging, Store, StoredCommit
+
+__all__ = ["Capture"]
+
+
+@dataclass(slots=True)
+class Capture:
+    """A commit that is taken but not yet durable. ``store`` or ``discard`` must be called, from any thread.
+
+    Attributes:
+        name: random; the recording's commit-taken event and the manifest both hold it.
+        pause_us: microseconds the target stood still.
+    """
+
+    name: str
+    target: Target
+    trigger: Trigger
+    began_monotonic_ns: int
+    taken_wall_ns: int
+    taken_monotonic_ns: int
+    cursor: Cursor | None
+    staging: Staging
+    layers: list[tuple[LayerSource, list[ScannedEntry]]]
+    criu: str
+    root_inside: int
+    open_files: OpenFiles | None = None
+    terminals: list[str] = field(default_factory=list)
+    stopped: tuple[int, int, int] | None = None
+    pause_us: int = 0
+
+    def discard(self) -> None:
+        """Throw it away, or what is left of it after it was stored."""
+        self.staging.discard()
+        for source, entries in self.layers:
+            for _, content in entries:
+                if content is not None and content.object is None:
+                    source.scanner.forget(content)
+
+    def store(self, store: Store, parents: list[CommitId]) -> StoredCommit:
+        """Make it durable; the staging directory is gone afterwards, whatever happens.
+
+        Raises:
+            DiskFull, StoreError: it could not be stored; nothing that was there before is touched.
+        """
+        try:
+            with store.taking_in():
+                manifest, new_bytes = self._manifest(store, parents)
+                return store.add(manifest, began_monotonic_ns=self.began_monotonic_ns, new_bytes=new_bytes)
+        finally:
+            self.discard()
+
+    def _manifest(self, store: Store, parents: list[CommitId]) -> tuple[Manifest, int]:
+        images = self.staging.images
+        files = read_files(images)
+        listening = read_listening(files)
+        connections = summarise(read_connections(images, files), listening)
+        outlets = read_outlets(files) + [Outlet(key=key, writable=True) for key in self.terminals]
+        processes = _processes(images)
+        before = _object_bytes(images)
+        layers, file_bytes = self._store_layers(store)
+        manifest = Manifest(
+            capture=self.name,
+            target=TargetFacts(
+                kind=self.target.kind,
+                name=self.target.name,
+                life=self.target.life,
+                root=self.root_inside,
+                command=self.target.command,
+                processes=processes,
+            ),
+            host=host_facts(self.criu),
+            trigger=self.trigger,
+            taken_wall_ns=self.taken_wall_ns,
+            taken_monotonic_ns=self.taken_monotonic_ns,
+            pause_us=self.pause_us,
+            parents=parents,
+            cursor=self.cursor,
+            images=store.take_images(images),
+            layers=layers,
+            connections=connections,
+            listening=listening,
+            outlets=outlets,
+            stopped_by=self.stopped[0] if self.stopped else None,
+            stopped_pid=self.stopped[1] if self.stopped else None,
+            stopped_thread=self.stopped[2] if self.stopped else None,
+        )
+        return manifest, before + file_bytes
+
+    @staticmethod
+    def _store_content(store: Store, source: LayerSource, content: CapturedFile) -> str:
+        if content.object is None and content.copy is not None and content.copy.exists():
+            content.object, content.copy = store.take_file(content.copy), None
+        if content.object is None or not store.has_object(content.object):
+            source.scanner.forget(content)
+            raise _lost(source.point)
+        return content.object
+
+    def _store_layers(self, store: Store) -> tuple[list[Layer], int]:
+        layers, size = [], 0
+        for source, scanned in self.layers:
+            stored = []
+            for entry, content in scanned:
+                if content is None:
+                    stored.append(entry)
+                    continue
+                if content.object is None:
+                    size += entry.size
+                name = self._store_content(store, source, content)
+                stored.append(entry.model_copy(update={"object": name}))
+            layers.append(Layer(point=source.point, kind=source.kind, entries=stored))
+        if self.open_files is not None and self.open_files.entries:
+            opened = []
+            for path, entry in sorted(self.open_files.entries.items()):
+                copy = self.open_files.copies.get(path)
+                opened.append(
+                    entry if copy is None else entry.model_copy(update={"object": store.take_file(copy)})
+                )
+                size += entry.size
+            left_out = self.open_files.left_out
+            layers.append(Layer(point="/", kind=LayerKind.OVERLAY, entries=opened, left_out=left_out))
+        return layers, size
+
+
+def _lost(path: str) -> StoreError:
+    return StoreError(
+        f"a copy of {path} is lost",
+        cause="the commit before this one could not be stored",
+        remedy="commit again",
+    )
+
+
+def _object_bytes(images: Path) -> int:
+    return sum(path.stat().st_size for path in images.iterdir())
+
+
+def _processes(images: Path) -> list[ProcessFacts]:
+    found = []
+    for entry in read_entries(images / "pstree.img", pb.PstreeEntry):
+        core = images / f"core-{entry.pid}.img"
+        facts = read_entries(core, pb.CoreEntry)[0] if core.exists() else pb.CoreEntry()
+        found.append(
+            ProcessFacts(
+                pid=entry.pid,
+                parent=entry.ppid,
+                command=facts.tc.comm if facts.HasField("tc") else "",
+                threads=len(entry.threads),
+                uid=facts.thread_core.creds.uid if facts.HasField("thread_core") else 0,
+            )
+        )
+    return found

@@ -1,0 +1,231 @@
+"""One conversation with CRIU: ``criu swrk`` started in the right namespaces, asked one thing through its RPC.
+
+CRIU's own text is only read when something failed, to explain it (see ``failures``).
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from google.protobuf.message import DecodeError
+
+from relive.engine import criu_rpc_pb2 as rpc
+from relive.engine.kerndat import place_kerndat
+from relive.errors import ToolMissing
+
+__all__ = ["CriuDied", "CriuTimedOut", "CriuTools", "Notified", "ask_criu", "base_options"]
+
+_ANSWER_MOST = 1 << 20  # [bytes] CRIU sends each answer as one packet
+
+
+@dataclass(frozen=True, slots=True)
+class CriuTools:
+    """The programs that set-up made. Paths must be the same inside a capsule as outside."""
+
+    directory: Path
+
+    @property
+    def criu(self) -> Path:
+        """The CRIU that works on this host."""
+        return self.directory / "criu"
+
+    @property
+    def init(self) -> Path:
+        """Process 1 of capsules and branches."""
+        return self.directory / "relive-init"
+
+    @property
+    def watchdog(self) -> Path:
+        """The program that resumes a target left stopped."""
+        return self.directory / "relive-watchdog"
+
+    @property
+    def prlimit_shim(self) -> Path:
+        """Library that lets CRIU read the limits of other users' processes without CAP_SYS_RESOURCE."""
+        return self.directory / "prlimit_shim.so"
+
+    def check(self) -> None:
+        """Raise ToolMissing when one of them is absent."""
+        for path in (self.criu, self.init, self.watchdog, self.prlimit_shim):
+            if not path.exists():
+                raise ToolMissing(
+                    f"{path} is missing",
+                    cause="set-up did not run for this RELIVE_HOME",
+                    remedy="run `make setup`",
+                )
+
+    def environment(self) -> dict[str, str]:
+        """The environment CRIU runs in."""
+        return {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LD_PRELOAD": str(self.prlimit_shim)}
+
+
+class CriuDied(Exception):
+    """CRIU ended without an answer. ``status`` is as subprocess gives it: negative for a signal."""
+
+    def __init__(self, status: int | None) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+class CriuTimedOut(Exception):
+    """CRIU gave no answer in time; it has been killed."""
+
+
+Notified = Callable[[str, int], None]
+"""Called with the name of a CRIU notification (such as "post-dump") and the pid it is about, 0 if none.
+
+CRIU waits meanwhile; an exception makes CRIU give up in an orderly way and then comes out of ``ask_criu``.
+"""
+
+
+def base_options(images: str) -> rpc.Options:
+    """Options that every dump and restore has; ``images`` is a path as CRIU sees it."""
+    options = rpc.Options(images_dir_fd=-1, images_dir=images)
+    options.log_level = 2
+    options.log_file = "criu.log"
+    options.manage_cgroups_mode = rpc.IGNORE
+    # The other methods cost 15 to 70 ms of pause and may leave firewall rules behind (docs/limits.md).
+    options.network_lock = rpc.SKIP
+    options.tcp_established = True
+    options.ext_unix_sk = True
+    options.shell_job = True
+    options.file_locks = True
+    # For a deleted file that has another name CRIU makes a name beside it for the time of the dump; it is captured then.
+    options.link_remap = True
+    return options
+
+
+def ask_criu(
+    tools: CriuTools,
+    request: rpc.Request,
+    *,
+    limit: float,
+    inside: int | None = None,
+    inside_ipc: bool = False,
+    keep: Mapping[int, int] | None = None,
+    on_notification: Notified | None = None,
+    on_start: Callable[[int], None] | None = None,
+    on_answer: Callable[[], None] | None = None,
+) -> rpc.Answer:
+    """Start CRIU, send it one request, serve its notifications, return its final answer.
+
+    Args:
+        limit: seconds after which CRIU is killed; its end releases whatever it held stopped.
+        inside: pid whose mount and PID namespaces CRIU enters first; None: the caller's.
+        inside_ipc: it enters that process's IPC namespace too, and then leaves that out of a dump.
+        keep: descriptors CRIU inherits under the same number (values are ignored but for documentation).
+        on_notification: see ``Notified``.
+        on_answer: called as soon as CRIU has answered, before it has ended.
+        on_start: called with the host pid of the process to kill should the caller be unable to.
+
+    Raises:
+        CriuDied: it ended before answering.
+        CriuTimedOut: ``limit`` passed.
+        ToolMissing: it could not be started.
+    """
+    place_kerndat(tools.directory)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours:
+        with theirs:
+            process = _spawn(tools, theirs.fileno(), inside, inside_ipc, list(keep or ()))
+        try:
+            if on_start is not None:
+                on_start(process.pid)
+            answer = _converse(ours, process, request, time.monotonic() + limit, on_notification)
+            if on_answer is not None:
+                on_answer()
+            return answer
+        finally:
+            ours.close()
+            _reap(process)
+
+
+def _spawn(
+    tools: CriuTools, channel: int, inside: int | None, inside_ipc: bool, keep: list[int]
+) -> subprocess.Popen[bytes]:
+    command = [str(tools.criu), "swrk", str(channel)]
+    if inside is not None:
+        kinds = ["--mount", "--pid", "--ipc"] if inside_ipc else ["--mount", "--pid"]
+        command = ["nsenter", f"--target={inside}", *kinds, "--", *command]
+    try:
+        return subprocess.Popen(
+            command,
+            pass_fds=[channel, *keep],
+            env=tools.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            start_new_session=True,  # a Ctrl-C at the terminal must not reach CRIU in mid-dump
+        )
+    except OSError as error:
+        raise ToolMissing(
+            f"cannot start {command[0]}", cause=str(error), remedy="run `make setup`"
+        ) from error
+
+
+def _converse(
+    channel: socket.socket,
+    process: subprocess.Popen[bytes],
+    request: rpc.Request,
+    deadline: float,
+    on_notification: Notified | None,
+) -> rpc.Answer:
+    channel.send(request.SerializeToString())
+    failure: BaseException | None = None
+    while True:
+        answer = _receive(channel, process, deadline)
+        if answer.type != rpc.NOTIFY:
+            if failure is not None:
+                raise failure
+            return answer
+        if on_notification is not None and failure is None:
+            try:
+                on_notification(answer.notify.script, answer.notify.pid)
+            except BaseException as error:
+                failure = error
+        reply = rpc.Request(type=rpc.NOTIFY, notify_success=failure is None)
+        try:
+            channel.send(reply.SerializeToString())
+        except OSError:
+            raise failure or CriuDied(process.wait()) from None
+
+
+def _receive(channel: socket.socket, process: subprocess.Popen[bytes], deadline: float) -> rpc.Answer:
+    readable, _, _ = select.select([channel], [], [], max(0.0, deadline - time.monotonic()))
+    if not readable:
+        raise CriuTimedOut
+    try:
+        data = channel.recv(_ANSWER_MOST)
+    except ConnectionError:
+        data = b""
+    if not data:
+        try:
+            raise CriuDied(process.wait(timeout=5))
+        except subprocess.TimeoutExpired:
+            raise CriuDied(None) from None
+    try:
+        return rpc.Answer.FromString(data)
+    except DecodeError:
+        raise CriuDied(None) from None
+
+
+def _reap(process: subprocess.Popen[bytes]) -> None:
+    """Wait for the process to end by itself, then kill it and its children; never leaves one behind."""
+    try:
+        process.wait(timeout=5)
+    except subprocess.TimeoutExpired:
+        # nsenter's child is CRIU itself: it must not survive as an orphan that still traces the target.
+        for thread in os.listdir(f"/proc/{process.pid}/task"):
+            children = Path(f"/proc/{process.pid}/task/{thread}/children").read_text().split()
+            for child in children:
+                os.kill(int(child), 9)
+        process.kill()
+        process.wait()

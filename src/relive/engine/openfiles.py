@@ -1,0 +1,134 @@
+"""Files of a process that was not started in a capsule: those it has open, copied beside its memory.
+
+Without an overlay there is no list of what it wrote, so this is the least that a restore needs: regular files open for
+writing or mapped shared, and others it reads that do not belong to the system. What it wrote and closed stays on the host.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from relive.engine.layers import copy_file
+from relive.kernel import procfs
+from relive.model.commit import EntryKind, FileEntry
+
+__all__ = ["OpenFiles"]
+
+_SYSTEM = ("/usr/", "/lib", "/bin/", "/sbin/", "/etc/", "/proc/", "/sys/", "/dev/", "/memfd:", "/SYSV")
+
+
+@dataclass(slots=True)
+class OpenFiles:
+    """Collects copies of a tree's open files.
+
+    Attributes:
+        entries: what to put over the host's files in a branch, parents before children.
+        copies: path (relative to the root) to the copy of its content.
+        left_out: "path<TAB>reason" of open files that were not copied.
+    """
+
+    limit: int
+    entries: dict[str, FileEntry] = field(default_factory=dict)
+    copies: dict[str, Path] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
+    _used: int = 0
+
+    def collect(self, root: int, staging: Path) -> None:
+        """Copy the files that the tree of ``root`` has open now; call it while the tree is stopped.
+
+        Raises:
+            OSError: the disk is full.
+        """
+        for pid in procfs.tree_of(root):
+            for link in self._descriptors(pid):
+                self._consider(link, staging)
+            for mapping in procfs.read_maps(pid):
+                if mapping.path.startswith("/") and mapping.permissions[1:] == "w-s":
+                    self._take(mapping.path, Path(f"/proc/{pid}/root{mapping.path}"), staging)
+
+    def add_path(self, path: Path, staging: Path) -> None:
+        """Copy a file, or a directory with all below it, by name."""
+        if path.is_dir() and not path.is_symlink():
+            self._parents(str(path / "x"))
+            for child in sorted(path.iterdir()):
+                self.add_path(child, staging)
+        elif path.is_file():
+            self._take(str(path), path, staging)
+
+    @staticmethod
+    def _descriptors(pid: int) -> list[Path]:
+        try:
+            return [Path(f"/proc/{pid}/fd/{name}") for name in os.listdir(f"/proc/{pid}/fd")]
+        except OSError:
+            return []
+
+    def _consider(self, link: Path, staging: Path) -> None:
+        try:
+            name, facts = os.readlink(link), link.stat()
+            flags = int(
+                (link.parent.parent / "fdinfo" / link.name).read_text().split("flags:")[1].split()[0], 8
+            )
+        except (OSError, IndexError, ValueError):
+            return
+        if not stat.S_ISREG(facts.st_mode):
+            return
+        if name.endswith(" (deleted)"):
+            # CRIU saves deleted files itself, but of one that has another name it saves only that (link_remap).
+            for other in _names_beside(name, facts) if facts.st_nlink else ():
+                self._take(other, Path(other), staging)
+            return
+        if flags & os.O_ACCMODE == os.O_RDONLY and name.startswith(_SYSTEM):
+            return
+        self._take(name, link, staging)
+
+    def _take(self, name: str, source: Path, staging: Path) -> None:
+        path = name.lstrip("/")
+        if path in self.copies or name.startswith(("/proc/", "/sys/", "/dev/", "/memfd:", "/SYSV")):
+            return
+        try:
+            facts = source.stat()
+        except OSError:
+            return
+        if self._used + facts.st_size > self.limit:
+            self.left_out.append(f"{name}\tit would exceed open_file_limit")
+            return
+        copy = staging / f"open-{len(self.copies):06}"
+        copy_file(source, copy, follow=True)
+        self._used += facts.st_size
+        self.copies[path] = copy
+        self._parents(name)
+        self.entries[path] = _entry(path, EntryKind.FILE, facts)
+
+    def _parents(self, name: str) -> None:
+        for parent in reversed(Path(name).parents):
+            path = str(parent).lstrip("/")
+            if path and path not in self.entries:
+                self.entries[path] = _entry(path, EntryKind.DIRECTORY, parent.stat())
+
+
+def _names_beside(name: str, facts: os.stat_result) -> list[str]:
+    """Names in the directory of a deleted file that lead to the same inode."""
+    try:
+        with os.scandir(os.path.dirname(name)) as children:  # noqa: PTH120 - the name of a file that is no more
+            return [
+                child.path
+                for child in children
+                if child.inode() == facts.st_ino and child.stat(follow_symlinks=False).st_dev == facts.st_dev
+            ]
+    except OSError:
+        return []
+
+
+def _entry(path: str, kind: EntryKind, facts: os.stat_result) -> FileEntry:
+    return FileEntry(
+        path=path,
+        kind=kind,
+        mode=stat.S_IMODE(facts.st_mode),
+        uid=facts.st_uid,
+        gid=facts.st_gid,
+        mtime_ns=facts.st_mtime_ns,
+        size=facts.st_size if kind is EntryKind.FILE else 0,
+    )

@@ -1,0 +1,214 @@
+"""Targets: what can be committed, found and checked before anything is stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import re
+import socket
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from relive.engine.layers import LayerScanner
+from relive.errors import PermissionMissing, ProcessGone, TargetUndumpable
+from relive.kernel import procfs
+from relive.kernel.namespaces import Namespace, namespace_id
+from relive.model.commit import HostFacts, LayerKind, TargetKind
+
+__all__ = [
+    "LayerSource",
+    "Target",
+    "check_dumpable",
+    "host_facts",
+    "open_paths",
+    "process_target",
+    "shared_writable_paths",
+    "terminals_of",
+]
+
+
+# The last: where a capsule finds its standard output, which is kept apart from what a commit holds.
+_NO_FILES_OF_ITS_OWN = ("/proc/", "/dev/", "/sys/", "/run/relive/")
+
+
+_SHARED_WRITABLE = re.compile(rb"^[0-9a-f-]+ .w.s \S+ \S+ \d+ +(/.*)$", re.MULTILINE)
+
+
+@dataclass(slots=True)
+class LayerSource:
+    """A directory whose content belongs to the commit.
+
+    Attributes:
+        point: where the target sees it.
+        scanner: what reads it, and remembers what it copied last.
+        skip: paths below it, relative, that are left out.
+    """
+
+    point: str
+    kind: LayerKind
+    scanner: LayerScanner
+    skip: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class Target:
+    """Something that can be committed.
+
+    Attributes:
+        root: host pid of the tree's root.
+        inside: CRIU has to enter the root's mount and PID namespaces.
+        sources: directories that are committed with it.
+        extra_files: further files and directories committed with a plain process.
+    """
+
+    kind: TargetKind
+    name: str
+    life: str | None
+    root: int
+    inside: bool
+    command: list[str]
+    sources: list[LayerSource] = field(default_factory=list)
+    extra_files: list[Path] = field(default_factory=list)
+
+
+def process_target(pid: int, extra_files: Iterable[Path] = ()) -> Target:
+    """Any running process tree, by the pid of its root.
+
+    Raises:
+        ProcessGone: there is no such process.
+        TargetUndumpable: it is a kernel thread, a zombie, process 1, or Relive itself.
+    """
+    check_dumpable(pid)
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").decode(errors="replace").split("\0")
+        kinds = (Namespace.MOUNT, Namespace.PID)
+        inside = any(namespace_id(pid, kind) != namespace_id("self", kind) for kind in kinds)
+    except OSError:
+        raise _gone(pid) from None
+    return Target(TargetKind.PROCESS, f"pid:{pid}", None, pid, inside, command, extra_files=list(extra_files))
+
+
+def check_dumpable(pid: int) -> None:
+    """Find what would make a dump fail, while nothing is stopped yet.
+
+    Raises:
+        PermissionMissing: the caller is not root.
+        ProcessGone: there is no such process.
+        TargetUndumpable: it can never be dumped, or a debugger holds one of its threads.
+    """
+    if os.geteuid() != 0:
+        raise PermissionMissing(
+            "committing a process needs root", cause=f"this is uid {os.geteuid()}", remedy="run it with sudo"
+        )
+    facts = procfs.read_stat(pid)
+    if facts is None:
+        raise _gone(pid)
+    if facts.kernel_thread:
+        raise TargetUndumpable(
+            f"{pid} ({facts.comm}) is a kernel thread",
+            cause="it has no memory of its own",
+            remedy="name a user process",
+        )
+    if facts.state in "ZX":
+        raise TargetUndumpable(
+            f"{pid} ({facts.comm}) has ended already",
+            cause="only its exit status is left (a zombie)",
+            remedy="name a living process",
+        )
+    if pid == 1 or os.getpid() in procfs.tree_of(pid):
+        raise TargetUndumpable(
+            f"{pid} ({facts.comm}) cannot be committed",
+            cause="it is this system's first process, or this command runs below it",
+            remedy="name the service itself",
+        )
+    for member in procfs.tree_of(pid):
+        _check_untraced(member)
+        _check_without_rings(member)
+
+
+def _check_untraced(pid: int) -> None:
+    for thread in procfs.threads_of(pid):
+        try:
+            text = Path(f"/proc/{pid}/task/{thread}/status").read_text()
+        except OSError:
+            continue
+        tracer = int(text.partition("TracerPid:")[2].split(maxsplit=1)[0] or 0)
+        if tracer:
+            facts = procfs.read_stat(tracer)
+            name = facts.comm if facts is not None else "?"
+            raise TargetUndumpable(
+                f"process {pid} cannot be committed",
+                cause=f"{name} (pid {tracer}) is attached to it as a debugger",
+                remedy=f"detach {name} and commit again",
+            )
+
+
+def _check_without_rings(pid: int) -> None:
+    """CRIU stumbles over an io_uring with words that fit other causes too, and only with the target stopped."""
+    if any(goal == "anon_inode:[io_uring]" for goal in _open_goals(pid)):
+        raise TargetUndumpable(
+            f"process {pid} cannot be committed: it uses io_uring",
+            cause="CRIU cannot save an anon_inode:[io_uring]",
+            remedy="start it with `relive run`, which hides io_uring so that the service falls back to epoll",
+        )
+
+
+def _open_goals(pid: int) -> list[str]:
+    """What the descriptors of a process lead to, as /proc/PID/fd says it."""
+    goals = []
+    with contextlib.suppress(OSError):
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                goals.append(os.readlink(f"/proc/{pid}/fd/{name}"))
+    return goals
+
+
+def _gone(pid: int) -> ProcessGone:
+    return ProcessGone(
+        f"there is no process {pid}", remedy="`ps -e` lists processes, `relive ps` what Relive runs"
+    )
+
+
+def host_facts(criu: str) -> HostFacts:
+    """This machine."""
+    return HostFacts(name=socket.gethostname(), kernel=platform.release(), criu=criu)
+
+
+def shared_writable_paths(root: int) -> set[str]:
+    """Files that a process of the tree has mapped shared and writable, as the target sees their paths.
+
+    Called while the target stands still, so the mappings are searched as bytes and not parsed one by one.
+    """
+    found: set[bytes] = set()
+    for pid in procfs.tree_of(root):
+        with contextlib.suppress(OSError):
+            found.update(_SHARED_WRITABLE.findall(Path(f"/proc/{pid}/maps").read_bytes()))
+    return {os.fsdecode(path) for path in found}
+
+
+def open_paths(root: int) -> set[str]:
+    """Files and sockets with a name that processes of the tree have open, as the target sees their paths."""
+    goals = {goal for pid in procfs.tree_of(root) for goal in _open_goals(pid)}
+    return {goal for goal in goals if goal.startswith("/") and not goal.startswith(_NO_FILES_OF_ITS_OWN)}
+
+
+def terminals_of(root: int) -> list[str]:
+    """CRIU's keys (``tty[RDEV:DEV]``, hexadecimal) of terminals that the tree has open."""
+    keys: set[str] = set()
+    for pid in procfs.tree_of(root):
+        try:
+            descriptors = os.listdir(f"/proc/{pid}/fd")
+        except OSError:
+            continue
+        for descriptor in descriptors:
+            path = f"/proc/{pid}/fd/{descriptor}"
+            try:
+                facts, goal = os.stat(path), os.readlink(path)
+            except OSError:
+                continue
+            if stat.S_ISCHR(facts.st_mode) and goal.startswith(("/dev/pts/", "/dev/tty", "/dev/console")):
+                keys.add(f"tty[{facts.st_rdev:x}:{facts.st_dev:x}]")
+    return sorted(keys)

@@ -1,0 +1,299 @@
+"""The error tree. This module imports nothing of Relive, so every room may raise from it.
+
+ReliveError
+├── UsageError            a request that cannot be meant: exit status 2
+│   └── ConfigInvalid
+├── NotFound              a name that stands for nothing: 3
+│   ├── TargetUnknown, ProcessGone, RefUnknown, RefAmbiguous, IncidentUnknown, BranchUnknown
+├── HostIncapable         this machine cannot do it (see ``relive doctor``): 4
+│   ├── PermissionMissing, ToolMissing, DiskFull
+├── CommitFailed          the target was not committed and runs on: 5
+│   ├── TargetUndumpable, CommitTimedOut
+├── RestoreFailed         the branch did not come to life: 6
+│   ├── RestoreTimedOut, SealBroken
+├── StoreError            the store cannot give or take something: 7
+│   ├── StoreVersionUnknown, ObjectMissing, ObjectCorrupt, StoreBusy
+├── RecordingError        the recording cannot answer: 8
+│   ├── RecordingCorrupt, RequestUnknown, RequestTruncated
+└── CapsuleError          a capsule did not start or its agent does not answer: 9
+    ├── CapsuleExists, CapsuleStartFailed, AgentUnreachable
+
+Exit statuses 0 and 1 are the verdicts of ``relive replay`` (reproduced, not reproduced); 10 is "diverged".
+``docs/errors.md`` is generated from this module.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+__all__ = [
+    "AgentUnreachable",
+    "BranchUnknown",
+    "CapsuleError",
+    "CapsuleExists",
+    "CapsuleStartFailed",
+    "CommitFailed",
+    "CommitTimedOut",
+    "ConfigInvalid",
+    "DiskFull",
+    "HostIncapable",
+    "IncidentUnknown",
+    "NotFound",
+    "ObjectCorrupt",
+    "ObjectMissing",
+    "PermissionMissing",
+    "ProcessGone",
+    "RecordingCorrupt",
+    "RecordingError",
+    "RefAmbiguous",
+    "RefUnknown",
+    "ReliveError",
+    "RequestTruncated",
+    "RequestUnknown",
+    "RestoreFailed",
+    "RestoreTimedOut",
+    "SealBroken",
+    "StoreBusy",
+    "StoreError",
+    "StoreVersionUnknown",
+    "TargetUndumpable",
+    "TargetUnknown",
+    "ToolMissing",
+    "UsageError",
+]
+
+
+class ReliveError(Exception):
+    """What happened, to what, why, and what to do next.
+
+    Attributes:
+        code: stable kebab-case name, used in ``--json`` output and in the documentation.
+        exit_status: status with which the ``relive`` command ends.
+        message: one sentence without a full stop, naming the thing it happened to.
+        cause: why, as far as it is known, often the words of the layer below; None if unknown.
+        remedy: what the reader can do about it; None where nothing is known to help.
+    """
+
+    code: ClassVar[str] = "error"
+    exit_status: ClassVar[int] = 70
+
+    def __init__(self, message: str, *, cause: str | None = None, remedy: str | None = None) -> None:
+        # All parts stay in args, so that the error survives pickling between processes.
+        super().__init__(message, cause, remedy)
+        self.message = message
+        self.cause = cause
+        self.remedy = remedy
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.message, self.cause, self.remedy)
+
+    def __str__(self) -> str:
+        return self.message if self.cause is None else f"{self.message}: {self.cause}"
+
+    def as_json(self) -> dict[str, str | None]:
+        """The one error shape of CLI ``--json``, REST and MCP: {code, message, cause, remedy}."""
+        return {"code": self.code, "message": self.message, "cause": self.cause, "remedy": self.remedy}
+
+
+def _rebuild(kind: type[ReliveError], message: str, cause: str | None, remedy: str | None) -> ReliveError:
+    return kind(message, cause=cause, remedy=remedy)
+
+
+class UsageError(ReliveError):
+    """The request cannot be meant as it stands."""
+
+    code = "usage"
+    exit_status = 2
+
+
+class ConfigInvalid(UsageError):
+    """``relive.toml`` or a ``RELIVE_*`` variable holds a value that is not allowed."""
+
+    code = "config-invalid"
+
+
+class NotFound(ReliveError):
+    """A name that stands for nothing."""
+
+    code = "not-found"
+    exit_status = 3
+
+
+class TargetUnknown(NotFound):
+    """No capsule has that name, or the text is not a target at all."""
+
+    code = "target-unknown"
+
+
+class ProcessGone(NotFound):
+    """There is no process of that number (any more)."""
+
+    code = "process-gone"
+
+
+class RefUnknown(NotFound):
+    """No commit, tag or time expression of that name."""
+
+    code = "ref-unknown"
+
+
+class RefAmbiguous(NotFound):
+    """An id prefix that fits more than one commit."""
+
+    code = "ref-ambiguous"
+
+
+class IncidentUnknown(NotFound):
+    """No incident of that number."""
+
+    code = "incident-unknown"
+
+
+class BranchUnknown(NotFound):
+    """No branch of that id."""
+
+    code = "branch-unknown"
+
+
+class HostIncapable(ReliveError):
+    """This machine, as it is, cannot do it; ``relive doctor`` shows what it can."""
+
+    code = "host-incapable"
+    exit_status = 4
+
+
+class PermissionMissing(HostIncapable):
+    """The caller lacks a right, nearly always: it is not root."""
+
+    code = "permission-missing"
+
+
+class ToolMissing(HostIncapable):
+    """A program Relive drives is absent or does not work."""
+
+    code = "tool-missing"
+
+
+class DiskFull(HostIncapable):
+    """No space left where Relive keeps its state; nothing that was there before is touched."""
+
+    code = "disk-full"
+
+
+class CommitFailed(ReliveError):
+    """The target was not committed; it runs on, and the store is as it was."""
+
+    code = "commit-failed"
+    exit_status = 5
+
+
+class TargetUndumpable(CommitFailed):
+    """The target holds something that CRIU cannot save; the cause keeps CRIU's own sentence."""
+
+    code = "target-undumpable"
+
+
+class CommitTimedOut(CommitFailed):
+    """The commit took longer than its limit; the watchdog resumed the target."""
+
+    code = "commit-timed-out"
+
+
+class RestoreFailed(ReliveError):
+    """The branch did not come to life; what there was of it is gone again."""
+
+    code = "restore-failed"
+    exit_status = 6
+
+
+class RestoreTimedOut(RestoreFailed):
+    """The restore took longer than its limit."""
+
+    code = "restore-timed-out"
+
+
+class SealBroken(RestoreFailed):
+    """The sandbox could not prove that it is sealed, so nothing was started in it."""
+
+    code = "seal-broken"
+
+
+class StoreError(ReliveError):
+    """The store cannot give or take something."""
+
+    code = "store-error"
+    exit_status = 7
+
+
+class StoreVersionUnknown(StoreError):
+    """The store was written by a newer Relive."""
+
+    code = "store-version-unknown"
+
+
+class ObjectMissing(StoreError):
+    """An object that a commit needs is not in the store."""
+
+    code = "object-missing"
+
+
+class ObjectCorrupt(StoreError):
+    """The bytes of an object do not match its name; nothing of it is used."""
+
+    code = "object-corrupt"
+
+
+class StoreBusy(StoreError):
+    """Another process holds the lock that this step needs."""
+
+    code = "store-busy"
+
+
+class RecordingError(ReliveError):
+    """The recording cannot answer."""
+
+    code = "recording-error"
+    exit_status = 8
+
+
+class RecordingCorrupt(RecordingError):
+    """A recording holds bytes that are no events; what lies before them is still used."""
+
+    code = "recording-corrupt"
+
+
+class RequestUnknown(RecordingError):
+    """No request of that number was recorded."""
+
+    code = "request-unknown"
+
+
+class RequestTruncated(RecordingError):
+    """The request's body was larger than the recorder keeps, so it cannot be sent again."""
+
+    code = "request-truncated"
+
+
+class CapsuleError(ReliveError):
+    """A capsule did not start, or its agent does not answer."""
+
+    code = "capsule-error"
+    exit_status = 9
+
+
+class CapsuleExists(CapsuleError):
+    """A capsule of that name is running already."""
+
+    code = "capsule-exists"
+
+
+class CapsuleStartFailed(CapsuleError):
+    """The capsule's namespaces or files could not be set up, or its command could not be started."""
+
+    code = "capsule-start-failed"
+
+
+class AgentUnreachable(CapsuleError):
+    """The capsule's agent does not answer on its control socket."""
+
+    code = "agent-unreachable"

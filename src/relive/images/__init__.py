@@ -1,0 +1,1 @@
+"""Reading and editing CRIU's image files."""

@@ -1,0 +1,61 @@
+"""Capabilities of restored processes: a branch does not get those with which root leaves a sandbox (capabilities(7))."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, MutableSequence
+from pathlib import Path
+
+from relive.images import criu_images_pb2 as pb
+from relive.images.imagefile import read_entries, write_entries
+
+__all__ = ["WITHHELD", "limit_capabilities"]
+
+# Loading code into the kernel, raw devices and mounts, opening files by handle past the mount namespace, the clock, BPF.
+WITHHELD = {
+    "CAP_DAC_READ_SEARCH": 2,
+    "CAP_LINUX_IMMUTABLE": 9,
+    "CAP_SYS_MODULE": 16,
+    "CAP_SYS_RAWIO": 17,
+    "CAP_SYS_ADMIN": 21,
+    "CAP_SYS_BOOT": 22,
+    "CAP_SYS_TIME": 25,
+    "CAP_MKNOD": 27,
+    "CAP_MAC_OVERRIDE": 32,
+    "CAP_MAC_ADMIN": 33,
+    "CAP_SYSLOG": 34,
+    "CAP_PERFMON": 38,
+    "CAP_BPF": 39,
+    "CAP_CHECKPOINT_RESTORE": 40,
+}
+_SETS = ("cap_inh", "cap_prm", "cap_eff", "cap_bnd", "cap_amb")
+_WORD_BITS = 32
+
+
+def limit_capabilities(images: Path, processes: Iterable[pb.PstreeEntry]) -> None:
+    """Take the withheld capabilities from every thread of a commit laid out in ``images``.
+
+    Raises:
+        ObjectCorrupt: an image is damaged.
+    """
+    for process in processes:
+        for thread in process.threads or [process.pid]:
+            path = images / f"core-{thread}.img"
+            if path.exists():
+                entries = read_entries(path, pb.CoreEntry)
+                limited = [_limit(entry) for entry in entries]  # all of them, not only up to the first
+                if any(limited):
+                    write_entries(path, entries)
+
+
+def _limit(entry: pb.CoreEntry) -> bool:
+    if not entry.HasField("thread_core") or not entry.thread_core.HasField("creds"):
+        return False
+    changed = False
+    for name in _SETS:
+        words: MutableSequence[int] = getattr(entry.thread_core.creds, name)
+        for bit in WITHHELD.values():
+            index, mask = bit // _WORD_BITS, 1 << bit % _WORD_BITS
+            if index < len(words) and words[index] & mask:
+                words[index] &= ~mask
+                changed = True
+    return changed

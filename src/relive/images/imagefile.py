@@ -1,0 +1,98 @@
+"""CRIU image files: a magic number, then length-prefixed protobuf messages (criu.org/Images).
+
+Byte layout, all numbers little-endian: u32 common magic (0x54564319, service files 0x55105940), u32 magic of the file's
+type, then any number of (u32 length, message). Some kinds (tcp-stream, pipe data) have payload between or after messages;
+of these only the first message can be read here.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
+from relive.errors import ObjectCorrupt
+
+__all__ = ["read_entries", "read_first", "write_entries"]
+
+_COMMON_MAGICS = (0x54564319, 0x55105940)
+_HEADER = struct.Struct("<II")
+_LENGTH = struct.Struct("<I")
+
+Entry = TypeVar("Entry", bound=Message)
+
+
+def read_entries(path: Path, kind: type[Entry]) -> list[Entry]:
+    """All messages of an image file without payload.
+
+    Raises:
+        FileNotFoundError: there is no such image, which for many kinds means "none of these".
+        ObjectCorrupt: the bytes are no CRIU image of such messages.
+    """
+    data = path.read_bytes()
+    _check_magic(path, data)
+    entries: list[Entry] = []
+    offset = _HEADER.size
+    while offset < len(data):
+        entry, offset = _read_message(path, data, offset, kind)
+        entries.append(entry)
+    return entries
+
+
+def read_first(path: Path, kind: type[Entry]) -> Entry:
+    """The first message of an image file, whatever follows it.
+
+    Raises:
+        FileNotFoundError, ObjectCorrupt: as ``read_entries``; an image without a message is damaged too.
+    """
+    data = path.read_bytes()
+    _check_magic(path, data)
+    return _read_message(path, data, _HEADER.size, kind)[0]
+
+
+def _check_magic(path: Path, data: bytes) -> None:
+    if len(data) < _HEADER.size or _HEADER.unpack_from(data)[0] not in _COMMON_MAGICS:
+        raise _corrupt(path, "the magic number is not CRIU's")
+
+
+def _read_message(path: Path, data: bytes, offset: int, kind: type[Entry]) -> tuple[Entry, int]:
+    """The message at an offset, and the offset behind it."""
+    if offset + _LENGTH.size > len(data):
+        raise _corrupt(path, f"cut off at byte {offset}")
+    (length,) = _LENGTH.unpack_from(data, offset)
+    offset += _LENGTH.size
+    end = offset + length
+    if end > len(data):
+        raise _corrupt(path, f"cut off at byte {offset}")
+    try:
+        entry = kind.FromString(data[offset:end])
+    except DecodeError as error:
+        raise _corrupt(path, f"no {kind.DESCRIPTOR.name} at byte {offset} ({error})") from error
+    if not entry.IsInitialized():  # parsing lets it pass, writing would not
+        raise _corrupt(path, f"no {kind.DESCRIPTOR.name} at byte {offset} (it lacks a required field)")
+    return entry, end
+
+
+def write_entries(path: Path, entries: Iterable[Message]) -> None:
+    """Replace the messages of an existing image file, keeping its magic numbers."""
+    with path.open("rb") as file:
+        header = file.read(_HEADER.size)
+    parts = [header]
+    for entry in entries:
+        body = entry.SerializeToString()
+        parts += (_LENGTH.pack(len(body)), body)
+    # A new file, since the old one may be shared with the store by a hard link.
+    fresh = path.with_name(path.name + ".new")
+    fresh.write_bytes(b"".join(parts))
+    fresh.replace(path)
+
+
+def _corrupt(path: Path, cause: str) -> ObjectCorrupt:
+    return ObjectCorrupt(
+        f"image {path.name} is damaged",
+        cause=cause,
+        remedy="restore another commit; this one cannot be trusted",
+    )

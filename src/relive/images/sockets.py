@@ -1,0 +1,141 @@
+"""Sockets and other ends to the outside, as CRIU's images of a commit hold them."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import struct
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+from relive.images import criu_images_pb2 as pb
+from relive.images.imagefile import read_entries, read_first
+from relive.model.commit import Connection, Outlet
+
+__all__ = [
+    "TcpConnection",
+    "bound_addresses",
+    "read_connections",
+    "read_files",
+    "read_listening",
+    "read_outlets",
+    "read_outside_names",
+    "summarise",
+]
+
+_TCP = socket.IPPROTO_TCP
+_ESTABLISHED, _LISTEN = 1, 10
+_CLOSING_STATES = frozenset(
+    {4, 5, 6, 8, 9, 11}
+)  # FIN_WAIT1, FIN_WAIT2, TIME_WAIT, CLOSE_WAIT, LAST_ACK, CLOSING
+_UNIX_EXTERNAL = 1  # USK_EXTERN in uflags: a socket of a process outside
+_ACCESS_MODE, _WRITE_ONLY = 3, 1
+
+
+@dataclass(frozen=True, slots=True)
+class TcpConnection:
+    """An established connection with what is needed to forge its other end.
+
+    Attributes:
+        stream: sequence numbers and options; see ``tcp-stream.proto`` of CRIU.
+    """
+
+    family: int
+    local: tuple[str, int]
+    peer: tuple[str, int]
+    state: int
+    stream: pb.TcpStreamEntry
+
+
+def read_files(images: Path) -> list[pb.FileEntry]:
+    """All entries of ``files.img``."""
+    return read_entries(images / "files.img", pb.FileEntry)
+
+
+def _address(words: list[int], family: int) -> str:
+    if family == socket.AF_INET:
+        return str(ipaddress.IPv4Address(struct.pack("<I", words[0])))
+    return str(ipaddress.IPv6Address(struct.pack("<4I", *words)))
+
+
+def read_connections(images: Path, files: list[pb.FileEntry]) -> list[TcpConnection]:
+    """TCP connections to the outside that were open, also those half closed, whose state CRIU saved.
+
+    A connection with both ends in the commit is not among them: CRIU brings both back.
+    """
+    found: list[TcpConnection] = []
+    for entry in files:
+        if not entry.HasField("isk"):
+            continue
+        sock = entry.isk
+        if sock.proto != _TCP or sock.state not in _CLOSING_STATES | {_ESTABLISHED}:
+            continue
+        stream = images / f"tcp-stream-{sock.ino:x}.img"
+        if not stream.exists():
+            continue
+        found.append(
+            TcpConnection(
+                family=sock.family,
+                local=(_address(list(sock.src_addr), sock.family), sock.src_port),
+                peer=(_address(list(sock.dst_addr), sock.family), sock.dst_port),
+                state=sock.state,
+                stream=read_first(stream, pb.TcpStreamEntry),  # unsent and unread bytes follow it
+            )
+        )
+    own = {(one.local, one.peer) for one in found}
+    return [one for one in found if (one.peer, one.local) not in own]
+
+
+def read_listening(files: list[pb.FileEntry]) -> list[tuple[str, int]]:
+    """(address, port) of every TCP socket that listens."""
+    return sorted(
+        {
+            (_address(list(entry.isk.src_addr), entry.isk.family), entry.isk.src_port)
+            for entry in files
+            if entry.HasField("isk") and entry.isk.proto == _TCP and entry.isk.state == _LISTEN
+        }
+    )
+
+
+def bound_addresses(files: list[pb.FileEntry]) -> set[str]:
+    """All own addresses that sockets of the target are bound to."""
+    return {
+        _address(list(entry.isk.src_addr), entry.isk.family)
+        for entry in files
+        if entry.HasField("isk") and len(entry.isk.src_addr) > 0
+    }
+
+
+def summarise(connections: list[TcpConnection], listening: list[tuple[str, int]]) -> list[Connection]:
+    """The connections as the manifest shows them."""
+    ports = {port for _, port in listening}
+    return [Connection(local=one.local, peer=one.peer, inward=one.local[1] in ports) for one in connections]
+
+
+def read_outlets(files: list[pb.FileEntry]) -> list[Outlet]:
+    """Pipes with only one end inside, and terminals."""
+    ends: dict[int, set[int]] = defaultdict(set)
+    for entry in files:
+        if entry.HasField("pipe"):
+            ends[entry.pipe.pipe_id].add(entry.pipe.flags & _ACCESS_MODE)
+    outlets = [
+        Outlet(key=f"pipe:[{pipe_id}]", writable=_WRITE_ONLY in modes)
+        for pipe_id, modes in sorted(ends.items())
+        if len(modes) == 1 and 2 not in modes
+    ]
+    return outlets
+
+
+def read_outside_names(files: list[pb.FileEntry]) -> list[bytes]:
+    """Names of unix datagram sockets outside to which the target is connected, such as a system log's.
+
+    A path, or for an abstract name a zero byte and the name.
+    """
+    return sorted(
+        {
+            entry.usk.name if entry.usk.name[:1] == b"\0" else entry.usk.name.rstrip(b"\0")
+            for entry in files
+            if entry.HasField("usk") and entry.usk.uflags & _UNIX_EXTERNAL and entry.usk.name
+        }
+    )

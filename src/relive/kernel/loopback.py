@@ -1,0 +1,62 @@
+"""The loopback device of the caller's network namespace: bringing it up, giving it addresses (netdevice(7), rtnetlink(7))."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import ipaddress
+import socket
+import struct
+import time
+from pathlib import Path
+
+__all__ = ["add_address", "bring_up"]
+
+_SIOCSIFFLAGS = 0x8914
+_IFF_UP_RUNNING = 0x41
+_RTM_NEWADDR = 20
+_NLM_F_REQUEST_ACK_CREATE = 0x1 | 0x4 | 0x400
+_IFA_ADDRESS, _IFA_LOCAL = 1, 2
+_IFA_F_NODAD = 0x02
+_EEXIST = 17
+_LOOPBACK_INDEX = 1
+_USABLE_WITHIN = 2.0  # [s]
+
+
+def bring_up() -> None:
+    """Bring ``lo`` up."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", _IFF_UP_RUNNING))
+
+
+def add_address(address: str) -> None:
+    """Make an IPv4 or IPv6 address local by giving it to ``lo``; an address that is there already is no error.
+
+    Raises:
+        OSError: the kernel refused it (EPERM without CAP_NET_ADMIN).
+        ValueError: the text is no address.
+    """
+    parsed = ipaddress.ip_address(address)
+    family = socket.AF_INET if parsed.version == 4 else socket.AF_INET6
+    packed = parsed.packed
+    body = struct.pack("BBBBi", family, parsed.max_prefixlen, _IFA_F_NODAD, 0, _LOOPBACK_INDEX)
+    for attribute in (_IFA_LOCAL, _IFA_ADDRESS):
+        body += struct.pack("HH", 4 + len(packed), attribute) + packed
+    message = struct.pack("IHHII", 16 + len(body), _RTM_NEWADDR, _NLM_F_REQUEST_ACK_CREATE, 1, 0) + body
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as channel:
+        channel.sendto(message, (0, 0))
+        (error,) = struct.unpack_from("i", channel.recv(4096), 16)
+    if error not in (0, -_EEXIST):
+        raise OSError(-error, f"cannot give {address} to lo")
+    if family == socket.AF_INET6:
+        _wait_until_reachable(address)
+
+
+def _wait_until_reachable(address: str) -> None:
+    """The kernel makes an IPv6 address usable a moment after it has taken it: a work queue adds its route."""
+    wanted = f"{ipaddress.IPv6Address(address).packed.hex()} 80 "
+    until = time.monotonic() + _USABLE_WITHIN
+    while wanted not in Path("/proc/thread-self/net/ipv6_route").read_text():
+        if time.monotonic() > until:
+            raise OSError(errno.ETIMEDOUT, f"{address} was given to lo and has no route")
+        time.sleep(0.001)

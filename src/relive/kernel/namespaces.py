@@ -1,0 +1,110 @@
+"""Namespaces: leaving and entering them (unshare(2), setns(2), namespaces(7))."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from enum import IntFlag
+from pathlib import Path
+from typing import TypeVar
+
+from relive.kernel import libc
+
+__all__ = ["Namespace", "enter", "holds_ipc", "in_network_of", "namespace_id", "unshare"]
+
+Result = TypeVar("Result")
+
+
+class Namespace(IntFlag):
+    """CLONE_NEW* flags of sched.h."""
+
+    MOUNT = 0x00020000
+    UTS = 0x04000000
+    IPC = 0x08000000
+    PID = 0x20000000
+    NETWORK = 0x40000000
+
+
+_FILES = {
+    Namespace.MOUNT: "mnt",
+    Namespace.UTS: "uts",
+    Namespace.IPC: "ipc",
+    Namespace.PID: "pid",
+    Namespace.NETWORK: "net",
+}
+
+
+def unshare(flags: Namespace) -> None:
+    """Leave the caller's namespaces of the given kinds; PID takes effect for children only.
+
+    Raises:
+        OSError: EPERM without CAP_SYS_ADMIN; EINVAL for MOUNT in a process that shares its file-system state.
+    """
+    libc.call("unshare", int(flags))
+
+
+def enter(pid: int, kind: Namespace) -> None:
+    """Enter one namespace of another process; for PID only later children are in it.
+
+    Raises:
+        OSError: the process is gone (ENOENT) or the caller has no right to (EPERM).
+    """
+    descriptor = os.open(f"/proc/{pid}/ns/{_FILES[kind]}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        libc.call("setns", descriptor, int(kind))
+    finally:
+        os.close(descriptor)
+
+
+def namespace_id(pid: int | str, kind: Namespace) -> int:
+    """The inode number that names a namespace; equal numbers mean the same namespace."""
+    return os.stat(f"/proc/{pid}/ns/{_FILES[kind]}").st_ino
+
+
+def in_network_of(pid: int, action: Callable[[], Result]) -> Result:
+    """Run ``action`` in the network namespace of ``pid`` and return what it returns.
+
+    A socket stays in the namespace in which it was made, so the action's sockets can be used afterwards by any thread.
+
+    Raises:
+        OSError: the process is gone.
+        Exception: whatever ``action`` raises.
+    """
+    return _within(pid, Namespace.NETWORK, action)
+
+
+def holds_ipc(pid: int) -> bool:
+    """There are System V shared memory segments, semaphores or message queues in the IPC namespace of ``pid``.
+
+    Raises:
+        OSError: the process is gone.
+    """
+
+    def look() -> bool:
+        # Each file has a line of headings (proc_sysvipc(5)); what it lists is what the thread that opens it may see.
+        return any(
+            Path(f"/proc/sysvipc/{name}").read_text().count("\n") > 1 for name in ("shm", "sem", "msg")
+        )
+
+    return _within(pid, Namespace.IPC, look)
+
+
+def _within(pid: int, kind: Namespace, action: Callable[[], Result]) -> Result:
+    """Run ``action`` in a thread of its own: a namespace is a property of a thread and cannot always be left again."""
+    outcome: list[Result] = []
+    failure: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            enter(pid, kind)
+            outcome.append(action())
+        except BaseException as error:
+            failure.append(error)
+
+    thread = threading.Thread(target=work, name=f"within-{pid}")
+    thread.start()
+    thread.join()
+    if failure:
+        raise failure[0]
+    return outcome[0]

@@ -1,0 +1,166 @@
+"""Processes as /proc shows them (proc(5)). Everything read here may be stale by the time the caller looks at it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = [
+    "Mapping",
+    "ProcessStat",
+    "children_of",
+    "exists",
+    "is_same_process",
+    "listening_ports",
+    "read_maps",
+    "read_stat",
+    "status_field",
+    "threads_of",
+    "tree_of",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessStat:
+    """What Relive needs of /proc/PID/stat.
+
+    Attributes:
+        state: one letter: R, S, D, T (stopped), t (traced), Z (zombie), X, I.
+        start_ticks: clock ticks after boot at which it started; with the pid it names a process for good.
+        kernel_thread: it has no user memory (PF_KTHREAD).
+    """
+
+    pid: int
+    comm: str
+    state: str
+    parent: int
+    group: int
+    session: int
+    start_ticks: int
+    kernel_thread: bool
+
+
+_PF_KTHREAD = 0x00200000
+
+
+def read_stat(pid: int) -> ProcessStat | None:
+    """The process's stat line, or None when there is no such process."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_bytes().decode(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The name stands in parentheses and may itself hold parentheses and spaces.
+    head, _, tail = text.rpartition(")")
+    fields = tail.split()
+    return ProcessStat(
+        pid=pid,
+        comm=head.partition("(")[2],
+        state=fields[0],
+        parent=int(fields[1]),
+        group=int(fields[2]),
+        session=int(fields[3]),
+        start_ticks=int(fields[19]),
+        kernel_thread=bool(int(fields[6]) & _PF_KTHREAD),
+    )
+
+
+def exists(pid: int) -> bool:
+    """There is a process of that number that is not a zombie."""
+    stat = read_stat(pid)
+    return stat is not None and stat.state not in "ZX"
+
+
+def is_same_process(pid: int, start_ticks: int) -> bool:
+    """The process of that number is alive and still the one that started then (numbers are used again)."""
+    stat = read_stat(pid)
+    return stat is not None and stat.start_ticks == start_ticks and stat.state not in "ZX"
+
+
+def threads_of(pid: int) -> list[int]:
+    """Thread ids of a process, the leader first; empty when it is gone."""
+    try:
+        # Numbers come round again, so a thread may have a lower one than its leader.
+        return sorted(
+            (int(name) for name in os.listdir(f"/proc/{pid}/task")), key=lambda tid: (tid != pid, tid)
+        )
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def children_of(pid: int) -> list[int]:
+    """Direct children, whichever thread forked them (needs CONFIG_PROC_CHILDREN)."""
+    found: list[int] = []
+    for thread in threads_of(pid):
+        try:
+            text = Path(f"/proc/{pid}/task/{thread}/children").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        found.extend(int(word) for word in text.split())
+    return found
+
+
+def tree_of(root: int) -> list[int]:
+    """The root and all its descendants, parents before children."""
+    found = [root]
+    for pid in found:
+        found.extend(children_of(pid))
+    return found
+
+
+def status_field(pid: int, name: str) -> str | None:
+    """One field of /proc/PID/status as text, or None when the process or the field is absent."""
+    try:
+        text = Path(f"/proc/{pid}/status").read_bytes().decode(errors="replace")  # a name may hold any bytes
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    for line in text.split("\n"):
+        key, _, value = line.partition(":")
+        if key == name:
+            return value.strip()
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """One line of /proc/PID/maps; ``path`` is empty for anonymous memory."""
+
+    start: int
+    end: int
+    permissions: str
+    offset: int
+    path: str
+
+
+def read_maps(pid: int) -> Iterator[Mapping]:
+    """The memory mappings of a process, lowest address first; none when it is gone."""
+    try:
+        text = Path(f"/proc/{pid}/maps").read_bytes().decode(errors="surrogateescape")
+    except (FileNotFoundError, ProcessLookupError):
+        return
+    for line in text.split("\n"):
+        if not line:
+            continue
+        fields = line.split(maxsplit=5)
+        low, _, high = fields[0].partition("-")
+        path = fields[5] if len(fields) > 5 else ""
+        yield Mapping(int(low, 16), int(high, 16), fields[1], int(fields[2], 16), path)
+
+
+_TCP_LISTEN = "0A"
+
+
+def listening_ports(pid: int | str = "self") -> set[int]:
+    """TCP ports on which anything listens in the network namespace of ``pid``, both address families."""
+    ports: set[int] = set()
+    for name in ("tcp", "tcp6"):
+        try:
+            lines = Path(f"/proc/{pid}/net/{name}").read_text().splitlines()[1:]
+        except FileNotFoundError:
+            continue
+        for line in lines:
+            fields = line.split()
+            if fields[3] == _TCP_LISTEN:
+                ports.add(int(fields[1].rpartition(":")[2], 16))
+    return ports

@@ -1,0 +1,1 @@
+"""Plain values that travel between the rooms; nothing here acts."""

@@ -1,0 +1,203 @@
+"""A capsule as a value: what was asked for, and what runs."""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from relive.errors import UsageError
+from relive.model.text import NativeText
+
+__all__ = [
+    "CapsuleFacts",
+    "CapsuleSpec",
+    "Every",
+    "LifePaths",
+    "Policy",
+    "check_name",
+    "parse_address",
+    "parse_every",
+]
+
+_EVERY = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<unit>ms|s|m|h)")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_ADDRESS = re.compile(r"(?:(?P<host>[^\[\]:\s]*|\[(?P<six>[^\[\]\s]+)\]):)?(?P<port>[0-9]{1,5})")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+
+
+class Policy(BaseModel):
+    """When commits are taken without being asked for.
+
+    Attributes:
+        at_start: once, when the service is ready.
+        seconds: again and again; None: not by the clock.
+        each_request: before each request is handed on.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    at_start: bool
+    seconds: float | None = None
+    each_request: bool = False
+
+
+Every = str
+"""What ``--every`` takes: "30s", "500ms", "2m", "request", "start" or "never"."""
+
+
+def parse_every(text: Every) -> Policy:
+    """Read ``--every``; raises UsageError."""
+    if text == "never":
+        return Policy(at_start=False)
+    if text == "start":
+        return Policy(at_start=True)
+    if text == "request":
+        return Policy(at_start=True, each_request=True)
+    match = _EVERY.fullmatch(text)
+    seconds = float(match["number"]) * _UNITS[match["unit"]] if match is not None else 0.0
+    if not 0 < seconds < math.inf:
+        raise UsageError(
+            f"--every cannot be {text!r}",
+            remedy="write a time such as 30s or 500ms, or request, start, never",
+        )
+    return Policy(at_start=True, seconds=seconds)
+
+
+def parse_address(text: str, *, default_host: str = "127.0.0.1") -> tuple[str, int]:
+    """Read ``HOST:PORT``, ``[V6]:PORT`` or ``PORT``; raises UsageError."""
+    match = _ADDRESS.fullmatch(text)
+    port = int(match["port"]) if match is not None else 0
+    if match is None or not 0 < port < 65536 or not _is_v6(match["six"]):
+        raise UsageError(
+            f"{text!r} is no address", remedy="write HOST:PORT, such as 127.0.0.1:8000 or [::1]:8000"
+        )
+    return match["six"] or match["host"] or default_host, port
+
+
+def _is_v6(text: str | None) -> bool:
+    """What stands in brackets, if there are any, is an IPv6 address."""
+    try:
+        return text is None or ipaddress.ip_address(text).version == 6
+    except ValueError:
+        return False
+
+
+def check_name(name: str) -> str:
+    """A capsule's name, if it is allowed; raises UsageError."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"{name!r} cannot be a capsule's name", remedy="use letters, digits, dot, dash and underscore"
+        )
+    return name
+
+
+class CapsuleSpec(BaseModel):
+    """What ``relive run`` was asked for.
+
+    Attributes:
+        listen: where the recording proxy listens, and upstream: the service's own port; both or none.
+        hang_after: seconds without an answer after which a request counts as hanging; None: no limit.
+        memory: bytes of memory the capsule may use; None: no limit.
+        user: name of the user the service runs as; None: the caller.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    command: list[NativeText]
+    directory: NativeText
+    environment: dict[NativeText, NativeText]
+    policy: Policy
+    listen: tuple[str, int] | None = None
+    upstream: tuple[str, int] | None = None
+    hang_after: float | None = None
+    memory: int | None = None
+    user: str | None = None
+
+
+class CapsuleFacts(BaseModel):
+    """One life of a capsule, as written into its ``state.json``.
+
+    Attributes:
+        life: names this start of the service for good.
+        init, root: host pids of process 1 and of the service.
+        points: (mount point, layer slot) of each overlay.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    spec: CapsuleSpec
+    life: str
+    init: int
+    init_started: int
+    root: int
+    root_inside: int
+    started_wall_ns: int
+    points: list[tuple[NativeText, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class LifePaths:
+    """Where the files of one life lie."""
+
+    directory: Path
+
+    @property
+    def state(self) -> Path:
+        """CapsuleFacts as JSON."""
+        return self.directory / "state.json"
+
+    @property
+    def io(self) -> Path:
+        """Directory of stdout.log and stderr.log."""
+        return self.directory / "io"
+
+    @property
+    def layers(self) -> Path:
+        """What the service wrote, a directory per overlay."""
+        return self.directory / "layers"
+
+    @property
+    def status(self) -> Path:
+        """Raw wait status of the service once it has ended."""
+        return self.directory / "status"
+
+    @property
+    def recording(self) -> Path:
+        """Directory of the recording."""
+        return self.directory / "recording"
+
+    @property
+    def agent_socket(self) -> Path:
+        """Where the agent takes commands."""
+        return self.directory / "agent.sock"
+
+    @property
+    def proxy_socket(self) -> Path:
+        """Where the recording proxy takes commands."""
+        return self.directory / "proxy.sock"
+
+    @property
+    def agent_log(self) -> Path:
+        """The agent's own log, JSON lines."""
+        return self.directory / "agent.log"
+
+    @property
+    def agent_pid(self) -> Path:
+        """Host pid of the agent and its start in clock ticks after boot."""
+        return self.directory / "agent.pid"
+
+    @property
+    def closed(self) -> Path:
+        """Exists when the life has ended and everything about its end is written down."""
+        return self.directory / "closed"
+
+    @property
+    def logs(self) -> list[Path]:
+        """The service's output files, stdout first."""
+        return [self.io / "stdout.log", self.io / "stderr.log"]

@@ -1,0 +1,225 @@
+"""A commit as a value: what a manifest says. Its id is the BLAKE3 of the manifest's canonical JSON.
+
+Times: ``*_ns`` are nanoseconds; wall clock since the epoch, monotonic as CLOCK_MONOTONIC of the host.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, NewType
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from relive.model.text import NativeText
+
+__all__ = [
+    "MANIFEST_VERSION",
+    "CommitId",
+    "Connection",
+    "Cursor",
+    "EntryKind",
+    "FileEntry",
+    "HostFacts",
+    "ImageFile",
+    "Layer",
+    "LayerKind",
+    "Manifest",
+    "OpenRequest",
+    "Outlet",
+    "ProcessFacts",
+    "TargetFacts",
+    "TargetKind",
+    "Trigger",
+]
+
+MANIFEST_VERSION = 1
+
+CommitId = NewType("CommitId", str)  # 64 hexadecimal digits; made by the store only
+
+# Checked when a manifest is read, since an object's name becomes a path: a manifest may come from elsewhere.
+ObjectName = Annotated[str, StringConstraints(pattern=r"\A[0-9a-f]{64}\z")]
+
+
+class Value(BaseModel):
+    """Base of all stored values: immutable, and unknown fields are refused rather than lost."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class TargetKind(StrEnum):
+    """What was committed."""
+
+    CAPSULE = "capsule"
+    PROCESS = "pid"
+
+
+class Trigger(StrEnum):
+    """Why a commit was taken."""
+
+    MANUAL = "manual"
+    START = "start"
+    TIMER = "timer"
+    REQUEST = "request"
+    INCIDENT = "incident"
+
+
+class ProcessFacts(Value):
+    """One process of the tree; pids as inside the target's own PID namespace."""
+
+    pid: int
+    parent: int
+    command: NativeText
+    threads: int
+    uid: int
+
+
+class TargetFacts(Value):
+    """The target. ``life`` names one start of a capsule: a restarted service is a new life; None for a plain pid."""
+
+    kind: TargetKind
+    name: str
+    life: str | None
+    root: int = Field(description="pid of the tree's root inside its PID namespace")
+    command: list[NativeText]
+    processes: list[ProcessFacts]
+
+
+class HostFacts(Value):
+    """Where it was taken; a restore elsewhere has to fit these."""
+
+    name: str
+    kernel: str
+    criu: str
+
+
+class ImageFile(Value):
+    """One of CRIU's image files. ``object`` is the BLAKE3 of its bytes."""
+
+    name: str
+    size: int
+    object: ObjectName
+
+
+class EntryKind(StrEnum):
+    """What stands at a path of a layer."""
+
+    FILE = "file"
+    DIRECTORY = "directory"
+    LINK = "link"
+    WHITEOUT = "whiteout"
+    PIPE = "pipe"
+    SOCKET = "socket"
+
+
+class FileEntry(Value):
+    """One path of a layer, relative to the layer's mount point, without a leading slash.
+
+    Attributes:
+        mode: permission bits (07777).
+        object: BLAKE3 of the content, for files.
+        link: what a symbolic link says.
+        opaque: a directory that hides what lies below it in lower layers.
+        attributes: extended attributes other than overlayfs's own; values in hexadecimal.
+    """
+
+    path: NativeText
+    kind: EntryKind
+    mode: int = 0
+    uid: int = 0
+    gid: int = 0
+    mtime_ns: int = 0
+    size: int = 0
+    object: ObjectName | None = None
+    link: NativeText | None = None
+    opaque: bool = False
+    attributes: dict[NativeText, str] = {}
+
+
+class LayerKind(StrEnum):
+    """How a layer comes back: over the host's directory, or as a file system of its own."""
+
+    OVERLAY = "overlay"
+    TMPFS = "tmpfs"
+
+
+class Layer(Value):
+    """Files that belong to the commit, below one mount point."""
+
+    point: NativeText
+    kind: LayerKind
+    entries: list[FileEntry]
+    left_out: list[NativeText] = Field(
+        default=[], description="paths not copied, with the reason after a tab"
+    )
+
+
+class OpenRequest(Value):
+    """A request that was being served at the moment of the commit."""
+
+    request: int
+    local_port: int = Field(description="port of the proxy's end of the connection that carries it")
+
+
+class Connection(Value):
+    """An established TCP connection of the target, as (address, port) of both ends."""
+
+    local: tuple[str, int]
+    peer: tuple[str, int]
+    inward: bool = Field(description="its local port is one that the target listens on")
+
+
+class Outlet(Value):
+    """An end of a pipe or terminal whose other end is outside the tree; a branch gets a file in its place.
+
+    ``key`` is what CRIU calls it: ``pipe:[INODE]`` or ``tty[RDEV:DEV]`` in hexadecimal.
+    """
+
+    key: str
+    writable: bool
+
+
+class Cursor(Value):
+    """Where in the recording the commit was taken.
+
+    Attributes:
+        sequence: request bytes of events up to and with this one had reached the service, later ones had not.
+        settled: answer bytes of events up to and with this one had left the service, later ones had not; it is the later
+            of the two, since answers that were under way arrive while requests are held back.
+    """
+
+    sequence: int
+    settled: int = 0
+    open_requests: list[OpenRequest] = []
+
+
+class Manifest(Value):
+    """A commit: all that is needed to bring the target back, by reference to objects of the store.
+
+    Attributes:
+        capture: random name given before the id is known, so that a recording can point here.
+        pause_us: microseconds during which the target stood still, as CRIU measured it.
+        parents: ids of the commits before it of the same life; empty for the first.
+    """
+
+    version: int = MANIFEST_VERSION
+    capture: str
+    target: TargetFacts
+    host: HostFacts
+    trigger: Trigger
+    taken_wall_ns: int
+    taken_monotonic_ns: int
+    pause_us: int
+    parents: list[CommitId]
+    cursor: Cursor | None
+    images: list[ImageFile]
+    layers: list[Layer]
+    connections: list[Connection]
+    listening: list[tuple[str, int]]
+    outlets: list[Outlet] = []
+    stopped_by: int | None = Field(
+        None, description="signal that was about to kill the target and is withheld in the commit"
+    )
+    stopped_pid: int | None = Field(
+        None, description="pid, in the target's PID namespace, that the signal was for"
+    )
+    stopped_thread: int | None = None

@@ -1,0 +1,99 @@
+"""An incident as a value: a failure that was seen."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict
+
+from relive.model.commit import CommitId
+
+__all__ = ["FailureKind", "Incident", "Occurrence", "Sighting"]
+
+
+class FailureKind(StrEnum):
+    """What was seen to fail, and how."""
+
+    EXIT = "exit"
+    SIGNAL = "signal"
+    ANSWER = "answer"
+    BROKEN = "broken"
+    HANG = "hang"
+    MEMORY = "out-of-memory"
+
+
+class Sighting(BaseModel):
+    """A failure at the moment it was seen, before it has become an incident.
+
+    Attributes:
+        fingerprint: equal for failures that count as the same within one life.
+        summary: one line for people.
+        request: number of the request it happened to, if known; sequence: of the event at which that request began.
+        log_begin: size in bytes of the service's standard error when that request began.
+        signal, thread: of a fatal signal; pids as inside the capsule.
+        exit_status: of the service's root process, as a shell shows it.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: FailureKind
+    fingerprint: str
+    summary: str
+    seen_wall_ns: int
+    request: int | None = None
+    sequence: int | None = None
+    log_begin: int | None = None
+    open_requests: list[int] = []
+    signal: int | None = None
+    signal_code: str | None = None
+    address: int | None = None
+    pid: int | None = None
+    thread: int | None = None
+    exit_status: int | None = None
+    answer_status: int | None = None
+
+
+class Occurrence(BaseModel):
+    """One time that a failure was seen.
+
+    Attributes:
+        before: the last commit before the failing request (or before the failure, without one).
+        log_end: size in bytes of the service's standard error when it was written down.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    sighting: Sighting
+    before: CommitId | None
+    log_end: int | None = None
+
+
+class Incident(BaseModel):
+    """A failure that was seen, with the commits that belong to it.
+
+    Attributes:
+        sighting, before, log_end: of the first time; latest: of the last time, None if it was seen once.
+        at: the commit taken at the moment of failure, where there is one.
+        log_tail: last lines of the service's standard error the first time.
+        times: how often it was seen in this life; last_seen_wall_ns: when it was seen last.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    number: int
+    service: str
+    life: str
+    sighting: Sighting
+    before: CommitId | None
+    at: CommitId | None
+    times: int = 1
+    last_seen_wall_ns: int
+    log_end: int | None = None
+    log_tail: list[str] = []
+    latest: Occurrence | None = None
+
+    def occurrence(self, *, first: bool) -> Occurrence:
+        """The first or the latest time it was seen."""
+        if self.latest is None or first:
+            return Occurrence(sighting=self.sighting, before=self.before, log_end=self.log_end)
+        return self.latest

@@ -1,0 +1,121 @@
+"""The control socket: JSON lines between the proxy and the agent. The messages are specified in ``proxy.py``."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import struct
+from typing import Any, Protocol, cast
+
+__all__ = ["ControlHub", "ControlLink", "Steersman"]
+
+MAX_LINKS = 4
+_MAX_LINE_BYTES = 1024 * 1024
+_MAX_UNREAD_BYTES = 4 * 1024 * 1024
+_PEER_CREDENTIALS = struct.Struct("iII")  # struct ucred: pid, uid, gid
+
+
+class Steersman(Protocol):
+    """Who acts on an agent's messages."""
+
+    def control_message(self, link: ControlLink, op: str, message: dict[str, Any]) -> dict[str, Any] | None:
+        """Act on a message and return the reply (without ``id``), or None for none."""
+
+    def control_lost(self, link: ControlLink, *, was_last: bool) -> None:
+        """An agent's connection ended."""
+
+
+class ControlHub:
+    """All connections of agents."""
+
+    def __init__(self, steersman: Steersman) -> None:
+        self.steersman = steersman
+        self.links: list[ControlLink] = []
+
+    def link(self) -> ControlLink:
+        """A protocol for a new connection (for ``loop.create_unix_server``)."""
+        return ControlLink(self)
+
+    def tell_all(self, message: dict[str, Any]) -> None:
+        """Send a message to every agent that is there; nobody may be."""
+        if self.links:
+            line = _line(message)
+            for link in list(self.links):
+                link.send_line(line)
+
+
+class ControlLink(asyncio.Protocol):
+    """One connection of an agent."""
+
+    def __init__(self, hub: ControlHub) -> None:
+        self._hub = hub
+        self._rest = b""
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Refuse strangers, and more connections than anyone needs."""
+        link = cast(asyncio.Transport, transport)  # uvloop's is none by its bases
+        sock = link.get_extra_info("socket")
+        raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER_CREDENTIALS.size)
+        uid = _PEER_CREDENTIALS.unpack(raw)[1]
+        if uid not in (0, os.geteuid()) or len(self._hub.links) >= MAX_LINKS:
+            link.write(_line(error_reply("refused", f"at most {MAX_LINKS} agents of root or the same user")))
+            link.close()
+            return
+        self._transport = link
+        self._hub.links.append(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Act on every whole line."""
+        if self._transport is None:
+            return
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._take_line(line)
+        if len(self._rest) > _MAX_LINE_BYTES:
+            self.send_line(_line(error_reply("bad-message", "a line is too long")))
+            self._transport.close()
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        """Let the proxy open what this agent had closed."""
+        if self in self._hub.links:
+            self._hub.links.remove(self)
+            self._transport = None
+            self._hub.steersman.control_lost(self, was_last=not self._hub.links)
+
+    def send_line(self, line: bytes) -> None:
+        """Send one line; an agent that reads none of it is dropped rather than waited for."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._transport.get_write_buffer_size() > _MAX_UNREAD_BYTES:
+            self._transport.abort()
+            return
+        self._transport.write(line)
+
+    def _take_line(self, line: bytes) -> None:
+        if not line.strip():
+            return
+        try:
+            message = json.loads(line)
+            op = message["op"]
+            if not isinstance(op, str):
+                raise TypeError("op is no text")
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            self.send_line(_line(error_reply("bad-message", f"not a message: {error!r:.100}")))
+            return
+        reply = self._hub.steersman.control_message(self, op, message)
+        if reply is not None:
+            if "id" in message:
+                reply["id"] = message["id"]
+            self.send_line(_line(reply))
+
+
+def error_reply(code: str, text: str) -> dict[str, Any]:
+    """An error in the one shape of all of Relive's JSON."""
+    return {"op": "error", "error": {"code": code, "message": text, "cause": None, "remedy": None}}
+
+
+def _line(message: dict[str, Any]) -> bytes:
+    return json.dumps(message, separators=(",", ":")).encode() + b"\n"

@@ -1,0 +1,79 @@
+"""A request in flight, and how much of a body is kept."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+__all__ = ["BodyKeeper", "Flight"]
+
+
+class BodyKeeper:
+    """Decides which bytes of one body are recorded: the first ``limit``; of the rest only number and hash.
+
+    The hash costs a millisecond a megabyte, so it is not computed for a body that announced to fit the limit.
+    """
+
+    __slots__ = ("_hash", "_kept", "_limit", "total")
+
+    def __init__(self, limit: int, announced: int | None) -> None:
+        self._limit = limit
+        self._kept = 0
+        self._hash = None if announced is not None and announced <= limit else hashlib.blake2b(digest_size=32)
+        self.total = 0
+
+    def keep(self, raw: bytes) -> bytes:
+        """The part of ``raw``, the next bytes of the body, that is recorded."""
+        self.total += len(raw)
+        if self._hash is not None:
+            self._hash.update(raw)
+        if self._kept + len(raw) > self._limit:
+            raw = raw[: self._limit - self._kept]
+        self._kept += len(raw)
+        return raw
+
+    def summary(self, prefix: str = "") -> dict[str, Any]:
+        """``bytes``, and ``cut`` and ``blake2b`` if not all was kept, each name with ``prefix`` before it."""
+        fields: dict[str, Any] = {f"{prefix}bytes": self.total}
+        if self.total > self._kept and self._hash is not None:
+            fields[f"{prefix}cut"] = self.total - self._kept
+            fields[f"{prefix}blake2b"] = self._hash.hexdigest()
+        return fields
+
+
+class Flight:
+    """A request that was handed to the service and whose answer is not whole yet.
+
+    Attributes:
+        status: of the final answer's head, None until it has come.
+        started: on the gate's clock, when it was handed to the service.
+        touched: on the gate's clock, when the service last got something to do for it.
+        reported: that it was said to be unanswered, which is said once.
+    """
+
+    __slots__ = (
+        "answer",
+        "asks_upgrade",
+        "body",
+        "is_sent",
+        "method",
+        "number",
+        "reported",
+        "started",
+        "status",
+        "touched",
+        "waits_for_continue",
+    )
+
+    def __init__(self, number: int, method: bytes, body: BodyKeeper, started: float) -> None:
+        self.number = number
+        self.method = method
+        self.body = body
+        self.answer: BodyKeeper | None = None
+        self.status: int | None = None
+        self.asks_upgrade = False
+        self.waits_for_continue = False
+        self.is_sent = False
+        self.started = started
+        self.touched = started
+        self.reported = False

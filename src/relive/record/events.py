@@ -1,0 +1,100 @@
+"""The one event type: what crossed the border of a service, in the order it crossed.
+
+Terms: a *request* is numbered once, over the whole life of a recording; a *connection* is one client connection with
+the one service connection behind it, numbered the same way; *seq* is the place of an event in the recording.
+How events lie on disk is in ``layout.py``; how they become exchanges is in ``exchanges.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+__all__ = ["Event", "EventKind"]
+
+
+class EventKind(StrEnum):
+    """What happened. The value is what stands on disk: it is never renamed, only added to.
+
+    Fields are listed as ``name`` (type); one that is absent says nothing. ``data`` is empty unless named here.
+
+    ========================  =======================================================================================
+    recorder-started          A proxy began to write; connections of an earlier one are gone. ``listen`` (str),
+                              ``upstream`` (str), ``pid`` (int), ``logs`` (list of str).
+    connection-opened         The service took (or refused) the connection behind a client's. ``client`` (str),
+                              ``local_port`` (int: the proxy's end of the service connection, None if refused).
+    connection-closed         Both sides are gone. ``sent`` (int: bytes the service's socket took), ``requests`` (int);
+                              after an upgrade also ``up_bytes`` and ``down_bytes``, with ``up_cut``/``down_cut`` and
+                              ``up_blake2b``/``down_blake2b`` if not all of a direction was kept.
+    request-started           ``data``: the raw head, blank line included. Recorded before the service can see a byte
+                              of it. ``client`` and ``local_port`` as in connection-opened, ``log_offsets`` (dict
+                              of path to size in bytes).
+    request-body              ``data``: raw body bytes, chunk framing and trailers included.
+    request-ended             The client has sent all of it. ``bytes`` (int: raw size of the body); if not all was
+                              kept, ``cut`` (int: bytes missing at the end) and ``blake2b`` (hex, 32 bytes, of the
+                              whole raw body).
+    interim-answer            ``data``: the raw head of a 1xx answer other than 101. ``status`` (int).
+    answer-started            ``data``: the raw head of the final answer. ``status`` (int); ``by`` ("relive") when
+                              the proxy itself answers because the service cannot.
+    answer-body               ``data``: as in request-body.
+    answer-ended              The answer is whole. ``bytes``, ``cut``, ``blake2b`` as in request-ended,
+                              ``log_offsets``; ``upgraded`` (True) when what follows is a stream.
+    stream-to-service         ``data``: bytes from the client after an upgrade (WebSocket, CONNECT), of ``request``.
+    stream-to-client          ``data``: bytes from the service after an upgrade, or after an answer that is not
+                              HTTP/1.1 (then a note says so first).
+    request-abandoned         The client went away before its answer was whole. ``how`` ("closed", "reset", or
+                              "malformed": its body broke the protocol).
+    answer-broken             The service ended the connection before the answer was whole. ``how`` ("closed",
+                              "reset"); ``reused`` (int: answers this connection gave before: when it is not 0 and
+                              no byte of this answer came, the service may just have closed an idle connection).
+    commit-taken              ``commit`` (str: its id), ``cursor`` (int: seq of the last event before it),
+                              ``closed_ns`` (int: how long the gate was closed; None if it was not).
+    note                      Something the recorder did by itself. ``about`` ("gate", "hold", "disk", "refused",
+                              "unframed"), ``text`` (str); about the disk also ``lost`` (int: events not recorded
+                              before this one). ``data``: the refused bytes, at most 64 KiB.
+    ========================  =======================================================================================
+    """
+
+    RECORDER_STARTED = "recorder-started"
+    CONNECTION_OPENED = "connection-opened"
+    CONNECTION_CLOSED = "connection-closed"
+    REQUEST_STARTED = "request-started"
+    REQUEST_BODY = "request-body"
+    REQUEST_ENDED = "request-ended"
+    INTERIM_ANSWER = "interim-answer"
+    ANSWER_STARTED = "answer-started"
+    ANSWER_BODY = "answer-body"
+    ANSWER_ENDED = "answer-ended"
+    STREAM_TO_SERVICE = "stream-to-service"
+    STREAM_TO_CLIENT = "stream-to-client"
+    REQUEST_ABANDONED = "request-abandoned"
+    ANSWER_BROKEN = "answer-broken"
+    COMMIT_TAKEN = "commit-taken"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that crossed the border.
+
+    Attributes:
+        seq: place in the recording, from 1, rising. A number that is missing is an event that was lost to a full disk
+            or dropped by retention; numbers are never given twice.
+        mono_ns: CLOCK_MONOTONIC of the recording host in nanoseconds. Not comparable across a reboot.
+        wall_ns: CLOCK_REALTIME in nanoseconds since 1970.
+        connection: number of the client connection, from 1; 0 when the event belongs to none.
+        request: number of the request, from 1; 0 when the event belongs to none.
+        data: bytes as they were on the wire.
+        fields: what else is known, see ``EventKind``. Holds only what msgpack can hold.
+    """
+
+    seq: int
+    mono_ns: int
+    wall_ns: int
+    kind: EventKind
+    connection: int = 0
+    request: int = 0
+    data: bytes = b""
+    fields: Mapping[str, Any] = field(default_factory=dict)

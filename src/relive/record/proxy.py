@@ -1,0 +1,425 @@
+"""The recording reverse proxy: stands before one service, numbers its requests, records what crosses.
+
+    python -m relive.record.proxy --listen ADDR:PORT --upstream HOST:PORT --recording DIR --control UNIXSOCKET
+        [--ready-fd N] [--every-request] [--hang-after SECONDS] [--body-limit BYTES] [--keep-bytes BYTES]
+        [--log FILE ...]
+
+When it listens it writes one JSON line to descriptor N and closes it: ``{"listen": [ADDR, PORT], "pid": PID}``.
+On SIGTERM it takes no more connections, lets requests in flight end for up to ``DRAIN_SECONDS``, and exits 0.
+
+The service comes first: no state of the recording, of the disk or of an agent keeps traffic from flowing for longer
+than the limits said here. The service's connection is opened at the client's first byte; while the service starts,
+for up to 10 s, requests wait for it; later a service that takes no connection for 1 s is answered for with a 502.
+
+The control socket (SOCK_STREAM, JSON lines, peer root or the same user, at most 4 connections, each equal):
+
+==================================================  ============================================================
+agent to proxy (``id``: any value, comes back)      reply
+==================================================  ============================================================
+``{"op":"close","id":I}``                           ``{"op":"closed","id":I,"cursor":SEQ,"connections":[{
+                                                    "connection":C,"local_port":P,"request":N|null,"sent":B}]}``
+``{"op":"open","id":I,"commit":ID|null}``           ``{"op":"opened","id":I,"cursor":SEQ}``
+``{"op":"go","requests":[N..],"commit":ID|null}``   none; with an ``id``: ``{"op":"gone","id":I,"requests":[N..]}``
+``{"op":"status","id":I}``                          ``{"op":"status","id":I, ...counters}``
+anything wrong                                      ``{"op":"error","id":I,"error":{code,message,cause,remedy}}``
+==================================================  ============================================================
+
+Error codes: ``bad-message``, ``unknown-op``, ``gate-closed`` (a second close), ``gate-not-closed`` (an open of a gate
+that is open, also because it opened by itself: the commit then has no exact cursor), ``not-yours``, ``refused``.
+
+Between ``closed`` and ``opened`` no byte, FIN or new connection reaches the service; its answers flow on. ``request``
+is the oldest request of the connection whose answer is not whole, ``sent`` the bytes the kernel took for the service
+over the life of the connection. The gate opens by itself after 10 s, or when the connection that closed it ends.
+
+==================================================  ============================================================
+proxy to every agent                                when
+==================================================  ============================================================
+``{"op":"hold","request":N}``                       with --every-request: the request waits for ``go``, at most 30 s
+                                                    and only while an agent is connected
+``{"op":"answered","request":N,"status":S,          a 5xx answer of the service is whole
+"seconds":X,"seq":SEQ}``
+``{"op":"broken","request":N,"how":H,               the service ended the connection before the answer was whole:
+"reused":R,"seconds":X}``                           ``closed`` or ``reset``; or took none: ``refused``. R answers
+                                                    came on it before
+``{"op":"unanswered","request":N,"seconds":X}``     once, when no final answer's head came for --hang-after seconds
+                                                    since the service last got something to do for it
+==================================================  ============================================================
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import importlib
+import json
+import os
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from relive.errors import CapsuleStartFailed, ReliveError, UsageError
+from relive.kernel.unixpath import near
+from relive.record._connection import Connection
+from relive.record._control import ControlHub, ControlLink, error_reply
+from relive.record._flight import Flight
+from relive.record._gate import Gate, Holds
+from relive.record._logs import LogSizes
+from relive.record._service import Address
+from relive.record.events import EventKind
+from relive.record.log import RecordingWriter
+
+__all__ = ["DEFAULT_BODY_LIMIT", "Proxy", "ProxyOptions", "main"]
+
+DEFAULT_BODY_LIMIT = 16 * 1024 * 1024
+START_SECONDS = 10.0  # how long requests wait for a service that has never been seen
+RETRY_SECONDS = 1.0  # and for one that has
+DRAIN_SECONDS = 5.0
+BACKLOG = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyOptions:
+    """What the command line says; see the module.
+
+    Attributes:
+        listen, upstream: ``ADDR:PORT``; an IPv6 address in brackets.
+        hang_after: seconds; None watches for no hangs.
+        body_limit: bytes kept of each body, and of each direction of a stream.
+        keep_bytes: bound of the recording's size; None keeps everything.
+        logs: files whose sizes are recorded with requests; they need not exist yet.
+    """
+
+    listen: str
+    upstream: str
+    recording: Path
+    control: Path
+    ready_fd: int | None = None
+    every_request: bool = False
+    hang_after: float | None = None
+    body_limit: int = DEFAULT_BODY_LIMIT
+    keep_bytes: int | None = None
+    logs: tuple[str, ...] = ()
+
+
+class Proxy:
+    """The proxy's state, shared by its connections. Lives in one event loop."""
+
+    def __init__(self, options: ProxyOptions, loop: asyncio.AbstractEventLoop) -> None:
+        self.options = options
+        self.loop = loop
+        self.addresses: Sequence[Address] = resolve(options.upstream)
+        self.writer = RecordingWriter(options.recording, keep_bytes=options.keep_bytes, on_trouble=_say)
+        self.gate = Gate(loop, self.writer)
+        self.holds = Holds(loop, self.writer)
+        self.hub = ControlHub(self)
+        self.logs = LogSizes(options.logs)
+        self.flights: dict[int, tuple[Flight, Connection]] = {}  # in the order they were handed on
+        self.service_seen = False
+        self.refused = 0
+        self._answered = self._errors = self._broken = 0
+        self._commits: set[str] = set()
+
+    # For connections
+
+    def dial_seconds(self) -> float:
+        """How long a new connection waits for the service."""
+        return RETRY_SECONDS if self.service_seen else START_SECONDS
+
+    def wants_hold(self) -> bool:
+        """Whether the next request is held: an agent wants it and is there."""
+        return self.options.every_request and bool(self.hub.links)
+
+    def hold(self, request: int, connection: Connection) -> None:
+        """Hold a request until the agent says go."""
+        self.holds.hold(request, connection)
+        self.hub.tell_all({"op": "hold", "request": request})
+
+    def answered(self, flight: Flight) -> None:
+        """An answer of the service is whole."""
+        self._answered += 1
+        if flight.status is not None and flight.status >= 500:
+            self._errors += 1
+            self.writer.flush()  # the agent may look it up at once
+            message = {"op": "answered", "request": flight.number, "status": flight.status}
+            self.hub.tell_all(message | {"seconds": self._seconds(flight), "seq": self.writer.last_seq})
+
+    def broken(self, flight: Flight, how: str, reused: int) -> None:
+        """The service ended the connection before the answer was whole."""
+        self._broken += 1
+        self.writer.flush()  # the agent may look it up at once
+        message = {"op": "broken", "request": flight.number, "how": how, "reused": reused}
+        self.hub.tell_all(message | {"seconds": self._seconds(flight)})
+
+    def service_unreachable(self, flight: Flight) -> None:
+        """The service took no connection for this request."""
+        self.broken(flight, "refused", 0)
+
+    def _seconds(self, flight: Flight) -> float:
+        return round(self.gate.clock() - flight.started, 6)
+
+    # For agents
+
+    def control_message(self, link: ControlLink, op: str, message: dict[str, Any]) -> dict[str, Any] | None:
+        """Act on a message of an agent; see the module's table."""
+        acts: dict[str, Callable[[ControlLink, dict[str, Any]], dict[str, Any] | None]] = {
+            "close": self._close,
+            "open": self._open,
+            "go": self._go,
+            "status": self._status,
+        }
+        act = acts.get(op)
+        return (
+            act(link, message) if act is not None else error_reply("unknown-op", f"there is no op {op!r:.50}")
+        )
+
+    def control_lost(self, link: ControlLink, *, was_last: bool) -> None:
+        """An agent went away: what it had stopped goes on."""
+        self.gate.owner_gone(link)
+        if was_last:
+            self.holds.go_all("handed on without the agent's word: no agent is connected")
+
+    def _close(self, link: ControlLink, _message: dict[str, Any]) -> dict[str, Any]:
+        if self.gate.is_closed:
+            return error_reply("gate-closed", "the gate is closed already")
+        cursor = self.gate.close(link)
+        connections = [report for c in self.gate.keepers.values() if (report := c.report()) is not None]
+        return {"op": "closed", "cursor": cursor, "connections": connections}
+
+    def _open(self, link: ControlLink, message: dict[str, Any]) -> dict[str, Any]:
+        commit = message.get("commit")
+        if not (commit is None or isinstance(commit, str)):
+            return error_reply("bad-message", "commit is neither text nor null")
+        if not self.gate.is_closed:
+            return error_reply("gate-not-closed", "the gate is open; it may have opened by itself")
+        if self.gate.owner is not link:
+            return error_reply("not-yours", "another connection closed the gate")
+        if commit is not None:
+            self._commits.add(commit)
+        return {"op": "opened", "cursor": self.gate.open(commit)}
+
+    def _go(self, _link: ControlLink, message: dict[str, Any]) -> dict[str, Any] | None:
+        requests, commit = message.get("requests"), message.get("commit")
+        if not isinstance(requests, list) or not (commit is None or isinstance(commit, str)):
+            return error_reply("bad-message", "requests is no list, or commit neither text nor null")
+        if (
+            commit is not None and commit not in self._commits
+        ):  # else ``open`` has recorded it, with its cursor
+            self._commits.add(commit)
+            self.gate.record_commit(commit, self.writer.last_seq, None)
+        gone = self.holds.go(number for number in requests if isinstance(number, int))
+        return {"op": "gone", "requests": gone} if "id" in message else None
+
+    def _status(self, _link: ControlLink, _message: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "op": "status",
+            "pid": os.getpid(),
+            "gate": "closed" if self.gate.is_closed else "open",
+            "opened_by_itself": self.gate.opened_by_itself,
+            "connections": len(self.gate.keepers),
+            "in_flight": len(self.flights),
+            "held": len(self.holds),
+            "requests": self.writer.last_request,
+            "answered": self._answered,
+            "server_errors": self._errors,
+            "broken": self._broken,
+            "refused": self.refused,
+            "cursor": self.writer.last_seq,
+            "recording": self.writer.is_on,
+            "events_lost": self.writer.lost,
+        }
+
+    # Life
+
+    async def serve(self) -> None:
+        """Listen until SIGTERM or SIGINT.
+
+        Raises:
+            CapsuleStartFailed: one of the two sockets cannot be bound.
+        """
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self.loop.add_signal_handler(number, stop.set)
+        listener, control = bind_listener(self.options.listen), bind_control(self.options.control)
+        logs = list(self.options.logs)
+        fields = {
+            "listen": self.options.listen,
+            "upstream": self.options.upstream,
+            "pid": os.getpid(),
+            "logs": logs,
+        }
+        self.writer.append(EventKind.RECORDER_STARTED, fields=fields)
+        self.writer.flush()
+        servers = [
+            await self.loop.create_unix_server(self.hub.link, sock=control),
+            await self.loop.create_server(lambda: Connection(self), sock=listener, backlog=BACKLOG),
+        ]
+        self._say_ready(listener)
+        watch = asyncio.create_task(self._watch_for_hangs())
+        gc.collect()
+        gc.freeze()
+        try:
+            await stop.wait()
+            servers[1].close()
+            await self._drain()
+        finally:
+            watch.cancel()
+            for server in servers:
+                server.close()
+            for keeper in list(self.gate.keepers.values()):
+                keeper.shut()
+            self.options.control.unlink(missing_ok=True)
+            self.writer.close()
+
+    async def _drain(self) -> None:
+        end = self.loop.time() + DRAIN_SECONDS
+        while self.flights and self.loop.time() < end:
+            await asyncio.sleep(0.02)
+
+    async def _watch_for_hangs(self) -> None:
+        limit = self.options.hang_after
+        while limit is not None:
+            await asyncio.sleep(max(0.02, min(limit / 4, 1.0)))
+            now = self.gate.clock()
+            for flight, connection in self.flights.values():
+                seconds = now - flight.touched
+                if seconds >= limit and not flight.reported and connection.waits_on_service(flight):
+                    flight.reported = True
+                    self.hub.tell_all(
+                        {"op": "unanswered", "request": flight.number, "seconds": round(seconds, 3)}
+                    )
+
+    def _say_ready(self, listener: socket.socket) -> None:
+        if self.options.ready_fd is not None:
+            line = json.dumps({"listen": listener.getsockname()[:2], "pid": os.getpid()}) + "\n"
+            os.write(self.options.ready_fd, line.encode())
+            os.close(self.options.ready_fd)
+
+
+def split_address(text: str) -> tuple[str, int]:
+    """``ADDR:PORT`` or ``[IPV6]:PORT``.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise UsageError(f"{text!r} is no address", remedy="Write it as 127.0.0.1:8000 or [::1]:8000.")
+    return host.removeprefix("[").removesuffix("]") or "0.0.0.0", int(port)
+
+
+def resolve(text: str) -> list[Address]:
+    """All addresses of ``HOST:PORT``, looked up once.
+
+    Raises:
+        UsageError: it is no address, or the name is unknown.
+    """
+    host, port = split_address(text)
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise UsageError(f"there is no host {host!r}", cause=str(error)) from error
+    return [(family, address) for family, _, _, _, address in found]
+
+
+def bind_listener(text: str) -> socket.socket:
+    """A listening TCP socket.
+
+    Raises:
+        UsageError: the text is no address, or the name is unknown.
+        CapsuleStartFailed: the address is taken or not ours.
+    """
+    family, address = resolve(text)[0]
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+        sock.listen(BACKLOG)
+    except OSError as error:
+        sock.close()
+        remedy = "See with `ss -ltnp` who listens there, or choose another port."
+        raise CapsuleStartFailed(f"cannot listen on {text}", cause=str(error), remedy=remedy) from error
+    sock.setblocking(False)
+    return sock
+
+
+def bind_control(path: Path) -> socket.socket:
+    """A listening unix socket, for its owner only. What a killed proxy left there is replaced.
+
+    Raises:
+        CapsuleStartFailed: the path cannot be bound.
+    """
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        # Two proxies cannot meet here: the lock on the recording has kept out the second.
+        path.unlink(missing_ok=True)
+        before = os.umask(0o177)
+        try:
+            with near(path) as name:
+                sock.bind(name)
+        finally:
+            os.umask(before)
+        sock.listen(16)
+    except OSError as error:
+        sock.close()
+        raise CapsuleStartFailed(f"cannot listen on {path}", cause=str(error)) from error
+    sock.setblocking(False)
+    return sock
+
+
+def parse_options(arguments: Sequence[str]) -> ProxyOptions:
+    """The options of a command line; argparse ends the process with status 2 if it is wrong."""
+    parser = argparse.ArgumentParser(prog="python -m relive.record.proxy", description="Record what crosses.")
+    parser.add_argument("--listen", required=True, metavar="ADDR:PORT")
+    parser.add_argument("--upstream", required=True, metavar="HOST:PORT")
+    parser.add_argument("--recording", required=True, type=Path, metavar="DIR")
+    parser.add_argument("--control", required=True, type=Path, metavar="UNIXSOCKET")
+    parser.add_argument("--ready-fd", type=int, metavar="N")
+    parser.add_argument("--every-request", action="store_true")
+    parser.add_argument("--hang-after", type=float, metavar="SECONDS")
+    parser.add_argument("--body-limit", type=int, default=DEFAULT_BODY_LIMIT, metavar="BYTES")
+    parser.add_argument("--keep-bytes", type=int, metavar="BYTES")
+    parser.add_argument("--log", action="append", default=[], dest="logs", metavar="FILE")
+    values = vars(parser.parse_args(arguments))
+    return ProxyOptions(**values | {"logs": tuple(values["logs"])})
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"relive proxy: {text}\n")
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    try:
+        return importlib.import_module("uvloop").new_event_loop  # type: ignore[no-any-return]
+    except ImportError:
+        return asyncio.new_event_loop
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the proxy; returns its exit status."""
+    options = parse_options(sys.argv[1:] if arguments is None else arguments)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # two descriptors a connection
+
+    async def run() -> None:
+        await Proxy(options, asyncio.get_running_loop()).serve()
+
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(run())
+    except ReliveError as error:
+        sys.stderr.write(f"Error: {error}\n")
+        if error.remedy is not None:
+            sys.stderr.write(f"Hint: {error.remedy}\n")
+        return error.exit_status
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,122 @@
+"""Outcomes made from what was recorded and from what a branch did."""
+
+from __future__ import annotations
+
+import base64
+import os
+from pathlib import Path
+
+from relive.model.incident import FailureKind, Sighting
+from relive.model.outcome import End, Outcome
+from relive.record._chunked import dechunk
+from relive.record._heads import HeadError, parse_answer_head
+from relive.record.exchanges import Ended, Exchange
+from relive.replay.sender import Answer
+from relive.replay.stack import find_stack
+from relive.sandbox.seal import Seal
+
+__all__ = ["died_outcome", "read_log", "recorded_answer", "recorded_outcome", "replayed_answer"]
+
+_LOG_MOST = 1 << 18  # [bytes] of log that one outcome keeps
+_BODY_MOST = 1 << 20  # [bytes] of body that one outcome shows
+
+
+def read_log(log: Path, begin: int, end: int | None = None) -> list[str]:
+    """Lines of a log file between two offsets, at most the last 256 KiB of them; empty when it is gone."""
+    try:
+        with log.open("rb") as file:
+            size = file.seek(0, os.SEEK_END) if end is None else end
+            file.seek(max(begin, size - _LOG_MOST))
+            return file.read(max(0, size - file.tell())).decode(errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+def _body(data: bytes) -> tuple[str, bool, int]:
+    """The body as shown, whether that is base64, and how many bytes are not shown."""
+    shown = data[:_BODY_MOST]
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return base64.b64encode(shown).decode(), True, len(data) - len(shown)
+    text = shown.decode(errors="ignore")  # the cut may go through a character
+    return text, False, len(data) - len(text.encode())
+
+
+def _headers(head: bytes) -> list[tuple[str, str]]:
+    try:
+        return [
+            (name.decode("latin-1"), value.decode("latin-1"))
+            for name, value in parse_answer_head(head).headers
+        ]
+    except HeadError:
+        return []
+
+
+def recorded_answer(exchange: Exchange, log: list[str]) -> Outcome:
+    """The outcome of one request as the recording holds it."""
+    ends = {Ended.ANSWERED: End.ANSWERED, Ended.UPGRADED: End.ANSWERED, Ended.BROKEN: End.BROKEN}
+    text, is_base64, cut = _body(exchange.answer_body())
+    return Outcome(
+        end=ends.get(exchange.ended, End.NO_ANSWER),
+        status=exchange.status,
+        headers=_headers(exchange.answer_head),
+        body=text,
+        body_is_base64=is_base64,
+        body_cut=cut + exchange.answer_cut,
+        seconds=exchange.seconds,
+        log=log,
+        stack=find_stack(log),
+    )
+
+
+def recorded_outcome(sighting: Sighting, exchange: Exchange | None, log: list[str]) -> Outcome:
+    """The outcome of an incident: of its request, or of the service itself where it died."""
+    if sighting.kind in (FailureKind.SIGNAL, FailureKind.EXIT, FailureKind.MEMORY):
+        return Outcome(
+            end=End.DIED,
+            signal=sighting.signal,
+            exit_status=sighting.exit_status if sighting.signal is None else 128 + sighting.signal,
+            log=log,
+            stack=find_stack(log),
+        )
+    if exchange is None:
+        return Outcome(end=End.NO_ANSWER, log=log, stack=find_stack(log))
+    outcome = recorded_answer(exchange, log)
+    return outcome.model_copy(update={"end": End.NO_ANSWER}) if sighting.kind is FailureKind.HANG else outcome
+
+
+def replayed_answer(answer: Answer, log: list[str], seal: Seal | None) -> Outcome:
+    """The outcome of a request in a branch."""
+    headers = _headers(answer.head)
+    raw = bytes(answer.body)
+    chunked = any(name == "transfer-encoding" and "chunked" in value.lower() for name, value in headers)
+    text, is_base64, cut = _body(dechunk(raw) if chunked else raw)
+    return Outcome(
+        end=answer.end,
+        status=answer.status,
+        headers=headers,
+        body=text,
+        body_is_base64=is_base64,
+        body_cut=cut,
+        seconds=answer.seconds,
+        log=log,
+        stack=find_stack(log),
+        packets_left=seal.packets_left if seal is not None else None,
+        refused=seal.refused if seal is not None else None,
+    )
+
+
+def died_outcome(wait_status: int | None, log: list[str], seal: Seal | None, seconds: float) -> Outcome:
+    """The outcome of a branch whose service was judged as a whole; ``wait_status`` None: it lives."""
+    code = os.waitstatus_to_exitcode(wait_status) if wait_status is not None else None
+    return Outcome(
+        end=End.NOTHING if code is None else End.DIED,
+        signal=-code if code is not None and code < 0 else None,
+        exit_status=None if code is None else code if code >= 0 else 128 - code,
+        seconds=seconds,
+        log=log,
+        stack=find_stack(log),
+        packets_left=seal.packets_left if seal is not None else None,
+        refused=seal.refused if seal is not None else None,
+    )

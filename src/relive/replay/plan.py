@@ -1,0 +1,116 @@
+"""What to send again, and when: decided from the recording alone.
+
+Terms: requests *continue* that the commit holds half served: their connection is in it. Requests are *sent again* that
+began after the commit, and those that had reached the service's port before it but were not yet accepted. The *subject*
+is the request whose outcome is judged. Order and overlap are kept by *waits*: a request waits for the end of every request
+that had ended, in the recording, before it began.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from relive.model.commit import Manifest
+from relive.record.exchanges import Ended, Exchange
+
+__all__ = ["Pace", "Plan", "Step", "make_plan"]
+
+
+class Pace(StrEnum):
+    """When a request that waits for nothing more is sent."""
+
+    RECORDED = "recorded"  # not before as much time has passed since the commit as in the recording
+    FAST = "fast"  # at once
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One request.
+
+    Attributes:
+        continues: it is in the commit; only what was sent of it later is sent.
+        after_commit_ns: when it began, counted from the commit.
+        waits_for: numbers of requests that must have ended before.
+    """
+
+    exchange: Exchange
+    continues: bool
+    after_commit_ns: int
+    waits_for: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Steps in the order in which they began.
+
+    Attributes:
+        subject: number of the request that is judged; None: the service's own end is.
+        until_ns: when the failure was seen, counted from the commit.
+    """
+
+    steps: list[Step]
+    subject: int | None
+    until_ns: int
+    left_out: list[int] = field(default_factory=list)
+
+
+def make_plan(
+    manifest: Manifest,
+    begun_after: list[Exchange],
+    open_at_commit: list[Exchange],
+    subject: int | None,
+    failed_mono_ns: int,
+) -> Plan:
+    """Decide.
+
+    Args:
+        begun_after: exchanges that began after the commit's cursor, up to the failure.
+        open_at_commit: exchanges that had begun and not ended at the cursor.
+        failed_mono_ns: monotonic time of the failure.
+    """
+    ports = {connection.peer[1] for connection in manifest.connections if connection.inward}
+    again: list[tuple[Exchange, bool]] = []
+    left_out = []
+    settled = manifest.cursor.settled if manifest.cursor is not None else 0
+    for exchange in open_at_commit:
+        if exchange.ended_seq is not None and exchange.ended_seq <= settled:
+            continue  # the service had answered it, and the answer was on its way
+        if exchange.local_port in ports:
+            again.append((exchange, True))
+        elif _can_be_sent(exchange):
+            again.append((exchange, False))
+        else:
+            left_out.append(exchange.number)
+    for exchange in begun_after:
+        if _can_be_sent(exchange) or exchange.number == subject:
+            again.append((exchange, False))
+        else:
+            left_out.append(exchange.number)
+    again.sort(key=lambda pair: pair[0].started_seq)
+    start = manifest.taken_monotonic_ns
+    steps = [
+        Step(
+            exchange,
+            continues,
+            max(0, exchange.started_mono_ns - start),
+            _waits(exchange, [other for other, _ in again]),
+        )
+        for exchange, continues in again
+    ]
+    return Plan(steps, subject, max(0, failed_mono_ns - start), left_out)
+
+
+def _can_be_sent(exchange: Exchange) -> bool:
+    return exchange.sent_seq is not None and not exchange.request_cut and not exchange.by_relive
+
+
+def _waits(exchange: Exchange, others: list[Exchange]) -> frozenset[int]:
+    return frozenset(
+        other.number
+        for other in others
+        if other.number != exchange.number
+        and other.ended in (Ended.ANSWERED, Ended.BROKEN)
+        and other.ended_seq is not None
+        and other.ended_seq < exchange.started_seq
+    )

@@ -1,0 +1,342 @@
+"""``replay``: from a commit before the failure, in fresh sealed branches, the recorded requests again, and a verdict each.
+
+The branches are restored one after the other and then run side by side; each is stopped as soon as its outcome is known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from relive.config import Settings
+from relive.errors import BranchUnknown, RecordingError, RefUnknown, ReliveError, RequestUnknown, UsageError
+from relive.model.branch import Clock
+from relive.model.commit import CommitId, Manifest
+from relive.model.incident import FailureKind, Incident
+from relive.model.outcome import End, Outcome, Replay, Run, Verdict, VerdictKind
+from relive.record.exchanges import Exchange, Exchanges
+from relive.record.reading import Recording
+from relive.replay.outcomes import died_outcome, read_log, recorded_answer, recorded_outcome, replayed_answer
+from relive.replay.plan import Pace, Plan, make_plan
+from relive.replay.sender import Answer, Sender
+from relive.replay.verdict import compare, same_answer
+from relive.sandbox.branch import Branch, restore
+from relive.sandbox.seal import Seal
+from relive.store import Store
+
+__all__ = ["Case", "Wishes", "case_of_incident", "case_of_request", "replay"]
+
+_FATAL_KINDS = (FailureKind.SIGNAL, FailureKind.EXIT, FailureKind.MEMORY)
+_LEAST_LIMIT = 10.0  # [s] that a replayed request may take
+_SLOWER = 3.0  # a replayed request may take so many times what the recorded one took
+_END_OF_TIME = (1 << 63) - 1  # a sequence number behind all
+_LOG_SETTLE = 0.05  # [s] after the answer, for log lines that follow it
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """How to replay.
+
+    Attributes:
+        times: number of runs; jobs: branches that live at one time.
+        ignore: parts of answers that may differ, see ``verdict.compare``.
+        limit: seconds for the judged request; None: from what was recorded.
+    """
+
+    times: int = 1
+    jobs: int = field(default_factory=lambda: os.cpu_count() or 1)
+    pace: Pace = Pace.RECORDED
+    clock: Clock = Clock.RECORDED
+    ignore: Collection[str] = ()
+    limit: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is replayed: a commit, a plan, and the outcome that was recorded."""
+
+    service: str
+    incident: int | None
+    commit: CommitId
+    manifest: Manifest
+    plan: Plan
+    recorded: Outcome
+    earlier: dict[int, Outcome]
+    limit: float
+
+
+def _recording_of(settings: Settings, service: str, life: str) -> tuple[Recording, Path]:
+    directory = settings.capsules / service / life
+    return Recording(directory / "recording"), directory / "io" / "stderr.log"
+
+
+def case_of_incident(settings: Settings, store: Store, incident: Incident, *, first: bool = False) -> Case:
+    """Prepare the replay of an incident from the nearest commit before it.
+
+    Args:
+        first: take the first time it was seen; else the latest, whose commit is the likelier to hold a state that was
+            wrong already.
+
+    Raises:
+        RefUnknown: there is no commit before it.
+        RecordingError: the request is not in the recording, or was not kept whole.
+    """
+    occurrence = incident.occurrence(first=first)
+    if occurrence.before is None:
+        raise RefUnknown(
+            f"incident {incident.number} has no commit before it",
+            cause="the service failed before the first commit, or ran with --every never",
+            remedy="run it with --every request or a shorter time, and wait for the failure to come back",
+        )
+    manifest = store.manifest(occurrence.before)
+    recording, log = _recording_of(settings, incident.service, incident.life)
+    sighting = occurrence.sighting
+    subject = sighting.request if sighting.kind not in _FATAL_KINDS else None
+    exchanges = Exchanges(recording)
+    exchange = exchanges.by_number(sighting.request) if sighting.request is not None else None
+    seen_mono_ns = manifest.taken_monotonic_ns + sighting.seen_wall_ns - manifest.taken_wall_ns
+    # Lines about a failure often follow its answer, so the end is where the log was when the incident was written down.
+    lines = read_log(log, sighting.log_begin or 0, occurrence.log_end)
+    recorded = recorded_outcome(sighting, exchange, lines)
+    return _case(
+        store, exchanges, occurrence.before, incident.number, exchange, subject, seen_mono_ns, recorded
+    )
+
+
+def case_of_request(settings: Settings, store: Store, commit: CommitId, number: int) -> Case:
+    """Prepare the replay of one recorded request from a given commit.
+
+    Raises:
+        UsageError: the commit is of a target that was not recorded, or was taken after the request.
+        RequestUnknown, RequestTruncated: the request cannot be sent again.
+    """
+    manifest = store.manifest(commit)
+    if manifest.cursor is None or manifest.target.life is None:
+        raise UsageError(
+            f"commit {commit[:10]} has no recording",
+            cause="its target ran without --listen",
+            remedy="replay an incident instead",
+        )
+    recording, log = _recording_of(settings, manifest.target.name, manifest.target.life)
+    exchanges = Exchanges(recording)
+    exchange = exchanges.by_number(number)
+    if exchange.started_seq <= manifest.cursor.sequence:
+        raise RequestUnknown(
+            f"request {number} began before commit {commit[:10]}",
+            remedy="name an earlier commit (`relive log`)",
+        )
+    before, after = _log_window(exchange, log)
+    recorded = recorded_answer(exchange, read_log(log, before, after))
+    failed = exchange.ended_mono_ns or exchange.started_mono_ns
+    return _case(store, exchanges, commit, None, exchange, number, failed, recorded)
+
+
+def _log_window(exchange: Exchange | None, log: Path) -> tuple[int, int | None]:
+    if exchange is None:
+        return 0, None
+    after = exchange.log_offsets_after.get(str(log))
+    return exchange.log_offsets_before.get(str(log), 0), after
+
+
+def _case(
+    store: Store,
+    exchanges: Exchanges,
+    commit: CommitId,
+    incident: int | None,
+    exchange: Exchange | None,
+    subject: int | None,
+    failed_mono_ns: int,
+    recorded: Outcome,
+) -> Case:
+    manifest = store.manifest(commit)
+    last = (
+        exchange.ended_seq or exchange.started_seq
+        if exchange is not None and subject is not None
+        else _END_OF_TIME
+    )
+    cursor = manifest.cursor.sequence if manifest.cursor is not None else 0
+    # Without a cursor (nobody recorded yet when the commit was taken) the clock has to tell what came after it.
+    since = 0 if manifest.cursor is not None else manifest.taken_monotonic_ns
+    begun = [
+        one
+        for one in exchanges.begun_in(cursor, last)
+        if one.number == subject or since < one.started_mono_ns <= failed_mono_ns
+    ]
+    still_open = exchanges.open_at(cursor) if manifest.cursor is not None else []
+    if subject is not None and exchange is not None:
+        exchange.request_bytes()  # raises when it cannot be sent again
+    plan = make_plan(manifest, begun, still_open, subject, failed_mono_ns)
+    seconds = exchange.seconds if exchange is not None and exchange.seconds is not None else 0.0
+    earlier = {
+        step.exchange.number: recorded_answer(step.exchange, [])
+        for step in plan.steps
+        if step.exchange.number != subject and not step.continues
+    }
+    limit = max(_LEAST_LIMIT, seconds * _SLOWER)
+    return Case(manifest.target.name, incident, commit, manifest, plan, recorded, earlier, limit)
+
+
+async def replay(
+    settings: Settings,
+    store: Store,
+    case: Case,
+    wishes: Wishes,
+    progress: Callable[[int], None] = lambda _done: None,
+) -> Replay:
+    """Run the case as often as wished.
+
+    A branch that cannot be restored gives a run with the verdict "failed to restore" and does not end the others.
+    Call it from a process with one thread.
+    """
+    slots = asyncio.Semaphore(max(1, wishes.jobs))
+    done = 0
+
+    async def one(number: int) -> Run:
+        nonlocal done
+        async with slots:
+            run = await _run(settings, store, case, wishes, number)
+        done += 1
+        progress(done)
+        return run
+
+    runs = await asyncio.gather(*(one(number + 1) for number in range(wishes.times)))
+    request = case.plan.subject
+    return Replay(
+        service=case.service,
+        incident=case.incident,
+        request=request,
+        commit=case.commit,
+        recorded=case.recorded,
+        runs=list(runs),
+    )
+
+
+async def _run(settings: Settings, store: Store, case: Case, wishes: Wishes, number: int) -> Run:
+    began = time.monotonic()
+    try:
+        branch = restore(settings, store, case.commit, clock=wishes.clock)
+    except ReliveError as error:
+        verdict = Verdict(
+            kind=VerdictKind.FAILED_TO_RESTORE,
+            difference=str(error),
+            notes=[error.remedy] if error.remedy else [],
+        )
+        return Run(number=number, verdict=verdict, outcome=None, forwarded=0, restore_us=None, seconds=0.0)
+    try:
+        outcome, earlier, forwarded = await _live(branch, case, wishes)
+    finally:
+        branch.stop()
+    return Run(
+        number=number,
+        verdict=compare(case.recorded, outcome, ignore=wishes.ignore, earlier=earlier),
+        outcome=outcome,
+        forwarded=forwarded,
+        restore_us=branch.facts.restore_us,
+        seconds=time.monotonic() - began,
+    )
+
+
+async def _live(branch: Branch, case: Case, wishes: Wishes) -> tuple[Outcome, str | None, int]:
+    """Returns the outcome, the first earlier difference, and how many requests were sent beside the subject."""
+    plan = case.plan
+    died = _watch_root(branch)
+    log = branch.log("stderr")
+    log_from = 0
+
+    def note_log() -> None:
+        nonlocal log_from
+        log_from = log.stat().st_size
+
+    limit = wishes.limit or case.limit
+    peers, branch.peers = branch.peers, {}
+    cursor = case.manifest.cursor.sequence if case.manifest.cursor is not None else 0
+    address = _address(case.manifest)
+    sender = Sender(branch.facts.init, address, peers, pace=wishes.pace, limit=limit, cursor=cursor)
+    began = time.monotonic()
+    try:
+        if plan.steps:
+            await sender.carry_out(plan, died, note_log)
+        if plan.subject is None and not died.is_set():
+            await _wait_for_death(died, plan, began, limit)
+        await asyncio.sleep(_LOG_SETTLE)
+        seal = _seal(branch)
+        lines = read_log(log, log_from)
+        if plan.subject is None:
+            outcome = died_outcome(await _status(branch, died), lines, seal, time.monotonic() - began)
+        else:
+            outcome = replayed_answer(sender.answers.get(plan.subject, Answer()), lines, seal)
+    finally:
+        sender.close()
+    return (
+        outcome,
+        _first_earlier(case, sender, wishes.ignore),
+        sum(n != plan.subject for n in sender.answers),
+    )
+
+
+def _address(manifest: Manifest) -> tuple[str, int]:
+    """Where to send: the port that the recorded clients had reached, or the lowest one the service listens on."""
+    inward = [connection.local for connection in manifest.connections if connection.inward]
+    host, port = inward[0] if inward else (manifest.listening[0] if manifest.listening else ("127.0.0.1", 0))
+    if host in ("0.0.0.0", "::"):
+        return ("127.0.0.1" if host == "0.0.0.0" else "::1"), port
+    return host, port
+
+
+def _watch_root(branch: Branch) -> asyncio.Event:
+    died = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    try:
+        handle = os.pidfd_open(branch.facts.root)
+    except ProcessLookupError:
+        died.set()
+        return died
+
+    def gone() -> None:
+        loop.remove_reader(handle)
+        os.close(handle)
+        died.set()
+
+    loop.add_reader(handle, gone)
+    return died
+
+
+async def _wait_for_death(died: asyncio.Event, plan: Plan, began: float, limit: float) -> None:
+    left = plan.until_ns / 1e9 + limit - (time.monotonic() - began)
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(died.wait(), max(limit, left))
+
+
+async def _status(branch: Branch, died: asyncio.Event) -> int | None:
+    if not died.is_set():
+        return None
+    for _ in range(100):  # relive-init writes it right after the root's end
+        status = branch.wait_status
+        if status is not None:
+            return status
+        await asyncio.sleep(0.01)
+    return 9
+
+
+def _seal(branch: Branch) -> Seal | None:
+    try:
+        return branch.seal()
+    except BranchUnknown:
+        return None
+
+
+def _first_earlier(case: Case, sender: Sender, ignore: Collection[str]) -> str | None:
+    for number, recorded in sorted(case.earlier.items()):
+        answer = sender.answers.get(number)
+        if answer is None or recorded.end is End.NO_ANSWER:
+            continue
+        with contextlib.suppress(RecordingError):
+            difference = same_answer(recorded, replayed_answer(answer, [], None), ignore)
+            if difference is not None:
+                return f"request {number}: {difference}"
+    return None

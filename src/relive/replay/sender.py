@@ -1,0 +1,214 @@
+"""Sending recorded requests into a branch, over sockets made in the branch's own network namespace.
+
+Requests that shared a connection when they were recorded share one again; a connection that the commit holds is continued
+over its forged client end. Everything runs in one event loop, without threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from relive.kernel.namespaces import in_network_of
+from relive.model.outcome import End
+from relive.record.exchanges import Exchange
+from relive.record.http1 import AnswerFramer, AnswerHead, Body, Stream
+from relive.record.http1 import End as MessageEnd
+from relive.replay.plan import Pace, Plan, Step
+
+__all__ = ["Answer", "Sender"]
+
+_READ = 1 << 16  # [bytes]
+_CONNECT_LIMIT = 5.0  # [s]
+_WAIT_LIMIT = 30.0  # [s] most that a request waits for earlier ones to end, should the branch answer slower
+
+
+@dataclass(slots=True)
+class Answer:
+    """What came back for one request.
+
+    Attributes:
+        body: raw, chunk framing included.
+    """
+
+    end: End = End.NO_ANSWER
+    status: int | None = None
+    head: bytes = b""
+    body: bytearray = field(default_factory=bytearray)
+    seconds: float | None = None
+
+
+class _Connection:
+    """One connection into the branch, used by one request after the other."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.framer = AnswerFramer()
+        self.free = asyncio.Lock()
+
+    async def exchange(self, data: bytes, method: bytes, answer: Answer) -> None:
+        """Send bytes and fill in the answer until it is whole or the connection ends."""
+        loop = asyncio.get_running_loop()
+        began = time.monotonic()
+        self.framer.expect(method)
+        try:
+            await loop.sock_sendall(self.sock, data)
+            await self._read(answer)
+        except OSError:
+            answer.end = End.BROKEN
+        answer.seconds = time.monotonic() - began
+
+    async def _read(self, answer: Answer) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            data = await loop.sock_recv(self.sock, _READ)
+            for piece in self.framer.feed(data) if data else self.framer.eof():
+                if isinstance(piece, AnswerHead):
+                    answer.status, answer.head = piece.status, piece.raw
+                elif isinstance(piece, Body | Stream):
+                    answer.body += piece.raw
+                elif isinstance(piece, MessageEnd):
+                    answer.end = End.ANSWERED
+                    return
+            if not data:
+                answer.end = End.BROKEN
+                return
+
+
+class Sender:
+    """Carries out one plan in one branch.
+
+    Args:
+        init: host pid of the branch's process 1.
+        address: where the service listens inside.
+        peers: descriptors of the forged client ends by their port; they belong to the sender afterwards.
+        limit: seconds to wait for the answer to the subject.
+    """
+
+    def __init__(
+        self,
+        init: int,
+        address: tuple[str, int],
+        peers: dict[int, int],
+        *,
+        pace: Pace,
+        limit: float,
+        cursor: int,
+    ) -> None:
+        self._init = init
+        self._address = address
+        self._forged = {port: _forged_socket(descriptor) for port, descriptor in peers.items()}
+        self._pace = pace
+        self._limit = limit
+        self._cursor = cursor
+        self._connections: dict[int, _Connection] = {}
+        self._ended: dict[int, asyncio.Event] = {}
+        self.answers: dict[int, Answer] = {}
+
+    async def carry_out(self, plan: Plan, died: asyncio.Event, on_subject: Callable[[], None]) -> None:
+        """Send everything; returns when the subject has its outcome and the others had their chance.
+
+        Args:
+            died: set by the caller when the service's root process ends; nothing is waited for after that.
+            on_subject: called just before the subject is sent.
+        """
+        began = time.monotonic()
+        self._ended = {step.exchange.number: asyncio.Event() for step in plan.steps}
+        tasks = [
+            asyncio.create_task(self._take(step, plan.subject, began, on_subject)) for step in plan.steps
+        ]
+        death = asyncio.create_task(died.wait())
+        everything = asyncio.gather(*tasks, return_exceptions=True)
+        try:
+            first: list[asyncio.Future[Any]] = [death, everything]
+            await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+            if died.is_set():
+                # Answers and resets that were under way still arrive.
+                await asyncio.wait([everything], timeout=0.5)
+        finally:
+            for task in (*tasks, death):
+                task.cancel()
+            await asyncio.gather(*tasks, death, return_exceptions=True)
+            with contextlib.suppress(asyncio.CancelledError):
+                await everything
+
+    def close(self) -> None:
+        """Close all connections."""
+        for connection in self._connections.values():
+            connection.sock.close()
+        for sock in self._forged.values():
+            sock.close()
+
+    async def _take(
+        self, step: Step, subject: int | None, began: float, on_subject: Callable[[], None]
+    ) -> None:
+        exchange = step.exchange
+        try:
+            if not step.continues:
+                await self._wait_for_turn(step, began)
+            if exchange.number == subject:
+                on_subject()
+            answer = self.answers[exchange.number] = Answer()
+            await asyncio.wait_for(self._send(step, answer), self._limit)
+        except TimeoutError:
+            # What has come of the answer stays: a head without an end is a hang as well.
+            answer = self.answers.setdefault(exchange.number, Answer())
+            answer.end, answer.seconds = End.NO_ANSWER, self._limit
+        finally:
+            self._ended[exchange.number].set()
+
+    async def _wait_for_turn(self, step: Step, began: float) -> None:
+        if self._pace is Pace.RECORDED:
+            await asyncio.sleep(max(0.0, step.after_commit_ns / 1e9 - (time.monotonic() - began)))
+        waits = [self._ended[number].wait() for number in step.waits_for if number in self._ended]
+        if waits:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.gather(*waits), _WAIT_LIMIT)
+
+    async def _send(self, step: Step, answer: Answer) -> None:
+        exchange = step.exchange
+        method = exchange.method.encode("latin-1")
+        connection = await self._connection(exchange)
+        async with connection.free:
+            data = self._rest_of(exchange) if step.continues else exchange.request_bytes()
+            await connection.exchange(data, method, answer)
+
+    def _rest_of(self, exchange: Exchange) -> bytes:
+        """What of a continuing request had not reached the service when the commit was taken."""
+        return exchange.request_body_after(self._cursor)
+
+    async def _connection(self, exchange: Exchange) -> _Connection:
+        known = self._connections.get(exchange.connection)
+        if known is not None:
+            return known
+        forged = self._forged.pop(exchange.local_port, None) if exchange.local_port is not None else None
+        connection = _Connection(forged if forged is not None else await self._connect())
+        self._connections[exchange.connection] = connection
+        return connection
+
+    async def _connect(self) -> socket.socket:
+        family = socket.AF_INET6 if ":" in self._address[0] else socket.AF_INET
+        sock = in_network_of(
+            self._init, lambda: socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        )
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            await asyncio.wait_for(
+                asyncio.get_running_loop().sock_connect(sock, self._address), _CONNECT_LIMIT
+            )
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+
+def _forged_socket(descriptor: int) -> socket.socket:
+    sock = socket.socket(fileno=descriptor)
+    sock.setblocking(False)
+    return sock

@@ -1,0 +1,215 @@
+"""Comparing two outcomes: pure functions, so that every rule can be tested without a process.
+
+Rules, in order; the first that applies decides:
+
+1. The replay ended in no failure (an answer below 500, or the service went on): not reproduced; if an earlier request had
+   been answered otherwise than recorded, the replay had diverged there.
+2. It ended in another way than recorded (another status, another signal, an answer instead of a crash): diverged.
+3. Both printed a stack: reproduced if exception type and frames are equal, else diverged. Other threads may have printed
+   stacks of their own meanwhile, so it is enough that one of each side is equal.
+4. Bodies: reproduced if they are equal but for declared and known volatile parts, else diverged at the first difference.
+
+Headers, log lines, times and bodies beside an equal stack are only noted: they vary with time and port numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection
+from itertools import zip_longest
+from typing import Any
+
+from relive.model.outcome import End, Outcome, Stack, Verdict, VerdictKind
+from relive.replay.stack import find_stacks
+
+__all__ = ["VOLATILE_HEADERS", "compare", "first_difference", "is_failure", "same_answer"]
+
+VOLATILE_HEADERS = frozenset(
+    {
+        "date",
+        "age",
+        "expires",
+        "last-modified",
+        "etag",
+        "server-timing",
+        "set-cookie",
+        "x-process-time",
+        "x-request-id",
+    }
+    | {"x-trace-id", "x-correlation-id", "traceparent", "connection", "keep-alive"}
+)
+_FAILING = 500
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
+_NUMBER = re.compile(r"\d+")
+
+
+def is_failure(outcome: Outcome) -> bool:
+    """It is what one calls a failure: no answer, a 5xx answer, a death."""
+    if outcome.end is End.ANSWERED:
+        return outcome.status is not None and outcome.status >= _FAILING
+    return outcome.end is not End.NOTHING
+
+
+def compare(
+    recorded: Outcome, replayed: Outcome, *, ignore: Collection[str] = (), earlier: str | None = None
+) -> Verdict:
+    """Judge a replay.
+
+    Args:
+        ignore: what may differ: ``header:NAME`` or ``body:PATH`` such as ``body:$.id``.
+        earlier: the first difference in the answers to requests before the failing one, if there was one.
+    """
+    notes = [f"before it: {earlier}"] if earlier else []
+    how = _way_it_ended(recorded, replayed)
+    if how is not None:
+        if is_failure(replayed) or not is_failure(recorded):
+            return Verdict(kind=VerdictKind.DIVERGED, difference=how, notes=notes)
+        if earlier:
+            return Verdict(kind=VerdictKind.DIVERGED, difference=earlier, notes=[how])
+        return Verdict(kind=VerdictKind.NOT_REPRODUCED, difference=how, notes=notes)
+    stacks = _stacks(recorded, replayed)
+    body = _bodies(recorded, replayed, ignore)
+    if stacks is not None:
+        return Verdict(kind=VerdictKind.DIVERGED, difference=stacks, notes=notes)
+    if body is not None and (recorded.stack is None or replayed.stack is None):
+        return Verdict(kind=VerdictKind.DIVERGED, difference=body, notes=notes)
+    notes += [
+        note for note in (body, _headers(recorded, replayed, ignore), _logs(recorded, replayed)) if note
+    ]
+    return Verdict(kind=VerdictKind.REPRODUCED, notes=notes)
+
+
+def same_answer(recorded: Outcome, replayed: Outcome, ignore: Collection[str] = ()) -> str | None:
+    """The difference between two answers that matters (way of ending, status, body), or None."""
+    return _way_it_ended(recorded, replayed) or _bodies(recorded, replayed, ignore)
+
+
+def _way_it_ended(recorded: Outcome, replayed: Outcome) -> str | None:
+    if recorded.end is not replayed.end:
+        return f"recorded: {_words(recorded)}; replayed: {_words(replayed)}"
+    if recorded.status != replayed.status:
+        return f"status {recorded.status} was recorded, {replayed.status} came"
+    if recorded.end is End.DIED and (recorded.signal, recorded.exit_status) != (
+        replayed.signal,
+        replayed.exit_status,
+    ):
+        return f"recorded: {_words(recorded)}; replayed: {_words(replayed)}"
+    return None
+
+
+def _words(outcome: Outcome) -> str:
+    match outcome.end:
+        case End.ANSWERED:
+            return f"answered with status {outcome.status}"
+        case End.BROKEN:
+            return "the connection broke before the answer was whole"
+        case End.NO_ANSWER:
+            return "no answer came"
+        case End.DIED:
+            return (
+                f"the service died of signal {outcome.signal}"
+                if outcome.signal
+                else f"it ended with status {outcome.exit_status}"
+            )
+        case End.NOTHING:
+            return "nothing failed"
+
+
+def _stacks(recorded: Outcome, replayed: Outcome) -> str | None:
+    if recorded.stack is None or replayed.stack is None:
+        return None
+    others = [replayed.stack, *find_stacks(replayed.log)]
+    if any(
+        _stack_difference(one, other) is None
+        for one in (recorded.stack, *find_stacks(recorded.log))
+        for other in others
+    ):
+        return None
+    return _stack_difference(recorded.stack, replayed.stack)
+
+
+def _stack_difference(recorded: Stack, replayed: Stack) -> str | None:
+    if recorded.exception.partition(":")[0] != replayed.exception.partition(":")[0]:
+        return f"{recorded.exception!r} was recorded, {replayed.exception!r} came"
+    for index, (one, other) in enumerate(zip_longest(recorded.frames, replayed.frames)):
+        if one != other:
+            return f"frame {index} of the stack: {_frame(one)} was recorded, {_frame(other)} came"
+    return None
+
+
+def _frame(frame: tuple[str, int, str] | None) -> str:
+    return "nothing" if frame is None else f"{frame[0]}:{frame[1]} in {frame[2]}"
+
+
+def _bodies(recorded: Outcome, replayed: Outcome, ignore: Collection[str]) -> str | None:
+    if recorded.body == replayed.body:
+        return None
+    if recorded.body_cut or replayed.body_cut:
+        kept = min(len(recorded.body), len(replayed.body))
+        same = recorded.body[:kept] == replayed.body[:kept]
+        return None if same else "the kept part of the body differs"
+    paths = {item.removeprefix("body:") for item in ignore if item.startswith("body:")}
+    try:
+        one, other = json.loads(recorded.body), json.loads(replayed.body)
+    except (ValueError, RecursionError):
+        return f"body: {_short(recorded.body)} was recorded, {_short(replayed.body)} came"
+    found = first_difference(one, other, paths)
+    return None if found is None else f"body {found}"
+
+
+def first_difference(one: Any, other: Any, ignore: Collection[str] = (), path: str = "$") -> str | None:
+    """Where two JSON values first differ, in order of keys and indexes; None if they are equal but for ``ignore``."""
+    if path in ignore:
+        return None
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in sorted(one.keys() | other.keys()):
+            below = f"{path}.{key}"
+            if below in ignore:
+                continue
+            if key not in one or key not in other:
+                return f"{below}: {'nothing' if key not in one else _short(one[key])} was recorded, " + (
+                    f"{'nothing' if key not in other else _short(other[key])} came"
+                )
+            found = first_difference(one[key], other[key], ignore, below)
+            if found is not None:
+                return found
+        return None
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        for index, (left, right) in enumerate(zip(one, other, strict=True)):
+            found = first_difference(left, right, ignore, f"{path}[{index}]")
+            if found is not None:
+                return found
+        return None
+    if type(one) is type(other) and one == other:
+        return None
+    return f"{path}: {_short(one)} was recorded, {_short(other)} came"
+
+
+def _short(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return repr(text if len(text) <= 60 else text[:57] + "...")
+
+
+def _headers(recorded: Outcome, replayed: Outcome, ignore: Collection[str]) -> str | None:
+    ignored = VOLATILE_HEADERS | {
+        item.removeprefix("header:").lower() for item in ignore if item.startswith("header:")
+    }
+    one = [header for header in recorded.headers if header[0] not in ignored]
+    other = [header for header in replayed.headers if header[0] not in ignored]
+    for left, right in zip_longest(one, other):
+        if left != right:
+            return f"header {left} was recorded, {right} came"
+    return None
+
+
+def _logs(recorded: Outcome, replayed: Outcome) -> str | None:
+    for index, (one, other) in enumerate(zip_longest(recorded.log, replayed.log)):
+        if one is None or other is None or _without_numbers(one) != _without_numbers(other):
+            left, right = ("nothing" if line is None else _short(line) for line in (one, other))
+            return f"log line {index + 1} differs: {left} was recorded, {right} came"
+    return None
+
+
+def _without_numbers(line: str) -> str:
+    return _NUMBER.sub("N", _ADDRESS.sub("A", line))

@@ -1,0 +1,289 @@
+"""Branches: making them from commits, listing, entering and stopping them.
+
+A branch's directory below ``$RELIVE_HOME/branches`` holds ``state.json``, ``io/`` with its standard output and error,
+``status`` (the raw wait status of its root once that has ended), and its private layers. Its mounts and network live and
+die with its process 1, so nothing of it survives a crash but this directory, which ``stop`` removes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import shutil
+import signal
+import time
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from relive.config import Settings
+from relive.engine.criu import CriuTools
+from relive.errors import BranchUnknown, PermissionMissing, RestoreFailed, RestoreTimedOut
+from relive.images import criu_images_pb2 as pb
+from relive.images.credentials import WITHHELD, limit_capabilities
+from relive.images.imagefile import read_entries
+from relive.images.sockets import bound_addresses, read_connections, read_files, read_outside_names
+from relive.kernel import procfs
+from relive.kernel.mounts import read_mounts
+from relive.kernel.namespaces import Namespace
+from relive.model.branch import BranchFacts, Clock
+from relive.model.commit import CommitId, LayerKind, Manifest
+from relive.sandbox.builder import BranchPlan, build_branch
+from relive.sandbox.rootfs import CoveredPoint, plan_points
+from relive.sandbox.seal import Seal, read_seal
+from relive.sandbox.spawn import Channel, Report, spawn_first_process
+from relive.store import Store
+
+__all__ = ["Branch", "find_branch", "list_branches", "restore"]
+
+_NAMESPACES = Namespace.PID | Namespace.MOUNT | Namespace.NETWORK | Namespace.IPC | Namespace.UTS
+_STATE = "state.json"
+_SPARE = 5.0  # [s] on top of CRIU's own limit, for mounts and sockets
+
+
+@dataclass(slots=True)
+class Branch:
+    """A branch on this host.
+
+    Attributes:
+        peers: of a branch just made, the forged client ends of its inward connections, by their local port.
+    """
+
+    directory: Path
+    facts: BranchFacts
+    peers: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def is_alive(self) -> bool:
+        """Its process 1 runs."""
+        return procfs.is_same_process(self.facts.init, self.facts.init_started)
+
+    @property
+    def wait_status(self) -> int | None:
+        """Raw wait status of the restored root, None while it runs."""
+        try:
+            text = (self.directory / "status").read_text().strip()
+        except FileNotFoundError:
+            return None
+        return int(text) if text else None
+
+    def seal(self) -> Seal:
+        """The proof that nothing left; raises BranchUnknown when the branch is gone."""
+        try:
+            return read_seal(self.facts.init)
+        except OSError:
+            raise BranchUnknown(
+                f"the branch {self.facts.id} has ended", remedy="`relive ps --all` lists what was"
+            ) from None
+
+    def log(self, stream: str) -> Path:
+        """The file with its "stdout" or "stderr"."""
+        return self.directory / "io" / f"{stream}.log"
+
+    def command_inside(self, command: list[str]) -> list[str]:
+        """A command line that runs ``command`` within the branch, with no more capabilities than the service has there."""
+        enter = [f"--target={self.facts.root}", "--mount", "--pid", "--net", "--ipc", "--uts"]
+        withheld = ",".join(f"-cap_{number}" for number in WITHHELD.values())
+        limit = ["setpriv", f"--bounding-set={withheld}", "--"]
+        return ["nsenter", *enter, "--wd=/", "--", *limit, *command]
+
+    def save(self) -> None:
+        """Write ``state.json``."""
+        fresh = self.directory / f".{_STATE}"
+        fresh.write_text(self.facts.model_dump_json(indent=2))
+        fresh.replace(self.directory / _STATE)
+
+    def stop(self) -> None:
+        """End it and remove all that was its own. Stopping twice is no error."""
+        for descriptor in self.peers.values():
+            os.close(descriptor)
+        self.peers.clear()
+        for publication in self.facts.publications:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(publication.forwarder, signal.SIGTERM)
+        if self.is_alive:
+            _kill_and_wait(self.facts.init)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def _kill_and_wait(pid: int) -> None:
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        signal.pidfd_send_signal(handle, signal.SIGKILL)
+        # The pidfd becomes readable when the process is gone, and with process 1 its whole PID namespace.
+
+        select.select([handle], [], [], 10.0)
+    except ProcessLookupError:
+        pass
+    finally:
+        os.close(handle)
+
+
+def list_branches(settings: Settings) -> list[Branch]:
+    """All branches of this host, oldest first, also those whose processes have ended."""
+    found = []
+    if not settings.branches.is_dir():
+        return []
+    for directory in settings.branches.iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            found.append(
+                Branch(directory, BranchFacts.model_validate_json((directory / _STATE).read_bytes()))
+            )
+    return sorted(found, key=lambda branch: branch.facts.created_wall_ns)
+
+
+def find_branch(settings: Settings, text: str) -> Branch:
+    """The branch of an id or a unique beginning of one; raises BranchUnknown."""
+    fits = [branch for branch in list_branches(settings) if branch.facts.id.startswith(text)]
+    if len(fits) != 1 or not text:
+        cause = "several ids begin so" if len(fits) > 1 else None
+        raise BranchUnknown(f"{text!r} names no branch", cause=cause, remedy="`relive ps` lists branches")
+    return fits[0]
+
+
+def restore(
+    settings: Settings,
+    store: Store,
+    commit: CommitId,
+    *,
+    clock: Clock = Clock.RECORDED,
+    name: str | None = None,
+) -> Branch:
+    """Bring a commit to life in a sealed sandbox; the original, if it still runs, is not touched.
+
+    Call it from a process with one thread.
+
+    Raises:
+        RefUnknown, ObjectMissing, ObjectCorrupt: the store cannot give the commit.
+        RestoreFailed, RestoreTimedOut, SealBroken: the branch did not come to life; nothing is left of it.
+        PermissionMissing: the caller is not root.
+        DiskFull: no space for the branch's files.
+    """
+    began = time.monotonic()
+    if os.geteuid() != 0:
+        raise PermissionMissing(
+            "restoring needs root", cause=f"this is uid {os.geteuid()}", remedy="run it with sudo"
+        )
+    CriuTools(settings.tools_path).check()
+    manifest = store.manifest(commit)
+    identifier = uuid.uuid4().hex[:8]
+    directory = settings.branches / identifier
+    (directory / "io").mkdir(parents=True)
+    (directory / "images").mkdir()
+    try:
+        plan = _plan(settings, store, manifest, directory, clock, identifier)
+        init, report = _start(plan)
+        root = _host_pid(init, int(str(report.values["root"])))
+        stat = procfs.read_stat(init)
+        facts = BranchFacts(
+            id=identifier,
+            commit=commit,
+            name=name or manifest.target.name,
+            init=init,
+            init_started=stat.start_ticks if stat is not None else 0,
+            root=root,
+            clock=clock,
+            created_wall_ns=time.time_ns(),
+            restore_us=int((time.monotonic() - began) * 1e6),
+        )
+        ports = [int(str(port)) for port in _as_list(report.values["ports"])]
+        branch = Branch(directory, facts, dict(zip(ports, report.descriptors, strict=False)))
+        branch.save()
+    except BaseException:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+    return branch
+
+
+def _as_list(value: object) -> list[object]:
+    assert isinstance(value, list)
+    return value
+
+
+def _plan(
+    settings: Settings, store: Store, manifest: Manifest, directory: Path, clock: Clock, identifier: str
+) -> BranchPlan:
+    images = directory / "images"
+    store.lay_out_images(manifest, images)
+    processes = read_entries(images / "pstree.img", pb.PstreeEntry)
+    limit_capabilities(images, processes)
+    files = read_files(images)
+    connections = read_connections(images, files)
+    listening = {port for _, port in manifest.listening}
+    addresses = bound_addresses(files) | {connection.peer[0] for connection in connections}
+    trees = {
+        layer.point: store.lay_out_layer(layer)
+        for layer in manifest.layers
+        if layer.kind is LayerKind.OVERLAY and layer.entries
+    }
+    memory = [
+        (layer.point, store.lay_out_layer(layer))
+        for layer in manifest.layers
+        if layer.kind is LayerKind.TMPFS and layer.entries
+    ]
+    points = _with_committed(plan_points(read_mounts(), settings.home), trees)
+    for stream in ("stdout", "stderr"):
+        (directory / "io" / f"{stream}.log").touch()
+    return BranchPlan(
+        directory=directory,
+        home=settings.home,
+        tools=settings.tools_path,
+        covered=[(point, trees.get(point.point)) for point in points],
+        memory_layers=memory,
+        addresses=sorted(address for address in addresses if not _is_unspecified(address)),
+        connections=connections,
+        inward=[connection.local[1] in listening for connection in connections],
+        outlets=list(manifest.outlets),
+        outside_names=read_outside_names(files),
+        clock_shift_ns=manifest.taken_wall_ns - time.time_ns() if clock is Clock.RECORDED else None,
+        hostname=f"{manifest.host.name[:40]}-{identifier}"[:64],
+        root=manifest.target.root,
+        taken_pids=frozenset(
+            number for one in processes for number in (one.pid, one.pgid, one.sid, *one.threads)
+        ),
+        limit=settings.restore_limit,
+    )
+
+
+def _with_committed(points: list[CoveredPoint], trees: Iterable[str]) -> list[CoveredPoint]:
+    """The host's points, and those of the commit where nothing is mounted on this host (any more)."""
+    here = {point.point for point in points}
+    missing = [tree for tree in sorted(trees) if tree not in here and Path(tree).is_dir()]
+    return points + [CoveredPoint(tree, f"c{number:02}") for number, tree in enumerate(missing)]
+
+
+def _is_unspecified(address: str) -> bool:
+    return address in ("0.0.0.0", "::")
+
+
+def _start(plan: BranchPlan) -> tuple[int, Report]:
+    channel = Channel()
+    try:
+        init = spawn_first_process(_NAMESPACES, lambda: build_branch(plan, channel), channel)
+        channel.theirs.close()
+        try:
+            report = channel.receive(time.monotonic() + plan.limit + _SPARE)
+        except BaseException:
+            _kill_and_wait(init)
+            raise
+        if report is None:
+            _kill_and_wait(init)
+            raise RestoreTimedOut("the restore was given up", cause=f"it took longer than {plan.limit:g} s")
+    finally:
+        channel.close()
+    return init, report
+
+
+def _host_pid(init: int, inside: int) -> int:
+    for pid in procfs.tree_of(init)[1:]:
+        numbers = (procfs.status_field(pid, "NSpid") or "").split()
+        if numbers and int(numbers[-1]) == inside:
+            return pid
+    raise RestoreFailed(
+        "the branch ended at once", cause="its root process is gone", remedy="see the branch's logs"
+    )

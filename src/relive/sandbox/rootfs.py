@@ -1,0 +1,231 @@
+"""The root file system of a capsule or a branch: overlays over the host's file systems, everything else kept apart.
+
+``plan_points`` decides which of the host's mounts are covered by an overlay; ``RootBuilder`` mounts it all. What a process
+inside sees:
+
+- every disk or tmpfs mount of the host through an overlay, so that its writes go to a layer of its own;
+- ``/run``: in a capsule the host's own (unix sockets are met there, and cannot be reached through an overlay), in a
+  branch a private one;
+- ``/dev/shm`` and POSIX queues of its own; ``/proc`` of its own PID namespace; ``/sys`` read-only in a branch;
+- ``$RELIVE_HOME`` empty but for the tools; ``/run/relive/io`` with its standard output and error.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from relive.engine.kerndat import place_kerndat
+from relive.kernel.mounts import Mount, MountFlag, bind, mount, mount_overlay
+
+__all__ = ["IO_DIRECTORY", "RUN_DIRECTORY", "CoveredPoint", "RootBuilder", "layer_directories", "plan_points"]
+
+RUN_DIRECTORY = Path("/run/relive")
+IO_DIRECTORY = RUN_DIRECTORY / "io"
+
+_COVERED_KINDS = frozenset(
+    {
+        "ext2",
+        "ext3",
+        "ext4",
+        "xfs",
+        "btrfs",
+        "tmpfs",
+        "overlay",
+        "f2fs",
+        "zfs",
+        "bcachefs",
+        "erofs",
+        "squashfs",
+    }
+)
+_KEPT_APART = ("/proc", "/sys", "/dev", "/run")
+_DEVICES = {"null": 3, "zero": 5, "full": 7, "random": 8, "urandom": 9}  # name: minor number of major 1
+_TMPFS_ROOM = "size=50%"
+
+
+@dataclass(frozen=True, slots=True)
+class CoveredPoint:
+    """One mount of the host that gets an overlay; ``slot`` names its layer directories."""
+
+    point: str
+    slot: str
+
+
+def plan_points(mounts: Iterable[Mount], home: Path) -> list[CoveredPoint]:
+    """Which mount points get an overlay, parents before children; the root is always the first.
+
+    Left out: kernel file systems, what lies below /proc, /sys, /dev, /run or Relive's home, mounts of single files, and
+    mounts that a later mount hides.
+    """
+    last: dict[str, Mount] = {}
+    for entry in mounts:
+        for point in [known for known in last if _is_below(known, entry.point) and known != entry.point]:
+            del last[point]  # a later mount higher up hides it
+        last[entry.point] = entry
+    points = ["/"]
+    for point, entry in sorted(last.items()):
+        if point == "/" or entry.kind not in _COVERED_KINDS or not Path(point).is_dir():
+            continue
+        if any(_is_below(point, apart) for apart in (*_KEPT_APART, str(home))):
+            continue
+        points.append(point)
+    return [CoveredPoint(point, f"{number:02}") for number, point in enumerate(points)]
+
+
+def _is_below(path: str, top: str) -> bool:
+    return path == top or path.startswith(top.rstrip("/") + "/")
+
+
+def layer_directories(layers: Path, slot: str) -> tuple[Path, Path]:
+    """The (upper, work) directories of one overlay."""
+    return layers / slot / "upper", layers / slot / "work"
+
+
+class RootBuilder:
+    """Mounts a root below ``directory`` in the caller's mount namespace, which must be private already.
+
+    Every method may raise OSError; the caller ends its namespace then, which undoes everything.
+
+    Args:
+        devices: device nodes that lie on the host's disks can be opened. Never in a branch: a disk's node would be a
+            way out of it.
+    """
+
+    def __init__(self, directory: Path, *, home: Path, tools: Path, devices: bool = True) -> None:
+        self.root = directory / "root"
+        self._layers = directory / "layers"
+        self._under = directory / "under"
+        self._home = home
+        self._tools = tools
+        self._flags = MountFlag.NONE if devices else MountFlag.NO_DEVICES
+        self.root.mkdir(exist_ok=True)
+
+    def inside(self, path: str | Path) -> Path:
+        """Where a path of the new root is now."""
+        return self.root / str(path).lstrip("/")
+
+    def cover(self, point: CoveredPoint, committed: Path | None = None) -> None:
+        """Mount the overlay of one point; ``committed`` holds files of a commit that lie over the host's.
+
+        A point that cannot have one (a mount that stacks too deep already, as the inside of a nested container) is
+        shown read-only; one that has vanished meanwhile is left out.
+        """
+        if not Path(point.point).is_dir() or not self.inside(point.point).is_dir():
+            return
+        upper, work = layer_directories(self._layers, point.slot)
+        upper.mkdir(parents=True, exist_ok=True)
+        work.mkdir(exist_ok=True)
+        _take_likeness(Path(point.point), upper)
+        lower = [Path(point.point)]
+        if committed is not None:
+            overlaps = committed.is_relative_to(point.point)
+            lower = [committed, self._see_through(point) if overlaps else Path(point.point)]
+        try:
+            mount_overlay(self.inside(point.point), lower=lower, upper=upper, work=work, flags=self._flags)
+        except OSError as error:
+            if error.errno != errno.EINVAL or point.point == "/" or committed is not None:
+                raise
+            bind(Path(point.point), self.inside(point.point), read_only=True)
+
+    def _see_through(self, point: CoveredPoint) -> Path:
+        # Overlayfs refuses a lower directory that lies below another one of the same file system, as the files of a
+        # commit lie below "/". Through a read-only overlay the host's directory counts as another file system.
+        under = self._under / point.slot
+        (under / "empty").mkdir(parents=True, exist_ok=True)
+        (under / "host").mkdir(exist_ok=True)
+        mount("tmpfs", under / "empty", "tmpfs")
+        _take_likeness(Path(point.point), under / "empty")
+        mount_overlay(under / "host", lower=[under / "empty", Path(point.point)], upper=None, work=None)
+        return under / "host"
+
+    def share_host_devices(self) -> None:
+        """The host's /dev and /sys, but shared memory and queues of its own (capsules)."""
+        bind(Path("/sys"), self.inside("/sys"), recursive=True)
+        bind(Path("/dev"), self.inside("/dev"), recursive=True)
+        self._private_memory()
+
+    def own_devices(self) -> None:
+        """A /dev with only the harmless devices, and /sys read-only (branches)."""
+        bind(Path("/sys"), self.inside("/sys"), read_only=True)
+        dev = self.inside("/dev")
+        mount("tmpfs", dev, "tmpfs", MountFlag.NO_SUID, "mode=755,size=1m")
+        for name, minor in _DEVICES.items():
+            os.mknod(dev / name, 0o666 | stat.S_IFCHR, os.makedev(1, minor))
+            (dev / name).chmod(0o666)
+        os.mknod(dev / "tty", 0o666 | stat.S_IFCHR, os.makedev(5, 0))
+        (dev / "tty").chmod(0o666)
+        for name in ("pts", "shm", "mqueue"):
+            (dev / name).mkdir()
+        mount(
+            "devpts",
+            dev / "pts",
+            "devpts",
+            MountFlag.NO_SUID | MountFlag.NO_EXEC,
+            "newinstance,ptmxmode=0666,mode=620",
+        )
+        (dev / "ptmx").symlink_to("pts/ptmx")
+        for name, goal in (("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")):
+            (dev / name).symlink_to(f"/proc/self/fd{goal}")
+        self._private_memory()
+
+    def _private_memory(self) -> None:
+        flags = MountFlag.NO_SUID | MountFlag.NO_DEVICES
+        mount("tmpfs", self.inside("/dev/shm"), "tmpfs", flags, "mode=1777")
+        if self.inside("/dev/mqueue").is_dir():
+            mount("mqueue", self.inside("/dev/mqueue"), "mqueue", flags | MountFlag.NO_EXEC)
+
+    def share_run(self) -> None:
+        """The host's own /run (capsules)."""
+        IO_DIRECTORY.mkdir(parents=True, exist_ok=True)
+        bind(Path("/run"), self.inside("/run"), recursive=True)
+
+    def own_run(self) -> None:
+        """A private, empty /run (branches)."""
+        mount(
+            "tmpfs",
+            self.inside("/run"),
+            "tmpfs",
+            MountFlag.NO_SUID | MountFlag.NO_DEVICES,
+            f"mode=755,{_TMPFS_ROOM}",
+        )
+        self.inside(IO_DIRECTORY).mkdir(parents=True)
+        place_kerndat(self._tools, self.root)
+
+    def share_standard_streams(self, io: Path) -> None:
+        """Make the directory of stdout and stderr appear at ``IO_DIRECTORY``."""
+        bind(io, self.inside(IO_DIRECTORY))
+
+    def hide_home(self) -> None:
+        """Hide everything of Relive but its tools, which CRIU needs inside."""
+        if self.inside(self._home).is_dir():
+            mount(
+                "tmpfs",
+                self.inside(self._home),
+                "tmpfs",
+                MountFlag.NO_SUID | MountFlag.NO_DEVICES,
+                "mode=755,size=1m",
+            )
+        tools = self.inside(self._tools)
+        if not tools.is_dir() or not (tools / "criu").exists():
+            tools.mkdir(parents=True, exist_ok=True)
+            bind(self._tools, tools, read_only=True)
+
+    def mount_proc(self) -> None:
+        """/proc of the caller's PID namespace; must be called by a process that is in it."""
+        mount(
+            "proc", self.inside("/proc"), "proc", MountFlag.NO_SUID | MountFlag.NO_DEVICES | MountFlag.NO_EXEC
+        )
+
+
+def _take_likeness(model: Path, copy: Path) -> None:
+    """Give a layer's top directory the owner and mode of what it covers: the overlay shows the top layer's."""
+    facts = model.stat()
+    os.chown(copy, facts.st_uid, facts.st_gid)
+    copy.chmod(stat.S_IMODE(facts.st_mode))
+    shutil.copystat(model, copy)

@@ -1,0 +1,176 @@
+"""Starting process 1 of new namespaces, which sets them up in Python and then becomes ``relive-init``."""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import json
+import os
+import select
+import socket
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+from relive.errors import ReliveError, RestoreFailed
+from relive.kernel.namespaces import Namespace, unshare
+
+__all__ = ["Channel", "Report", "become_init", "spawn_first_process", "standard_streams"]
+
+_MESSAGE_MOST = 1 << 20  # [bytes]
+_DESCRIPTORS_MOST = 250  # one message carries at most SCM_MAX_FD = 253 descriptors
+
+
+@dataclass(slots=True)
+class Report:
+    """What process 1 says when it is ready: plain values, and descriptors that belong to the receiver now."""
+
+    values: dict[str, object]
+    descriptors: list[int] = field(default_factory=list)
+
+
+class Channel:
+    """The line over which process 1 reports once, either values or an error."""
+
+    def __init__(self) -> None:
+        self.ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+    def send_values(self, values: dict[str, object], descriptors: list[int] | None = None) -> None:
+        """Called in process 1."""
+        self._send({"values": values}, descriptors or [])
+
+    def send_error(self, error: BaseException) -> None:
+        """Called in process 1; an error of Relive arrives as itself, others as RestoreFailed by ``receive``."""
+        if isinstance(error, ReliveError):
+            shape: dict[str, object] = {"kind": type(error).__name__, **error.as_json()}
+        else:
+            shape = {"kind": "", "message": "", "cause": f"{type(error).__name__}: {error}", "remedy": None}
+        with contextlib.suppress(OSError):
+            self._send({"error": shape}, [])
+
+    def _send(self, message: dict[str, object], descriptors: list[int]) -> None:
+        data = json.dumps(message).encode()
+        sent = descriptors[:_DESCRIPTORS_MOST]
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", sent))] if sent else []
+        self.theirs.sendmsg([data], rights)
+
+    def receive(self, deadline: float) -> Report | None:
+        """Wait for the report until a moment of the monotonic clock; None when it did not come.
+
+        Raises:
+            ReliveError: the error that process 1 reported; RestoreFailed if it ended without a word.
+        """
+        readable, _, _ = select.select([self.ours], [], [], max(0.0, deadline - time.monotonic()))
+        if not readable:
+            return None
+        room = socket.CMSG_SPACE(_DESCRIPTORS_MOST * 4)
+        data, ancillary, _, _ = self.ours.recvmsg(_MESSAGE_MOST, room)
+        if not data:
+            raise RestoreFailed("the namespaces could not be set up", cause="their first process was killed")
+        descriptors = array.array("i")
+        for level, kind, payload in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                descriptors.frombytes(payload[: len(payload) - len(payload) % descriptors.itemsize])
+        message = json.loads(data)
+        if "error" in message:
+            raise _error_from(message["error"])
+        return Report(message["values"], list(descriptors))
+
+    def close(self) -> None:
+        """Close both ends."""
+        self.ours.close()
+        self.theirs.close()
+
+
+def _error_from(shape: dict[str, str | None]) -> ReliveError:
+    from relive import errors  # noqa: PLC0415 - the tree is looked up by name only here
+
+    kind = getattr(errors, shape["kind"] or "", None)
+    if kind is None:
+        return RestoreFailed(
+            "the namespaces could not be set up", cause=shape["cause"], remedy="run `relive doctor`"
+        )
+    error: ReliveError = kind(shape["message"], cause=shape["cause"], remedy=shape["remedy"])
+    return error
+
+
+def spawn_first_process(namespaces: Namespace, work: Callable[[], NoReturn], channel: Channel) -> int:
+    """Fork process 1 of new namespaces, which runs ``work`` and never returns; the caller gets its host pid.
+
+    It is a grandchild: its parent leaves at once, so that it does not depend on the caller's life.
+    Must be called from a process with one thread only: the child runs Python code after fork(2).
+
+    Raises:
+        OSError: the namespaces cannot be made.
+    """
+    reading, writing = os.pipe()
+    middle = os.fork()
+    if middle == 0:
+        _middle(namespaces, work, channel, writing)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        text = pipe.read()
+    os.waitpid(middle, 0)
+    if not text.isdigit():
+        raise OSError(
+            int(text.removeprefix("-") or 1),
+            f"cannot make namespaces: {os.strerror(int(text.removeprefix('-') or 1))}",
+        )
+    return int(text)
+
+
+def _middle(namespaces: Namespace, work: Callable[[], NoReturn], channel: Channel, writing: int) -> NoReturn:
+    try:
+        os.setsid()
+        unshare(namespaces)
+        first = os.fork()
+    except OSError as error:
+        os.write(writing, f"-{error.errno}".encode())
+        os._exit(1)
+    if first:
+        os.write(writing, str(first).encode())
+        os._exit(0)
+    os.close(writing)
+    try:
+        channel.ours.close()
+        work()
+    except BaseException as error:
+        channel.send_error(error)
+    os._exit(1)
+
+
+def standard_streams(stdout: Path | None, stderr: Path | None) -> None:
+    """Point descriptors 0, 1 and 2 at /dev/null and the given files, opened here and now.
+
+    They must be opened in the mount namespace in which the process lives, or CRIU cannot find them again.
+    """
+    for number, path in ((0, None), (1, stdout), (2, stderr)):
+        flags = os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        descriptor = os.open(path or "/dev/null", flags, 0o644)
+        os.dup2(descriptor, number)
+        if descriptor != number:
+            os.close(descriptor)
+
+
+def become_init(
+    program: Path, status: int, main: int, keep: list[int], heard: Sequence[tuple[int, int]] = ()
+) -> NoReturn:
+    """Turn the calling process 1 into ``relive-init``, with only what is named here open besides 0, 1, 2.
+
+    Args:
+        status: where it writes how ``main`` ended.
+        keep: sockets that live as long as it does.
+        heard: (descriptor, log file) of terminals' master sides and sockets; it notes down what comes there.
+    """
+    pairs = [descriptor for pair in heard for descriptor in pair]
+    keep = [*keep, *pairs]
+    kept = {0, 1, 2, status, *keep}
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) not in kept:
+            with contextlib.suppress(OSError):
+                os.close(int(name))
+    for descriptor in (status, *keep):
+        os.set_inheritable(descriptor, True)
+    os.execv(program, [program.name, str(status), str(main), *map(str, pairs)])

@@ -1,0 +1,136 @@
+"""Layers laid out as directories, so that a branch's overlay can read them. Made once per layer, read by many.
+
+A laid-out layer is written under another name and renamed when it is whole, so it is either there or not. It is not synced
+to disk, so one from before the last boot of the machine may hold anything; such ones are removed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tempfile
+from pathlib import Path
+
+from relive.errors import ObjectCorrupt
+from relive.model.commit import EntryKind, FileEntry, Layer
+from relive.store.objects import Objects, hash_bytes
+
+__all__ = ["Trees", "lay_out"]
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_OPAQUE = "trusted.overlay.opaque"
+_OVERLAY_PREFIX = "trusted.overlay."  # attributes by which overlayfs is told to look elsewhere
+
+
+class Trees:
+    """The directory of laid-out layers."""
+
+    def __init__(self, directory: Path, objects: Objects) -> None:
+        boot = _BOOT_ID.read_text().strip()
+        self._directory = directory / boot
+        self._objects = objects
+        self._directory.mkdir(parents=True, exist_ok=True)
+        for path in directory.iterdir():
+            if path.name != boot:
+                shutil.rmtree(path, ignore_errors=True)
+
+    def get(self, layer: Layer) -> Path:
+        """A directory that holds exactly the layer; must not be written to.
+
+        Raises:
+            ObjectMissing, ObjectCorrupt: a file's content is gone or damaged.
+            OSError: the disk is full.
+        """
+        name = hash_bytes(layer.model_dump_json().encode())
+        goal = self._directory / name
+        if goal.exists():
+            os.utime(goal.parent)
+            return goal
+        fresh = Path(tempfile.mkdtemp(prefix=".making-", dir=self._directory))
+        try:
+            lay_out(layer, fresh, self._objects)
+            fresh.rename(goal)
+        except FileExistsError:
+            shutil.rmtree(fresh)
+        except OSError:
+            shutil.rmtree(fresh, ignore_errors=True)
+            if not goal.exists():  # another process may have finished it first (ENOTEMPTY)
+                raise
+        except BaseException:
+            shutil.rmtree(fresh, ignore_errors=True)
+            raise
+        return goal
+
+    def clear(self) -> None:
+        """Delete all laid-out layers; for when no branch lives."""
+        for path in self._directory.iterdir():
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def lay_out(layer: Layer, directory: Path, objects: Objects) -> None:
+    """Make the layer's entries below an existing directory.
+
+    Modification times of directories are set last, since making their entries changes them.
+
+    Raises:
+        ObjectMissing, ObjectCorrupt: a file's content is gone or damaged, or the layer is none that a capture makes.
+        OSError: the disk is full.
+    """
+    directory.chmod(0o755)
+    for entry in layer.entries:
+        try:
+            _make(entry, _safe_path(directory, entry.path), objects)
+        except (ValueError, OverflowError) as error:
+            raise _untrusted(entry.path, str(error)) from error
+    for entry in reversed(layer.entries):
+        if entry.kind is EntryKind.DIRECTORY:
+            os.utime(directory / entry.path, ns=(entry.mtime_ns, entry.mtime_ns))
+
+
+def _safe_path(directory: Path, path: str) -> Path:
+    """A manifest from elsewhere must not write outside of the directory."""
+    parts = Path(path).parts
+    if not parts or path.startswith("/") or ".." in parts:
+        raise _untrusted(path, "such a path leads out of the layer")
+    target = directory / path
+    for parent in target.parents:
+        if parent == directory:
+            break
+        if parent.is_symlink():
+            raise _untrusted(path, "it lies below a symbolic link")
+    if os.path.lexists(target):
+        raise _untrusted(path, "it is there already, and writing through a link would lead out of the layer")
+    return target
+
+
+def _untrusted(path: str, cause: str) -> ObjectCorrupt:
+    return ObjectCorrupt(f"the commit names a file {path!r}", cause=cause, remedy="do not trust this commit")
+
+
+def _make(entry: FileEntry, path: Path, objects: Objects) -> None:
+    match entry.kind:
+        case EntryKind.DIRECTORY:
+            path.mkdir()
+            if entry.opaque:
+                os.setxattr(path, _OPAQUE, b"y")
+        case EntryKind.FILE:
+            if entry.object is None:
+                raise ValueError("it is a file without content")
+            shutil.copyfile(objects.verified(entry.object), path)
+        case EntryKind.LINK:
+            path.symlink_to(entry.link or "")
+        case EntryKind.WHITEOUT:
+            os.mknod(path, stat.S_IFCHR, os.makedev(0, 0))
+        case EntryKind.PIPE:
+            os.mkfifo(path)
+        case EntryKind.SOCKET:
+            os.mknod(path, stat.S_IFSOCK | 0o600)
+    os.chown(path, entry.uid, entry.gid, follow_symlinks=False)
+    if entry.kind is not EntryKind.LINK:
+        path.chmod(entry.mode)
+        for name, value in entry.attributes.items():
+            if name.startswith(_OVERLAY_PREFIX):
+                raise ValueError(f"the attribute {name!r} is overlayfs's own")
+            os.setxattr(path, name, bytes.fromhex(value))
+    os.utime(path, ns=(entry.mtime_ns, entry.mtime_ns), follow_symlinks=False)

@@ -1,0 +1,173 @@
+"""The keeper: parents, incidents and thinning in the order in which they were asked for. Captures are played."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from relive.agent.keeper import Keeper
+from relive.config import Settings, load_settings
+from relive.errors import DiskFull
+from relive.model.commit import CommitId
+from relive.model.incident import FailureKind, Incident, Sighting
+from relive.store import Store, StoredCommit
+from store.builders import commit
+
+Result = TypeVar("Result")
+
+
+@dataclass
+class PlayedCapture:
+    """What the keeper needs of a capture."""
+
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def store(self, store: Store, parents: list[CommitId]) -> StoredCommit:
+        if self.facts.get("fails"):
+            raise DiskFull("no space left")
+        return commit(store, parents=parents, **self.facts)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return load_settings(home=tmp_path / "home", keep=3)
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> list[Path]:
+    paths = [tmp_path / "stdout.log", tmp_path / "stderr.log"]
+    for path in paths:
+        path.write_text("before\n")
+    return paths
+
+
+@pytest.fixture
+def keeping(settings: Settings, logs: list[Path]):
+    """Runs a test's work in a loop, with a keeper that is closed afterwards."""
+
+    def run(work: Callable[[Keeper], Awaitable[Result]]) -> Result:
+        async def inside() -> Result:
+            keeper = Keeper(settings, "pay", "L1", logs)
+            try:
+                return await work(keeper)
+            finally:
+                await keeper.drain()
+                keeper.close()
+
+        return asyncio.run(inside())
+
+    return run
+
+
+def capture(number: int, **facts: Any) -> Any:
+    return PlayedCapture({"capture": f"{number}", "wall_ns": number, "sequence": number * 10} | facts)
+
+
+def sighting(**facts: Any) -> Sighting:
+    return Sighting(
+        **{"kind": FailureKind.ANSWER, "fingerprint": "f", "summary": "s", "seen_wall_ns": 5} | facts
+    )
+
+
+def test_a_commits_parent_is_the_one_before_it_of_the_same_life(keeping):
+    async def work(keeper: Keeper) -> list[StoredCommit]:
+        return [await keeper.keep(capture(number)) for number in (1, 2, 3)]
+
+    one, two, three = keeping(work)
+    assert [one.parent, two.parent, three.parent] == [None, one.id, two.id]
+
+
+def test_what_is_asked_for_at_once_is_done_in_that_order(keeping):
+    async def work(keeper: Keeper) -> list[StoredCommit | Incident]:
+        asked = [keeper.keep(capture(1)), keeper.report(sighting(), None), keeper.keep(capture(2))]
+        tasks = [asyncio.ensure_future(one) for one in asked]
+        await asyncio.sleep(0)
+        assert keeper.pending == 3
+        found = [await task for task in tasks]
+        assert keeper.pending == 0
+        return found
+
+    one, incident, two = keeping(work)
+    assert incident.before == one.id
+    assert two.parent == one.id
+
+
+def test_a_capture_that_cannot_be_stored_is_told_and_the_next_one_is_stored(keeping):
+    async def work(keeper: Keeper) -> StoredCommit:
+        with pytest.raises(DiskFull):
+            await keeper.keep(capture(1, fails=True))
+        return await keeper.keep(capture(2))
+
+    assert keeping(work).parent is None
+
+
+def test_an_incident_names_the_commit_before_its_request(keeping):
+    async def work(keeper: Keeper) -> tuple[list[StoredCommit], Incident]:
+        commits = [await keeper.keep(capture(number)) for number in (1, 2, 3)]
+        return commits, await keeper.report(sighting(sequence=25), None)
+
+    commits, incident = keeping(work)
+    assert incident.before == commits[1].id
+
+
+def test_without_a_request_it_names_the_last_commit_that_is_not_its_own(keeping):
+    async def work(keeper: Keeper) -> tuple[StoredCommit, StoredCommit, Incident, Incident]:
+        one, at = await keeper.keep(capture(1)), await keeper.keep(capture(2))
+        return (
+            one,
+            at,
+            await keeper.report(sighting(), at.id),
+            await keeper.report(sighting(fingerprint="g"), None),
+        )
+
+    one, at, with_commit, without = keeping(work)
+    assert (with_commit.before, with_commit.at) == (one.id, at.id)
+    assert (without.before, without.at) == (at.id, None)
+
+
+def test_before_the_first_commit_there_is_none(keeping):
+    incident = keeping(lambda keeper: keeper.report(sighting(sequence=5), None))
+    assert incident.before is None
+
+
+def test_a_failure_seen_again_is_counted_and_keeps_its_first_facts(keeping, settings):
+    async def work(keeper: Keeper) -> list[Incident]:
+        await keeper.keep(capture(1))
+        first = await keeper.report(sighting(sequence=15), None)
+        assert keeper.is_known(sighting())
+        assert not keeper.is_known(sighting(fingerprint="other"))
+        later = await keeper.keep(capture(2))
+        return [first, await keeper.report(sighting(sequence=25, seen_wall_ns=9), later.id)]
+
+    first, again = keeping(work)
+    assert (again.number, again.times, again.last_seen_wall_ns) == (first.number, 2, 9)
+    assert again.before == first.before
+    assert again.at is not None
+    assert again.latest is not None
+    assert again.latest.before == again.at
+
+
+def test_an_incident_holds_the_end_of_the_log_since_its_request(keeping, logs):
+    logs[1].write_text("before\nTraceback\nKeyError\n")
+    incident = keeping(lambda keeper: keeper.report(sighting(log_begin=7), None))
+    assert incident.log_tail == ["Traceback", "KeyError"]
+    assert incident.log_end == logs[1].stat().st_size
+
+
+def test_old_commits_are_dropped_but_not_those_of_incidents(keeping, settings):
+    async def work(keeper: Keeper) -> tuple[list[StoredCommit], Incident]:
+        commits = [await keeper.keep(capture(1))]
+        incident = await keeper.report(sighting(), None)
+        commits += [await keeper.keep(capture(number)) for number in range(2, 17)]
+        return commits, incident
+
+    commits, incident = keeping(work)
+    store = Store(settings.store)
+    kept = [line.id for line in store.log("pay")]
+    store.close()
+    assert kept == [one.id for one in commits[:-4:-1]] + [incident.before]

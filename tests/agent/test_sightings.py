@@ -1,0 +1,153 @@
+"""What was seen becomes a sighting: one summary for people, one fingerprint for what counts as the same."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from relive.agent.sightings import (
+    answer_sighting,
+    broken_sighting,
+    exit_sighting,
+    fatal_sighting,
+    hang_sighting,
+    memory_sighting,
+    shell_status,
+    signal_name,
+)
+from relive.model.incident import FailureKind
+
+NOW = 1_700_000_000_000_000_000
+MESSAGE = {
+    "request": 7,
+    "method": "POST",
+    "target": "/pay?id=17",
+    "status": 503,
+    "sequence": 90,
+    "log_begin": 12,
+    "seconds": 30.2,
+}
+
+
+@pytest.mark.parametrize(("status", "shown"), [(0, 0), (3 << 8, 3), (11, 139), (6 | 0x80, 134), (9, 137)])
+def test_a_wait_status_is_shown_as_a_shell_does(status, shown):
+    assert shell_status(status) == shown
+
+
+def test_a_signal_has_a_name_or_a_number():
+    assert signal_name(11) == "SIGSEGV"
+    assert signal_name(40) == "signal 40"
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "summary", "fingerprint"),
+    [
+        (
+            answer_sighting,
+            FailureKind.ANSWER,
+            "request 7 (POST /pay?id=17) was answered with status 503",
+            "answer 503 POST /pay",
+        ),
+        (
+            broken_sighting,
+            FailureKind.BROKEN,
+            "the service closed the connection before request 7 (POST /pay?id=17) was answered",
+            "broken POST /pay",
+        ),
+        (
+            hang_sighting,
+            FailureKind.HANG,
+            "request 7 (POST /pay?id=17) had no answer after 30 s",
+            "hang POST /pay",
+        ),
+    ],
+)
+def test_a_failure_of_a_request(make, kind, summary, fingerprint):
+    seen = make(MESSAGE, NOW)
+    assert (seen.kind, seen.summary, seen.fingerprint) == (kind, summary, fingerprint)
+    assert (seen.request, seen.sequence, seen.log_begin, seen.seen_wall_ns) == (7, 90, 12, NOW)
+
+
+@pytest.mark.parametrize("make", [answer_sighting, broken_sighting, hang_sighting])
+def test_the_query_does_not_make_another_failure(make):
+    other = MESSAGE | {"request": 8, "target": "/pay?id=18"}
+    assert make(other, NOW).fingerprint == make(MESSAGE, NOW).fingerprint
+    elsewhere = MESSAGE | {"target": "/refund"}
+    assert make(elsewhere, NOW).fingerprint != make(MESSAGE, NOW).fingerprint
+
+
+@pytest.mark.parametrize("make", [answer_sighting, broken_sighting, hang_sighting])
+def test_what_the_message_does_not_say_is_not_made_up(make):
+    seen = make({"request": 7, "status": 500, "seconds": 1.0}, NOW)
+    assert "request 7" in seen.summary
+    assert "None" not in seen.summary + seen.fingerprint
+    assert seen.sequence is None
+
+
+def test_a_reset_is_told_apart_from_a_close():
+    assert "reset the connection" in broken_sighting(MESSAGE | {"how": "reset"}, NOW).summary
+
+
+def fatal(open_requests: list[int], address: int | None = 0x10):
+    return fatal_sighting(11, "SEGV_MAPERR", address, "worker", 9, 12, open_requests, NOW)
+
+
+def test_a_fatal_signal_names_process_and_address():
+    seen = fatal([])
+    assert seen.summary == "worker (pid 9) got SIGSEGV at address 0x10"
+    assert (seen.kind, seen.signal, seen.pid, seen.thread, seen.address) == (
+        FailureKind.SIGNAL,
+        11,
+        9,
+        12,
+        16,
+    )
+    assert fatal([], address=None).summary == "worker (pid 9) got SIGSEGV"
+
+
+def test_a_fatal_signal_belongs_to_a_request_only_when_one_was_open():
+    assert fatal([4]).request == 4
+    assert fatal([4, 5]).request is None
+    assert fatal([4, 5]).open_requests == [4, 5]
+    assert fatal([]).request is None
+
+
+@pytest.mark.parametrize(("kills", "words"), [(1, "killed a process of"), (3, "killed 3 processes of")])
+def test_a_kill_for_want_of_memory(kills, words):
+    seen = memory_sighting(kills, NOW)
+    assert words in seen.summary
+    assert (seen.kind, seen.signal) == (FailureKind.MEMORY, 9)
+
+
+@pytest.mark.parametrize("status", [0, int(signal.SIGTERM), int(signal.SIGINT), int(signal.SIGHUP)])
+def test_an_end_that_was_asked_for_is_no_failure(status):
+    assert exit_sighting(status, stop_asked=False, now_ns=NOW) is None
+
+
+@pytest.mark.parametrize("status", [1 << 8, 143 << 8, int(signal.SIGKILL), int(signal.SIGQUIT)])
+def test_any_end_after_a_stop_is_no_failure(status):
+    assert exit_sighting(status, stop_asked=True, now_ns=NOW) is None
+
+
+def test_an_exit_status_is_a_failure():
+    seen = exit_sighting(3 << 8, stop_asked=False, now_ns=NOW)
+    assert seen is not None
+    assert (seen.kind, seen.exit_status, seen.summary) == (
+        FailureKind.EXIT,
+        3,
+        "the service ended with status 3",
+    )
+
+
+def test_a_signal_is_a_failure():
+    seen = exit_sighting(int(signal.SIGSEGV), stop_asked=False, now_ns=NOW)
+    assert seen is not None
+    assert (seen.kind, seen.signal, seen.exit_status) == (FailureKind.SIGNAL, 11, 139)
+    assert seen.summary == "the service was killed by SIGSEGV"
+
+
+def test_an_end_that_nobody_could_note_is_a_killed_capsule():
+    seen = exit_sighting(None, stop_asked=False, now_ns=NOW)
+    assert seen is not None
+    assert seen.summary == "the capsule was killed (SIGKILL)"

@@ -1,0 +1,36 @@
+"""Relive, CRIU and their helpers killed at random moments; what is checked is told at the top of ``benchmarks/chaos.py``."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CHAOS = Path(__file__).parent.parent.parent / "benchmarks" / "chaos.py"
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    "rounds",
+    [
+        pytest.param(25, marks=pytest.mark.timeout(240)),
+        pytest.param(300, marks=[pytest.mark.soak, pytest.mark.timeout(3000)]),
+    ],
+)
+def test_no_kill_harms_the_service_or_the_store(rounds: int):
+    """A failure prints the seed with which the same rounds are played again, and the directory that was kept."""
+    done = subprocess.run(
+        [sys.executable, CHAOS, "--rounds", str(rounds), "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    told = json.loads(done.stdout)
+    assert told["problems"] == [], done.stderr
+    assert len(told["rounds"]) == rounds
+    assert {"durable"} <= {one["commit"] for one in told["rounds"]}
+    assert done.returncode == 0

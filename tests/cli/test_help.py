@@ -1,0 +1,76 @@
+"""Each command explains itself, and each answers in JSON."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import typer.main
+
+from relive import __version__
+from relive.cli import app
+
+COMMANDS = {command.name: command for command in app.registered_commands}
+
+# Commands that do not answer, with the reason.
+WITHOUT_JSON = {"exec": "its output is the command's own"}
+
+
+def test_the_commands_are_those_that_are_documented():
+    assert set(COMMANDS) == {
+        *(
+            "doctor",
+            "run",
+            "commit",
+            "log",
+            "show",
+            "tag",
+            "restore",
+            "ps",
+            "exec",
+            "logs",
+            "stop",
+            "incidents",
+            "replay",
+        )
+    }
+
+
+@pytest.mark.parametrize("option", ["--help", "-h"])
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_says_what_it_does(relive, name, option):
+    said = relive(name, option)
+    assert said.status == 0
+    assert said.err == ""
+    assert re.search(rf"Usage: .*\b{name} ", said.out)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_its_first_line_is_short_and_has_no_full_stop(name):
+    first = (COMMANDS[name].callback.__doc__ or "").splitlines()[0]
+    assert 10 < len(first) <= 100
+    assert not first.endswith(".")
+    assert first[0].isupper()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_it_answers_in_json_or_has_a_reason_not_to(name):
+    command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
+    options = {option for parameter in command.params for option in parameter.opts}
+    assert ("--json" in options) == (name not in WITHOUT_JSON)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_and_argument_is_explained(name):
+    command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
+    assert [parameter.name for parameter in command.params if not getattr(parameter, "help", None)] == []
+
+
+def test_without_a_command_help_is_shown(relive):
+    said = relive()
+    assert "Usage: " in said.out + said.err
+    assert all(f" {name} " in said.out + said.err for name in COMMANDS)
+
+
+def test_the_version(relive):
+    assert str(relive("--version")) == f"relive {__version__}\n= 0"

@@ -1,0 +1,115 @@
+"""Sizes, spans and moments as people read them; answers and errors on their streams."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relive.cli.terminal import Terminal, age, duration, size, when
+from relive.errors import DiskFull
+
+from .conftest import NOW_NS
+
+SECOND = 1_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (12.3 * 1024**2, "12.3 MiB"),
+        (5 << 30, "5.0 GiB"),
+        (3 << 40, "3.0 TiB"),
+        (1 << 50, "1024.0 TiB"),
+    ],
+)
+def test_a_size_has_a_binary_unit(count, text):
+    assert size(count) == text
+
+
+@pytest.mark.parametrize(
+    ("microseconds", "text"),
+    [
+        (None, "-"),
+        (0, "0 us"),
+        (999, "999 us"),
+        (1000, "1.0 ms"),
+        (12_345, "12.3 ms"),
+        (1_000_000, "1.0 s"),
+        (4_200_000, "4.2 s"),
+    ],
+)
+def test_a_span_has_a_unit(microseconds, text):
+    assert duration(microseconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"),
+        (119, "119 s"),
+        (120, "2 min"),
+        (7199, "120 min"),
+        (7200, "2 h"),
+        (172_799, "48 h"),
+        (172_800, "2 d"),
+        (-5, "0 s"),
+    ],
+)
+def test_an_age_is_counted_to_now(seconds, text):
+    assert age(NOW_NS - seconds * SECOND) == text
+
+
+@given(st.integers(0, 2**62))
+def test_a_moment_is_shown_to_the_millisecond(wall_ns):
+    assert when(wall_ns).endswith(f".{wall_ns // 1_000_000 % 1000:03}")
+
+
+def test_an_answer_goes_to_stdout_and_a_status_to_stderr(capsys):
+    terminal = Terminal()
+    terminal.answer({"a": 1}, "answer")
+    terminal.status("status.")
+    terminal.hint("try it")
+    assert tuple(capsys.readouterr()) == ("answer\n", "status.\nHint: try it\n")
+
+
+def test_with_json_the_answer_is_json_and_hints_are_not_given(capsys):
+    terminal = Terminal(as_json=True)
+    terminal.answer({"ü": (1, None)}, "answer")
+    terminal.hint("try it")
+    out, err = capsys.readouterr()
+    assert json.loads(out) == {"ü": [1, None]}
+    assert err == ""
+
+
+def test_a_text_is_only_made_when_it_is_shown(capsys):
+    Terminal(as_json=True).answer({}, lambda: pytest.fail("made for nothing"))
+    Terminal().answer({}, lambda: "made")
+    assert capsys.readouterr().out == "{}\nmade\n"
+
+
+def test_an_error_shows_its_parts_a_line_each(capsys):
+    Terminal().failed(DiskFull("no space", cause="it is full", remedy="free some"))
+    Terminal().failed(DiskFull("no space"))
+    assert tuple(capsys.readouterr()) == (
+        "",
+        "Error: no space (disk-full)\nCause: it is full\nRemedy: free some\nError: no space (disk-full)\n",
+    )
+
+
+def test_a_long_line_is_not_folded(capsys):
+    Terminal().answer(None, "word " * 200)
+    Terminal().status("word " * 200)
+    out, err = capsys.readouterr()
+    assert (len(out.splitlines()), len(err.splitlines())) == (1, 1)
+
+
+def test_progress_is_silent_where_nobody_looks(capsys):
+    with Terminal().progress("replaying", 5) as done:
+        done(3)
+    assert tuple(capsys.readouterr()) == ("", "")

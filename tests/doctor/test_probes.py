@@ -1,0 +1,365 @@
+"""Each probe works here, or meets an obstacle and says so."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from relive.config import Settings
+from relive.doctor import Finding, Outcome
+from relive.doctor.finding import Result
+from relive.doctor.probe import Ground
+from relive.doctor.probes import (
+    dirty_pages,
+    disk,
+    dump_restore,
+    io_uring,
+    kvm,
+    memory_cgroup,
+    overlay,
+    processes,
+    tcp_repair,
+)
+from relive.doctor.probes.privileges import judge
+from relive.engine.kerndat import place_kerndat
+from relive.kernel.seccomp import hide_io_uring
+
+TryOne = Callable[..., Finding]
+Patch = pytest.MonkeyPatch
+
+ALL = (1 << 41) - 1
+
+
+def refused(*_: object, **__: object) -> None:
+    raise PermissionError(errno.EPERM, "Operation not permitted")
+
+
+# -- privileges --------------------------------------------------------------------------------------------------------
+
+
+def test_root_with_everything_is_fine() -> None:
+    assert judge(0, ALL, in_user_namespace=False, shim=True).outcome is Outcome.WORKS
+
+
+def test_a_missing_capability_fails_and_says_what_follows() -> None:
+    result = judge(0, ALL & ~(1 << 21) & ~(1 << 19), in_user_namespace=False, shim=True)
+    assert result.outcome is Outcome.FAILS
+    assert result.found == "root without CAP_SYS_ADMIN, CAP_SYS_PTRACE"
+    assert "no process can be committed" in str(result.cause)
+
+
+def test_without_sys_resource_the_shim_stands_in() -> None:
+    result = judge(0, ALL & ~(1 << 24), in_user_namespace=False, shim=True)
+    assert result.outcome is Outcome.LIMITED and "the prlimit shim stands in" in str(result.cause)
+    assert "is missing" in str(judge(0, ALL & ~(1 << 24), in_user_namespace=False, shim=False).cause)
+
+
+def test_root_of_a_user_namespace_is_limited() -> None:
+    assert judge(0, ALL, in_user_namespace=True, shim=True).outcome is Outcome.LIMITED
+
+
+def test_others_are_told_to_be_root() -> None:
+    result = judge(1000, ALL, in_user_namespace=False, shim=True)
+    assert result.outcome is Outcome.FAILS and "as root" in str(result.remedy)
+
+
+# -- tools -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("name", "content", "found"),
+    [
+        ("criu", "#!/bin/sh\necho broken >&2; exit 1\n", "criu does not work"),
+        ("criu", "no program", "criu does not start"),
+        ("relive-init", "#!/bin/sh\nexit 0\n", "relive-init does not work"),
+        ("relive-watchdog", "#!/bin/sh\nexit 0\n", "the watchdog does not answer"),
+        ("prlimit_shim.so", "no library", "prlimit_shim.so cannot be loaded"),
+    ],
+)
+def test_a_tool_that_does_not_work_is_named(
+    try_one: TryOne, tools: Path, settings: Settings, tmp_path: Path, name: str, content: str, found: str
+) -> None:
+    own = tmp_path / "tools"
+    own.mkdir()
+    for tool in ("criu", "relive-init", "relive-watchdog", "prlimit_shim.so"):
+        if tool != name:
+            (own / tool).symlink_to(tools / tool)
+    (own / name).write_text(content)
+    (own / name).chmod(0o755)
+    finding = try_one("tools", settings=settings.model_copy(update={"tools": own}))
+    assert finding.outcome is Outcome.FAILS and finding.found == found
+    assert finding.remedy
+
+
+@pytest.mark.real
+def test_a_kernel_cache_of_another_kernel_is_told(
+    try_one: TryOne, tools: Path, settings: Settings, tmp_path: Path
+) -> None:
+    own = tmp_path / "tools"
+    own.mkdir()
+    for tool in ("criu", "relive-init", "relive-watchdog", "prlimit_shim.so", "criu.origin", "criu.kdat"):
+        (own / tool).symlink_to(tools / tool)
+    (own / "criu.kdat.key").write_text("1.2.3-other 00\n")
+    place_kerndat(tools)  # it is there, and is of that other kernel as far as its key says
+    finding = try_one("CRIU kernel cache", settings=settings.model_copy(update={"tools": own}))
+    assert finding.outcome is Outcome.LIMITED and "1.2.3-other" in str(finding.cause)
+
+
+# -- CRIU --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.real
+def test_a_branch_that_lost_its_memory_is_not_taken_for_alive(try_one: TryOne, monkeypatch: Patch) -> None:
+    """The fake makes the process forget its word when it is asked; so does a restore of wrong pages."""
+    forgetful = dump_restore._PROGRAM.replace(
+        "signal.sigwait([signal.SIGUSR1])", "signal.sigwait([signal.SIGUSR1]); word = b'?'"
+    )
+    assert forgetful != dump_restore._PROGRAM
+    monkeypatch.setattr(dump_restore, "_PROGRAM", forgetful)
+    finding = try_one("CRIU dump and restore")
+    assert finding.found == "restored, but not alive" and "word in its memory" in str(finding.cause)
+
+
+@pytest.mark.real
+def test_a_process_that_cannot_be_dumped_fails_the_row_with_crius_words(
+    try_one: TryOne, monkeypatch: Patch
+) -> None:
+    """A stream socket whose other end is outside of the tree, which CRIU refuses."""
+    half = dump_restore._PROGRAM.replace(
+        "signal.sigwait", "import socket; s = socket.socket(fileno=int(os.environ['HALF'])); signal.sigwait"
+    )
+    monkeypatch.setattr(dump_restore, "_PROGRAM", half)
+
+    def run(ground: Ground) -> Result:
+        import socket
+        import subprocess
+
+        ours, theirs = socket.socketpair()
+        theirs.set_inheritable(True)
+        os.environ["HALF"] = str(theirs.fileno())
+        popen = subprocess.Popen
+        monkeypatch.setattr(
+            subprocess, "Popen", lambda *a, **k: popen(*a, **{**k, "close_fds": "preexec_fn" not in k})
+        )
+        with ours:
+            return dump_restore.dump_restore(ground)
+
+    finding = try_one("CRIU dump and restore", run=run)
+    assert finding.outcome is Outcome.FAILS and "CRIU says" in str(finding.cause), finding
+
+
+# -- the kernel --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    "name",
+    [
+        "namespaces",
+        "overlayfs",
+        "seccomp",
+        "ptrace",
+        "/proc children",
+        "pidfd",
+        "TCP_REPAIR",
+        "io_uring",
+        "tools",
+    ],
+)
+def test_it_works_here(try_one: TryOne, name: str) -> None:
+    finding = try_one(name)
+    assert finding.outcome is Outcome.WORKS, finding
+
+
+@pytest.mark.parametrize(
+    ("number", "found"),
+    [(errno.ENODEV, "none"), (errno.EINVAL, "not on weirdfs"), (errno.EOPNOTSUPP, "not on weirdfs")],
+)
+def test_why_an_overlay_was_refused(number: int, found: str) -> None:
+    assert overlay._explain(OSError(number, "mount"), "weirdfs").found == found
+
+
+@pytest.mark.real
+def test_a_seccomp_filter_without_effect_is_noticed(try_one: TryOne, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(io_uring, "hide_io_uring", lambda: None)
+    assert try_one("seccomp").found == "without effect"
+
+
+@pytest.mark.real
+def test_io_uring_may_be_absent(try_one: TryOne) -> None:
+    def run(ground: Ground) -> Result:
+        hide_io_uring()
+        return io_uring.io_uring(ground)
+
+    finding = try_one("io_uring", run=run)
+    assert finding.outcome is Outcome.WORKS and "not usable here" in finding.found
+
+
+def test_a_refused_seize_is_told(try_one: TryOne, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(processes.ptrace, "seize", refused)
+    finding = try_one("ptrace")
+    assert finding.found == "refused" and "CAP_SYS_PTRACE" in str(finding.remedy)
+
+
+def test_a_process_tree_that_cannot_be_read_is_noticed(try_one: TryOne, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(processes.procfs, "children_of", lambda _pid: [])
+    assert try_one("/proc children").outcome is Outcome.FAILS
+
+
+def test_a_kernel_without_pidfd_is_a_row(try_one: TryOne, monkeypatch: Patch) -> None:
+    def absent(_pid: int) -> int:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(os, "pidfd_open", absent)
+    finding = try_one("pidfd")
+    assert finding.found == "Function not implemented" and "kernel" in str(finding.remedy)
+
+
+@pytest.mark.real
+def test_forged_ends_that_do_not_fit_are_noticed(try_one: TryOne, monkeypatch: Patch) -> None:
+    """With other sequence numbers than agreed, what one end sends the other does not take."""
+    real = tcp_repair._described
+
+    def misfit(*ends: tuple[str, int], sends: int, expects: int) -> object:
+        return real(*ends, sends=sends, expects=expects + (1 << 20))
+
+    monkeypatch.setattr(tcp_repair, "_described", misfit)
+    monkeypatch.setattr(tcp_repair, "_ANSWER", 0.2)
+    assert try_one("TCP_REPAIR").outcome is Outcome.FAILS
+
+
+def test_written_pages_need_both_calls(try_one: TryOne, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(dirty_pages, "_PAGEMAP_SCAN", 0xC0606611)
+    assert try_one("dirty pages").found == "no PAGEMAP_SCAN"
+    monkeypatch.setattr(dirty_pages, "_FEATURES", 1 << 60)
+    assert try_one("dirty pages").found == "no WP_ASYNC"
+
+
+def test_wrongly_named_pages_are_noticed(try_one: TryOne, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(dirty_pages, "_scan", lambda _pagemap, _start: {3, 4})
+    finding = try_one("dirty pages")
+    assert finding.found == "wrong answers" and "[3, 4]" in str(finding.cause)
+
+
+def test_a_host_without_a_memory_controller_is_told(
+    try_one: TryOne, monkeypatch: Patch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(memory_cgroup, "_V1", tmp_path)
+    monkeypatch.setattr(memory_cgroup, "_V2", (tmp_path,))
+    finding = try_one("memory cgroup")
+    assert finding.found == "none" and "SIGKILL" in str(finding.cause)
+
+
+def test_the_controller_is_handed_down_only_for_the_time_of_the_probe(tmp_path: Path) -> None:
+    control = tmp_path / "cgroup.subtree_control"
+    control.write_text("cpu")
+    with memory_cgroup._enabled(tmp_path):
+        assert control.read_text() == "+memory"
+    assert control.read_text() == "-memory"
+    control.write_text("cpu memory")
+    with memory_cgroup._enabled(tmp_path):
+        pass
+    assert control.read_text() == "cpu memory"
+
+
+# -- the disk ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_disk_without_inodes_is_told(try_one: TryOne, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(disk, "_LEAST_FILES", 1 << 62)
+    assert "inodes" in str(try_one("disk").cause)
+
+
+def test_reflink_is_told_either_way(try_one: TryOne) -> None:
+    finding = try_one("reflink")
+    assert finding.outcome in (Outcome.WORKS, Outcome.LIMITED)
+
+
+# -- KVM ---------------------------------------------------------------------------------------------------------------
+
+needs_kvm = pytest.mark.skipif(not os.access("/dev/kvm", os.R_OK | os.W_OK), reason="no /dev/kvm")
+
+
+def test_no_device_is_told(try_one: TryOne, monkeypatch: Patch, tmp_path: Path) -> None:
+    monkeypatch.setattr(kvm, "_DEVICE", tmp_path / "kvm")
+    finding = try_one("KVM")
+    assert finding.found == "none" and finding.remedy
+
+
+def test_a_file_of_that_name_proves_nothing(try_one: TryOne, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(kvm, "_DEVICE", Path("/dev/null"))
+    assert try_one("KVM").outcome is Outcome.FAILS
+
+
+@needs_kvm
+def test_a_guest_that_spins_is_killed(try_one: TryOne, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(kvm, "_GUEST", bytes.fromhex("eb fe"))  # jmp to itself
+    finding = try_one("KVM", limit=0.5)
+    assert finding.found == "no answer" and "0.5 s" in str(finding.cause)
+
+
+@needs_kvm
+def test_a_guest_that_only_halts_has_proved_nothing(try_one: TryOne, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(kvm, "_GUEST", bytes.fromhex("f4"))  # hlt
+    finding = try_one("KVM")
+    assert finding.found == "made, but not usable" and "its first instruction" in str(finding.cause)
+
+
+def test_where_a_guest_got_stuck_is_said() -> None:
+    assert "an exception and the return from it: a triple fault" in kvm._stuck("123", 8).cause
+    assert "an exception and the return from it: it went on wrongly" in kvm._stuck("123!", 5).cause
+    assert "turning interrupts on and off" in kvm._stuck("12345", 17).cause
+
+
+# -- podman ------------------------------------------------------------------------------------------------------------
+
+
+def fake_podman(tmp_path: Path, monkeypatch: Patch, script: str) -> None:
+    place = tmp_path.parent / f"{tmp_path.name}-bin"
+    place.mkdir()
+    program = place / "podman"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{place}:/usr/bin:/bin")
+
+
+def info(runtime: str, path: str) -> str:
+    facts = {"host": {"ociRuntime": {"name": runtime, "path": path}}, "version": {"Version": "5.0"}}
+    return f"cat <<'END'\n{json.dumps(facts)}\nEND"
+
+
+@pytest.mark.real
+def test_no_podman_is_told(try_one: TryOne, monkeypatch: Patch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    finding = try_one("podman")
+    assert finding.found == "not installed" and "install" in str(finding.remedy)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("script", "outcome", "part"),
+    [
+        ("echo 'Error: no runtime found' >&2; exit 125", Outcome.FAILS, "no runtime found"),
+        ("echo '{}'", Outcome.FAILS, "'host'"),
+        ("echo nonsense", Outcome.FAILS, "JSON"),
+        (info("crun", "/bin/echo"), Outcome.LIMITED, "without CRIU"),
+    ],
+)
+def test_what_is_missing_for_podman_is_said(
+    try_one: TryOne, monkeypatch: Patch, tmp_path: Path, script: str, outcome: Outcome, part: str
+) -> None:
+    fake_podman(tmp_path, monkeypatch, script)
+    finding = try_one("podman")
+    assert finding.outcome is outcome and part in str(finding.cause)
+
+
+@pytest.mark.real
+def test_a_podman_that_hangs_is_given_up(try_one: TryOne, monkeypatch: Patch, tmp_path: Path) -> None:
+    fake_podman(tmp_path, monkeypatch, "exec tail -f /dev/null")
+    assert try_one("podman", limit=0.5).found == "no answer"

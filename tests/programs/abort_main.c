@@ -1,0 +1,8 @@
+/* abort() in the main thread. */
+#include "ready.h"
+
+int main(void)
+{
+	ready();
+	abort();
+}

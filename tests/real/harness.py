@@ -1,0 +1,371 @@
+"""Relive as its users have it: the command line with ``--json`` on real services, in a home of its own.
+
+Waiting is polling with a deadline; what was started is ended by the pids that were noted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import sysconfig
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from relive.config import Settings
+from relive.model.commit import CommitId, Manifest
+from relive.sandbox.branch import Branch as SandboxBranch
+from relive.sandbox.branch import find_branch, list_branches
+from relive.sandbox.seal import Seal
+from relive.store import Store
+
+SERVICES = Path(__file__).parent / "services"
+PROGRAMS = Path(__file__).parent.parent / "programs"
+RELIVE = Path(sysconfig.get_path("scripts")) / "relive"
+TOOLS = Path(os.environ.get("RELIVE_TOOLS", "/var/lib/relive/tools"))
+_PACE = 0.002  # [s] between two rounds of a load; the machine has to do the rest too
+LIMIT = 30.0  # [s] for anything that is waited for
+
+Result = TypeVar("Result")
+
+MEASURED: list[tuple[str, str, float]] = []
+
+
+def eventually(check: Callable[[], Result | None], what: str = "", limit: float = LIMIT) -> Result:
+    """The first true value that ``check`` returns; what it raises counts as not yet."""
+    deadline = time.monotonic() + limit
+    last: BaseException | None = None
+    while time.monotonic() < deadline:
+        try:
+            value = check()
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            last, value = error, None
+        if value:
+            return value
+        time.sleep(0.01)
+    raise AssertionError(f"not within {limit:g} s: {what or check}" + (f" ({last!r})" if last else ""))
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def compiled(source: Path, directory: Path, *options: str) -> Path:
+    """A C program of ``tests/programs``."""
+    program = directory / source.stem
+    subprocess.run(
+        ["gcc", "-O1", "-g", "-Wall", "-Werror", "-pthread", "-o", program, source, *options], check=True
+    )
+    return program
+
+
+class Refused(Exception):
+    """A command of Relive answered with an error."""
+
+    def __init__(self, error: dict[str, Any], status: int) -> None:
+        super().__init__(f"{error['code']}: {error['message']} | {error['cause']} | {error['remedy']}")
+        self.code, self.status = error["code"], status
+        self.message, self.cause, self.remedy = error["message"], error["cause"] or "", error["remedy"] or ""
+
+
+@dataclass(frozen=True)
+class Capsule:
+    """A service that ``relive run`` started."""
+
+    name: str
+    life: str
+    pid: int
+
+
+@dataclass(frozen=True)
+class Commit:
+    """``asked`` and ``done``: (monotonic, wall) in seconds around the command."""
+
+    id: str
+    pause_us: int
+    durable_us: int
+    asked: tuple[float, float]
+    done: tuple[float, float]
+    manifest: Manifest
+
+
+@dataclass
+class Branch:
+    relive: Relive
+    id: str
+    root: int
+    asked: tuple[float, float]
+    ports: dict[int, int] = field(default_factory=dict)
+
+    def exec(self, *command: str, check: bool = True) -> str:
+        """What a command says inside, both streams; as `relive exec` does it, without a new Python each time."""
+        done = subprocess.run(
+            self.inner.command_inside(list(command)),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=LIMIT,
+            check=False,
+        )
+        text = done.stdout.decode(errors="replace")
+        assert not check or done.returncode == 0, f"{command} ended with {done.returncode}: {text}"
+        return text
+
+    @property
+    def inner(self) -> SandboxBranch:
+        return find_branch(self.relive.settings, self.id)
+
+    def output(self) -> str:
+        """Its standard output."""
+        return self.inner.log("stdout").read_text()
+
+    def seal(self) -> Seal:
+        return self.inner.seal()
+
+    def pids(self) -> list[int]:
+        """Process numbers as they are inside."""
+        words = self.exec("ps", "-e", "-o", "pid=,comm=").splitlines()
+        return sorted(int(line.split()[0]) for line in words if line.split()[1] not in ("ps", "relive-init"))
+
+    def stop(self) -> None:
+        self.relive("stop", self.id)
+
+
+def _clocks() -> tuple[float, float]:
+    return time.monotonic(), time.time()
+
+
+class Relive:
+    """The command line in a home of its own."""
+
+    def __init__(self, home: Path, label: str) -> None:
+        self.home = home
+        self.label = label
+        home.mkdir(exist_ok=True)
+        self.settings = Settings(home=home, tools=TOOLS)
+        self.environment = dict(os.environ, RELIVE_HOME=str(home), RELIVE_TOOLS=str(TOOLS))
+
+    def __call__(self, *words: str, environment: dict[str, str] | None = None) -> Any:
+        """Run a command with ``--json``; returns its answer, raises Refused."""
+        command, *rest = words
+        done = subprocess.run(
+            [RELIVE, command, "--json", *rest],
+            env=self.environment | (environment or {}),
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=100,
+            check=False,
+        )
+        if done.returncode != 0:
+            try:
+                error = json.loads(done.stdout)["error"]
+            except (ValueError, KeyError):
+                pytest.fail(f"relive {' '.join(words)}: {done.stdout.decode()} {done.stderr.decode()}")
+            raise Refused(error, done.returncode)
+        return json.loads(done.stdout)
+
+    def run(
+        self, *command: str | Path, name: str = "service", user: str | None = None, **env: str
+    ) -> Capsule:
+        """Start a service in a capsule that commits only when asked."""
+        options = ["--detach", "--every", "never", "--name", name]
+        if user is not None:
+            options += ["--user", user]
+        answer = self("run", *options, "--", *(str(word) for word in command), environment=env)
+        return Capsule(answer["name"], answer["life"], answer["pid"])
+
+    def commit(self, target: str | Capsule, *options: str, measured: bool = True) -> Commit:
+        asked = _clocks()
+        answer = self("commit", target.name if isinstance(target, Capsule) else target, *options)
+        done = _clocks()
+        with contextlib.closing(Store(self.settings.store)) as store:
+            manifest = store.manifest(CommitId(answer["id"]))
+        if measured:
+            MEASURED.append((self.label, "pause", answer["pause_us"] / 1000))
+            MEASURED.append((self.label, "durable", answer["durable_us"] / 1000))
+        return Commit(answer["id"], answer["pause_us"], answer["durable_us"], asked, done, manifest)
+
+    def restore(self, commit: Commit | str, *ports: int, clock: str = "recorded") -> Branch:
+        """Restore with the given ports published on free ports of this host."""
+        published = {port: free_port() for port in ports}
+        options = [word for port, host in published.items() for word in ("--publish", f"{host}:{port}")]
+        asked = _clocks()
+        ref = commit.id if isinstance(commit, Commit) else commit
+        answer = self("restore", "--clock", clock, *options, ref)
+        MEASURED.append((self.label, "restore", answer["restore_us"] / 1000))
+        return Branch(self, answer["id"], answer["root"], asked, published)
+
+    def agent_log(self, capsule: Capsule) -> str:
+        return (self.home / "capsules" / capsule.name / capsule.life / "agent.log").read_text()
+
+    def output(self, capsule: Capsule) -> str:
+        return (self.home / "capsules" / capsule.name / capsule.life / "io" / "stdout.log").read_text()
+
+    def close(self) -> None:
+        """End branches, services and agents, in this order, and be sure that they are gone."""
+        for branch in list_branches(self.settings):
+            branch.stop()
+        for state in self.home.glob("capsules/*/*/state.json"):
+            facts = json.loads(state.read_bytes())
+            _kill(facts["init"], facts["init_started"])
+        for noted in self.home.glob("capsules/*/*/agent.pid"):
+            with contextlib.suppress(OSError, ValueError):
+                pid, started = noted.read_text().split()
+                eventually(lambda p=pid, s=started: _start_of(int(p)) != int(s), "the agent's end")
+
+
+def _start_of(pid: int) -> int | None:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] == "Z" else int(fields[19])
+
+
+def _kill(pid: int, started: int) -> None:
+    if _start_of(pid) == started:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+class Process:
+    """A process that Relive did not start; ended with the test."""
+
+    def __init__(self, *command: str | Path, **options: Any) -> None:
+        options.setdefault("stdin", subprocess.DEVNULL)
+        options.setdefault("start_new_session", True)
+        self.popen = subprocess.Popen([str(word) for word in command], **options)
+        self.pid = self.popen.pid
+
+    def close(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self.popen.kill()
+        self.popen.wait(LIMIT)
+
+
+class Http:
+    """A keep-alive connection to one service."""
+
+    def __init__(self, port: int) -> None:
+        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT)
+
+    def __call__(self, method: str, path: str, body: bytes | None = None) -> Any:
+        self.connection.request(method, path, body)
+        answer = self.connection.getresponse()
+        data = answer.read()
+        if answer.status != 200:
+            raise ValueError(f"{answer.status}: {data!r}")
+        return json.loads(data)
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def __enter__(self) -> Http:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def ask(port: int, path: str) -> Any:
+    """One GET on a connection of its own, as soon as the service answers."""
+
+    def attempt() -> Any:
+        with Http(port) as http_:
+            return http_("GET", path)
+
+    return eventually(attempt, f"GET :{port}{path}")
+
+
+class Load:
+    """Something done again and again in a thread; a commit must not disturb it, so any exception fails the test.
+
+    Attributes:
+        done: how many times it was done.
+        last: what it returned last.
+    """
+
+    def __init__(self, work: Callable[[], Any], close: Callable[[], None] = lambda: None) -> None:
+        self.done = 0
+        self.last: Any = None
+        self.longest = 0.0  # [s]
+        self._work, self._close = work, close
+        self._stop = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.wait(_PACE):
+                began = time.monotonic()
+                self.last = self._work()
+                self.longest = max(self.longest, time.monotonic() - began)
+                self.done += 1
+        except BaseException as error:
+            self._failure = error
+
+    def more(self, count: int = 20) -> None:
+        """Wait until it was done so many times more."""
+        goal = self.done + count
+        eventually(lambda: self.done >= goal or self._failure is not None, "the load goes on")
+        if self._failure is not None:
+            raise AssertionError(f"the load failed after {self.done} rounds") from self._failure
+
+    def __enter__(self) -> Load:
+        self._thread.start()
+        try:
+            self.more()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(LIMIT)
+        self._close()
+        if self._failure is not None:
+            raise AssertionError(f"the load failed after {self.done} rounds") from self._failure
+
+
+def counting(port: int) -> Load:
+    """A client that makes a service count on one keep-alive connection, and sees that no count is lost or doubled."""
+    client = Http(port)
+    seen: list[int] = []
+
+    def work() -> int:
+        count = client("POST", "/count")["count"]
+        assert not seen or count == seen[-1] + 1, f"{count} after {seen[-1]}"
+        seen[:] = [count]
+        return int(count)
+
+    return Load(work, client.close)
+
+
+def check_clocks(branch: Branch, commit: Commit, told: dict[str, Any], clock: str = "recorded") -> None:
+    """What the branch told as its time just now: the clocks went on where the commit was, but for a wall clock of now."""
+    now = _clocks()
+    since = now[0] - branch.asked[0]
+    grain = 0.05  # [s]
+    assert commit.asked[0] - grain <= told["monotonic"] <= commit.done[0] + since + grain
+    if clock == "recorded":
+        assert commit.asked[1] - grain <= told["wall"] <= commit.done[1] + since + grain
+    else:
+        assert abs(told["wall"] - now[1]) < 5
+
+
+PYTHON = Path(sys.executable)

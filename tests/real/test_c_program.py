@@ -1,0 +1,48 @@
+"""A C program with threads, a child, pipes, SysV shared memory, semaphore and queue, and a file without a name."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from .harness import PROGRAMS, RELIVE, Branch, Relive, compiled, eventually
+
+
+def rounds(text: str) -> list[int]:
+    """The rounds that were printed, after seeing that none is missing and nothing broke."""
+    lines = text[: text.rfind("\n") + 1].splitlines()
+    assert all(line.startswith("round ") for line in lines), lines[-1]
+    numbers = [int(line.split()[1]) for line in lines]
+    assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    return numbers
+
+
+def first_round(branch: Branch) -> int:
+    return eventually(
+        lambda: len(rounds(branch.output())) > 50 and rounds(branch.output())[0], "rounds in a branch"
+    )
+
+
+def test_many_kinds_of_state_at_once(relive: Relive, tmp_path: Path) -> None:
+    program = compiled(PROGRAMS / "many_kinds.c", tmp_path)
+    capsule = relive.run(program, tmp_path)
+    before = eventually(
+        lambda: rounds(relive.output(capsule))[-1] > 50 and rounds(relive.output(capsule))[-1]
+    )
+    commit = relive.commit(capsule)
+    after = rounds(relive.output(capsule))[-1]
+    branches = [relive.restore(commit), relive.restore(commit)]
+    firsts = [first_round(branch) for branch in branches]
+    assert before < firsts[0] <= after + 1 and firsts[0] == firsts[1]
+    assert [branch.pids() for branch in branches] == [
+        sorted(p.pid for p in commit.manifest.target.processes)
+    ] * 2
+    assert len(commit.manifest.target.processes) == 2 and commit.manifest.target.processes[0].threads == 3
+    inside = subprocess.run(
+        [RELIVE, "exec", branches[0].id, "readlink", f"/proc/{commit.manifest.target.root}/exe"],
+        env=relive.environment,
+        capture_output=True,
+        check=True,
+    )
+    assert inside.stdout.decode().strip() == str(program)
+    assert eventually(lambda: rounds(relive.output(capsule))[-1] > after + 50)

@@ -1,0 +1,256 @@
+"""Failures are caught, each at its moment, and come back in a replay."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import signal
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .harness import LIMIT, PYTHON, RELIVE, SERVICES, Http, Refused, Relive, eventually, free_port
+
+
+@dataclass
+class Failing:
+    """The failing service behind the recording proxy."""
+
+    relive: Relive
+    pid: int
+    outer: int
+
+    def ask(self, path: str) -> int:
+        """The status of the answer; 0 where the connection broke."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.outer, timeout=LIMIT)
+        with contextlib.closing(connection):
+            try:
+                connection.request("GET", path)
+                answer = connection.getresponse()
+                answer.read()  # closing with something unread is a reset, of which the service would print a stack
+                return answer.status
+            except (OSError, http.client.HTTPException):
+                return 0
+
+    def incident(self, kind: str) -> dict[str, Any]:
+        """The newest incident, once there is one of that kind."""
+
+        def look() -> dict[str, Any] | None:
+            found = self.relive("incidents", "failing")
+            return next((one for one in found if one["sighting"]["kind"] == kind), None)
+
+        return eventually(look, f"an incident of kind {kind}")
+
+    def commits(self) -> list[dict[str, Any]]:
+        return list(self.relive("log", "failing"))
+
+
+def start(relive: Relive, *options: str) -> Failing:
+    inner, outer = free_port(), free_port()
+    program = [str(PYTHON), str(SERVICES / "failing_service.py"), str(inner)]
+    listen = ["--listen", f"127.0.0.1:{outer}", "--upstream", str(inner)]
+    answer = relive(
+        "run", "--detach", "--name", "failing", "--every", "start", *listen, *options, "--", *program
+    )
+    service = Failing(relive, answer["pid"], outer)
+    eventually(service.commits, "the commit at the start")
+    eventually(lambda: service.ask("/ok") == 200, "the service answers")
+    return service
+
+
+def replay(relive: Relive, incident: dict[str, Any], *options: str) -> dict[str, Any]:
+    """What ``relive replay`` says, whatever its exit status."""
+    done = subprocess.run(
+        [RELIVE, "replay", "--json", "--pace", "fast", *options, str(incident["number"])],
+        env=relive.environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=100,
+        check=False,
+    )
+    answer = json.loads(done.stdout)
+    assert "error" not in answer, answer
+    return dict(answer, exit_status=done.returncode)
+
+
+def test_a_status_of_the_service_is_an_incident_and_comes_back(relive: Relive) -> None:
+    service = start(relive)
+    service.ask("/exit")
+    incident = service.incident("exit")
+    assert incident["sighting"]["exit_status"] == 3
+    assert incident["before"] and not incident["at"]
+    result = replay(relive, incident)
+    assert result["exit_status"] == 0, json.dumps(result["runs"], indent=1)
+    assert result["runs"][0]["outcome"]["exit_status"] == 3
+
+
+@pytest.mark.parametrize(("path", "number"), [("/segv", signal.SIGSEGV), ("/abort", signal.SIGABRT)])
+def test_a_fatal_signal_is_committed_before_it_kills(relive: Relive, path: str, number: int) -> None:
+    """The commit at the signal holds the process as it stood, the original dies of its own signal, the replay too."""
+    service = start(relive)
+    service.ask(path)
+    incident = service.incident("signal")
+    assert incident["sighting"]["signal"] == number
+    assert incident["before"] and incident["at"] and incident["before"] != incident["at"]
+    at = relive("show", incident["at"])
+    assert (at["stopped_by"], at["trigger"]) == (number, "incident")
+    branch = relive.restore(incident["at"])
+    state = Path(f"/proc/{branch.root}/stat").read_text().rpartition(")")[2].split()[0]
+    assert state == "T", "the restored copy stands where the signal was about to strike"
+    result = replay(relive, incident)
+    assert result["exit_status"] == 0, json.dumps(result["runs"], indent=1)
+    assert result["runs"][0]["outcome"]["signal"] == number
+
+
+def test_a_crashing_child_is_an_incident_and_the_service_goes_on(relive: Relive) -> None:
+    service = start(relive)
+    assert service.ask("/child") == 200
+    incident = service.incident("signal")
+    assert incident["at"] and incident["sighting"]["signal"] == signal.SIGSEGV
+    assert incident["sighting"]["pid"] != relive("show", incident["at"])["target"]["root"]
+    assert service.ask("/ok") == 200
+
+
+def test_a_5xx_that_the_state_decides_comes_back_every_time(relive: Relive) -> None:
+    service = start(relive)
+    assert service.ask("/price") == 200
+    assert service.ask("/poison") == 200
+    relive("commit", "failing")
+    assert service.ask("/price") == 500
+    incident = service.incident("answer")
+    assert incident["sighting"]["answer_status"] == 500
+    assert "GET /price" in incident["sighting"]["summary"]
+    assert incident["before"] and incident["at"]
+    result = replay(relive, incident, "--times", "3")
+    assert result["exit_status"] == 0, json.dumps(result["runs"], indent=1)
+    assert [run["verdict"]["kind"] for run in result["runs"]] == ["reproduced"] * 3
+    for run in result["runs"]:
+        assert run["outcome"]["packets_left"] == 0
+        assert run["outcome"]["stack"]["exception"].startswith("TypeError")
+    # The same failure again is one more sighting, not another incident.
+    assert service.ask("/price") == 500
+    eventually(lambda: service.incident("answer")["times"] == 2, "the second sighting")
+
+
+def test_requests_since_the_commit_are_sent_again_before_the_failing_one(relive: Relive) -> None:
+    """The poison came after the commit: only rolling forward brings the failure back."""
+    service = start(relive)
+    assert service.ask("/poison") == 200
+    assert service.ask("/price") == 500
+    incident = service.incident("answer")
+    result = replay(relive, incident)
+    assert result["exit_status"] == 0, json.dumps(result["runs"], indent=1)
+    assert result["runs"][0]["forwarded"] >= 2
+
+
+def test_a_fixed_state_is_not_reproduced(relive: Relive) -> None:
+    """From the same commit another request does not fail, and the exit status says so."""
+    service = start(relive)
+    relive("tag", "clean", service.commits()[0]["id"])
+    assert service.ask("/price") == 200
+    assert service.ask("/poison") == 200
+    assert service.ask("/price") == 500
+    incident = service.incident("answer")
+    result = replay(relive, incident)
+    assert result["exit_status"] == 0, json.dumps(result["runs"], indent=1)
+    number = incident["sighting"]["request"]
+    done = subprocess.run(
+        [RELIVE, "replay", "--json", "--request", str(number - 2), "clean"],
+        env=relive.environment,
+        capture_output=True,
+        check=False,
+    )
+    answer = json.loads(done.stdout)
+    assert done.returncode == 0 and answer["runs"][0]["outcome"]["status"] == 200
+
+
+@pytest.mark.parametrize("path", ["/hang-python", "/hang-c"])
+def test_a_request_without_an_answer_is_a_hang(relive: Relive, path: str) -> None:
+    service = start(relive, "--hang-after", "0.5")
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", service.outer, timeout=LIMIT)) as client:
+        client.request("GET", path)
+        incident = service.incident("hang")
+    assert incident["before"] and incident["at"]
+    assert service.ask("/ok") == 200, "the service goes on with its other threads"
+    result = replay(relive, incident, "--limit", "1")
+    assert result["runs"][0]["verdict"]["kind"] == "reproduced", result
+
+
+def test_a_kill_for_want_of_memory_names_the_last_commit(relive: Relive) -> None:
+    try:
+        service = start(relive, "--memory", "96M")
+    except Refused as refused:
+        if refused.code == "host-incapable":
+            pytest.skip(f"no memory cgroup here: {refused.cause}")
+        raise
+    service.ask("/memory")
+    incident = service.incident("out-of-memory")
+    assert incident["before"] == service.commits()[0]["id"]
+    assert incident["at"] is None
+
+
+def test_run_in_the_foreground_passes_output_signals_and_status(relive: Relive) -> None:
+    program = (
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGUSR1, lambda *_: print('usr1', flush=True))\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\n"
+        "print('ready', flush=True); print('oops', file=sys.stderr, flush=True)\n"
+        "while True: time.sleep(0.01)\n"
+    )
+    process = subprocess.Popen(
+        [RELIVE, "run", "--every", "never", "--name", "front", "--", PYTHON, "-c", program],
+        env=relive.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert process.stdout is not None and process.stderr is not None
+    with process.stdout, process.stderr:
+        assert process.stdout.readline() == b"ready\n"
+        process.send_signal(signal.SIGUSR1)
+        assert process.stdout.readline() == b"usr1\n"
+        process.send_signal(signal.SIGTERM)
+        errors = process.stderr.read()
+        assert process.wait(LIMIT) == 7
+    assert b"oops" in errors
+    assert relive("incidents") == [], "a status after SIGTERM was asked for"
+
+
+def test_the_service_outlives_relive_run_and_its_agent(relive: Relive) -> None:
+    """Killing both leaves the service as it was; the next command gives it a new agent, and commits go on."""
+    port = free_port()
+    process = subprocess.Popen(
+        [
+            *(RELIVE, "run", "--every", "never", "--name", "left"),
+            *("--", PYTHON, SERVICES / "failing_service.py", str(port)),
+        ],
+        env=relive.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+    def answers() -> bool:
+        with Http(port) as client:
+            return client("GET", "/ok") == 2
+
+    eventually(answers, "the service answers")
+    [capsule] = relive("ps")
+    process.kill()
+    process.wait(LIMIT)
+    agent = eventually(lambda: next(relive.home.glob("capsules/left/2*/agent.pid"), None), "the agent")
+    old = agent.read_text()
+    os.kill(int(old.split()[0]), signal.SIGKILL)
+    eventually(lambda: not Path(f"/proc/{old.split()[0]}").exists(), "the agent's end")
+    assert answers()
+    assert [one["pid"] for one in relive("ps")] == [capsule["pid"]]
+    assert agent.read_text() != old
+    assert relive("commit", "left")["id"]
+    assert answers()

@@ -1,0 +1,70 @@
+"""One thing of each kind that a process can hold (``services/kinds.py``), in the manner of CRIU's own zdtm suite.
+
+All are held by one program, committed once and restored once; each test asks the branch and the original about one kind.
+To look at a few alone: ``pytest tests/real/test_kinds.py -k 'inotify or fifo'`` starts the program with just these.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from .harness import LIMIT, PYTHON, SERVICES, Relive, eventually, free_port
+
+KINDS = [
+    name
+    for _, name in re.findall(
+        r"^@(kind|in_child)\ndef (\w+)\(", (SERVICES / "kinds.py").read_text(), re.MULTILINE
+    )
+]
+Ask = Callable[[str], str]
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Path]:
+    """What the program finds on the host."""
+    directory = Path(tempfile.mkdtemp(prefix="relive-kinds-"))
+    for name in ("host-file", "host-metadata", "host-locked", "of-the-host"):
+        (directory / name).write_text("the host's\n")
+    (directory / "host-directory").mkdir()
+    (directory / "host-directory" / "inner").touch()
+    yield directory
+    assert (directory / "host-file").exists() and (directory / "host-directory" / "inner").exists()
+    shutil.rmtree(directory)
+    shutil.rmtree(Path("/run") / directory.name, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def asked(place: Path, request: pytest.FixtureRequest) -> Iterator[tuple[Ask, Ask]]:
+    """Questions to the branch and to the original."""
+    wanted = [item.callspec.params["kind"] for item in request.session.items if item.path == request.path]
+    home = Path(tempfile.mkdtemp(prefix="relive-"))
+    relive = Relive(home, "kinds")
+    port = free_port()
+    try:
+        capsule = relive.run(PYTHON, SERVICES / "kinds.py", str(port), place, *wanted)
+        eventually(lambda: ask_kind(port, ""), "the program is set up")
+        commit = relive.commit(capsule)
+        branch = relive.restore(commit, port)
+        yield (lambda kind: ask_kind(branch.ports[port], kind)), (lambda kind: ask_kind(port, kind))
+    finally:
+        relive.close()
+        shutil.rmtree(home)
+
+
+def ask_kind(port: int, kind: str) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/{kind}", timeout=LIMIT) as answer:
+        return str(answer.read().decode())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_is_kept(asked: tuple[Ask, Ask], kind: str) -> None:
+    branch, original = asked
+    assert branch(kind) == "ok"
+    assert original(kind) == "ok"

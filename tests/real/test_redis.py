@@ -1,0 +1,96 @@
+"""Redis with data, an append-only file, under writes; and a service with a pool of connections to it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import redis
+
+from .harness import PYTHON, SERVICES, Branch, Capsule, Load, Relive, ask, eventually, free_port
+
+server = shutil.which("redis-server")
+pytestmark = pytest.mark.skipif(server is None, reason="needs redis-server")
+
+
+def start_redis(relive: Relive, directory: Path) -> tuple[Capsule, int]:
+    port = free_port()
+    options = {
+        "port": port,
+        "bind": "127.0.0.1",
+        "dir": directory,
+        "appendonly": "yes",
+        "appendfsync": "everysec",
+    }
+    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    capsule = relive.run(str(server), *words, "--save", "", name="redis")
+    with client_of(port) as client:
+        eventually(lambda: _answers(client), "redis answers")
+    return capsule, port
+
+
+def client_of(port: int) -> redis.Redis:
+    return redis.Redis(port=port, socket_timeout=30, single_connection_client=True)
+
+
+def _answers(client: redis.Redis) -> bool:
+    try:
+        return bool(client.ping())
+    except redis.ConnectionError:
+        return False
+
+
+def appended(branch: Branch, directory: Path) -> int:
+    """How many increments stand in the branch's append-only file."""
+    text = branch.exec("sh", "-c", f"cat {directory}/appendonlydir/*.incr.aof")
+    return text.count("incr") + text.count("INCR")
+
+
+def test_redis_under_writes(relive: Relive, tmp_path: Path) -> None:
+    capsule, port = start_redis(relive, tmp_path)
+    with client_of(port) as client:
+        client.mset({f"key:{number}": "x" * 1000 for number in range(3000)})
+        with Load(lambda: client.incr("count")) as load:
+            first = load.last
+            commit = relive.commit(capsule)
+            last = load.last + 1
+            load.more()
+            branches = [relive.restore(commit, port), relive.restore(commit, port)]
+            load.more()
+        for steps, branch in enumerate(branches, start=1):
+            with client_of(branch.ports[port]) as inside:
+                count = int(inside.get("count"))
+                assert first <= count <= last
+                assert inside.dbsize() == 3001
+                for _ in range(steps):
+                    inside.incr("count")
+                # What is written to disk is that of the commit and of the branch, not of the original.
+                eventually(
+                    lambda b=branch, n=count + steps: appended(b, tmp_path) == n, "the append-only file"
+                )
+                assert int(inside.get("count")) == count + steps
+                assert inside.info("server")["process_id"] == commit.manifest.target.root
+            assert branch.seal().is_intact
+        assert int(client.get("count")) == load.last
+
+
+def test_a_pool_of_connections_to_a_database(relive: Relive, tmp_path: Path) -> None:
+    """The original keeps talking to its Redis; in the branch those connections are closed, as if Redis had gone."""
+    _, database = start_redis(relive, tmp_path)
+    port = free_port()
+    service = relive.run(PYTHON, SERVICES / "pooled.py", str(port), str(database), name="pooled")
+    assert ask(port, "/")["count"] == 1
+    with client_of(database) as client, Load(lambda: ask(port, "/")["count"]) as load:
+        connected = len(client.client_list())
+        commit = relive.commit(service)
+        load.more()
+        branch = relive.restore(commit, port)
+        load.more()
+        assert len(client.client_list()) == connected
+    assert load.last == load.done + 1  # the answers went on by one, and the branch added nothing
+    outward = [one for one in commit.manifest.connections if not one.inward]
+    assert outward and all(one.peer[1] == database for one in outward)
+    said = ask(branch.ports[port], "/")
+    assert "ConnectionError" in said["error"] or "Connection closed" in said["error"]
+    assert branch.seal().is_intact

@@ -1,0 +1,115 @@
+"""What is in flight at a commit: requests that are being served, and many at a time with a commit before each."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import subprocess
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from relive.record.exchanges import Ended, Exchanges
+from relive.record.reading import Recording
+
+from .harness import LIMIT, PYTHON, RELIVE, SERVICES, Relive, eventually, free_port
+
+
+def start(relive: Relive, directory: Path, every: str) -> int:
+    """Start the counter behind the proxy; returns the proxy's port."""
+    inner, outer = free_port(), free_port()
+    command = [
+        *(str(PYTHON), "-m", "uvicorn", "--app-dir", str(SERVICES), "counter_app:app"),
+        "--port",
+        str(inner),
+    ]
+    options = [
+        "--name",
+        "counter",
+        "--every",
+        every,
+        "--listen",
+        f"127.0.0.1:{outer}",
+        "--upstream",
+        str(inner),
+    ]
+    relive(
+        "run", "--detach", *options, "--", *command, environment={"COUNTER_DB": str(directory / "hits.db")}
+    )
+    eventually(lambda: relive("log", "counter"), "the commit at the start")
+    return outer
+
+
+def ask(port: int, method: str, path: str) -> tuple[int, Any]:
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT)) as client:
+        client.request(method, path)
+        answer = client.getresponse()
+        return answer.status, answer.read()
+
+
+def test_a_request_that_a_commit_holds_half_served_is_answered_in_the_branch(
+    relive: Relive, tmp_path: Path
+) -> None:
+    """GIVEN a request that the service takes a while for
+    WHEN a commit is taken meanwhile, and a later request is replayed from it
+    THEN both are answered in the branch as they were recorded.
+    """
+    port = start(relive, tmp_path, "start")
+    answers: list[tuple[int, Any]] = []
+    slow = threading.Thread(target=lambda: answers.append(ask(port, "GET", "/slow/1.5")))
+    slow.start()
+
+    life = next(relive.home.glob("capsules/counter/2*"))
+    exchanges = Exchanges(Recording(life / "recording"))
+    eventually(lambda: any(one.sent_seq for one in exchanges.all()), "the slow request is being served")
+    commit = relive("commit", "counter")
+    cursor = relive("show", commit["id"])["cursor"]
+    assert len(cursor["open_requests"]) == 1
+    slow.join(LIMIT)
+    assert answers[0][0] == 200
+    assert ask(port, "POST", "/count")[0] == 200
+    last = list(exchanges.all())[-1]
+    done = subprocess.run(
+        [RELIVE, "replay", "--json", "--request", str(last.number), commit["id"]],
+        env=relive.environment,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    result = json.loads(done.stdout)
+    assert done.returncode == 0, json.dumps(result, indent=1)
+    run = result["runs"][0]
+    assert run["outcome"]["status"] == 200
+    assert run["forwarded"] >= 1
+    assert run["verdict"]["notes"] == []
+
+
+def test_requests_stay_concurrent_with_a_commit_before_each(relive: Relive, tmp_path: Path) -> None:
+    """Eight slow requests at once are not served one after another, and each began after a commit."""
+    port = start(relive, tmp_path, "request")
+    began = time.monotonic()
+    threads = [threading.Thread(target=ask, args=(port, "GET", "/slow/1")) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LIMIT)
+    took = time.monotonic() - began
+    assert took < 8, "one after another they take at least eight seconds"
+    life = next(relive.home.glob("capsules/counter/2*"))
+    served = [one for one in Exchanges(Recording(life / "recording")).all() if one.target.startswith("/slow")]
+    assert [one.ended for one in served] == [Ended.ANSWERED] * 8
+
+    def all_durable() -> bool:
+        commits = relive("log", "counter")
+        cursors = sorted(one["sequence"] for one in commits if one["trigger"] == "request")
+        return bool(cursors) and all(any(cursor < one.started_seq for cursor in cursors) for one in served)
+
+    eventually(all_durable, "a commit before each request")
+    overlapping = [
+        one
+        for one in served
+        if any(two.started_seq < one.started_seq < (two.ended_seq or 0) for two in served)
+    ]
+    assert overlapping, "commits happen with other requests in flight"

@@ -1,0 +1,151 @@
+"""A service in a branch, running as root, that tries every way out it knows (``services/escape.py``)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import socket
+import stat
+import tempfile
+import threading
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from .harness import PYTHON, SERVICES, Branch, Relive, eventually, free_port
+
+WAYS = re.findall(r"^@way\ndef (\w+)\(", (SERVICES / "escape.py").read_text(), re.MULTILINE)
+
+
+@dataclass
+class Host:
+    """What is to be reached on the host; each of its sockets notes who came."""
+
+    directory: Path
+    visitors: list[str] = field(default_factory=list)
+    sockets: list[socket.socket] = field(default_factory=list)
+
+    def listen(self, family: int, address: object) -> socket.socket:
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.bind(address)
+        listener.listen()
+        self.sockets.append(listener)
+        threading.Thread(target=self._serve, args=(listener, str(address)), daemon=True).start()
+        return listener
+
+    def _serve(self, listener: socket.socket, name: str) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                visitor = listener.accept()[0]
+                self.visitors.append(name)
+                visitor.send(b"secret")
+                visitor.close()
+
+    def close(self) -> None:
+        for one in self.sockets:
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+            one.close()
+        shutil.rmtree(self.directory)
+
+
+def addresses() -> list[str]:
+    """IPv4 addresses of this machine beside loopback, and one that is nobody's."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, contextlib.suppress(OSError):
+        probe.connect(("192.0.2.1", 9))
+        return [probe.getsockname()[0], "192.0.2.2"]
+    return ["192.0.2.2"]
+
+
+@dataclass
+class Burglar:
+    branch: Branch
+    port: int
+    host: Host
+    udp: socket.socket
+
+    def try_(self, way: str) -> str:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{self.branch.ports[self.port]}/{way}", timeout=30
+        ) as answer:
+            return str(answer.read().decode())
+
+
+@pytest.fixture(scope="module")
+def burglar() -> Iterator[Burglar]:
+    home = Path(tempfile.mkdtemp(prefix="relive-"))
+    relive = Relive(home, "escape")
+    host = Host(Path(tempfile.mkdtemp(prefix="relive-seal-")))
+    name = host.directory.name
+    run = Path("/run") / f"{name}.sock"
+    tcp = host.listen(socket.AF_INET, ("0.0.0.0", 0)).getsockname()[1]
+    host.listen(socket.AF_UNIX, f"\0{name}")
+    host.listen(socket.AF_UNIX, str(host.directory / "socket"))
+    udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    udp.bind(("127.0.0.1", 0))
+    disk = os.stat("/").st_dev
+    os.mknod(host.directory / "node", stat.S_IFBLK | 0o600, disk)
+    (host.directory / "file").write_text("the host's\n")
+    facts = {
+        "tcp": tcp,
+        "udp": udp.getsockname()[1],
+        "addresses": addresses(),
+        "abstract": name,
+        "disk": disk,
+    }
+    facts |= {"run": str(run), "tmp": str(host.directory / "socket"), "home": str(home), "pid": os.getpid()}
+    facts |= {"node": str(host.directory / "node"), "file": str(host.directory / "file")}
+    port = free_port()
+    try:
+        capsule = relive.run(PYTHON, SERVICES / "escape.py", str(port), json.dumps(facts))
+        eventually(lambda: socket.create_connection(("127.0.0.1", port)).close() is None)
+        branch = relive.restore(relive.commit(capsule), port)
+        # After the commit: a capsule's commit holds the names of sockets in /run.
+        host.listen(socket.AF_UNIX, str(run))
+        yield Burglar(branch, port, host, udp)
+    finally:
+        relive.close()
+        udp.close()
+        host.close()
+        run.unlink(missing_ok=True)
+        shutil.rmtree(home)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_there_is_no_way_out(burglar: Burglar, way: str) -> None:
+    answer = burglar.try_(way)
+    assert not answer.startswith("out")
+    assert not answer.startswith(("KeyError", "AttributeError", "TypeError", "NameError"))
+
+
+def test_nothing_arrived_and_nothing_left(burglar: Burglar) -> None:
+    """Last: the proof, after all attempts."""
+    assert burglar.host.visitors == []
+    burglar.udp.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        burglar.udp.recv(9)
+    seal = burglar.branch.seal()
+    assert seal.is_intact and seal.packets_left == 0 and seal.devices == []
+    assert seal.refused >= 4  # the attempts on the network were seen
+    assert (burglar.host.directory / "file").read_text() == "the host's\n"
+
+
+def test_commands_run_inside_have_no_more_rights_than_the_service(burglar: Burglar) -> None:
+    refused = burglar.branch.exec("mount", "-t", "tmpfs", "none", "/mnt", check=False)
+    assert "permission denied" in refused or "must be superuser" in refused
+    own = re.search(r"CapEff:\s+(\w+)", burglar.branch.exec("cat", "/proc/self/status"))
+    root = burglar.branch.exec("cat", f"/proc/{_root_inside(burglar.branch)}/status")
+    its = re.search(r"CapEff:\s+(\w+)", root)
+    assert own and its and int(own[1], 16) & ~int(its[1], 16) == 0
+
+
+def _root_inside(branch: Branch) -> int:
+    return int(
+        Path(f"/proc/{branch.root}/status").read_text().partition("NSpid:")[2].splitlines()[0].split()[-1]
+    )

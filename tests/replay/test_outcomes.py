@@ -1,0 +1,156 @@
+"""Outcomes from what was recorded and from what a branch did."""
+
+from __future__ import annotations
+
+import base64
+import signal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relive.model.incident import FailureKind, Sighting
+from relive.model.outcome import End
+from relive.record.exchanges import Ended, Exchange
+from relive.replay.outcomes import died_outcome, read_log, recorded_answer, recorded_outcome, replayed_answer
+from relive.replay.sender import Answer
+from relive.sandbox.seal import Seal
+
+HEAD = b"HTTP/1.1 500 Oh\r\nContent-Type: text/plain\r\nX-Shard: 7\r\n\r\n"
+SEAL = Seal(devices=[], packets_left=0, refused=3)
+TRACEBACK = ["Traceback (most recent call last):", '  File "a.py", line 1, in f', "KeyError: 1"]
+
+
+def exchange(ended: Ended = Ended.ANSWERED, **facts) -> Exchange:
+    return Exchange(
+        number=1,
+        connection=1,
+        request_head=b"GET / HTTP/1.1\r\n\r\n",
+        started_seq=1,
+        started_mono_ns=0,
+        started_wall_ns=0,
+        ended=ended,
+        ended_mono_ns=2_000_000,
+        **{"answer_head": HEAD, "status": 500} | facts,
+    )
+
+
+def sighting(kind: FailureKind, **facts) -> Sighting:
+    return Sighting(kind=kind, fingerprint="x", summary="x", seen_wall_ns=0, **facts)
+
+
+@pytest.mark.parametrize(
+    ("ended", "end"),
+    [
+        (Ended.ANSWERED, End.ANSWERED),
+        (Ended.UPGRADED, End.ANSWERED),
+        (Ended.BROKEN, End.BROKEN),
+        (Ended.OPEN, End.NO_ANSWER),
+        (Ended.ABANDONED, End.NO_ANSWER),
+        (Ended.LOST, End.NO_ANSWER),
+    ],
+)
+def test_how_a_recorded_request_ended(ended, end):
+    assert recorded_answer(exchange(ended), []).end is end
+
+
+def test_a_recorded_answer_has_its_status_headers_time_log_and_stack():
+    outcome = recorded_answer(exchange(), TRACEBACK)
+    assert (outcome.status, outcome.seconds, outcome.log) == (500, 0.002, TRACEBACK)
+    assert outcome.headers == [("content-type", "text/plain"), ("x-shard", "7")]
+    assert outcome.stack is not None
+    assert (outcome.packets_left, outcome.refused) == (None, None)
+
+
+@pytest.mark.parametrize("kind", [FailureKind.SIGNAL, FailureKind.EXIT, FailureKind.MEMORY])
+def test_an_incident_of_the_service_itself_is_a_death_whatever_its_request(kind):
+    facts = {"exit_status": 3} if kind is FailureKind.EXIT else {"signal": 11}
+    outcome = recorded_outcome(sighting(kind, request=1, **facts), exchange(), TRACEBACK)
+    assert outcome.end is End.DIED
+    assert outcome.exit_status == (3 if kind is FailureKind.EXIT else 139)
+    assert outcome.stack is not None
+
+
+def test_a_hang_is_no_answer_though_one_came_later():
+    assert recorded_outcome(sighting(FailureKind.HANG), exchange(), []).end is End.NO_ANSWER
+
+
+def test_a_request_that_is_not_in_the_recording_had_no_answer():
+    assert recorded_outcome(sighting(FailureKind.ANSWER), None, []).end is End.NO_ANSWER
+
+
+def test_a_replayed_answer_carries_the_proof_of_its_seal():
+    outcome = replayed_answer(Answer(End.ANSWERED, 500, HEAD, bytearray(b"oh"), 0.1), [], SEAL)
+    assert (outcome.body, outcome.status, outcome.packets_left, outcome.refused) == ("oh", 500, 0, 3)
+
+
+def test_chunk_framing_is_taken_off():
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n"
+    answer = Answer(End.ANSWERED, 200, head, bytearray(b"2\r\nab\r\n1\r\nc\r\n0\r\n\r\n"), 0.1)
+    assert replayed_answer(answer, [], None).body == "abc"
+
+
+@given(st.binary(max_size=50))
+def test_a_body_that_is_no_text_is_shown_in_base64(data):
+    outcome = replayed_answer(Answer(End.ANSWERED, 200, HEAD, bytearray(data), 0.1), [], None)
+    shown = base64.b64decode(outcome.body) if outcome.body_is_base64 else outcome.body.encode()
+    assert shown == data
+
+
+def test_a_large_body_is_cut_and_says_by_how_much():
+    outcome = replayed_answer(
+        Answer(End.ANSWERED, 200, HEAD, bytearray(b"a" * ((1 << 20) + 5)), 0.1), [], None
+    )
+    assert (len(outcome.body), outcome.body_cut) == (1 << 20, 5)
+
+
+def test_a_large_text_is_still_text_after_the_cut():
+    data = ("a" + "ü" * (1 << 19)).encode()
+    assert not replayed_answer(Answer(End.ANSWERED, 200, HEAD, bytearray(data), 0.1), [], None).body_is_base64
+
+
+def test_a_head_that_is_none_has_no_headers():
+    assert replayed_answer(Answer(End.BROKEN), [], None).headers == []
+
+
+@pytest.mark.parametrize(
+    ("status", "end", "number", "exit_status"),
+    [
+        (None, End.NOTHING, None, None),
+        (0, End.DIED, None, 0),
+        (3 << 8, End.DIED, None, 3),
+        (int(signal.SIGSEGV), End.DIED, 11, 139),
+        (int(signal.SIGABRT) | 0x80, End.DIED, 6, 134),
+    ],
+)
+def test_a_wait_status_is_a_death_or_nothing(status, end, number, exit_status):
+    outcome = died_outcome(status, [], SEAL, 1.5)
+    assert (outcome.end, outcome.signal, outcome.exit_status) == (end, number, exit_status)
+    assert (outcome.seconds, outcome.packets_left) == (1.5, 0)
+
+
+def test_a_death_that_was_recorded_and_one_in_a_branch_are_told_alike():
+    recorded = recorded_outcome(sighting(FailureKind.SIGNAL, signal=11), None, [])
+    replayed = died_outcome(11, [], None, 0.0)
+    assert (recorded.end, recorded.signal, recorded.exit_status) == (
+        replayed.end,
+        replayed.signal,
+        replayed.exit_status,
+    )
+
+
+def test_a_log_is_read_between_two_places(tmp_path):
+    log = tmp_path / "stderr.log"
+    log.write_bytes(b"before\nmeanwhile \xff\nafter\n")
+    assert read_log(log, 7, 19) == ["meanwhile \ufffd"]
+    assert read_log(log, 7) == ["meanwhile \ufffd", "after"]
+    assert read_log(log, 1000) == []
+    assert read_log(tmp_path / "gone", 0) == []
+
+
+def test_of_a_long_log_the_end_is_read(tmp_path):
+    log = tmp_path / "stderr.log"
+    log.write_bytes(b"x" * (1 << 19) + b"\nlast\n")
+    lines = read_log(log, 0)
+    assert lines[-1] == "last"
+    assert len(lines[0]) < 1 << 18

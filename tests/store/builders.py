@@ -1,0 +1,132 @@
+"""Commits made up for tests of the store: small, and checked bit for bit by ``verify``."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from relive.model.commit import (
+    CommitId,
+    Cursor,
+    EntryKind,
+    FileEntry,
+    HostFacts,
+    ImageFile,
+    Layer,
+    LayerKind,
+    Manifest,
+    TargetFacts,
+    TargetKind,
+    Trigger,
+)
+from relive.store import Staging, Store, StoredCommit
+
+SECOND = 1_000_000_000
+DEFAULT_FILES: Mapping[str, bytes] = {"etc/pay.conf": b"limit=5\n"}
+
+
+def make_manifest(
+    *,
+    name: str = "pay",
+    life: str | None = "L1",
+    wall_ns: int = 1_700_000_000 * SECOND,
+    sequence: int | None = None,
+    capture: str = "c0ffee",
+    parents: list[CommitId] | None = None,
+    images: list[ImageFile] | None = None,
+    layers: list[Layer] | None = None,
+) -> Manifest:
+    return Manifest(
+        capture=capture,
+        target=TargetFacts(
+            kind=TargetKind.CAPSULE, name=name, life=life, root=2, command=["pay", "--now"], processes=[]
+        ),
+        host=HostFacts(name="host", kernel="6.1", criu="4.2"),
+        trigger=Trigger.MANUAL,
+        taken_wall_ns=wall_ns,
+        taken_monotonic_ns=wall_ns // 2,
+        pause_us=1234,
+        parents=parents or [],
+        cursor=None if sequence is None else Cursor(sequence=sequence),
+        images=images or [],
+        layers=layers or [],
+        connections=[],
+        listening=[],
+    )
+
+
+def fill_images(directory: Path, pages: bytes, small: Mapping[str, bytes]) -> None:
+    """What CRIU leaves: a page file, small images, and things that are not stored."""
+    (directory / "pages-1.img").write_bytes(pages)
+    for name, data in small.items():
+        (directory / name).write_bytes(data)
+    (directory / "criu.log").write_text("not stored")
+
+
+def commit(
+    store: Store,
+    *,
+    pages: bytes = b"page" * 1024,
+    small: Mapping[str, bytes] = {"core-1.img": b"core", "files.img": b"files"},
+    files: Mapping[str, bytes] = DEFAULT_FILES,
+    **facts: object,
+) -> StoredCommit:
+    """Take a commit in as the engine does."""
+    return take_in(store, stage(store, pages=pages, small=small, files=files), files, **facts)
+
+
+def stage(store: Store, *, pages: bytes, small: Mapping[str, bytes], files: Mapping[str, bytes]) -> Staging:
+    """What the engine has written when the target runs again."""
+    staging = store.stage()
+    fill_images(staging.images, pages, small)
+    for number, data in enumerate(files.values()):
+        (staging.files / f"{number}").write_bytes(data)
+    return staging
+
+
+def take_in(store: Store, staging: Staging, files: Mapping[str, bytes], **facts: object) -> StoredCommit:
+    """Make it durable; the staging directory is gone afterwards."""
+    try:
+        with store.taking_in():
+            layer = take_layer(store, staging.files, files)
+            images = store.take_images(staging.images)
+            return store.add(make_manifest(images=images, layers=[layer], **facts))  # type: ignore[arg-type]
+    finally:
+        staging.discard()
+
+
+def take_layer(store: Store, staging: Path, files: Mapping[str, bytes]) -> Layer:
+    directories = sorted({str(parent) for path in files for parent in Path(path).parents if parent.name})
+    entries = [FileEntry(path=path, kind=EntryKind.DIRECTORY, mode=0o755) for path in directories]
+    for number, (path, data) in enumerate(files.items()):
+        name = store.take_file(staging / f"{number}")
+        entries.append(FileEntry(path=path, kind=EntryKind.FILE, mode=0o640, size=len(data), object=name))
+    return Layer(point="/", kind=LayerKind.OVERLAY, entries=sorted(entries, key=lambda entry: entry.path))
+
+
+def contents(store: Store, commit_id: CommitId) -> tuple[dict[str, bytes], dict[str, bytes]]:
+    """({image name: bytes}, {path: bytes}) of a commit, through the doors that a restore uses."""
+    manifest = store.manifest(commit_id)
+    directory = Path(tempfile.mkdtemp(dir=store._directory / "incoming"))  # of the same file system
+    try:
+        store.lay_out_images(manifest, directory)
+        images = {path.name: path.read_bytes() for path in directory.iterdir()}
+    finally:
+        shutil.rmtree(directory)
+    files = {
+        entry.path: store.content(entry)
+        for layer in manifest.layers
+        for entry in layer.entries
+        if entry.kind is EntryKind.FILE
+    }
+    for layer in manifest.layers:
+        store.lay_out_layer(layer)
+    return images, files
+
+
+def is_whole(store: Store, commit_id: CommitId) -> bool:
+    """It can be given back; raises the store's error where it cannot."""
+    contents(store, commit_id)
+    return True

@@ -1,0 +1,367 @@
+"""Damaged and hostile commits: refused by a declared error, nothing of them returned, nothing outside touched."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from relive.errors import ObjectCorrupt, ObjectMissing, RefUnknown, ReliveError, StoreError
+from relive.model.commit import CommitId, EntryKind, FileEntry, ImageFile, Layer, LayerKind
+from relive.store import Store
+from relive.store.objects import Objects, hash_bytes
+from relive.store.store import canonical
+from relive.store.trees import lay_out
+
+from .builders import commit, contents, is_whole, make_manifest
+
+within = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+
+
+def flip(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at % len(data)] ^= 1 << (at % 8)
+    path.chmod(0o600)
+    path.write_bytes(data)
+
+
+def object_path(store: Store, name: str) -> Path:
+    return store._objects.path(name)
+
+
+# -- damage ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("image", ["pages-1.img", "bundle"])
+@pytest.mark.parametrize("at", [0, 13, -1])
+def test_a_flipped_bit_in_an_image_is_reported_and_never_returned(store, image, at):
+    one = commit(store)
+    name = next(entry.object for entry in store.manifest(one.id).images if entry.name == image)
+    flip(object_path(store, name), at)
+    with pytest.raises(ObjectCorrupt) as caught:
+        contents(store, one.id)
+    assert name[:12] in caught.value.message
+
+
+def test_a_flipped_bit_in_a_file_is_reported_and_never_returned(store):
+    one = commit(store, files={"f": b"content"})
+    layer = store.manifest(one.id).layers[0]
+    entry = layer.entries[0]
+    assert entry.object is not None
+    flip(object_path(store, entry.object), 3)
+    with pytest.raises(ObjectCorrupt, match=entry.object[:12]):
+        store.content(entry)
+    with pytest.raises(ObjectCorrupt, match=entry.object[:12]):
+        store.lay_out_layer(layer)
+    assert list((store._trees._directory).iterdir()) == []
+
+
+def test_a_flipped_bit_beyond_the_size_that_is_mapped_is_found_too(store):
+    one = commit(store, pages=os.urandom(1 << 17))
+    name = next(entry.object for entry in store.manifest(one.id).images if entry.name == "pages-1.img")
+    flip(object_path(store, name), (1 << 17) - 5)
+    with pytest.raises(ObjectCorrupt):
+        contents(store, one.id)
+
+
+@within
+@given(at=st.integers(0, 10_000))
+def test_a_flipped_bit_in_a_manifest_is_reported_wherever_it_is(tmp_path_factory, at):
+    store = Store(tmp_path_factory.mktemp("damage") / "store")
+    one = commit(store)
+    flip(store._directory / "manifests" / f"{one.id}.json", at)
+    with pytest.raises(ObjectCorrupt, match=one.id[:10]):
+        store.manifest(one.id)
+    store.close()
+
+
+def test_a_cut_object_and_a_lost_one_are_told_apart(store):
+    one = commit(store, files={"f": b"content", "g": b"other"})
+    cut, lost = (entry for entry in store.manifest(one.id).layers[0].entries)
+    assert cut.object is not None
+    assert lost.object is not None
+    path = object_path(store, cut.object)
+    path.chmod(0o600)
+    path.write_bytes(b"")
+    object_path(store, lost.object).unlink()
+    with pytest.raises(ObjectCorrupt):
+        store.content(cut)
+    with pytest.raises(ObjectMissing):
+        store.content(lost)
+    assert store.missing_objects(store.manifest(one.id)) == {lost.object}
+
+
+def test_content_that_rotted_is_healed_by_the_next_commit_that_holds_it(store):
+    one = commit(store, capture="1")
+    name = store.manifest(one.id).images[0].object
+    flip(object_path(store, name), 0)
+    commit(store, capture="2")
+    assert is_whole(store, one.id)
+
+
+def test_a_damaged_commit_does_not_hide_the_others(store, home):
+    one, other = commit(store, capture="1"), commit(store, capture="2")
+    flip(home / "manifests" / f"{one.id}.json", 5)
+    store.close()
+    for path in home.glob("index.sqlite*"):
+        path.unlink()
+    again = Store(home)
+    assert [line.id for line in again.log()] == [other.id]
+    assert is_whole(again, other.id)
+    again.close()
+
+
+def test_a_damaged_tag_is_refused_by_name_and_does_not_stop_thinning(store, home):
+    one = commit(store)
+    store.tag("best", one.id)
+    (home / "tags" / "best").write_text("../../etc/passwd")
+    with pytest.raises(ObjectCorrupt, match="best"):
+        store.resolve("best")
+    assert store.tags() == {}
+    assert store.thin("pay", 1, set()) == []
+
+
+# -- hostile manifests -------------------------------------------------------------------------------------------------
+
+
+def plant(home: Path, data: bytes) -> CommitId:
+    """Put bytes there as a manifest whose id fits, as one that was pulled from elsewhere does."""
+    commit_id = CommitId(hash_bytes(data))
+    (home / "manifests" / f"{commit_id}.json").write_bytes(data)
+    return commit_id
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda below: st.lists(below, max_size=3) | st.dictionaries(st.text(max_size=5), below, max_size=3),
+    max_leaves=10,
+)
+
+
+@within
+@given(data=st.binary(max_size=60) | json_values.map(lambda value: repr(value).encode(errors="replace")))
+def test_junk_with_a_fitting_id_is_no_manifest(tmp_path_factory, data):
+    store = Store(tmp_path_factory.mktemp("junk") / "store")
+    commit_id = plant(store._directory, data)
+    with pytest.raises(ObjectCorrupt):
+        store.manifest(commit_id)
+    assert store.rebuild_index() == 0
+    store.close()
+
+
+def test_a_bomb_of_nested_json_is_no_manifest(store, home):
+    commit_id = plant(home, b"[" * 100_000)
+    with pytest.raises(ObjectCorrupt):
+        store.manifest(commit_id)
+
+
+@pytest.mark.parametrize("name", ["../victim", "/etc/hostname", "", "..", "a" * 63, "../../" + "a" * 58])
+def test_an_object_name_that_leads_elsewhere_is_refused_before_it_is_a_path(store, home, name):
+    """Else dropping the commit would remove that file."""
+    victim = home / "victim"
+    victim.write_text("keep me")
+    data = canonical(make_manifest(images=[ImageFile(name="x", size=1, object="a" * 64)]))
+    commit_id = plant(home, data.replace(b"a" * 64, name.encode()))
+    with pytest.raises(ObjectCorrupt):
+        store.manifest(commit_id)
+    assert store.rebuild_index() == 0
+    store.delete(commit_id)
+    assert victim.exists()
+
+
+BAD_NAMES = ["../x", "/tmp/relive-x", "a/b", "", ".", "..", "a\0b"]
+
+
+@pytest.mark.parametrize("name", BAD_NAMES, ids=ascii)
+def test_an_image_name_that_is_a_path_is_refused(store, home, name):
+    one = commit(store)
+    pages = store.manifest(one.id).images[0]
+    hostile = make_manifest(images=[pages.model_copy(update={"name": name})])
+    directory = home / "images"
+    directory.mkdir()
+    with pytest.raises(ObjectCorrupt):
+        store.lay_out_images(hostile, directory)
+    assert list(directory.iterdir()) == []
+
+
+def bundle_of(store: Store, data: bytes) -> ImageFile:
+    staging = store.stage()
+    (staging.files / "b").write_bytes(data)
+    name = store.take_file(staging.files / "b")
+    staging.discard()
+    return ImageFile(name="bundle", size=len(data), object=name)
+
+
+def lay_out_bundle(store: Store, directory: Path, data: bytes, *more: ImageFile) -> None:
+    directory.mkdir()
+    store.lay_out_images(make_manifest(images=[*more, bundle_of(store, data)]), directory)
+
+
+@pytest.mark.parametrize("name", BAD_NAMES, ids=ascii)
+def test_a_name_in_the_bundle_that_is_a_path_is_refused(store, home, name):
+    with pytest.raises(ObjectCorrupt):
+        lay_out_bundle(store, home / "images", msgpack.packb({name: b"x"}))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *({1: b"x"}, {b"a": b"x"}, {"a": "text"}, {"a": None}, {"a": {"b": b"x"}}, {None: b"x"}),
+        *(
+            [],
+            None,
+            7,
+            "text",
+            b"bytes",
+            msgpack.Timestamp(0),
+            msgpack.ExtType(5, b"x"),
+            {"a": msgpack.ExtType(5, b"x")},
+        ),
+    ],
+    ids=repr,
+)
+def test_a_bundle_of_other_types_is_refused(store, home, value):
+    with pytest.raises(ObjectCorrupt):
+        lay_out_bundle(store, home / "images", msgpack.packb(value))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\x81",
+        b"\xc1",
+        b"\x91" * 100_000,
+        b"\xdf\xff\xff\xff\xff",
+        b"\xc6\xff\xff\xff\xff",
+        b"\xdd\xff\xff\xff\xff",
+        b"\x80\x80",
+    ],
+    ids=lambda data: ascii(data[:6]),
+)
+def test_a_msgpack_bomb_is_refused(store, home, data):
+    with pytest.raises(ObjectCorrupt):
+        lay_out_bundle(store, home / "images", data)
+
+
+@within
+@given(data=st.binary(max_size=40))
+def test_any_bytes_in_place_of_a_bundle_give_a_declared_error(tmp_path_factory, data):
+    home = tmp_path_factory.mktemp("bundle") / "store"
+    store = Store(home)
+    try:
+        lay_out_bundle(store, home / "images", data)
+    except ReliveError:
+        pass
+    else:
+        assert all(path.parent == home / "images" for path in (home / "images").rglob("*"))
+    store.close()
+
+
+def test_a_bundle_cannot_write_into_a_page_file(store, home):
+    """Page files are laid out as links to the objects themselves."""
+    one = commit(store)
+    pages = store.manifest(one.id).images[0]
+    with pytest.raises(StoreError):
+        lay_out_bundle(store, home / "images", msgpack.packb({pages.name: b"evil"}), pages)
+    assert is_whole(store, one.id)
+
+
+# -- hostile layers ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def objects(tmp_path: Path) -> Objects:
+    return Objects(tmp_path / "objects")
+
+
+@pytest.fixture
+def evil(objects: Objects, tmp_path: Path) -> str:
+    (tmp_path / "evil").write_bytes(b"evil")
+    return objects.take(tmp_path / "evil")
+
+
+def try_out(objects: Objects, tmp_path: Path, *entries: FileEntry) -> Path:
+    directory = tmp_path / "layer"
+    directory.mkdir()
+    lay_out(Layer(point="/", kind=LayerKind.OVERLAY, entries=list(entries)), directory, objects)
+    return directory
+
+
+def entry(path: str, kind: EntryKind = EntryKind.FILE, **facts: Any) -> FileEntry:
+    return FileEntry(path=path, kind=kind, **{"mode": 0o644} | facts)
+
+
+@pytest.mark.parametrize(
+    "path", ["../victim", "/victim", "a/../../victim", "..", ".", "", "./..", "a/..", "x\0y"], ids=ascii
+)
+@pytest.mark.parametrize("kind", EntryKind)
+def test_a_path_that_leads_out_of_the_layer_is_refused(objects, evil, tmp_path, path, kind):
+    with pytest.raises(ObjectCorrupt, match="names a file"):
+        try_out(objects, tmp_path, entry("a", EntryKind.DIRECTORY), entry(path, kind, object=evil, link="x"))
+    assert not (tmp_path / "victim").exists()
+
+
+def test_a_path_below_a_link_of_the_commit_is_refused(objects, evil, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    with pytest.raises(ObjectCorrupt):
+        try_out(objects, tmp_path, entry("a", EntryKind.LINK, link=str(outside)), entry("a/x", object=evil))
+    assert list(outside.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", EntryKind)
+def test_a_second_entry_does_not_write_through_a_link_of_the_first(objects, evil, tmp_path, kind):
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"keep me")
+    facts = victim.stat()
+    with pytest.raises(ObjectCorrupt):
+        try_out(
+            objects,
+            tmp_path,
+            entry("a", EntryKind.LINK, link=str(victim)),
+            entry("a", kind, object=evil, link="y", mode=0o777, uid=1),
+        )
+    assert victim.read_bytes() == b"keep me"
+    assert (victim.stat().st_mode, victim.stat().st_uid) == (facts.st_mode, facts.st_uid)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"object": None},
+        {"uid": 2**70},
+        {"uid": -5},
+        {"mtime_ns": 2**200},
+        {"mode": 2**40},
+        {"attributes": {"user.a": "no hexadecimal"}},
+        {"attributes": {"trusted.overlay.redirect": b"/etc".hex()}},
+        {"attributes": {"trusted.overlay.metacopy": ""}},
+        {"attributes": {"": "00"}},
+        {"attributes": {"nonsense": "00"}},
+        {"object": "0" * 64},
+    ],
+    ids=repr,
+)
+def test_facts_that_no_capture_writes_give_a_declared_error(store, evil, facts):
+    value = {"object": None, **facts}
+    if "object" not in facts:
+        staging = store.stage()
+        (staging.files / "f").write_bytes(b"x")
+        value["object"] = store.take_file(staging.files / "f")
+        staging.discard()
+    layer = Layer(point="/", kind=LayerKind.OVERLAY, entries=[entry("f", **value)])
+    with pytest.raises((StoreError, RefUnknown)):
+        store.lay_out_layer(layer)
+    assert list(store._trees._directory.iterdir()) == []
+
+
+def test_an_entry_without_its_directory_gives_a_declared_error(store):
+    layer = Layer(point="/", kind=LayerKind.OVERLAY, entries=[entry("a/b", EntryKind.PIPE)])
+    with pytest.raises(StoreError):
+        store.lay_out_layer(layer)

@@ -1,0 +1,75 @@
+"""Several processes on one store: everything that one was told is durable is there for all, and whole."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from relive.store import Store
+
+from .builders import commit, is_whole
+
+TESTS = Path(__file__).parent.parent
+
+
+class Busy:
+    """One process, ready to begin."""
+
+    def __init__(self, work: str, home: Path, number: int) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "store.busy_process", work, str(home), str(number)],
+            env={**os.environ, "PYTHONPATH": str(TESTS)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == "ready\n"
+
+
+def run_together(home: Path, *works: str) -> list[list[str]]:
+    """What each reported as durable."""
+    all_busy = [Busy(work, home, number) for number, work in enumerate(works)]
+    for busy in all_busy:
+        assert busy.process.stdin is not None
+        busy.process.stdin.write("go\n")
+        busy.process.stdin.flush()
+    reports = []
+    for busy in all_busy:
+        out, err = busy.process.communicate(timeout=60)
+        assert busy.process.returncode == 0, err
+        reports.append(out.split())
+    return reports
+
+
+def check(home: Path, *reports: list[str]) -> None:
+    store = Store(home)
+    listed = {line.id for line in store.log()}
+    assert {path.stem for path in (home / "manifests").iterdir()} == listed
+    for report in reports:
+        assert set(report) <= listed
+    assert all(is_whole(store, line.id) for line in store.log())
+    store.close()
+
+
+def test_processes_that_open_a_store_where_there_is_none_make_one(home):
+    reports = run_together(home, "add", "add", "add")
+    assert all(reports)
+    check(home, *reports)
+
+
+def test_one_adds_while_another_drops_what_they_share(home):
+    reports = run_together(home, "add", "thin", "thin")
+    check(home, reports[0])
+
+
+def test_a_tagged_commit_can_be_read_while_others_are_dropped(home):
+    store = Store(home)
+    kept = commit(store, name="pay1", files={"empty": b"", "turn": b"7"}).id
+    store.tag("kept", kept)
+    store.close()
+    run_together(home, "read", "thin")
+    check(home, [kept])

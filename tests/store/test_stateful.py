@@ -1,0 +1,196 @@
+"""Random operations on a store and on a plain dictionary must agree, across closing, losing the index and rebuilding it."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
+
+from relive.errors import RefAmbiguous, RefUnknown, UsageError
+from relive.model.commit import CommitId
+from relive.store import Store
+
+from .builders import SECOND, commit, contents
+
+NAMES = ("pay", "mail")
+contents_of_files = st.sampled_from([b"", b"shared", b"rare", b"x" * 5000])
+file_sets = st.dictionaries(st.sampled_from(["a", "d/b", "d/c"]), contents_of_files, max_size=3)
+tags = st.sampled_from(["best", "cafe", "v1.0", "ü"])
+
+
+@dataclass
+class Model:
+    """What the store should hold."""
+
+    commits: dict[CommitId, tuple[str, int, dict[str, bytes], bytes]] = field(default_factory=dict)
+    tags: dict[str, CommitId] = field(default_factory=dict)
+
+    def newest_first(self, name: str | None = None) -> list[CommitId]:
+        fits = [commit_id for commit_id, facts in self.commits.items() if name in (None, facts[0])]
+        return sorted(fits, key=lambda commit_id: -self.commits[commit_id][1])
+
+
+class StoreAgrees(RuleBasedStateMachine):
+    commits = Bundle("commits")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.directory = Path(tempfile.mkdtemp(prefix="relive-stateful-"))
+        self.store = Store(self.directory / "store")
+        self.model = Model()
+        self.clock = 0
+
+    def teardown(self) -> None:
+        self.store.close()
+        shutil.rmtree(self.directory)
+
+    @rule(
+        target=commits,
+        name=st.sampled_from(NAMES),
+        files=file_sets,
+        pages=st.sampled_from([b"p", b"q" * 5000]),
+    )
+    def add(self, name: str, files: dict[str, bytes], pages: bytes) -> CommitId:
+        self.clock += 1
+        one = commit(
+            self.store, name=name, files=files, pages=pages, wall_ns=self.clock * SECOND, sequence=self.clock
+        )
+        self.model.commits[one.id] = (name, self.clock * SECOND, files, pages)
+        return one.id
+
+    @rule(commit_id=consumes(commits))
+    def delete(self, commit_id: CommitId) -> None:
+        self.store.delete(commit_id)
+        self.model.commits.pop(commit_id, None)
+
+    @rule(commit_id=commits, tag=tags, force=st.booleans())
+    def tag(self, commit_id: CommitId, tag: str, force: bool) -> None:
+        try:
+            self.store.tag(tag, commit_id, force=force)
+        except UsageError:
+            assert tag in self.model.tags
+            assert not force
+        except RefUnknown:
+            assert commit_id not in self.model.commits
+        else:
+            assert commit_id in self.model.commits
+            assert force or tag not in self.model.tags
+            self.model.tags[tag] = commit_id
+
+    @rule(tag=tags)
+    def untag(self, tag: str) -> None:
+        try:
+            self.store.untag(tag)
+        except RefUnknown:
+            assert tag not in self.model.tags
+        else:
+            del self.model.tags[tag]
+
+    @rule(name=st.sampled_from(NAMES), keep=st.integers(0, 3), data=st.data())
+    def thin(self, name: str, keep: int, data: st.DataObject) -> None:
+        pinned = (
+            data.draw(st.sets(st.sampled_from(sorted(self.model.commits)), max_size=2))
+            if self.model.commits
+            else set()
+        )
+        kept = pinned | set(self.model.tags.values())
+        doomed = [one for one in self.model.newest_first(name)[keep:] if one not in kept]
+        assert self.store.thin(name, keep, pinned) == doomed
+        for one in doomed:
+            del self.model.commits[one]
+
+    @rule()
+    def reopen(self) -> None:
+        self.store.close()
+        self.store = Store(self.directory / "store")
+
+    @rule()
+    def lose_the_index(self) -> None:
+        self.store.close()
+        for path in (self.directory / "store").glob("index.sqlite*"):
+            path.unlink()
+        self.store = Store(self.directory / "store")
+
+    @rule()
+    def rebuild_the_index(self) -> None:
+        assert self.store.rebuild_index() == len(self.model.commits)
+
+    @precondition(lambda self: self.model.commits)
+    @rule(data=st.data(), digits=st.integers(4, 64))
+    def resolve_a_prefix(self, data: st.DataObject, digits: int) -> None:
+        prefix = data.draw(st.sampled_from(sorted(self.model.commits)))[:digits]
+        fits = [one for one in self.model.commits if one.startswith(prefix)]
+        try:
+            assert [self.store.resolve(prefix)] == fits
+        except RefAmbiguous:
+            assert len(fits) > 1
+
+    @rule(name=st.sampled_from(NAMES), count=st.integers(0, 4))
+    def resolve_counting_back(self, name: str, count: int) -> None:
+        self.agree(f"{name}@{{{count}}}", self.model.newest_first(name)[count : count + 1])
+
+    @rule(name=st.sampled_from(NAMES), seconds=st.integers(0, 30))
+    def resolve_at_a_time(self, name: str, seconds: int) -> None:
+        fits = [
+            one for one in self.model.newest_first(name) if self.model.commits[one][1] <= seconds * SECOND
+        ]
+        self.agree(f"{name}@{{1970-01-01 00:00:{seconds:02}+00:00}}", fits[:1])
+
+    @rule(tag=tags)
+    def resolve_a_tag(self, tag: str) -> None:
+        self.agree(tag, [self.model.tags[tag]] if tag in self.model.tags else [])
+
+    def agree(self, text: str, expected: list[CommitId]) -> None:
+        try:
+            assert [self.store.resolve(text)] == expected
+        except RefUnknown:
+            assert expected == []
+
+    @rule(sequence=st.integers(0, 30))
+    def look_before_an_event(self, sequence: int) -> None:
+        """All are of one life, and the sequence is the clock."""
+        found = self.store.before_event("L1", sequence)
+        fits = [one for one in self.model.newest_first() if self.model.commits[one][1] < sequence * SECOND]
+        assert ([found.id] if found else []) == fits[:1]
+
+    @invariant()
+    def the_lists_agree(self) -> None:
+        assert [line.id for line in self.store.log()] == self.model.newest_first()
+        assert self.store.tags() == self.model.tags
+
+    @invariant()
+    def no_object_is_there_that_nobody_uses(self) -> None:
+        used = {
+            name
+            for one in self.model.commits
+            for name in (
+                *(image.object for image in self.store.manifest(one).images),
+                *(entry.object for entry in self.store.manifest(one).layers[0].entries),
+            )
+            if name is not None
+        }
+        there = {path.parent.name + path.name for path in (self.directory / "store/objects").glob("*/*")}
+        assert there == used
+
+    @precondition(lambda self: self.model.commits)
+    @rule(data=st.data())
+    def give_one_back(self, data: st.DataObject) -> None:
+        one = data.draw(st.sampled_from(sorted(self.model.commits)))
+        images, files = contents(self.store, one)
+        _, _, expected, pages = self.model.commits[one]
+        assert files == expected
+        assert images["pages-1.img"] == pages
+
+
+StoreAgrees.TestCase.settings = settings(
+    max_examples=25,
+    stateful_step_count=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+test_a_store_agrees_with_a_dictionary = StoreAgrees.TestCase

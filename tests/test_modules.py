@@ -1,0 +1,146 @@
+"""Every module says what it is, keeps its word about what it offers, and has a test file or a reason to have none."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+SOURCE = TESTS.parent / "src" / "relive"
+GENERATED = ("_pb2.py",)
+
+# Where a module is tested that has no test_NAME.py: a file of tests, or the reason why there is none.
+TESTED_IN = {
+    "__init__.py": "it holds the version only",
+    "agent/__main__.py": "tests/real/test_failures.py",
+    "agent/agent.py": "tests/real/test_failures.py",
+    "agent/capsule.py": "tests/real/test_uvicorn.py",
+    "agent/committer.py": "tests/agent/test_tasks.py",
+    "agent/failures.py": "tests/real/test_failures.py",
+    "agent/gate.py": "tests/real/test_replay.py",
+    "agent/launch.py": "tests/wrong_input/test_commands.py",
+    "agent/recorder.py": "tests/real/test_replay.py",
+    "cli/app.py": "tests/cli/test_help.py",
+    "cli/commit_cmd.py": "tests/cli/test_empty_home.py",
+    "cli/exec_cmd.py": "tests/cli/test_empty_home.py",
+    "cli/incidents_cmd.py": "tests/cli/test_listing.py",
+    "cli/log_cmd.py": "tests/cli/test_listing.py",
+    "cli/logs_cmd.py": "tests/cli/test_empty_home.py",
+    "cli/ps_cmd.py": "tests/cli/test_empty_home.py",
+    "cli/replay_cmd.py": "tests/cli/test_replay_words.py",
+    "cli/restore_cmd.py": "tests/real/test_seal.py",
+    "cli/run_cmd.py": "tests/cli/test_empty_home.py",
+    "cli/show_cmd.py": "tests/cli/test_listing.py",
+    "cli/stacks.py": "tests/cli/test_replay_words.py",
+    "cli/stop_cmd.py": "tests/cli/test_empty_home.py",
+    "cli/tag_cmd.py": "tests/cli/test_listing.py",
+    "doctor/checklist.py": "tests/doctor/test_doctor_cmd.py",
+    "doctor/finding.py": "tests/doctor/test_doctor_cmd.py",
+    "doctor/scratch.py": "tests/doctor/test_probes.py",
+    "engine/capture.py": "tests/real/test_kinds.py",
+    "engine/captured.py": "tests/real/test_kinds.py",
+    "engine/criu.py": "tests/real/test_kinds.py",
+    "engine/kerndat.py": "tests/doctor/test_probes.py",
+    "engine/layers.py": "tests/store/test_layers.py",
+    "engine/openfiles.py": "tests/real/test_attach.py",
+    "engine/target.py": "tests/wrong_input/test_targets.py",
+    "engine/watches.py": "tests/real/test_limits.py",
+    "kernel/loopback.py": "tests/kernel/test_namespaces.py",
+    "kernel/ptrace.py": "tests/watch/test_tracer.py",
+    "kernel/unixpath.py": "tests/agent/test_control.py",
+    "model/branch.py": "tests/model/test_values.py",
+    "model/incident.py": "tests/model/test_values.py",
+    "model/outcome.py": "tests/model/test_values.py",
+    "record/events.py": "tests/record/test_log.py",
+    "record/layout.py": "tests/record/test_log.py",
+    "record/reading.py": "tests/record/test_log.py",
+    "replay/replay.py": "tests/real/test_replay.py",
+    "replay/sender.py": "tests/real/test_replay.py",
+    "sandbox/branch.py": "tests/real/test_kinds.py",
+    "sandbox/builder.py": "tests/real/test_kinds.py",
+    "sandbox/peers.py": "tests/real/test_uvicorn.py",
+    "sandbox/publish.py": "tests/real/test_kinds.py",
+    "sandbox/rootfs.py": "tests/kernel/test_points.py",
+    "sandbox/seal.py": "tests/real/test_seal.py",
+    "sandbox/spawn.py": "tests/real/test_kinds.py",
+    "store/index.py": "tests/store/test_store.py",
+    "store/objects.py": "tests/store/test_damage.py",
+    "store/trees.py": "tests/store/test_layers.py",
+    "store/troubles.py": "tests/store/test_disk_full.py",
+    "watch/release.py": "tests/watch/test_tracer.py",
+    "watch/tracing.py": "tests/watch/test_tracer.py",
+}
+# Rooms whose parts are tested through their door.
+THROUGH_THE_DOOR = {"doctor/probes": "tests/doctor/test_probes.py", "record/_": "tests/record/test_proxy.py"}
+
+
+def modules() -> list[str]:
+    found = (path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py"))
+    return sorted(path for path in found if not path.endswith(GENERATED))
+
+
+each_module = pytest.mark.parametrize("path", modules())
+
+
+def name_of(path: str) -> str:
+    return ".".join(
+        ("relive", *path.removesuffix(".py").removesuffix("__init__").strip("/").split("/"))
+    ).rstrip(".")
+
+
+@each_module
+def test_it_opens_with_a_docstring(path):
+    docstring = ast.get_docstring(ast.parse((SOURCE / path).read_text()))
+    assert docstring
+    assert docstring.splitlines()[0].strip()
+
+
+@each_module
+def test_every_public_name_it_lists_is_there_and_the_list_is_in_order(path):
+    module = importlib.import_module(name_of(path))
+    listed = getattr(module, "__all__", None)
+    if listed is None:
+        return
+    assert [name for name in listed if not hasattr(module, name)] == []
+    assert len(set(listed)) == len(listed)
+
+
+@each_module
+def test_a_module_that_offers_something_lists_it(path):
+    """Names that do not begin with ``_`` and are defined in it; but for a package's door, which may offer nothing."""
+    tree = ast.parse((SOURCE / path).read_text())
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    public = [node.name for node in tree.body if isinstance(node, kinds) and not node.name.startswith("_")]
+    has_list = any(
+        isinstance(node, ast.Assign)
+        and any(getattr(target, "id", "") == "__all__" for target in node.targets)
+        for node in tree.body
+    )
+    assert has_list or not public
+
+
+@each_module
+def test_it_has_a_test_file_or_a_reason_to_have_none(path):
+    name = Path(path).stem
+    if name == "__init__" and path != "__init__.py":
+        return  # a door: what is behind it is tested
+    if list(TESTS.rglob(f"test_{name.lstrip('_')}.py")):
+        return
+    through = next((tests for begin, tests in THROUGH_THE_DOOR.items() if path.startswith(begin)), None)
+    where = TESTED_IN.get(path, through)
+    assert where is not None, f"add tests/**/test_{name}.py, or say in TESTED_IN where {path} is tested"
+    assert not where.startswith("tests/") or (TESTS.parent / where).exists()
+
+
+def test_the_table_names_only_what_is_there():
+    assert [path for path in TESTED_IN if not (SOURCE / path).exists()] == []
+
+
+@each_module
+def test_it_holds_no_note_of_work_left_to_do(path):
+    text = (SOURCE / path).read_text()
+    assert not re.search(r"\bTODO\b|\bFIXME\b|\bXXX\b", text)
