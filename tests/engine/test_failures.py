@@ -36,7 +36,7 @@ SENTENCES = [
     ("descriptors-full", "Parasite failed to drain descriptors"),
     ("limits-of-other-user", "Can't get rlimit 0: Operation not permitted"),
     ("terminal", "Found dangling tty with sid 7 pgid 7 (pts) on peer fd 0."),
-    ("session-outside", "A session leader of 7(4711) is outside of its pid namespace"),
+    ("session-outside-namespace", "A session leader of 7(4711) is outside of its pid namespace"),
     ("session-outside", "The root process 7 is not a session leader. Consider using --shell-job option"),
     ("file-locks", "Some file locks are hold by dumping tasks! You can try --file-locks to dump them."),
     ("file-locks", "Unresolved lock found pid 7 ino 12"),

@@ -174,8 +174,14 @@ _RULES = (
         "start it with `relive run`, or without a terminal (`setsid CMD </dev/null >log 2>&1`)",
     ),
     _Rule(
+        "session-outside-namespace",
+        r"^A session leader of .* is outside of its pid namespace",
+        "its session began outside of its PID namespace (as under `podman exec` or `nsenter`), where CRIU cannot name it",
+        "start it with `setsid CMD`, or with `relive run`",
+    ),
+    _Rule(
         "session-outside",
-        r"^A session leader of .* is outside|^The root process \d+ is not a session leader|^Can't find a session leader"
+        r"^The root process \d+ is not a session leader|^Can't find a session leader"
         r"|^Can't figure out which sid|^Can't restore [sp]g?id \(|^Requested sid \d+ doesn't match",
         "its session leader is not part of the tree",
         "commit the tree that holds the session leader, or start it with `relive run`",
