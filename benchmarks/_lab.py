@@ -351,7 +351,9 @@ def lab(options: argparse.Namespace) -> Iterator[Lab]:
     signal.signal(
         signal.SIGTERM, lambda *_: sys.exit("error: terminated")
     )  # so that it is cleaned up then, too
-    directory = Path(tempfile.mkdtemp(prefix="relive-benchmark-", dir=options.directory))
+    place = Path(options.directory or load_settings().home)
+    place.mkdir(parents=True, exist_ok=True)
+    directory = Path(tempfile.mkdtemp(prefix="benchmark-", dir=place))
     try:
         yield Lab(directory)
     finally:
@@ -365,7 +367,7 @@ def add_options(parser: argparse.ArgumentParser, rounds: int) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument(
-        "--directory", help="where to work; on the file system to be measured (default: TMPDIR)"
+        "--directory", help="where to work; on the file system to be measured (default: RELIVE_HOME)"
     )
     parser.add_argument(
         "--no-nice", dest="nice", action="store_false", help="do not raise the priority of both sides"

@@ -58,43 +58,48 @@ def _notified(_self: object, script: str, *_: object) -> str:
     return f"CRIU notifies: {script}"
 
 
-# In the order in which they happen; a deeper row is part of the one above it.
+# In the order in which they happen; a deeper row is part of the one above it. The caller and the builder are two threads.
 PARTS: list[tuple[str, int, Part]] = [
     ("caller", 0, Part("relive.store.store:Store.manifest", "read and check the manifest")),
-    ("caller", 0, Part("relive.sandbox.branch:_plan", "plan")),
-    ("caller", 1, Part("relive.store.store:Store.lay_out_images", "lay out the images")),
-    ("caller", 2, Part("relive.store.objects:hash_file", "hash")),
+    ("caller", 0, Part("relive.sandbox.branch:_plan_root", "plan the root")),
+    ("caller", 1, Part("relive.store.store:Store.lay_out_layer", "lay out the layers")),
+    ("caller", 1, Part("relive.sandbox.branch:plan_points", "plan the mounts")),
+    ("caller", 0, Part("relive.store.store:Store.lay_out_images", "lay out the images")),
+    ("caller", 1, Part("relive.store.objects:hash_file", "hash")),
+    ("caller", 0, Part("relive.sandbox.branch:_plan", "plan the rest")),
     ("caller", 1, Part("relive.sandbox.branch:limit_capabilities", "edit capabilities")),
     ("caller", 1, Part("relive.sandbox.branch:read_entries", "read pstree")),
     ("caller", 1, Part("relive.sandbox.branch:read_files", "read files.img")),
     ("caller", 1, Part("relive.sandbox.branch:read_connections", "read connections")),
-    ("caller", 1, Part("relive.store.store:Store.lay_out_layer", "lay out the layers")),
-    ("caller", 1, Part("relive.sandbox.branch:plan_points", "plan the mounts")),
-    ("caller", 0, Part("relive.sandbox.branch:spawn_first_process", "fork, namespaces, fork")),
-    ("init", 0, Part("relive.sandbox.builder:_mount_root", "mount the root")),
-    ("init", 1, Part("relive.sandbox.builder:make_private", "make mounts private")),
-    ("init", 1, Part("relive.sandbox.rootfs:RootBuilder.cover", "overlays")),
-    ("init", 1, Part("relive.sandbox.rootfs:RootBuilder.own_devices", "/dev, /sys")),
-    ("init", 1, Part("relive.sandbox.rootfs:RootBuilder.own_run", "/run")),
-    ("init", 1, Part("relive.sandbox.builder:_copy_tree", "copy memory layers")),
-    ("init", 1, Part("relive.sandbox.rootfs:RootBuilder.share_standard_streams", "standard streams")),
-    ("init", 1, Part("relive.sandbox.rootfs:RootBuilder.hide_home", "hide the home")),
-    ("init", 1, Part("relive.sandbox.rootfs:RootBuilder.mount_proc", "/proc")),
-    ("init", 1, Part("relive.sandbox.builder:pivot_root", "pivot the root")),
-    ("init", 0, Part("relive.sandbox.builder:_prepare_network", "network")),
-    ("init", 0, Part("relive.sandbox.builder:forge_peer", "forge peers")),
-    ("init", 0, Part("relive.sandbox.builder:_restore", "CRIU, all of it")),
-    ("init", 1, Part("relive.engine.criu:place_kerndat", "look after the kernel cache")),
-    ("init", 1, Part("relive.engine.criu:_spawn", "start CRIU")),
-    ("init", 1, Part("relive.sandbox.builder:shift_wall_clock", "shift the clock")),
-    ("init", 1, Part("relive.sandbox.builder:_close_proc", "close doors of /proc")),
-    ("init", 1, Part("relive.engine.criu:_reap", "CRIU ends")),
-    ("caller", 0, Part("relive.sandbox.spawn:Channel.receive", "wait for the report")),
+    ("builder", 0, Part("relive.sandbox.builder:BranchBuilder._build", "build, all of it")),
+    ("builder", 1, Part("relive.sandbox.builder:unshare", "namespaces")),
+    ("builder", 1, Part("relive.sandbox.builder:make_private", "make mounts private")),
+    ("builder", 1, Part("relive.sandbox.builder:FirstProcess", "start process 1")),
+    ("builder", 1, Part("relive.kernel.loopback:bring_up", "bring loopback up")),
+    ("builder", 1, Part("relive.sandbox.builder:check_sealed", "prove the seal")),
+    ("builder", 1, Part("relive.sandbox.builder:BranchBuilder._start_criu", "start CRIU")),
+    ("builder", 2, Part("relive.sandbox.firstprocess:FirstProcess.set_last_number", "process 1 answers")),
+    ("builder", 1, Part("relive.sandbox.builder:BranchBuilder._mount_root", "mount the root")),
+    ("builder", 2, Part("relive.sandbox.rootfs:RootBuilder.cover", "overlays")),
+    ("builder", 2, Part("relive.sandbox.rootfs:RootBuilder.own_devices", "/dev, /sys")),
+    ("builder", 2, Part("relive.sandbox.rootfs:RootBuilder.own_run", "/run")),
+    ("builder", 2, Part("relive.sandbox.builder:_copy_tree", "copy memory layers")),
+    ("builder", 2, Part("relive.sandbox.rootfs:RootBuilder.share_standard_streams", "standard streams")),
+    ("builder", 2, Part("relive.sandbox.rootfs:RootBuilder.hide_home", "hide the home")),
+    ("builder", 2, Part("relive.sandbox.firstprocess:FirstProcess.mount_proc", "/proc")),
+    ("builder", 1, Part("relive.sandbox.builder:_prepare_network", "addresses, peers")),
+    ("builder", 1, Part("relive.sandbox.builder:pivot_root", "pivot the root")),
+    ("builder", 1, Part("relive.sandbox.firstprocess:FirstProcess.hold", "hand over descriptors")),
+    ("builder", 1, Part("relive.sandbox.builder:_restore", "CRIU, all of it")),
+    ("builder", 2, Part("relive.sandbox.builder:shift_wall_clock", "shift the clock")),
+    ("builder", 2, Part("relive.sandbox.builder:_close_proc", "close doors of /proc")),
+    ("builder", 2, Part("relive.engine.criu:_reap", "CRIU ends")),
+    ("builder", 1, Part("relive.sandbox.firstprocess:FirstProcess.become", "process 1 becomes lasting")),
+    ("caller", 0, Part("relive.sandbox.builder:BranchBuilder.finish", "wait for the builder")),
     ("caller", 0, Part("relive.sandbox.branch:_host_pid", "find the root's pid")),
     ("caller", 0, Part("relive.sandbox.branch:Branch.save", "write the state")),
     ("caller", 0, Part("relive.sandbox.branch:restore", "restore, all of it")),
 ]
-_NAMESPACES = "namespaces until process 1 works"
 
 
 def _breakdown(rounds: list[list[Note]]) -> list[dict[str, Any]]:
@@ -104,14 +109,9 @@ def _breakdown(rounds: list[list[Note]]) -> list[dict[str, Any]]:
         one: dict[str, float] = {}
         for note in notes:
             one[note.label] = one.get(note.label, 0.0) + note.ms
-        found = {note.label: note for note in notes}
-        if {"fork, namespaces, fork", "mount the root"} <= found.keys():
-            gap = found["mount the root"].began - found["fork, namespaces, fork"].began
-            one[_NAMESPACES] = gap / 1e6
         sums.append(one)
     rows = []
     order = [(who, depth, str(part.label)) for who, depth, part in PARTS]
-    order.insert([label for _, _, label in order].index("mount the root"), ("init", 0, _NAMESPACES))
     for who, depth, label in order:
         values = [one[label] for one in sums if label in one]
         if values:

@@ -70,7 +70,7 @@ PARTS: list[tuple[str, int, Part]] = [
     (PAUSE, 1, Part("relive.engine.layers:LayerScanner.scan", "scan and copy layers (twice)")),
     (AFTER, 0, Part("relive.engine.criu:_reap", "CRIU ends")),
     (AFTER, 0, Part("relive.agent.gate:ProxyGate.open", "open the gate")),
-    (AFTER, 0, Part("relive.engine.criu:ask_criu", "CRIU, all of it")),
+    (AFTER, 0, Part("relive.engine.criu:Conversation.ask", "CRIU, all of it")),
     (AFTER, 0, Part("relive.watch.client:Tracer.attach", "tracer comes back")),
     (STORE, 0, Part("relive.engine.captured:Capture._manifest", "images, files, manifest")),
     (STORE, 1, Part("relive.engine.captured:read_files", "parse files.img")),

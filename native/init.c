@@ -1,6 +1,7 @@
 /* relive-init: process 1 of a capsule or of a branch, once Python has set the namespaces up.
  *
  *   relive-init STATUS_FD MAIN_PID [HEARD_FD LOG_FD]...
+ *   relive-init --await ORDERS_FD
  *
  * It does four things and holds nothing else in memory, since it lives as long as the service:
  *   - reaps whatever is reparented to it;
@@ -12,18 +13,37 @@
  *     is gone.
  * It ends with the status of MAIN_PID, 128 + signal where a signal ended it. MAIN_PID 0: there is no main process,
  * stay until killed.
+ *
+ * With --await it is process 1 of namespaces that are still being furnished from outside, by orders that come over a
+ * socket (unix(7), SOCK_SEQPACKET), one a message, a letter and its text; each is answered with 0 or an errno in decimal:
+ *   n NUMBER   the next process here gets the number after NUMBER
+ *   p PATH     mount /proc of this PID namespace at PATH
+ *   c          give up all capabilities; neither n nor p can be done afterwards
+ *   d          keep the descriptors that come with the message (SCM_RIGHTS), in this order
+ *   x MAIN_PID KEPT PROGRAM   become PROGRAM with the arguments above: the first descriptor is STATUS_FD, the next
+ *              KEPT are only held open, the rest are pairs of HEARD_FD and LOG_FD
+ * Should the other side die before the last order, it ends, and with it all that lives here.
  */
+#define _GNU_SOURCE /* asprintf */
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/capability.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+enum {
+	ORDER_MOST = 8192,	/* [bytes] PATH_MAX and some */
+	RIGHTS_MOST = 253,	/* SCM_MAX_FD */
+};
 
 static void report(int fd, int status)
 {
@@ -77,14 +97,107 @@ static int children(void)
 	return count;
 }
 
+/* The number of the last process of this PID namespace (proc(5)); 0 or an errno. */
+static int set_last_number(const char *number)
+{
+	int fd = open("/proc/sys/kernel/ns_last_pid", O_WRONLY | O_CLOEXEC);
+	int failure = 0;
+
+	if (fd < 0 || write(fd, number, strlen(number)) < 0)
+		failure = errno;
+	if (fd >= 0)
+		close(fd);
+	return failure;
+}
+
+static int mount_proc(const char *path)
+{
+	return mount("proc", path, "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, "") < 0 ? errno : 0;
+}
+
+/* Become the process 1 that stays, as the furnished file system has it. Returns only with an errno. */
+static int become(char *order, const int *fds, int count)
+{
+	char *main_pid = strtok(order, " "), *held = strtok(NULL, " "), *program = strtok(NULL, "");
+	int kept = held ? atoi(held) : -1, null = open("/dev/null", O_RDWR | O_CLOEXEC), argc = 0;
+	char **argv = calloc((size_t)count + 4, sizeof *argv);
+
+	if (!argv || !program || kept < 0 || count < 1 + kept || (count - 1 - kept) % 2 != 0)
+		return EINVAL;
+	/* Nothing of the file system outside may stay open: a descriptor of process 1 is a door for whoever may trace it. */
+	if (null < 0 || chdir("/") < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0)
+		return errno;
+	argv[argc++] = program;
+	if (asprintf(&argv[argc++], "%d", fds[0]) < 0)
+		return ENOMEM;
+	argv[argc++] = main_pid;
+	for (int i = 1 + kept; i < count; i++)
+		if (asprintf(&argv[argc++], "%d", fds[i]) < 0)
+			return ENOMEM;
+	execv(program, argv);
+	return errno;
+}
+
+static int take_descriptors(struct msghdr *message, int **fds, int *count)
+{
+	for (struct cmsghdr *part = CMSG_FIRSTHDR(message); part; part = CMSG_NXTHDR(message, part)) {
+		size_t size = part->cmsg_len - CMSG_LEN(0), came = size / sizeof **fds;
+
+		if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS)
+			continue;
+		*fds = realloc(*fds, ((size_t)*count + came) * sizeof **fds);
+		if (!*fds)
+			return ENOMEM;
+		memcpy(*fds + *count, CMSG_DATA(part), size);
+		*count += (int)came;
+	}
+	return message->msg_flags & MSG_CTRUNC ? EMSGSIZE : 0;
+}
+
+static int await_orders(int orders)
+{
+	char order[ORDER_MOST], rights[CMSG_SPACE(RIGHTS_MOST * sizeof(int))], answer[16];
+	int *fds = NULL, count = 0;
+
+	fcntl(orders, F_SETFD, FD_CLOEXEC);
+	for (;;) {
+		struct iovec text = { order, sizeof order - 1 };
+		struct msghdr message = { .msg_iov = &text, .msg_iovlen = 1,
+					  .msg_control = rights, .msg_controllen = sizeof rights };
+		ssize_t length = recvmsg(orders, &message, 0);
+		int failure = EINVAL;
+
+		if (length < 0 && errno == EINTR)
+			continue;
+		if (length <= 0)
+			return 1;
+		order[length] = 0;
+		if (order[0] == 'n')
+			failure = set_last_number(order + 1);
+		else if (order[0] == 'p')
+			failure = mount_proc(order + 1);
+		else if (order[0] == 'c')
+			give_up_capabilities(), failure = 0;
+		else if (order[0] == 'd')
+			failure = take_descriptors(&message, &fds, &count);
+		else if (order[0] == 'x')
+			failure = become(order + 1, fds, count);
+		if (send(orders, answer, (size_t)snprintf(answer, sizeof answer, "%d", failure), MSG_NOSIGNAL) < 0)
+			return 1;
+	}
+}
+
 int main(int argc, char **argv)
 {
 	int status, code = 0, scribes = 0;
 	bool ended = false;
 	sigset_t all;
 
+	if (argc == 3 && strcmp(argv[1], "--await") == 0)
+		return await_orders(atoi(argv[2]));
 	if (argc < 3 || argc % 2 == 0) {
-		fprintf(stderr, "usage: relive-init STATUS_FD MAIN_PID [HEARD_FD LOG_FD]...\n");
+		fprintf(stderr, "usage: relive-init STATUS_FD MAIN_PID [HEARD_FD LOG_FD]...\n"
+				"       relive-init --await ORDERS_FD\n");
 		return 2;
 	}
 	int status_fd = atoi(argv[1]);

@@ -62,6 +62,7 @@ TESTED_IN = {
     "replay/sender.py": "tests/real/test_replay.py",
     "sandbox/branch.py": "tests/real/test_kinds.py",
     "sandbox/builder.py": "tests/real/test_kinds.py",
+    "sandbox/firstprocess.py": "tests/real/test_seal.py",
     "sandbox/peers.py": "tests/real/test_uvicorn.py",
     "sandbox/publish.py": "tests/real/test_kinds.py",
     "sandbox/rootfs.py": "tests/kernel/test_points.py",

@@ -149,3 +149,26 @@ def _root_inside(branch: Branch) -> int:
     return int(
         Path(f"/proc/{branch.root}/status").read_text().partition("NSpid:")[2].splitlines()[0].split()[-1]
     )
+
+
+def test_process_1_holds_nothing_of_the_host(burglar: Burglar) -> None:
+    """It was started outside of the branch's files: no directory, descriptor or program of it may still lie there."""
+    init = Path(f"/proc/{burglar.branch.inner.facts.init}")
+    own = {line.split()[0] for line in (init / "mountinfo").read_text().splitlines()}
+    doors = [init / "cwd", init / "root", init / "exe"]
+    assert {str(door): _mount_of(door) for door in doors if _mount_of(door) not in own} == {}
+    for door in (init / "fd").iterdir():
+        target = os.readlink(door)
+        if target.startswith("/") and not target.endswith("/status"):  # where it notes how the root ends
+            assert _mount_of(door) in own, f"{door.name}: {target}"
+    assert re.search(r"CapEff:\s+0+\n", (init / "status").read_text())
+
+
+def _mount_of(path: Path) -> str:
+    """The number of the mount (proc_pid_mountinfo(5)) on which a file was opened."""
+    descriptor = os.open(path, os.O_PATH)
+    try:
+        facts = Path(f"/proc/self/fdinfo/{descriptor}").read_text()
+    finally:
+        os.close(descriptor)
+    return facts.partition("mnt_id:")[2].split()[0]

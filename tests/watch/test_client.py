@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
 from relive import watch
-from relive.errors import CapsuleError, ProcessGone, UsageError
+from relive.errors import CapsuleError, ProcessGone
 from relive.watch import Exited, Fatal, Tracer
 
 from .conftest import LIMIT, Program
@@ -87,10 +88,13 @@ def test_a_tree_that_ends_while_the_tracer_is_aside(start: Start) -> None:
 
 
 def test_errors_of_the_tracer_are_raised_here() -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+
     async def main() -> None:
         async with await Tracer.start() as tracer:
-            with pytest.raises(UsageError):
-                await tracer.attach(2)
+            with pytest.raises(ProcessGone):
+                await tracer.attach(gone.pid)
 
     run(main())
 

@@ -184,7 +184,7 @@ def start_service(
         raise CapsuleStartFailed(
             "the capsule was not ready in time", cause=f"it took longer than {_START_LIMIT:g} s"
         )
-    inside = int(str(report.values["root"]))
+    inside = int(str(report["root"]))
     stat = procfs.read_stat(init)
     facts = CapsuleFacts(
         spec=spec.model_copy(update={"environment": {}}),  # it may hold secrets
@@ -246,7 +246,7 @@ class _Starter:
                 remedy="run `relive doctor`; docs/limits.md names file systems",
             ) from error
         channel.send_values({"root": service})
-        become_init(self.tools.init, status, service, [])
+        become_init(self.tools.init, status, service)
 
     def _mount_root(self) -> None:
         make_private()

@@ -3,8 +3,8 @@
 1. Files are copied once while the target runs (``layers``).
 2. The watchdog is armed, the failure watch steps aside, CRIU starts.
 3. On CRIU's "pre-dump" the gate of the recording is closed, so that no request byte moves during the dump.
-4. CRIU freezes the tree and writes its images; on "post-dump", with the tree still frozen, files that changed since
-   step 1 are copied again.
+4. CRIU freezes the tree and writes its images. Meanwhile files that changed since step 1 are copied again: from the
+   moment at which CRIU opens ``files.img``, which is right after the freeze; at the latest on "post-dump".
 5. CRIU resumes the tree; the gate opens. What the target felt is the time between 3 and 5.
 6. ``Capture.store`` hashes, fsyncs and writes the manifest. Only now is the commit durable.
 """
@@ -24,7 +24,7 @@ from typing import Protocol
 from relive.config import Settings
 from relive.engine import criu_rpc_pb2 as rpc
 from relive.engine.captured import Capture
-from relive.engine.criu import CriuDied, CriuTimedOut, CriuTools, ask_criu, base_options
+from relive.engine.criu import Conversation, CriuDied, CriuTimedOut, CriuTools, base_options
 from relive.engine.failures import NOT_THE_TARGET, Explanation, explain, is_harmless, read_error_lines
 from relive.engine.layers import ScannedEntry
 from relive.engine.openfiles import OpenFiles
@@ -42,6 +42,7 @@ from relive.errors import CommitFailed, CommitTimedOut, DiskFull, TargetUndumpab
 from relive.images import criu_images_pb2 as pb
 from relive.images.imagefile import read_entries
 from relive.kernel import procfs
+from relive.kernel.inotify import AwaitedName
 from relive.kernel.namespaces import holds_ipc
 from relive.model.commit import (
     Cursor,
@@ -52,6 +53,10 @@ from relive.store import Staging, Store
 
 __all__ = ["Gate", "NoGate", "StoppedBy", "capture"]
 
+_FIRST_AFTER_FREEZE = (
+    "files.img"  # CRIU opens its shared images (cr_glob_imgset_open) once all threads stand still
+)
+_LINKS_MADE = "remap-fpath.img"
 _NO_SPACE_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -203,6 +208,7 @@ class _Dump:
         self._cursor: Cursor | None = None
         self._taken = (0, 0)
         self._layers: list[tuple[LayerSource, list[ScannedEntry]]] = []
+        self._looked_frozen = False
         self._open_files = None if target.sources else OpenFiles(settings.open_file_limit)
         self._terminals = terminals_of(target.root) if not target.sources else []
         # An empty IPC namespace costs 2 ms of pause to save; a branch gets an empty one anyway.
@@ -232,23 +238,30 @@ class _Dump:
         try:
             self.run(watch)
         except _IpcAppeared:
+            self._looked_frozen = False
             self.run(watch)
 
     def run(self, watch: Watch) -> None:
         """Ask CRIU, open the gate again whatever happens, translate its failures."""
         images = os.open(self._staging.images, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            answer = ask_criu(
-                self._tools,
-                self._request(images),
-                limit=self._settings.commit_limit,
-                inside=self._target.root if self._target.inside else None,
-                inside_ipc=self._leaves_out_ipc,
-                keep={images: images},
-                on_notification=self._notified,
-                on_start=watch.tool_is,
-                on_answer=self._open_gate,  # the target runs again, though CRIU takes a moment more to end
-            )
+            with (
+                AwaitedName(self._staging.images, _FIRST_AFTER_FREEZE) as frozen,
+                Conversation(
+                    self._tools,
+                    inside=self._target.root if self._target.inside else None,
+                    inside_ipc=self._leaves_out_ipc,
+                    keep=[images],
+                ) as criu,
+            ):
+                watch.tool_is(criu.pid)
+                answer = criu.ask(
+                    self._request(images),
+                    limit=self._settings.commit_limit,
+                    on_notification=self._notified,
+                    on_answer=self._open_gate,  # the target runs again, though CRIU takes a moment more to end
+                    aside=(frozen.fileno(), lambda: self._look_frozen() if frozen.has_come() else None),
+                )
         except CriuTimedOut:
             raise CommitTimedOut(
                 f"the commit of {self._target.name} was given up",
@@ -281,17 +294,24 @@ class _Dump:
             self._gate_closed = True
             self._cursor = self._gate.close()
         elif script == "post-dump":
-            if self._leaves_out_ipc and holds_ipc(self._target.root):
-                self._leaves_out_ipc = False
-                raise _IpcAppeared
             self._taken = (time.time_ns(), time.monotonic_ns())
             if self._cursor is not None:
                 self._cursor = self._gate.settle(self._cursor)
-            self.copy_files()
+            # CRIU gives a deleted file that has another name a new one beside it, for us to copy.
+            if not self._looked_frozen or (self._staging.images / _LINKS_MADE).exists():
+                self._look_frozen()
             if self._open_files is not None:
                 self._open_files.collect(self._target.root, self._staging.files)
                 for path in self._target.extra_files:
                     self._open_files.add_path(path, self._staging.files)
+
+    def _look_frozen(self) -> None:
+        """The tree stands still: look what it has made since the look before."""
+        if self._leaves_out_ipc and holds_ipc(self._target.root):
+            self._leaves_out_ipc = False
+            raise _IpcAppeared
+        self.copy_files()
+        self._looked_frozen = True
 
     def _open_gate(self) -> None:
         if self._gate_closed:

@@ -10,9 +10,10 @@ import select
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from google.protobuf.message import DecodeError
 
@@ -20,7 +21,7 @@ from relive.engine import criu_rpc_pb2 as rpc
 from relive.engine.kerndat import place_kerndat
 from relive.errors import ToolMissing
 
-__all__ = ["CriuDied", "CriuTimedOut", "CriuTools", "Notified", "ask_criu", "base_options"]
+__all__ = ["Aside", "Conversation", "CriuDied", "CriuTimedOut", "CriuTools", "Notified", "base_options"]
 
 _ANSWER_MOST = 1 << 20  # [bytes] CRIU sends each answer as one packet
 
@@ -81,8 +82,11 @@ class CriuTimedOut(Exception):
 Notified = Callable[[str, int], None]
 """Called with the name of a CRIU notification (such as "post-dump") and the pid it is about, 0 if none.
 
-CRIU waits meanwhile; an exception makes CRIU give up in an orderly way and then comes out of ``ask_criu``.
+CRIU waits meanwhile; an exception makes CRIU give up in an orderly way and then comes out of ``ask``.
 """
+
+Aside = tuple[int, Callable[[], None]]
+"""A descriptor, and what to call when it becomes readable."""
 
 
 def base_options(images: str) -> rpc.Options:
@@ -102,49 +106,78 @@ def base_options(images: str) -> rpc.Options:
     return options
 
 
-def ask_criu(
-    tools: CriuTools,
-    request: rpc.Request,
-    *,
-    limit: float,
-    inside: int | None = None,
-    inside_ipc: bool = False,
-    keep: Mapping[int, int] | None = None,
-    on_notification: Notified | None = None,
-    on_start: Callable[[int], None] | None = None,
-    on_answer: Callable[[], None] | None = None,
-) -> rpc.Answer:
-    """Start CRIU, send it one request, serve its notifications, return its final answer.
+class Conversation:
+    """CRIU, started and waiting for the one request it is for. Leaving the context never leaves a CRIU behind.
 
-    Args:
-        limit: seconds after which CRIU is killed; its end releases whatever it held stopped.
-        inside: pid whose mount and PID namespaces CRIU enters first; None: the caller's.
-        inside_ipc: it enters that process's IPC namespace too, and then leaves that out of a dump.
-        keep: descriptors CRIU inherits under the same number (values are ignored but for documentation).
-        on_notification: see ``Notified``.
-        on_answer: called as soon as CRIU has answered, before it has ended.
-        on_start: called with the host pid of the process to kill should the caller be unable to.
-
-    Raises:
-        CriuDied: it ended before answering.
-        CriuTimedOut: ``limit`` passed.
-        ToolMissing: it could not be started.
+    Starting takes a few milliseconds in which others may work: begin early, ask late.
     """
-    place_kerndat(tools.directory)
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with ours:
-        with theirs:
-            process = _spawn(tools, theirs.fileno(), inside, inside_ipc, list(keep or ()))
+
+    def __init__(
+        self,
+        tools: CriuTools,
+        *,
+        inside: int | None = None,
+        inside_ipc: bool = False,
+        keep: Iterable[int] = (),
+    ) -> None:
+        """Start CRIU in the caller's namespaces.
+
+        Args:
+            inside: pid whose mount and PID namespaces CRIU enters first; None: the caller's, as its children get them.
+            inside_ipc: it enters that process's IPC namespace too, and then leaves that out of a dump.
+            keep: descriptors CRIU inherits under the same number.
+
+        Raises:
+            ToolMissing: it could not be started.
+        """
+        place_kerndat(tools.directory)
+        self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            if on_start is not None:
-                on_start(process.pid)
-            answer = _converse(ours, process, request, time.monotonic() + limit, on_notification)
-            if on_answer is not None:
-                on_answer()
-            return answer
-        finally:
-            ours.close()
-            _reap(process)
+            with theirs:
+                self._process = _spawn(tools, theirs.fileno(), inside, inside_ipc, list(keep))
+        except BaseException:
+            self._ours.close()
+            raise
+
+    @property
+    def pid(self) -> int:
+        """Host pid of the process to kill should the caller be unable to."""
+        return self._process.pid
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ours.close()
+        _reap(self._process)
+
+    def ask(
+        self,
+        request: rpc.Request,
+        *,
+        limit: float,
+        on_notification: Notified | None = None,
+        on_answer: Callable[[], None] | None = None,
+        aside: Aside | None = None,
+    ) -> rpc.Answer:
+        """Send the request, serve the notifications, return the final answer.
+
+        Args:
+            limit: seconds after which CRIU is given up; its end releases whatever it held stopped.
+            on_notification: see ``Notified``.
+            on_answer: called as soon as CRIU has answered, before it has ended.
+            aside: what else to wait for, and to call each time it becomes readable, while CRIU works; an exception of it
+                makes CRIU give up at its next notification.
+
+        Raises:
+            CriuDied: it ended before answering.
+            CriuTimedOut: ``limit`` passed.
+        """
+        deadline = time.monotonic() + limit
+        answer = _converse(self._ours, self._process, request, deadline, on_notification, aside)
+        if on_answer is not None:
+            on_answer()
+        return answer
 
 
 def _spawn(
@@ -177,11 +210,21 @@ def _converse(
     request: rpc.Request,
     deadline: float,
     on_notification: Notified | None,
+    aside: Aside | None,
 ) -> rpc.Answer:
     channel.send(request.SerializeToString())
     failure: BaseException | None = None
     while True:
-        answer = _receive(channel, process, deadline)
+        try:
+            while not _wait(channel, deadline, aside if failure is None else None):
+                assert aside is not None
+                aside[1]()
+        except CriuTimedOut:
+            raise
+        except BaseException as error:
+            failure = error
+            continue
+        answer = _receive(channel, process)
         if answer.type != rpc.NOTIFY:
             if failure is not None:
                 raise failure
@@ -198,10 +241,16 @@ def _converse(
             raise failure or CriuDied(process.wait()) from None
 
 
-def _receive(channel: socket.socket, process: subprocess.Popen[bytes], deadline: float) -> rpc.Answer:
-    readable, _, _ = select.select([channel], [], [], max(0.0, deadline - time.monotonic()))
+def _wait(channel: socket.socket, deadline: float, aside: Aside | None) -> bool:
+    """Wait for CRIU's next word; False when there is something aside first."""
+    awaited: list[socket.socket | int] = [channel] if aside is None else [channel, aside[0]]
+    readable, _, _ = select.select(awaited, [], [], max(0.0, deadline - time.monotonic()))
     if not readable:
         raise CriuTimedOut
+    return channel in readable
+
+
+def _receive(channel: socket.socket, process: subprocess.Popen[bytes]) -> rpc.Answer:
     try:
         data = channel.recv(_ANSWER_MOST)
     except ConnectionError:

@@ -339,10 +339,17 @@ def _note_unknown(lines: list[str]) -> None:
             file.write(" | ".join(lines or ["no line at all"]) + "\n")
 
 
-def read_error_lines(log: Path) -> list[str]:
-    """CRIU's error sentences from its log, without times and source lines; empty when there is no log."""
+def read_error_lines(log: Path | str, directory: int | None = None) -> list[str]:
+    """CRIU's error sentences from its log, without times and source lines; empty when there is no log.
+
+    Args:
+        directory: descriptor of the directory that a relative path starts from.
+    """
     try:
-        text = log.read_text(errors="replace")
+        with open(
+            log, errors="replace", opener=lambda path, flags: os.open(path, flags, dir_fd=directory)
+        ) as file:
+            text = file.read()
     except OSError:
         return []
     matches = (_LINE.match(line) for line in text.splitlines())

@@ -20,27 +20,23 @@ from pathlib import Path
 
 from relive.config import Settings
 from relive.engine.criu import CriuTools
-from relive.errors import BranchUnknown, PermissionMissing, RestoreFailed, RestoreTimedOut
+from relive.errors import BranchUnknown, PermissionMissing, RestoreFailed
 from relive.images import criu_images_pb2 as pb
 from relive.images.credentials import WITHHELD, limit_capabilities
 from relive.images.imagefile import read_entries
 from relive.images.sockets import bound_addresses, read_connections, read_files, read_outside_names
 from relive.kernel import procfs
 from relive.kernel.mounts import read_mounts
-from relive.kernel.namespaces import Namespace
 from relive.model.branch import BranchFacts, Clock
 from relive.model.commit import CommitId, LayerKind, Manifest
-from relive.sandbox.builder import BranchPlan, build_branch
+from relive.sandbox.builder import BranchBuilder, BranchPlan, RootPlan
 from relive.sandbox.rootfs import CoveredPoint, plan_points
 from relive.sandbox.seal import Seal, read_seal
-from relive.sandbox.spawn import Channel, Report, spawn_first_process
 from relive.store import Store
 
 __all__ = ["Branch", "find_branch", "list_branches", "restore"]
 
-_NAMESPACES = Namespace.PID | Namespace.MOUNT | Namespace.NETWORK | Namespace.IPC | Namespace.UTS
 _STATE = "state.json"
-_SPARE = 5.0  # [s] on top of CRIU's own limit, for mounts and sockets
 
 
 @dataclass(slots=True)
@@ -116,8 +112,9 @@ def _kill_and_wait(pid: int) -> None:
     try:
         signal.pidfd_send_signal(handle, signal.SIGKILL)
         # The pidfd becomes readable when the process is gone, and with process 1 its whole PID namespace.
-
         select.select([handle], [], [], 10.0)
+        with contextlib.suppress(ChildProcessError):  # it is the child of whoever restored it
+            os.waitpid(pid, os.WNOHANG)
     except ProcessLookupError:
         pass
     finally:
@@ -156,8 +153,6 @@ def restore(
 ) -> Branch:
     """Bring a commit to life in a sealed sandbox; the original, if it still runs, is not touched.
 
-    Call it from a process with one thread.
-
     Raises:
         RefUnknown, ObjectMissing, ObjectCorrupt: the store cannot give the commit.
         RestoreFailed, RestoreTimedOut, SealBroken: the branch did not come to life; nothing is left of it.
@@ -169,53 +164,44 @@ def restore(
         raise PermissionMissing(
             "restoring needs root", cause=f"this is uid {os.geteuid()}", remedy="run it with sudo"
         )
-    CriuTools(settings.tools_path).check()
-    manifest = store.manifest(commit)
+    tools = CriuTools(settings.tools_path)
+    tools.check()
     identifier = uuid.uuid4().hex[:8]
     directory = settings.branches / identifier
     (directory / "io").mkdir(parents=True)
     (directory / "images").mkdir()
+    builder = BranchBuilder(directory, tools)
     try:
-        plan = _plan(settings, store, manifest, directory, clock, identifier)
-        init, report = _start(plan)
-        root = _host_pid(init, int(str(report.values["root"])))
-        stat = procfs.read_stat(init)
+        manifest = store.manifest(commit)
+        builder.mount_root(_plan_root(settings, store, manifest, directory))
+        images = directory / "images"
+        store.lay_out_images(manifest, images)
+        built = builder.finish(
+            _plan(manifest, images, f"{manifest.host.name[:40]}-{identifier}", clock, settings)
+        )
+        root = _host_pid(built.init, built.root)
+        stat = procfs.read_stat(built.init)
         facts = BranchFacts(
             id=identifier,
             commit=commit,
             name=name or manifest.target.name,
-            init=init,
+            init=built.init,
             init_started=stat.start_ticks if stat is not None else 0,
             root=root,
             clock=clock,
             created_wall_ns=time.time_ns(),
             restore_us=int((time.monotonic() - began) * 1e6),
         )
-        ports = [int(str(port)) for port in _as_list(report.values["ports"])]
-        branch = Branch(directory, facts, dict(zip(ports, report.descriptors, strict=False)))
+        branch = Branch(directory, facts, built.peers)
         branch.save()
     except BaseException:
+        builder.abandon()
         shutil.rmtree(directory, ignore_errors=True)
         raise
     return branch
 
 
-def _as_list(value: object) -> list[object]:
-    assert isinstance(value, list)
-    return value
-
-
-def _plan(
-    settings: Settings, store: Store, manifest: Manifest, directory: Path, clock: Clock, identifier: str
-) -> BranchPlan:
-    images = directory / "images"
-    store.lay_out_images(manifest, images)
-    processes = read_entries(images / "pstree.img", pb.PstreeEntry)
-    limit_capabilities(images, processes)
-    files = read_files(images)
-    connections = read_connections(images, files)
-    listening = {port for _, port in manifest.listening}
-    addresses = bound_addresses(files) | {connection.peer[0] for connection in connections}
+def _plan_root(settings: Settings, store: Store, manifest: Manifest, directory: Path) -> RootPlan:
     trees = {
         layer.point: store.lay_out_layer(layer)
         for layer in manifest.layers
@@ -229,19 +215,28 @@ def _plan(
     points = _with_committed(plan_points(read_mounts(), settings.home), trees)
     for stream in ("stdout", "stderr"):
         (directory / "io" / f"{stream}.log").touch()
-    return BranchPlan(
-        directory=directory,
+    return RootPlan(
         home=settings.home,
-        tools=settings.tools_path,
         covered=[(point, trees.get(point.point)) for point in points],
         memory_layers=memory,
+    )
+
+
+def _plan(manifest: Manifest, images: Path, hostname: str, clock: Clock, settings: Settings) -> BranchPlan:
+    processes = read_entries(images / "pstree.img", pb.PstreeEntry)
+    limit_capabilities(images, processes)
+    files = read_files(images)
+    connections = read_connections(images, files)
+    listening = {port for _, port in manifest.listening}
+    addresses = bound_addresses(files) | {connection.peer[0] for connection in connections}
+    return BranchPlan(
         addresses=sorted(address for address in addresses if not _is_unspecified(address)),
         connections=connections,
         inward=[connection.local[1] in listening for connection in connections],
         outlets=list(manifest.outlets),
         outside_names=read_outside_names(files),
         clock_shift_ns=manifest.taken_wall_ns - time.time_ns() if clock is Clock.RECORDED else None,
-        hostname=f"{manifest.host.name[:40]}-{identifier}"[:64],
+        hostname=hostname[:64],
         root=manifest.target.root,
         taken_pids=frozenset(
             number for one in processes for number in (one.pid, one.pgid, one.sid, *one.threads)
@@ -259,24 +254,6 @@ def _with_committed(points: list[CoveredPoint], trees: Iterable[str]) -> list[Co
 
 def _is_unspecified(address: str) -> bool:
     return address in ("0.0.0.0", "::")
-
-
-def _start(plan: BranchPlan) -> tuple[int, Report]:
-    channel = Channel()
-    try:
-        init = spawn_first_process(_NAMESPACES, lambda: build_branch(plan, channel), channel)
-        channel.theirs.close()
-        try:
-            report = channel.receive(time.monotonic() + plan.limit + _SPARE)
-        except BaseException:
-            _kill_and_wait(init)
-            raise
-        if report is None:
-            _kill_and_wait(init)
-            raise RestoreTimedOut("the restore was given up", cause=f"it took longer than {plan.limit:g} s")
-    finally:
-        channel.close()
-    return init, report
 
 
 def _host_pid(init: int, inside: int) -> int:

@@ -1,51 +1,73 @@
-"""Bringing a commit to life: what process 1 of a branch does, inside its new namespaces.
+"""Bringing a commit to life, in a thread whose namespaces are the branch's.
 
-1. Mount the root file system: the host's files, over them the commit's, over them an empty layer for what the branch writes.
-2. Bring loopback up, give it every address the target used, prove that there is no way out.
-3. Forge the other ends of the target's connections.
-4. Let CRIU restore the processes; just before they run, set their clock and close /proc's dangerous doors.
-5. Report, and become ``relive-init``.
+1. New PID, mount, network, IPC and UTS namespaces, with a native process 1; loopback up, and the proof that there is no
+   way out; CRIU started, to wait for its request.
+2. The root file system: the host's files, over them the commit's, over them an empty layer for what the branch writes.
+   All of this goes on while the caller still lays out and checks the commit's images.
+3. The addresses that the target used, and the other ends of its connections.
+4. CRIU restores the processes; just before they run, set their clock and close /proc's dangerous doors.
+
+Namespaces are a thread's (namespaces(7)), so nothing of the process that restores needs to be forked. In this thread
+paths and sockets are the branch's, while /proc/self is not there and pids are still the host's.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
+import signal
 import socket
 import stat
+import threading
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
 from relive.engine import criu_rpc_pb2 as rpc
-from relive.engine.criu import CriuDied, CriuTimedOut, CriuTools, ask_criu, base_options
+from relive.engine.criu import Conversation, CriuDied, CriuTimedOut, CriuTools, base_options
 from relive.engine.failures import explain, read_error_lines
-from relive.errors import RestoreFailed, RestoreTimedOut
+from relive.errors import ReliveError, RestoreFailed, RestoreTimedOut
 from relive.images.sockets import TcpConnection
 from relive.kernel import loopback
 from relive.kernel.mounts import MountFlag, bind, make_private, mount, pivot_root
+from relive.kernel.namespaces import Namespace, unshare
 from relive.kernel.procfs import tree_of
 from relive.model.commit import Outlet
 from relive.sandbox.clock import shift_wall_clock
+from relive.sandbox.firstprocess import FirstProcess
 from relive.sandbox.peers import forge_peer
 from relive.sandbox.rootfs import IO_DIRECTORY, CoveredPoint, RootBuilder
 from relive.sandbox.seal import check_sealed
-from relive.sandbox.spawn import Channel, become_init, standard_streams
 
-__all__ = ["BranchPlan", "build_branch"]
+__all__ = ["BranchBuilder", "BranchPlan", "Built", "RootPlan"]
 
+_NAMESPACES = Namespace.PID | Namespace.MOUNT | Namespace.NETWORK | Namespace.IPC | Namespace.UTS
+_SPARE = 5.0  # [s] on top of CRIU's own limit, for mounts and sockets
 _READ_ONLY_PROC = ("sys", "irq", "bus", "fs", "sysrq-trigger")
 _FIRST_OWN_NUMBER, _OWN_NUMBERS = 30000, 64
 _HIDDEN_PROC = ("kcore", "keys", "timer_list", "sched_debug", "kallsyms")
 
 
 @dataclass(frozen=True, slots=True)
-class BranchPlan:
-    """All that process 1 needs to know; decided before it is started.
+class RootPlan:
+    """What the branch's files are made of.
 
     Attributes:
-        directory: the branch's directory on the host, with ``images`` laid out in it.
         covered: mount points, each with the directory of committed files that lie over the host's, or None.
         memory_layers: (mount point, directory) of committed files that go into file systems of their own.
+    """
+
+    home: Path
+    covered: list[tuple[CoveredPoint, Path | None]]
+    memory_layers: list[tuple[str, Path]]
+
+
+@dataclass(frozen=True, slots=True)
+class BranchPlan:
+    """What has to be known of the images, which are laid out by then, before CRIU can be asked.
+
+    Attributes:
         addresses: addresses that must be local.
         outside_names: unix datagram sockets that somebody has to listen at, such as a system log's.
         connections: established connections to forge the other ends of; inward[i] tells whether the i-th is a client's.
@@ -55,11 +77,6 @@ class BranchPlan:
         limit: seconds for CRIU.
     """
 
-    directory: Path
-    home: Path
-    tools: Path
-    covered: list[tuple[CoveredPoint, Path | None]]
-    memory_layers: list[tuple[str, Path]]
     addresses: list[str]
     connections: list[TcpConnection]
     inward: list[bool]
@@ -72,109 +89,206 @@ class BranchPlan:
     limit: float
 
 
-def build_branch(plan: BranchPlan, channel: Channel) -> NoReturn:
-    """Run in process 1 of new PID, mount, network, IPC and UTS namespaces; never returns.
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A branch that runs.
 
-    Raises:
-        ReliveError: the branch cannot live; the caller reports it and ends, which undoes everything.
-        OSError: a mount or socket failed.
+    Attributes:
+        init: host pid of its process 1, a child of this process.
+        root: pid of the restored root in the branch.
+        peers: the forged client ends of its inward connections, by their port; the receiver closes them.
     """
-    status = os.open(plan.directory / "status", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    images = os.open(plan.directory / "images", os.O_RDONLY | os.O_DIRECTORY)
-    _mount_root(plan)
-    socket.sethostname(plan.hostname)
-    _prepare_network(plan)
-    peers = [forge_peer(connection) for connection in plan.connections]
-    standard_streams(None, None)
-    outlets = [_open_outlet(outlet, number) for number, outlet in enumerate(plan.outlets)]
-    listeners = [_listen(name, number) for number, name in enumerate(plan.outside_names)]
-    pid = _restore(plan, images, outlets)
-    for outlet in outlets:
-        os.close(outlet.inside)
-    inward = [peer for peer, is_inward in zip(peers, plan.inward, strict=True) if is_inward]
-    for peer, is_inward in zip(peers, plan.inward, strict=True):
-        if not is_inward:
-            peer.close()  # to the service, its database or upstream closed the connection
-    keep = [peer.fileno() for peer in inward]
-    ports = [peer.getsockname()[1] for peer in inward]
-    channel.send_values({"root": pid, "ports": ports}, keep)
-    heard = [(one.master, one.log) for one in outlets if one.master is not None and one.log is not None]
-    become_init(CriuTools(plan.tools).init, status, pid, keep, heard + listeners)
+
+    init: int
+    root: int
+    peers: dict[int, int]
 
 
-def _mount_root(plan: BranchPlan) -> None:
-    make_private()
-    builder = RootBuilder(plan.directory, home=plan.home, tools=plan.tools, devices=False)
-    for point, committed in plan.covered:
-        builder.cover(point, committed)
-    builder.own_devices()
-    builder.own_run()
-    for place, tree in plan.memory_layers:
-        _copy_tree(tree, builder.inside(place))
-    builder.share_standard_streams(plan.directory / "io")
-    builder.hide_home()
-    builder.mount_proc()
-    pivot_root(builder.root)
+class BranchBuilder:
+    """Builds one branch, as far as it has been told what to build: ``mount_root`` and ``finish`` tell it more.
+
+    ``abandon`` at any time undoes everything.
+    """
+
+    def __init__(self, directory: Path, tools: CriuTools) -> None:
+        """Start building, in a thread of its own. ``directory`` is the branch's, with an empty ``images`` in it."""
+        self._directory = directory
+        self._tools = tools
+        self._root: Future[RootPlan] = Future()
+        self._init: Future[int] = Future()
+        self._plan: Future[BranchPlan] = Future()
+        self._built: Future[Built] = Future()
+        threading.Thread(target=self._work, name="branch-builder", daemon=True).start()
+
+    def mount_root(self, plan: RootPlan) -> None:
+        """Begin with the files."""
+        self._root.set_result(plan)
+
+    def finish(self, plan: BranchPlan) -> Built:
+        """Build the rest.
+
+        Raises:
+            ReliveError: the branch cannot live; nothing is left of it.
+            RestoreTimedOut: it took longer than ``plan.limit``.
+        """
+        self._plan.set_result(plan)
+        try:
+            return self._built.result(plan.limit + _SPARE)
+        except TimeoutError:
+            if self._built.done():
+                raise
+            raise RestoreTimedOut(
+                "the restore was given up", cause=f"it took longer than {plan.limit:g} s"
+            ) from None
+
+    def abandon(self) -> None:
+        """Give up: end what has been started. Doing it twice, or after a failure, is no error."""
+        self._root.cancel()
+        self._plan.cancel()
+        has_failed = self._built.done() and self._built.exception() is not None
+        if self._init.done() and not has_failed:
+            # Whatever the thread waits for ends with the namespaces.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._init.result(), signal.SIGKILL)
+        if self._built.done() and not has_failed:
+            for descriptor in self._built.result().peers.values():
+                os.close(descriptor)
+        wait([self._built], timeout=_SPARE)  # it may be writing into the branch's directory
+
+    def _work(self) -> None:
+        try:
+            self._built.set_result(self._build())
+        except ReliveError as error:
+            self._built.set_exception(error)
+        except BaseException as error:
+            failure = RestoreFailed(
+                "the branch's namespaces could not be set up",
+                cause=f"{type(error).__name__}: {error}",
+                remedy="run `relive doctor`",
+            )
+            failure.__cause__ = error
+            self._built.set_exception(failure)
+
+    def _build(self) -> Built:
+        unshare(_NAMESPACES)
+        os.chdir(
+            "/"
+        )  # this thread's and its children's alone: pivot_root(2) takes along only those who stand there
+        make_private()
+        with contextlib.ExitStack() as stack:
+            first = stack.enter_context(FirstProcess(self._tools.init))
+            self._init.set_result(first.pid)
+            try:
+                return self._furnish(first, stack)
+            except BaseException:
+                first.kill()
+                raise
+
+    def _furnish(self, first: FirstProcess, stack: contextlib.ExitStack) -> Built:
+        loopback.bring_up()
+        check_sealed()
+        images = _keep(stack, os.open(self._directory / "images", os.O_RDONLY | os.O_DIRECTORY))
+        status = _keep(
+            stack, os.open(self._directory / "status", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        )
+        number = free_number(frozenset())
+        early = self._start_criu(first, number, [images])
+        stack.push(early)
+        new_root = self._mount_root(self._root.result(), first)
+        plan = self._plan.result()
+        peers = _prepare_network(plan, stack)
+        pivot_root(new_root)
+        socket.sethostname(plan.hostname)
+        outlets, heard = _open_outlets(plan, stack)
+        inward = [peer for peer, is_inward in zip(peers, plan.inward, strict=True) if is_inward]
+        kept = [peer.fileno() for peer in inward]
+        first.hold([status, *kept, *(descriptor for pair in heard for descriptor in pair)])
+        criu = early
+        if outlets or free_number(plan.taken_pids) != number:
+            # Seldom: it has to inherit what has just been opened, or has a number that the commit holds.
+            criu = self._start_criu(
+                first, free_number(plan.taken_pids), [images, *(o.inside for o in outlets)]
+            )
+            stack.push(criu)
+        first.give_up_capabilities()
+        root = _restore(plan, criu, images, outlets)
+        # Not before CRIU has ended: only then are the processes this one's children, and it leaves when it has none.
+        first.become(root, len(kept))
+        return Built(first.pid, root, {peer.getsockname()[1]: os.dup(peer.fileno()) for peer in inward})
+
+    def _start_criu(self, first: FirstProcess, number: int, keep: list[int]) -> Conversation:
+        """Start CRIU under a number with room behind it for its own few processes."""
+        first.set_last_number(number)
+        return Conversation(self._tools, keep=keep)
+
+    def _mount_root(self, plan: RootPlan, first: FirstProcess) -> Path:
+        """Mount everything of the new root but its entering; returns where it is."""
+        builder = RootBuilder(self._directory, home=plan.home, tools=self._tools.directory, devices=False)
+        for point, committed in plan.covered:
+            builder.cover(point, committed)
+        builder.own_devices()
+        builder.own_run()
+        for place, tree in plan.memory_layers:
+            _copy_tree(tree, builder.inside(place))
+        builder.share_standard_streams(self._directory / "io")
+        builder.hide_home()
+        first.mount_proc(builder.inside("/proc"))
+        return builder.root
+
+
+def _keep(stack: contextlib.ExitStack, descriptor: int) -> int:
+    """Have a descriptor closed at the end, and return it."""
+    stack.callback(os.close, descriptor)
+    return descriptor
 
 
 def _copy_tree(source: Path, goal: Path) -> None:
     """Copy a laid-out layer with owners, modes and times; of sockets and FIFOs the names, which CRIU fills with life."""
-    import shutil  # noqa: PLC0415 - seldom needed, and a branch is made often
-
-    for directory, names, files in os.walk(source):
-        here = goal / Path(directory).relative_to(source)
-        here.mkdir(exist_ok=True)
-        _copy_facts(Path(directory), here)
-        for name in files:
-            kind = stat.S_IFMT((Path(directory) / name).lstat().st_mode)
+    _copy_facts(source.lstat(), goal)
+    with os.scandir(source) as entries:
+        for entry in entries:
+            facts, here = entry.stat(follow_symlinks=False), goal / entry.name
+            kind = stat.S_IFMT(facts.st_mode)
+            if kind == stat.S_IFDIR:
+                here.mkdir(exist_ok=True)
+                _copy_tree(Path(entry.path), here)
+                continue
             if kind in (stat.S_IFREG, stat.S_IFLNK):
-                shutil.copy2(Path(directory) / name, here / name, follow_symlinks=False)
+                shutil.copy2(entry.path, here, follow_symlinks=False)
             else:
-                os.mknod(here / name, kind | 0o600)
-            _copy_facts(Path(directory) / name, here / name)
-        for name in names:
-            if (Path(directory) / name).is_symlink():
-                (here / name).symlink_to((Path(directory) / name).readlink())
+                os.mknod(here, kind | 0o600)
+            _copy_facts(facts, here)
 
 
-def _copy_facts(source: Path, goal: Path) -> None:
-    facts = source.lstat()
+def _copy_facts(facts: os.stat_result, goal: Path) -> None:
     os.chown(goal, facts.st_uid, facts.st_gid, follow_symlinks=False)
-    if not goal.is_symlink():
-        goal.chmod(facts.st_mode & 0o7777)
+    if not stat.S_ISLNK(facts.st_mode):
+        goal.chmod(stat.S_IMODE(facts.st_mode))
 
 
-def _prepare_network(plan: BranchPlan) -> None:
-    loopback.bring_up()
-    check_sealed()
+def _prepare_network(plan: BranchPlan, stack: contextlib.ExitStack) -> list[socket.socket]:
+    """Give loopback the addresses, forge the other ends of the connections; they are closed with ``stack``."""
     for address in plan.addresses:
         loopback.add_address(address)
+    return [stack.enter_context(forge_peer(connection)) for connection in plan.connections]
 
 
-def _restore(plan: BranchPlan, images: int, outlets: list[_OpenOutlet]) -> int:
-    tools = CriuTools(plan.tools)
-    _keep_numbers_free(plan.taken_pids)
+def _restore(plan: BranchPlan, criu: Conversation, images: int, outlets: list[_OpenOutlet]) -> int:
     options = base_options(f"/proc/self/fd/{images}")
     options.inherit_fd.extend(rpc.InheritFd(key=outlet.key, fd=outlet.inside) for outlet in outlets)
     options.external.extend(outlet.key for outlet in outlets if outlet.master is not None)
     options.notify_scripts = True
-    restored: list[int] = []
 
-    def notified(script: str, pid: int) -> None:
+    def notified(script: str, _pid: int) -> None:
         if script == "pre-resume":
-            restored.append(pid or plan.root)
             if plan.clock_shift_ns is not None:
                 shift_wall_clock(tree_of(plan.root), plan.clock_shift_ns)
             _close_proc()
 
     try:
-        answer = ask_criu(
-            tools,
-            rpc.Request(type=rpc.RESTORE, opts=options),
-            limit=plan.limit,
-            keep={images: images, **{outlet.inside: outlet.inside for outlet in outlets}},
-            on_notification=notified,
-        )
+        with criu:
+            request = rpc.Request(type=rpc.RESTORE, opts=options)
+            answer = criu.ask(request, limit=plan.limit, on_notification=notified)
     except CriuTimedOut:
         raise RestoreTimedOut(
             "the restore was given up",
@@ -196,11 +310,6 @@ def free_number(taken: frozenset[int]) -> int:
     return number
 
 
-def _keep_numbers_free(taken: frozenset[int]) -> None:
-    """Let CRIU's own processes have numbers that no process of the commit needs: the next is one above ns_last_pid."""
-    Path("/proc/sys/kernel/ns_last_pid").write_text(str(free_number(taken)))
-
-
 @dataclass(frozen=True, slots=True)
 class _OpenOutlet:
     """What a branch gets where the commit had the end of a pipe or a terminal.
@@ -214,6 +323,26 @@ class _OpenOutlet:
     inside: int
     master: int | None = None
     log: int | None = None
+
+    def descriptors(self) -> list[int]:
+        """All that are open for it."""
+        return [one for one in (self.inside, self.master, self.log) if one is not None]
+
+
+def _open_outlets(
+    plan: BranchPlan, stack: contextlib.ExitStack
+) -> tuple[list[_OpenOutlet], list[tuple[int, int]]]:
+    """What stands in for the outside, and pairs of what process 1 listens to and the log for it; ``stack`` closes it."""
+    outlets = []
+    for number, outlet in enumerate(plan.outlets):
+        outlets.append(_open_outlet(outlet, number))
+        for descriptor in outlets[-1].descriptors():
+            _keep(stack, descriptor)
+    heard = [(one.master, one.log) for one in outlets if one.master is not None and one.log is not None]
+    for number, name in enumerate(plan.outside_names):
+        listener, log = _listen(name, number)
+        heard.append((_keep(stack, listener), _keep(stack, log)))
+    return outlets, heard
 
 
 def _open_outlet(outlet: Outlet, number: int) -> _OpenOutlet:
@@ -262,7 +391,7 @@ def _close_proc() -> None:
 
 
 def _failure(images: int, sentence: str) -> RestoreFailed:
-    explanation = explain(read_error_lines(Path(f"/proc/self/fd/{images}/criu.log")) or [sentence])
+    explanation = explain(read_error_lines("criu.log", directory=images) or [sentence])
     return RestoreFailed(
         f"the commit was not restored: {explanation.what}",
         cause=f"CRIU says: {explanation.sentence}",

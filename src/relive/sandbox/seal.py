@@ -7,8 +7,8 @@ elsewhere is refused in the kernel before it exists, and counted.
 from __future__ import annotations
 
 import itertools
-import os
 import socket
+import threading
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -64,12 +64,12 @@ def _refused(pid: int | str) -> int:
 
 
 def check_sealed() -> None:
-    """Prove from inside, before anything is restored, that the caller's network namespace has no way out.
+    """Prove from inside, before anything is restored, that the calling thread's network namespace has no way out.
 
     Raises:
         SealBroken: a device other than loopback exists, or an outside address can be reached.
     """
-    seal = read_seal("self")
+    seal = read_seal("thread-self")
     if seal.devices:
         raise SealBroken("the sandbox is not sealed", cause=f"it has the network device {seal.devices[0]}")
     # 192.0.2.1 is kept for documentation (RFC 5737): no host has it, and a datagram socket sends nothing on connect().
@@ -79,5 +79,6 @@ def check_sealed() -> None:
         except OSError:
             return
     raise SealBroken(
-        "the sandbox is not sealed", cause=f"its network namespace has a route out (pid {os.getpid()})"
+        "the sandbox is not sealed",
+        cause=f"its network namespace has a route out (thread {threading.get_native_id()})",
     )

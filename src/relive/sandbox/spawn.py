@@ -1,34 +1,23 @@
-"""Starting process 1 of new namespaces, which sets them up in Python and then becomes ``relive-init``."""
+"""Starting process 1 of a capsule, which sets its namespaces up in Python and then becomes ``relive-init``."""
 
 from __future__ import annotations
 
-import array
 import contextlib
 import json
 import os
 import select
 import socket
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from relive.errors import ReliveError, RestoreFailed
+from relive.errors import CapsuleStartFailed, ReliveError
 from relive.kernel.namespaces import Namespace, unshare
 
-__all__ = ["Channel", "Report", "become_init", "spawn_first_process", "standard_streams"]
+__all__ = ["Channel", "become_init", "spawn_first_process", "standard_streams"]
 
 _MESSAGE_MOST = 1 << 20  # [bytes]
-_DESCRIPTORS_MOST = 250  # one message carries at most SCM_MAX_FD = 253 descriptors
-
-
-@dataclass(slots=True)
-class Report:
-    """What process 1 says when it is ready: plain values, and descriptors that belong to the receiver now."""
-
-    values: dict[str, object]
-    descriptors: list[int] = field(default_factory=list)
 
 
 class Channel:
@@ -37,46 +26,40 @@ class Channel:
     def __init__(self) -> None:
         self.ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
-    def send_values(self, values: dict[str, object], descriptors: list[int] | None = None) -> None:
+    def send_values(self, values: dict[str, object]) -> None:
         """Called in process 1."""
-        self._send({"values": values}, descriptors or [])
+        self._send({"values": values})
 
     def send_error(self, error: BaseException) -> None:
-        """Called in process 1; an error of Relive arrives as itself, others as RestoreFailed by ``receive``."""
+        """Called in process 1; an error of Relive arrives as itself, others as CapsuleStartFailed by ``receive``."""
         if isinstance(error, ReliveError):
             shape: dict[str, object] = {"kind": type(error).__name__, **error.as_json()}
         else:
             shape = {"kind": "", "message": "", "cause": f"{type(error).__name__}: {error}", "remedy": None}
         with contextlib.suppress(OSError):
-            self._send({"error": shape}, [])
+            self._send({"error": shape})
 
-    def _send(self, message: dict[str, object], descriptors: list[int]) -> None:
-        data = json.dumps(message).encode()
-        sent = descriptors[:_DESCRIPTORS_MOST]
-        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", sent))] if sent else []
-        self.theirs.sendmsg([data], rights)
+    def _send(self, message: dict[str, object]) -> None:
+        self.theirs.send(json.dumps(message).encode())
 
-    def receive(self, deadline: float) -> Report | None:
+    def receive(self, deadline: float) -> dict[str, object] | None:
         """Wait for the report until a moment of the monotonic clock; None when it did not come.
 
         Raises:
-            ReliveError: the error that process 1 reported; RestoreFailed if it ended without a word.
+            ReliveError: the error that process 1 reported; CapsuleStartFailed if it ended without a word.
         """
         readable, _, _ = select.select([self.ours], [], [], max(0.0, deadline - time.monotonic()))
         if not readable:
             return None
-        room = socket.CMSG_SPACE(_DESCRIPTORS_MOST * 4)
-        data, ancillary, _, _ = self.ours.recvmsg(_MESSAGE_MOST, room)
+        data = self.ours.recv(_MESSAGE_MOST)
         if not data:
-            raise RestoreFailed("the namespaces could not be set up", cause="their first process was killed")
-        descriptors = array.array("i")
-        for level, kind, payload in ancillary:
-            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                descriptors.frombytes(payload[: len(payload) - len(payload) % descriptors.itemsize])
-        message = json.loads(data)
+            raise CapsuleStartFailed(
+                "the namespaces could not be set up", cause="their first process was killed"
+            )
+        message: dict[str, dict[str, object]] = json.loads(data)
         if "error" in message:
             raise _error_from(message["error"])
-        return Report(message["values"], list(descriptors))
+        return message["values"]
 
     def close(self) -> None:
         """Close both ends."""
@@ -84,12 +67,12 @@ class Channel:
         self.theirs.close()
 
 
-def _error_from(shape: dict[str, str | None]) -> ReliveError:
+def _error_from(shape: dict[str, Any]) -> ReliveError:
     from relive import errors  # noqa: PLC0415 - the tree is looked up by name only here
 
     kind = getattr(errors, shape["kind"] or "", None)
     if kind is None:
-        return RestoreFailed(
+        return CapsuleStartFailed(
             "the namespaces could not be set up", cause=shape["cause"], remedy="run `relive doctor`"
         )
     error: ReliveError = kind(shape["message"], cause=shape["cause"], remedy=shape["remedy"])
@@ -154,23 +137,15 @@ def standard_streams(stdout: Path | None, stderr: Path | None) -> None:
             os.close(descriptor)
 
 
-def become_init(
-    program: Path, status: int, main: int, keep: list[int], heard: Sequence[tuple[int, int]] = ()
-) -> NoReturn:
-    """Turn the calling process 1 into ``relive-init``, with only what is named here open besides 0, 1, 2.
+def become_init(program: Path, status: int, main: int) -> NoReturn:
+    """Turn the calling process 1 into ``relive-init``, with only 0, 1, 2 and ``status`` open.
 
     Args:
         status: where it writes how ``main`` ended.
-        keep: sockets that live as long as it does.
-        heard: (descriptor, log file) of terminals' master sides and sockets; it notes down what comes there.
     """
-    pairs = [descriptor for pair in heard for descriptor in pair]
-    keep = [*keep, *pairs]
-    kept = {0, 1, 2, status, *keep}
     for name in os.listdir("/proc/self/fd"):
-        if int(name) not in kept:
+        if int(name) > 2 and int(name) != status:
             with contextlib.suppress(OSError):
                 os.close(int(name))
-    for descriptor in (status, *keep):
-        os.set_inheritable(descriptor, True)
-    os.execv(program, [program.name, str(status), str(main), *map(str, pairs)])
+    os.set_inheritable(status, True)
+    os.execv(program, [program.name, str(status), str(main)])

@@ -9,7 +9,7 @@ import time
 from relive.doctor.finding import Obstacle, Result, limited, works
 from relive.doctor.probe import Ground
 from relive.engine import criu_rpc_pb2 as rpc
-from relive.engine.criu import CriuDied, CriuTimedOut, CriuTools, ask_criu, base_options
+from relive.engine.criu import Conversation, CriuDied, CriuTimedOut, CriuTools, base_options
 from relive.engine.kerndat import kerndat_path
 
 __all__ = ["kernel_cache"]
@@ -28,7 +28,8 @@ def kernel_cache(ground: Ground) -> Result:
     options = base_options(f"/proc/self/fd/{directory}")
     options.log_level = _DEBUG
     try:
-        ask_criu(tools, rpc.Request(type=rpc.CHECK, opts=options), limit=_LIMIT, keep={directory: directory})
+        with Conversation(tools, keep=[directory]) as criu:
+            criu.ask(rpc.Request(type=rpc.CHECK, opts=options), limit=_LIMIT)
     except (CriuDied, CriuTimedOut) as error:
         raise Obstacle(
             "CRIU gave no answer", cause=f"{type(error).__name__} when asked to look at the kernel"

@@ -1,0 +1,116 @@
+"""Process 1 of a branch, from the moment its namespaces exist: it waits for orders while they are furnished around it.
+
+The program is ``relive-init --await``; its source specifies the orders. It is a native program, since forking a process
+as large as this one, twice, costs more than all the mounts of a branch.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+__all__ = ["FirstProcess"]
+
+_ORDERS_FD = 3
+_ANSWER_WITHIN = 10.0  # [s]
+_ANSWER_MOST = 16  # [bytes]
+_RIGHTS_MOST = 250  # one message carries at most SCM_MAX_FD = 253 descriptors
+
+
+class FirstProcess:
+    """Process 1 of a PID namespace. It ends, with the namespace, when this is closed before ``become``.
+
+    Every order raises OSError when process 1 refuses it (errno is what stood in its way) or is gone (ECONNRESET).
+    """
+
+    def __init__(self, program: Path) -> None:
+        """Start it. The calling thread must have left its PID namespace for a new one that has no process yet.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        self._program = program
+        self._is_killed = False
+        self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._orders.settimeout(_ANSWER_WITHIN)
+        streams = [(os.POSIX_SPAWN_OPEN, number, "/dev/null", os.O_RDWR, 0) for number in range(3)]
+        try:
+            with theirs:
+                self.pid = os.posix_spawn(
+                    program,
+                    [program.name, "--await", str(_ORDERS_FD)],
+                    {},
+                    file_actions=[(os.POSIX_SPAWN_DUP2, theirs.fileno(), _ORDERS_FD), *streams],
+                    setsid=True,
+                )
+        except BaseException:
+            self._orders.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._orders.close()
+        if self._is_killed:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self.pid, 0)
+
+    def set_last_number(self, number: int) -> None:
+        """Its next process gets the number after this one."""
+        self._order(f"n{number}".encode())
+
+    def mount_proc(self, point: Path) -> None:
+        """Mount /proc of its PID namespace."""
+        self._order(b"p" + os.fsencode(point))
+
+    def give_up_capabilities(self) -> None:
+        """Make it harmless, before anything runs that might take it over; no numbers and mounts afterwards."""
+        self._order(b"c")
+
+    def hold(self, descriptors: Sequence[int]) -> None:
+        """Give it descriptors, in this order; the caller keeps its own."""
+        for start in range(0, len(descriptors), _RIGHTS_MOST):
+            part = array.array("i", descriptors[start : start + _RIGHTS_MOST])
+            self._order(b"d", [(socket.SOL_SOCKET, socket.SCM_RIGHTS, part)])
+
+    def become(self, main: int, kept: int) -> None:
+        """Let it become the lasting process 1, from the program's file in its own file system.
+
+        The descriptors it holds are, in order: the file for the end of ``main``; ``kept`` that are only kept open; pairs
+        of something to listen to and the log for what comes. ``main`` must be its child by now.
+        """
+        self._orders.send(f"x{main} {kept} {self._program}".encode())
+        answer = self._orders.recv(
+            _ANSWER_MOST
+        )  # the new program has not got the socket: no answer is the good one
+        if answer:
+            raise _refusal("x", int(answer))
+
+    def kill(self) -> None:
+        """End it and all that lives in its namespaces; it is reaped when this is closed.
+
+        Whoever has children there must reap them first: the kernel ends process 1 after all others are gone
+        (zap_pid_ns_processes).
+        """
+        self._is_killed = True
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+
+    def _order(self, text: bytes, rights: Sequence[tuple[int, int, array.array[int]]] = ()) -> None:
+        self._orders.sendmsg([text], rights)
+        answer = self._orders.recv(_ANSWER_MOST)
+        if not answer:
+            raise ConnectionResetError("process 1 of the branch has ended")
+        if int(answer):
+            raise _refusal(chr(text[0]), int(answer))
+
+
+def _refusal(order: str, number: int) -> OSError:
+    return OSError(number, f"process 1 of the branch, order {order!r}: {os.strerror(number)}")

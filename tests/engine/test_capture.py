@@ -1,0 +1,124 @@
+"""The moment at which a target's files are looked at: everything stands still, and CRIU is still at work."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relive.config import load_settings
+from relive.engine import capture as room
+from relive.engine.capture import capture
+from relive.engine.captured import Capture
+from relive.engine.criu import CriuTools
+from relive.engine.target import process_target
+from relive.engine.watchdog import Watchdog
+from relive.kernel import procfs
+from relive.model.commit import Trigger
+from relive.store import Store
+
+BUSY = """
+import os, sys, threading
+def work():
+    while True: pass
+for _ in range(8): threading.Thread(target=work, daemon=True).start()
+if not os.fork(): work()
+print("ready", flush=True)
+work()
+"""
+
+
+@pytest.fixture
+def busy() -> Iterator[int]:
+    """A process of nine threads, with a child, none of which ever waits."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", BUSY],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    yield process.pid
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, 9)
+    process.wait()
+    process.stdout.close()
+
+
+def states(root: int) -> str:
+    return "".join(
+        (Path(f"/proc/{pid}/task/{thread}/stat").read_text().rpartition(")")[2].split()[0])
+        for pid in procfs.tree_of(root)
+        for thread in procfs.threads_of(pid)
+    )
+
+
+def take(home: Path, pid: int) -> Capture:
+    settings = load_settings(home=home, tools=load_settings().tools_path)
+    with (
+        contextlib.closing(Store(settings.store)) as store,
+        Watchdog(CriuTools(settings.tools_path).watchdog) as watchdog,
+    ):
+        taken = capture(
+            process_target(pid), Trigger.MANUAL, settings=settings, store=store, watchdog=watchdog
+        )
+        taken.staging.discard()
+        return taken
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch, busy: int) -> list[tuple[str, str]]:
+    """(states of all threads, names of the images so far) at each look."""
+    seen = []
+    look = room._Dump._look_frozen
+
+    def note(dump: Any) -> None:
+        seen.append((states(busy), " ".join(os.listdir(dump._staging.images))))
+        look(dump)
+
+    monkeypatch.setattr(room._Dump, "_look_frozen", note)
+    return seen
+
+
+def test_files_are_looked_at_while_all_stand_still_and_memory_is_still_being_written(
+    tmp_path: Path, busy: int, looks: list[tuple[str, str]]
+) -> None:
+    while (
+        not looks or "pstree.img" in looks[-1][1]
+    ):  # on a busy machine CRIU may be done before this process has the floor
+        assert len(looks) < 10
+        take(tmp_path, busy)
+    stopped, _ = looks[-1]
+    # CRIU lets each leader run again, with code of its own, as soon as it turns to it.
+    assert stopped.count("t") >= len(stopped) - 2 >= 8
+    assert "t" not in states(busy)
+
+
+def test_without_the_hint_they_are_looked_at_when_the_dump_is_done(
+    tmp_path: Path, busy: int, looks: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "_FIRST_AFTER_FREEZE", "never.img")
+    take(tmp_path, busy)
+    ((stopped, images),) = looks
+    assert set(stopped) == {"t"}
+    assert "pstree.img" in images
+
+
+def test_an_error_at_the_look_gives_the_commit_up_and_the_target_runs_on(
+    tmp_path: Path, busy: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_dump: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(room._Dump, "_look_frozen", fail)
+    with pytest.raises(ZeroDivisionError):
+        take(tmp_path, busy)
+    assert "t" not in states(busy)
