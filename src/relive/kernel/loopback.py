@@ -20,6 +20,7 @@ _IFA_ADDRESS, _IFA_LOCAL = 1, 2
 _IFA_F_NODAD = 0x02
 _EEXIST = 17
 _LOOPBACK_INDEX = 1
+_RTF_LOCAL = 0x80000000
 _USABLE_WITHIN = 2.0  # [s]
 
 
@@ -49,14 +50,24 @@ def add_address(address: str) -> None:
     if error not in (0, -_EEXIST):
         raise OSError(-error, f"cannot give {address} to lo")
     if family == socket.AF_INET6:
-        _wait_until_reachable(address)
+        _wait_until_local(address)
 
 
-def _wait_until_reachable(address: str) -> None:
-    """The kernel makes an IPv6 address usable a moment after it has taken it: a work queue adds its route."""
-    wanted = f"{ipaddress.IPv6Address(address).packed.hex()} 80 "
+def _wait_until_local(address: str) -> None:
+    """The kernel makes an IPv6 address usable a moment after it has taken it: a work queue adds its local route.
+
+    The route of its prefix is there before. A SYN that takes that one is lost, and its retransmission a second later is
+    answered with ENETUNREACH.
+    """
+    wanted = ipaddress.IPv6Address(address).packed.hex()
     until = time.monotonic() + _USABLE_WITHIN
-    while wanted not in Path("/proc/thread-self/net/ipv6_route").read_text():
+    while not _has_local_route(wanted, Path("/proc/thread-self/net/ipv6_route").read_text()):
         if time.monotonic() > until:
             raise OSError(errno.ETIMEDOUT, f"{address} was given to lo and has no route")
         time.sleep(0.001)
+
+
+def _has_local_route(address: str, table: str) -> bool:
+    """Columns of ipv6_route: goal, prefix length, source, its length, next hop, metric, users, uses, flags, device."""
+    rows = (line.split() for line in table.splitlines())
+    return any(row[:2] == [address, "80"] and int(row[8], 16) & _RTF_LOCAL for row in rows)
