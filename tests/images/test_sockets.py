@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relive.errors import ObjectCorrupt
 from relive.images import criu_images_pb2 as pb
 from relive.images.sockets import (
     bound_addresses,
@@ -172,3 +173,16 @@ def test_several_descriptors_of_one_end_are_one_outlet():
         Outlet(key="pipe:[3]", writable=False),
         Outlet(key="pipe:[5]", writable=True),
     ]
+
+
+@pytest.mark.parametrize(
+    ("family", "length"),
+    [(socket.AF_INET, 0), (socket.AF_INET, 4), (socket.AF_INET6, 1), (socket.AF_UNIX, 1)],
+)
+def test_an_address_that_is_none_is_told_as_damage(family, length):
+    entry = sock(LISTEN, ("127.0.0.1", 80))
+    entry.isk.family = family
+    del entry.isk.src_addr[:]
+    entry.isk.src_addr.extend([1] * length)
+    with pytest.raises(ObjectCorrupt, match=r"files\.img"):
+        read_listening([entry])

@@ -9,6 +9,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
+from relive.errors import ObjectCorrupt
 from relive.images import criu_images_pb2 as pb
 from relive.images.imagefile import read_entries, read_first
 from relive.model.commit import Connection, Outlet
@@ -54,9 +55,15 @@ def read_files(images: Path) -> list[pb.FileEntry]:
 
 
 def _address(words: list[int], family: int) -> str:
-    if family == socket.AF_INET:
+    if (family, len(words)) == (socket.AF_INET, 1):
         return str(ipaddress.IPv4Address(struct.pack("<I", words[0])))
-    return str(ipaddress.IPv6Address(struct.pack("<4I", *words)))
+    if (family, len(words)) == (socket.AF_INET6, 4):
+        return str(ipaddress.IPv6Address(struct.pack("<4I", *words)))
+    raise ObjectCorrupt(
+        "image files.img is damaged",
+        cause=f"a socket of family {family} has an address of {len(words)} words",
+        remedy="restore another commit; this one cannot be trusted",
+    )
 
 
 def read_connections(images: Path, files: list[pb.FileEntry]) -> list[TcpConnection]:
