@@ -78,6 +78,11 @@ def test_others_are_told_to_be_root() -> None:
         ("criu", "#!/bin/sh\necho broken >&2; exit 1\n", "criu does not work"),
         ("criu", "no program", "criu does not start"),
         ("relive-init", "#!/bin/sh\nexit 0\n", "relive-init does not work"),
+        (
+            "relive-init",
+            "#!/bin/sh\nexit 2\n",
+            "relive-init does not work",
+        ),  # an older one: it does not know the order
         ("relive-watchdog", "#!/bin/sh\nexit 0\n", "the watchdog does not answer"),
         ("prlimit_shim.so", "no library", "prlimit_shim.so cannot be loaded"),
     ],

@@ -107,7 +107,7 @@ def base_options(images: str) -> rpc.Options:
 
 
 class Conversation:
-    """CRIU, started and waiting for the one request it is for. Leaving the context never leaves a CRIU behind.
+    """CRIU, started and waiting for the one request it is for. Closing it never leaves a CRIU behind.
 
     Starting takes a few milliseconds in which others may work: begin early, ask late.
     """
@@ -148,6 +148,10 @@ class Conversation:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Wait for it to end. Doing it twice is no error."""
         self._ours.close()
         _reap(self._process)
 

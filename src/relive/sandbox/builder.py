@@ -151,6 +151,7 @@ class BranchBuilder:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._init.result(), signal.SIGKILL)
         if self._built.done() and not has_failed:
+            os.waitpid(self._init.result(), 0)
             for descriptor in self._built.result().peers.values():
                 os.close(descriptor)
         wait([self._built], timeout=_SPARE)  # it may be writing into the branch's directory
@@ -171,9 +172,8 @@ class BranchBuilder:
 
     def _build(self) -> Built:
         unshare(_NAMESPACES)
-        os.chdir(
-            "/"
-        )  # this thread's and its children's alone: pivot_root(2) takes along only those who stand there
+        # Of this thread and its children alone. pivot_root(2) takes along only those who stand there.
+        os.chdir("/")
         make_private()
         with contextlib.ExitStack() as stack:
             first = stack.enter_context(FirstProcess(self._tools.init))
@@ -193,7 +193,7 @@ class BranchBuilder:
         )
         number = free_number(frozenset())
         early = self._start_criu(first, number, [images])
-        stack.push(early)
+        stack.callback(early.close)
         new_root = self._mount_root(self._root.result(), first)
         plan = self._plan.result()
         peers = _prepare_network(plan, stack)
@@ -206,10 +206,11 @@ class BranchBuilder:
         criu = early
         if outlets or free_number(plan.taken_pids) != number:
             # Seldom: it has to inherit what has just been opened, or has a number that the commit holds.
+            early.close()
             criu = self._start_criu(
                 first, free_number(plan.taken_pids), [images, *(o.inside for o in outlets)]
             )
-            stack.push(criu)
+            stack.callback(criu.close)
         first.give_up_capabilities()
         root = _restore(plan, criu, images, outlets)
         # Not before CRIU has ended: only then are the processes this one's children, and it leaves when it has none.
@@ -286,7 +287,7 @@ def _restore(plan: BranchPlan, criu: Conversation, images: int, outlets: list[_O
             _close_proc()
 
     try:
-        with criu:
+        with contextlib.closing(criu):
             request = rpc.Request(type=rpc.RESTORE, opts=options)
             answer = criu.ask(request, limit=plan.limit, on_notification=notified)
     except CriuTimedOut:

@@ -104,10 +104,15 @@ class FirstProcess:
             os.kill(self.pid, signal.SIGKILL)
 
     def _order(self, text: bytes, rights: Sequence[tuple[int, int, array.array[int]]] = ()) -> None:
-        self._orders.sendmsg([text], rights)
-        answer = self._orders.recv(_ANSWER_MOST)
+        try:
+            self._orders.sendmsg([text], rights)
+            answer = self._orders.recv(_ANSWER_MOST)
+        except BrokenPipeError:
+            answer = b""
         if not answer:
-            raise ConnectionResetError("process 1 of the branch has ended")
+            raise ConnectionResetError(
+                f"process 1 of the branch ended before order {chr(text[0])!r} was done"
+            )
         if int(answer):
             raise _refusal(chr(text[0]), int(answer))
 

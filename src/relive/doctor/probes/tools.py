@@ -16,7 +16,7 @@ from relive.engine.watchdog import Watchdog
 __all__ = ["tools"]
 
 _SETUP = "run `make setup`"
-_USAGE = 2  # what relive-init ends with when it is told nothing
+_NO_ORDERS = 1  # what relive-init ends with when nobody can give it orders
 _COMMANDS = ("nsenter",)  # of util-linux: CRIU enters a capsule with it, `relive exec` a branch
 
 
@@ -32,7 +32,7 @@ def tools(ground: Ground) -> Result:
             remedy=_SETUP,
         )
     version = _ask([str(found.criu), "--version"], 0).partition("Version:")[2].split("\n")[0].strip()
-    _ask([str(found.init)], _USAGE)
+    _ask([str(found.init), "--await", "9"], _NO_ORDERS)
     with Watchdog(found.watchdog) as watchdog, watchdog.watching(os.getpid(), 5.0):
         pass
     _load(found.prlimit_shim)
