@@ -8,9 +8,10 @@ import pytest
 import typer.main
 
 from relive import __version__
-from relive.cli import app
+from relive.cli import application
 
-COMMANDS = {command.name: command for command in app.registered_commands}
+APP = application()
+COMMANDS = {command.name: command for command in APP.registered_commands}
 
 # Commands that do not answer, with the reason.
 WITHOUT_JSON = {"exec": "its output is the command's own"}
@@ -55,14 +56,14 @@ def test_its_first_line_is_short_and_has_no_full_stop(name):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_it_answers_in_json_or_has_a_reason_not_to(name):
-    command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
+    command = typer.main.get_command(APP).commands[name]  # type: ignore[attr-defined]
     options = {option for parameter in command.params for option in parameter.opts}
     assert ("--json" in options) == (name not in WITHOUT_JSON)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_and_argument_is_explained(name):
-    command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
+    command = typer.main.get_command(APP).commands[name]  # type: ignore[attr-defined]
     assert [parameter.name for parameter in command.params if not getattr(parameter, "help", None)] == []
 
 

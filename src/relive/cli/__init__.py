@@ -1,5 +1,5 @@
 """The ``relive`` command: one file per subcommand, no logic beyond reading arguments and showing values."""
 
-from relive.cli.app import app, main
+from relive.cli.app import application, main
 
-__all__ = ["app", "main"]
+__all__ = ["application", "main"]
