@@ -6,10 +6,12 @@ import contextlib
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -126,11 +128,10 @@ class Wire:
 
 
 @pytest.fixture(scope="session")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The executable of ``tests/programs/NAME.c``, in a directory that every user can reach."""
-    folder = tmp_path_factory.mktemp("programs")
-    for place in (folder, folder.parent, folder.parent.parent):
-        place.chmod(place.stat().st_mode | 0o711)
+def compiled() -> Iterator[Callable[[str], Path]]:
+    """The executable of ``tests/programs/NAME.c``, in a directory that every user can reach (pytest's own are closed)."""
+    folder = Path(tempfile.mkdtemp(prefix="relive-programs-"))
+    folder.chmod(0o755)
 
     def build(name: str) -> Path:
         target = folder / name
@@ -139,7 +140,8 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
             subprocess.run(["cc", "-O1", "-g", "-pthread", "-w", "-o", target, source], check=True)
         return target
 
-    return build
+    yield build
+    shutil.rmtree(folder)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import contextlib
 import os
 import random
 import resource
+import select
 import shutil
 import signal
 import subprocess
@@ -204,6 +205,9 @@ def test_process_1_of_a_namespace_dies_of_a_fault_and_of_nothing_else(
     event = wire.event("fatal")
     assert (event["pid"], event["name"], event["code_name"]) == (init, "SIGSEGV", "SI_KERNEL")
     assert wire.command("release")["died"]
+    # `unshare` repeats the signal on itself: a crash of its own, where the tracer is back in time to see it.
+    if wire.command("detach")["held"]:
+        wire.command("release")
     assert program.end() in (-signal.SIGSEGV, 128 + signal.SIGSEGV)
 
 
@@ -262,7 +266,11 @@ def test_a_stopped_process_stays_stopped_through_attach_and_detach(wire: Wire, s
     for _ in range(3):
         wire.attach(program.pid)
         wire.command("detach")
-        assert program.states() == {"T"}
+        # Let go of, a task runs for a moment on its way from "traced" to "stopped" (ptrace(2), group-stop).
+        until = time.monotonic() + LIMIT
+        while program.states() != {"T"}:
+            assert time.monotonic() < until
+        assert not select.select([program.process.stdout], [], [], 0)[0]
     wire.attach(program.pid)
     os.kill(program.pid, signal.SIGCONT)
     assert program.ask() == "alive"
