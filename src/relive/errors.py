@@ -12,7 +12,7 @@ ReliveError
 ├── RestoreFailed         the branch did not come to life: 6
 │   ├── RestoreTimedOut, SealBroken
 ├── StoreError            the store cannot give or take something: 7
-│   ├── StoreVersionUnknown, ObjectMissing, ObjectCorrupt, StoreBusy
+│   ├── StoreVersionUnknown, ObjectMissing, ObjectCorrupt, StoreBusy, KeyMissing, KeyWrong, SignatureInvalid
 ├── RecordingError        the recording cannot answer: 8
 │   ├── RecordingCorrupt, RequestUnknown, RequestTruncated
 └── CapsuleError          a capsule did not start or its agent does not answer: 9
@@ -38,6 +38,8 @@ __all__ = [
     "DiskFull",
     "HostIncapable",
     "IncidentUnknown",
+    "KeyMissing",
+    "KeyWrong",
     "NotFound",
     "ObjectCorrupt",
     "ObjectMissing",
@@ -53,6 +55,7 @@ __all__ = [
     "RestoreFailed",
     "RestoreTimedOut",
     "SealBroken",
+    "SignatureInvalid",
     "StoreBusy",
     "StoreError",
     "StoreVersionUnknown",
@@ -247,6 +250,24 @@ class StoreBusy(StoreError):
     """Another process holds the lock that this step needs."""
 
     code = "store-busy"
+
+
+class KeyMissing(StoreError):
+    """The store is sealed and its key is not there; nothing is read, and nothing is written plain."""
+
+    code = "key-missing"
+
+
+class KeyWrong(StoreError):
+    """The store key that is there is not the one the store was sealed with, or the file holds no key."""
+
+    code = "key-wrong"
+
+
+class SignatureInvalid(StoreError):
+    """A commit is not signed by this host or one it trusts, or was changed after it was signed."""
+
+    code = "signature-invalid"
 
 
 class RecordingError(ReliveError):

@@ -9,7 +9,7 @@ from hypothesis import given
 from pydantic import ValidationError
 
 from relive.model.commit import FileEntry, ImageFile, Manifest
-from relive.store.store import canonical
+from relive.store.manifests import canonical
 
 from .strategies import manifests
 

@@ -91,8 +91,10 @@ def take_in(store: Store, staging: Staging, files: Mapping[str, bytes], **facts:
     try:
         with store.taking_in():
             layer = take_layer(store, staging.files, files)
-            images = store.take_images(staging.images)
-            return store.add(make_manifest(images=images, layers=[layer], **facts))  # type: ignore[arg-type]
+            parents: list[CommitId] = facts.get("parents") or []  # type: ignore[assignment]
+            taken = store.take_images(staging.images, parents[0] if parents else None)
+            manifest = make_manifest(images=taken.images, layers=[layer], **facts)  # type: ignore[arg-type]
+            return store.add(manifest, taken, new_bytes=taken.stored)
     finally:
         staging.discard()
 

@@ -11,11 +11,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from relive.errors import ObjectCorrupt, ObjectMissing, RefUnknown, ReliveError, StoreError
+from relive.errors import (
+    ObjectCorrupt,
+    ObjectMissing,
+    RefUnknown,
+    ReliveError,
+    SignatureInvalid,
+    StoreError,
+)
 from relive.model.commit import CommitId, EntryKind, FileEntry, ImageFile, Layer, LayerKind
 from relive.store import Store
+from relive.store.manifests import canonical
 from relive.store.objects import Objects, hash_bytes
-from relive.store.store import canonical
 from relive.store.trees import lay_out
 
 from .builders import commit, contents, is_whole, make_manifest
@@ -37,15 +44,67 @@ def object_path(store: Store, name: str) -> Path:
 # -- damage ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("image", ["pages-1.img", "bundle"])
-@pytest.mark.parametrize("at", [0, 13, -1])
-def test_a_flipped_bit_in_an_image_is_reported_and_never_returned(store, image, at):
-    one = commit(store)
-    name = next(entry.object for entry in store.manifest(one.id).images if entry.name == image)
-    flip(object_path(store, name), at)
-    with pytest.raises(ObjectCorrupt) as caught:
+def pack_path(store: Store) -> Path:
+    (path,) = (store._directory / "packs").iterdir()
+    return path
+
+
+@within
+@given(at=st.integers(0, 1_000_000))
+def test_a_flipped_bit_in_a_pack_is_reported_wherever_it_is_and_never_returned(tmp_path_factory, at):
+    store = Store(tmp_path_factory.mktemp("damage") / "store")
+    one = commit(store, pages=os.urandom(9 * 4096))
+    path = pack_path(store)
+    flip(path, at)
+    with pytest.raises(ObjectCorrupt, match=path.name[:12]):
         contents(store, one.id)
-    assert name[:12] in caught.value.message
+    store.close()
+
+
+@within
+@given(at=st.integers(0, 10_000))
+def test_a_flipped_bit_in_a_placement_is_reported_wherever_it_is(tmp_path_factory, at):
+    """The signature is checked as well, so that a fitting checksum does not help."""
+    store = Store(tmp_path_factory.mktemp("damage") / "store")
+    one = commit(store)
+    flip(store._directory / "placements" / one.id, at)
+    with pytest.raises((ObjectCorrupt, SignatureInvalid), match=one.id[:10]):
+        contents(store, one.id)
+    store.close()
+
+
+@pytest.mark.parametrize("length", [0, 10, 40, 1000])
+def test_a_pack_that_is_cut_off_is_damaged_and_a_lost_one_is_missing(store, length):
+    one = commit(store)
+    path = pack_path(store)
+    path.chmod(0o600)
+    os.truncate(path, min(length, path.stat().st_size - 1))
+    with pytest.raises(ObjectCorrupt, match=path.name[:12]):
+        contents(store, one.id)
+    path.unlink()
+    with pytest.raises(ObjectMissing, match=path.name[:12]):
+        contents(store, one.id)
+
+
+def test_a_placement_of_another_commit_does_not_fit(store, home):
+    """Else a commit could be given back as another one, by who can write to the store."""
+    one, other = commit(store, capture="1"), commit(store, capture="2", pages=b"other")
+    (home / "placements" / one.id).write_bytes((home / "placements" / other.id).read_bytes())
+    with pytest.raises(ObjectCorrupt, match=one.id[:10]):
+        contents(store, one.id)
+    (home / "placements" / one.id).unlink()
+    with pytest.raises(ObjectMissing, match=one.id[:10]):
+        contents(store, one.id)
+
+
+def test_a_damaged_placement_keeps_all_packs_until_its_commit_is_dropped(store, home):
+    """What it needs is not known."""
+    one, other = commit(store, capture="1"), commit(store, capture="2", pages=b"other")
+    flip(home / "placements" / one.id, 50)
+    store.delete(other.id)
+    assert len(list((home / "packs").iterdir())) == 2
+    store.delete(one.id)
+    assert list((home / "packs").iterdir()) == []
 
 
 def test_a_flipped_bit_in_a_file_is_reported_and_never_returned(store):
@@ -62,11 +121,12 @@ def test_a_flipped_bit_in_a_file_is_reported_and_never_returned(store):
 
 
 def test_a_flipped_bit_beyond_the_size_that_is_mapped_is_found_too(store):
-    one = commit(store, pages=os.urandom(1 << 17))
-    name = next(entry.object for entry in store.manifest(one.id).images if entry.name == "pages-1.img")
-    flip(object_path(store, name), (1 << 17) - 5)
+    one = commit(store, files={"f": os.urandom(1 << 17)})
+    entry = store.manifest(one.id).layers[0].entries[0]
+    assert entry.object is not None
+    flip(object_path(store, entry.object), (1 << 17) - 5)
     with pytest.raises(ObjectCorrupt):
-        contents(store, one.id)
+        store.content(entry)
 
 
 @within
@@ -97,11 +157,30 @@ def test_a_cut_object_and_a_lost_one_are_told_apart(store):
 
 
 def test_content_that_rotted_is_healed_by_the_next_commit_that_holds_it(store):
-    one = commit(store, capture="1")
-    name = store.manifest(one.id).images[0].object
+    one = commit(store, capture="1", files={"f": b"content"})
+    name = store.manifest(one.id).layers[0].entries[0].object
+    assert name is not None
     flip(object_path(store, name), 0)
-    commit(store, capture="2")
+    commit(store, capture="2", files={"f": b"content"})
     assert is_whole(store, one.id)
+
+
+def test_images_that_rotted_are_healed_when_the_same_commit_is_taken_in_again(store):
+    one = commit(store)
+    flip(pack_path(store), 100)
+    commit(store)
+    assert is_whole(store, one.id)
+
+
+def test_a_parent_that_cannot_be_read_back_does_not_harm_its_child(store, home):
+    """All is kept anew then."""
+    one = commit(store, capture="1")
+    flip(pack_path(store), 100)
+    store.close()
+    again = Store(home)
+    other = commit(again, capture="2", parents=[one.id])
+    assert is_whole(again, other.id)
+    again.close()
 
 
 def test_a_damaged_commit_does_not_hide_the_others(store, home):
@@ -198,8 +277,10 @@ def bundle_of(store: Store, data: bytes) -> ImageFile:
 
 
 def lay_out_bundle(store: Store, directory: Path, data: bytes, *more: ImageFile) -> None:
+    """As a commit of version 1, whose bundle is an object that can be put there."""
     directory.mkdir()
-    store.lay_out_images(make_manifest(images=[*more, bundle_of(store, data)]), directory)
+    manifest = make_manifest(images=[*more, bundle_of(store, data)])
+    store.lay_out_images(manifest.model_copy(update={"version": 1}), directory)
 
 
 @pytest.mark.parametrize("name", BAD_NAMES, ids=ascii)
@@ -264,12 +345,11 @@ def test_any_bytes_in_place_of_a_bundle_give_a_declared_error(tmp_path_factory, 
 
 
 def test_a_bundle_cannot_write_into_a_page_file(store, home):
-    """Page files are laid out as links to the objects themselves."""
-    one = commit(store)
-    pages = store.manifest(one.id).images[0]
+    """Page files of version 1 are laid out as links to the objects themselves."""
+    pages = bundle_of(store, b"pages").model_copy(update={"name": "pages-1.img"})
     with pytest.raises(StoreError):
         lay_out_bundle(store, home / "images", msgpack.packb({pages.name: b"evil"}), pages)
-    assert is_whole(store, one.id)
+    assert object_path(store, pages.object).read_bytes() == b"pages"
 
 
 # -- hostile layers ----------------------------------------------------------------------------------------------------

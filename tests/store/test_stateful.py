@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from dataclasses import dataclass, field
@@ -168,14 +169,19 @@ class StoreAgrees(RuleBasedStateMachine):
         used = {
             name
             for one in self.model.commits
-            for name in (
-                *(image.object for image in self.store.manifest(one).images),
-                *(entry.object for entry in self.store.manifest(one).layers[0].entries),
-            )
+            for name in (*(entry.object for entry in self.store.manifest(one).layers[0].entries),)
             if name is not None
         }
         there = {path.parent.name + path.name for path in (self.directory / "store/objects").glob("*/*")}
         assert there == used
+
+    @invariant()
+    def every_commit_is_placed_and_no_pack_is_there_that_nobody_needs(self) -> None:
+        home = self.directory / "store"
+        placements = self.store._placements
+        assert set(os.listdir(home / "placements")) == set(self.model.commits)
+        needed = {name for one in self.model.commits for name in placements.read(one).needed()}
+        assert set(os.listdir(home / "packs")) == needed
 
     @precondition(lambda self: self.model.commits)
     @rule(data=st.data())

@@ -20,14 +20,19 @@ from relive.errors import (
     StoreVersionUnknown,
     UsageError,
 )
+from relive.model.commit import EntryKind, FileEntry, Layer, LayerKind
 from relive.store import Store
-from relive.store import store as store_module
+from relive.store.objects import hash_bytes
 
 from .builders import SECOND, commit, contents, is_whole, make_manifest
 
 
 def object_files(home):
     return {path.parent.name + path.name for path in (home / "objects").glob("*/*")}
+
+
+def pack_files(home):
+    return {path.name: path.stat().st_size for path in (home / "packs").iterdir()}
 
 
 def test_a_commit_is_given_back_bit_for_bit(store):
@@ -39,33 +44,35 @@ def test_a_commit_is_given_back_bit_for_bit(store):
 
 def test_its_id_is_the_hash_of_its_manifest(store, home):
     one = commit(store)
-    assert one.id == store_module.hash_bytes((home / "manifests" / f"{one.id}.json").read_bytes())
+    assert one.id == hash_bytes((home / "manifests" / f"{one.id}.json").read_bytes())
 
 
-def test_the_same_commit_taken_in_twice_is_one(store):
-    one, other = commit(store), commit(store)
+def test_the_same_commit_taken_in_twice_is_one_though_its_packs_have_random_ids(store, home):
+    one = commit(store)
+    before = pack_files(home)
+    other = commit(store)
     assert one.id == other.id
     assert [line.id for line in store.log()] == [one.id]
+    assert pack_files(home).keys() > before.keys()
+    store.thin("pay", 1, set())
+    assert len(pack_files(home)) == 1
+    assert is_whole(store, one.id)
 
 
 def test_content_that_is_there_already_is_not_kept_twice(store, home):
-    commit(store, capture="1")
+    pages = os.urandom(1 << 20)
+    one = commit(store, capture="1", pages=pages)
     before = object_files(home)
-    commit(store, capture="2")
+    other = commit(store, capture="2", pages=pages, parents=[one.id])
     assert object_files(home) == before
-
-
-def test_page_files_are_not_copied_when_laid_out(store, tmp_path, home):
-    one = commit(store)
-    directory = home / "images"
-    directory.mkdir()
-    store.lay_out_images(store.manifest(one.id), directory)
-    assert (directory / "pages-1.img").stat().st_nlink == 2
+    assert sum(pack_files(home).values()) < len(pages) * 1.01
+    assert other.new_bytes < 1000
 
 
 def test_objects_cannot_be_written_to(store, home):
     commit(store)
-    assert {path.stat().st_mode & 0o777 for path in (home / "objects").glob("*/*")} == {0o400}
+    files = [*(home / "objects").glob("*/*"), *(home / "packs").iterdir()]
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o400}
 
 
 def test_nothing_of_the_store_is_open_to_others(store, home):
@@ -74,7 +81,18 @@ def test_nothing_of_the_store_is_open_to_others(store, home):
 
 def test_an_open_store_has_the_whole_layout(store, home):
     assert {path.name for path in home.iterdir()} >= {
-        *("format", "lock", "objects", "manifests", "tags", "index.sqlite", "incoming", "trees")
+        *(
+            "format",
+            "lock",
+            "objects",
+            "packs",
+            "placements",
+            "manifests",
+            "tags",
+            "index.sqlite",
+            "incoming",
+        ),
+        "trees",
     }
 
 
@@ -93,7 +111,8 @@ def test_a_commit_whose_object_was_dropped_meanwhile_is_not_called_durable(store
     (staging.files / "x").write_bytes(b"shared")
     name = store.take_file(staging.files / "x")
     store._objects.delete(name)
-    manifest = make_manifest(images=[{"name": "pages-1.img", "size": 6, "object": name}])  # type: ignore[list-item]
+    entry = FileEntry(path="x", kind=EntryKind.FILE, size=6, object=name)
+    manifest = make_manifest(layers=[Layer(point="/", kind=LayerKind.OVERLAY, entries=[entry])])
     with pytest.raises(ObjectMissing):
         store.add(manifest)
     staging.discard()
@@ -136,7 +155,7 @@ def test_three_digits_are_too_few(store):
 
 
 def test_a_beginning_of_several_ids_is_ambiguous_and_says_so(store):
-    ids = sorted(store.add(make_manifest(capture=f"{number}")).id for number in range(600))
+    ids = sorted(store.add(make_manifest(capture=f"{number}")).id for number in range(900))
     one, other = next((a, b) for a, b in itertools.pairwise(ids) if a[:4] == b[:4])
     with pytest.raises(RefAmbiguous) as caught:
         store.resolve(one[:4])
@@ -297,13 +316,19 @@ def test_durable_time_is_counted_from_the_request(store):
 def test_deleting_frees_only_what_no_other_commit_uses(store, home):
     one = commit(store, capture="1", files={"f": b"shared", "g": b"own of one"})
     other = commit(store, capture="2", files={"f": b"shared"})
+    before = object_files(home)
+    packs = pack_files(home)
     freed = store.delete(one.id)
-    assert freed == len(b"own of one")
+    assert before - object_files(home) == {hash_bytes(b"own of one")}
+    gone = sum(size for name, size in packs.items() if name not in pack_files(home))
+    assert 0 < gone + len(b"own of one") <= freed
     assert is_whole(store, other.id)
     with pytest.raises(RefUnknown):
         store.manifest(one.id)
     store.delete(other.id)
     assert object_files(home) == set()
+    assert pack_files(home) == {}
+    assert list((home / "placements").iterdir()) == []
 
 
 def test_deleting_what_is_not_there_is_no_error(store):
@@ -383,7 +408,7 @@ def test_rebuilding_changes_nothing_but_the_times(store):
 def test_a_store_that_is_busy_can_still_be_read(store, home):
     """A process that holds the lock may be stopped; `relive log` must not wait for it."""
     one = commit(store)
-    with store._locked(shared=False):
+    with store._lock.held(shared=False):
         other = Store(home)
         assert other.resolve(one.id) == one.id
         other.close()
@@ -418,7 +443,19 @@ def test_a_store_may_be_opened_in_one_thread_and_used_in_another(home):
 
 
 @pytest.mark.parametrize(
-    "text", ['{"version": 2}', "", "null", "[]", '"1"', "{}", "\0", "7", b"\xff".decode("latin-1")]
+    "text",
+    [
+        '{"version": 3}',
+        '{"version": true}',
+        "",
+        "null",
+        "[]",
+        '"1"',
+        "{}",
+        "\0",
+        "7",
+        b"\xff".decode("latin-1"),
+    ],
 )
 def test_a_store_of_another_version_is_refused_and_left_alone(store, home, text):
     commit(store)
@@ -432,7 +469,7 @@ def test_a_store_of_another_version_is_refused_and_left_alone(store, home, text)
 
 
 def test_the_format_is_plain_json(store, home):
-    assert json.loads((home / "format").read_text()) == {"version": 1}
+    assert json.loads((home / "format").read_text()) == {"version": 2}
 
 
 def age(path, seconds=60.0):

@@ -12,8 +12,8 @@ import pytest
 
 from relive.model.commit import CommitId
 from relive.store import Store
+from relive.store.manifests import canonical
 from relive.store.objects import hash_bytes
-from relive.store.store import canonical
 
 from .conftest import Forker, Home, Program, new_home
 

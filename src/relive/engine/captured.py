@@ -23,7 +23,7 @@ from relive.model.commit import (
     TargetFacts,
     Trigger,
 )
-from relive.store import Staging, Store, StoredCommit
+from relive.store import Staging, Store, StoredCommit, TakenImages
 
 __all__ = ["Capture"]
 
@@ -69,20 +69,22 @@ class Capture:
         """
         try:
             with store.taking_in():
-                manifest, new_bytes = self._manifest(store, parents)
-                return store.add(manifest, began_monotonic_ns=self.began_monotonic_ns, new_bytes=new_bytes)
+                manifest, taken, new_bytes = self._manifest(store, parents)
+                return store.add(
+                    manifest, taken, began_monotonic_ns=self.began_monotonic_ns, new_bytes=new_bytes
+                )
         finally:
             self.discard()
 
-    def _manifest(self, store: Store, parents: list[CommitId]) -> tuple[Manifest, int]:
+    def _manifest(self, store: Store, parents: list[CommitId]) -> tuple[Manifest, TakenImages, int]:
         images = self.staging.images
         files = read_files(images)
         listening = read_listening(files)
         connections = summarise(read_connections(images, files), listening)
         outlets = read_outlets(files) + [Outlet(key=key, writable=True) for key in self.terminals]
         processes = _processes(images)
-        before = _object_bytes(images)
         layers, file_bytes = self._store_layers(store)
+        taken = store.take_images(images, parents[0] if parents else None)
         manifest = Manifest(
             capture=self.name,
             target=TargetFacts(
@@ -100,7 +102,7 @@ class Capture:
             pause_us=self.pause_us,
             parents=parents,
             cursor=self.cursor,
-            images=store.take_images(images),
+            images=taken.images,
             layers=layers,
             connections=connections,
             listening=listening,
@@ -109,7 +111,7 @@ class Capture:
             stopped_pid=self.stopped[1] if self.stopped else None,
             stopped_thread=self.stopped[2] if self.stopped else None,
         )
-        return manifest, before + file_bytes
+        return manifest, taken, taken.stored + file_bytes
 
     @staticmethod
     def _store_content(store: Store, source: LayerSource, content: CapturedFile) -> str:
@@ -152,10 +154,6 @@ def _lost(path: str) -> StoreError:
         cause="the commit before this one could not be stored",
         remedy="commit again",
     )
-
-
-def _object_bytes(images: Path) -> int:
-    return sum(path.stat().st_size for path in images.iterdir())
 
 
 def _processes(images: Path) -> list[ProcessFacts]:

@@ -548,3 +548,56 @@ class StatsEntry(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___StatsEntry: _TypeAlias = StatsEntry  # noqa: Y015
+
+@_typing.final
+class PagemapHead(_message.Message):
+    """pagemap-PID.img: first one head, then the entries. Pages of present entries lie one after the other in pages-N.img."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PAGES_ID_FIELD_NUMBER: _builtins.int
+    pages_id: _builtins.int
+    def __init__(
+        self,
+        *,
+        pages_id: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["pages_id", b"pages_id"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pages_id", b"pages_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PagemapHead: _TypeAlias = PagemapHead  # noqa: Y015
+
+@_typing.final
+class PagemapEntry(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VADDR_FIELD_NUMBER: _builtins.int
+    COMPAT_NR_PAGES_FIELD_NUMBER: _builtins.int
+    IN_PARENT_FIELD_NUMBER: _builtins.int
+    FLAGS_FIELD_NUMBER: _builtins.int
+    NR_PAGES_FIELD_NUMBER: _builtins.int
+    vaddr: _builtins.int
+    compat_nr_pages: _builtins.int
+    in_parent: _builtins.bool
+    flags: _builtins.int
+    """1: in the parent dump, 2: lazy, 4: present"""
+    nr_pages: _builtins.int
+    def __init__(
+        self,
+        *,
+        vaddr: _builtins.int | None = ...,
+        compat_nr_pages: _builtins.int | None = ...,
+        in_parent: _builtins.bool | None = ...,
+        flags: _builtins.int | None = ...,
+        nr_pages: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["compat_nr_pages", b"compat_nr_pages", "flags", b"flags", "in_parent", b"in_parent", "nr_pages", b"nr_pages", "vaddr", b"vaddr"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["compat_nr_pages", b"compat_nr_pages", "flags", b"flags", "in_parent", b"in_parent", "nr_pages", b"nr_pages", "vaddr", b"vaddr"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PagemapEntry: _TypeAlias = PagemapEntry  # noqa: Y015

@@ -16,13 +16,24 @@ from google.protobuf.message import DecodeError, Message
 
 from relive.errors import ObjectCorrupt
 
-__all__ = ["read_entries", "read_first", "write_entries"]
+__all__ = ["decode", "messages", "read_entries", "read_first", "write_entries"]
 
 _COMMON_MAGICS = (0x54564319, 0x55105940)
 _HEADER = struct.Struct("<II")
 _LENGTH = struct.Struct("<I")
 
 Entry = TypeVar("Entry", bound=Message)
+
+
+def messages(name: str, data: bytes) -> list[bytes]:
+    """The messages of an image without payload, undecoded; raises ObjectCorrupt where the bytes are no CRIU image."""
+    _check_magic(Path(name), data)
+    found: list[bytes] = []
+    offset = _HEADER.size
+    while offset < len(data):
+        body, offset = _read_body(Path(name), data, offset)
+        found.append(body)
+    return found
 
 
 def read_entries(path: Path, kind: type[Entry]) -> list[Entry]:
@@ -60,6 +71,11 @@ def _check_magic(path: Path, data: bytes) -> None:
 
 def _read_message(path: Path, data: bytes, offset: int, kind: type[Entry]) -> tuple[Entry, int]:
     """The message at an offset, and the offset behind it."""
+    body, end = _read_body(path, data, offset)
+    return decode(path.name, body, kind), end
+
+
+def _read_body(path: Path, data: bytes, offset: int) -> tuple[bytes, int]:
     if offset + _LENGTH.size > len(data):
         raise _corrupt(path, f"cut off at byte {offset}")
     (length,) = _LENGTH.unpack_from(data, offset)
@@ -67,13 +83,18 @@ def _read_message(path: Path, data: bytes, offset: int, kind: type[Entry]) -> tu
     end = offset + length
     if end > len(data):
         raise _corrupt(path, f"cut off at byte {offset}")
+    return data[offset:end], end
+
+
+def decode(name: str, body: bytes, kind: type[Entry]) -> Entry:
+    """One message of the image ``name``; raises ObjectCorrupt where it is none of that kind."""
     try:
-        entry = kind.FromString(data[offset:end])
+        entry = kind.FromString(body)
     except DecodeError as error:
-        raise _corrupt(path, f"no {kind.DESCRIPTOR.name} at byte {offset} ({error})") from error
+        raise _corrupt(Path(name), f"no {kind.DESCRIPTOR.name}: {error}") from error
     if not entry.IsInitialized():  # parsing lets it pass, writing would not
-        raise _corrupt(path, f"no {kind.DESCRIPTOR.name} at byte {offset} (it lacks a required field)")
-    return entry, end
+        raise _corrupt(Path(name), f"no {kind.DESCRIPTOR.name}: it lacks a required field")
+    return entry
 
 
 def write_entries(path: Path, entries: Iterable[Message]) -> None:

@@ -32,7 +32,7 @@ __all__ = [
     "Trigger",
 ]
 
-MANIFEST_VERSION = 1
+MANIFEST_VERSION = 2
 
 CommitId = NewType("CommitId", str)  # 64 hexadecimal digits; made by the store only
 
@@ -93,7 +93,10 @@ class HostFacts(Value):
 
 
 class ImageFile(Value):
-    """One of CRIU's image files. ``object`` is the BLAKE3 of its bytes."""
+    """One of CRIU's image files. ``object`` is the BLAKE3 of its bytes; where they lie, its commit's placement says.
+
+    In version 1 it is the name of an object that holds them.
+    """
 
     name: str
     size: int

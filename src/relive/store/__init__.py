@@ -1,17 +1,24 @@
-"""Keeping commits: immutable objects named by their content, manifests that refer to them, names, and an index.
+"""Keeping commits: memory as pages in packs, files as objects, manifests that refer to them, names, and an index.
 
 Layout below ``$RELIVE_HOME/store`` (docs/format.md):
 
-- ``format``: ``{"version": 1}``
-- ``objects/ab/cdef...``: bytes named by their BLAKE3, never changed
+- ``format``: ``{"version": 2}``
 - ``manifests/ID.json``: canonical JSON of a manifest, named by its BLAKE3
+- ``placements/ID``: where a commit's pages lie; signed, and may be replaced
+- ``packs/NAME``: pages and indexes, compressed, named by the BLAKE3 of the header
+- ``objects/ab/cdef...``: committed files, named by their BLAKE3, never changed
 - ``tags/NAME``: the id a tag stands for
 - ``index.sqlite``: what can be listed and searched; can be rebuilt from the manifests
 - ``lock``: held shared by who takes a commit in, alone by who drops one
 - ``incoming/``: commits being written; anything here that no process holds locked is left over from a crash
 - ``trees/``: layers laid out as directories for branches to read; can be deleted when no branch lives
+
+Keys lie beside it, in ``$RELIVE_HOME/keys`` (``keyring``).
 """
 
-from relive.store.store import Staging, Store, StoredCommit
+from relive.store.images import TakenImages
+from relive.store.index import StoredCommit
+from relive.store.staging import Staging
+from relive.store.store import Store
 
-__all__ = ["Staging", "Store", "StoredCommit"]
+__all__ = ["Staging", "Store", "StoredCommit", "TakenImages"]

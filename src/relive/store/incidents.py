@@ -9,7 +9,7 @@ from pathlib import Path
 from relive.errors import IncidentUnknown
 from relive.model.commit import CommitId
 from relive.model.incident import Incident, Sighting
-from relive.store.objects import sync_directory
+from relive.store.durable import sync_directory
 from relive.store.troubles import disk_errors
 
 __all__ = ["Incidents"]

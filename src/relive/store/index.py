@@ -169,8 +169,8 @@ class Index:
 
 
 def objects_of(manifest: Manifest) -> set[str]:
-    """The names of all objects a manifest refers to."""
-    names = {image.object for image in manifest.images}
+    """The names of all objects a manifest refers to; its images are objects only in version 1."""
+    names = {image.object for image in manifest.images} if manifest.version == 1 else set()
     names.update(
         entry.object for layer in manifest.layers for entry in layer.entries if entry.object is not None
     )

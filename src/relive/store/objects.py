@@ -13,8 +13,9 @@ from pathlib import Path
 from blake3 import blake3
 
 from relive.errors import ObjectCorrupt, ObjectMissing
+from relive.store.durable import sync_directory
 
-__all__ = ["Objects", "hash_bytes", "hash_file", "is_id", "sync_directory"]
+__all__ = ["Objects", "hash_bytes", "hash_file", "is_id"]
 
 _MMAP_FROM = 1 << 16  # [bytes] below this, mapping a file costs more than reading it
 _ID = re.compile(r"[0-9a-f]{64}")
@@ -38,15 +39,6 @@ def hash_file(path: Path) -> str:
     hasher = blake3()
     hasher.update_mmap(path)
     return hasher.hexdigest()
-
-
-def sync_directory(path: Path) -> None:
-    """Make the names in a directory durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class Objects:

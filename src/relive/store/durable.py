@@ -1,0 +1,64 @@
+"""Writing files so that they are there whole or not at all, also after the power fails."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import uuid
+from pathlib import Path
+
+__all__ = ["FreshFile", "sync_directory", "write_whole"]
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class FreshFile:
+    """A file in the making: below ``incoming``, held locked so that no other process removes it as left over."""
+
+    def __init__(self, incoming: Path, name: str) -> None:
+        self._path: Path | None = incoming / f"{name}.{uuid.uuid4().hex}"
+        self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        self.size = 0
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Append."""
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(self._file, rest) :]
+        self.size += len(data)
+
+    def publish(self, goal: Path, *, mode: int = 0o600) -> None:
+        """Put it at its place, replacing what is there; durable on return."""
+        assert self._path is not None
+        os.fchmod(self._file, mode)
+        os.fsync(self._file)
+        self._path.replace(goal)
+        self._path = None
+        os.close(self._file)
+        sync_directory(goal.parent)
+
+    def discard(self) -> None:
+        """Remove it, unless it was published."""
+        path, self._path = self._path, None
+        if path is not None:
+            path.unlink(missing_ok=True)
+            os.close(self._file)
+
+
+def write_whole(incoming: Path, path: Path, data: bytes) -> None:
+    """Put a file there whole or not at all, durable on return."""
+    fresh = FreshFile(incoming, path.name)
+    try:
+        fresh.write(data)
+        fresh.publish(path)
+    except BaseException:
+        fresh.discard()
+        raise

@@ -1,0 +1,82 @@
+"""The file ``format``: which version a store has, and by which name it knows its key.
+
+A store of version 1 is read as it is and becomes version 2 before the first commit is taken in, since an older Relive could
+not read that one.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from relive.errors import KeyMissing, KeyWrong, StoreVersionUnknown
+from relive.store.durable import write_whole
+from relive.store.keyring import Keyring
+from relive.store.pages.sealing import key_name
+
+__all__ = ["StoreFormat"]
+
+_VERSION = 2
+_READABLE = (1, _VERSION)
+
+
+class StoreFormat:
+    """Read each time it is asked, since another process may change it."""
+
+    def __init__(self, directory: Path, incoming: Path, keyring: Keyring) -> None:
+        self._directory = directory
+        self._path = directory / "format"
+        self._incoming = incoming
+        self._keyring = keyring
+
+    def check(self) -> None:
+        """Write it where there is none; raises StoreVersionUnknown where a newer Relive did."""
+        if not self._path.exists():
+            self._incoming.mkdir(exist_ok=True)
+            self._write({"version": _VERSION})
+        self._read()
+
+    def make_writable(self) -> None:
+        """Bring it to this version, and note the store key if there is one now.
+
+        Raises:
+            StoreVersionUnknown: a newer Relive wrote it.
+            KeyMissing: the store is sealed and there is no key; nothing may be written plain to it.
+            KeyWrong: the key is another.
+        """
+        found = self._read()
+        store_key = self._keyring.store_key()
+        own = None if store_key is None else key_name(store_key)
+        noted = found.get("key")
+        if noted is not None and own is None:
+            raise KeyMissing(
+                f"the store {self._directory} is sealed and there is no store key",
+                cause="what is committed would be written plain",
+                remedy="put its `store.key` into the keys directory of RELIVE_HOME",
+            )
+        if noted is not None and noted != own:
+            raise KeyWrong(
+                f"the store {self._directory} is sealed with another store key",
+                cause=f"the store knows the key {noted}, the one that is there is {own}",
+                remedy="put its own `store.key` into the keys directory of RELIVE_HOME",
+            )
+        wanted: dict[str, object] = {"version": _VERSION} | ({"key": own} if own is not None else {})
+        if found != wanted:
+            self._write(wanted)
+
+    def _read(self) -> dict[str, object]:
+        try:
+            found = json.loads(self._path.read_bytes())
+            version = found["version"]
+        except (ValueError, KeyError, TypeError):
+            found, version = {}, None
+        if version not in _READABLE or type(version) is not int:
+            raise StoreVersionUnknown(
+                f"the store {self._directory} has format {version}",
+                cause=f"this Relive reads formats {', '.join(map(str, _READABLE))}",
+                remedy="use the Relive that wrote it, or another RELIVE_HOME",
+            )
+        return dict(found)
+
+    def _write(self, value: dict[str, object]) -> None:
+        write_whole(self._incoming, self._path, json.dumps(value).encode())

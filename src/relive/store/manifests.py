@@ -1,0 +1,90 @@
+"""Manifests: canonical JSON, each named by the BLAKE3 of its bytes, which is the commit's id."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from relive.errors import ObjectCorrupt, RefUnknown
+from relive.model.commit import MANIFEST_VERSION, CommitId, Manifest
+from relive.store.durable import sync_directory, write_whole
+from relive.store.objects import hash_bytes
+
+__all__ = ["Manifests", "canonical", "commit_id_of", "unknown"]
+
+
+def canonical(manifest: Manifest) -> bytes:
+    """The bytes whose BLAKE3 is the commit's id: JSON, keys sorted, no blanks, UTF-8."""
+    return json.dumps(
+        manifest.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), ensure_ascii=False
+    ).encode("utf-8", "surrogateescape")
+
+
+def commit_id_of(manifest: Manifest) -> CommitId:
+    """The id under which it is or would be stored."""
+    return CommitId(hash_bytes(canonical(manifest)))
+
+
+def unknown(text: str) -> RefUnknown:
+    """The error of a name that stands for no commit."""
+    return RefUnknown(f"{text!r} names no commit", remedy="`relive log` lists commits, `relive tag` the tags")
+
+
+class Manifests:
+    """The directory of manifests. It alone says which commits there are."""
+
+    def __init__(self, directory: Path, incoming: Path) -> None:
+        self._directory = directory
+        self._incoming = incoming
+        directory.mkdir(exist_ok=True)
+
+    def ids(self) -> set[CommitId]:
+        """All commits."""
+        return {CommitId(path.stem) for path in self._directory.glob("*.json")}
+
+    def has(self, commit_id: CommitId) -> bool:
+        """There is such a commit."""
+        return self._path(commit_id).exists()
+
+    def write(self, commit_id: CommitId, data: bytes) -> None:
+        """Make it durable."""
+        write_whole(self._incoming, self._path(commit_id), data)
+
+    def delete(self, commits: Iterable[CommitId]) -> None:
+        """Remove those that are there, in this order, so that they cannot come back."""
+        for commit_id in commits:
+            self._path(commit_id).unlink(missing_ok=True)
+        sync_directory(self._directory)
+
+    def read(self, commit_id: CommitId) -> Manifest:
+        """The manifest, checked against its id.
+
+        Raises:
+            RefUnknown: there is none.
+            ObjectCorrupt: it has changed, or is no manifest that can be read.
+        """
+        try:
+            data = self._path(commit_id).read_bytes()
+        except FileNotFoundError:
+            raise unknown(commit_id) from None
+        if hash_bytes(data) != commit_id:
+            raise ObjectCorrupt(
+                f"the manifest of {commit_id[:10]} is damaged",
+                cause="its bytes do not match its id",
+                remedy="use another commit (`relive log`)",
+            )
+        try:
+            manifest = Manifest.model_validate_json(data)
+            if not 1 <= manifest.version <= MANIFEST_VERSION:
+                raise ValueError(f"it has version {manifest.version}")
+        except ValueError as error:
+            raise ObjectCorrupt(
+                f"the manifest of {commit_id[:10]} cannot be read",
+                cause=str(error).splitlines()[0],
+                remedy="use the Relive that wrote it",
+            ) from error
+        return manifest
+
+    def _path(self, commit_id: CommitId) -> Path:
+        return self._directory / f"{commit_id}.json"

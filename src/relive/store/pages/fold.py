@@ -1,0 +1,61 @@
+"""Which packs tables use, which of those a key commit keeps anew, and numbering the rest without gaps. Pure decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from relive.store.pages.differ import Numbers
+from relive.store.pages.table import NOWHERE, Table, pack_of, slot_of
+
+__all__ = ["numbered_anew", "packs_to_fold", "packs_used", "used_slots"]
+
+_LEAST_OF_COMMIT = 8  # a pack with less than this part of a commit's pages is folded: so a key commit has 8 + 1 packs at most
+_LEAST_OF_PACK = 2  # and one less than this part of which is used
+
+
+def packs_used(tables: Iterable[Table]) -> set[int]:
+    """Positions of the packs that hold something of these pages."""
+    used: set[int] = set()
+    for table in tables:
+        used.update(np.unique(pack_of(table.full)).tolist(), np.unique(pack_of(table.xor)).tolist())
+    return used - {NOWHERE}
+
+
+def used_slots(tables: Iterable[Table], pack: int) -> Numbers:
+    """The slots of one pack that hold something of these pages, in order."""
+    places = np.concatenate([column for table in tables for column in (table.full, table.xor)])
+    return np.unique(slot_of(places[pack_of(places) == pack]))
+
+
+def packs_to_fold(tables: Sequence[Table], slots: Callable[[int], int]) -> Numbers:
+    """Packs whose pages a key commit keeps anew, since little of the commit lies there or little of them is used.
+
+    Args:
+        tables: of the commit before.
+        slots: of a pack by its position: how many it has, 0 if it cannot be read.
+    """
+    full = np.concatenate([np.empty(0, np.int64), *(table.full for table in tables)])
+    packs, counts = np.unique(pack_of(full[full != NOWHERE]), return_counts=True)
+    total = int(counts.sum())
+    folded = []
+    for pack, count in zip(packs.tolist(), counts.tolist(), strict=True):
+        size = slots(pack)
+        if count * _LEAST_OF_COMMIT < total or count * _LEAST_OF_PACK < size or size == 0:
+            folded.append(pack)
+    return np.array(folded, np.int64)
+
+
+def numbered_anew(tables: Mapping[str, Table], keep: Sequence[int]) -> dict[str, Table]:
+    """The tables after all packs but ``keep`` are struck from the list; the others move up."""
+    numbers = np.full(max(keep) + 1, NOWHERE, np.int64)
+    numbers[list(keep)] = np.arange(len(keep))
+
+    def moved(places: Numbers) -> Numbers:
+        there = places != NOWHERE
+        found = places.copy()
+        found[there] = slot_of(places[there]) | (numbers[pack_of(places[there])] << 32)
+        return found
+
+    return {name: Table(moved(table.full), moved(table.xor)) for name, table in tables.items()}

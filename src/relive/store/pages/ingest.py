@@ -1,0 +1,219 @@
+"""Taking a commit's pages in: what is unchanged is referred to, what changed a little is kept as XOR, the rest full.
+
+1. Pages are compared with those at the same addresses in the parent commit.
+2. Of those that changed, all-zero ones are noted and not kept; one of which at most half of the words differ from its last
+   full version goes to the pack as XOR; the others follow, full.
+3. The index (tables and small images) closes the pack. Every 32nd commit is a key commit: its index stands alone, nothing of
+   it is XOR, and what lies in packs of which little is used is kept anew (``fold``). So a restore reads few packs, however
+   long the series is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from relive.errors import ObjectCorrupt, ObjectMissing
+from relive.store.pages.bases import Bases
+from relive.store.pages.differ import WORDS, Flags, Numbers, Pages, changed_pages, differing_words
+from relive.store.pages.fold import numbered_anew, packs_to_fold, packs_used
+from relive.store.pages.last import KnownCommit, KnownFile
+from relive.store.pages.packs import Packs, PackWriter
+from relive.store.pages.placement import FramePlace
+from relive.store.pages.runs import PageFile, match
+from relive.store.pages.table import NOWHERE, Index, Table, encode_index, pack_of, place
+
+__all__ = ["KEY_EVERY", "TakenPages", "take_pages"]
+
+KEY_EVERY = 32  # [commits] so many packs at most lie between a commit and its key commit
+_SPARSE = WORDS // 2  # [words] a page of which more differ is kept full
+_CHUNK = 1024  # [pages] looked at together
+
+
+@dataclass(frozen=True, slots=True)
+class TakenPages:
+    """A commit's pages, durable in packs but not yet referred to by a placement.
+
+    Attributes:
+        known: all that a placement has to say, and what the next commit is compared with.
+        index: where the commit's own index lies.
+        stored: bytes of the new pack.
+    """
+
+    known: KnownCommit
+    index: FramePlace
+    stored: int
+
+
+def take_pages(
+    files: Sequence[tuple[PageFile, Pages]],
+    bundle: bytes,
+    parent: KnownCommit | None,
+    packs: Packs,
+    incoming: Path,
+) -> TakenPages:
+    """Write what is new to a pack, durable on return.
+
+    Args:
+        files: the page files with their pages.
+        bundle: the small images.
+        parent: the commit to compare with; None for the first of a series.
+        incoming: a directory on the store's file system, for files without names.
+    """
+    is_key = parent is None or parent.since_key + 1 >= KEY_EVERY
+    writer = packs.new()
+    try:
+        bases = Bases(incoming) if parent is None or is_key else parent.bases
+        fold = _folded(parent, packs) if parent is not None and is_key else np.empty(0, np.int64)
+        intake = _Intake(parent, writer, bases, is_key, fold)
+        for file, pages in files:
+            intake.look_at(file, pages)
+        writer.end_frame()
+        intake.keep_full()
+        names = intake.names()
+        tables = {work.file.name: work.table for work in intake.works}
+        if is_key:
+            keep = sorted(packs_used(tables.values()) | {len(names) - 1})
+            names, tables = [names[number] for number in keep], numbered_anew(tables, keep)
+        own = len(names) - 1
+        data = encode_index(Index(bundle, tables))
+        base = None if parent is None or is_key else parent.key_bytes
+        index = FramePlace(own, writer.add_blob(data, base))
+        size = writer.size
+        name = writer.finish()
+    except BaseException:
+        writer.discard()
+        raise
+    key_index = index if parent is None or is_key else parent.key_index
+    used = packs_used(tables.values()) | {own, key_index.pack}
+    known = KnownCommit(
+        files={
+            work.file.key: KnownFile(work.file.runs, work.pages, tables[work.file.name], work.bases)
+            for work in intake.works
+        },
+        bases=intake.bases,
+        packs=[one if number in used else None for number, one in enumerate([*names[:-1], name])],
+        key_index=key_index,
+        key_bytes=data if parent is None or is_key else parent.key_bytes,
+        since_key=0 if parent is None or is_key else parent.since_key + 1,
+    )
+    return TakenPages(known, index, size)
+
+
+def _folded(parent: KnownCommit, packs: Packs) -> Numbers:
+    def slots(position: int) -> int:
+        name = parent.packs[position]
+        # One that is gone or damaged is folded too: its pages are known, and so the series heals.
+        with contextlib.suppress(ObjectMissing, ObjectCorrupt):
+            if name is not None:
+                with packs.open(name) as pack:
+                    return pack.slots
+        return 0
+
+    return packs_to_fold([file.table for file in parent.files.values()], slots)
+
+
+@dataclass(slots=True)
+class _Work:
+    """One page file on its way in; ``table`` and ``bases`` are filled step by step."""
+
+    file: PageFile
+    pages: Pages
+    table: Table
+    bases: Numbers
+    full: list[Numbers]
+
+
+class _Intake:
+    """The steps on all page files of one commit."""
+
+    def __init__(
+        self, parent: KnownCommit | None, writer: PackWriter, bases: Bases, is_key: bool, fold: Numbers
+    ) -> None:
+        self._parent = parent
+        self._writer = writer
+        self._is_key = is_key
+        self._pack = len(parent.packs) if parent is not None else 0
+        self._fold = fold
+        self.bases = bases
+        self.works: list[_Work] = []
+
+    def names(self) -> list[str | None]:
+        """The packs by position; the last is the new one, whose name is not known yet."""
+        return [*(self._parent.packs if self._parent is not None else []), ""]
+
+    def look_at(self, file: PageFile, pages: Pages) -> None:
+        """Compare a page file, keep what can be kept as XOR, note what has to be kept full."""
+        count = len(pages)
+        work = _Work(file, pages, Table.of_zeros(count), np.full(count, NOWHERE, np.int64), [])
+        self.works.append(work)
+        before = self._parent.files.get(file.key) if self._parent is not None else None
+        there = np.full(count, NOWHERE, np.int64)  # position of the same page in the parent
+        changed: Flags = np.ones(count, np.bool_)
+        if before is not None:
+            matches = match(file.runs, before.runs)
+            changed = changed_pages(pages, before.pages, matches)
+            for ours, theirs, length in matches:
+                there[ours : ours + length] = np.arange(theirs, theirs + length)
+            self._inherit(work, before, there)
+        if self._is_key:
+            changed |= work.table.xor != NOWHERE
+            changed |= np.isin(pack_of(work.table.full), self._fold)
+        wanted = np.flatnonzero(changed)
+        for begin in range(0, len(wanted), _CHUNK):
+            self._look_at_chunk(work, before, there, wanted[begin : begin + _CHUNK])
+
+    @staticmethod
+    def _inherit(work: _Work, before: KnownFile, there: Numbers) -> None:
+        found = there != NOWHERE
+        at = there[found]
+        work.table.full[found] = before.table.full[at]
+        work.table.xor[found] = before.table.xor[at]
+        work.bases[found] = before.bases[at]
+
+    def _look_at_chunk(self, work: _Work, before: KnownFile | None, there: Numbers, numbers: Numbers) -> None:
+        pages = work.pages[numbers]
+        is_zero = ~pages.any(axis=1)
+        work.table.full[numbers[is_zero]] = NOWHERE
+        work.table.xor[numbers[is_zero]] = NOWHERE
+        rest, pages = numbers[~is_zero], pages[~is_zero]
+        if before is not None and not self._is_key:
+            has_base = work.table.full[rest] != NOWHERE
+            if has_base.any():
+                is_kept = np.zeros(len(rest), np.bool_)
+                is_kept[has_base] = self._keep_xor(work, before, there, rest[has_base], pages[has_base])
+                rest = rest[~is_kept]
+        work.full.append(rest)
+
+    def _keep_xor(
+        self, work: _Work, before: KnownFile, there: Numbers, numbers: Numbers, pages: Pages
+    ) -> Flags:
+        """Keep those pages as XOR that are worth it; returns for each whether it was."""
+        old = before.pages[there[numbers]]
+        bases = old.copy()
+        has_xor = work.table.xor[numbers] != NOWHERE
+        bases[has_xor] = self.bases.get(work.bases[numbers[has_xor]])
+        xored = pages ^ bases
+        words = differing_words(xored)
+        is_sparse = words <= _SPARSE
+        work.table.xor[numbers[is_sparse]] = NOWHERE  # of those that are as their last full version again
+        fresh = is_sparse & ~has_xor
+        work.bases[numbers[fresh]] = self.bases.add(old[fresh])
+        some = is_sparse & (words > 0)
+        work.table.xor[numbers[some]] = place(self._pack, self._writer.add_pages(xored[some]))
+        return is_sparse
+
+    def keep_full(self) -> None:
+        """Write the pages that were noted to be kept full."""
+        for work in self.works:
+            wanted = np.concatenate([np.empty(0, np.int64), *work.full])
+            for begin in range(0, len(wanted), _CHUNK):
+                numbers = wanted[begin : begin + _CHUNK]
+                slots = self._writer.add_pages(work.pages[numbers])
+                work.table.full[numbers] = place(self._pack, slots)
+                work.table.xor[numbers] = NOWHERE
+        self._writer.end_frame()

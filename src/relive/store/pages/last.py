@@ -1,0 +1,95 @@
+"""What is known of a commit whose child is likely to come next: its pages, where they lie, and bases for XOR.
+
+Page files are held open and mapped though they have lost their names: no directory has to be swept or trusted, and a process
+that ends gives their space back. After a restart they are made again from packs.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from relive.images.pagemap import Run
+from relive.model.commit import CommitId
+from relive.store.pages.bases import Bases
+from relive.store.pages.differ import WORDS, Numbers, Pages
+from relive.store.pages.placement import FramePlace
+from relive.store.pages.runs import PAGE, page_count
+from relive.store.pages.table import Table
+
+__all__ = ["KnownCommit", "KnownCommits", "KnownFile", "map_pages"]
+
+_MOST = 4  # commits known at once: one for each life that a process takes in
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFile:
+    """A page file: its pages' addresses, contents, places, and the numbers of their bases (-1: none)."""
+
+    runs: Sequence[Run]
+    pages: Pages
+    table: Table
+    bases: Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class KnownCommit:
+    """What the next commit is compared with.
+
+    Attributes:
+        files: by the key that they are found again by.
+        packs: names by position, as in the placement; None for one that is not needed any more.
+        key_index: where the index of its key commit lies, and key_bytes: that index.
+        since_key: commits since that.
+    """
+
+    files: Mapping[str, KnownFile]
+    bases: Bases
+    packs: Sequence[str | None]
+    key_index: FramePlace
+    key_bytes: bytes
+    since_key: int
+
+
+class KnownCommits:
+    """A few of them, the one known longest going first."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[CommitId, KnownCommit] = OrderedDict()
+
+    def get(self, commit_id: CommitId) -> KnownCommit | None:
+        """None if it is not known (any more)."""
+        return self._known.get(commit_id)
+
+    def put(self, commit_id: CommitId, known: KnownCommit, *, instead_of: CommitId | None) -> None:
+        """Remember a commit; its parent's pages are given up, since its own child comes next."""
+        if instead_of is not None:
+            self._known.pop(instead_of, None)
+        self._known[commit_id] = known
+        while len(self._known) > _MOST:
+            self._known.popitem(last=False)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._known.clear()
+
+
+def map_pages(path: Path) -> Pages:
+    """The pages of a file, mapped for reading; the last one filled up with zeros. The file may be unlinked."""
+    size = path.stat().st_size
+    if size == 0:
+        return np.empty((0, WORDS), np.uint64)
+    if size % PAGE:
+        filled = path.read_bytes().ljust(page_count(size) * PAGE, b"\0")
+        return np.frombuffer(filled, np.uint64).reshape(-1, WORDS)
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return np.frombuffer(mmap.mmap(file, size, prot=mmap.PROT_READ), np.uint64).reshape(-1, WORDS)
+    finally:
+        os.close(file)

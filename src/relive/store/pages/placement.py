@@ -1,0 +1,177 @@
+"""Placements: for each commit a small signed file that says in which packs its index and its pages lie.
+
+A commit's id covers what it is (the hash of every image), never where it lies: so equal states have equal ids though packs
+have random ids, and its pages may be moved to other packs by replacing the placement. A placement names its commit, and
+packs by hashes of their headers, so that its signature covers the manifest and every byte that is read for it.
+Bytes are specified in docs/format.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgpack
+from blake3 import blake3
+
+from relive.errors import ObjectCorrupt, ObjectMissing
+from relive.model.commit import CommitId
+from relive.store.durable import sync_directory, write_whole
+from relive.store.keyring import Keyring, Signature
+
+__all__ = ["FramePlace", "Placement", "Placements"]
+
+_VERSION = 2
+_CONTEXT = b"relive placement 2\0"
+
+
+@dataclass(frozen=True, slots=True)
+class FramePlace:
+    """A frame: position of its pack in the placement's list, and its number in the pack."""
+
+    pack: int
+    frame: int
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a commit lies.
+
+    Attributes:
+        packs: names; None where a pack is not needed any more, so that the positions of the others stay.
+        index: the frame that holds its index.
+        base: the frame whose bytes are the dictionary for that; None if it stands alone (a key commit).
+        since_key: commits since the last key commit; 0 for one.
+    """
+
+    commit: CommitId
+    packs: Sequence[str | None]
+    index: FramePlace
+    base: FramePlace | None
+    since_key: int
+
+    def needed(self) -> set[str]:
+        """The packs without which it cannot be given back."""
+        return {name for name in self.packs if name is not None}
+
+
+class Placements:
+    """The directory of placements, named by commit."""
+
+    def __init__(self, directory: Path, incoming: Path, keyring: Keyring) -> None:
+        self._directory = directory
+        self._incoming = incoming
+        self._keyring = keyring
+        directory.mkdir(exist_ok=True)
+
+    def write(self, placement: Placement) -> None:
+        """Put it there, replacing one of the same commit; durable on return."""
+        body = _encode(placement)
+        signed = self._keyring.sign(_CONTEXT + body)
+        data = msgpack.packb([body, blake3(body).digest(), signed.signer, signed.signature])
+        write_whole(self._incoming, self._directory / placement.commit, data)
+
+    def read(self, commit_id: CommitId) -> Placement:
+        """The placement of a commit.
+
+        Raises:
+            ObjectMissing: there is none.
+            ObjectCorrupt: its bytes have changed, or it is of another commit.
+            SignatureInvalid: it is not signed, or by nobody who is trusted.
+        """
+        body, signature = self._read(commit_id)
+        self._keyring.verify(f"the placement of {commit_id[:10]}", signature, _CONTEXT + body)
+        return _decode(commit_id, body)
+
+    def packs_of(self, commit_id: CommitId) -> set[str]:
+        """The packs it needs, whoever signed it; for telling which packs may go.
+
+        Raises:
+            ObjectMissing, ObjectCorrupt: as ``read``.
+        """
+        return _decode(commit_id, self._read(commit_id)[0]).needed()
+
+    def commits(self) -> set[CommitId]:
+        """All that have one."""
+        return {CommitId(name) for name in os.listdir(self._directory)}
+
+    def delete(self, commit_id: CommitId) -> int:
+        """Remove one; returns the bytes freed, 0 if there was none."""
+        path = self._directory / commit_id
+        with contextlib.suppress(FileNotFoundError):
+            size = path.stat().st_size
+            path.unlink()
+            return size
+        return 0
+
+    def sync(self) -> None:
+        """Make deletions durable."""
+        sync_directory(self._directory)
+
+    def _read(self, commit_id: CommitId) -> tuple[bytes, Signature]:
+        try:
+            data = (self._directory / commit_id).read_bytes()
+        except FileNotFoundError:
+            raise ObjectMissing(
+                f"the placement of {commit_id[:10]} is not in the store",
+                cause="it was deleted or never arrived",
+                remedy="use another commit (`relive log`)",
+            ) from None
+        try:
+            body, checksum, signer, signature = msgpack.unpackb(data)
+            if blake3(body).digest() != checksum:
+                raise ValueError("its bytes do not match its checksum")
+            return body, Signature(signer, signature)
+        except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
+            raise _damaged(commit_id, str(error)) from error
+
+
+def _encode(placement: Placement) -> bytes:
+    base = placement.base
+    packed: bytes = msgpack.packb(
+        {
+            "version": _VERSION,
+            "commit": bytes.fromhex(placement.commit),
+            "packs": [None if name is None else bytes.fromhex(name) for name in placement.packs],
+            "index": [placement.index.pack, placement.index.frame],
+            "base": None if base is None else [base.pack, base.frame],
+            "since_key": placement.since_key,
+        }
+    )
+    return packed
+
+
+def _decode(commit_id: CommitId, body: bytes) -> Placement:
+    try:
+        value = msgpack.unpackb(body)
+        if value["version"] != _VERSION or value["commit"].hex() != commit_id:
+            raise ValueError("it is of another version or commit")
+        packs = [None if name is None else _pack_name(name) for name in value["packs"]]
+        base = None if value["base"] is None else _frame_place(value["base"], packs)
+        return Placement(commit_id, packs, _frame_place(value["index"], packs), base, int(value["since_key"]))
+    except (ValueError, TypeError, KeyError, AttributeError, msgpack.exceptions.UnpackException) as error:
+        raise _damaged(commit_id, f"{type(error).__name__}: {error}") from error
+
+
+def _pack_name(name: bytes) -> str:
+    if len(name) != blake3.digest_size:
+        raise ValueError("a pack's name has another length")
+    return name.hex()
+
+
+def _frame_place(value: Sequence[int], packs: Sequence[str | None]) -> FramePlace:
+    pack, frame = (int(number) for number in value)
+    if not 0 <= pack < len(packs) or packs[pack] is None or frame < 0:
+        raise ValueError("it names a pack that it does not list")
+    return FramePlace(pack, frame)
+
+
+def _damaged(commit_id: CommitId, cause: str) -> ObjectCorrupt:
+    return ObjectCorrupt(
+        f"the placement of {commit_id[:10]} is damaged",
+        cause=cause,
+        remedy="use another commit (`relive log`)",
+    )

@@ -1,0 +1,64 @@
+"""A series of commits of a service that does not exist: its memory lives, a little at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from relive.model.commit import CommitId
+from relive.store import Store, StoredCommit
+
+from .builders import make_manifest
+from .test_runs import entry, pagemap
+
+PAGES = 600
+
+
+class Service:
+    """Memory of two processes; ``live`` changes it as a service's does, the same way for the same seed."""
+
+    def __init__(self, seed: int = 0, pages: int = PAGES) -> None:
+        self._random = np.random.default_rng(seed)
+        self._memory = {pid: self._random.integers(0, 99, (pages, 512)).astype(np.uint64) for pid in (7, 8)}
+        self._first = {7: 5000, 8: 90_000}
+        self.turn = 0
+
+    def live(self) -> None:
+        """Counters move, some pages are written anew, some given back, the heap grows at its beginning."""
+        random = self._random
+        self.turn += 1
+        for pid, pages in self._memory.items():
+            some = random.choice(len(pages), 20, replace=False)
+            pages[some, random.integers(0, 512, 20)] += np.uint64(1)
+            pages[random.choice(len(pages), 3)] = random.integers(0, 1 << 60, (3, 512)).astype(np.uint64)
+            pages[random.choice(len(pages), 2)] = 0
+            if self.turn % 5 == 0:
+                fresh = random.integers(0, 9, (4, 512)).astype(np.uint64)
+                self._memory[pid] = np.concatenate([fresh, pages])
+                self._first[pid] -= 4
+
+    def images(self) -> dict[str, bytes]:
+        """As CRIU leaves them; the numbers of the page files are others each time."""
+        found = {"core-7.img": b"registers %d" % self.turn}
+        for number, (pid, pages) in enumerate(self._memory.items(), self.turn % 3 + 1):
+            found[f"pagemap-{pid}.img"] = pagemap(number, entry(self._first[pid], len(pages)))
+            found[f"pages-{number}.img"] = pages.tobytes()
+        return found
+
+
+def take(store: Store, service: Service, parent: CommitId | None) -> StoredCommit:
+    """Commit the service as it is."""
+    staging = store.stage()
+    for name, data in service.images().items():
+        (staging.images / name).write_bytes(data)
+    try:
+        with store.taking_in():
+            taken = store.take_images(staging.images, parent)
+            manifest = make_manifest(
+                images=taken.images,
+                capture=f"{service.turn}",
+                wall_ns=service.turn,
+                parents=[parent] if parent is not None else [],
+            )
+            return store.add(manifest, taken, new_bytes=taken.stored)
+    finally:
+        staging.discard()

@@ -1,0 +1,146 @@
+"""Long series of commits: each comes back bit for bit, costs little, and needs few packs, whatever happened on the way."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from relive.model.commit import CommitId
+from relive.store import Store
+from relive.store.pages.ingest import KEY_EVERY
+
+from .builders import contents
+from .series import Service, take
+
+MOST_PACKS = KEY_EVERY + 8  # 31 since the key commit, that itself, and 8 that it left as they were
+
+
+def needed(store: Store, commit_id: CommitId) -> set[str]:
+    return store._placements.read(commit_id).needed()
+
+
+def test_a_hundred_commits_come_back_bit_for_bit_from_few_packs(store):
+    service = Service()
+    parent, states, sizes = None, {}, []
+    for _ in range(105):
+        one = take(store, service, parent)
+        parent = one.id
+        states[parent] = service.images()
+        sizes.append(one.new_bytes)
+        service.live()
+    assert [line.id for line in store.log()] == list(states)[::-1]
+    for commit_id, images in states.items():
+        assert contents(store, commit_id)[0] == images
+    packs = [len(needed(store, commit_id)) for commit_id in states]
+    assert max(packs) <= MOST_PACKS
+    assert packs[KEY_EVERY] <= 9 and packs[3 * KEY_EVERY] <= 9
+    assert max(packs[2 * KEY_EVERY :]) <= max(packs[: 2 * KEY_EVERY]) + 2
+    usual = sorted(sizes[1:])[len(sizes) // 2]
+    assert usual < sizes[0] / 10
+    # Nearly all of it are the six pages that are written anew, whose content cannot be compressed.
+    assert usual < 6 * 4096 * 1.5
+
+
+def test_equal_states_have_equal_ids_however_they_were_stored(home, tmp_path):
+    """GIVEN one store that knows the commit before and one that does not, THEN the ids are the same."""
+    ids = []
+    for known in (True, False):
+        store, service = Store(tmp_path / f"{known}"), Service()
+        parent = take(store, service, None).id
+        service.live()
+        if not known:
+            store._images.forget()
+            (placement,) = (tmp_path / f"{known}" / "placements").iterdir()
+            placement.unlink()
+        ids.append(take(store, service, parent).id)
+        store.close()
+    assert ids[0] == ids[1]
+
+
+def test_a_store_opened_anew_goes_on_as_cheaply(store, home):
+    """What is held of the last commit is lost; it is made again from packs, XORs and their bases included."""
+    service = Service()
+    parent = take(store, service, None).id
+    for _ in range(3):
+        service.live()
+        parent = take(store, service, parent).id
+    store.close()
+    sizes = []
+    for _ in range(4):
+        service.live()
+        again = Store(home)
+        one = take(again, service, parent)
+        parent = one.id
+        sizes.append(one.new_bytes)
+        assert contents(again, parent)[0] == service.images()
+        again.close()
+    assert max(sizes) < 6 * 4096 * 1.5
+
+
+def test_a_page_that_is_as_its_full_version_again_costs_nothing(store):
+    service = Service()
+    first = take(store, service, None)
+    before = service.images()
+    page = service._memory[7][100]
+    page[3] += 1
+    second = take(store, service, first.id)
+    page[3] -= 1
+    service.turn = 1  # else it would be the first commit once more
+    third = take(store, service, second.id)
+    assert contents(store, third.id)[0]["pages-3.img"] == before["pages-2.img"]
+    own = needed(store, third.id) - needed(store, second.id)
+    assert needed(store, third.id) == needed(store, first.id) | own
+
+
+def test_dropping_any_commits_harms_no_other(store):
+    service = Service(pages=100)
+    parent, states = None, {}
+    for number in range(2 * KEY_EVERY + 4):
+        parent = take(store, service, parent).id
+        states[parent] = service.images()
+        service.live()
+        if number % 3 == 2:
+            victim = list(states)[-3]
+            store.delete(victim)
+            del states[victim]
+    for commit_id, images in states.items():
+        assert contents(store, commit_id)[0] == images
+    last = list(states)[-1]
+    store.thin("pay", 1, set())
+    assert {path.name for path in (store._directory / "packs").iterdir()} == needed(store, last)
+    assert contents(store, last)[0] == states[last]
+
+
+def test_a_key_commit_heals_a_series_whose_old_pack_is_lost(store):
+    """Commits that needed the pack are lost, those from the key commit on are whole."""
+    service = Service(pages=100)
+    parent, base = None, None
+    for _ in range(KEY_EVERY):
+        parent = take(store, service, parent).id
+        base = base or next(iter(needed(store, parent)))
+        service.live()
+    # The pages are known, so nothing is noticed until a commit looks whether all packs are there.
+    path: Path = store._directory / "packs" / str(base)
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.chmod(0o600)
+    path.write_bytes(data)
+    healed = take(store, service, parent)
+    assert base not in needed(store, healed.id)
+    assert contents(store, healed.id)[0] == service.images()
+
+
+@pytest.mark.parametrize("restored", [True, False], ids=["with restores", "without"])
+def test_no_thread_and_no_open_file_is_left_behind(store, restored):
+    service = Service(pages=300)
+    parent = take(store, service, None).id
+    before, threads = len(os.listdir("/proc/self/fd")), set(os.listdir("/proc/self/task"))
+    for _ in range(3):
+        service.live()
+        parent = take(store, service, parent).id
+        if restored:
+            contents(store, parent)
+    assert set(os.listdir("/proc/self/task")) == threads
+    assert len(os.listdir("/proc/self/fd")) <= before + 3  # mapped page files and bases of the last commit
