@@ -10,7 +10,9 @@ import pytest
 
 from relive.errors import KeyMissing, KeyWrong, ObjectCorrupt
 from relive.store.pages.packfile import FRAME_PAGES, HEAD_SIZE
+from relive.store.pages.packreader import PackReader
 from relive.store.pages.packs import Packs
+from relive.store.pages.packwriter import PackWriter
 
 KEY = bytes(range(32))
 
@@ -26,7 +28,7 @@ def some_pages(count: int, seed: int = 0) -> np.ndarray:
 
 def write(packs: Packs, *groups: np.ndarray, blob: bytes = b"blob", dictionary: bytes | None = None):
     """(name, slots of each group, frame of the blob)"""
-    writer = packs.new()
+    writer = PackWriter(packs)
     slots = []
     for pages in groups:
         slots.append(writer.add_pages(pages))
@@ -37,7 +39,7 @@ def write(packs: Packs, *groups: np.ndarray, blob: bytes = b"blob", dictionary: 
 
 def read(packs: Packs, name: str, slots: np.ndarray) -> np.ndarray:
     wanted = np.unique(slots // FRAME_PAGES)
-    with packs.open(name) as reader:
+    with PackReader(packs, name) as reader:
         frames = dict(reader.page_frames(wanted.tolist()))
         return np.array([frames[slot // FRAME_PAGES][slot % FRAME_PAGES] for slot in slots.tolist()])
 
@@ -51,7 +53,7 @@ def test_pages_and_blobs_come_back(tmp_path, key, count):
     name, (slots, others), frame = write(packs, pages, more, blob=blob + dictionary, dictionary=dictionary)
     assert (read(packs, name, slots) == pages).all()
     assert (read(packs, name, others) == more).all()
-    with packs.open(name) as reader:
+    with PackReader(packs, name) as reader:
         assert reader.blob(frame, dictionary) == blob + dictionary
 
 
@@ -75,7 +77,7 @@ def test_a_sealed_pack_shows_nothing_and_the_same_pages_look_different_each_time
 def test_a_sealed_pack_needs_its_key(tmp_path):
     name, (slots,), _ = write(packs_in(tmp_path, KEY), some_pages(2))
     with pytest.raises(KeyMissing, match=name[:12]):
-        packs_in(tmp_path).open(name)
+        PackReader(packs_in(tmp_path), name)
     with pytest.raises(KeyWrong):
         read(packs_in(tmp_path, bytes(32)), name, slots)
 
@@ -89,7 +91,7 @@ def test_a_plain_pack_can_be_read_where_there_is_a_key(tmp_path):
 def test_a_frame_that_is_not_there_is_refused(tmp_path):
     packs = packs_in(tmp_path)
     name, _, frame = write(packs, some_pages(2))
-    with packs.open(name) as reader:
+    with PackReader(packs, name) as reader:
         for number in (-1, frame + 1):
             with pytest.raises(ObjectCorrupt):
                 list(reader.page_frames([number]))
@@ -99,7 +101,7 @@ def test_a_frame_that_is_not_there_is_refused(tmp_path):
 
 def test_a_discarded_pack_leaves_nothing(tmp_path):
     packs = packs_in(tmp_path)
-    writer = packs.new()
+    writer = PackWriter(packs)
     writer.add_pages(some_pages(200))
     writer.discard()
     assert packs.names() == set()

@@ -73,3 +73,30 @@ def test_a_tagged_commit_can_be_read_while_others_are_dropped(home):
     store.close()
     run_together(home, "read", "thin")
     check(home, [kept])
+
+
+def test_only_who_asks_for_pages_waits_for_numpy_and_no_thread_comes_with_it(home):
+    """In a process of its own, since this one has long loaded it."""
+    script = """
+import os, sys
+from pathlib import Path
+from relive.store import Store
+store = Store(Path(sys.argv[1]))
+store.log(), store.tags(), store.thin("pay", 1, set())
+assert "numpy" not in sys.modules
+from store.builders import commit, is_whole
+assert is_whole(store, commit(store).id)
+assert "numpy" in sys.modules
+assert len(os.listdir("/proc/self/task")) == 1
+assert "OPENBLAS_NUM_THREADS" not in os.environ
+print("done")
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(home)],
+        env={**environment, "PYTHONPATH": str(TESTS)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("done\n", "")

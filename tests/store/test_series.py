@@ -51,7 +51,7 @@ def test_equal_states_have_equal_ids_however_they_were_stored(home, tmp_path):
         parent = take(store, service, None).id
         service.live()
         if not known:
-            store._images.forget()
+            del store._images
             (placement,) = (tmp_path / f"{known}" / "placements").iterdir()
             placement.unlink()
         ids.append(take(store, service, parent).id)

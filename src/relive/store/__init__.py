@@ -16,9 +16,9 @@ Layout below ``$RELIVE_HOME/store`` (docs/format.md):
 Keys lie beside it, in ``$RELIVE_HOME/keys`` (``keyring``).
 """
 
-from relive.store.images import TakenImages
 from relive.store.index import StoredCommit
 from relive.store.staging import Staging
 from relive.store.store import Store
+from relive.store.taken import TakenImages
 
 __all__ = ["Staging", "Store", "StoredCommit", "TakenImages"]

@@ -8,8 +8,10 @@ from pathlib import Path
 import msgpack
 
 from relive.errors import ObjectCorrupt
+from relive.model.commit import ImageFile
+from relive.store.objects import hash_bytes
 
-__all__ = ["BUNDLE", "pack_bundle", "plain_name", "unpack_bundle", "write_bundle"]
+__all__ = ["BUNDLE", "checked_bundle", "pack_bundle", "plain_name", "unpack_bundle", "write_bundle"]
 
 BUNDLE = "bundle"  # its name among the images of a manifest
 
@@ -32,6 +34,17 @@ def unpack_bundle(data: bytes) -> dict[str, bytes]:
         if not isinstance(name, str) or not isinstance(content, bytes):
             raise _bad_bundle("it is no map from names to bytes")
     return found
+
+
+def checked_bundle(image: ImageFile, data: bytes) -> bytes:
+    """The bundle; raises ObjectCorrupt where it is not what the manifest says."""
+    if hash_bytes(data) != image.object:
+        raise ObjectCorrupt(
+            "the commit's small images are damaged",
+            cause="what its packs hold does not match the manifest",
+            remedy="use another commit (`relive log`)",
+        )
+    return data
 
 
 def write_bundle(data: bytes, directory: Path) -> None:

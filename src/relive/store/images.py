@@ -3,62 +3,37 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
 
 from relive.errors import ObjectCorrupt, ObjectMissing, SignatureInvalid
 from relive.model.commit import CommitId, ImageFile, Manifest
-from relive.store.bundle import BUNDLE, pack_bundle, plain_name, unpack_bundle, write_bundle
+from relive.store.bundle import BUNDLE, checked_bundle, pack_bundle, plain_name, write_bundle
 from relive.store.manifests import commit_id_of
 from relive.store.objects import hash_bytes, hash_file
-from relive.store.pages.bases import Bases
-from relive.store.pages.ingest import TakenPages, take_pages
-from relive.store.pages.last import KnownCommit, KnownCommits, KnownFile, map_pages
-from relive.store.pages.layout import PageSource, check_pages, fresh_pages
+from relive.store.pages.ingest import take_pages
+from relive.store.pages.last import KnownCommit, KnownCommits, map_pages
+from relive.store.pages.layout import PageSource
 from relive.store.pages.packs import Packs
 from relive.store.pages.placement import Placement, Placements
-from relive.store.pages.runs import PageFile, page_files
-from relive.store.pages.table import NOWHERE
+from relive.store.pages.readback import read_back
+from relive.store.pages.runs import page_files
+from relive.store.taken import TakenImages
 
-__all__ = ["Images", "TakenImages"]
-
-
-@dataclass(frozen=True, slots=True)
-class TakenImages:
-    """Images that are durable in the store and wait for the manifest that names them.
-
-    Attributes:
-        images: for the manifest.
-        stored: bytes that the store has grown by.
-        parent: the commit that they refer to, None if they stand alone.
-    """
-
-    images: list[ImageFile]
-    stored: int
-    parent: CommitId | None
-    pages: TakenPages
+__all__ = ["Images"]
 
 
 class Images:
     """Use it from one thread. What it knows of the last commits makes the next ones fast; it may be forgotten."""
 
     def __init__(
-        self, packs: Packs, placements: Placements, incoming: Path, manifest: Callable[[CommitId], Manifest]
+        self, packs: Packs, placements: Placements, manifest: Callable[[CommitId], Manifest]
     ) -> None:
         self._packs = packs
         self._placements = placements
-        self._incoming = incoming
         self._manifest = manifest
         self._known = KnownCommits()
-
-    def forget(self) -> None:
-        """Give up what is held of the last commits."""
-        self._known.clear()
 
     # -- taking in -----------------------------------------------------------------------------------------------
 
@@ -78,7 +53,7 @@ class Images:
             1
         ) as pool:  # beside the comparison; gone on return, since the caller may fork
             hashes = pool.map(lambda file: hash_file(paths[file[0].name]), files)
-            taken = take_pages(files, bundle, known, self._packs, self._incoming)
+            taken = take_pages(files, bundle, known, self._packs)
             images = [
                 ImageFile(name=file.name, size=file.size, object=name)
                 for (file, _), name in zip(files, hashes, strict=True)
@@ -112,42 +87,8 @@ class Images:
         with contextlib.suppress(ObjectMissing, ObjectCorrupt, SignatureInvalid):
             manifest = self._manifest(commit_id)
             if manifest.version > 1 and manifest.images:
-                return self._read_back(commit_id, manifest)
+                return read_back(manifest, self._placements.read(commit_id), self._packs)
         return None
-
-    def _read_back(self, commit_id: CommitId, manifest: Manifest) -> KnownCommit:
-        placement = self._placements.read(commit_id)
-        bases = Bases(self._incoming)
-        files: dict[str, KnownFile] = {}
-        with PageSource(placement, self._packs) as source:
-            images = {image.name: image for image in manifest.images}
-            bundle = _checked_bundle(images.pop(BUNDLE), source.index.bundle)
-            sizes = {name: image.size for name, image in images.items()}
-            for file in page_files(unpack_bundle(bundle), sizes):
-                files[file.key] = self._read_back_file(file, images[file.name], source, bases)
-            key_bytes = source.key_bytes
-        return KnownCommit(
-            files=files,
-            bases=bases,
-            packs=placement.packs,
-            key_index=placement.base or placement.index,
-            key_bytes=key_bytes,
-            since_key=placement.since_key,
-        )
-
-    def _read_back_file(
-        self, file: PageFile, image: ImageFile, source: PageSource, bases: Bases
-    ) -> KnownFile:
-        table = source.table_of(image)
-        with tempfile.TemporaryFile(prefix="pages.", dir=self._incoming) as nameless:
-            pages = fresh_pages(nameless.fileno(), len(table.full))
-            source.read_full(table, nameless.fileno())
-        numbers = np.full(len(table.full), NOWHERE, np.int64)
-        has_xor = table.xor != NOWHERE
-        numbers[has_xor] = bases.add(pages[has_xor])
-        source.apply_xor(table, pages)
-        check_pages(image, pages)
-        return KnownFile(file.runs, pages, table, numbers)
 
     # -- giving back ---------------------------------------------------------------------------------------------
 
@@ -166,17 +107,6 @@ class Images:
         with PageSource(self._placements.read(commit_id), self._packs) as source:
             for name, image in zip(names, manifest.images, strict=True):
                 if name == BUNDLE:
-                    write_bundle(_checked_bundle(image, source.index.bundle), directory)
+                    write_bundle(checked_bundle(image, source.index.bundle), directory)
                 else:
                     source.write(image, directory / name)
-
-
-def _checked_bundle(image: ImageFile, data: bytes) -> bytes:
-    """The bundle; raises ObjectCorrupt where it is not what the manifest says."""
-    if hash_bytes(data) != image.object:
-        raise ObjectCorrupt(
-            "the commit's small images are damaged",
-            cause="what its packs hold does not match the manifest",
-            remedy="use another commit (`relive log`)",
-        )
-    return data

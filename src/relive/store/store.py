@@ -16,26 +16,32 @@ import sqlite3
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from relive.errors import ObjectCorrupt, ObjectMissing, RefAmbiguous
 from relive.model.commit import CommitId, FileEntry, Layer, Manifest
 from relive.store.format import StoreFormat
-from relive.store.images import Images, TakenImages
 from relive.store.index import Index, StoredCommit, objects_of
 from relive.store.keyring import Keyring
 from relive.store.lock import StoreLock
 from relive.store.manifests import Manifests, canonical, unknown
 from relive.store.names import AtTime, Back, Name, parse_reference
 from relive.store.objects import Objects, hash_bytes
+from relive.store.pages.numpy_threads import load_numpy
 from relive.store.pages.packs import Packs
 from relive.store.pages.placement import Placements
 from relive.store.staging import Staging, sweep_left_overs
 from relive.store.sweep import sweep_packs
 from relive.store.tags import Tags
+from relive.store.taken import TakenImages
 from relive.store.trees import Trees
 from relive.store.troubles import disk_errors
 from relive.store.version1 import lay_out_whole_images
+
+if TYPE_CHECKING:
+    from relive.store.images import Images
 
 __all__ = ["Store"]
 
@@ -68,7 +74,6 @@ class Store:
             self._objects = Objects(directory / "objects")
             self._packs = Packs(directory / "packs", self._incoming, keyring.store_key)
             self._placements = Placements(directory / "placements", self._incoming, keyring)
-            self._images = Images(self._packs, self._placements, self._incoming, self._manifests.read)
             self._trees = Trees(directory / "trees", self._objects)
             self._index = self._open_index()
             try:
@@ -81,7 +86,15 @@ class Store:
     def close(self) -> None:
         """Close the index, and give up what is held of the last commits."""
         self._index.close()
-        self._images.forget()
+        self.__dict__.pop("_images", None)
+
+    @cached_property
+    def _images(self) -> Images:
+        # Only when pages are asked for: importing numpy takes longer than all else that `relive log` does.
+        load_numpy()
+        from relive.store.images import Images  # noqa: PLC0415
+
+        return Images(self._packs, self._placements, self._manifests.read)
 
     def _open_index(self) -> Index:
         path = self._directory / "index.sqlite"

@@ -25,8 +25,8 @@ class Bases:
     """Pages by number, counted from 0. They are only added, until all are thrown away together."""
 
     def __init__(self, directory: Path) -> None:
-        """``directory`` is on the file system that takes them."""
-        self._directory = directory
+        """``directory`` lies on the file system that takes them."""
+        self.directory = directory
         self._file: int | None = None
         self._pages: Pages = np.empty((0, WORDS), np.uint64)
         self._used = 0
@@ -49,7 +49,7 @@ class Bases:
 
     def _grow(self, pages: int) -> None:
         if self._file is None:
-            self._file, path = tempfile.mkstemp(prefix="bases.", dir=self._directory)
+            self._file, path = tempfile.mkstemp(prefix="bases.", dir=self.directory)
             os.unlink(path)  # noqa: PTH108 - mkstemp gives text
         # Else writing to memory would end the process with SIGBUS when the disk is full.
         os.posix_fallocate(self._file, 0, pages * PAGE)

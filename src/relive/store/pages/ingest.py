@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -22,7 +21,9 @@ from relive.store.pages.bases import Bases
 from relive.store.pages.differ import WORDS, Flags, Numbers, Pages, changed_pages, differing_words
 from relive.store.pages.fold import numbered_anew, packs_to_fold, packs_used
 from relive.store.pages.last import KnownCommit, KnownFile
-from relive.store.pages.packs import Packs, PackWriter
+from relive.store.pages.packreader import PackReader
+from relive.store.pages.packs import Packs
+from relive.store.pages.packwriter import PackWriter
 from relive.store.pages.placement import FramePlace
 from relive.store.pages.runs import PageFile, match
 from relive.store.pages.table import NOWHERE, Index, Table, encode_index, pack_of, place
@@ -54,7 +55,6 @@ def take_pages(
     bundle: bytes,
     parent: KnownCommit | None,
     packs: Packs,
-    incoming: Path,
 ) -> TakenPages:
     """Write what is new to a pack, durable on return.
 
@@ -62,12 +62,11 @@ def take_pages(
         files: the page files with their pages.
         bundle: the small images.
         parent: the commit to compare with; None for the first of a series.
-        incoming: a directory on the store's file system, for files without names.
     """
     is_key = parent is None or parent.since_key + 1 >= KEY_EVERY
-    writer = packs.new()
+    writer = PackWriter(packs)
     try:
-        bases = Bases(incoming) if parent is None or is_key else parent.bases
+        bases = Bases(packs.incoming) if parent is None or is_key else parent.bases
         fold = _folded(parent, packs) if parent is not None and is_key else np.empty(0, np.int64)
         intake = _Intake(parent, writer, bases, is_key, fold)
         for file, pages in files:
@@ -110,7 +109,7 @@ def _folded(parent: KnownCommit, packs: Packs) -> Numbers:
         # One that is gone or damaged is folded too: its pages are known, and so the series heals.
         with contextlib.suppress(ObjectMissing, ObjectCorrupt):
             if name is not None:
-                with packs.open(name) as pack:
+                with PackReader(packs, name) as pack:
                     return pack.slots
         return 0
 

@@ -75,10 +75,6 @@ class KnownCommits:
         while len(self._known) > _MOST:
             self._known.popitem(last=False)
 
-    def clear(self) -> None:
-        """Forget all."""
-        self._known.clear()
-
 
 def map_pages(path: Path) -> Pages:
     """The pages of a file, mapped for reading; the last one filled up with zeros. The file may be unlinked."""

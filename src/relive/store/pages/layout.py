@@ -19,7 +19,8 @@ from relive.errors import ObjectCorrupt
 from relive.model.commit import ImageFile
 from relive.store.pages.differ import WORDS, Numbers, Pages
 from relive.store.pages.packfile import FRAME_PAGES
-from relive.store.pages.packs import PackReader, Packs
+from relive.store.pages.packreader import PackReader
+from relive.store.pages.packs import Packs
 from relive.store.pages.placement import FramePlace, Placement
 from relive.store.pages.runs import PAGE, page_count
 from relive.store.pages.table import NOWHERE, Index, Table, decode_index, pack_of, slot_of
@@ -110,7 +111,7 @@ class PageSource:
             name = names[position] if 0 <= position < len(names) else None
             if name is None:
                 raise _untrue("it names a pack that its placement does not list")
-            found = self._open[position] = self._stack.enter_context(self._packs.open(name))
+            found = self._open[position] = self._stack.enter_context(PackReader(self._packs, name))
         return found
 
     def _blob(self, place: FramePlace, dictionary: bytes | None) -> bytes:

@@ -1,0 +1,164 @@
+"""Reading frames of a pack: only bytes that match the pack's name are given."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import cast
+
+import numpy as np
+import zstandard
+
+from relive.errors import KeyMissing, ObjectMissing
+from relive.store.pages.differ import Pages
+from relive.store.pages.packfile import (
+    COUNT,
+    FRAME_PAGES,
+    HEAD_SIZE,
+    Frame,
+    damaged,
+    decode_head,
+    decode_table,
+    table_size,
+)
+from relive.store.pages.packs import Packs
+from relive.store.pages.packwriter import BATCH, THREADS, WINDOW_MOST, as_dictionary
+from relive.store.pages.runs import PAGE
+from relive.store.pages.sealing import FrameSeal
+
+__all__ = ["PackReader"]
+
+_MOST_RAW = 1 << 30  # [bytes] no frame is larger; asked before memory is taken for it
+
+
+class PackReader:
+    """One pack, open for reading; a context manager. Only bytes that match the pack's name are given."""
+
+    def __init__(self, packs: Packs, name: str) -> None:
+        """Open it and check its header.
+
+        Raises:
+            ObjectMissing: there is none of that name.
+            ObjectCorrupt: its header does not match the name.
+            KeyMissing: it is sealed, and there is no store key.
+        """
+        self._name = name
+        try:
+            self._file = os.open(packs.path(name), os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise ObjectMissing(
+                f"pack {name[:12]} is not in the store",
+                cause="it was deleted or never arrived",
+                remedy="use another commit (`relive log`) that does not need it",
+            ) from None
+        try:
+            head, self._frames = self._read_header()
+            pack_id, is_sealed = decode_head(name, head)
+            self._seal = FrameSeal(_needed(packs.store_key(), name), pack_id, head) if is_sealed else None
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    def __enter__(self) -> PackReader:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        os.close(self._file)
+
+    @property
+    def slots(self) -> int:
+        """How many there are, those included that the last frame of a kind leaves empty."""
+        return len(self._frames) * FRAME_PAGES
+
+    def _read_header(self) -> tuple[bytes, list[Frame]]:
+        size = os.fstat(self._file).st_size
+        if size < HEAD_SIZE + COUNT.size:
+            raise damaged(self._name, "it is cut off")
+        head = os.pread(self._file, HEAD_SIZE, 0)
+        (count,) = COUNT.unpack(os.pread(self._file, COUNT.size, size - COUNT.size))
+        frames_end = size - table_size(count)
+        if frames_end < HEAD_SIZE:
+            raise damaged(self._name, "it is cut off")
+        table = os.pread(self._file, size - frames_end, frames_end)
+        return head, decode_table(self._name, head, table, frames_end)
+
+    def blob(self, number: int, dictionary: bytes | None) -> bytes:
+        """The bytes of one frame that ``add_blob`` wrote.
+
+        Raises:
+            ObjectCorrupt, KeyWrong: they are not what was written.
+        """
+        frame = self._frame(number)
+        (stored,) = self._stored([number])
+        try:
+            if zstandard.frame_content_size(stored) != frame.raw or frame.raw > _MOST_RAW:
+                raise damaged(self._name, f"frame {number} has another size than its header says")
+            # The window may reach as far as the dictionary, beyond what zstd admits by itself.
+            reader = zstandard.ZstdDecompressor(
+                dict_data=as_dictionary(dictionary), max_window_size=1 << WINDOW_MOST
+            )
+            return reader.decompress(stored)
+        except zstandard.ZstdError as error:
+            raise damaged(self._name, f"frame {number}: {error}") from error
+
+    def page_frames(self, numbers: Sequence[int]) -> Iterator[tuple[int, Pages]]:
+        """(number, its pages) of frames, whose numbers must rise; slot ``i`` of the frame is row ``i``.
+
+        Raises:
+            ObjectCorrupt, KeyWrong: they are not what was written.
+        """
+        for begin in range(0, len(numbers), BATCH):
+            batch = numbers[begin : begin + BATCH]
+            sizes = [self._frame(number).raw for number in batch]
+            if any(size > FRAME_PAGES * PAGE or size % PAGE for size in sizes):
+                raise damaged(self._name, "a frame holds no pages")
+            stored: list[bytes | bytearray | memoryview] = list(self._stored(batch))
+            try:
+                if [zstandard.frame_content_size(frame) for frame in stored] != sizes:
+                    raise damaged(self._name, "a frame has another size than its header says")
+                raws = zstandard.ZstdDecompressor().multi_decompress_to_buffer(stored, threads=THREADS)
+            except zstandard.ZstdError as error:
+                raise damaged(self._name, str(error)) from error
+            for position, number in enumerate(batch):
+                yield (
+                    number,
+                    np.frombuffer(cast(memoryview, raws[position]), np.uint64).reshape(-1, PAGE // 8),
+                )
+
+    def _frame(self, number: int) -> Frame:
+        if not 0 <= number < len(self._frames):
+            raise damaged(self._name, f"it has no frame {number}")
+        return self._frames[number]
+
+    def _stored(self, numbers: Sequence[int]) -> Iterator[bytes | memoryview]:
+        """Frames as compressed, checked and opened; neighbours are read together."""
+        for first, last in _stretches(numbers):
+            begin, end = self._frames[first].offset, self._frames[last].offset + self._frames[last].stored
+            data = memoryview(os.pread(self._file, end - begin, begin))
+            for number in range(first, last + 1):
+                frame = self._frames[number]
+                stored = data[frame.offset - begin : frame.offset - begin + frame.stored]
+                frame.check(self._name, number, stored)
+                yield stored if self._seal is None else self._seal.open(number, bytes(stored))
+
+
+def _stretches(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """First and last of numbers that follow each other."""
+    first = last = None
+    for number in numbers:
+        if first is not None and last is not None and number != last + 1:
+            yield first, last
+            first = None
+        first, last = number if first is None else first, number
+    if first is not None and last is not None:
+        yield first, last
+
+
+def _needed(store_key: bytes | None, name: str) -> bytes:
+    if store_key is None:
+        raise KeyMissing(
+            f"pack {name[:12]} is sealed and there is no store key",
+            cause="no `store.key` lies in the keys directory of RELIVE_HOME",
+            remedy="put the key there that the store was written with",
+        )
+    return store_key
