@@ -88,6 +88,7 @@ TESTED_IN = {
     "store/pages/packwriter.py": "tests/store/test_packs.py",
     "store/pages/placement.py": "tests/store/test_damage.py",
     "store/pages/readback.py": "tests/store/test_series.py",
+    "store/pages/repack.py": "tests/store/test_series.py",
     "store/pages/sealing.py": "tests/store/test_packs.py",
     "store/staging.py": "tests/store/test_store.py",
     "store/sweep.py": "tests/store/test_damage.py",

@@ -16,12 +16,16 @@ from typing import Any
 
 from relive.errors import ReliveError
 from relive.model.commit import CommitId
-from relive.store import Store
+from relive.store import Store, sweep
 from relive.store.incidents import Incidents
-from store.builders import commit, is_whole
+from relive.store.pages import ingest
+from store.builders import commit, contents, is_whole
+from store.series import Service, take
 
 CHANGES = (
     "write",
+    "pwrite",
+    "posix_fallocate",
     "fsync",
     "rename",
     "replace",
@@ -112,7 +116,8 @@ class Delete(Scenario):
         assert not (done and self.other in listed), "it was called gone and is there"
         store.delete(self.other)
         store.delete(self.old)
-        assert not list((home / "store" / "objects").glob("*/*")), "objects are left that nobody uses"
+        for kind in ("objects/*", "packs", "placements"):
+            assert not list((home / "store").glob(f"{kind}/*")), f"{kind} are left that nobody uses"
 
 
 class Thin(Delete):
@@ -120,6 +125,78 @@ class Thin(Delete):
 
     def act(self, home: Path) -> None:
         Store(home / "store").thin("pay", 0, set())
+
+
+class Series(Scenario):
+    """A child commit, whose pages lie in its own pack and its parent's."""
+
+    key_every = 32
+
+    def prepare(self, home: Path) -> None:
+        ingest.KEY_EVERY = self.key_every
+        sweep._REPACK_FROM = 1
+        self.service = Service(pages=30)
+        store = Store(home / "store")
+        self.old = take(store, self.service, None).id
+        self.service.live()
+        self.other = take(store, self.service, self.old).id
+        for pages in self.service._memory.values():
+            pages[:25] += 1_000_003  # so that most of the first pack is of use to the first commit only
+        self.service.live()
+        store.close()
+
+    def act(self, home: Path) -> None:
+        take(Store(home / "store"), self.service, self.other)
+
+    def check(self, home: Path, store: Store, done: bool) -> None:
+        listed = {line.id for line in store.log()}
+        assert {self.old, self.other} <= listed, "an older commit is gone"
+        assert len(listed) == 3 or not done, "it was called durable and is not there"
+        again = take(store, self.service, self.other).id
+        assert contents(store, again)[0] == self.service.images(), "it cannot be taken in again"
+        for commit_id in (self.old, self.other, again):
+            store.delete(commit_id)
+        self.check_empty(home)
+
+    @staticmethod
+    def check_empty(home: Path) -> None:
+        for kind in ("packs", "placements", "manifests"):
+            assert not list((home / "store" / kind).iterdir()), f"{kind} are left that nobody needs"
+
+
+class Key(Series):
+    """A key commit, which keeps anew what lies in packs of which it uses little."""
+
+    key_every = 2
+
+
+class DropParent(Series):
+    """Dropping a commit whose pack its child needs, a little of it: what is needed moves to a new pack."""
+
+    def prepare(self, home: Path) -> None:
+        super().prepare(home)
+        store = Store(home / "store")
+        self.other = take(store, self.service, self.other).id
+        (self.dead,) = store._placements.read(self.old).needed()
+        assert self.dead in store._placements.read(self.other).needed()
+        store.close()
+
+    def act(self, home: Path) -> None:
+        store = Store(home / "store")
+        for line in reversed(store.log()):
+            if line.id != self.other:
+                store.delete(line.id)
+
+    def check(self, home: Path, store: Store, done: bool) -> None:
+        assert not done or [line.id for line in store.log()] == [self.other], (
+            "one was called gone and is there"
+        )
+        self.act(home)
+        assert contents(store, self.other)[0] == self.service.images(), "its child is not whole"
+        assert self.dead not in store._packs.names(), "the dead pack was not repacked"
+        assert store._packs.names() == store._placements.read(self.other).needed()
+        store.delete(self.other)
+        self.check_empty(home)
 
 
 class Tag(Scenario):
@@ -197,6 +274,9 @@ def add_incident(home: Path) -> int:
 
 SCENARIOS = {
     "add": Add,
+    "series": Series,
+    "key": Key,
+    "drop-parent": DropParent,
     "delete": Delete,
     "thin": Thin,
     "tag": Tag,

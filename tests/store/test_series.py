@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from relive.model.commit import CommitId
-from relive.store import Store
+from relive.store import Store, sweep
 from relive.store.pages.ingest import KEY_EVERY
 
 from .builders import contents
@@ -144,3 +144,49 @@ def test_no_thread_and_no_open_file_is_left_behind(store, restored):
             contents(store, parent)
     assert set(os.listdir("/proc/self/task")) == threads
     assert len(os.listdir("/proc/self/fd")) <= before + 3  # mapped page files and bases of the last commit
+
+
+def test_a_pack_that_is_mostly_dead_is_repacked_and_its_commits_stay_whole(store, monkeypatch):
+    """GIVEN a series of which nearly all was written anew, WHEN the first commits go, THEN so does what only they used."""
+    monkeypatch.setattr(sweep, "_REPACK_FROM", 1 << 16)
+    service = Service(pages=500)
+    states = {}
+    first = take(store, service, None).id
+    (base,) = needed(store, first)
+    parent = first
+    for _ in range(5):
+        for pages in service._memory.values():
+            pages[:400] = service._random.integers(0, 99, (400, 512))
+        service.live()
+        parent = take(store, service, parent).id
+        states[parent] = service.images()
+    assert all(base in needed(store, commit_id) for commit_id in states)
+    before = sum(path.stat().st_size for path in (store._directory / "packs").iterdir())
+    store.delete(first)
+    after = sum(path.stat().st_size for path in (store._directory / "packs").iterdir())
+    assert not any(base in needed(store, commit_id) for commit_id in states)
+    assert after < before
+    for commit_id, images in states.items():
+        assert contents(store, commit_id)[0] == images
+    # The series goes on as before, with what was known of its last commit and without.
+    for again in (store, Store(store._directory)):
+        service.live()
+        one = take(again, service, parent)
+        parent = one.id
+        assert one.new_bytes < 6 * 4096 * 1.5
+        assert contents(again, parent)[0] == service.images()
+
+
+def test_repacking_is_left_when_a_placement_cannot_be_read(store, monkeypatch):
+    """What that commit needs is not known; it may be healed by being taken in again."""
+    monkeypatch.setattr(sweep, "_REPACK_FROM", 1)
+    service = Service(pages=50)
+    first = take(store, service, None).id
+    service.live()
+    second = take(store, service, first).id
+    path = store._directory / "placements" / second
+    before = path.read_bytes()
+    path.write_bytes(b"junk")
+    store.delete(first)
+    path.write_bytes(before)
+    assert contents(store, second)[0] == service.images()

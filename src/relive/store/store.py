@@ -33,7 +33,7 @@ from relive.store.pages.numpy_threads import load_numpy
 from relive.store.pages.packs import Packs
 from relive.store.pages.placement import Placements
 from relive.store.staging import Staging, sweep_left_overs
-from relive.store.sweep import sweep_packs
+from relive.store.sweep import repack_dead, sweep_packs
 from relive.store.tags import Tags
 from relive.store.taken import TakenImages
 from relive.store.trees import Trees
@@ -397,7 +397,10 @@ class Store:
         return freed
 
     def _sweep(self) -> int:
-        return sweep_packs(self._manifests.ids(), self._placements, self._packs)
+        freed = sweep_packs(self._manifests.ids(), self._placements, self._packs)
+        if repack_dead(self._placements, self._packs):
+            freed += sweep_packs(self._manifests.ids(), self._placements, self._packs)
+        return freed
 
 
 def _size_of(manifest: Manifest) -> int:

@@ -25,24 +25,25 @@ def packs_used(tables: Iterable[Table]) -> set[int]:
 
 def used_slots(tables: Iterable[Table], pack: int) -> Numbers:
     """The slots of one pack that hold something of these pages, in order."""
-    places = np.concatenate([column for table in tables for column in (table.full, table.xor)])
+    columns = [column for table in tables for column in (table.full, table.xor)]
+    places = np.concatenate([np.empty(0, np.int64), *columns])
     return np.unique(slot_of(places[pack_of(places) == pack]))
 
 
-def packs_to_fold(tables: Sequence[Table], slots: Callable[[int], int]) -> Numbers:
+def packs_to_fold(tables: Sequence[Table], size: Callable[[int], int]) -> Numbers:
     """Packs whose pages a key commit keeps anew, since little of the commit lies there or little of them is used.
 
     Args:
         tables: of the commit before.
-        slots: of a pack by its position: how many it has, 0 if it cannot be read.
+        size: of a pack by its position: how many pages it holds, 0 if it cannot be read.
     """
     full = np.concatenate([np.empty(0, np.int64), *(table.full for table in tables)])
     packs, counts = np.unique(pack_of(full[full != NOWHERE]), return_counts=True)
     total = int(counts.sum())
     folded = []
     for pack, count in zip(packs.tolist(), counts.tolist(), strict=True):
-        size = slots(pack)
-        if count * _LEAST_OF_COMMIT < total or count * _LEAST_OF_PACK < size or size == 0:
+        held = size(pack)
+        if count * _LEAST_OF_COMMIT < total or count * _LEAST_OF_PACK < held or held == 0:
             folded.append(pack)
     return np.array(folded, np.int64)
 

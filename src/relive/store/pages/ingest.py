@@ -104,16 +104,16 @@ def take_pages(
 
 
 def _folded(parent: KnownCommit, packs: Packs) -> Numbers:
-    def slots(position: int) -> int:
+    def size(position: int) -> int:
         name = parent.packs[position]
         # One that is gone or damaged is folded too: its pages are known, and so the series heals.
         with contextlib.suppress(ObjectMissing, ObjectCorrupt):
             if name is not None:
                 with PackReader(packs, name) as pack:
-                    return pack.slots
+                    return pack.pages
         return 0
 
-    return packs_to_fold([file.table for file in parent.files.values()], slots)
+    return packs_to_fold([file.table for file in parent.files.values()], size)
 
 
 @dataclass(slots=True)

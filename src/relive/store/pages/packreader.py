@@ -66,9 +66,9 @@ class PackReader:
         os.close(self._file)
 
     @property
-    def slots(self) -> int:
-        """How many there are, those included that the last frame of a kind leaves empty."""
-        return len(self._frames) * FRAME_PAGES
+    def pages(self) -> int:
+        """How many pages would fill its frames, blobs included."""
+        return sum(frame.raw for frame in self._frames) // PAGE
 
     def _read_header(self) -> tuple[bytes, list[Frame]]:
         size = os.fstat(self._file).st_size

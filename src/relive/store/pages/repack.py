@@ -1,0 +1,108 @@
+"""Repacking: what still is of use in a pack that is mostly dead moves to a new one, and the dead one can go.
+
+In this order, so that a crash at any point leaves every commit readable: the new pack, then the placements of the commits that
+need it, one after the other; the old pack is left to ``sweep``, which removes it when no placement names it any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from relive.model.commit import CommitId
+from relive.store.pages.differ import Numbers
+from relive.store.pages.fold import packs_used, used_slots
+from relive.store.pages.layout import PageSource
+from relive.store.pages.packfile import FRAME_PAGES
+from relive.store.pages.packreader import PackReader
+from relive.store.pages.packs import Packs
+from relive.store.pages.packwriter import PackWriter
+from relive.store.pages.placement import FramePlace, Placement, Placements
+from relive.store.pages.table import Index, Table, encode_index, pack_of, place, slot_of
+
+__all__ = ["repack_one"]
+
+_LIVE_LEAST = 2  # a pack of which less than this part is used is repacked
+
+
+def repack_one(names: Iterable[str], placements: Placements, packs: Packs) -> bool:
+    """Repack the first of these packs that is mostly dead; returns whether there was one.
+
+    To be called with the store's lock held alone, and when every commit has a placement that can be read.
+
+    Raises:
+        ObjectMissing, ObjectCorrupt, SignatureInvalid, KeyMissing, KeyWrong: a commit cannot be read; nothing is lost.
+        OSError: the disk is full; nothing is lost.
+    """
+    found = [placements.read(commit_id) for commit_id in sorted(placements.commits())]
+    for name in names:
+        users = [placement for placement in found if name in placement.needed()]
+        live = _live_slots(name, users, packs)
+        if live is not None:
+            _move(name, live, users, placements, packs)
+            return True
+    return False
+
+
+def _live_slots(name: str, users: Sequence[Placement], packs: Packs) -> Numbers | None:
+    """The slots of a pack that are of use to anyone; None as soon as they are too many for it to be repacked."""
+    live = np.empty(0, np.int64)
+    with PackReader(packs, name) as pack:
+        for placement in users:
+            with PageSource(placement, packs) as source:
+                used = used_slots(source.index.tables.values(), placement.packs.index(name))
+            live = np.union1d(live, used)
+            if len(live) * _LIVE_LEAST >= pack.pages:
+                return None
+    return live
+
+
+def _move(name: str, live: Numbers, users: Sequence[Placement], placements: Placements, packs: Packs) -> None:
+    writer = PackWriter(packs)
+    try:
+        slots = _copy_pages(name, live, writer, packs)
+        moved = []
+        first: tuple[FramePlace, bytes] | None = None
+        for old in users:
+            own = old.packs.index(name)
+            with PageSource(old, packs) as source:
+                tables = {
+                    image: Table(_moved(table.full, own, live, slots), _moved(table.xor, own, live, slots))
+                    for image, table in source.index.tables.items()
+                }
+                data = encode_index(Index(source.index.bundle, tables))
+            frame = writer.add_blob(data, None if first is None else first[1])
+            base = None if first is None else FramePlace(own, first[0].frame)
+            first = first or (FramePlace(own, frame), data)
+            moved.append((old, FramePlace(own, frame), base, packs_used(tables.values()) | {own}))
+        new = writer.finish()
+    except BaseException:
+        writer.discard()
+        raise
+    for old, index, base, used in moved:
+        names = [
+            new if number == index.pack else one if number in used else None
+            for number, one in enumerate(old.packs)
+        ]
+        placements.write(Placement(CommitId(old.commit), names, index, base, old.since_key))
+
+
+def _copy_pages(name: str, live: Numbers, writer: PackWriter, packs: Packs) -> Numbers:
+    """Write the pages in these slots of a pack to another; returns their new slots."""
+    slots = [np.empty(0, np.int64)]
+    frames, begins = np.unique(live // FRAME_PAGES, return_index=True)
+    ends = [*begins[1:].tolist(), len(live)]
+    with PackReader(packs, name) as pack:
+        for (_, pages), begin, end in zip(pack.page_frames(frames.tolist()), begins, ends, strict=True):
+            slots.append(writer.add_pages(pages[live[begin:end] % FRAME_PAGES]))
+    writer.end_frame()
+    return np.concatenate(slots)
+
+
+def _moved(places: Numbers, pack: int, live: Numbers, slots: Numbers) -> Numbers:
+    """The places, those in ``pack`` exchanged: slot ``live[i]`` is now ``slots[i]``."""
+    found = places.copy()
+    here = pack_of(places) == pack
+    found[here] = place(pack, slots[np.searchsorted(live, slot_of(places[here]))])
+    return found
