@@ -11,6 +11,7 @@ from pathlib import Path
 from relive.errors import ObjectMissing
 from relive.store import Store
 from store.builders import commit, is_whole
+from store.series import Service, take
 
 ROUNDS = 25
 
@@ -35,6 +36,23 @@ def files(number: int, turn: int) -> dict[str, bytes]:
     return {"empty": b"", "turn": b"%d" % turn, "own": b"%d of %d" % (turn, number)}
 
 
+def series(store: Store, number: int) -> None:
+    """A service's commits, each stored against the one before."""
+    service, parent = Service(seed=number, pages=40), None
+    for _ in range(ROUNDS):
+        parent = take(store, service, parent, name=f"pay{number}").id
+        print(parent, flush=True)
+        service.live()
+
+
+def drop(store: Store, _number: int) -> None:
+    """Of all there is every second, as long as others commit."""
+    for _ in range(4 * ROUNDS):
+        for line in store.log()[1::2]:
+            store.delete(line.id)
+        store.thin("pay0", 2, set())
+
+
 def thin(store: Store, number: int) -> None:
     """Commits of its own, of which only the newest stays, so that shared content comes and goes."""
     for turn in range(ROUNDS):
@@ -57,7 +75,7 @@ def read(store: Store, _number: int) -> None:
         assert is_whole(store, store.resolve("kept"))
 
 
-WORK = {"add": add, "thin": thin, "read": read}
+WORK = {"add": add, "series": series, "drop": drop, "thin": thin, "read": read}
 
 if __name__ == "__main__":
     directory = Path(sys.argv[2])

@@ -45,15 +45,16 @@ class Service:
         return found
 
 
-def take(store: Store, service: Service, parent: CommitId | None) -> StoredCommit:
+def take(store: Store, service: Service, parent: CommitId | None, name: str = "pay") -> StoredCommit:
     """Commit the service as it is."""
     staging = store.stage()
-    for name, data in service.images().items():
-        (staging.images / name).write_bytes(data)
+    for image, data in service.images().items():
+        (staging.images / image).write_bytes(data)
     try:
         with store.taking_in():
             taken = store.take_images(staging.images, parent)
             manifest = make_manifest(
+                name=name,
                 images=taken.images,
                 capture=f"{service.turn}",
                 wall_ns=service.turn,

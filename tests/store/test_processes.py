@@ -10,6 +10,7 @@ from pathlib import Path
 from relive.store import Store
 
 from .builders import commit, is_whole
+from .busy_process import ROUNDS
 
 TESTS = Path(__file__).parent.parent
 
@@ -64,6 +65,24 @@ def test_processes_that_open_a_store_where_there_is_none_make_one(home):
 def test_one_adds_while_another_drops_what_they_share(home):
     reports = run_together(home, "add", "thin", "thin")
     check(home, reports[0])
+
+
+def test_two_commit_their_series_while_a_third_drops_parents(home):
+    """Every commit that is left is whole, though what it was stored against may be gone; nothing useless is left."""
+    first, second, _ = run_together(home, "series", "series", "drop")
+    assert (len(first), len(second)) == (ROUNDS, ROUNDS)
+    store = Store(home)
+    lines = store.log()
+    assert {lines[0].id} <= {first[-1], second[-1]}
+    assert all(is_whole(store, line.id) for line in lines)
+    store.thin("pay0", 1, set())
+    store.thin("pay1", 1, set())
+    left = store.log()
+    assert len(left) <= 2
+    assert all(is_whole(store, line.id) for line in left)
+    needed = {name for line in left for name in store._placements.read(line.id).needed()}
+    assert {path.name for path in (home / "packs").iterdir()} == needed
+    store.close()
 
 
 def test_a_tagged_commit_can_be_read_while_others_are_dropped(home):

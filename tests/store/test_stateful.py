@@ -14,13 +14,28 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from relive.errors import RefAmbiguous, RefUnknown, UsageError
 from relive.model.commit import CommitId
-from relive.store import Store
+from relive.store import Store, sweep
+from relive.store.pages import ingest
 
 from .builders import SECOND, commit, contents
 
 NAMES = ("pay", "mail")
 contents_of_files = st.sampled_from([b"", b"shared", b"rare", b"x" * 5000])
 file_sets = st.dictionaries(st.sampled_from(["a", "d/b", "d/c"]), contents_of_files, max_size=3)
+A_PAGE = bytes(range(256)) * 16
+# All zero, full, a little changed, much changed, all changed, something else; in the end maybe no whole page.
+PAGE_KINDS = {
+    "z": bytes(4096),
+    "f": A_PAGE,
+    "l": b"12345678" + A_PAGE[8:],
+    "m": A_PAGE[:1000] + bytes(3096),
+    "a": A_PAGE[::-1],
+    "x": b"x" * 4096,
+    "e": b"rest",
+}
+memories = st.from_regex("[zflmax]{1,5}e?", fullmatch=True)
+
+
 tags = st.sampled_from(["best", "cafe", "v1.0", "ü"])
 
 
@@ -41,12 +56,16 @@ class StoreAgrees(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        # So that key commits and repacking come up in short runs.
+        self.before = (ingest.KEY_EVERY, sweep._REPACK_FROM)
+        ingest.KEY_EVERY, sweep._REPACK_FROM = 3, 1
         self.directory = Path(tempfile.mkdtemp(prefix="relive-stateful-"))
         self.store = Store(self.directory / "store")
         self.model = Model()
         self.clock = 0
 
     def teardown(self) -> None:
+        ingest.KEY_EVERY, sweep._REPACK_FROM = self.before
         self.store.close()
         shutil.rmtree(self.directory)
 
@@ -54,14 +73,22 @@ class StoreAgrees(RuleBasedStateMachine):
         target=commits,
         name=st.sampled_from(NAMES),
         files=file_sets,
-        pages=st.sampled_from([b"p", b"q" * 5000]),
+        pages=memories,
+        has_parent=st.booleans(),
     )
-    def add(self, name: str, files: dict[str, bytes], pages: bytes) -> CommitId:
+    def add(self, name: str, files: dict[str, bytes], pages: str, has_parent: bool) -> CommitId:
         self.clock += 1
+        memory = b"".join(PAGE_KINDS[kind] for kind in pages)
         one = commit(
-            self.store, name=name, files=files, pages=pages, wall_ns=self.clock * SECOND, sequence=self.clock
+            self.store,
+            name=name,
+            files=files,
+            pages=memory,
+            wall_ns=self.clock * SECOND,
+            sequence=self.clock,
+            parents=self.model.newest_first(name)[:1] if has_parent else [],
         )
-        self.model.commits[one.id] = (name, self.clock * SECOND, files, pages)
+        self.model.commits[one.id] = (name, self.clock * SECOND, files, memory)
         return one.id
 
     @rule(commit_id=consumes(commits))

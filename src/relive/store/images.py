@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from relive.errors import ObjectCorrupt, ObjectMissing, SignatureInvalid
+from relive.errors import ObjectCorrupt, ObjectMissing, RefUnknown, SignatureInvalid
 from relive.model.commit import CommitId, ImageFile, Manifest
 from relive.store.bundle import BUNDLE, checked_bundle, pack_bundle, plain_name, write_bundle
 from relive.store.manifests import commit_id_of
@@ -84,7 +84,7 @@ class Images:
         known = self._known.get(commit_id)
         if known is not None and all(name is None or self._packs.has(name) for name in known.packs):
             return known
-        with contextlib.suppress(ObjectMissing, ObjectCorrupt, SignatureInvalid):
+        with contextlib.suppress(RefUnknown, ObjectMissing, ObjectCorrupt, SignatureInvalid):
             manifest = self._manifest(commit_id)
             if manifest.version > 1 and manifest.images:
                 return read_back(manifest, self._placements.read(commit_id), self._packs)
