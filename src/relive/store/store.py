@@ -20,14 +20,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from relive.errors import ObjectCorrupt, ObjectMissing, RefAmbiguous
+from relive.errors import ObjectCorrupt, ObjectMissing
 from relive.model.commit import CommitId, FileEntry, Layer, Manifest
 from relive.store.format import StoreFormat
 from relive.store.index import Index, StoredCommit, objects_of
 from relive.store.keyring import Keyring
 from relive.store.lock import StoreLock
+from relive.store.lookup import find_commit
 from relive.store.manifests import Manifests, canonical, unknown
-from relive.store.names import AtTime, Back, Name, parse_reference
+from relive.store.names import parse_reference
 from relive.store.objects import Objects, hash_bytes
 from relive.store.pages.numpy_threads import load_numpy
 from relive.store.pages.packs import Packs
@@ -289,34 +290,10 @@ class Store:
         """
         reference = parse_reference(text, now_ns=time.time_ns())
         with disk_errors("looking up a name", self._directory):
-            match reference:
-                case Back(name, count):
-                    commits = self._index.newest_first(name, count + 1)
-                    if len(commits) > count:
-                        return commits[count].id
-                case AtTime(name, wall_ns):
-                    commit = self._index.newest_before(name, wall_ns)
-                    if commit is not None:
-                        return commit.id
-                case Name():
-                    found = self._tags.find(reference.text) or self._find_untagged(reference)
-                    if found is not None:
-                        return found
-        raise unknown(text)
-
-    def _find_untagged(self, reference: Name) -> CommitId | None:
-        if reference.is_prefix:
-            ids = self._index.by_prefix(reference.text)
-            if len(ids) > 1:
-                raise RefAmbiguous(
-                    f"{reference.text!r} fits several commits",
-                    cause=", ".join(i[:12] for i in ids),
-                    remedy="give more digits",
-                )
-            if ids:
-                return ids[0]
-        newest = self._index.newest_first(reference.text, 1)
-        return newest[0].id if newest else None
+            found = find_commit(reference, self._tags, self._index)
+        if found is None:
+            raise unknown(text)
+        return found
 
     def tag(self, name: str, commit_id: CommitId, *, force: bool = False) -> None:
         """Give a commit a name that keeps it.

@@ -92,7 +92,7 @@ def _copy_pages(name: str, live: Numbers, writer: PackWriter, packs: Packs) -> N
     """Write the pages in these slots of a pack to another; returns their new slots."""
     slots = [np.empty(0, np.int64)]
     frames, begins = np.unique(live // FRAME_PAGES, return_index=True)
-    ends = [*begins[1:].tolist(), len(live)]
+    ends = np.append(begins, len(live))[1:]  # none if all that is needed of the pack is an index
     with PackReader(packs, name) as pack:
         for (_, pages), begin, end in zip(pack.page_frames(frames.tolist()), begins, ends, strict=True):
             slots.append(writer.add_pages(pages[live[begin:end] % FRAME_PAGES]))
