@@ -73,6 +73,7 @@ TESTED_IN = {
     "store/durable.py": "tests/store/test_crashes.py",
     "store/images.py": "tests/store/test_series.py",
     "store/index.py": "tests/store/test_store.py",
+    "store/laidout.py": "tests/store/test_series.py",
     "store/lock.py": "tests/store/test_processes.py",
     "store/lookup.py": "tests/store/test_store.py",
     "store/manifests.py": "tests/model/test_commit.py",

@@ -9,6 +9,7 @@ import pytest
 
 from relive.model.commit import CommitId
 from relive.store import Store, sweep
+from relive.store.keyring import Keyring
 from relive.store.pages.ingest import KEY_EVERY
 
 from .builders import contents
@@ -190,3 +191,42 @@ def test_repacking_is_left_when_a_placement_cannot_be_read(store, monkeypatch):
     store.delete(first)
     path.write_bytes(before)
     assert contents(store, second)[0] == service.images()
+
+
+def lay_out(store: Store, commit_id: CommitId, directory: Path) -> dict[str, bytes]:
+    directory.mkdir()
+    store.lay_out_images(store.manifest(commit_id), directory)
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+def test_a_commit_laid_out_twice_is_read_from_packs_once_and_checked_each_time(store, home):
+    service = Service()
+    one = take(store, service, None).id
+    assert lay_out(store, one, home / "first") == service.images()
+    assert lay_out(store, one, home / "second") == service.images()
+    page_files = list((home / "second").glob("pages-*"))
+    assert [path.stat().st_nlink for path in page_files] == [3, 3]
+    page_files[0].chmod(0o600)
+    with page_files[0].open("r+b") as file:
+        file.write(b"changed")
+    assert lay_out(store, one, home / "third") == service.images()
+
+
+def test_only_the_commit_laid_out_last_is_kept_and_none_when_one_is_dropped(store, home):
+    service = Service()
+    one = take(store, service, None).id
+    service.live()
+    other = take(store, service, one).id
+    for number, commit_id in enumerate((one, other)):
+        lay_out(store, commit_id, home / f"{number}")
+        objects = {image.object for image in store.manifest(commit_id).images if image.name != "bundle"}
+        assert set(os.listdir(home / "laid")) == objects
+    store.delete(one)
+    assert os.listdir(home / "laid") == []
+
+
+def test_what_is_sealed_is_not_kept_plain(store, home):
+    Keyring(home.parent / "keys").make_store_key()
+    one = take(store, Service(), None).id
+    lay_out(store, one, home / "first")
+    assert os.listdir(home / "laid") == []

@@ -92,7 +92,7 @@ def test_an_open_store_has_the_whole_layout(store, home):
             "index.sqlite",
             "incoming",
         ),
-        "trees",
+        *("trees", "laid"),
     }
 
 

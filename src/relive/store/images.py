@@ -10,6 +10,7 @@ from pathlib import Path
 from relive.errors import ObjectCorrupt, ObjectMissing, RefUnknown, SignatureInvalid
 from relive.model.commit import CommitId, ImageFile, Manifest
 from relive.store.bundle import BUNDLE, checked_bundle, pack_bundle, plain_name, write_bundle
+from relive.store.laidout import LaidOut
 from relive.store.manifests import commit_id_of
 from relive.store.objects import hash_bytes, hash_file
 from relive.store.pages.ingest import take_pages
@@ -28,10 +29,15 @@ class Images:
     """Use it from one thread. What it knows of the last commits makes the next ones fast; it may be forgotten."""
 
     def __init__(
-        self, packs: Packs, placements: Placements, manifest: Callable[[CommitId], Manifest]
+        self,
+        packs: Packs,
+        placements: Placements,
+        laid_out: LaidOut,
+        manifest: Callable[[CommitId], Manifest],
     ) -> None:
         self._packs = packs
         self._placements = placements
+        self._laid_out = laid_out
         self._manifest = manifest
         self._known = KnownCommits()
 
@@ -104,9 +110,14 @@ class Images:
             return
         commit_id = commit_id_of(manifest)
         names = [plain_name(image.name) for image in manifest.images]
+        # Signature and keys are checked also where nothing has to be read from packs.
         with PageSource(self._placements.read(commit_id), self._packs) as source:
             for name, image in zip(names, manifest.images, strict=True):
                 if name == BUNDLE:
                     write_bundle(checked_bundle(image, source.index.bundle), directory)
-                else:
+                elif not self._laid_out.give(image, directory / name):
                     source.write(image, directory / name)
+        if (
+            self._packs.store_key() is None
+        ):  # what is sealed does not lie about plain for longer than its branch
+            self._laid_out.keep([image for image in manifest.images if image.name != BUNDLE], directory)

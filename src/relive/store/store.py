@@ -25,6 +25,7 @@ from relive.model.commit import CommitId, FileEntry, Layer, Manifest
 from relive.store.format import StoreFormat
 from relive.store.index import Index, StoredCommit, objects_of
 from relive.store.keyring import Keyring
+from relive.store.laidout import LaidOut
 from relive.store.lock import StoreLock
 from relive.store.lookup import find_commit
 from relive.store.manifests import Manifests, canonical, unknown
@@ -75,6 +76,7 @@ class Store:
             self._objects = Objects(directory / "objects")
             self._packs = Packs(directory / "packs", self._incoming, keyring.store_key)
             self._placements = Placements(directory / "placements", self._incoming, keyring)
+            self._laid_out = LaidOut(directory / "laid")
             self._trees = Trees(directory / "trees", self._objects)
             self._index = self._open_index()
             try:
@@ -95,7 +97,7 @@ class Store:
         load_numpy()
         from relive.store.images import Images  # noqa: PLC0415
 
-        return Images(self._packs, self._placements, self._manifests.read)
+        return Images(self._packs, self._placements, self._laid_out, self._manifests.read)
 
     def _open_index(self) -> Index:
         path = self._directory / "index.sqlite"
@@ -367,6 +369,7 @@ class Store:
     def _drop(self, commits: Sequence[CommitId]) -> int:
         """Remove commits and what only they used; returns the bytes freed."""
         self._manifests.delete(commits)  # for good before all else: one that comes back must be whole
+        self._laid_out.clear()
         freed = self._sweep()  # early, since the index may need a little space
         for commit_id in commits:
             freed += sum(self._objects.delete(name) for name in self._index.used_only_by(commit_id))

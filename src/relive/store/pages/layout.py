@@ -141,6 +141,7 @@ class PageSource:
             self.apply_xor(table, whole)
             check_pages(image, whole)
             os.ftruncate(file, image.size)
+            os.fchmod(file, 0o400)  # it may be shared by several branches
         finally:
             os.close(file)
 

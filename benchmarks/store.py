@@ -1,0 +1,279 @@
+"""What a commit costs in the store: bytes, time, and the speed of giving it back; beside tools that keep directories.
+
+    python benchmarks/store.py [--rounds 20] [--json]
+
+FastAPI under uvicorn runs in a capsule, a client asks it without pause, and its agent commits it ``rounds`` times. The images of
+those commits are then laid out as directories, and each tool takes the same directories in, in their order, in turns:
+
+- ``relive``: the store alone, in this process, as the agent uses it (the commit before is known); ``relive sealed`` with a key.
+- ``tar | zstd -3``: each commit for itself.
+- ``zstd --patch-from``: against the commit before; a chain, so giving the last one back goes through all.
+- ``borg`` (chunks of 4096 bytes, as suits pages) and ``restic``: where they are installed.
+
+``KB`` is what a commit adds, the first left out; ``ms`` from images to durable (tools: wall time of the command, which includes
+starting it, and they do not sync); ``give back`` the last commit, bit for bit, in MB of images a second. Medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import filecmp
+import http.client
+import os
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from _lab import Lab, Service, add_options, lab, load_average, median, print_json, print_table
+
+from relive.model.commit import CommitId, Manifest
+from relive.store import Store
+from relive.store.keyring import Keyring
+
+_BETWEEN = 1.0  # [s] in which the client changes the service
+_ASKED = {"BORG_UNKNOWN_UNENCRYPTED_REPO_ACCESS_IS_OK": "yes", "RESTIC_PASSWORD": "benchmark"}
+
+
+class Client:
+    """Asks a service without pause, in a thread, until it is left."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._ask)
+
+    def __enter__(self) -> Client:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _ask(self) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)
+        while not self._stop.wait(0.02):
+            connection.request("GET", "/")
+            connection.getresponse().read()
+        connection.close()
+
+
+class ReliveStore:
+    """A store of its own, that is given the manifests with the images."""
+
+    def __init__(self, directory: Path, manifests: list[Manifest], *, sealed: bool) -> None:
+        self.name = "relive sealed" if sealed else "relive"
+        if sealed:
+            Keyring(directory / "keys").make_store_key()
+        self._directory = directory / "store"
+        self._store = Store(self._directory)
+        self._manifests = manifests
+        self._commits: list[CommitId] = []
+
+    def keep(self, images: Path, number: int) -> float:
+        """Milliseconds. What the images' directory loses is no loss: it is a copy."""
+        staging = self._store.stage()
+        shutil.copytree(images, staging.images, dirs_exist_ok=True)
+        parents = self._commits[-1:]
+        began = time.perf_counter()
+        with self._store.taking_in():
+            taken = self._store.take_images(staging.images, parents[0] if parents else None)
+            changes = {"images": taken.images, "layers": [], "parents": parents}
+            manifest = self._manifests[number].model_copy(update=changes)
+            self._commits.append(self._store.add(manifest, taken).id)
+        took = time.perf_counter() - began
+        staging.discard()
+        return took * 1000
+
+    def size(self) -> int:
+        """Bytes of all that grows with commits, but for the index."""
+        return sum(_bytes_below(self._directory / kind) for kind in ("packs", "placements", "manifests"))
+
+    def give_back(self, goal: Path) -> float:
+        """Milliseconds for the last one."""
+        began = time.perf_counter()
+        self._store.lay_out_images(self._store.manifest(self._commits[-1]), goal)
+        return (time.perf_counter() - began) * 1000
+
+
+class Tool:
+    """A tool that is given directories; shell lines with {images}, {number}, {before}, {place} and {goal}."""
+
+    def __init__(
+        self, name: str, place: Path, *, keep: str, give_back: str, first: str = "", begin: str = ""
+    ) -> None:
+        self.name = name
+        self._place = place
+        self._keep, self._first, self._give_back = keep, first or keep, give_back
+        self._number = 0
+        place.mkdir()
+        if begin:
+            self._run(begin)
+
+    def keep(self, images: Path, number: int) -> float:
+        """Milliseconds."""
+        self._number = number
+        return self._run(self._keep if number else self._first, images=images)
+
+    def size(self) -> int:
+        """Bytes."""
+        return _bytes_below(self._place / "kept")
+
+    def give_back(self, goal: Path) -> float:
+        """Milliseconds for the last one."""
+        return self._run(self._give_back, goal=goal)
+
+    def _run(self, line: str, **places: Path) -> float:
+        numbers = {"number": self._number, "before": self._number - 1, "last": self._number}
+        text = line.format(place=self._place, **numbers, **places)
+        environment = dict(os.environ, **_ASKED, BORG_BASE_DIR=str(self._place))
+        began = time.perf_counter()
+        subprocess.run(
+            ["bash", "-o", "pipefail", "-ec", text], check=True, env=environment, stdout=subprocess.DEVNULL
+        )
+        return (time.perf_counter() - began) * 1000
+
+
+def tools(directory: Path) -> list[Tool]:
+    """Those that are installed."""
+    found = []
+    if shutil.which("zstd"):
+        found.append(
+            Tool(
+                "tar | zstd -3",
+                directory / "zstd",
+                begin="mkdir {place}/kept",
+                keep="tar -C {images} -cf - . | zstd -q -3 -o {place}/kept/{number}.zst",
+                give_back="zstd -dqc {place}/kept/{number}.zst | tar -C {goal} -xf -",
+            )
+        )
+        patch = "zstd -q -3 --long=31 --patch-from={place}/{before}.tar {place}/{number}.tar -o {place}/kept/{number}.zst"
+        found.append(
+            Tool(
+                "zstd --patch-from",
+                directory / "patch",
+                begin="mkdir {place}/kept",
+                first="tar -C {images} -cf {place}/0.tar . && zstd -q -3 {place}/0.tar -o {place}/kept/0.zst",
+                keep="tar -C {images} -cf {place}/{number}.tar . && " + patch,
+                give_back="mkdir {place}/back && zstd -dq {place}/kept/0.zst -o {place}/back/0 && "
+                "for ((i = 1; i <= {number}; i++)); do zstd -dq --long=31 --patch-from={place}/back/$((i - 1)) "
+                "{place}/kept/$i.zst -o {place}/back/$i; rm {place}/back/$((i - 1)); done && "
+                "tar -C {goal} -xf {place}/back/{number}",
+            )
+        )
+    if shutil.which("borg"):
+        found.append(
+            Tool(
+                "borg, 4096",
+                directory / "borg",
+                begin="borg init -e none {place}/kept",
+                keep="cd {images} && borg create --chunker-params fixed,4096 -C zstd,3 {place}/kept::{number} .",
+                give_back="cd {goal} && borg extract {place}/kept::{number}",
+            )
+        )
+    if shutil.which("restic"):
+        found.append(
+            Tool(
+                "restic",
+                directory / "restic",
+                begin="restic -q init --repo {place}/kept",
+                keep="cd {images} && restic -q backup --repo {place}/kept .",
+                give_back="restic -q restore latest --repo {place}/kept --target {goal}",
+            )
+        )
+    return found
+
+
+def _bytes_below(directory: Path) -> int:
+    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+
+
+def commit_series(
+    place: Lab, service: Service, rounds: int
+) -> tuple[list[Path], list[Manifest], list[float]]:
+    """Directories of images, manifests, and for each commit the milliseconds until the agent said it was durable."""
+    assert service.port is not None
+    ids, durable = [], []
+    with Client(service.port):
+        for _ in range(rounds):
+            time.sleep(_BETWEEN)
+            answer = service.commit()
+            ids.append(CommitId(answer["id"]))
+            durable.append(answer["durable_us"] / 1000)
+    store = place.store()
+    manifests = [store.manifest(one) for one in ids]
+    directories = []
+    for manifest in manifests:
+        directories.append(place.fresh("images"))
+        store.lay_out_images(manifest, directories[-1])
+    store.close()
+    return directories, manifests, durable
+
+
+def measure(
+    keepers: list[Any], directories: list[Path], fresh: Callable[[str], Path]
+) -> list[dict[str, Any]]:
+    """A row for each."""
+    times: dict[str, list[float]] = {keeper.name: [] for keeper in keepers}
+    sizes: dict[str, list[int]] = {keeper.name: [0] for keeper in keepers}
+    for number, images in enumerate(directories):
+        for keeper in keepers:
+            times[keeper.name].append(keeper.keep(images, number))
+            sizes[keeper.name].append(keeper.size())
+    rows = []
+    megabytes = _bytes_below(directories[-1]) / 1e6
+    for keeper in keepers:
+        goal = fresh("given-back")
+        back = keeper.give_back(goal)
+        _must_be_same(keeper.name, directories[-1], goal)
+        added = [
+            (after - before) / 1e3
+            for before, after in zip(sizes[keeper.name], sizes[keeper.name][1:], strict=False)
+        ]
+        row = {"kept by": keeper.name, "first MB": added[0] / 1e3, "KB": median(added[1:])}
+        row |= {"first ms": times[keeper.name][0], "ms": median(times[keeper.name][1:])}
+        rows.append(row | {"give back ms": back, "MB/s": megabytes / back * 1e3})
+    for row in rows:
+        row |= {"KB ratio": row["KB"] / rows[0]["KB"], "ms ratio": row["ms"] / rows[0]["ms"]}
+    return rows
+
+
+def _must_be_same(name: str, images: Path, goal: Path) -> None:
+    names = [path.name for path in images.iterdir()]
+    same, _, _ = filecmp.cmpfiles(images, goal, names, shallow=False)
+    if len(same) != len(names):
+        raise SystemExit(f"error: {name} gave back something else")
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add_options(parser, 20)
+    options = parser.parse_args()
+    with lab(options) as place:
+        with place.capsule(place.web()) as service:
+            directories, manifests, durable = commit_series(place, service, options.rounds)
+        keepers = [
+            ReliveStore(place.fresh("own"), manifests, sealed=False),
+            ReliveStore(place.fresh("own-sealed"), manifests, sealed=True),
+            *tools(place.fresh("tools")),
+        ]
+        rows = measure(keepers, directories, place.fresh)
+        megabytes = median(_bytes_below(path) / 1e6 for path in directories)
+    result = {"rounds": options.rounds, "load": load_average(), "image_mb": megabytes, "kept": rows}
+    result["agent_durable_ms"] = median(durable[1:])
+    if options.json:
+        print_json(result)
+        return
+    title = f"{options.rounds} commits of FastAPI, {megabytes:.1f} MB each (load {result['load']})"
+    print_table(f"{title}; by its agent durable after {result['agent_durable_ms']:.0f} ms", rows)
+
+
+if __name__ == "__main__":
+    main()
