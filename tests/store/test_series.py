@@ -226,7 +226,9 @@ def test_only_the_commit_laid_out_last_is_kept_and_none_when_one_is_dropped(stor
 
 
 def test_what_is_sealed_is_not_kept_plain(store, home):
-    Keyring(home.parent / "keys").make_store_key()
     one = take(store, Service(), None).id
     lay_out(store, one, home / "first")
+    assert os.listdir(home / "laid") != []
+    Keyring(home.parent / "keys").make_store_key()
+    lay_out(store, one, home / "second")
     assert os.listdir(home / "laid") == []

@@ -117,7 +117,7 @@ class Images:
                     write_bundle(checked_bundle(image, source.index.bundle), directory)
                 elif not self._laid_out.give(image, directory / name):
                     source.write(image, directory / name)
-        if (
-            self._packs.store_key() is None
-        ):  # what is sealed does not lie about plain for longer than its branch
-            self._laid_out.keep([image for image in manifest.images if image.name != BUNDLE], directory)
+        # What is sealed does not lie about plain for longer than its branch.
+        is_sealed = self._packs.store_key() is not None
+        kept = [image for image in manifest.images if image.name != BUNDLE and not is_sealed]
+        self._laid_out.keep(kept, directory)
