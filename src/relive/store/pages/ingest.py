@@ -63,47 +63,51 @@ def take_pages(
         bundle: the small images.
         parent: the commit to compare with; None for the first of a series.
     """
-    is_key = parent is None or parent.since_key + 1 >= KEY_EVERY
+    # The commit that this one goes on from; None for a key commit, though its parent is still compared with.
+    onward = parent if parent is not None and parent.since_key + 1 < KEY_EVERY else None
     writer = PackWriter(packs)
     try:
-        bases = Bases(packs.incoming) if parent is None or is_key else parent.bases
-        fold = _folded(parent, packs) if parent is not None and is_key else np.empty(0, np.int64)
-        intake = _Intake(parent, writer, bases, is_key, fold)
+        bases = onward.bases if onward is not None else Bases(packs.incoming)
+        intake = _Intake(parent, writer, bases, is_key=onward is None, fold=_folded(parent, onward, packs))
         for file, pages in files:
             intake.look_at(file, pages)
         writer.end_frame()
         intake.keep_full()
         names = intake.names()
         tables = {work.file.name: work.table for work in intake.works}
-        if is_key:
+        if onward is None:
             keep = sorted(packs_used(tables.values()) | {len(names) - 1})
             names, tables = [names[number] for number in keep], numbered_anew(tables, keep)
-        own = len(names) - 1
         data = encode_index(Index(bundle, tables))
-        base = None if parent is None or is_key else parent.key_bytes
-        index = FramePlace(own, writer.add_blob(data, base))
+        frame = writer.add_blob(data, onward.key_bytes if onward is not None else None)
         size = writer.size
-        name = writer.finish()
+        names[-1] = writer.finish()
     except BaseException:
         writer.discard()
         raise
-    key_index = index if parent is None or is_key else parent.key_index
-    used = packs_used(tables.values()) | {own, key_index.pack}
+    index = FramePlace(len(names) - 1, frame)
+    files_known = {
+        work.file.key: KnownFile(work.file.runs, work.pages, tables[work.file.name], work.bases)
+        for work in intake.works
+    }
+    key_index = onward.key_index if onward is not None else index
+    used = packs_used(tables.values()) | {index.pack, key_index.pack}
     known = KnownCommit(
-        files={
-            work.file.key: KnownFile(work.file.runs, work.pages, tables[work.file.name], work.bases)
-            for work in intake.works
-        },
-        bases=intake.bases,
-        packs=[one if number in used else None for number, one in enumerate([*names[:-1], name])],
+        files=files_known,
+        bases=bases,
+        packs=[name if number in used else None for number, name in enumerate(names)],
         key_index=key_index,
-        key_bytes=data if parent is None or is_key else parent.key_bytes,
-        since_key=0 if parent is None or is_key else parent.since_key + 1,
+        key_bytes=onward.key_bytes if onward is not None else data,
+        since_key=onward.since_key + 1 if onward is not None else 0,
     )
     return TakenPages(known, index, size)
 
 
-def _folded(parent: KnownCommit, packs: Packs) -> Numbers:
+def _folded(parent: KnownCommit | None, onward: KnownCommit | None, packs: Packs) -> Numbers:
+    """Packs of the parent that a key commit keeps anew; none for another commit."""
+    if parent is None or onward is not None:
+        return np.empty(0, np.int64)
+
     def size(position: int) -> int:
         name = parent.packs[position]
         # One that is gone or damaged is folded too: its pages are known, and so the series heals.
@@ -131,14 +135,14 @@ class _Intake:
     """The steps on all page files of one commit."""
 
     def __init__(
-        self, parent: KnownCommit | None, writer: PackWriter, bases: Bases, is_key: bool, fold: Numbers
+        self, parent: KnownCommit | None, writer: PackWriter, bases: Bases, *, is_key: bool, fold: Numbers
     ) -> None:
         self._parent = parent
         self._writer = writer
         self._is_key = is_key
         self._pack = len(parent.packs) if parent is not None else 0
         self._fold = fold
-        self.bases = bases
+        self._bases = bases
         self.works: list[_Work] = []
 
     def names(self) -> list[str | None]:
@@ -195,13 +199,13 @@ class _Intake:
         old = before.pages[there[numbers]]
         bases = old.copy()
         has_xor = work.table.xor[numbers] != NOWHERE
-        bases[has_xor] = self.bases.get(work.bases[numbers[has_xor]])
+        bases[has_xor] = self._bases.get(work.bases[numbers[has_xor]])
         xored = pages ^ bases
         words = differing_words(xored)
         is_sparse = words <= _SPARSE
         work.table.xor[numbers[is_sparse]] = NOWHERE  # of those that are as their last full version again
         fresh = is_sparse & ~has_xor
-        work.bases[numbers[fresh]] = self.bases.add(old[fresh])
+        work.bases[numbers[fresh]] = self._bases.add(old[fresh])
         some = is_sparse & (words > 0)
         work.table.xor[numbers[some]] = place(self._pack, self._writer.add_pages(xored[some]))
         return is_sparse
