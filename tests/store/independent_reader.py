@@ -39,7 +39,7 @@ def read_pack(path: Path, store_key: bytes | None) -> list[tuple[bytes, int]]:
             assert store_key is not None
             key = HKDF(algorithm=SHA256(), length=32, salt=pack_id, info=b"relive pack 2").derive(store_key)
             frame = AESGCM(key).decrypt(number.to_bytes(12, "little"), frame, head)
-        frames.append((frame, raw))
+        frames.append((frame, raw & 0x7FFF_FFFF))
         offset += stored
     assert offset == len(data) - len(table)
     return frames

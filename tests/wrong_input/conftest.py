@@ -178,11 +178,14 @@ class Home:
         return json.loads(done.stdout)
 
     def state(self) -> dict[str, str]:
-        """Every file of the store with a hash of its bytes. SQLite's own side files say nothing."""
+        """Every file of the store with a hash of its bytes. SQLite's own side files say nothing, nor what is laid out."""
         return {
             str(path.relative_to(self.store)): hashlib.sha256(path.read_bytes()).hexdigest()
             for path in sorted(self.store.rglob("*"))
-            if path.is_file() and not path.name.endswith(("-wal", "-shm")) and path.name != "index.sqlite"
+            if path.is_file()
+            and path.parent.name != "laid"
+            and not path.name.endswith(("-wal", "-shm"))
+            and path.name != "index.sqlite"
         }
 
     def refused(

@@ -378,7 +378,7 @@ class Store:
 
     def _sweep(self) -> int:
         freed = sweep_packs(self._manifests.ids(), self._placements, self._packs)
-        if repack_dead(self._placements, self._packs):
+        while repack_dead(self._placements, self._packs):  # each time there is one less that is mostly dead
             freed += sweep_packs(self._manifests.ids(), self._placements, self._packs)
         return freed
 

@@ -34,6 +34,7 @@ _MAGIC = b"RELPACK2"
 _SEALED = 1
 _HEAD = struct.Struct("<8sI4x16s")
 _FRAME = struct.Struct("<II32s")
+_INDEX = 1 << 31  # in the place of the highest bit of the raw size
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +43,14 @@ class Frame:
 
     Attributes:
         offset, stored: in the file.
+        is_index: it holds no pages.
     """
 
     offset: int
     stored: int
     raw: int
     checksum: bytes
+    is_index: bool
 
     def check(self, name: str, number: int, data: bytes | memoryview) -> None:
         """Raises ObjectCorrupt where the stored bytes are not these."""
@@ -72,7 +75,9 @@ def decode_head(name: str, head: bytes) -> tuple[bytes, bool]:
 
 def encode_table(frames: Sequence[Frame]) -> bytes:
     """The last bytes: an entry for each frame and their count."""
-    entries = [_FRAME.pack(frame.stored, frame.raw, frame.checksum) for frame in frames]
+    entries = [
+        _FRAME.pack(frame.stored, frame.raw | frame.is_index * _INDEX, frame.checksum) for frame in frames
+    ]
     return b"".join(entries) + COUNT.pack(len(frames))
 
 
@@ -86,7 +91,7 @@ def decode_table(name: str, head: bytes, table: bytes, frames_end: int) -> list[
         raise damaged(name, "its header does not match its name")
     frames, offset = [], HEAD_SIZE
     for stored, raw, checksum in _FRAME.iter_unpack(table[: -COUNT.size]):
-        frames.append(Frame(offset, stored, raw, checksum))
+        frames.append(Frame(offset, stored, raw & ~_INDEX, checksum, bool(raw & _INDEX)))
         offset += stored
     if offset != frames_end:
         raise damaged(name, "its frames do not fill it")

@@ -67,8 +67,8 @@ class PackReader:
 
     @property
     def pages(self) -> int:
-        """How many pages would fill its frames, blobs included."""
-        return sum(frame.raw for frame in self._frames) // PAGE
+        """How many it holds."""
+        return sum(frame.raw for frame in self._frames if not frame.is_index) // PAGE
 
     def _read_header(self) -> tuple[bytes, list[Frame]]:
         size = os.fstat(self._file).st_size
@@ -110,7 +110,9 @@ class PackReader:
         for begin in range(0, len(numbers), BATCH):
             batch = numbers[begin : begin + BATCH]
             sizes = [self._frame(number).raw for number in batch]
-            if any(size > FRAME_PAGES * PAGE or size % PAGE for size in sizes):
+            if any(self._frames[number].is_index for number in batch) or any(
+                size > FRAME_PAGES * PAGE or size % PAGE for size in sizes
+            ):
                 raise damaged(self._name, "a frame holds no pages")
             stored: list[bytes | bytearray | memoryview] = list(self._stored(batch))
             try:

@@ -74,7 +74,7 @@ class PackWriter:
             chain_log=search,
         )
         compressor = zstandard.ZstdCompressor(compression_params=options, dict_data=as_dictionary(dictionary))
-        self._write_frame(compressor.compress(data), len(data))
+        self._write_frame(compressor.compress(data), len(data), is_index=True)
         return len(self._frames) - 1
 
     def finish(self) -> str:
@@ -100,15 +100,15 @@ class PackWriter:
         ]
         compressed = zstandard.ZstdCompressor(level=_LEVEL).multi_compress_to_buffer(pieces, threads=THREADS)
         for number, piece in enumerate(pieces):
-            self._write_frame(compressed[number].tobytes(), len(piece))
+            self._write_frame(compressed[number].tobytes(), len(piece), is_index=False)
         rest = together[pages:]
         self._waiting = [rest] if len(rest) else []
         self._waiting_pages = len(rest)
 
-    def _write_frame(self, compressed: bytes, raw: int) -> None:
+    def _write_frame(self, compressed: bytes, raw: int, *, is_index: bool) -> None:
         number = len(self._frames)
         stored = compressed if self._seal is None else self._seal.seal(number, compressed)
-        self._frames.append(Frame(self._file.size, len(stored), raw, blake3(stored).digest()))
+        self._frames.append(Frame(self._file.size, len(stored), raw, blake3(stored).digest(), is_index))
         self._file.write(stored)
 
 
