@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from relive.errors import RefUnknown
 from relive.model.commit import CommitId
 from relive.store import Store, sweep
 from relive.store.keyring import Keyring
 from relive.store.pages.ingest import KEY_EVERY
+from relive.store.pages.placement import Placement
 
 from .builders import contents
 from .series import Service, take
@@ -232,3 +236,44 @@ def test_what_is_sealed_is_not_kept_plain(store, home):
     Keyring(home.parent / "keys").make_store_key()
     lay_out(store, one, home / "second")
     assert os.listdir(home / "laid") == []
+
+
+def lay_out_while(
+    store: Store, commit_id: CommitId, monkeypatch, home: Path, change: Callable[[Store], object]
+):
+    """Lay it out, with something changed by another process after its placement was read."""
+    other, read = Store(home), store._placements.read
+    steps = [change]
+
+    def read_and_change(asked: CommitId) -> Placement:
+        found = read(asked)
+        for step in steps[:1]:
+            steps.clear()
+            step(other)
+        return found
+
+    monkeypatch.setattr(store._placements, "read", read_and_change)
+    try:
+        return lay_out(store, commit_id, home / "images")
+    finally:
+        other.close()
+
+
+def test_a_commit_whose_pages_are_moved_while_it_is_read_comes_back_whole(store, home, monkeypatch):
+    monkeypatch.setattr(sweep, "_REPACK_FROM", 1)
+    service = Service(pages=60)
+    first = take(store, service, None).id
+    (base,) = needed(store, first)
+    for pages in service._memory.values():
+        pages[:55] += np.uint64(1_000_003)
+    service.live()
+    second = take(store, service, first).id
+    found = lay_out_while(store, second, monkeypatch, home, lambda other: other.delete(first))
+    assert found == service.images()
+    assert base not in needed(store, second)
+
+
+def test_a_commit_that_is_dropped_while_it_is_read_is_unknown_not_damaged(store, home, monkeypatch):
+    one = take(store, Service(pages=10), None).id
+    with pytest.raises(RefUnknown):
+        lay_out_while(store, one, monkeypatch, home, lambda other: other.delete(one))

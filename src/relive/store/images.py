@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from relive.errors import ObjectCorrupt, ObjectMissing, RefUnknown, SignatureInv
 from relive.model.commit import CommitId, ImageFile, Manifest
 from relive.store.bundle import BUNDLE, checked_bundle, pack_bundle, plain_name, write_bundle
 from relive.store.laidout import LaidOut
-from relive.store.manifests import commit_id_of
+from relive.store.manifests import Manifests, commit_id_of, unknown
 from relive.store.objects import hash_bytes, hash_file
 from relive.store.pages.ingest import take_pages
 from relive.store.pages.last import KnownCommit, KnownCommits, map_pages
@@ -33,12 +32,12 @@ class Images:
         packs: Packs,
         placements: Placements,
         laid_out: LaidOut,
-        manifest: Callable[[CommitId], Manifest],
+        manifests: Manifests,
     ) -> None:
         self._packs = packs
         self._placements = placements
         self._laid_out = laid_out
-        self._manifest = manifest
+        self._manifests = manifests
         self._known = KnownCommits()
 
     # -- taking in -----------------------------------------------------------------------------------------------
@@ -91,7 +90,7 @@ class Images:
         if known is not None and all(name is None or self._packs.has(name) for name in known.packs):
             return known
         with contextlib.suppress(RefUnknown, ObjectMissing, ObjectCorrupt, SignatureInvalid):
-            manifest = self._manifest(commit_id)
+            manifest = self._manifests.read(commit_id)
             if manifest.version > 1 and manifest.images:
                 return read_back(manifest, self._placements.read(commit_id), self._packs)
         return None
@@ -102,6 +101,7 @@ class Images:
         """Make the files in ``directory``, bit for bit.
 
         Raises:
+            RefUnknown: the commit was dropped meanwhile.
             ObjectMissing, ObjectCorrupt, SignatureInvalid, KeyMissing, KeyWrong: something of them is gone, damaged or
                 cannot be trusted or opened; the directory is then of no use.
             OSError: the disk is full.
@@ -110,14 +110,30 @@ class Images:
             return
         commit_id = commit_id_of(manifest)
         names = [plain_name(image.name) for image in manifest.images]
-        # Signature and keys are checked also where nothing has to be read from packs.
-        with PageSource(self._placements.read(commit_id), self._packs) as source:
-            for name, image in zip(names, manifest.images, strict=True):
-                if name == BUNDLE:
+        placement = self._placements.read(commit_id)
+        while True:
+            try:
+                self._lay_out(manifest, placement, directory)
+                return
+            except ObjectMissing:
+                # Readers hold no lock, so a commit may be dropped, or its pages be moved, while it is read.
+                if not self._manifests.has(commit_id):
+                    raise unknown(commit_id) from None
+                before, placement = placement, self._placements.read(commit_id)
+                if placement == before:
+                    raise
+            for name in names:
+                (directory / name).unlink(missing_ok=True)
+
+    def _lay_out(self, manifest: Manifest, placement: Placement, directory: Path) -> None:
+        page_images = [image for image in manifest.images if image.name != BUNDLE]
+        with PageSource(placement, self._packs) as source:
+            for image in page_images:
+                if not self._laid_out.give(image, directory / image.name):
+                    source.write(image, directory / image.name)
+            for image in manifest.images:
+                if image.name == BUNDLE:
                     write_bundle(checked_bundle(image, source.index.bundle), directory)
-                elif not self._laid_out.give(image, directory / name):
-                    source.write(image, directory / name)
         # What is sealed does not lie about plain for longer than its branch.
         is_sealed = self._packs.store_key() is not None
-        kept = [image for image in manifest.images if image.name != BUNDLE and not is_sealed]
-        self._laid_out.keep(kept, directory)
+        self._laid_out.keep([] if is_sealed else page_images, directory)

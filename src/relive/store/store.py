@@ -97,7 +97,7 @@ class Store:
         load_numpy()
         from relive.store.images import Images  # noqa: PLC0415
 
-        return Images(self._packs, self._placements, self._laid_out, self._manifests.read)
+        return Images(self._packs, self._placements, self._laid_out, self._manifests)
 
     def _open_index(self) -> Index:
         path = self._directory / "index.sqlite"
@@ -261,6 +261,7 @@ class Store:
         """Make CRIU's image files in ``directory`` (of the same file system), checked. No thread is left behind.
 
         Raises:
+            RefUnknown: the commit was dropped meanwhile.
             ObjectMissing, ObjectCorrupt: something of an image is gone or damaged; the directory is then of no use.
             SignatureInvalid: it is not signed by this host or one that it trusts.
             KeyMissing, KeyWrong: it is sealed with a key that is not there.
@@ -374,13 +375,12 @@ class Store:
         for commit_id in commits:
             freed += sum(self._objects.delete(name) for name in self._index.used_only_by(commit_id))
             self._index.remove(commit_id)
+        while repack_dead(self._placements, self._packs):  # each time there is one less that is mostly dead
+            freed += self._sweep()
         return freed
 
     def _sweep(self) -> int:
-        freed = sweep_packs(self._manifests.ids(), self._placements, self._packs)
-        while repack_dead(self._placements, self._packs):  # each time there is one less that is mostly dead
-            freed += sweep_packs(self._manifests.ids(), self._placements, self._packs)
-        return freed
+        return sweep_packs(self._manifests.ids(), self._placements, self._packs)
 
 
 def _size_of(manifest: Manifest) -> int:
