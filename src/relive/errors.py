@@ -6,7 +6,7 @@ ReliveError
 ├── NotFound              a name that stands for nothing: 3
 │   ├── TargetUnknown, ProcessGone, RefUnknown, RefAmbiguous, IncidentUnknown, BranchUnknown
 ├── HostIncapable         this machine cannot do it (see ``relive doctor``): 4
-│   ├── PermissionMissing, ToolMissing, DiskFull
+│   ├── PermissionMissing, ToolMissing, DiskFull, HostUnfit
 ├── CommitFailed          the target was not committed and runs on: 5
 │   ├── TargetUndumpable, CommitTimedOut
 ├── RestoreFailed         the branch did not come to life: 6
@@ -15,8 +15,10 @@ ReliveError
 │   ├── StoreVersionUnknown, ObjectMissing, ObjectCorrupt, StoreBusy, KeyMissing, KeyWrong, SignatureInvalid
 ├── RecordingError        the recording cannot answer: 8
 │   ├── RecordingCorrupt, RequestUnknown, RequestTruncated
-└── CapsuleError          a capsule did not start or its agent does not answer: 9
-    ├── CapsuleExists, CapsuleStartFailed, AgentUnreachable
+├── CapsuleError          a capsule did not start or its agent does not answer: 9
+│   ├── CapsuleExists, CapsuleStartFailed, AgentUnreachable
+└── ExchangeError         a commit could not be sent or fetched: 11
+    ├── RemoteUnreachable, RemoteRefused, ArchiveInvalid
 
 Exit statuses 0 and 1 are the verdicts of ``relive replay`` (reproduced, not reproduced); 10 is "diverged".
 ``docs/errors.md`` is generated from this module.
@@ -28,6 +30,7 @@ from typing import ClassVar
 
 __all__ = [
     "AgentUnreachable",
+    "ArchiveInvalid",
     "BranchUnknown",
     "CapsuleError",
     "CapsuleExists",
@@ -36,7 +39,9 @@ __all__ = [
     "CommitTimedOut",
     "ConfigInvalid",
     "DiskFull",
+    "ExchangeError",
     "HostIncapable",
+    "HostUnfit",
     "IncidentUnknown",
     "KeyMissing",
     "KeyWrong",
@@ -50,6 +55,8 @@ __all__ = [
     "RefAmbiguous",
     "RefUnknown",
     "ReliveError",
+    "RemoteRefused",
+    "RemoteUnreachable",
     "RequestTruncated",
     "RequestUnknown",
     "RestoreFailed",
@@ -181,6 +188,12 @@ class DiskFull(HostIncapable):
     """No space left where Relive keeps its state; nothing that was there before is touched."""
 
     code = "disk-full"
+
+
+class HostUnfit(HostIncapable):
+    """A commit of another machine cannot run on this one."""
+
+    code = "host-unfit"
 
 
 class CommitFailed(ReliveError):
@@ -318,3 +331,28 @@ class AgentUnreachable(CapsuleError):
     """The capsule's agent does not answer on its control socket."""
 
     code = "agent-unreachable"
+
+
+class ExchangeError(ReliveError):
+    """A commit could not be sent to a remote or fetched from one; doing it again goes on where it ended."""
+
+    code = "exchange-error"
+    exit_status = 11
+
+
+class RemoteUnreachable(ExchangeError):
+    """The remote does not answer, or answers no more; what has arrived is kept for the next time."""
+
+    code = "remote-unreachable"
+
+
+class RemoteRefused(ExchangeError):
+    """The remote does not accept the credentials, or does not let them do this."""
+
+    code = "remote-refused"
+
+
+class ArchiveInvalid(ExchangeError):
+    """An archive that was cut off or changed, or a file that is none; nothing of it is taken in."""
+
+    code = "archive-invalid"

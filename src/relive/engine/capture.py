@@ -344,7 +344,7 @@ class _Dump:
             cursor=self._cursor,
             staging=self._staging,
             layers=self._layers,
-            criu=_criu_version(self._settings.tools_path),
+            criu=CriuTools(self._settings.tools_path).version,
             root_inside=self._root_inside,
             open_files=self._open_files,
             terminals=self._terminals,
@@ -380,12 +380,3 @@ def _keep_log(log: Path, directory: Path, name: str) -> Path | None:
     except OSError:
         return None  # a full disk; the sentence itself is in the error
     return kept
-
-
-def _criu_version(tools: Path) -> str:
-    """The version that set-up noted in ``criu.origin`` (lines KEY=VALUE)."""
-    try:
-        lines = (tools / "criu.origin").read_text().splitlines()
-    except OSError:
-        return "unknown"
-    return dict(line.partition("=")[::2] for line in lines).get("version", "unknown")

@@ -52,6 +52,15 @@ class CriuTools:
         """Library that lets CRIU read the limits of other users' processes without CAP_SYS_RESOURCE."""
         return self.directory / "prlimit_shim.so"
 
+    @property
+    def version(self) -> str:
+        """The version of CRIU that set-up noted in ``criu.origin`` (lines KEY=VALUE); "unknown" where it did not."""
+        try:
+            lines = (self.directory / "criu.origin").read_text().splitlines()
+        except OSError:
+            return "unknown"
+        return dict(line.partition("=")[::2] for line in lines).get("version", "unknown")
+
     def check(self) -> None:
         """Raise ToolMissing when one of them is absent."""
         for path in (self.criu, self.init, self.watchdog, self.prlimit_shim):

@@ -15,6 +15,7 @@ from pathlib import Path
 from relive.engine.layers import LayerScanner
 from relive.errors import PermissionMissing, ProcessGone, TargetUndumpable
 from relive.kernel import procfs
+from relive.kernel.cpu import instruction_sets
 from relive.kernel.namespaces import Namespace, namespace_id
 from relive.model.commit import HostFacts, LayerKind, TargetKind
 
@@ -174,7 +175,13 @@ def _gone(pid: int) -> ProcessGone:
 
 def host_facts(criu: str) -> HostFacts:
     """This machine."""
-    return HostFacts(name=socket.gethostname(), kernel=platform.release(), criu=criu)
+    return HostFacts(
+        name=socket.gethostname(),
+        kernel=platform.release(),
+        criu=criu,
+        machine=platform.machine(),
+        cpu=instruction_sets(),
+    )
 
 
 def shared_writable_paths(root: int) -> set[str]:

@@ -6,9 +6,16 @@ Times: ``*_ns`` are nanoseconds; wall clock since the epoch, monotonic as CLOCK_
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, NewType
+from typing import Annotated, Any, NewType
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    model_serializer,
+)
 
 from relive.model.text import NativeText
 
@@ -85,11 +92,23 @@ class TargetFacts(Value):
 
 
 class HostFacts(Value):
-    """Where it was taken; a restore elsewhere has to fit these."""
+    """Where it was taken; a restore elsewhere has to fit these.
+
+    Attributes:
+        machine: as ``uname -m`` says it; None where it was not recorded.
+        cpu: the CPU's instruction sets in the order of their names, as /proc/cpuinfo calls them; None as above.
+    """
 
     name: str
     kernel: str
     criu: str
+    machine: str | None = None
+    cpu: list[str] | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_what_was_not_recorded(self, inner: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # A commit from before these fields keeps its bytes, and with them its id.
+        return {name: value for name, value in inner(self).items() if value is not None}
 
 
 class ImageFile(Value):
