@@ -21,7 +21,7 @@ from pydantic_settings import (
 
 from relive.errors import ConfigInvalid
 
-__all__ = ["Settings", "load_settings"]
+__all__ = ["Settings", "is_s3_plain", "load_settings"]
 
 
 _OTHER_VARIABLES = {"RELIVE_CRIU_SUITE"}  # read by set-up only
@@ -59,6 +59,9 @@ class Settings(BaseSettings):
         32, gt=0, description="commits kept of each capsule, besides tagged ones and those of incidents"
     )
     body_limit: int = Field(16 << 20, gt=0, description="bytes kept of one recorded request or answer body")
+    export_keys: Path | None = Field(
+        None, description="file of the keys that archives are encrypted with, one a line, the newest first"
+    )
     incident_pause: float = Field(
         30.0,
         ge=0,
@@ -66,7 +69,7 @@ class Settings(BaseSettings):
         description="seconds after an incident's commit before the same failure takes another",
     )
 
-    @field_validator("home", "tools")
+    @field_validator("home", "tools", "export_keys")
     @classmethod
     def _must_be_absolute(cls, path: Path | None) -> Path | None:
         # The agent and its capsule have other working directories than the command that starts them.
@@ -145,3 +148,10 @@ def _refuse_unknown_variables() -> None:
                 cause="Relive reads every variable that begins with RELIVE_",
                 remedy="correct its name; docs/configuration.md lists all settings",
             )
+
+
+def is_s3_plain() -> bool:
+    """The S3 endpoint in the environment is plain HTTP, on purpose. All else of AWS_* the S3 library reads by itself."""
+    names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+    endpoint = next((os.environ[name] for name in names if os.environ.get(name)), "")
+    return endpoint.lower().startswith("http://")

@@ -18,7 +18,7 @@ ReliveError
 ├── CapsuleError          a capsule did not start or its agent does not answer: 9
 │   ├── CapsuleExists, CapsuleStartFailed, AgentUnreachable
 └── ExchangeError         a commit could not be sent or fetched: 11
-    ├── RemoteUnreachable, RemoteRefused, ArchiveInvalid
+    ├── RemoteUnknown, RemoteUnreachable, RemoteRefused, ArchiveInvalid
 
 Exit statuses 0 and 1 are the verdicts of ``relive replay`` (reproduced, not reproduced); 10 is "diverged".
 ``docs/errors.md`` is generated from this module.
@@ -56,6 +56,7 @@ __all__ = [
     "RefUnknown",
     "ReliveError",
     "RemoteRefused",
+    "RemoteUnknown",
     "RemoteUnreachable",
     "RequestTruncated",
     "RequestUnknown",
@@ -338,6 +339,12 @@ class ExchangeError(ReliveError):
 
     code = "exchange-error"
     exit_status = 11
+
+
+class RemoteUnknown(ExchangeError):
+    """No bucket or directory is at the remote's address, or the address is none."""
+
+    code = "remote-unknown"
 
 
 class RemoteUnreachable(ExchangeError):

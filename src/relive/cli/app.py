@@ -39,6 +39,8 @@ _COMMANDS = (
     _Command("log"),
     _Command("show"),
     _Command("tag"),
+    _Command("push"),
+    _Command("pull"),
     _Command("restore"),
     _Command("ps"),
     _Command("exec", _PASSES_ON, "exec_"),

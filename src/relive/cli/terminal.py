@@ -17,15 +17,25 @@ from typing import Annotated, Any, Literal
 import typer
 from pydantic import BaseModel
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
 from relive.errors import ReliveError
 
-__all__ = ["AsJson", "Terminal", "age", "duration", "size", "when"]
+__all__ = ["AsJson", "RemoteUrl", "Terminal", "age", "duration", "rate", "size", "when"]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Answer in JSON")]
+RemoteUrl = Annotated[str, typer.Argument(help="s3://BUCKET/PREFIX or file:///PATH")]
 _STEP = 1024.0
 _PIPE_WIDTH = 100_000  # [characters] nothing is folded or cut there
 _NUMBERS = frozenset({"incident", "pid", "times", "pause", "durable", "size"})  # columns set to the right
@@ -102,6 +112,23 @@ class Terminal:
             task = bar.add_task(what, total=total)
             yield lambda done: bar.update(task, completed=done)
 
+    @contextmanager
+    def transfer(self, what: str, total: int) -> Iterator[Callable[[int], None]]:
+        """The same for ``total`` bytes that travel, with rate and remaining time; called with each number of bytes done."""
+        if not self._err.is_terminal or total == 0:
+            yield lambda _done: None
+            return
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            DownloadColumn(binary_units=True),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=self._err, transient=True) as bar:
+            task = bar.add_task(what, total=total)
+            yield lambda done: bar.advance(task, done)
+
 
 def _plain(value: Any) -> Any:
     if isinstance(value, BaseModel):
@@ -120,6 +147,11 @@ def size(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= _STEP
     return f"{count:.1f} TiB"
+
+
+def rate(count: float, seconds: float) -> str:
+    """Bytes in a time: ``12.3 MiB/s``."""
+    return f"{size(count / max(seconds, 0.001))}/s"
 
 
 def duration(microseconds: float | None) -> str:

@@ -1,5 +1,6 @@
 """What the CPU can do, as far as programs choose their code by it. A program does so once, when it starts, so a process that
-comes back elsewhere goes on using what it found."""
+comes back elsewhere goes on using what it found.
+"""
 
 from __future__ import annotations
 

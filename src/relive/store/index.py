@@ -12,7 +12,7 @@ from pathlib import Path
 
 from relive.model.commit import CommitId, Manifest
 
-__all__ = ["Index", "StoredCommit", "objects_of"]
+__all__ = ["Index", "StoredCommit", "objects_of", "size_of"]
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS commits (
@@ -175,3 +175,9 @@ def objects_of(manifest: Manifest) -> set[str]:
         entry.object for layer in manifest.layers for entry in layer.entries if entry.object is not None
     )
     return names
+
+
+def size_of(manifest: Manifest) -> int:
+    """Bytes of all that a manifest refers to."""
+    size = sum(image.size for image in manifest.images)
+    return size + sum(entry.size for layer in manifest.layers for entry in layer.entries)

@@ -11,7 +11,7 @@ from relive.model.commit import MANIFEST_VERSION, CommitId, Manifest
 from relive.store.durable import sync_directory, write_whole
 from relive.store.objects import hash_bytes
 
-__all__ = ["Manifests", "canonical", "commit_id_of", "unknown"]
+__all__ = ["Manifests", "canonical", "commit_id_of", "parse_manifest", "unknown"]
 
 
 def canonical(manifest: Manifest) -> bytes:
@@ -64,27 +64,35 @@ class Manifests:
             RefUnknown: there is none.
             ObjectCorrupt: it has changed, or is no manifest that can be read.
         """
+        return parse_manifest(commit_id, self.raw(commit_id))
+
+    def raw(self, commit_id: CommitId) -> bytes:
+        """The file's bytes; raises RefUnknown."""
         try:
-            data = self._path(commit_id).read_bytes()
+            return self._path(commit_id).read_bytes()
         except FileNotFoundError:
             raise unknown(commit_id) from None
-        if hash_bytes(data) != commit_id:
-            raise ObjectCorrupt(
-                f"the manifest of {commit_id[:10]} is damaged",
-                cause="its bytes do not match its id",
-                remedy="use another commit (`relive log`)",
-            )
-        try:
-            manifest = Manifest.model_validate_json(data)
-            if not 1 <= manifest.version <= MANIFEST_VERSION:
-                raise ValueError(f"it has version {manifest.version}")
-        except ValueError as error:
-            raise ObjectCorrupt(
-                f"the manifest of {commit_id[:10]} cannot be read",
-                cause=str(error).splitlines()[0],
-                remedy="use the Relive that wrote it",
-            ) from error
-        return manifest
 
     def _path(self, commit_id: CommitId) -> Path:
         return self._directory / f"{commit_id}.json"
+
+
+def parse_manifest(commit_id: CommitId, data: bytes) -> Manifest:
+    """The manifest of those bytes; raises ObjectCorrupt where they are not what the id says, or no manifest."""
+    if hash_bytes(data) != commit_id:
+        raise ObjectCorrupt(
+            f"the manifest of {commit_id[:10]} is damaged",
+            cause="its bytes do not match its id",
+            remedy="use another commit (`relive log`)",
+        )
+    try:
+        manifest = Manifest.model_validate_json(data)
+        if not 1 <= manifest.version <= MANIFEST_VERSION:
+            raise ValueError(f"it has version {manifest.version}")
+    except ValueError as error:
+        raise ObjectCorrupt(
+            f"the manifest of {commit_id[:10]} cannot be read",
+            cause=str(error).splitlines()[0],
+            remedy="use the Relive that wrote it",
+        ) from error
+    return manifest

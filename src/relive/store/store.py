@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING
 
 from relive.errors import ObjectCorrupt, ObjectMissing
 from relive.model.commit import CommitId, FileEntry, Layer, Manifest
+from relive.store.deliveries import Deliveries
 from relive.store.format import StoreFormat
-from relive.store.index import Index, StoredCommit, objects_of
+from relive.store.index import Index, StoredCommit, objects_of, size_of
 from relive.store.keyring import Keyring
 from relive.store.laidout import LaidOut
 from relive.store.lock import StoreLock
@@ -129,7 +130,7 @@ class Store:
         for commit_id in sorted(there - known):
             with contextlib.suppress(ObjectCorrupt):
                 manifest = self._manifests.read(commit_id)
-                self._index.add(commit_id, manifest, durable_us=None, size=_size_of(manifest), new_bytes=0)
+                self._index.add(commit_id, manifest, durable_us=None, size=size_of(manifest), new_bytes=0)
                 count += 1
         return count
 
@@ -216,7 +217,7 @@ class Store:
             )
             try:
                 self._index.add(
-                    commit_id, manifest, durable_us=durable_us, size=_size_of(manifest), new_bytes=new_bytes
+                    commit_id, manifest, durable_us=durable_us, size=size_of(manifest), new_bytes=new_bytes
                 )
                 stored = self._index.get(commit_id)
             except BaseException:
@@ -283,6 +284,23 @@ class Store:
         with disk_errors("reading a file", self._directory):
             return self._objects.verified(entry.object).read_bytes()
 
+    # -- to and from other stores --------------------------------------------------------------------------------
+
+    @cached_property
+    def deliveries(self) -> Deliveries:
+        """Commits that leave for another store, or come from there."""
+        return Deliveries(
+            self._directory,
+            lock=self._lock,
+            form=self._format,
+            index=self._index,
+            stage=self.stage,
+            manifests=self._manifests,
+            placements=self._placements,
+            packs=self._packs,
+            objects=self._objects,
+        )
+
     # -- names ---------------------------------------------------------------------------------------------------
 
     def resolve(self, text: str) -> CommitId:
@@ -310,6 +328,11 @@ class Store:
             if self._index.get(commit_id) is None:
                 raise unknown(commit_id)
             self._tags.write(name, commit_id)
+
+    def check_tag(self, name: str, commit_id: CommitId, *, force: bool) -> None:
+        """Raises UsageError where ``tag`` would, unless it names that commit already."""
+        with disk_errors("reading the tags", self._directory):
+            self._tags.check_free(name, force=force or self._tags.find(name) == commit_id)
 
     def untag(self, name: str) -> None:
         """Remove a tag; raises RefUnknown when there is none."""
@@ -381,8 +404,3 @@ class Store:
 
     def _sweep(self) -> int:
         return sweep_packs(self._manifests.ids(), self._placements, self._packs)
-
-
-def _size_of(manifest: Manifest) -> int:
-    size = sum(image.size for image in manifest.images)
-    return size + sum(entry.size for layer in manifest.layers for entry in layer.entries)

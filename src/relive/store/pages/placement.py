@@ -22,7 +22,7 @@ from relive.model.commit import CommitId
 from relive.store.durable import sync_directory, write_whole
 from relive.store.keyring import Keyring, Signature
 
-__all__ = ["FramePlace", "Placement", "Placements"]
+__all__ = ["FramePlace", "Placement", "Placements", "decode_placement"]
 
 _VERSION = 2
 _CONTEXT = b"relive placement 2\0"
@@ -82,9 +82,28 @@ class Placements:
             ObjectCorrupt: its bytes have changed, or it is of another commit.
             SignatureInvalid: it is not signed, or by nobody who is trusted.
         """
-        body, signature = self._read(commit_id)
+        return self.check(commit_id, self.raw(commit_id))
+
+    def raw(self, commit_id: CommitId) -> bytes:
+        """The file's bytes, whoever signed them; raises ObjectMissing."""
+        try:
+            return (self._directory / commit_id).read_bytes()
+        except FileNotFoundError:
+            raise ObjectMissing(
+                f"the placement of {commit_id[:10]} is not in the store",
+                cause="it was deleted or never arrived",
+                remedy="use another commit (`relive log`)",
+            ) from None
+
+    def check(self, commit_id: CommitId, data: bytes) -> Placement:
+        """Read bytes that are to become the placement of a commit; raises as ``read``, but for ObjectMissing."""
+        body, signature = _open(commit_id, data)
         self._keyring.verify(f"the placement of {commit_id[:10]}", signature, _CONTEXT + body)
         return _decode(commit_id, body)
+
+    def install(self, commit_id: CommitId, data: bytes) -> None:
+        """Put checked bytes there, with the signature they have; durable on return."""
+        write_whole(self._incoming, self._directory / commit_id, data)
 
     def packs_of(self, commit_id: CommitId) -> set[str]:
         """The packs it needs, whoever signed it; for telling which packs may go.
@@ -92,7 +111,7 @@ class Placements:
         Raises:
             ObjectMissing, ObjectCorrupt: as ``read``.
         """
-        return _decode(commit_id, self._read(commit_id)[0]).needed()
+        return decode_placement(commit_id, self.raw(commit_id)).needed()
 
     def commits(self) -> set[CommitId]:
         """All that have one."""
@@ -111,22 +130,20 @@ class Placements:
         """Make deletions durable."""
         sync_directory(self._directory)
 
-    def _read(self, commit_id: CommitId) -> tuple[bytes, Signature]:
-        try:
-            data = (self._directory / commit_id).read_bytes()
-        except FileNotFoundError:
-            raise ObjectMissing(
-                f"the placement of {commit_id[:10]} is not in the store",
-                cause="it was deleted or never arrived",
-                remedy="use another commit (`relive log`)",
-            ) from None
-        try:
-            body, checksum, signer, signature = msgpack.unpackb(data)
-            if blake3(body).digest() != checksum:
-                raise ValueError("its bytes do not match its checksum")
-            return body, Signature(signer, signature)
-        except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
-            raise _damaged(commit_id, str(error)) from error
+
+def _open(commit_id: CommitId, data: bytes) -> tuple[bytes, Signature]:
+    try:
+        body, checksum, signer, signature = msgpack.unpackb(data)
+        if blake3(body).digest() != checksum:
+            raise ValueError("its bytes do not match its checksum")
+        return body, Signature(signer, signature)
+    except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
+        raise _damaged(commit_id, str(error)) from error
+
+
+def decode_placement(commit_id: CommitId, data: bytes) -> Placement:
+    """The placement of those bytes, whoever signed it; raises ObjectCorrupt."""
+    return _decode(commit_id, _open(commit_id, data)[0])
 
 
 def _encode(placement: Placement) -> bytes:

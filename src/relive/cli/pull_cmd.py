@@ -1,0 +1,79 @@
+"""``relive pull``: fetch a commit from a remote."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from relive.cli.terminal import AsJson, RemoteUrl, Terminal, rate, size
+from relive.config import load_settings
+from relive.engine.criu import CriuTools
+from relive.engine.target import host_facts
+from relive.store import Store
+
+if TYPE_CHECKING:
+    from relive.exchange.pull import Pulled
+
+__all__ = ["pull"]
+
+
+def pull(
+    remote: RemoteUrl,
+    ref: Annotated[str, typer.Argument(help="An id or its unique beginning, or a tag that was pushed")],
+    tag: Annotated[
+        str | None, typer.Option(help="Give the commit this tag here; without, that of REF")
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", "-f", help="Fetch it although this host cannot run it; move a tag")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Fetch a commit from a remote, of which only what is not here travels
+
+    Prints the commit's id. Says before anything travels if this host cannot run the commit, or does not trust who signed it.
+    After a break run it again: it goes on where it ended. A commit without a tag may be dropped as this host's own ones are.
+    """
+    from relive.exchange.pull import pull as fetch
+    from relive.exchange.references import find
+    from relive.exchange.remote import open_remote
+
+    terminal = Terminal(as_json=as_json)
+    settings = load_settings()
+    store = Store(settings.store)
+    source = open_remote(remote, make=False)
+    found = find(source, ref)
+    here = host_facts(CriuTools(settings.tools_path).version)
+    name = tag if tag is not None else found.tag
+    if name is not None:
+        store.check_tag(name, found.commit, force=force)
+    began = time.monotonic()
+    pulled = fetch(store, source, found.commit, here, force=force, show=terminal.transfer)
+    if name is not None:
+        store.tag(name, pulled.commit, force=True)
+    terminal.answer(_facts(pulled, remote, name), pulled.commit)
+    terminal.status(_sentence(pulled, remote, time.monotonic() - began))
+    if name is None:
+        terminal.hint(f"keep it with `relive tag NAME {pulled.commit[:10]}`")
+
+
+def _facts(pulled: Pulled, remote: str, tag: str | None) -> dict[str, object]:
+    return {
+        "id": pulled.commit,
+        "remote": remote,
+        "tag": tag,
+        "is_new": pulled.is_new,
+        "fetched_parts": pulled.parts,
+        "fetched_bytes": pulled.bytes,
+        "held_parts": pulled.held,
+    }
+
+
+def _sentence(pulled: Pulled, remote: str, seconds: float) -> str:
+    if not pulled.is_new:
+        return "It is here already."
+    return (
+        f"Pulled from {remote}: {size(pulled.bytes)} in {pulled.parts} parts, {rate(pulled.bytes, seconds)}; "
+        f"{pulled.held} parts were here."
+    )

@@ -1,0 +1,65 @@
+"""``relive push``: send a commit to a remote."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from relive.cli.terminal import AsJson, RemoteUrl, Terminal, rate, size
+from relive.config import load_settings
+from relive.store import Store
+
+if TYPE_CHECKING:
+    from relive.exchange.push import Pushed
+
+__all__ = ["push"]
+
+
+def push(
+    remote: RemoteUrl,
+    ref: Annotated[str, typer.Argument(help="The commit (id, tag, NAME, NAME@{2 minutes ago})")],
+    force: Annotated[bool, typer.Option("--force", "-f", help="Move a tag that exists there")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Send a commit to a remote, of which only what it does not have travels
+
+    Prints the commit's id, by which any host can pull it. If REF is a tag, the remote gets the tag too. After a break run it
+    again: it goes on where it ended. Endpoint and credentials of S3 come from the AWS_* variables.
+    """
+    from relive.exchange.push import push as send
+    from relive.exchange.remote import open_remote
+
+    terminal = Terminal(as_json=as_json)
+    store = Store(load_settings().store)
+    commit_id = store.resolve(ref)
+    tag = ref if ref in store.tags() else None
+    began = time.monotonic()
+    goal = open_remote(remote, make=True)
+    pushed = send(store, goal, commit_id, tag=tag, force=force, show=terminal.transfer)
+    terminal.answer(_facts(pushed, remote, tag), pushed.commit)
+    terminal.status(_sentence(pushed, remote, time.monotonic() - began))
+    if tag is not None:
+        terminal.status(f"The tag {tag} names it there.")
+
+
+def _facts(pushed: Pushed, remote: str, tag: str | None) -> dict[str, object]:
+    return {
+        "id": pushed.commit,
+        "remote": remote,
+        "tag": tag,
+        "is_new": pushed.is_new,
+        "sent_parts": pushed.parts,
+        "sent_bytes": pushed.bytes,
+        "held_parts": pushed.held,
+    }
+
+
+def _sentence(pushed: Pushed, remote: str, seconds: float) -> str:
+    if not pushed.is_new and not pushed.parts:
+        return f"{remote} has it already."
+    return (
+        f"Pushed to {remote}: {size(pushed.bytes)} in {pushed.parts} parts, {rate(pushed.bytes, seconds)}; "
+        f"{pushed.held} parts were there."
+    )

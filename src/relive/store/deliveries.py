@@ -1,0 +1,274 @@
+"""Commits that leave the store for another one, or come from there.
+
+A commit that leaves is held by links to its files, so that it may be dropped or its packs be moved meanwhile. One that comes
+is read first (``open``), its parts are gathered in ``arriving/``, where they stay for the next time if it breaks off, and
+all is put in place at once (``receive``): parts, placement, manifest, as for a commit that was taken here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from relive.errors import KeyMissing, ObjectCorrupt, ObjectMissing, ReliveError, StoreBusy, UsageError
+from relive.model.commit import CommitId
+from relive.store.bundle import BUNDLE, checked_bundle
+from relive.store.durable import sync_directory
+from relive.store.format import StoreFormat
+from relive.store.index import Index, size_of
+from relive.store.lock import StoreLock
+from relive.store.manifests import Manifests, canonical, parse_manifest
+from relive.store.objects import Objects
+from relive.store.pages.numpy_threads import load_numpy
+from relive.store.pages.packfile import decode_head
+from relive.store.pages.packs import Packs
+from relive.store.pages.placement import Placements, decode_placement
+from relive.store.parts import Commit, Part, PartKind, check_part, parts_of
+from relive.store.staging import Staging
+from relive.store.troubles import disk_errors
+
+__all__ = ["Deliveries", "Outgoing"]
+
+_KEPT = 7 * 86400.0  # [s] how long parts of a commit that was never fetched to its end are kept
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A commit that is held for sending, and where its parts lie meanwhile."""
+
+    commit: Commit
+    paths: Mapping[Part, Path]
+
+
+class Deliveries:
+    """One for a store; it works on the store's own directories."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        lock: StoreLock,
+        form: StoreFormat,
+        index: Index,
+        stage: Callable[[], Staging],
+        manifests: Manifests,
+        placements: Placements,
+        packs: Packs,
+        objects: Objects,
+    ) -> None:
+        self._directory = directory
+        self._arriving = directory / "arriving"
+        self._lock = lock
+        self._format = form
+        self._index = index
+        self._stage = stage
+        self._manifests = manifests
+        self._placements = placements
+        self._packs = packs
+        self._objects = objects
+
+    # -- leaving -------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def hold(self, commit_id: CommitId) -> Iterator[Outgoing]:
+        """A commit of this store with all its parts, which stay readable within the block.
+
+        Raises:
+            RefUnknown: there is none.
+            ObjectMissing, ObjectCorrupt, SignatureInvalid: it could not be restored here either.
+            UsageError: it is of format 1.
+        """
+        staging = self._stage()
+        try:
+            with disk_errors("reading a commit", self._directory), self._lock.held(shared=True):
+                commit = self.open(
+                    commit_id, self._manifests.raw(commit_id), lambda: self._placements.raw(commit_id)
+                )
+                paths = {part: staging.files / f"{part.kind}-{part.name}" for part in commit.parts}
+                for part, path in paths.items():
+                    self._link(part, path)
+            yield Outgoing(commit, paths)
+        finally:
+            staging.discard()
+
+    def _link(self, part: Part, path: Path) -> None:
+        try:
+            os.link(self._place(part), path)
+        except FileNotFoundError:
+            raise ObjectMissing(
+                f"{part} is not in the store",
+                cause="it was deleted or never arrived",
+                remedy="use another commit (`relive log`)",
+            ) from None
+
+    # -- coming --------------------------------------------------------------------------------------------------
+
+    def open(
+        self, commit_id: CommitId, manifest_bytes: bytes, placement_bytes: Callable[[], bytes]
+    ) -> Commit:
+        """Read and check what says what the commit consists of; changes nothing.
+
+        Args:
+            placement_bytes: asked for when the manifest is known to be sound.
+
+        Raises:
+            ObjectCorrupt: the manifest is not that of the id, or the placement is damaged or another commit's.
+            SignatureInvalid: the placement is not signed by this host or one that it trusts.
+            UsageError: it is of format 1, which has no signature.
+        """
+        manifest = parse_manifest(commit_id, manifest_bytes)
+        if manifest.version == 1:
+            raise UsageError(
+                f"the commit {commit_id[:10]} is of format 1, which is not exchanged",
+                cause="it is not signed",
+                remedy="restore it with the Relive that has it, and commit again",
+            )
+        if canonical(manifest) != manifest_bytes:
+            raise ObjectCorrupt(
+                f"the manifest of {commit_id[:10]} is none that Relive writes",
+                cause="it says the same in other bytes",
+                remedy="do not trust it",
+            )
+        signed = placement_bytes()
+        placement = self._placements.check(commit_id, signed)
+        return Commit(commit_id, manifest, manifest_bytes, placement, signed, parts_of(manifest, placement))
+
+    def whole(self, commit_id: CommitId) -> Commit | None:
+        """The commit if the store has it, can trust it and misses no part of it; contents are not checked."""
+        try:
+            commit = self.open(
+                commit_id, self._manifests.raw(commit_id), lambda: self._placements.raw(commit_id)
+            )
+        except ReliveError:
+            return None
+        return None if self.missing(commit) else commit
+
+    def missing(self, commit: Commit) -> list[Part]:
+        """Parts that the store does not have."""
+        return [part for part in commit.parts if not self._place(part).exists()]
+
+    def parts_named(self, commit: Commit, placement_bytes: bytes) -> tuple[Part, ...]:
+        """The parts by another placement of the same commit, whoever signed that; raises ObjectCorrupt."""
+        return parts_of(commit.manifest, decode_placement(commit.id, placement_bytes))
+
+    @contextlib.contextmanager
+    def receiving(self) -> Iterator[None]:
+        """Around all that gathers parts; raises StoreBusy where another process does."""
+        with disk_errors("receiving a commit", self._directory):
+            self._arriving.mkdir(exist_ok=True)
+            lock = os.open(self._arriving / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            with _taken_means_busy():
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for path in self._arriving.glob("*-*"):
+                if time.time() - path.stat().st_mtime > _KEPT:
+                    path.unlink()
+            yield
+        finally:
+            os.close(lock)
+
+    def arriving(self, part: Part) -> Path:
+        """Where a part is gathered, within ``receiving``."""
+        return self._arriving / f"{part.kind}-{part.name}"
+
+    def check_arrived(self, part: Part) -> None:
+        """Raises ObjectCorrupt where what was gathered is not the part; then it is removed."""
+        path = self.arriving(part)
+        try:
+            check_part(part, path)
+        except ObjectCorrupt:
+            path.unlink()
+            raise
+
+    def check_seal(self, pack: Part, head: bytes) -> None:
+        """Raises KeyMissing where a pack that begins so is sealed and there is no key, ObjectCorrupt where it is no pack."""
+        _, is_sealed = decode_head(pack.name, head)
+        if is_sealed and self._packs.store_key() is None:
+            raise KeyMissing(
+                "the commit is sealed and there is no store key",
+                cause="its sender keeps a sealed store; nothing was taken in",
+                remedy="put the sender's `store.key` into the keys directory of RELIVE_HOME",
+            )
+
+    def receive(self, commit: Commit, new_bytes: int) -> list[Part]:
+        """Put a commit in place whose parts have arrived, within ``receiving``; durable on return.
+
+        Returns parts that are neither here nor have arrived, since what a commit shares with another may be dropped at any
+        time before; then nothing but parts was put in place.
+
+        Raises:
+            KeyMissing, KeyWrong: it, or this store, is sealed with a key that is not here.
+            ObjectCorrupt: a part, or what the packs hold, is not what the commit says.
+            DiskFull, StoreError: it could not be written.
+        """
+        with disk_errors("receiving a commit", self._directory), self._lock.held(shared=True):
+            self._format.make_writable()
+            lost = self._install(commit)
+            if not lost:
+                size = size_of(commit.manifest)
+                self._index.add(commit.id, commit.manifest, durable_us=None, size=size, new_bytes=new_bytes)
+        return lost
+
+    def _install(self, commit: Commit) -> list[Part]:
+        lost = []
+        for part in commit.parts:
+            arrived = self.arriving(part)
+            if arrived.exists() and not self._place(part).exists():
+                self._move_in(part, arrived)
+            elif not self._place(part).exists():
+                lost.append(part)
+        if lost:
+            return lost
+        self._check_opens(commit)
+        for part in commit.parts:
+            self.arriving(part).unlink(missing_ok=True)
+        self._placements.install(commit.id, commit.placement_bytes)
+        self._manifests.write(commit.id, commit.manifest_bytes)
+        return []
+
+    def _move_in(self, part: Part, arrived: Path) -> None:
+        self.check_arrived(part)  # once more: it may have lain there since the last boot
+        if part.kind is PartKind.OBJECT:
+            self._objects.take(arrived)
+            return
+        descriptor = os.open(arrived, os.O_RDONLY)
+        try:
+            os.fchmod(descriptor, 0o400)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        arrived.replace(self._packs.path(part.name))
+        sync_directory(self._packs.path(part.name).parent)
+
+    def _check_opens(self, commit: Commit) -> None:
+        if not commit.manifest.images:
+            return
+        load_numpy()
+        from relive.store.pages.layout import PageSource  # noqa: PLC0415 - it takes numpy
+
+        with PageSource(commit.placement, self._packs) as source:
+            for image in commit.manifest.images:
+                if image.name == BUNDLE:
+                    checked_bundle(image, source.index.bundle)
+                else:
+                    source.table_of(image)
+
+    def _place(self, part: Part) -> Path:
+        return (self._packs if part.kind is PartKind.PACK else self._objects).path(part.name)
+
+
+@contextlib.contextmanager
+def _taken_means_busy() -> Iterator[None]:
+    try:
+        yield
+    except BlockingIOError:
+        raise StoreBusy(
+            "another pull or import into this store is running",
+            cause="they go one after the other, since they may need the same packs",
+            remedy="try again when it has ended",
+        ) from None

@@ -1,0 +1,180 @@
+"""Pulling: whom it trusts, what it opens, and how it goes on after a break."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+
+import pytest
+
+from relive.errors import KeyMissing, KeyWrong, ObjectCorrupt, SignatureInvalid, StoreBusy, UsageError
+from relive.exchange.layout import PIECE_SIZE, pieces_of
+from relive.exchange.pull import pieces_to_fetch
+from relive.store import Store
+from relive.store.keyring import Keyring
+from relive.store.parts import Part, PartKind
+from store.builders import commit, contents
+
+from .conftest import Host
+from .test_push import fetch, flip, noise, send
+
+
+@pytest.fixture
+def stranger(tmp_path):
+    """A host that trusts nobody but itself."""
+    host = Host(tmp_path / "stranger")
+    yield host
+    host.store.close()
+
+
+def arrived(host: Host) -> list[str]:
+    return sorted(path.name for path in (host.home / "store" / "arriving").glob("*-*"))
+
+
+def test_a_commit_of_a_stranger_is_refused_before_it_travels_with_the_way_to_trust_it(
+    sender, stranger, directory_remote
+):
+    one = commit(sender.store)
+    send(sender, directory_remote, one.id)
+    with pytest.raises(SignatureInvalid, match="not trusted") as caught:
+        fetch(stranger, directory_remote, one.id, force=True)
+    assert f"relive key trust {sender.keyring.public_key.hex()}" in str(caught.value.remedy)
+    assert arrived(stranger) == []
+    stranger.trust(sender)
+    assert fetch(stranger, directory_remote, one.id).is_new
+
+
+def test_a_sealed_commit_is_refused_before_it_travels_where_there_is_no_key(
+    sender, receiver, directory_remote
+):
+    key = sender.keyring.make_store_key()
+    one = commit(sender.store)
+    send(sender, directory_remote, one.id)
+    with pytest.raises(KeyMissing):
+        fetch(receiver, directory_remote, one.id)
+    assert arrived(receiver) == []
+    (receiver.home / "keys" / "store.key").write_bytes(key)
+    fetch(receiver, directory_remote, one.id)
+    assert contents(receiver.store, one.id) == contents(sender.store, one.id)
+
+
+def test_a_commit_that_is_sealed_with_another_key_never_shows(sender, receiver, directory_remote):
+    sender.keyring.make_store_key()
+    receiver.keyring.make_store_key()
+    one = commit(sender.store)
+    send(sender, directory_remote, one.id)
+    with pytest.raises(KeyWrong):
+        fetch(receiver, directory_remote, one.id)
+    assert receiver.store.log() == []
+
+
+def test_a_commit_of_format_1_is_not_exchanged(tmp_path, directory_remote):
+    """It is not signed, so nobody could tell whose it is."""
+    from store.test_version1 import FILES as OLD_STORE  # a store that an older Relive has written
+
+    shutil.copytree(OLD_STORE, tmp_path / "old" / "store")
+    store = Store(tmp_path / "old" / "store", Keyring(tmp_path / "old" / "keys"))
+    host = object.__new__(Host)
+    host.store = store
+    with pytest.raises(UsageError, match="format 1"):
+        send(host, directory_remote, store.log()[0].id)
+
+
+def test_two_pulls_into_one_store_do_not_mix(sender, receiver, directory_remote):
+    one = commit(sender.store)
+    send(sender, directory_remote, one.id)
+    lock = receiver.home / "store" / "arriving" / "lock"
+    lock.parent.mkdir()
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(StoreBusy):
+            fetch(receiver, directory_remote, one.id)
+    assert fetch(receiver, directory_remote, one.id).is_new
+
+
+# -- going on after a break ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def large(sender, directory_remote):
+    """A commit whose pack has three pieces, at the remote."""
+    one = commit(sender.store, pages=noise(2 * PIECE_SIZE + 8192))
+    send(sender, directory_remote, one.id)
+    return one
+
+
+def break_off(host: Host, remote, commit_id, keep: int) -> Part:
+    """Let a pull end when ``keep`` bytes of the pack have arrived."""
+    commit = host.store.deliveries.open(
+        commit_id,
+        *(remote.read(path) for path in paths(commit_id)[:1]),
+        lambda: remote.read(paths(commit_id)[1]),
+    )
+    (pack,) = [part for part in commit.parts if part.kind is PartKind.PACK]
+    with host.store.deliveries.receiving():
+        data = b"".join(remote.read(piece.path) for piece in pieces_of(pack, keep))
+        host.store.deliveries.arriving(pack).write_bytes(data[:keep])
+    return pack
+
+
+def paths(commit_id):
+    from relive.exchange.layout import manifest_path, placement_path
+
+    return manifest_path(commit_id), placement_path(commit_id)
+
+
+def test_a_pull_goes_on_behind_the_last_whole_piece(receiver, directory_remote, large):
+    whole = large.new_bytes
+    break_off(receiver, directory_remote, large.id, PIECE_SIZE + 5)
+    pulled = fetch(receiver, directory_remote, large.id)
+    assert whole - PIECE_SIZE <= pulled.bytes < whole - PIECE_SIZE + 4096
+    assert receiver.store.deliveries.whole(large.id)
+    assert arrived(receiver) == []
+
+
+def test_what_rotted_here_since_the_break_is_fetched_anew(receiver, directory_remote, large):
+    pack = break_off(receiver, directory_remote, large.id, PIECE_SIZE)
+    flip(receiver.store.deliveries.arriving(pack), 1000)
+    pulled = fetch(receiver, directory_remote, large.id)
+    assert pulled.bytes > large.new_bytes
+    assert receiver.store.deliveries.whole(large.id)
+
+
+def test_a_part_that_had_arrived_whole_and_rotted_is_not_taken_in(receiver, directory_remote, large):
+    with pytest.raises(ObjectCorrupt):
+        size = sum(directory_remote.sizes(pack_directory(directory_remote, large)).values())
+        pack = break_off(receiver, directory_remote, large.id, size)
+        flip(receiver.store.deliveries.arriving(pack), 1000)
+        fetch(receiver, directory_remote, large.id)
+    assert receiver.store.log() == []
+    assert fetch(receiver, directory_remote, large.id).is_new
+
+
+def pack_directory(remote, stored) -> str:
+    found = [name for name in remote.sizes("packs") if name.endswith("000002")]
+    return "packs/" + found[0].rsplit("/", 1)[0]
+
+
+PACK, OBJECT = Part(PartKind.PACK, "a" * 64), Part(PartKind.OBJECT, "b" * 64)
+
+
+@pytest.mark.parametrize(
+    ("gathered", "numbers"),
+    [
+        (None, [0, 1, 2]),
+        (0, [0, 1, 2]),
+        (PIECE_SIZE - 1, [0, 1, 2]),
+        (PIECE_SIZE, [1, 2]),
+        (2 * PIECE_SIZE + 9, [2]),
+        (2 * PIECE_SIZE + 10, []),
+        (2 * PIECE_SIZE + 11, [0, 1, 2]),
+    ],
+)
+def test_pieces_are_fetched_that_have_not_arrived_whole(gathered, numbers):
+    pieces = pieces_to_fetch({PACK: 2 * PIECE_SIZE + 10}, {PACK: gathered})
+    assert [piece.number for piece in pieces] == numbers
+
+
+def test_an_empty_object_is_fetched_once():
+    assert [piece.size for piece in pieces_to_fetch({OBJECT: 0}, {OBJECT: None})] == [0]
+    assert pieces_to_fetch({OBJECT: 0}, {OBJECT: 0}) == []

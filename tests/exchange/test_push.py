@@ -1,0 +1,179 @@
+"""Pushing and pulling, over a directory and over a real S3 server: what arrives is the same, and only what lacks travels."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from relive.errors import ObjectCorrupt, ObjectMissing, RefUnknown, UsageError
+from relive.exchange.layout import PIECE_SIZE, manifest_path
+from relive.exchange.pull import Pulled, pull
+from relive.exchange.push import Pushed, missing_pieces, push
+from relive.exchange.references import find
+from relive.store.parts import Part, PartKind
+from store.builders import commit, contents
+
+from .conftest import HERE, silent
+
+FILES = {"etc/pay.conf": b"limit=5\n", "empty": b"", "twice": b"limit=5\n"}
+
+
+def send(host, remote, commit_id, *, tag=None, force=False) -> Pushed:
+    return push(host.store, remote, commit_id, tag=tag, force=force, show=silent)
+
+
+def fetch(host, remote, commit_id, *, force=False, here=HERE) -> Pulled:
+    return pull(host.store, remote, commit_id, here, force=force, show=silent)
+
+
+def noise(size: int, seed: int = 1) -> bytes:
+    """Bytes that do not compress."""
+    return random.Random(seed).randbytes(size)
+
+
+def test_a_commit_arrives_bit_for_bit(sender, receiver, remote):
+    one = commit(sender.store, files=FILES, pages=noise(PIECE_SIZE * 2 + 4096))
+    pushed = send(sender, remote, one.id)
+    assert (pushed.parts, pushed.held, pushed.is_new) == (3, 0, True)
+    pulled = fetch(receiver, remote, one.id)
+    assert (pulled.parts, pulled.bytes, pulled.held, pulled.is_new) == (3, pushed.bytes, 0, True)
+    assert contents(receiver.store, one.id) == contents(sender.store, one.id)
+    assert receiver.store.get(one.id).new_bytes == pushed.bytes
+
+
+def test_what_is_there_does_not_travel_again(sender, receiver, remote):
+    one = commit(sender.store, files=FILES)
+    send(sender, remote, one.id)
+    assert send(sender, remote, one.id) == Pushed(one.id, 0, 0, 3, False)
+    fetch(receiver, remote, one.id)
+    assert fetch(receiver, remote, one.id) == Pulled(one.id, 0, 0, 3, False)
+
+
+def test_the_next_commit_of_a_series_brings_only_what_is_new_and_needs_no_ancestor(sender, receiver, remote):
+    old = commit(sender.store, files=FILES, pages=noise(1 << 20))
+    changed = bytearray(noise(1 << 20))
+    changed[5000] ^= 1
+    new = commit(sender.store, files=FILES, pages=bytes(changed), parents=[old.id], capture="2")
+    first = send(sender, remote, old.id)
+    second = send(sender, remote, new.id)
+    assert (second.parts, second.held) == (1, 3)
+    assert second.bytes < first.bytes // 100
+    fetch(receiver, remote, new.id)
+    assert [line.id for line in receiver.store.log()] == [new.id]
+    assert contents(receiver.store, new.id) == contents(sender.store, new.id)
+
+
+def test_a_commit_that_was_pulled_can_be_pushed_on_with_its_first_signature(sender, receiver, remote):
+    one = commit(sender.store)
+    send(sender, remote, one.id)
+    fetch(receiver, remote, one.id)
+    assert not send(receiver, remote, one.id).is_new
+    placements = [host.home / "store" / "placements" / one.id for host in (sender, receiver)]
+    assert placements[0].read_bytes() == placements[1].read_bytes()
+
+
+def test_a_manifest_appears_after_all_that_it_names(sender, directory_remote, monkeypatch):
+    """Else who finds it could not fetch it."""
+    written = []
+    write, write_new = directory_remote.write, directory_remote.write_new
+    monkeypatch.setattr(
+        directory_remote, "write", lambda path, data: (written.append(path), write(path, data))
+    )
+    monkeypatch.setattr(
+        directory_remote, "write_new", lambda path, data: (written.append(path), write_new(path, data))[1]
+    )
+    one = commit(sender.store, files=FILES)
+    send(sender, directory_remote, one.id, tag="t")
+    kinds = [path.split("/")[0] for path in written]
+    assert kinds[0] == "format"
+    assert sorted(kinds[1:4]) == ["objects", "objects", "packs"]  # several at once
+    assert kinds[4:] == ["placements", "manifests", "tags"]
+
+
+def test_what_was_removed_at_the_remote_is_sent_again(sender, receiver, directory_remote, tmp_path):
+    one = commit(sender.store, files=FILES)
+    send(sender, directory_remote, one.id)
+    next((tmp_path / "remote" / "objects").glob("*/*/*")).unlink()
+    with pytest.raises(ObjectMissing, match="object .* is not at file://"):
+        fetch(receiver, directory_remote, one.id)
+    assert send(sender, directory_remote, one.id).parts == 1
+    fetch(receiver, directory_remote, one.id)
+
+
+def test_what_is_damaged_here_is_not_spread(sender, directory_remote, tmp_path):
+    one = commit(sender.store, files=FILES)
+    flip(next((sender.home / "store" / "objects").glob("*/*")))
+    with pytest.raises(ObjectCorrupt):
+        send(sender, directory_remote, one.id)
+    assert not list((tmp_path / "remote").glob("manifests/*/*"))
+
+
+def flip(path, at: int = -1) -> None:
+    """Change one bit of a file."""
+    data = bytearray(path.read_bytes() or b"\0")
+    data[at] ^= 1
+    path.chmod(0o600)
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("kind", ["manifests", "placements", "packs", "objects"])
+def test_a_bit_that_was_flipped_at_the_remote_is_refused_by_name_and_nothing_is_taken_in(
+    kind, sender, receiver, directory_remote, tmp_path
+):
+    one = commit(sender.store)
+    send(sender, directory_remote, one.id)
+    flip(next(path for path in (tmp_path / "remote" / kind).rglob("*") if path.is_file()), 5)
+    with pytest.raises(ObjectCorrupt, match=f"{kind.removesuffix('s')} .*damaged"):
+        fetch(receiver, directory_remote, one.id)
+    assert receiver.store.log() == []
+    assert not list((receiver.home / "store" / "manifests").iterdir())
+
+
+def test_a_tag_is_pushed_found_and_moved_only_by_force(sender, remote):
+    old, new = commit(sender.store, capture="1"), commit(sender.store, capture="2")
+    send(sender, remote, old.id, tag="für %2F/../x")
+    assert find(remote, "für %2F/../x").commit == old.id
+    send(sender, remote, old.id, tag="für %2F/../x")
+    with pytest.raises(UsageError, match="exists at"):
+        send(sender, remote, new.id, tag="für %2F/../x")
+    send(sender, remote, new.id, tag="für %2F/../x", force=True)
+    assert find(remote, "für %2F/../x").commit == new.id
+
+
+def test_a_tag_that_is_taken_is_told_before_anything_is_sent(sender, remote):
+    old, new = commit(sender.store, capture="1"), commit(sender.store, capture="2")
+    send(sender, remote, old.id, tag="t")
+    with pytest.raises(UsageError):
+        send(sender, remote, new.id, tag="t")
+    assert remote.read(manifest_path(new.id)) is None
+
+
+def test_an_id_may_be_cut_short(sender, receiver, remote):
+    one = commit(sender.store)
+    send(sender, remote, one.id)
+    assert find(remote, one.id[:7]).commit == one.id
+    with pytest.raises(RefUnknown):
+        find(remote, "0000" if not one.id.startswith("0000") else "1111")
+    with pytest.raises(RefUnknown):
+        fetch(receiver, remote, "f" * 64)
+
+
+# -- what lacks, decided ------------------------------------------------------------------------------------------------
+
+PACK = Part(PartKind.PACK, "a" * 64)
+
+
+@pytest.mark.parametrize(
+    ("there", "numbers"),
+    [
+        ({}, [0, 1, 2]),
+        ({"000000": PIECE_SIZE}, [1, 2]),
+        ({"000000": PIECE_SIZE, "000001": PIECE_SIZE, "000002": 10}, []),
+        ({"000000": PIECE_SIZE - 1, "000001": PIECE_SIZE, "000002": 11}, [0, 2]),
+        ({"000000": PIECE_SIZE, "000001": PIECE_SIZE, "000002": 10, "000003": 5}, []),
+    ],
+)
+def test_pieces_are_missing_that_are_not_there_in_full_size(there, numbers):
+    pieces = missing_pieces({PACK: PIECE_SIZE * 2 + 10}, {PACK: there})
+    assert [piece.number for piece in pieces] == numbers
