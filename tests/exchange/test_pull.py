@@ -141,16 +141,16 @@ def test_what_rotted_here_since_the_break_is_fetched_anew(receiver, directory_re
 
 
 def test_a_part_that_had_arrived_whole_and_rotted_is_not_taken_in(receiver, directory_remote, large):
+    size = sum(directory_remote.sizes(pack_directory(directory_remote)).values())
+    pack = break_off(receiver, directory_remote, large.id, size)
+    flip(receiver.store.deliveries.arriving(pack), 1000)
     with pytest.raises(ObjectCorrupt):
-        size = sum(directory_remote.sizes(pack_directory(directory_remote, large)).values())
-        pack = break_off(receiver, directory_remote, large.id, size)
-        flip(receiver.store.deliveries.arriving(pack), 1000)
         fetch(receiver, directory_remote, large.id)
     assert receiver.store.log() == []
     assert fetch(receiver, directory_remote, large.id).is_new
 
 
-def pack_directory(remote, stored) -> str:
+def pack_directory(remote) -> str:
     found = [name for name in remote.sizes("packs") if name.endswith("000002")]
     return "packs/" + found[0].rsplit("/", 1)[0]
 

@@ -95,7 +95,7 @@ def test_what_was_removed_at_the_remote_is_sent_again(sender, receiver, director
     one = commit(sender.store, files=FILES)
     send(sender, directory_remote, one.id)
     next((tmp_path / "remote" / "objects").glob("*/*/*")).unlink()
-    with pytest.raises(ObjectMissing, match="object .* is not at file://"):
+    with pytest.raises(ObjectMissing, match=r"object .* is not at file://"):
         fetch(receiver, directory_remote, one.id)
     assert send(sender, directory_remote, one.id).parts == 1
     fetch(receiver, directory_remote, one.id)
