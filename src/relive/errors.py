@@ -267,13 +267,13 @@ class StoreBusy(StoreError):
 
 
 class KeyMissing(StoreError):
-    """The store is sealed and its key is not there; nothing is read, and nothing is written plain."""
+    """A store or an archive is sealed and its key is not there; nothing is read, and nothing is written plain."""
 
     code = "key-missing"
 
 
 class KeyWrong(StoreError):
-    """The store key that is there is not the one the store was sealed with, or the file holds no key."""
+    """The key that is there is not the one a store or an archive was sealed with, or the file holds no key."""
 
     code = "key-wrong"
 

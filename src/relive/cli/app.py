@@ -41,6 +41,8 @@ _COMMANDS = (
     _Command("tag"),
     _Command("push"),
     _Command("pull"),
+    _Command("export"),
+    _Command("import", function="import_"),
     _Command("restore"),
     _Command("ps"),
     _Command("exec", _PASSES_ON, "exec_"),

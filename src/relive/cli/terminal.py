@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
@@ -32,10 +33,16 @@ from rich.text import Text
 
 from relive.errors import ReliveError
 
-__all__ = ["AsJson", "RemoteUrl", "Terminal", "age", "duration", "rate", "size", "when"]
+__all__ = ["AsJson", "KeyFile", "RemoteUrl", "Terminal", "age", "duration", "rate", "size", "when"]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Answer in JSON")]
 RemoteUrl = Annotated[str, typer.Argument(help="s3://BUCKET/PREFIX or file:///PATH")]
+KeyFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--key-file", help="Keys of encrypted archives, one a line; without, the setting export_keys"
+    ),
+]
 _STEP = 1024.0
 _PIPE_WIDTH = 100_000  # [characters] nothing is folded or cut there
 _NUMBERS = frozenset({"incident", "pid", "times", "pause", "durable", "size"})  # columns set to the right

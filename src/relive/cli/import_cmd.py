@@ -1,0 +1,66 @@
+"""``relive import``: a commit from an archive."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from relive.cli.terminal import AsJson, KeyFile, Terminal, size
+from relive.config import load_settings
+from relive.engine.criu import CriuTools
+from relive.engine.target import host_facts
+from relive.store import Store
+
+__all__ = ["import_"]
+
+
+def import_(
+    file: Annotated[Path, typer.Argument(help="A file that `relive export` wrote")],
+    tag: Annotated[str | None, typer.Option(help="Give the commit this tag")] = None,
+    key_file: KeyFile = None,
+    force: Annotated[
+        bool, typer.Option("--force", "-f", help="Take it in although this host cannot run it; move a tag")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Take a commit in that was exported to a file
+
+    All of it is checked before the store shows anything. It says so if this host cannot run the commit, or does not trust
+    who signed it.
+    """
+    from relive.exchange.envelope import read_keys
+    from relive.exchange.importing import import_archive
+
+    terminal = Terminal(as_json=as_json)
+    settings = load_settings()
+    store = Store(settings.store)
+    imported = import_archive(
+        store,
+        file,
+        host_facts(CriuTools(settings.tools_path).version),
+        keys=lambda: read_keys(key_file or settings.export_keys),
+        force=force,
+        show=terminal.transfer,
+    )
+    if tag is not None:
+        store.tag(tag, imported.commit, force=force)
+    facts = {
+        "id": imported.commit,
+        "file": str(file),
+        "tag": tag,
+        "is_new": imported.is_new,
+        "taken_parts": imported.parts,
+        "taken_bytes": imported.bytes,
+        "held_parts": imported.held,
+    }
+    terminal.answer(facts, imported.commit)
+    if imported.is_new:
+        terminal.status(
+            f"Imported {size(imported.bytes)} in {imported.parts} parts; {imported.held} parts were here."
+        )
+    else:
+        terminal.status("It is here already.")
+    if tag is None:
+        terminal.hint(f"keep it with `relive tag NAME {imported.commit[:10]}`")

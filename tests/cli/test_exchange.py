@@ -1,0 +1,163 @@
+"""``push``, ``pull``, ``export`` and ``import`` as commands: what they say, in words and in JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from cryptography.fernet import Fernet
+
+from relive.store import Store
+from store.builders import commit
+
+
+@pytest.fixture
+def store(home):
+    opened = Store(home / "store")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def url(tmp_path):
+    return f"file://{tmp_path}/remote"
+
+
+@pytest.fixture
+def elsewhere(home, tmp_path, monkeypatch):
+    """Makes the next commands those of another host, which has the same keys."""
+
+    def go():
+        monkeypatch.setenv("RELIVE_HOME", str(tmp_path / "elsewhere"))
+        (tmp_path / "elsewhere").mkdir()
+        (tmp_path / "elsewhere" / "keys").symlink_to(home / "keys")
+
+    return go
+
+
+def test_a_state_is_shared_by_its_id(relive, store, url, elsewhere):
+    """Push, send the id, pull; the id is all that stdout holds."""
+    one = commit(store)
+    pushed = relive("push", url, "pay")
+    assert (pushed.status, pushed.out) == (0, f"{one.id}\n")
+    assert pushed.err.startswith(f"Pushed to {url}: ")
+    assert "in 2 parts" in pushed.err
+    assert relive("push", url, "pay").err == f"{url} has it already.\n"
+    elsewhere()
+    pulled = relive("pull", url, one.id, "--force")
+    assert (pulled.status, pulled.out) == (0, f"{one.id}\n")
+    assert pulled.err.splitlines()[-1] == f"Hint: keep it with `relive tag NAME {one.id[:10]}`"
+    assert relive("pull", url, one.id[:9]).err.startswith("It is here already.")
+    assert relive("show", one.id).status == 0
+
+
+def test_a_tag_goes_along_and_names_the_commit_on_the_other_side(relive, store, url, elsewhere):
+    one = commit(store)
+    store.tag("best", one.id)
+    assert relive("push", url, "best").err.splitlines()[-1] == "The tag best names it there."
+    elsewhere()
+    assert json.loads(relive("pull", url, "best", "--force", "--json").out)["tag"] == "best"
+    assert json.loads(relive("tag", "--json").out) == [{"tag": "best", "id": one.id}]
+
+
+def test_a_tag_that_names_another_commit_here_is_told_before_anything_travels(
+    relive, home, store, url, elsewhere
+):
+    one, two = commit(store), commit(store, capture="2")
+    store.tag("best", one.id)
+    relive("push", url, "best")
+    store.tag("best", two.id, force=True)
+    said = relive("pull", url, "best")
+    assert (said.status, said.out) == (2, "")
+    assert "the tag 'best' exists" in said.err
+
+
+def test_the_facts_of_a_push_and_a_pull_in_json(relive, store, url, elsewhere):
+    one = commit(store)
+    pushed = json.loads(relive("push", url, one.id, "--json").out)
+    assert pushed == {
+        "id": one.id,
+        "remote": url,
+        "tag": None,
+        "is_new": True,
+        "sent_parts": 2,
+        "sent_bytes": pushed["sent_bytes"],
+        "held_parts": 0,
+    }
+    elsewhere()
+    pulled = json.loads(relive("pull", url, one.id, "--force", "--tag", "t", "--json").out)
+    assert pulled == {
+        "id": one.id,
+        "remote": url,
+        "tag": "t",
+        "is_new": True,
+        "fetched_parts": 2,
+        "fetched_bytes": pushed["sent_bytes"],
+        "held_parts": 0,
+    }
+
+
+def test_a_pull_onto_a_host_that_cannot_run_it_says_what_lacks(relive, store, url, elsewhere, monkeypatch):
+    one = commit(store)
+    relive("push", url, one.id)
+    elsewhere()
+    monkeypatch.setattr("platform.release", lambda: "4.19.0")
+    said = relive("pull", url, one.id)
+    assert said.status == 4
+    assert "the kernel is 4.19.0, the commit's was 6.1" in said.err
+    assert "--force" in said.err
+
+
+@pytest.mark.parametrize("url", ["nowhere", "s3:/x"])
+def test_what_is_no_remote_is_refused(relive, store, url):
+    commit(store)
+    assert relive("push", url, "pay").status == 2
+    assert relive("pull", url, "pay").status == 2
+
+
+def test_a_pull_from_nowhere_says_so(relive, url):
+    said = relive("pull", url, "abcd", "--json")
+    assert said.status == 11
+    assert json.loads(said.out)["error"]["code"] == "remote-unknown"
+
+
+def test_a_state_goes_through_a_file(relive, store, tmp_path, elsewhere):
+    one = commit(store)
+    exported = relive("export", "pay", "pay.relive")
+    assert (exported.status, exported.out) == (0, f"{one.id}\n")
+    assert exported.err.startswith("Wrote pay.relive: ")
+    assert exported.err.endswith(", not encrypted.\n")
+    elsewhere()
+    facts = json.loads(relive("import", "pay.relive", "--force", "--tag", "t", "--json").out)
+    assert facts == {
+        "id": one.id,
+        "file": "pay.relive",
+        "tag": "t",
+        "is_new": True,
+        "taken_parts": 2,
+        "taken_bytes": facts["taken_bytes"],
+        "held_parts": 0,
+    }
+    assert relive("import", "pay.relive").err.startswith("It is here already.")
+
+
+def test_an_encrypted_file_needs_its_keys(relive, store, tmp_path, elsewhere, monkeypatch):
+    one = commit(store)
+    (tmp_path / "keys").write_bytes(Fernet.generate_key() + b"\n")
+    assert relive("export", "pay", "pay.relive", "--encrypt").status == 7
+    monkeypatch.setenv("RELIVE_EXPORT_KEYS", str(tmp_path / "keys"))
+    facts = json.loads(relive("export", "pay", "pay.relive", "--encrypt", "--json").out)
+    assert (facts["id"], facts["encrypted"]) == (one.id, True)
+    elsewhere()
+    assert (
+        relive("import", "pay.relive", "--force", "--key-file", str(tmp_path / "keys")).out == f"{one.id}\n"
+    )
+    monkeypatch.delenv("RELIVE_EXPORT_KEYS")
+    said = relive("import", "pay.relive", "--json")
+    assert json.loads(said.out)["error"]["code"] == "key-missing"
+
+
+def test_keys_without_encryption_are_a_mistake(relive, store, tmp_path):
+    commit(store)
+    assert relive("export", "pay", "x", "--key-file", "keys").status == 2
+    assert not (tmp_path / "x").exists()
