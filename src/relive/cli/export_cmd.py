@@ -10,6 +10,8 @@ import typer
 from relive.cli.terminal import AsJson, KeyFile, Terminal, size
 from relive.config import load_settings
 from relive.errors import UsageError
+from relive.exchange.envelope import read_keys
+from relive.exchange.exporting import export as write
 from relive.store import Store
 
 __all__ = ["export"]
@@ -28,9 +30,6 @@ def export(
     `relive import` takes it in on another host. Who can read the file can read the memory of the service, unless it is
     encrypted; keys are Fernet's, the newest stands first in their file.
     """
-    from relive.exchange.envelope import read_keys
-    from relive.exchange.exporting import export as write
-
     terminal = Terminal(as_json=as_json)
     settings = load_settings()
     if key_file is not None and not encrypt:

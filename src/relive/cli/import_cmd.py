@@ -11,6 +11,8 @@ from relive.cli.terminal import AsJson, KeyFile, Terminal, size
 from relive.config import load_settings
 from relive.engine.criu import CriuTools
 from relive.engine.target import host_facts
+from relive.exchange.envelope import read_keys
+from relive.exchange.importing import import_archive
 from relive.store import Store
 
 __all__ = ["import_"]
@@ -30,9 +32,6 @@ def import_(
     All of it is checked before the store shows anything. It says so if this host cannot run the commit, or does not trust
     who signed it.
     """
-    from relive.exchange.envelope import read_keys
-    from relive.exchange.importing import import_archive
-
     terminal = Terminal(as_json=as_json)
     settings = load_settings()
     store = Store(settings.store)

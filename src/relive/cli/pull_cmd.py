@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -11,10 +11,11 @@ from relive.cli.terminal import AsJson, RemoteUrl, Terminal, rate, size
 from relive.config import load_settings
 from relive.engine.criu import CriuTools
 from relive.engine.target import host_facts
+from relive.exchange.pull import Pulled
+from relive.exchange.pull import pull as fetch
+from relive.exchange.references import find
+from relive.exchange.remote import open_remote
 from relive.store import Store
-
-if TYPE_CHECKING:
-    from relive.exchange.pull import Pulled
 
 __all__ = ["pull"]
 
@@ -35,10 +36,6 @@ def pull(
     Prints the commit's id. Says before anything travels if this host cannot run the commit, or does not trust who signed it.
     After a break run it again: it goes on where it ended. A commit without a tag may be dropped as this host's own ones are.
     """
-    from relive.exchange.pull import pull as fetch
-    from relive.exchange.references import find
-    from relive.exchange.remote import open_remote
-
     terminal = Terminal(as_json=as_json)
     settings = load_settings()
     store = Store(settings.store)

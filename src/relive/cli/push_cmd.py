@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from relive.cli.terminal import AsJson, RemoteUrl, Terminal, rate, size
 from relive.config import load_settings
+from relive.exchange.push import Pushed
+from relive.exchange.push import push as send
+from relive.exchange.remote import open_remote
 from relive.store import Store
-
-if TYPE_CHECKING:
-    from relive.exchange.push import Pushed
 
 __all__ = ["push"]
 
@@ -28,9 +28,6 @@ def push(
     Prints the commit's id, by which any host can pull it. If REF is a tag, the remote gets the tag too. After a break run it
     again: it goes on where it ended. Endpoint and credentials of S3 come from the AWS_* variables.
     """
-    from relive.exchange.push import push as send
-    from relive.exchange.remote import open_remote
-
     terminal = Terminal(as_json=as_json)
     store = Store(load_settings().store)
     commit_id = store.resolve(ref)
