@@ -113,3 +113,22 @@ def test_progress_is_silent_where_nobody_looks(capsys):
     with Terminal().progress("replaying", 5) as done:
         done(3)
     assert tuple(capsys.readouterr()) == ("", "")
+
+
+def test_a_transfer_shows_how_much_how_fast_and_how_long_where_somebody_looks(monkeypatch, capsys):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes that for a terminal
+    monkeypatch.setenv("COLUMNS", "120")
+    with Terminal().transfer("Pulling abc", 4 << 20) as done:
+        done(1 << 20)
+        done(3 << 20)
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "Pulling abc" in shown.err
+    assert "4.0/4.0 MiB" in shown.err
+    assert "0:00:00" in shown.err
+
+
+def test_a_transfer_is_silent_where_nobody_looks(capsys):
+    with Terminal().transfer("Pulling abc", 4 << 20) as done:
+        done(1 << 20)
+    assert tuple(capsys.readouterr()) == ("", "")

@@ -27,8 +27,8 @@ from store.crash_driver import KILLED, die_at
 
 from .conftest import HERE, Host, silent
 
-RANDOM_DEATHS = 6
-STRIDE = 6  # changes that are passed over at most between two deaths
+RANDOM_DEATHS = 5
+STRIDE = 9  # changes that are passed over at most between two deaths
 LONGEST = 0.04  # [s] about what a push or a pull takes here
 
 

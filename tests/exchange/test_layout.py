@@ -34,6 +34,8 @@ def test_the_size_of_a_part_is_known_by_its_pieces(size):
         {"000000": 5, "000001": 5},
         {"000000": PIECE_SIZE, "000002": 5},
         {"000000": PIECE_SIZE, "x": 5},
+        {"000000": 1 << 60},
+        {"000000": -1},
     ],
 )
 def test_a_part_with_a_gap_or_a_cut_piece_has_no_size(there):

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import os
 import shutil
+from contextlib import contextmanager
 
 import pytest
 
-from relive.errors import KeyMissing, KeyWrong, ObjectCorrupt, SignatureInvalid, StoreBusy, UsageError
+from relive.errors import (
+    DiskFull,
+    KeyMissing,
+    KeyWrong,
+    ObjectCorrupt,
+    SignatureInvalid,
+    StoreBusy,
+    UsageError,
+)
 from relive.exchange.layout import PIECE_SIZE, pieces_of
-from relive.exchange.pull import pieces_to_fetch
+from relive.exchange.pull import pieces_to_fetch, pull
 from relive.store import Store
 from relive.store.keyring import Keyring
 from relive.store.parts import Part, PartKind
 from store.builders import commit, contents
+from store.test_crashes import Ledger
 
-from .conftest import Host
+from .conftest import HERE, Host
 from .test_push import fetch, flip, noise, send
 
 
@@ -153,6 +165,70 @@ def test_a_part_that_had_arrived_whole_and_rotted_is_not_taken_in(receiver, dire
 def pack_directory(remote) -> str:
     found = [name for name in remote.sizes("packs") if name.endswith("000002")]
     return "packs/" + found[0].rsplit("/", 1)[0]
+
+
+def test_what_is_dropped_here_while_the_rest_travels_is_fetched_too(sender, receiver, directory_remote):
+    """GIVEN a commit of the series here WHEN it goes while the next one is pulled THEN what they share comes as well."""
+    old = commit(sender.store, pages=noise(1 << 20))
+    new = commit(sender.store, pages=noise(1 << 20), parents=[old.id], capture="2", files={"new": b"new"})
+    send(sender, directory_remote, old.id)
+    send(sender, directory_remote, new.id)
+    fetch(receiver, directory_remote, old.id)
+    asked = []
+
+    @contextmanager
+    def drop(what, total):
+        asked.append(total)
+        if len(asked) == 1:
+            other = Store(receiver.home / "store")
+            other.delete(old.id)
+            other.close()
+        yield lambda _done: None
+
+    pulled = pull(receiver.store, directory_remote, new.id, HERE, force=False, show=drop)
+    assert len(asked) == 2
+    assert (sum(asked), asked[1] > 1 << 20) == (pulled.bytes, True)
+    assert contents(receiver.store, new.id) == contents(sender.store, new.id)
+
+
+def test_a_commit_that_lost_a_part_here_is_made_whole(sender, receiver, directory_remote):
+    one = commit(sender.store)
+    send(sender, directory_remote, one.id)
+    fetch(receiver, directory_remote, one.id)
+    next((receiver.home / "store" / "objects").glob("*/*")).unlink()
+    assert fetch(receiver, directory_remote, one.id).parts == 1
+    assert contents(receiver.store, one.id) == contents(sender.store, one.id)
+
+
+def test_what_is_received_was_synced_before_it_got_its_name_and_its_name_after(
+    sender, receiver, directory_remote, monkeypatch
+):
+    one = commit(sender.store, files={"a": b"1", "b": b"2"})
+    send(sender, directory_remote, one.id)
+    ledger = Ledger(monkeypatch)
+    fetch(receiver, directory_remote, one.id)
+    assert len(ledger.moved) >= 5  # two objects, a pack, the placement, the manifest
+    assert [path for path, synced in ledger.moved if not synced] == []
+    assert ledger.unsynced_directories == set()
+    kinds = [path.relative_to(receiver.home / "store").parts[0] for path, _ in ledger.moved]
+    assert kinds[-2:] == ["placements", "manifests"]
+
+
+def test_a_full_disk_is_told_and_what_had_arrived_counts_the_next_time(receiver, directory_remote, large):
+    pwrite, written = os.pwrite, []
+
+    def full(file: int, data: bytes, at: int) -> int:
+        if len(written) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written.append(at)
+        return pwrite(file, data, at)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        with pytest.raises(DiskFull):
+            fetch(receiver, directory_remote, large.id)
+    assert receiver.store.log() == []
+    assert fetch(receiver, directory_remote, large.id).bytes < large.new_bytes
 
 
 PACK, OBJECT = Part(PartKind.PACK, "a" * 64), Part(PartKind.OBJECT, "b" * 64)

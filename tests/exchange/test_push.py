@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +14,7 @@ from relive.exchange.layout import PIECE_SIZE, manifest_path
 from relive.exchange.pull import Pulled, pull
 from relive.exchange.push import Pushed, missing_pieces, push
 from relive.exchange.references import find
+from relive.store import Store
 from relive.store.parts import Part, PartKind
 from store.builders import commit, contents
 
@@ -157,6 +161,50 @@ def test_an_id_may_be_cut_short(sender, receiver, remote):
         find(remote, "0000" if not one.id.startswith("0000") else "1111")
     with pytest.raises(RefUnknown):
         fetch(receiver, remote, "f" * 64)
+
+
+def test_a_commit_that_is_dropped_while_it_is_sent_arrives_all_the_same(sender, receiver, directory_remote):
+    """The agent of a busy service drops old commits every few seconds, and does not wait for a push."""
+    one = commit(sender.store, pages=noise(3 * PIECE_SIZE))
+    expected = contents(sender.store, one.id)
+
+    @contextmanager
+    def drop(_what, _total):
+        other = Store(sender.home / "store")
+        other.delete(one.id)
+        other.close()
+        yield lambda _done: None
+
+    push(sender.store, directory_remote, one.id, tag=None, force=False, show=drop)
+    assert not list((sender.home / "store" / "packs").iterdir())
+    fetch(receiver, directory_remote, one.id)
+    assert contents(receiver.store, one.id) == expected
+
+
+def test_what_a_directory_remote_is_given_is_durable_before_its_manifest_is(
+    sender, directory_remote, tmp_path
+):
+    """A power failure must not leave a manifest whose parts are gone."""
+    one = commit(sender.store)
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def noted(descriptor: int) -> None:
+        fsync(descriptor)
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}").removeprefix(f"{tmp_path}/remote/"))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", noted)
+        send(sender, directory_remote, one.id)
+    written = [
+        str(path.relative_to(tmp_path / "remote"))
+        for path in (tmp_path / "remote").rglob("*")
+        if path.is_file()
+    ]
+    assert sorted(name for name in synced if name in written) == sorted(written)
+    before = synced[: synced.index(manifest_path(one.id))]
+    others = {name for name in written if not name.startswith("manifests")}
+    assert others | {str(Path(name).parent) for name in others if "/" in name} <= set(before)
 
 
 # -- what lacks, decided ------------------------------------------------------------------------------------------------

@@ -62,9 +62,11 @@ def pieces_of(part: Part, size: int) -> list[Piece]:
 
 def whole_size(sizes: Mapping[str, int]) -> int | None:
     """The size of a part by those of its pieces, named by number; None where one is missing or cut."""
+    if not sizes or any(not 0 <= size <= PIECE_SIZE for size in sizes.values()):
+        return None  # told first: what a remote says must not make a list of any length
     total = sum(sizes.values())
-    wanted = [(f"{number:06}", size) for number, size in enumerate(_piece_sizes(total))]
-    return total if sizes and sorted(sizes.items()) == wanted else None
+    wanted = {f"{number:06}": size for number, size in enumerate(_piece_sizes(total))}
+    return total if sizes == wanted else None
 
 
 def _piece_sizes(total: int) -> list[int]:
