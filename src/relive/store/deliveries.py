@@ -215,35 +215,36 @@ class Deliveries:
         return lost
 
     def _install(self, commit: Commit) -> list[Part]:
-        lost = []
-        for part in commit.parts:
-            arrived = self.arriving(part)
-            if arrived.exists() and not self._place(part).exists():
-                self._move_in(part, arrived)
-            elif not self._place(part).exists():
-                lost.append(part)
+        wanted = self.missing(commit)
+        lost = [part for part in wanted if not self.arriving(part).exists()]
         if lost:
             return lost
+        for part in wanted:
+            self.check_arrived(part)  # once more: it may have lain there since the last boot
+        # Packs first: should they not open, the next drop removes them, which it does not do with objects.
+        for part in wanted:
+            if part.kind is PartKind.PACK:
+                self._take_pack(part)
         self._check_opens(commit)
+        for part in wanted:
+            if part.kind is PartKind.OBJECT:
+                self._objects.take(self.arriving(part))
         for part in commit.parts:
             self.arriving(part).unlink(missing_ok=True)
         self._placements.install(commit.id, commit.placement_bytes)
         self._manifests.write(commit.id, commit.manifest_bytes)
         return []
 
-    def _move_in(self, part: Part, arrived: Path) -> None:
-        self.check_arrived(part)  # once more: it may have lain there since the last boot
-        if part.kind is PartKind.OBJECT:
-            self._objects.take(arrived)
-            return
+    def _take_pack(self, part: Part) -> None:
+        arrived, goal = self.arriving(part), self._place(part)
         descriptor = os.open(arrived, os.O_RDONLY)
         try:
             os.fchmod(descriptor, 0o400)
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-        arrived.replace(self._packs.path(part.name))
-        sync_directory(self._packs.path(part.name).parent)
+        arrived.replace(goal)
+        sync_directory(goal.parent)
 
     def _check_opens(self, commit: Commit) -> None:
         if not commit.manifest.images:
