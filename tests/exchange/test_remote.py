@@ -34,7 +34,7 @@ def test_a_directory_that_is_not_there_is_made_to_push_and_missed_to_pull(tmp_pa
     with pytest.raises(RemoteUnknown, match="no such directory"):
         open_remote(f"file://{tmp_path}/a%20b/c", make=False)
     open_remote(f"file://{tmp_path}/a%20b/c", make=True)
-    assert (tmp_path / "a b" / "c").is_dir()
+    assert (tmp_path / "a b" / "c").stat().st_mode & 0o777 == 0o700
 
 
 def test_what_is_put_if_absent_stays_as_the_first_has_put_it(remote):

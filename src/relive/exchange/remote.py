@@ -123,7 +123,7 @@ def open_remote(url: str, *, make: bool) -> Remote:
         if not make and not directory.is_dir():
             raise remote_unknown(url, "there is no such directory")
         with remote_errors(url):
-            directory.mkdir(parents=True, exist_ok=True)
+            directory.mkdir(parents=True, exist_ok=True, mode=0o700)  # it will hold the memory of services
             return Remote(url, LocalStore(directory.resolve()), directory.resolve())
     raise UsageError(
         f"{url!r} is no remote",
