@@ -75,7 +75,7 @@ class Keyring:
             raise SignatureInvalid(
                 f"{what} is signed by a key that is not trusted",
                 cause=f"the signer's public key is {_shown(signature.signer)}",
-                remedy=f"if you trust its owner: `relive key trust {_shown(signature.signer)}`",
+                remedy="if you trust it: `relive key trust` and that line",
             )
         try:
             Ed25519PublicKey.from_public_bytes(signature.signer).verify(signature.signature, data)
