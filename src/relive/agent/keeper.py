@@ -110,6 +110,10 @@ class Keeper:
         except OSError:
             return []
 
+    async def make_ready(self) -> None:
+        """Do beforehand what the first commit would wait for."""
+        await self._run(Store.make_ready)
+
     async def drain(self) -> None:
         """Wait until all that was asked for is done."""
         await self._run(lambda _store: None)

@@ -133,6 +133,10 @@ class Store:
                 count += 1
         return count
 
+    def make_ready(self) -> None:
+        """Load now what is needed for images; else the first to take some in or give them back waits for it."""
+        _ = self._images
+
     # -- taking in -----------------------------------------------------------------------------------------------
 
     def stage(self) -> Staging:
