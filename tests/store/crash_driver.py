@@ -19,7 +19,7 @@ from relive.model.commit import CommitId
 from relive.store import Store, sweep
 from relive.store.incidents import Incidents
 from relive.store.pages import ingest
-from store.builders import commit, contents, is_whole
+from store.builders import beyond, commit, contents, is_whole
 from store.series import Service, take
 
 CHANGES = (
@@ -124,7 +124,7 @@ class Thin(Delete):
     """Dropping all but the tagged and the newest."""
 
     def act(self, home: Path) -> None:
-        Store(home / "store").thin("pay", 0, set())
+        Store(home / "store").thin("pay", beyond(0))
 
 
 class Series(Scenario):

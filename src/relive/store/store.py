@@ -15,7 +15,7 @@ import contextlib
 import sqlite3
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +34,7 @@ from relive.store.objects import Objects, hash_bytes
 from relive.store.pages.numpy_threads import load_numpy
 from relive.store.pages.packs import Packs
 from relive.store.pages.placement import Placements
+from relive.store.parts import Parts
 from relive.store.staging import Staging, sweep_left_overs
 from relive.store.sweep import repack_dead, sweep_packs
 from relive.store.tags import Tags
@@ -65,7 +66,7 @@ class Store:
         self._incoming = directory / "incoming"
         self._lock = StoreLock(directory / "lock")
         self._brought: set[str] | None = None
-        keyring = keyring if keyring is not None else Keyring(directory.parent / "keys")
+        self._keyring = keyring = keyring if keyring is not None else Keyring(directory.parent / "keys")
         self._format = StoreFormat(directory, self._incoming, keyring)
         with disk_errors("opening the store", directory):
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -90,6 +91,21 @@ class Store:
         """Close the index, and give up what is held of the last commits."""
         self._index.close()
         self.__dict__.pop("_images", None)
+
+    @property
+    def parts(self) -> Parts:
+        """What it is made of, for room ``upkeep``."""
+        return Parts(
+            directory=self._directory,
+            incoming=self._incoming,
+            lock=self._lock,
+            format=self._format,
+            keyring=self._keyring,
+            manifests=self._manifests,
+            objects=self._objects,
+            packs=self._packs,
+            placements=self._placements,
+        )
 
     @cached_property
     def _images(self) -> Images:
@@ -356,14 +372,28 @@ class Store:
             self._follow_manifests()
             return self._drop([commit_id])
 
-    def thin(self, name: str, keep: int, pinned: set[CommitId]) -> list[CommitId]:
-        """Drop a target's commits beyond the newest ``keep`` that have no tag and are not pinned; returns their ids."""
+    def thin(
+        self, name: str, choose: Callable[[Sequence[StoredCommit]], Collection[CommitId]]
+    ) -> list[CommitId]:
+        """Drop those of a target's commits that ``choose`` names and that have no tag; returns their ids, newest first.
+
+        Args:
+            choose: is given all of them, newest first, and asked while nothing else can be dropped or added. What it
+                reads to decide (incidents, say) must not change meanwhile: see ``nothing_dropped``.
+        """
         with disk_errors("dropping old commits", self._directory), self._lock.held(shared=False):
             self._follow_manifests()
-            kept = pinned | set(self.tags().values())
-            doomed = [commit.id for commit in self.log(name)[keep:] if commit.id not in kept]
+            lines = self.log(name)
+            wanted = set(choose(lines)) - set(self.tags().values())
+            doomed = [line.id for line in lines if line.id in wanted]
             self._drop(doomed[::-1])  # the oldest first, so that a reader never sees a gap
         return doomed
+
+    @contextlib.contextmanager
+    def nothing_dropped(self) -> Iterator[None]:
+        """Around finding a commit and writing down that it is needed: meanwhile no process drops any."""
+        with disk_errors("locking the store", self._directory), self._lock.held(shared=True):
+            yield
 
     def rebuild_index(self) -> int:
         """Make the index anew from the manifests; returns how many were readable. Damaged manifests are passed over."""
