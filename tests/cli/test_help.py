@@ -33,6 +33,8 @@ def test_the_commands_are_those_that_are_documented():
             "stop",
             "incidents",
             "replay",
+            "retain",
+            "verify",
         )
     }
 
