@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from relive.errors import ObjectCorrupt, ObjectMissing
 from relive.model.commit import CommitId, FileEntry, Layer, Manifest
+from relive.store.anatomy import Anatomy
 from relive.store.format import StoreFormat
 from relive.store.index import Index, StoredCommit, objects_of
 from relive.store.keyring import Keyring
@@ -34,7 +35,6 @@ from relive.store.objects import Objects, hash_bytes
 from relive.store.pages.numpy_threads import load_numpy
 from relive.store.pages.packs import Packs
 from relive.store.pages.placement import Placements
-from relive.store.parts import Parts
 from relive.store.staging import Staging, sweep_left_overs
 from relive.store.sweep import repack_dead, sweep_packs
 from relive.store.tags import Tags
@@ -75,7 +75,9 @@ class Store:
             self._manifests = Manifests(directory / "manifests", self._incoming)
             self._tags = Tags(directory / "tags", self._incoming)
             self._objects = Objects(directory / "objects")
-            self._packs = Packs(directory / "packs", self._incoming, keyring.store_key)
+            self._packs = Packs(
+                directory / "packs", self._incoming, keyring.store_key, keyring.old_store_keys
+            )
             self._placements = Placements(directory / "placements", self._incoming, keyring)
             self._laid_out = LaidOut(directory / "laid")
             self._trees = Trees(directory / "trees", self._objects)
@@ -93,9 +95,9 @@ class Store:
         self.__dict__.pop("_images", None)
 
     @property
-    def parts(self) -> Parts:
+    def anatomy(self) -> Anatomy:
         """What it is made of, for room ``upkeep``."""
-        return Parts(
+        return Anatomy(
             directory=self._directory,
             incoming=self._incoming,
             lock=self._lock,

@@ -15,10 +15,10 @@ from typing import TypeAlias
 from relive.errors import ObjectCorrupt, ObjectMissing, RefUnknown, ReliveError, StoreError
 from relive.model.commit import CommitId, Manifest
 from relive.store import Store
+from relive.store.anatomy import Anatomy
 from relive.store.index import objects_of
 from relive.store.pages.numpy_threads import load_numpy
 from relive.store.pages.placement import Placement
-from relive.store.parts import Parts
 from relive.store.troubles import disk_errors
 from relive.upkeep.packcheck import damaged_frames, read_frames
 from relive.upkeep.problems import Kind, Problem, Report
@@ -51,17 +51,17 @@ def verify(
     Raises:
         StoreError, PermissionMissing: the store itself cannot be read.
     """
-    with disk_errors("checking the store", store.parts.directory):
-        wanted = sorted(store.parts.manifests.ids() if commits is None else commits)
-        check = _Check(store.parts, progress)
+    with disk_errors("checking the store", store.anatomy.directory):
+        wanted = sorted(store.anatomy.manifests.ids() if commits is None else commits)
+        check = _Check(store.anatomy, progress)
         problems = check.look(wanted, (lambda _: True) if data else (lambda _: False))
         if problems:
             with store.nothing_dropped():
-                there = store.parts.manifests.ids() if commits is None else set(commits)
+                there = store.anatomy.manifests.ids() if commits is None else set(commits)
                 doubtful = {problem.name for problem in problems}
                 spoiled = {commit for problem in problems for commit in problem.commits}
                 again = sorted(there & spoiled.union(*(check.packs.get(name, ()) for name in doubtful)))
-                problems = _Check(store.parts, silent).look(again, lambda name: data and name in doubtful)
+                problems = _Check(store.anatomy, silent).look(again, lambda name: data and name in doubtful)
         if commits is None:
             problems += _tag_problems(store)
     return Report(len(wanted), len(check.packs), len(check.objects), check.bytes_read, problems)
@@ -74,7 +74,7 @@ class _Check:
         packs, objects: for each the commits that need it.
     """
 
-    def __init__(self, parts: Parts, progress: Progress) -> None:
+    def __init__(self, parts: Anatomy, progress: Progress) -> None:
         self._parts = parts
         self._progress = progress
         self._placed: dict[CommitId, tuple[Manifest, Placement]] = {}
@@ -217,9 +217,9 @@ class _Check:
 
 def _tag_problems(store: Store) -> list[Problem]:
     """Tags that hold no id, and such whose commit is not there."""
-    good, commits = store.tags(), store.parts.manifests.ids()
+    good, commits = store.tags(), store.anatomy.manifests.ids()
     problems = []
-    for name in sorted(os.listdir(store.parts.directory / "tags")):
+    for name in sorted(os.listdir(store.anatomy.directory / "tags")):
         if name not in good:
             problems.append(Problem(Kind.TAG, name, ObjectCorrupt.code, "the tag holds no commit's id", []))
         elif good[name] not in commits:

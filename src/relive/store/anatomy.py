@@ -1,4 +1,4 @@
-"""The parts of one store, for what looks after the store as a whole (room ``upkeep``); all else goes through ``Store``."""
+"""What one store is made of, for what looks after the store as a whole (room ``upkeep``); all else goes through ``Store``."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from relive.store.objects import Objects
 from relive.store.pages.packs import Packs
 from relive.store.pages.placement import Placements
 
-__all__ = ["Parts"]
+__all__ = ["Anatomy"]
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class Anatomy:
     """Who removes or moves something holds ``lock`` alone, who puts something in its place holds it shared.
 
     Attributes:
