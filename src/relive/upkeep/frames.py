@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from relive.errors import ObjectCorrupt
 from relive.model.commit import Manifest
 from relive.store.bundle import BUNDLE, checked_bundle
@@ -10,9 +12,10 @@ from relive.store.pages.layout import PageSource
 from relive.store.pages.packfile import FRAME_PAGES
 from relive.store.pages.packs import Packs
 from relive.store.pages.placement import Placement
+from relive.store.pages.table import NOWHERE
 from relive.upkeep.packcheck import read_frames
 
-__all__ = ["check_index", "frames_used"]
+__all__ = ["check_index", "frames_used", "kinds_of_frames"]
 
 
 def frames_used(placement: Placement, pack: str, packs: Packs) -> set[int]:
@@ -28,6 +31,29 @@ def frames_used(placement: Placement, pack: str, packs: Packs) -> set[int]:
     return set((slots // FRAME_PAGES).tolist()) | {
         place.frame for place in places if place is not None and place.pack == position
     }
+
+
+def kinds_of_frames(placement: Placement, packs: Packs) -> dict[str, dict[int, str]]:
+    """For each pack that the commit needs, the frames it uses and as what: ``full``, ``xor`` or ``index``.
+
+    Raises:
+        ObjectMissing, ObjectCorrupt, KeyMissing, KeyWrong: the commit's index cannot be read.
+    """
+    found: dict[str, dict[int, str]] = {name: {} for name in placement.needed()}
+    with PageSource(placement, packs) as source:
+        for kind in ("full", "xor"):
+            places = np.concatenate(
+                [np.empty(0, np.int64), *(getattr(table, kind) for table in source.index.tables.values())]
+            )
+            for frame in np.unique(places[places != NOWHERE] // FRAME_PAGES).tolist():
+                pack, number = divmod(frame, (1 << 32) // FRAME_PAGES)
+                name = placement.packs[pack] if pack < len(placement.packs) else None
+                if name is not None:
+                    found[name][number] = kind
+    for place in (placement.index, placement.base):
+        if place is not None:
+            found[placement.packs[place.pack] or ""][place.frame] = "index"
+    return found
 
 
 def check_index(manifest: Manifest, placement: Placement, packs: Packs) -> None:
