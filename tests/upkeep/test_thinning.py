@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
@@ -50,22 +49,14 @@ def test_the_commit_before_the_latest_time_of_an_incident_stays(store, incidents
     assert thin(store, "pay", Retention(1), incidents) == [commits[2], commits[0]]
 
 
-def test_who_writes_an_incident_is_waited_for(store, home, incidents):
-    """GIVEN a commit was found for an incident, WHEN another process thins before it is written, THEN the commit stays."""
-    old = commit(store, capture="old", wall_ns=1).id
-    commit(store, capture="new", wall_ns=2)
-    found: list[object] = []
-
-    def thin_elsewhere() -> None:
-        other = Store(home)
-        found.append(thin(other, "pay", Retention(1), incidents))
-        other.close()
-
-    thread = Thread(target=thin_elsewhere)
-    with store.nothing_dropped():
-        thread.start()
-        thread.join(0.3)
-        assert found == []
-        incidents.add("pay", "L1", sighting(), before=old, at=None, log_end=None, log_tail=[])
-    thread.join()
-    assert found == [[]]
+def test_nothing_is_dropped_while_a_commit_is_being_pinned(store, home, incidents):
+    other = Store(home)
+    with (
+        store.nothing_dropped(),
+        pytest.raises(BlockingIOError),
+        other.anatomy.lock.held(shared=False, wait=False),
+    ):
+        pass
+    with other.anatomy.lock.held(shared=False, wait=False):
+        pass
+    other.close()

@@ -24,13 +24,13 @@ from store.test_damage import flip
 def one_object(store: Store, commit_id: CommitId) -> Path:
     (entry,) = (entry for entry in store.manifest(commit_id).layers[0].entries if entry.object)
     assert entry.object is not None
-    return store.parts.objects.path(entry.object)
+    return store.anatomy.objects.path(entry.object)
 
 
 def pack_of(store: Store, commit_id: CommitId) -> Path:
     """The pack that the commit wrote."""
-    placement = store.parts.placements.read(commit_id)
-    return store.parts.packs.path(placement.packs[placement.index.pack] or "")
+    placement = store.anatomy.placements.read(commit_id)
+    return store.anatomy.packs.path(placement.packs[placement.index.pack] or "")
 
 
 @pytest.fixture
@@ -67,11 +67,16 @@ DAMAGES: dict[str, tuple[Kind, Callable[[Store, CommitId], Path], Callable[[Path
     "lost pack": (Kind.PACK, pack_of, Path.unlink, False),
     "cut pack": (Kind.PACK, pack_of, cut, False),
     "flipped page": (Kind.PACK, pack_of, begin, True),
-    "lost placement": (Kind.PLACEMENT, lambda s, c: s.parts.directory / "placements" / c, Path.unlink, False),
-    "flipped placement": (Kind.PLACEMENT, lambda s, c: s.parts.directory / "placements" / c, begin, False),
+    "lost placement": (
+        Kind.PLACEMENT,
+        lambda s, c: s.anatomy.directory / "placements" / c,
+        Path.unlink,
+        False,
+    ),
+    "flipped placement": (Kind.PLACEMENT, lambda s, c: s.anatomy.directory / "placements" / c, begin, False),
     "flipped manifest": (
         Kind.MANIFEST,
-        lambda s, c: s.parts.directory / "manifests" / f"{c}.json",
+        lambda s, c: s.anatomy.directory / "manifests" / f"{c}.json",
         begin,
         False,
     ),
@@ -121,7 +126,7 @@ def test_a_frame_that_nobody_uses_any_more_spoils_nobody(store, parent_and_child
     store.delete(parent)
     frames = read_frames(base, base.name)
     dead = set(range(len(frames))) - frames_used(
-        store.parts.placements.read(child), base.name, store.parts.packs
+        store.anatomy.placements.read(child), base.name, store.anatomy.packs
     )
     assert dead
     flip(base, frames[min(dead)].offset)
@@ -154,7 +159,7 @@ def test_a_sealed_store_without_its_key_is_still_read_byte_by_byte(tmp_path, hom
 
 def test_tags_without_a_commit_are_problems(store, two):
     store.tag("good", two[0])
-    (store.parts.directory / "tags" / "junk").write_text("no id")
+    (store.anatomy.directory / "tags" / "junk").write_text("no id")
     store.tag("lost", two[1])
     store.delete(two[1])
     found = [(problem.name, problem.code) for problem in verify(store).problems]
