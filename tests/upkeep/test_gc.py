@@ -12,7 +12,6 @@ import pytest
 
 from relive.model.commit import CommitId
 from relive.store import Store
-from relive.store.images import PageSource as images_page_source
 from relive.upkeep import gc
 from relive.upkeep.gc import collect, foresee
 from relive.upkeep.problems import Kind
@@ -169,17 +168,6 @@ def test_a_restore_beside_repacking_gets_its_pages(store, home, monkeypatch):
     assert contents(reader, second)[0] == service.images()
     assert len(moved) == 1
     reader.close()
-
-
-def test_a_restore_that_has_its_packs_open_reads_them_to_the_end(store):
-    one = take(store, Service(pages=60), None).id
-    manifest, placement = store.manifest(one), store.anatomy.placements.read(one)
-    image = next(image for image in manifest.images if image.name.startswith("pages"))
-    with images_page_source(placement, store.anatomy.packs) as source:
-        store.delete(one)
-        assert not any(store.anatomy.packs.has(name) for name in placement.needed())
-        source.write(image, store.anatomy.incoming / "again")
-    assert (store.anatomy.incoming / "again").stat().st_size == image.size
 
 
 def test_what_a_thing_is_for_is_told_by_its_kind(store, useless):

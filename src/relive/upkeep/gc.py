@@ -6,8 +6,7 @@
 3. Packs of which most is dead are repacked, each under the lock for itself. What is of use is durable at its new place before
    the old pack goes. That one goes at once: kept for a while, it would be referred to again by the next commit of its series.
 
-Readers take no lock. A restore opens all packs before it reads, and who has a file open can read it though its name is gone;
-between looking where they lie and opening them, it looks again (``Images.lay_out``).
+Readers take no lock: one that misses a pack looks again where its commit's pages lie (``Images.lay_out``).
 """
 
 from __future__ import annotations
