@@ -192,7 +192,7 @@ class DropParent(Series):
             "one was called gone and is there"
         )
         self.act(home)
-        store.thin("nobody", 0, set())  # what a death left undone comes with the next drop
+        store.thin("nobody", beyond(0))  # what a death left undone comes with the next drop
         assert contents(store, self.other)[0] == self.service.images(), "its child is not whole"
         assert self.dead not in store._packs.names(), "the dead pack was not repacked"
         assert store._packs.names() == store._placements.read(self.other).needed()
