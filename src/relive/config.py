@@ -56,8 +56,14 @@ class Settings(BaseSettings):
         description="bytes of open files copied into a commit of a process that is not in a capsule",
     )
     keep: int = Field(
-        32, gt=0, description="commits kept of each capsule, besides tagged ones and those of incidents"
+        32,
+        gt=0,
+        description="newest commits that are kept of each capsule; tagged ones and incidents' always are",
     )
+    keep_minutes: int = Field(60, ge=0, description="beside them one commit of each of so many minutes")
+    keep_hours: int = Field(24, ge=0, description="and one of each of so many hours")
+    keep_days: int = Field(7, ge=0, description="and one of each of so many days")
+    keep_months: int = Field(12, ge=0, description="and one of each of so many months")
     body_limit: int = Field(16 << 20, gt=0, description="bytes kept of one recorded request or answer body")
     export_keys: Path | None = Field(
         None, description="file of the keys that archives are encrypted with, one a line, the newest first"

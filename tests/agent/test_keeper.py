@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from relive.errors import DiskFull
 from relive.model.commit import CommitId
 from relive.model.incident import FailureKind, Incident, Sighting
 from relive.store import Store, StoredCommit
+from relive.store.incidents import Incidents
 from store.builders import commit
 
 Result = TypeVar("Result")
@@ -133,6 +135,31 @@ def test_without_a_request_it_names_the_last_commit_that_is_not_its_own(keeping)
 def test_before_the_first_commit_there_is_none(keeping):
     incident = keeping(lambda keeper: keeper.report(sighting(sequence=5), None))
     assert incident.before is None
+
+
+def test_no_commit_can_be_dropped_between_finding_and_naming_it(keeping, settings, monkeypatch):
+    """`relive retain` runs beside the agent."""
+    locks: list[bool] = []
+
+    def save_and_look(self: Incidents, incident: Incident) -> None:
+        with contextlib.closing(Store(settings.store)) as other:
+            try:
+                with other.anatomy.lock.held(shared=False, wait=False):
+                    locks.append(False)
+            except BlockingIOError:
+                locks.append(True)
+        save(self, incident)
+
+    save = Incidents.save
+    monkeypatch.setattr(Incidents, "save", save_and_look)
+
+    async def work(keeper: Keeper) -> None:
+        await keeper.keep(capture(1))
+        await keeper.report(sighting(sequence=15), None)
+        await keeper.report(sighting(sequence=25), None)
+
+    keeping(work)
+    assert locks == [True, True]
 
 
 def test_a_failure_seen_again_is_counted_and_keeps_its_first_facts(keeping, settings):

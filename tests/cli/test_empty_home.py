@@ -16,6 +16,22 @@ SNAPSHOTS = {
     ("incidents",): "! There are no incidents.\n= 0",
     ("incidents", "pay"): "! There are no incidents.\n= 0",
     ("tag",): "! There are no tags.\n= 0",
+    ("verify",): "! Checked 0 commits, 0 packs, 0 files: all is well.\n= 0",
+    ("retain",): "! Nothing is to be dropped.\n! Dropped 0 of 0 commits.\n= 0",
+    ("gc",): "! Freed 0 B; 0 B condemned.\n= 0",
+    ("verify", "pay"): (
+        "! Error: 'pay' names no commit (ref-unknown)\n"
+        "! Remedy: `relive log` lists commits, `relive tag` the tags\n"
+        "= 3"
+    ),
+    ("key", "rotate"): (
+        "! Error: there is no store key to change (key-missing)\n! Remedy: `relive key new` makes one\n= 7"
+    ),
+    ("repair", "--from", "nowhere"): (
+        "! Error: there is no store in nowhere (usage)\n"
+        "! Remedy: name a store's directory, or the RELIVE_HOME it lies in\n"
+        "= 2"
+    ),
     ("stop", "--all"): "nothing to stop\n= 0",
     ("show", "pay"): (
         "! Error: 'pay' names no commit (ref-unknown)\n"

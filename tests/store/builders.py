@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from relive.model.commit import (
@@ -126,6 +126,13 @@ def contents(store: Store, commit_id: CommitId) -> tuple[dict[str, bytes], dict[
     for layer in manifest.layers:
         store.lay_out_layer(layer)
     return images, files
+
+
+def beyond(
+    keep: int, pinned: Collection[CommitId] = ()
+) -> Callable[[Sequence[StoredCommit]], list[CommitId]]:
+    """For ``Store.thin``: all but the newest ``keep`` and the pinned."""
+    return lambda lines: [line.id for line in lines[keep:] if line.id not in pinned]
 
 
 def is_whole(store: Store, commit_id: CommitId) -> bool:

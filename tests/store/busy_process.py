@@ -10,7 +10,7 @@ from pathlib import Path
 
 from relive.errors import ObjectMissing
 from relive.store import Store
-from store.builders import commit, is_whole
+from store.builders import beyond, commit, is_whole
 from store.series import Service, take
 
 ROUNDS = 25
@@ -50,7 +50,7 @@ def drop(store: Store, _number: int) -> None:
     for _ in range(4 * ROUNDS):
         for line in store.log()[1::2]:
             store.delete(line.id)
-        store.thin("pay0", 2, set())
+        store.thin("pay0", beyond(2))
 
 
 def thin(store: Store, number: int) -> None:
@@ -66,7 +66,7 @@ def thin(store: Store, number: int) -> None:
             )
         except ObjectMissing:
             continue
-        store.thin(f"pay{number}", 1, set())
+        store.thin(f"pay{number}", beyond(1))
 
 
 def read(store: Store, _number: int) -> None:

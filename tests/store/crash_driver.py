@@ -19,7 +19,7 @@ from relive.model.commit import CommitId
 from relive.store import Store, sweep
 from relive.store.incidents import Incidents
 from relive.store.pages import ingest
-from store.builders import commit, contents, is_whole
+from store.builders import beyond, commit, contents, is_whole
 from store.series import Service, take
 
 CHANGES = (
@@ -124,7 +124,7 @@ class Thin(Delete):
     """Dropping all but the tagged and the newest."""
 
     def act(self, home: Path) -> None:
-        Store(home / "store").thin("pay", 0, set())
+        Store(home / "store").thin("pay", beyond(0))
 
 
 class Series(Scenario):
@@ -192,7 +192,7 @@ class DropParent(Series):
             "one was called gone and is there"
         )
         self.act(home)
-        store.thin("nobody", 0, set())  # what a death left undone comes with the next drop
+        store.thin("nobody", beyond(0))  # what a death left undone comes with the next drop
         assert contents(store, self.other)[0] == self.service.images(), "its child is not whole"
         assert self.dead not in store._packs.names(), "the dead pack was not repacked"
         assert store._packs.names() == store._placements.read(self.other).needed()

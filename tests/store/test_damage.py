@@ -25,7 +25,7 @@ from relive.store.manifests import canonical
 from relive.store.objects import Objects, hash_bytes
 from relive.store.trees import lay_out
 
-from .builders import commit, contents, is_whole, make_manifest
+from .builders import beyond, commit, contents, is_whole, make_manifest
 
 within = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 
@@ -202,7 +202,7 @@ def test_a_damaged_tag_is_refused_by_name_and_does_not_stop_thinning(store, home
     with pytest.raises(ObjectCorrupt, match="best"):
         store.resolve("best")
     assert store.tags() == {}
-    assert store.thin("pay", 1, set()) == []
+    assert store.thin("pay", beyond(1)) == []
 
 
 # -- hostile manifests -------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -105,3 +106,32 @@ def test_a_sealed_store_is_never_written_plain_nor_with_another_key(store, home,
     assert sorted(path for path in home.rglob("*") if path.is_file()) == before
     (keys / "away").rename(keys / "store.key")
     assert is_whole(store, commit(store, capture="2", parents=[one.id]).id)
+
+
+@pytest.mark.parametrize("number", range(1, 30))
+def test_a_crash_while_the_key_is_changed_leaves_one_that_opens_all(store, home, keys, monkeypatch, number):
+    """GIVEN sealed commits, WHEN the change stops at any step, THEN all are read and more can be taken in."""
+    Keyring(keys).make_store_key()
+    one = commit(store, capture="1", pages=b"secret" * 1000).id
+    steps = 0
+
+    def stopping(function):
+        def wrapped(*arguments, **options):
+            nonlocal steps
+            steps += 1
+            if steps == number:
+                raise KeyboardInterrupt
+            return function(*arguments, **options)
+
+        return wrapped
+
+    with monkeypatch.context() as patch:
+        for name in ("open", "write", "fsync", "replace", "unlink", "mkdir"):
+            patch.setattr(os, name, stopping(getattr(os, name)))
+        with contextlib.suppress(KeyboardInterrupt):
+            Keyring(keys).rotate_store_key()
+    assert is_whole(store, one)
+    assert is_whole(store, commit(store, capture="2", pages=b"other" * 1000).id)
+    again = Keyring(keys).rotate_store_key()
+    assert Keyring(keys).store_key() == again
+    assert is_whole(store, one)

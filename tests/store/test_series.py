@@ -16,7 +16,7 @@ from relive.store.keyring import Keyring
 from relive.store.pages.ingest import KEY_EVERY
 from relive.store.pages.placement import Placement
 
-from .builders import contents
+from .builders import beyond, contents
 from .series import Service, take
 
 MOST_PACKS = KEY_EVERY + 8  # 31 since the key commit, that itself, and 8 that it left as they were
@@ -113,7 +113,7 @@ def test_dropping_any_commits_harms_no_other(store):
     for commit_id, images in states.items():
         assert contents(store, commit_id)[0] == images
     last = list(states)[-1]
-    store.thin("pay", 1, set())
+    store.thin("pay", beyond(1))
     assert {path.name for path in (store._directory / "packs").iterdir()} == needed(store, last)
     assert contents(store, last)[0] == states[last]
 

@@ -17,7 +17,7 @@ from relive.model.commit import CommitId
 from relive.store import Store, sweep
 from relive.store.pages import ingest
 
-from .builders import SECOND, commit, contents
+from .builders import SECOND, beyond, commit, contents
 
 NAMES = ("pay", "mail")
 contents_of_files = st.sampled_from([b"", b"shared", b"rare", b"x" * 5000])
@@ -128,7 +128,7 @@ class StoreAgrees(RuleBasedStateMachine):
         )
         kept = pinned | set(self.model.tags.values())
         doomed = [one for one in self.model.newest_first(name)[keep:] if one not in kept]
-        assert self.store.thin(name, keep, pinned) == doomed
+        assert self.store.thin(name, beyond(keep, pinned)) == doomed
         for one in doomed:
             del self.model.commits[one]
 

@@ -24,7 +24,7 @@ from relive.model.commit import EntryKind, FileEntry, Layer, LayerKind
 from relive.store import Store
 from relive.store.objects import hash_bytes
 
-from .builders import SECOND, commit, contents, is_whole, make_manifest
+from .builders import SECOND, beyond, commit, contents, is_whole, make_manifest
 
 
 def object_files(home):
@@ -54,7 +54,7 @@ def test_the_same_commit_taken_in_twice_is_one_though_its_packs_have_random_ids(
     assert one.id == other.id
     assert [line.id for line in store.log()] == [one.id]
     assert pack_files(home).keys() > before.keys()
-    store.thin("pay", 1, set())
+    store.thin("pay", beyond(1))
     assert len(pack_files(home)) == 1
     assert is_whole(store, one.id)
 
@@ -339,7 +339,7 @@ def test_thinning_keeps_the_newest_the_tagged_and_the_pinned(store):
     ids = [commit(store, wall_ns=number, capture=f"{number}", pages=b"%d" % number).id for number in range(6)]
     other = commit(store, name="other", wall_ns=0).id
     store.tag("keep", ids[0])
-    assert set(store.thin("pay", 2, {ids[1]})) == {ids[2], ids[3]}
+    assert set(store.thin("pay", beyond(2, {ids[1]}))) == {ids[2], ids[3]}
     assert {line.id for line in store.log()} == {ids[0], ids[1], ids[4], ids[5], other}
     assert all(is_whole(store, line.id) for line in store.log())
 

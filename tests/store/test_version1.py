@@ -11,7 +11,7 @@ import pytest
 from relive.errors import ObjectCorrupt
 from relive.store import Store
 
-from .builders import commit, contents
+from .builders import beyond, commit, contents
 
 FILES = Path(__file__).parent / "files" / "version1"
 SMALL = {"core-1.img": b"core", "files.img": b"files"}
@@ -59,7 +59,7 @@ def test_reading_leaves_its_version_and_the_first_commit_raises_it(old, home):
 def test_dropping_old_and_new_commits_leaves_nothing_behind(old, home):
     commit(old, capture="new", parents=[old.resolve("good")])
     old.untag("good")
-    assert len(old.thin("pay", 0, set())) == 3
+    assert len(old.thin("pay", beyond(0))) == 3
     for kind in ("objects", "packs", "placements", "manifests"):
         assert [path for path in (home / kind).rglob("*") if path.is_file()] == []
 

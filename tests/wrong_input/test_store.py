@@ -56,7 +56,7 @@ def test_a_placement_of_a_host_that_is_not_trusted(fresh_home: Home):
     """As if the store had been copied here without its keys."""
     (fresh_home.path / "keys" / "signing.key").write_bytes(bytes(32))
     error = fresh_home.refused("signature-invalid", 7, "restore", "good")
-    assert "keys/trusted" in error["remedy"]
+    assert "relive key trust" in error["remedy"]
     assert fresh_home.branches() == []
 
 

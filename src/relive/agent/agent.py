@@ -58,6 +58,7 @@ class Agent:
             for work in (
                 self._failures.watch_signals(),
                 self._failures.watch_memory(),
+                self._keeper.make_ready(),
                 self._recorder.run(),
                 self._commit_by_policy(),
             ):

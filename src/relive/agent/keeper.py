@@ -18,6 +18,8 @@ from relive.model.commit import CommitId
 from relive.model.incident import Incident, Occurrence, Sighting
 from relive.store import Store, StoredCommit
 from relive.store.incidents import Incidents
+from relive.upkeep.retention import Retention
+from relive.upkeep.thinning import thin
 
 __all__ = ["Keeper"]
 
@@ -55,7 +57,7 @@ class Keeper:
         stored = capture.store(store, [parent.id] if parent is not None else [])
         self._stored += 1
         if self._stored % _THIN_EVERY == 0:
-            store.thin(self._service, self._settings.keep, self._incidents.pinned())
+            thin(store, self._service, Retention.configured(self._settings), self._incidents)
         return stored
 
     async def report(self, sighting: Sighting, at: CommitId | None) -> Incident:
@@ -63,6 +65,10 @@ class Keeper:
         return await self._run(lambda store: self._report(store, sighting, at))
 
     def _report(self, store: Store, sighting: Sighting, at: CommitId | None) -> Incident:
+        with store.nothing_dropped():  # else `relive retain` could drop what the incident is about to name
+            return self._write_incident(store, sighting, at)
+
+    def _write_incident(self, store: Store, sighting: Sighting, at: CommitId | None) -> Incident:
         before = self._before(store, sighting, at)
         log_end = self._logs[-1].stat().st_size
         known = self._known.get(sighting.fingerprint)
@@ -109,6 +115,10 @@ class Keeper:
                 return file.read().decode(errors="replace").splitlines()[-_TAIL_LINES:]
         except OSError:
             return []
+
+    async def make_ready(self) -> None:
+        """Do beforehand what the first commit would wait for."""
+        await self._run(Store.make_ready)
 
     async def drain(self) -> None:
         """Wait until all that was asked for is done."""

@@ -20,7 +20,7 @@ _PASSES_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
 @dataclass(frozen=True, slots=True)
 class _Command:
-    """A subcommand: the function of this name in ``relive.cli.NAME_cmd``."""
+    """A subcommand: the function, or the group of subcommands, of this name in ``relive.cli.NAME_cmd``."""
 
     name: str
     settings: dict[str, Any] | None = None
@@ -28,8 +28,11 @@ class _Command:
 
     def add_to(self, app: typer.Typer) -> None:
         module = importlib.import_module(f"relive.cli.{self.name}_cmd")
-        function = getattr(module, self.function or self.name)
-        app.command(self.name, context_settings=self.settings)(function)
+        found = getattr(module, self.function or self.name)
+        if isinstance(found, typer.Typer):
+            app.add_typer(found, name=self.name)
+        else:
+            app.command(self.name, context_settings=self.settings)(found)
 
 
 _COMMANDS = (
@@ -50,6 +53,12 @@ _COMMANDS = (
     _Command("stop"),
     _Command("incidents"),
     _Command("replay"),
+    _Command("retain"),
+    _Command("gc"),
+    _Command("verify"),
+    _Command("repair"),
+    _Command("store"),
+    _Command("key"),
 )
 
 

@@ -17,17 +17,14 @@ from pathlib import Path
 
 from relive.errors import KeyMissing, ObjectCorrupt, ObjectMissing, ReliveError, StoreBusy, UsageError
 from relive.model.commit import CommitId
+from relive.store.anatomy import Anatomy
 from relive.store.bundle import BUNDLE, checked_bundle
 from relive.store.durable import sync_directory
-from relive.store.format import StoreFormat
 from relive.store.index import Index, size_of
-from relive.store.lock import StoreLock
-from relive.store.manifests import Manifests, canonical, parse_manifest
-from relive.store.objects import Objects
+from relive.store.manifests import canonical, parse_manifest
 from relive.store.pages.numpy_threads import load_numpy
 from relive.store.pages.packfile import decode_head
-from relive.store.pages.packs import Packs
-from relive.store.pages.placement import Placements, decode_placement
+from relive.store.pages.placement import decode_placement
 from relive.store.parts import Commit, Part, PartKind, check_part, parts_of
 from relive.store.staging import Staging
 from relive.store.troubles import disk_errors
@@ -48,29 +45,17 @@ class Outgoing:
 class Deliveries:
     """One for a store; it works on the store's own directories."""
 
-    def __init__(
-        self,
-        directory: Path,
-        *,
-        lock: StoreLock,
-        form: StoreFormat,
-        index: Index,
-        stage: Callable[[], Staging],
-        manifests: Manifests,
-        placements: Placements,
-        packs: Packs,
-        objects: Objects,
-    ) -> None:
-        self._directory = directory
-        self._arriving = directory / "arriving"
-        self._lock = lock
-        self._format = form
+    def __init__(self, store: Anatomy, index: Index, stage: Callable[[], Staging]) -> None:
+        self._directory = store.directory
+        self._arriving = store.directory / "arriving"
+        self._lock = store.lock
+        self._format = store.format
+        self._manifests = store.manifests
+        self._placements = store.placements
+        self._packs = store.packs
+        self._objects = store.objects
         self._index = index
         self._stage = stage
-        self._manifests = manifests
-        self._placements = placements
-        self._packs = packs
-        self._objects = objects
 
     # -- leaving -------------------------------------------------------------------------------------------------
 
@@ -188,7 +173,7 @@ class Deliveries:
     def check_seal(self, pack: Part, head: bytes) -> None:
         """Raises KeyMissing where a pack that begins so is sealed and there is no key, ObjectCorrupt where it is no pack."""
         _, is_sealed = decode_head(pack.name, head)
-        if is_sealed and self._packs.store_key() is None:
+        if is_sealed and self._packs.store_key() is None and not self._packs.old_keys():
             raise KeyMissing(
                 "the commit is sealed and there is no store key",
                 cause="its sender keeps a sealed store; nothing was taken in",

@@ -29,6 +29,12 @@ class StoreFormat:
         self._incoming = incoming
         self._keyring = keyring
 
+    @property
+    def noted_key(self) -> str | None:
+        """The name of the key that the store is sealed with, None while it is plain."""
+        noted = self._read().get("key")
+        return None if noted is None else str(noted)
+
     def check(self) -> None:
         """Write it where there is none; raises StoreVersionUnknown where a newer Relive did."""
         if not self._path.exists():
@@ -54,7 +60,7 @@ class StoreFormat:
                 cause="what is committed would be written plain",
                 remedy="put its `store.key` into the keys directory of RELIVE_HOME",
             )
-        if noted is not None and noted != own:
+        if noted not in (None, own, *map(key_name, self._keyring.old_store_keys())):
             raise KeyWrong(
                 f"the store {self._directory} is sealed with another store key",
                 cause=f"the store knows the key {noted}, the one that is there is {own}",

@@ -97,12 +97,11 @@ class Incidents:
 
     def pinned(self) -> set[CommitId]:
         """Commits that incidents refer to; they are kept."""
-        return {
-            commit
-            for incident in self.list()
-            for commit in (incident.before, incident.at)
-            if commit is not None
-        }
+        found: set[CommitId | None] = set()
+        for incident in self.list():
+            latest = incident.latest.before if incident.latest is not None else None
+            found |= {incident.before, incident.at, latest}
+        return {commit for commit in found if commit is not None}
 
     def _path(self, number: int) -> Path:
         return self._directory / f"{number}.json"

@@ -52,6 +52,10 @@ class Objects:
         """Where an object lies or would lie."""
         return self._directory / name[:2] / name[2:]
 
+    def names(self) -> set[str]:
+        """All there are."""
+        return {path.parent.name + path.name for path in self._directory.glob("??/*")}
+
     def take(self, file: Path) -> str:
         """Move a file of the same file system into the store and return its name; durable on return.
 

@@ -15,13 +15,14 @@ import contextlib
 import sqlite3
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relive.errors import ObjectCorrupt, ObjectMissing
 from relive.model.commit import CommitId, FileEntry, Layer, Manifest
+from relive.store.anatomy import Anatomy
 from relive.store.deliveries import Deliveries
 from relive.store.format import StoreFormat
 from relive.store.index import Index, StoredCommit, objects_of, size_of
@@ -66,7 +67,7 @@ class Store:
         self._incoming = directory / "incoming"
         self._lock = StoreLock(directory / "lock")
         self._brought: set[str] | None = None
-        keyring = keyring if keyring is not None else Keyring(directory.parent / "keys")
+        self._keyring = keyring = keyring if keyring is not None else Keyring(directory.parent / "keys")
         self._format = StoreFormat(directory, self._incoming, keyring)
         with disk_errors("opening the store", directory):
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -75,7 +76,9 @@ class Store:
             self._manifests = Manifests(directory / "manifests", self._incoming)
             self._tags = Tags(directory / "tags", self._incoming)
             self._objects = Objects(directory / "objects")
-            self._packs = Packs(directory / "packs", self._incoming, keyring.store_key)
+            self._packs = Packs(
+                directory / "packs", self._incoming, keyring.store_key, keyring.old_store_keys
+            )
             self._placements = Placements(directory / "placements", self._incoming, keyring)
             self._laid_out = LaidOut(directory / "laid")
             self._trees = Trees(directory / "trees", self._objects)
@@ -91,6 +94,21 @@ class Store:
         """Close the index, and give up what is held of the last commits."""
         self._index.close()
         self.__dict__.pop("_images", None)
+
+    @property
+    def anatomy(self) -> Anatomy:
+        """What it is made of, for who works on all of it."""
+        return Anatomy(
+            directory=self._directory,
+            incoming=self._incoming,
+            lock=self._lock,
+            format=self._format,
+            keyring=self._keyring,
+            manifests=self._manifests,
+            objects=self._objects,
+            packs=self._packs,
+            placements=self._placements,
+        )
 
     @cached_property
     def _images(self) -> Images:
@@ -133,6 +151,10 @@ class Store:
                 self._index.add(commit_id, manifest, durable_us=None, size=size_of(manifest), new_bytes=0)
                 count += 1
         return count
+
+    def make_ready(self) -> None:
+        """Load now what is needed for images; else the first to take some in or give them back waits for it."""
+        _ = self._images
 
     # -- taking in -----------------------------------------------------------------------------------------------
 
@@ -289,17 +311,7 @@ class Store:
     @cached_property
     def deliveries(self) -> Deliveries:
         """Commits that leave for another store, or come from there."""
-        return Deliveries(
-            self._directory,
-            lock=self._lock,
-            form=self._format,
-            index=self._index,
-            stage=self.stage,
-            manifests=self._manifests,
-            placements=self._placements,
-            packs=self._packs,
-            objects=self._objects,
-        )
+        return Deliveries(self.anatomy, self._index, self.stage)
 
     # -- names ---------------------------------------------------------------------------------------------------
 
@@ -375,14 +387,28 @@ class Store:
             self._follow_manifests()
             return self._drop([commit_id])
 
-    def thin(self, name: str, keep: int, pinned: set[CommitId]) -> list[CommitId]:
-        """Drop a target's commits beyond the newest ``keep`` that have no tag and are not pinned; returns their ids."""
+    def thin(
+        self, name: str, choose: Callable[[Sequence[StoredCommit]], Collection[CommitId]]
+    ) -> list[CommitId]:
+        """Drop those of a target's commits that ``choose`` names and that have no tag; returns their ids, newest first.
+
+        Args:
+            choose: is given all of them, newest first, and asked while nothing else can be dropped or added. What it
+                reads to decide (incidents, say) must not change meanwhile: see ``nothing_dropped``.
+        """
         with disk_errors("dropping old commits", self._directory), self._lock.held(shared=False):
             self._follow_manifests()
-            kept = pinned | set(self.tags().values())
-            doomed = [commit.id for commit in self.log(name)[keep:] if commit.id not in kept]
+            lines = self.log(name)
+            wanted = set(choose(lines)) - set(self.tags().values())
+            doomed = [line.id for line in lines if line.id in wanted]
             self._drop(doomed[::-1])  # the oldest first, so that a reader never sees a gap
         return doomed
+
+    @contextlib.contextmanager
+    def nothing_dropped(self) -> Iterator[None]:
+        """Around finding a commit and writing down that it is needed: meanwhile no process drops any."""
+        with disk_errors("locking the store", self._directory), self._lock.held(shared=True):
+            yield
 
     def rebuild_index(self) -> int:
         """Make the index anew from the manifests; returns how many were readable. Damaged manifests are passed over."""

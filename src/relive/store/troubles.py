@@ -64,5 +64,5 @@ def _full(what: str, cause: str) -> DiskFull:
     return DiskFull(
         f"no space left while {what}",
         cause=cause,
-        remedy="free space or lower `keep`; everything stored before is unharmed",
+        remedy="free space or keep fewer commits (`relive retain`); everything stored before is unharmed",
     )

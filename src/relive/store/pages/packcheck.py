@@ -1,36 +1,83 @@
-"""Checking a whole pack against its name, without its key: for packs that come from elsewhere or are sent there."""
+"""Checking a pack's bytes against its name. No key is needed: checksums are of the bytes as they are stored."""
 
 from __future__ import annotations
 
-import os
+from collections.abc import Callable
 from pathlib import Path
 
-from relive.store.pages.packfile import COUNT, HEAD_SIZE, damaged, decode_head, decode_table, table_size
+from relive.errors import ObjectCorrupt, ObjectMissing
+from relive.store.pages.packfile import (
+    COUNT,
+    HEAD_SIZE,
+    Frame,
+    damaged,
+    decode_head,
+    decode_table,
+    table_size,
+)
 
-__all__ = ["check_pack"]
+__all__ = ["check_pack", "damaged_frames", "read_frames"]
 
 
-def check_pack(name: str, path: Path) -> bool:
-    """Returns whether it is sealed.
+def read_frames(path: Path, name: str) -> list[Frame]:
+    """The frames of a pack, as its header lists them.
 
     Raises:
-        ObjectCorrupt: a byte of it is not what its name says.
-        FileNotFoundError: it is not there.
+        ObjectMissing: there is no such file.
+        ObjectCorrupt: the header does not match the name, or the file is cut off.
     """
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            if size < HEAD_SIZE + COUNT.size:
+                raise damaged(name, "it is cut off")
+            file.seek(size - COUNT.size)
+            frames_end = size - table_size(COUNT.unpack(file.read(COUNT.size))[0])
+            if frames_end < HEAD_SIZE:
+                raise damaged(name, "it is cut off")
+            file.seek(0)
+            head = file.read(HEAD_SIZE)
+            file.seek(frames_end)
+            frames = decode_table(name, head, file.read(), frames_end)
+    except FileNotFoundError:
+        raise ObjectMissing(
+            f"pack {name[:12]} is not in the store", cause="it was deleted or never arrived"
+        ) from None
+    decode_head(name, head)
+    return frames
+
+
+def check_pack(name: str, path: Path) -> None:
+    """Read every byte.
+
+    Raises:
+        ObjectMissing: there is no such file.
+        ObjectCorrupt: a byte of it is not what its name says.
+    """
+    frames = read_frames(path, name)
     with path.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        if size < HEAD_SIZE + COUNT.size:
-            raise damaged(name, "it is cut off")
-        head = file.read(HEAD_SIZE)
-        file.seek(size - COUNT.size)
-        (count,) = COUNT.unpack(file.read(COUNT.size))
-        frames_end = size - table_size(count)
-        if frames_end < HEAD_SIZE:
-            raise damaged(name, "it is cut off")
-        file.seek(frames_end)
-        frames = decode_table(name, head, file.read(size - frames_end), frames_end)
-        _, is_sealed = decode_head(name, head)
-        file.seek(HEAD_SIZE)
         for number, frame in enumerate(frames):
+            file.seek(frame.offset)
             frame.check(name, number, file.read(frame.stored))
-    return is_sealed
+
+
+def damaged_frames(path: Path, name: str, advance: Callable[[int], None] = lambda _: None) -> list[int]:
+    """Read every byte; returns the numbers of the frames that are not what was written.
+
+    Args:
+        advance: is told how many bytes of frames have been read since it was last called.
+
+    Raises:
+        ObjectMissing, ObjectCorrupt: as ``read_frames``; then nothing of the pack can be trusted.
+    """
+    found = []
+    frames = read_frames(path, name)
+    with path.open("rb") as file:
+        for number, frame in enumerate(frames):
+            file.seek(frame.offset)
+            try:
+                frame.check(name, number, file.read(frame.stored))
+            except ObjectCorrupt:
+                found.append(number)
+            advance(frame.stored)
+    return found

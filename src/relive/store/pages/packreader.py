@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 import zstandard
 
-from relive.errors import KeyMissing, ObjectMissing
+from relive.errors import KeyMissing, KeyWrong, ObjectMissing
 from relive.store.pages.differ import Pages
 from relive.store.pages.packfile import (
     COUNT,
@@ -54,7 +54,9 @@ class PackReader:
         try:
             head, self._frames = self._read_header()
             pack_id, is_sealed = decode_head(name, head)
-            self._seal = FrameSeal(_needed(packs.store_key(), name), pack_id, head) if is_sealed else None
+            # Which of them it was is found out with the first frame; the key is changed seldom.
+            keys = _keys(packs, name) if is_sealed else []
+            self._seals = [FrameSeal(key, pack_id, head) for key in keys]
         except BaseException:
             os.close(self._file)
             raise
@@ -141,7 +143,16 @@ class PackReader:
                 frame = self._frames[number]
                 stored = data[frame.offset - begin : frame.offset - begin + frame.stored]
                 frame.check(self._name, number, stored)
-                yield stored if self._seal is None else self._seal.open(number, bytes(stored))
+                yield self._opened(number, bytes(stored)) if self._seals else stored
+
+    def _opened(self, number: int, stored: bytes) -> bytes:
+        while True:
+            try:
+                return self._seals[0].open(number, stored)
+            except KeyWrong:
+                if len(self._seals) == 1:
+                    raise
+                del self._seals[0]
 
 
 def _stretches(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
@@ -156,11 +167,15 @@ def _stretches(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
         yield first, last
 
 
-def _needed(store_key: bytes | None, name: str) -> bytes:
-    if store_key is None:
+def _keys(packs: Packs, name: str) -> list[bytes]:
+    """The keys to try, the likeliest first."""
+    store_key, keys = packs.store_key(), list(packs.old_keys())
+    if store_key is not None:
+        keys.insert(0, store_key)
+    if not keys:
         raise KeyMissing(
             f"pack {name[:12]} is sealed and there is no store key",
             cause="no `store.key` lies in the keys directory of RELIVE_HOME",
             remedy="put the key there that the store was written with",
         )
-    return store_key
+    return keys

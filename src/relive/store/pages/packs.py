@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 __all__ = ["Packs"]
@@ -16,12 +16,20 @@ class Packs:
     Attributes:
         incoming: where packs are made.
         store_key: asked when the key is needed; None where packs are plain.
+        old_keys: of packs that were sealed before the key was changed.
     """
 
-    def __init__(self, directory: Path, incoming: Path, store_key: Callable[[], bytes | None]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        incoming: Path,
+        store_key: Callable[[], bytes | None],
+        old_keys: Callable[[], Sequence[bytes]] = lambda: (),
+    ) -> None:
         self._directory = directory
         self.incoming = incoming
         self.store_key = store_key
+        self.old_keys = old_keys
         directory.mkdir(exist_ok=True)
 
     def path(self, name: str) -> Path:

@@ -21,7 +21,7 @@ from relive.store.pages.packwriter import PackWriter
 from relive.store.pages.placement import FramePlace, Placement, Placements
 from relive.store.pages.table import Index, Table, encode_index, pack_of, place, slot_of
 
-__all__ = ["repack_one"]
+__all__ = ["dead_share", "repack_one"]
 
 _LIVE_LEAST = 2  # a pack of which less than this part is used is repacked
 
@@ -43,6 +43,20 @@ def repack_one(names: Iterable[str], placements: Placements, packs: Packs) -> bo
             _move(name, live, users, placements, packs)
             return True
     return False
+
+
+def dead_share(name: str, placements: Placements, packs: Packs) -> float | None:
+    """How much of a pack ``repack_one`` would not keep, from 0.5 to 1; None if it would leave it as it is.
+
+    Raises:
+        ObjectMissing, ObjectCorrupt, SignatureInvalid, KeyMissing, KeyWrong: a commit cannot be read.
+    """
+    found = [placements.read(commit_id) for commit_id in sorted(placements.commits())]
+    live = _live_slots(name, [placement for placement in found if name in placement.needed()], packs)
+    if live is None:
+        return None
+    with PackReader(packs, name) as pack:
+        return 1 - len(live) / max(1, pack.pages)
 
 
 def _live_slots(name: str, users: Sequence[Placement], packs: Packs) -> Numbers | None:

@@ -1,0 +1,52 @@
+"""``relive repair``: fetch what is damaged or missing from another store."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from relive.cli.terminal import AsJson, Terminal, size
+from relive.cli.verify_cmd import problem_rows
+from relive.config import load_settings
+from relive.errors import StoreError
+from relive.store import Store
+from relive.upkeep.repair import repair as repair_store
+from relive.upkeep.source import open_source
+
+__all__ = ["repair"]
+
+
+def repair(
+    source: Annotated[
+        str, typer.Option("--from", help="A store that still has it: a directory, or a file:// URL")
+    ],
+    refs: Annotated[
+        list[str] | None, typer.Argument(help="Commits to repair; all, and the tags, where none is named")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fetch what is damaged or missing from another store that still has it
+
+    Reads every byte first. What comes is checked before it replaces anything. The exit status is 0 when all is well
+    afterwards, otherwise 7.
+    """
+    terminal = Terminal(as_json=as_json)
+    store = Store(load_settings().store)
+    commits = [store.resolve(ref) for ref in refs] if refs else None
+    found = repair_store(store, open_source(source), commits, progress=terminal.progress)
+    if as_json:
+        terminal.answer(
+            {"fetched": [asdict(one) for one in found.fetched], "left": [asdict(one) for one in found.left]}
+        )
+    else:
+        rows = [["fetched", one.kind.value, one.name[:12], size(one.bytes)] for one in found.fetched]
+        if rows:
+            terminal.table(rows, ["", "what", "name", "size"], rows, "")
+        if found.left:
+            terminal.table(found.left, ["what", "name", "problem", "commits"], problem_rows(found.left), "")
+    total = size(sum(one.bytes for one in found.fetched))
+    left = f"{len(found.left)} problems are left." if found.left else "All is well."
+    terminal.status(f"Fetched {len(found.fetched)} things, {total}. {left}")
+    raise typer.Exit(StoreError.exit_status if found.left else 0)

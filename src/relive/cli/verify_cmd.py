@@ -1,0 +1,70 @@
+"""``relive verify``: whether commits can be given back."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from relive.cli.terminal import AsJson, Terminal, size
+from relive.config import load_settings
+from relive.errors import StoreError
+from relive.store import Store
+from relive.upkeep.problems import Problem, Report
+from relive.upkeep.verify import verify as verify_store
+
+__all__ = ["problem_rows", "report_value", "verify"]
+
+_SHOWN = 4  # commits named in a line; --json names all
+
+
+def verify(
+    refs: Annotated[
+        list[str] | None, typer.Argument(help="Commits to look at; all, and the tags, where none is named")
+    ] = None,
+    data: Annotated[bool, typer.Option("--data", help="Read every byte, not only what leads to it")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check signatures, hashes, and that all is there that commits need
+
+    Names what is missing or damaged and the commits that cannot be given back because of it. The exit status is 0 when
+    nothing is wrong, otherwise 7. Commits may be taken and dropped meanwhile. `relive repair` fetches what is named from
+    another store.
+    """
+    terminal = Terminal(as_json=as_json)
+    store = Store(load_settings().store)
+    commits = [store.resolve(ref) for ref in refs] if refs else None
+    report = verify_store(store, commits, data=data, progress=terminal.progress)
+    if as_json:
+        terminal.answer(report_value(report))
+    elif report.problems:
+        terminal.table(
+            report.problems, ["what", "name", "problem", "commits"], problem_rows(report.problems), ""
+        )
+    read = f", {size(report.bytes_read)} read" if data else ""
+    terminal.status(
+        f"Checked {report.commits} commits, {report.packs} packs, {report.objects} files{read}: "
+        + (
+            f"{len(report.problems)} problems, {len(report.spoiled)} commits spoiled."
+            if report.problems
+            else "all is well."
+        )
+    )
+    raise typer.Exit(StoreError.exit_status if report.problems else 0)
+
+
+def report_value(report: Report) -> dict[str, object]:
+    """A report in JSON."""
+    return {**asdict(report), "spoiled": report.spoiled}
+
+
+def problem_rows(problems: list[Problem]) -> list[list[str]]:
+    """Lines of a table: what, name, problem, commits."""
+    rows = []
+    for one in problems:
+        names = [commit[:10] for commit in one.commits[:_SHOWN]]
+        if len(one.commits) > _SHOWN:
+            names.append(f"and {len(one.commits) - _SHOWN} more")
+        rows.append([one.kind.value, one.name[:12], f"{one.message} ({one.code})", ", ".join(names)])
+    return rows

@@ -1,0 +1,35 @@
+"""What one store is made of, for what looks after the store as a whole (room ``upkeep``); all else goes through ``Store``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from relive.store.format import StoreFormat
+from relive.store.keyring import Keyring
+from relive.store.lock import StoreLock
+from relive.store.manifests import Manifests
+from relive.store.objects import Objects
+from relive.store.pages.packs import Packs
+from relive.store.pages.placement import Placements
+
+__all__ = ["Anatomy"]
+
+
+@dataclass(frozen=True, slots=True)
+class Anatomy:
+    """Who removes or moves something holds ``lock`` alone, who puts something in its place holds it shared.
+
+    Attributes:
+        incoming: on the same file system; for what is not yet at its place.
+    """
+
+    directory: Path
+    incoming: Path
+    lock: StoreLock
+    format: StoreFormat
+    keyring: Keyring
+    manifests: Manifests
+    objects: Objects
+    packs: Packs
+    placements: Placements

@@ -1,0 +1,81 @@
+"""Which frames of a pack a commit uses, and whether its index fits it. Reads indexes, so it takes numpy and the store key."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from relive.errors import ObjectCorrupt
+from relive.model.commit import Manifest
+from relive.store.bundle import BUNDLE, checked_bundle
+from relive.store.pages.fold import packs_used, used_slots
+from relive.store.pages.layout import PageSource
+from relive.store.pages.packcheck import read_frames
+from relive.store.pages.packfile import FRAME_PAGES
+from relive.store.pages.packs import Packs
+from relive.store.pages.placement import Placement
+from relive.store.pages.table import NOWHERE
+
+__all__ = ["check_index", "frames_used", "kinds_of_frames"]
+
+
+def frames_used(placement: Placement, pack: str, packs: Packs) -> set[int]:
+    """The numbers of the frames of ``pack`` without which the commit cannot be given back.
+
+    Raises:
+        ObjectMissing, ObjectCorrupt, KeyMissing, KeyWrong: the commit's index cannot be read.
+    """
+    position = list(placement.packs).index(pack)
+    with PageSource(placement, packs) as source:
+        slots = used_slots(source.index.tables.values(), position)
+    places = (placement.index, placement.base)
+    return set((slots // FRAME_PAGES).tolist()) | {
+        place.frame for place in places if place is not None and place.pack == position
+    }
+
+
+def kinds_of_frames(placement: Placement, packs: Packs) -> dict[str, dict[int, str]]:
+    """For each pack that the commit needs, the frames it uses and as what: ``full``, ``xor`` or ``index``.
+
+    Raises:
+        ObjectMissing, ObjectCorrupt, KeyMissing, KeyWrong: the commit's index cannot be read.
+    """
+    found: dict[str, dict[int, str]] = {name: {} for name in placement.needed()}
+    with PageSource(placement, packs) as source:
+        for kind in ("full", "xor"):
+            places = np.concatenate(
+                [np.empty(0, np.int64), *(getattr(table, kind) for table in source.index.tables.values())]
+            )
+            for frame in np.unique(places[places != NOWHERE] // FRAME_PAGES).tolist():
+                pack, number = divmod(frame, (1 << 32) // FRAME_PAGES)
+                name = placement.packs[pack] if pack < len(placement.packs) else None
+                if name is not None:
+                    found[name][number] = kind
+    for place in (placement.index, placement.base):
+        if place is not None:
+            found[placement.packs[place.pack] or ""][place.frame] = "index"
+    return found
+
+
+def check_index(manifest: Manifest, placement: Placement, packs: Packs) -> None:
+    """Whether the index can be read and fits: a table of each page file's length, places that packs have, the small images.
+
+    Raises:
+        ObjectMissing, ObjectCorrupt, KeyMissing, KeyWrong: it cannot be read, or does not fit.
+    """
+    with PageSource(placement, packs) as source:
+        tables = []
+        for image in manifest.images:
+            if image.name == BUNDLE:
+                checked_bundle(image, source.index.bundle)
+            else:
+                tables.append(source.table_of(image))
+    for position in packs_used(tables):
+        name = placement.packs[position] if position < len(placement.packs) else None
+        if name is None:
+            raise _unfit(f"it names pack {position}, which its placement does not list")
+        if used_slots(tables, position).max() // FRAME_PAGES >= len(read_frames(packs.path(name), name)):
+            raise _unfit(f"it names a slot that pack {name[:12]} does not have")
+
+
+def _unfit(cause: str) -> ObjectCorrupt:
+    return ObjectCorrupt("a commit's index is damaged", cause=cause)

@@ -1,0 +1,57 @@
+"""What can be wrong with a store, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from relive.model.commit import CommitId
+
+__all__ = ["Kind", "Problem", "Report"]
+
+
+class Kind(StrEnum):
+    """What it is about; the first four are things that another store may still have (``source``)."""
+
+    MANIFEST = "manifest"
+    PLACEMENT = "placement"
+    PACK = "pack"
+    OBJECT = "object"
+    TAG = "tag"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is missing, damaged or not to be trusted.
+
+    Attributes:
+        name: an id for manifests and placements, else the thing's own name.
+        code: of the error that using it would raise; message: in words.
+        commits: those that cannot be given back because of it, in order.
+    """
+
+    kind: Kind
+    name: str
+    code: str
+    message: str
+    commits: list[CommitId]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was looked at, and what is wrong.
+
+    Attributes:
+        bytes_read: of packs and objects, 0 where only their presence was looked at.
+    """
+
+    commits: int
+    packs: int
+    objects: int
+    bytes_read: int
+    problems: list[Problem]
+
+    @property
+    def spoiled(self) -> list[CommitId]:
+        """Commits that cannot be given back."""
+        return sorted({commit for problem in self.problems for commit in problem.commits})
