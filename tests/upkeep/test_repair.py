@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from relive.errors import UsageError
 from relive.model.commit import CommitId
 from relive.store import Store
 from relive.upkeep import gc
 from relive.upkeep.problems import Kind
 from relive.upkeep.repair import repair
-from relive.upkeep.source import DirectorySource, open_source
+from relive.upkeep.source import DirectorySource, store_in
 from relive.upkeep.verify import verify
 from store.builders import commit, contents, is_whole
 from store.series import Service, take
@@ -98,10 +97,10 @@ def test_a_placement_that_is_signed_by_a_stranger_is_not_taken(store, two, copy,
     assert theirs == two[0]
     stranger.close()
     (store.anatomy.directory / "placements" / two[0]).unlink()
-    done = repair(store, DirectorySource(tmp_path / "stranger"))
+    done = repair(store, DirectorySource(stranger.anatomy.directory))
     assert (done.fetched, [problem.kind for problem in done.left]) == ([], [Kind.PLACEMENT])
     store.anatomy.keyring.trust("stranger", stranger.anatomy.keyring.public_key)
-    done = repair(store, DirectorySource(tmp_path / "stranger"))
+    done = repair(store, DirectorySource(stranger.anatomy.directory))
     assert ({one.kind for one in done.fetched}, done.left) == ({Kind.PACK, Kind.PLACEMENT}, [])
     assert is_whole(store, two[0])
 
@@ -126,8 +125,9 @@ def test_what_nobody_has_is_left_and_named(store, two, tmp_path):
 
 def test_a_source_is_a_store_a_home_or_a_url_of_one(copy, tmp_path, two):
     for text in (str(copy), str(copy.parent), copy.as_uri(), copy.parent.as_uri()):
-        assert open_source(text).fetch(Kind.MANIFEST, two[0], tmp_path / "m")
-    assert not open_source(str(copy)).fetch(Kind.MANIFEST, "0" * 64, tmp_path / "m")
-    for text in (str(tmp_path / "nothing"), "s3://bucket/store", ""):
-        with pytest.raises(UsageError):
-            open_source(text)
+        found = store_in(text)
+        assert found is not None
+        assert DirectorySource(found).fetch(Kind.MANIFEST, two[0], tmp_path / "m")
+        assert not DirectorySource(found).fetch(Kind.MANIFEST, "0" * 64, tmp_path / "m")
+    for text in (str(tmp_path / "nothing"), "s3://bucket/store", "", (copy / "packs").as_uri()):
+        assert store_in(text) is None

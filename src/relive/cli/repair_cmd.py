@@ -11,16 +11,17 @@ from relive.cli.terminal import AsJson, Terminal, size
 from relive.cli.verify_cmd import problem_rows
 from relive.config import load_settings
 from relive.errors import StoreError
+from relive.exchange.healing import open_source
 from relive.store import Store
 from relive.upkeep.repair import repair as repair_store
-from relive.upkeep.source import open_source
 
 __all__ = ["repair"]
 
 
 def repair(
     source: Annotated[
-        str, typer.Option("--from", help="A store that still has it: a directory, or a file:// URL")
+        str,
+        typer.Option("--from", help="What still has it: a store's directory, or a remote (s3://, file://)"),
     ],
     refs: Annotated[
         list[str] | None, typer.Argument(help="Commits to repair; all, and the tags, where none is named")

@@ -1,6 +1,6 @@
 """Another store as a source of things by name. What comes from one is checked by who asked: see ``repair``.
 
-A remote store is plugged in by another class with ``fetch``.
+Remotes are plugged in by room ``exchange``.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
-from relive.errors import UsageError
 from relive.upkeep.problems import Kind
 
-__all__ = ["DirectorySource", "Source", "open_source"]
+__all__ = ["DirectorySource", "Source", "store_in"]
 
 
 class Source(Protocol):
@@ -32,15 +31,8 @@ class DirectorySource:
     """A store on a file system of this host; it is only read."""
 
     def __init__(self, directory: Path) -> None:
-        """``directory`` is a store, or a RELIVE_HOME that has one; raises UsageError where it is neither."""
-        for candidate in (directory, directory / "store"):
-            if (candidate / "format").is_file():
-                self._directory = candidate
-                return
-        raise UsageError(
-            f"there is no store in {directory}",
-            remedy="name a store's directory, or the RELIVE_HOME it lies in",
-        )
+        """``directory`` is a store's (see ``store_in``)."""
+        self._directory = directory
 
     def fetch(self, kind: Kind, name: str, goal: Path) -> bool:
         """As ``Source.fetch``."""
@@ -57,17 +49,14 @@ class DirectorySource:
         return True
 
 
-def open_source(text: str) -> Source:
-    """The source that a path or a ``file://`` URL names.
-
-    Raises:
-        UsageError: there is no store, or the URL is of another kind.
-    """
+def store_in(text: str) -> Path | None:
+    """The store that a path or a ``file://`` URL names, or the one in the RELIVE_HOME that it names; None if neither."""
     address = urlsplit(text)
-    if address.scheme in ("", "file"):
-        return DirectorySource(Path(unquote(address.path)) if address.scheme else Path(text))
-    raise UsageError(
-        f"nothing can be fetched from {text!r}",
-        cause=f"{address.scheme}:// is not known here",
-        remedy="name a directory or a file:// URL",
-    )
+    if address.scheme not in ("", "file"):
+        return None
+    directory = Path(unquote(address.path)) if address.scheme else Path(text)
+    for candidate in (directory, directory / "store"):
+        # A remote has a format of its own, and nothing that is on its way in.
+        if (candidate / "format").is_file() and (candidate / "incoming").is_dir():
+            return candidate
+    return None
