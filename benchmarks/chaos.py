@@ -344,6 +344,8 @@ class Harness:
         self.work.mkdir()
         tools = load_settings().tools_path
         self.environment = {**os.environ, "RELIVE_HOME": str(self.home), "RELIVE_TOOLS": str(tools)}
+        # Only the newest commits stay, so that a gap between those that are listed is a loss.
+        self.environment |= {f"RELIVE_KEEP_{unit}": "0" for unit in ("MINUTES", "HOURS", "DAYS", "MONTHS")}
         self.settings: Settings = load_settings(home=self.home, tools=tools)
         self.verified: set[str] = set()
         self.told: dict[str, tuple[str, int]] = {}  # id -> (target, when it was asked for, wall clock [ns])
