@@ -1,6 +1,6 @@
 /* relive-init: process 1 of a capsule or of a branch, once Python has set the namespaces up.
  *
- *   relive-init STATUS_FD MAIN_PID [HEARD_FD LOG_FD]...
+ *   relive-init [--lifeline FD] STATUS_FD MAIN_PID [HEARD_FD LOG_FD]...
  *   relive-init --await ORDERS_FD
  *
  * It does four things and holds nothing else in memory, since it lives as long as the service:
@@ -14,12 +14,24 @@
  * It ends with the status of MAIN_PID, 128 + signal where a signal ended it. MAIN_PID 0: there is no main process,
  * stay until killed.
  *
+ * With --lifeline some memory of the processes here is still missing, and is filled in by a page daemon outside through
+ * userfaultfds. When the last descriptor of one is closed, the kernel lets those who wait for a page go on, with zeros in it.
+ * So this process holds duplicates, which outlive the daemon, and FD is a socket (unix(7), SOCK_SEQPACKET) whose other end
+ * the daemon has. It says, one a message:
+ *   h          hold the descriptors that come with the message (SCM_RIGHTS)
+ *   d          all memory is there: close the duplicates (a userfaultfd that nobody reads any more would stop the next
+ *              fork() here for good) and the lifeline
+ * If it hangs up without "d", nobody will bring the memory: this process then kills all others here, waits until they
+ * are gone, and only then ends, which closes the duplicates. So nobody ever sees a wrong page. It reports SIGKILL and
+ * the word "memory" behind it.
+ *
  * With --await it is process 1 of namespaces that are still being furnished from outside, by orders that come over a
  * socket (unix(7), SOCK_SEQPACKET), one a message, a letter and its text; each is answered with 0 or an errno in decimal:
  *   n NUMBER   the next process here gets the number after NUMBER
  *   p PATH     mount /proc of this PID namespace at PATH
  *   c          give up all capabilities; neither n nor p can be done afterwards
  *   d          keep the descriptors that come with the message (SCM_RIGHTS), in this order
+ *   l          the descriptor that comes with the message is the lifeline; from now on its hanging up ends all here
  *   x MAIN_PID KEPT PROGRAM   become PROGRAM with the arguments above: the first descriptor is STATUS_FD, the next
  *              KEPT are only held open, the rest are pairs of HEARD_FD and LOG_FD
  * Should the other side die before the last order, it ends, and with it all that lives here.
@@ -28,6 +40,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -35,20 +48,24 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
 	ORDER_MOST = 8192,	/* [bytes] PATH_MAX and some */
 	RIGHTS_MOST = 253,	/* SCM_MAX_FD */
+	DYING_MOST = 10000,	/* [ms] */
+	NONE = -1,
 };
 
-static void report(int fd, int status)
+static void report(int fd, int status, const char *word)
 {
-	char line[16];
-	int length = snprintf(line, sizeof line, "%d\n", status);
+	char line[32];
+	int length = snprintf(line, sizeof line, "%d%s\n", status, word);
 
 	/* A full disk must not keep the namespace alive: what cannot be written is lost, the exit status is not. */
 	if (write(fd, line, (size_t)length) < 0 || fsync(fd) < 0)
@@ -56,15 +73,22 @@ static void report(int fd, int status)
 }
 
 /* A service that runs as root could attach to this process as a debugger and have it do what it may not do itself
- * (mount, make device nodes), so this process must not be able to do anything either. */
-static void give_up_capabilities(void)
+ * (mount, make device nodes), so this process must not be able to do anything either.
+ *
+ * But for CAP_KILL while there is a lifeline: services run under other users, whom it has to be able to kill. That gives
+ * nobody anything who takes this process over: it can name no process but those of its own PID namespace. */
+static void give_up_capabilities(int kept)
 {
 	struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
 	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3];
 
 	memset(none, 0, sizeof none);
-	for (int number = 0; prctl(PR_CAPBSET_DROP, number, 0, 0, 0) == 0; number++)
-		;
+	if (kept >= 0)
+		none[CAP_TO_INDEX(kept)].permitted = none[CAP_TO_INDEX(kept)].effective = CAP_TO_MASK(kept);
+	/* Without CAP_SETPCAP, after the exec of the program that stays, there is nothing left to drop. */
+	for (int number = 0; prctl(PR_CAPBSET_READ, number, 0, 0, 0) >= 0; number++)
+		if (number != kept)
+			prctl(PR_CAPBSET_DROP, number, 0, 0, 0);
 	if (syscall(SYS_capset, &header, none) < 0) {
 		perror("relive-init: capset");
 		exit(2);
@@ -115,12 +139,85 @@ static int mount_proc(const char *path)
 	return mount("proc", path, "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, "") < 0 ? errno : 0;
 }
 
+/* Kill everybody else here and wait until they are gone: only then may this process, and with it its descriptors, end. */
+static void kill_all(void)
+{
+	struct timespec moment = { 0, 1000000 };
+
+	/* Who is dead but not reaped counts, too; another process's children outside are reaped there (hence the limit). */
+	for (int i = 0; i < DYING_MOST && kill(-1, SIGKILL) == 0; i++) {
+		while (waitpid(-1, NULL, WNOHANG) > 0)
+			;
+		nanosleep(&moment, NULL);
+	}
+}
+
+/* Hear what the lifeline says. Returns it, or NONE when all memory is there. */
+static int hear(int lifeline, int status_fd)
+{
+	static int held[65536];
+	static int count;
+	char word, rights[CMSG_SPACE(RIGHTS_MOST * sizeof(int))];
+	struct iovec text = { &word, sizeof word };
+	struct msghdr message = { .msg_iov = &text, .msg_iovlen = 1,
+				  .msg_control = rights, .msg_controllen = sizeof rights };
+	ssize_t length = recvmsg(lifeline, &message, MSG_CMSG_CLOEXEC);
+
+	if (length < 0 && errno == EINTR)
+		return lifeline;
+	if (length == 1 && word == 'd') {
+		while (count > 0)
+			close(held[--count]);
+		close(lifeline);
+		give_up_capabilities(NONE);
+		return NONE;
+	}
+	bool is_good = length == 1 && word == 'h' && !(message.msg_flags & MSG_CTRUNC);
+
+	for (struct cmsghdr *part = CMSG_FIRSTHDR(&message); is_good && part; part = CMSG_NXTHDR(&message, part))
+		for (size_t i = 0; is_good && i < (part->cmsg_len - CMSG_LEN(0)) / sizeof(int); i++) {
+			is_good = count < (int)(sizeof held / sizeof *held);
+			if (is_good)
+				memcpy(&held[count++], CMSG_DATA(part) + i * sizeof(int), sizeof(int));
+		}
+	if (is_good)
+		return lifeline;
+	kill_all();
+	report(status_fd, SIGKILL, " memory");
+	exit(128 + SIGKILL);
+}
+
+static void awake(int number)
+{
+	(void)number; /* its coming ends ppoll() */
+}
+
+/* Wait for a child's end, and meanwhile hear what the lifeline says. As wait(2). */
+static pid_t wait_and_hear(int *status, int *lifeline, int status_fd)
+{
+	sigset_t all_but_child;
+
+	sigfillset(&all_but_child);
+	sigdelset(&all_but_child, SIGCHLD);
+	while (*lifeline != NONE) {
+		pid_t gone = waitpid(-1, status, WNOHANG);
+		struct pollfd line = { *lifeline, POLLIN, 0 };
+
+		if (gone != 0)
+			return gone;
+		/* Blocked elsewhere, a SIGCHLD that came since then ends ppoll() at once. */
+		if (ppoll(&line, 1, NULL, &all_but_child) > 0)
+			*lifeline = hear(*lifeline, status_fd);
+	}
+	return wait(status);
+}
+
 /* Become the process 1 that stays, as the furnished file system has it. Returns only with an errno. */
-static int become(char *order, const int *fds, int count)
+static int become(char *order, const int *fds, int count, int lifeline)
 {
 	char *main_pid = strtok(order, " "), *held = strtok(NULL, " "), *program = strtok(NULL, "");
 	int kept = held ? atoi(held) : -1, null = open("/dev/null", O_RDWR | O_CLOEXEC), argc = 0;
-	char **argv = calloc((size_t)count + 4, sizeof *argv);
+	char **argv = calloc((size_t)count + 6, sizeof *argv);
 
 	if (!argv || !program || kept < 0 || count < 1 + kept || (count - 1 - kept) % 2 != 0)
 		return EINVAL;
@@ -128,6 +225,11 @@ static int become(char *order, const int *fds, int count)
 	if (null < 0 || chdir("/") < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0)
 		return errno;
 	argv[argc++] = program;
+	if (lifeline != NONE) {
+		argv[argc++] = "--lifeline";
+		if (asprintf(&argv[argc++], "%d", lifeline) < 0)
+			return ENOMEM;
+	}
 	if (asprintf(&argv[argc++], "%d", fds[0]) < 0)
 		return ENOMEM;
 	argv[argc++] = main_pid;
@@ -157,16 +259,25 @@ static int take_descriptors(struct msghdr *message, int **fds, int *count)
 static int await_orders(int orders)
 {
 	char order[ORDER_MOST], rights[CMSG_SPACE(RIGHTS_MOST * sizeof(int))], answer[16];
-	int *fds = NULL, count = 0;
+	int *fds = NULL, count = 0, *lifeline = NULL, lines = 0;
 
 	fcntl(orders, F_SETFD, FD_CLOEXEC);
 	for (;;) {
+		/* What the lifeline says waits for the program that stays; only its hanging up counts now. */
+		struct pollfd awaited[] = { { orders, POLLIN, 0 }, { lines ? *lifeline : NONE, POLLRDHUP, 0 } };
 		struct iovec text = { order, sizeof order - 1 };
 		struct msghdr message = { .msg_iov = &text, .msg_iovlen = 1,
 					  .msg_control = rights, .msg_controllen = sizeof rights };
-		ssize_t length = recvmsg(orders, &message, 0);
+		ssize_t length;
 		int failure = EINVAL;
 
+		if (poll(awaited, 2, -1) < 0 && errno == EINTR)
+			continue;
+		if (awaited[1].revents) {
+			kill_all();
+			return 1;
+		}
+		length = recvmsg(orders, &message, 0);
 		if (length < 0 && errno == EINTR)
 			continue;
 		if (length <= 0)
@@ -177,11 +288,13 @@ static int await_orders(int orders)
 		else if (order[0] == 'p')
 			failure = mount_proc(order + 1);
 		else if (order[0] == 'c')
-			give_up_capabilities(), failure = 0;
+			give_up_capabilities(CAP_KILL), failure = 0;
 		else if (order[0] == 'd')
 			failure = take_descriptors(&message, &fds, &count);
+		else if (order[0] == 'l')
+			failure = take_descriptors(&message, &lifeline, &lines);
 		else if (order[0] == 'x')
-			failure = become(order + 1, fds, count);
+			failure = become(order + 1, fds, count, lines ? *lifeline : NONE);
 		if (send(orders, answer, (size_t)snprintf(answer, sizeof answer, "%d", failure), MSG_NOSIGNAL) < 0)
 			return 1;
 	}
@@ -189,28 +302,40 @@ static int await_orders(int orders)
 
 int main(int argc, char **argv)
 {
-	int status, code = 0, scribes = 0;
+	int status, code = 0, scribes = 0, lifeline = NONE;
 	bool ended = false;
 	sigset_t all;
+	struct sigaction awakened = { .sa_handler = awake };
+	struct rlimit files;
 
 	if (argc == 3 && strcmp(argv[1], "--await") == 0)
 		return await_orders(atoi(argv[2]));
+	if (argc > 2 && strcmp(argv[1], "--lifeline") == 0) {
+		lifeline = atoi(argv[2]);
+		argc -= 2, argv += 2;
+	}
 	if (argc < 3 || argc % 2 == 0) {
-		fprintf(stderr, "usage: relive-init STATUS_FD MAIN_PID [HEARD_FD LOG_FD]...\n"
+		fprintf(stderr, "usage: relive-init [--lifeline FD] STATUS_FD MAIN_PID [HEARD_FD LOG_FD]...\n"
 				"       relive-init --await ORDERS_FD\n");
 		return 2;
 	}
 	int status_fd = atoi(argv[1]);
 	pid_t main_pid = atoi(argv[2]);
 
-	give_up_capabilities();
+	give_up_capabilities(lifeline == NONE ? NONE : CAP_KILL);
+	/* One descriptor for each process that is forked before all memory is there. */
+	if (lifeline != NONE && getrlimit(RLIMIT_NOFILE, &files) == 0) {
+		files.rlim_cur = files.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &files);
+	}
 	sigfillset(&all);
 	sigprocmask(SIG_BLOCK, &all, NULL);
+	sigaction(SIGCHLD, &awakened, NULL);
 	for (int pair = 3; pair < argc; pair += 2, scribes++)
 		if (fork() == 0)
 			note_down(atoi(argv[pair]), atoi(argv[pair + 1]));
 	for (;;) {
-		pid_t gone = wait(&status);
+		pid_t gone = wait_and_hear(&status, &lifeline, status_fd);
 
 		if (gone < 0 && errno == EINTR)
 			continue;
@@ -221,8 +346,10 @@ int main(int argc, char **argv)
 		if (gone < 0)
 			return code;
 		if (gone == main_pid) {
-			report(status_fd, status);
+			report(status_fd, status, "");
 			code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+			if (code != 0 && lifeline != NONE)
+				kill_all(); /* the kernel would kill them after it has closed our descriptors */
 			if (code != 0)
 				return code;
 			ended = true;

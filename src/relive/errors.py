@@ -10,7 +10,7 @@ ReliveError
 ├── CommitFailed          the target was not committed and runs on: 5
 │   ├── TargetUndumpable, CommitTimedOut
 ├── RestoreFailed         the branch did not come to life: 6
-│   ├── RestoreTimedOut, SealBroken
+│   ├── RestoreTimedOut, SealBroken, MemoryLost
 ├── StoreError            the store cannot give or take something: 7
 │   ├── StoreVersionUnknown, ObjectMissing, ObjectCorrupt, StoreBusy, KeyMissing, KeyWrong, SignatureInvalid
 ├── RecordingError        the recording cannot answer: 8
@@ -45,6 +45,7 @@ __all__ = [
     "IncidentUnknown",
     "KeyMissing",
     "KeyWrong",
+    "MemoryLost",
     "NotFound",
     "ObjectCorrupt",
     "ObjectMissing",
@@ -233,6 +234,12 @@ class SealBroken(RestoreFailed):
     """The sandbox could not prove that it is sealed, so nothing was started in it."""
 
     code = "seal-broken"
+
+
+class MemoryLost(RestoreFailed):
+    """A branch restored with ``--lazy`` ran before its memory was all there, and the rest could not come: it was stopped."""
+
+    code = "memory-lost"
 
 
 class StoreError(ReliveError):

@@ -11,7 +11,7 @@ import typer
 from relive.agent.capsule import all_lives
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import Settings, load_settings
-from relive.errors import BranchUnknown
+from relive.errors import BranchUnknown, MemoryLost
 from relive.sandbox.branch import find_branch
 
 __all__ = ["logs"]
@@ -22,23 +22,26 @@ def logs(
     as_json: AsJson = False,
 ) -> None:
     """Show the output of a branch or capsule: stdout on stdout, stderr on stderr"""
-    streams = _streams(load_settings(), name)
+    streams, lost = _streams(load_settings(), name)
     if as_json:
-        Terminal(as_json=True).answer(
-            {kind: path.read_text(errors="replace") for kind, path in streams.items()}
-        )
+        texts = {kind: path.read_text(errors="replace") for kind, path in streams.items()}
+        Terminal(as_json=True).answer(texts if lost is None else {**texts, "memory_lost": lost.as_json()})
         return
     sys.stdout.buffer.write(streams["stdout"].read_bytes())
     sys.stdout.buffer.flush()
     sys.stderr.buffer.write(streams["stderr"].read_bytes())
+    sys.stderr.flush()
+    if lost is not None:
+        Terminal().failed(lost)
 
 
-def _streams(settings: Settings, name: str) -> dict[str, Path]:
+def _streams(settings: Settings, name: str) -> tuple[dict[str, Path], MemoryLost | None]:
+    """The files, and why a branch was stopped if its memory could not all come."""
     try:
         branch = find_branch(settings, name)
     except BranchUnknown:
         lives = [capsule for capsule in all_lives(settings) if capsule.facts.spec.name == name]
         if not lives:
             raise
-        return dict(zip(("stdout", "stderr"), lives[-1].paths.logs, strict=True))
-    return {"stdout": branch.log("stdout"), "stderr": branch.log("stderr")}
+        return dict(zip(("stdout", "stderr"), lives[-1].paths.logs, strict=True)), None
+    return {"stdout": branch.log("stdout"), "stderr": branch.log("stderr")}, branch.memory_lost

@@ -11,7 +11,7 @@ from relive.agent.launch import tend_capsules
 from relive.agent.sightings import shell_status
 from relive.cli.terminal import AsJson, Terminal, age
 from relive.config import load_settings
-from relive.sandbox.branch import list_branches
+from relive.sandbox.branch import Branch, list_branches
 
 __all__ = ["ps"]
 
@@ -44,16 +44,10 @@ def ps(
             [facts.spec.name, "capsule", "running", str(facts.root), age(facts.started_wall_ns), address]
         )
     for branch in list_branches(settings):
-        status = branch.wait_status
         if not (branch.is_alive or everything):
             continue
-        state = (
-            "running"
-            if status is None and branch.is_alive
-            else "ended"
-            if status is None
-            else f"ended ({shell_status(status)})"
-        )
+        state = _state(branch)
+        memory = branch.memory
         ports = ", ".join(f"{one.host}:{one.host_port}->{one.port}" for one in branch.facts.publications)
         values.append(
             {
@@ -64,6 +58,7 @@ def ps(
                 "commit": branch.facts.commit,
                 "name": branch.facts.name,
                 "ports": ports,
+                "memory": memory.percent if memory is not None else None,
             }
         )
         about = f"{branch.facts.name} at {branch.facts.commit[:10]} {ports}".strip()
@@ -80,3 +75,16 @@ def ps(
     terminal.table(values, ["id", "kind", "state", "pid", "age", "about"], rows, "Nothing runs.")
     for name in tended:
         terminal.status(f"The agent of {name} had died; it has a new one.")
+
+
+def _state(branch: Branch) -> str:
+    status, memory = branch.wait_status, branch.memory
+    if branch.memory_lost is not None:
+        return "ended (its memory was not all there)"
+    if status is not None:
+        return f"ended ({shell_status(status)})"
+    if not branch.is_alive:
+        return "ended"
+    if memory is not None and not memory.is_complete:
+        return f"running, {memory.percent} % of its memory is there"
+    return "running"

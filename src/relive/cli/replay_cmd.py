@@ -45,6 +45,9 @@ def replay(
         list[str] | None, typer.Option(help="What may differ: header:NAME or body:PATH, such as body:$.id")
     ] = None,
     limit: Annotated[float | None, typer.Option(help="Seconds for the judged request", min=0.1)] = None,
+    lazy: Annotated[
+        bool, typer.Option("--lazy", help="Begin before the memory of the branches is all there")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Restore the commit before a failure, send the recorded requests again, and judge
@@ -71,6 +74,7 @@ def replay(
         clock=clock,
         ignore=tuple(ignore or ()),
         limit=limit,
+        lazily=lazy,
     )
     with terminal.progress("replaying", times) as progress:
         result = asyncio.run(run_replay(settings, store, case, wishes, progress))

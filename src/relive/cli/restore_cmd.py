@@ -27,19 +27,23 @@ def restore(
     clock: Annotated[
         Clock, typer.Option(help="The wall clock it sees: as recorded, or now")
     ] = Clock.RECORDED,
+    lazy: Annotated[
+        bool, typer.Option("--lazy", help="Let it run before its memory is all there; the rest comes behind")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Bring a commit to life as a branch, in a sealed sandbox; prints the branch's id
 
     The original is not touched, and any number of branches can live side by side. A branch has its own files, processes
-    and addresses, and no way out; `--publish` lets this host in.
+    and addresses, and no way out; `--publish` lets this host in. With `--lazy` it runs at once and pages come in as it touches
+    them; should they not be able to come, it is stopped.
     """
     terminal = Terminal(as_json=as_json)
     settings = load_settings()
     tend_capsules(settings)
     store = Store(settings.store)
     wanted = [_parse_publication(text) for text in publish or []]
-    branch = restore_branch(settings, store, store.resolve(ref), clock=clock)
+    branch = restore_branch(settings, store, store.resolve(ref), clock=clock, lazily=lazy)
     try:
         for host, host_port, port in wanted:
             publish_port(branch, host, host_port, port)

@@ -118,6 +118,7 @@ class Options(_message.Message):
     EXTERNAL_FIELD_NUMBER: _builtins.int
     TIMEOUT_FIELD_NUMBER: _builtins.int
     TCP_SKIP_IN_FLIGHT_FIELD_NUMBER: _builtins.int
+    LAZY_PAGES_FIELD_NUMBER: _builtins.int
     ORPHAN_PTS_MASTER_FIELD_NUMBER: _builtins.int
     TCP_CLOSE_FIELD_NUMBER: _builtins.int
     NETWORK_LOCK_FIELD_NUMBER: _builtins.int
@@ -139,6 +140,7 @@ class Options(_message.Message):
     ghost_limit: _builtins.int
     timeout: _builtins.int
     tcp_skip_in_flight: _builtins.bool
+    lazy_pages: _builtins.bool
     orphan_pts_master: _builtins.bool
     tcp_close: _builtins.bool
     network_lock: Global___NetworkLock.ValueType
@@ -172,6 +174,7 @@ class Options(_message.Message):
         external: _abc.Iterable[_builtins.str] | None = ...,
         timeout: _builtins.int | None = ...,
         tcp_skip_in_flight: _builtins.bool | None = ...,
+        lazy_pages: _builtins.bool | None = ...,
         orphan_pts_master: _builtins.bool | None = ...,
         tcp_close: _builtins.bool | None = ...,
         network_lock: Global___NetworkLock.ValueType | None = ...,
@@ -179,9 +182,9 @@ class Options(_message.Message):
         images_dir: _builtins.str | None = ...,
         leave_stopped: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["ext_unix_sk", b"ext_unix_sk", "file_locks", b"file_locks", "ghost_limit", b"ghost_limit", "images_dir", b"images_dir", "images_dir_fd", b"images_dir_fd", "leave_running", b"leave_running", "leave_stopped", b"leave_stopped", "link_remap", b"link_remap", "log_file", b"log_file", "log_level", b"log_level", "manage_cgroups_mode", b"manage_cgroups_mode", "network_lock", b"network_lock", "notify_scripts", b"notify_scripts", "orphan_pts_master", b"orphan_pts_master", "pid", b"pid", "shell_job", b"shell_job", "skip_file_rwx_check", b"skip_file_rwx_check", "tcp_close", b"tcp_close", "tcp_established", b"tcp_established", "tcp_skip_in_flight", b"tcp_skip_in_flight", "timeout", b"timeout"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ext_unix_sk", b"ext_unix_sk", "file_locks", b"file_locks", "ghost_limit", b"ghost_limit", "images_dir", b"images_dir", "images_dir_fd", b"images_dir_fd", "lazy_pages", b"lazy_pages", "leave_running", b"leave_running", "leave_stopped", b"leave_stopped", "link_remap", b"link_remap", "log_file", b"log_file", "log_level", b"log_level", "manage_cgroups_mode", b"manage_cgroups_mode", "network_lock", b"network_lock", "notify_scripts", b"notify_scripts", "orphan_pts_master", b"orphan_pts_master", "pid", b"pid", "shell_job", b"shell_job", "skip_file_rwx_check", b"skip_file_rwx_check", "tcp_close", b"tcp_close", "tcp_established", b"tcp_established", "tcp_skip_in_flight", b"tcp_skip_in_flight", "timeout", b"timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ext_unix_sk", b"ext_unix_sk", "external", b"external", "file_locks", b"file_locks", "ghost_limit", b"ghost_limit", "images_dir", b"images_dir", "images_dir_fd", b"images_dir_fd", "inherit_fd", b"inherit_fd", "irmap_scan_paths", b"irmap_scan_paths", "leave_running", b"leave_running", "leave_stopped", b"leave_stopped", "link_remap", b"link_remap", "log_file", b"log_file", "log_level", b"log_level", "manage_cgroups_mode", b"manage_cgroups_mode", "network_lock", b"network_lock", "notify_scripts", b"notify_scripts", "orphan_pts_master", b"orphan_pts_master", "pid", b"pid", "shell_job", b"shell_job", "skip_file_rwx_check", b"skip_file_rwx_check", "tcp_close", b"tcp_close", "tcp_established", b"tcp_established", "tcp_skip_in_flight", b"tcp_skip_in_flight", "timeout", b"timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ext_unix_sk", b"ext_unix_sk", "external", b"external", "file_locks", b"file_locks", "ghost_limit", b"ghost_limit", "images_dir", b"images_dir", "images_dir_fd", b"images_dir_fd", "inherit_fd", b"inherit_fd", "irmap_scan_paths", b"irmap_scan_paths", "lazy_pages", b"lazy_pages", "leave_running", b"leave_running", "leave_stopped", b"leave_stopped", "link_remap", b"link_remap", "log_file", b"log_file", "log_level", b"log_level", "manage_cgroups_mode", b"manage_cgroups_mode", "network_lock", b"network_lock", "notify_scripts", b"notify_scripts", "orphan_pts_master", b"orphan_pts_master", "pid", b"pid", "shell_job", b"shell_job", "skip_file_rwx_check", b"skip_file_rwx_check", "tcp_close", b"tcp_close", "tcp_established", b"tcp_established", "tcp_skip_in_flight", b"tcp_skip_in_flight", "timeout", b"timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

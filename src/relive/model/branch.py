@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from relive.model.commit import CommitId
 
-__all__ = ["BranchFacts", "Clock", "Publication"]
+__all__ = ["BranchFacts", "Clock", "MemoryFailure", "MemoryState", "Publication"]
 
 
 class Clock(StrEnum):
@@ -33,6 +33,42 @@ class Publication(BaseModel):
     forwarder: int
 
 
+class MemoryFailure(BaseModel):
+    """Why the memory of a lazy branch cannot come, in the words of the error tree."""
+
+    model_config = ConfigDict(frozen=True)
+
+    code: str
+    message: str
+    cause: str | None
+    remedy: str | None
+
+
+class MemoryState(BaseModel):
+    """How far the memory of a lazy branch is there.
+
+    Attributes:
+        total: pages that the restored processes had to wait for; present: those of them that are there.
+        failure: why the rest will not come; the branch is then being stopped.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    total: int
+    present: int
+    failure: MemoryFailure | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Nothing is missing (any more)."""
+        return self.present >= self.total
+
+    @property
+    def percent(self) -> int:
+        """How much is there, rounded down."""
+        return 100 * self.present // max(1, self.total) if self.total else 100
+
+
 class BranchFacts(BaseModel):
     """What is written into the branch's ``state.json``.
 
@@ -40,6 +76,7 @@ class BranchFacts(BaseModel):
         init: host pid of the branch's process 1; with ``init_started`` (clock ticks after boot) it names it for good.
         root: host pid of the restored tree's root.
         restore_us: microseconds from the request to the running branch.
+        pager: host pid of the page daemon of a branch restored lazily; with ``pager_started`` it names it for good.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -53,4 +90,6 @@ class BranchFacts(BaseModel):
     clock: Clock
     created_wall_ns: int
     restore_us: int
+    pager: int | None = None
+    pager_started: int = 0
     publications: list[Publication] = []

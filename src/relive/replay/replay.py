@@ -46,6 +46,7 @@ class Wishes:
         times: number of runs; jobs: branches that live at one time.
         ignore: parts of answers that may differ, see ``verdict.compare``.
         limit: seconds for the judged request; None: from what was recorded.
+        lazily: branches run before their memory is all there.
     """
 
     times: int = 1
@@ -54,6 +55,7 @@ class Wishes:
     clock: Clock = Clock.RECORDED
     ignore: Collection[str] = ()
     limit: float | None = None
+    lazily: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,18 +221,16 @@ async def replay(
 async def _run(settings: Settings, store: Store, case: Case, wishes: Wishes, number: int) -> Run:
     began = time.monotonic()
     try:
-        branch = restore(settings, store, case.commit, clock=wishes.clock)
+        branch = restore(settings, store, case.commit, clock=wishes.clock, lazily=wishes.lazily)
     except ReliveError as error:
-        verdict = Verdict(
-            kind=VerdictKind.FAILED_TO_RESTORE,
-            difference=str(error),
-            notes=[error.remedy] if error.remedy else [],
-        )
-        return Run(number=number, verdict=verdict, outcome=None, forwarded=0, restore_us=None, seconds=0.0)
+        return _not_restored(number, error)
     try:
         outcome, earlier, forwarded = await _live(branch, case, wishes)
+        lost = branch.memory_lost
     finally:
         branch.stop()
+    if lost is not None:  # whatever was seen of it is not the service's doing
+        return _not_restored(number, lost)
     return Run(
         number=number,
         verdict=compare(case.recorded, outcome, ignore=wishes.ignore, earlier=earlier),
@@ -239,6 +239,15 @@ async def _run(settings: Settings, store: Store, case: Case, wishes: Wishes, num
         restore_us=branch.facts.restore_us,
         seconds=time.monotonic() - began,
     )
+
+
+def _not_restored(number: int, error: ReliveError) -> Run:
+    verdict = Verdict(
+        kind=VerdictKind.FAILED_TO_RESTORE,
+        difference=str(error),
+        notes=[error.remedy] if error.remedy else [],
+    )
+    return Run(number=number, verdict=verdict, outcome=None, forwarded=0, restore_us=None, seconds=0.0)
 
 
 async def _live(branch: Branch, case: Case, wishes: Wishes) -> tuple[Outcome, str | None, int]:

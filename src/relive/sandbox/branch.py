@@ -15,21 +15,24 @@ import signal
 import time
 import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from relive.config import Settings
 from relive.engine.criu import CriuTools
-from relive.errors import BranchUnknown, PermissionMissing, RestoreFailed
+from relive.errors import BranchUnknown, MemoryLost, PermissionMissing, ReliveError, RestoreFailed
 from relive.images import criu_images_pb2 as pb
 from relive.images.credentials import WITHHELD, limit_capabilities
 from relive.images.imagefile import read_entries
 from relive.images.sockets import bound_addresses, read_connections, read_files, read_outside_names
 from relive.kernel import procfs
 from relive.kernel.mounts import read_mounts
-from relive.model.branch import BranchFacts, Clock
+from relive.kernel.userfault import check_userfault
+from relive.model.branch import BranchFacts, Clock, MemoryState
 from relive.model.commit import CommitId, LayerKind, Manifest
 from relive.sandbox.builder import BranchBuilder, BranchPlan, RootPlan
+from relive.sandbox.lazy.pager import Pager, await_pager
+from relive.sandbox.lazy.state import memory_lost, pager_killed, read_memory
 from relive.sandbox.rootfs import CoveredPoint, plan_points
 from relive.sandbox.seal import Seal, read_seal
 from relive.store import Store
@@ -59,11 +62,32 @@ class Branch:
     @property
     def wait_status(self) -> int | None:
         """Raw wait status of the restored root, None while it runs."""
-        try:
-            text = (self.directory / "status").read_text().strip()
-        except FileNotFoundError:
+        words = self._status()
+        return int(words[0]) if words else None
+
+    @property
+    def memory(self) -> MemoryState | None:
+        """How far its memory is there; None when it was not restored lazily."""
+        return read_memory(self.directory)
+
+    @property
+    def memory_lost(self) -> MemoryLost | None:
+        """Why it was stopped, or is just being stopped, if that is because the rest of its memory cannot come."""
+        memory = self.memory
+        if memory is None:
             return None
-        return int(text) if text else None
+        if memory.failure is not None:
+            return memory_lost(memory.failure)
+        if "memory" in self._status()[1:]:  # nobody of the page daemon was left to say why
+            return memory_lost(pager_killed())
+        return None
+
+    def _status(self) -> list[str]:
+        """What process 1 wrote down: the raw wait status, and "memory" if it ended the branch for want of it."""
+        try:
+            return (self.directory / "status").read_text().split()
+        except FileNotFoundError:
+            return []
 
     def seal(self) -> Seal:
         """The proof that nothing left; raises BranchUnknown when the branch is gone."""
@@ -101,6 +125,9 @@ class Branch:
                 os.kill(publication.forwarder, signal.SIGTERM)
         if self.is_alive:
             _kill_and_wait(self.facts.init)
+        if self.facts.pager is not None:
+            # With process 1 it ends by itself; nobody may write here any more when the directory is removed.
+            await_pager(self.facts.pager, self.facts.pager_started)
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
@@ -150,12 +177,17 @@ def restore(
     *,
     clock: Clock = Clock.RECORDED,
     name: str | None = None,
+    lazily: bool = False,
 ) -> Branch:
     """Bring a commit to life in a sealed sandbox; the original, if it still runs, is not touched.
 
+    Args:
+        lazily: let it run before its memory is all there, which a page daemon then brings in. A commit of which nothing
+            can come later is restored as ever. No other thread of the caller may be at work then (see ``Pager``).
+
     Raises:
         RefUnknown, ObjectMissing, ObjectCorrupt: the store cannot give the commit.
-        RestoreFailed, RestoreTimedOut, SealBroken: the branch did not come to life; nothing is left of it.
+        RestoreFailed, RestoreTimedOut, SealBroken, MemoryLost: the branch did not come to life; nothing is left of it.
         PermissionMissing: the caller is not root.
         DiskFull: no space for the branch's files.
     """
@@ -166,19 +198,27 @@ def restore(
         )
     tools = CriuTools(settings.tools_path)
     tools.check()
+    if lazily:
+        check_userfault()
     identifier = uuid.uuid4().hex[:8]
     directory = settings.branches / identifier
     (directory / "io").mkdir(parents=True)
     (directory / "images").mkdir()
+    pager = None
+    if lazily:
+        try:
+            pager = _start_pager(settings, store, commit, directory)
+        except BaseException:
+            shutil.rmtree(directory, ignore_errors=True)
+            raise
     builder = BranchBuilder(directory, tools)
     try:
         manifest = store.manifest(commit)
         builder.mount_root(_plan_root(settings, store, manifest, directory))
         images = directory / "images"
-        store.lay_out_images(manifest, images)
-        built = builder.finish(
-            _plan(manifest, images, f"{manifest.host.name[:40]}-{identifier}", clock, settings)
-        )
+        store.lay_out_images(manifest, images, lazily=pager is not None)
+        plan = _plan(manifest, images, f"{manifest.host.name[:40]}-{identifier}", clock, settings)
+        built = builder.finish(replace(plan, pager=pager))
         root = _host_pid(built.init, built.root)
         stat = procfs.read_stat(built.init)
         facts = BranchFacts(
@@ -191,14 +231,32 @@ def restore(
             clock=clock,
             created_wall_ns=time.time_ns(),
             restore_us=int((time.monotonic() - began) * 1e6),
+            pager=pager.pid if pager is not None else None,
+            pager_started=pager.started if pager is not None else 0,
         )
         branch = Branch(directory, facts, built.peers)
         branch.save()
-    except BaseException:
+        if pager is not None:
+            pager.close()
+    except BaseException as error:
         builder.abandon()
+        if pager is not None:
+            pager.abandon()
+        memory = read_memory(directory)
         shutil.rmtree(directory, ignore_errors=True)
+        if memory is not None and memory.failure is not None and isinstance(error, ReliveError):
+            raise memory_lost(memory.failure) from error
         raise
     return branch
+
+
+def _start_pager(settings: Settings, store: Store, commit: CommitId, directory: Path) -> Pager | None:
+    """The page daemon; None where no page can come later. It is forked, so this comes before there is another thread."""
+    manifest = store.manifest(commit)
+    if not store.keeps_pages(manifest):
+        return None
+    with store.open_pages(manifest) as pages:
+        return Pager(directory, pages, settings.restore_limit) if pages.processes else None
 
 
 def _plan_root(settings: Settings, store: Store, manifest: Manifest, directory: Path) -> RootPlan:

@@ -36,6 +36,7 @@ from relive.kernel.procfs import tree_of
 from relive.model.commit import Outlet
 from relive.sandbox.clock import shift_wall_clock
 from relive.sandbox.firstprocess import FirstProcess
+from relive.sandbox.lazy.pager import Pager
 from relive.sandbox.peers import forge_peer
 from relive.sandbox.rootfs import IO_DIRECTORY, CoveredPoint, RootBuilder
 from relive.sandbox.seal import check_sealed
@@ -75,6 +76,7 @@ class BranchPlan:
         root: pid of the target's root in its own PID namespace.
         taken_pids: pids and thread ids that the commit holds.
         limit: seconds for CRIU.
+        pager: the page daemon that brings memory in once the processes run; None: all of it is there before.
     """
 
     addresses: list[str]
@@ -87,6 +89,7 @@ class BranchPlan:
     root: int
     taken_pids: frozenset[int]
     limit: float
+    pager: Pager | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +214,9 @@ class BranchBuilder:
                 first, free_number(plan.taken_pids), [images, *(o.inside for o in outlets)]
             )
             stack.callback(criu.close)
+        if plan.pager is not None:
+            # Before CRIU begins: whatever becomes of the page daemon from here on, nobody sees a wrong page.
+            first.hold_lifeline(plan.pager.lifeline)
         first.give_up_capabilities()
         root = _restore(plan, criu, images, outlets)
         # Not before CRIU has ended: only then are the processes this one's children, and it leaves when it has none.
@@ -279,9 +285,12 @@ def _restore(plan: BranchPlan, criu: Conversation, images: int, outlets: list[_O
     options.inherit_fd.extend(rpc.InheritFd(key=outlet.key, fd=outlet.inside) for outlet in outlets)
     options.external.extend(outlet.key for outlet in outlets if outlet.master is not None)
     options.notify_scripts = True
+    options.lazy_pages = plan.pager is not None
 
     def notified(script: str, _pid: int) -> None:
         if script == "pre-resume":
+            if plan.pager is not None:
+                plan.pager.wait_until_held()
             if plan.clock_shift_ns is not None:
                 shift_wall_clock(tree_of(plan.root), plan.clock_shift_ns)
             _close_proc()

@@ -80,6 +80,10 @@ class FirstProcess:
             part = array.array("i", descriptors[start : start + _RIGHTS_MOST])
             self._order(b"d", [(socket.SOL_SOCKET, socket.SCM_RIGHTS, part)])
 
+    def hold_lifeline(self, descriptor: int) -> None:
+        """Give it the socket whose hanging up ends everything in its namespace; the caller keeps its own."""
+        self._order(b"l", [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))])
+
     def become(self, main: int, kept: int) -> None:
         """Let it become the lasting process 1, from the program's file in its own file system.
 

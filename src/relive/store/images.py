@@ -8,10 +8,18 @@ from pathlib import Path
 
 from relive.errors import ObjectCorrupt, ObjectMissing, RefUnknown, SignatureInvalid
 from relive.model.commit import CommitId, ImageFile, Manifest
-from relive.store.bundle import BUNDLE, checked_bundle, pack_bundle, plain_name, write_bundle
+from relive.store.bundle import (
+    BUNDLE,
+    checked_bundle,
+    pack_bundle,
+    plain_name,
+    unpack_bundle,
+    write_bundle,
+)
 from relive.store.laidout import LaidOut
 from relive.store.manifests import Manifests, commit_id_of, unknown
 from relive.store.objects import hash_bytes, hash_file
+from relive.store.pages.addressed import CommitPages, lazy_page_numbers
 from relive.store.pages.ingest import take_pages
 from relive.store.pages.last import KnownCommit, KnownCommits, map_pages
 from relive.store.pages.layout import PageSource
@@ -97,8 +105,12 @@ class Images:
 
     # -- giving back ---------------------------------------------------------------------------------------------
 
-    def lay_out(self, manifest: Manifest, directory: Path) -> None:
+    def lay_out(self, manifest: Manifest, directory: Path, *, lazily: bool = False) -> None:
         """Make the files in ``directory``, bit for bit.
+
+        Args:
+            lazily: leave holes for pages that can come later (``open_pages``). What is there is checked frame by frame,
+                since the hash of a page file says nothing about a part of it.
 
         Raises:
             RefUnknown: the commit was dropped meanwhile.
@@ -111,9 +123,10 @@ class Images:
         commit_id = commit_id_of(manifest)
         names = [plain_name(image.name) for image in manifest.images]
         placement = self._placements.read(commit_id)
+        lay_out = self._lay_out_lazily if lazily else self._lay_out
         while True:
             try:
-                self._lay_out(manifest, placement, directory)
+                lay_out(manifest, placement, directory)
                 return
             except ObjectMissing:
                 # Readers hold no lock, so a commit may be dropped, or its pages be moved, while it is read.
@@ -137,3 +150,33 @@ class Images:
         # What is sealed does not lie about plain for longer than its branch.
         is_sealed = self._packs.store_key() is not None
         self._laid_out.keep([] if is_sealed else page_images, directory)
+
+    def _lay_out_lazily(self, manifest: Manifest, placement: Placement, directory: Path) -> None:
+        # Files with holes are not kept for the next branch.
+        with PageSource(placement, self._packs) as source:
+            some = lazy_page_numbers(manifest.images, _small(manifest, source))
+            for image in manifest.images:
+                if image.name in some:
+                    source.write_some(image, directory / image.name, some[image.name])
+                elif image.name == BUNDLE:
+                    write_bundle(checked_bundle(image, source.index.bundle), directory)
+                else:
+                    source.write(image, directory / image.name)
+
+    def open_pages(self, manifest: Manifest) -> CommitPages:
+        """Open the packs of its pages; to be called with the store's lock held, and closed by the caller.
+
+        Raises:
+            ObjectMissing, ObjectCorrupt, SignatureInvalid, KeyMissing, KeyWrong: as ``lay_out``.
+        """
+        source = PageSource(self._placements.read(commit_id_of(manifest)), self._packs)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(source)
+            small = _small(manifest, source)
+            stack.pop_all()
+        return CommitPages(source, manifest.images, small)
+
+
+def _small(manifest: Manifest, source: PageSource) -> dict[str, bytes]:
+    bundle = next(image for image in manifest.images if image.name == BUNDLE)
+    return unpack_bundle(checked_bundle(bundle, source.index.bundle))

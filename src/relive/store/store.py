@@ -46,6 +46,7 @@ from relive.store.version1 import lay_out_whole_images
 
 if TYPE_CHECKING:
     from relive.store.images import Images
+    from relive.store.pages.addressed import CommitPages
 
 __all__ = ["Store"]
 
@@ -280,8 +281,11 @@ class Store:
         with disk_errors("reading a manifest", self._directory):
             return self._manifests.read(commit_id)
 
-    def lay_out_images(self, manifest: Manifest, directory: Path) -> None:
+    def lay_out_images(self, manifest: Manifest, directory: Path, *, lazily: bool = False) -> None:
         """Make CRIU's image files in ``directory`` (of the same file system), checked. No thread is left behind.
+
+        Args:
+            lazily: leave holes for the pages that ``open_pages`` has; only where ``keeps_pages``.
 
         Raises:
             RefUnknown: the commit was dropped meanwhile.
@@ -293,7 +297,22 @@ class Store:
             if manifest.version == 1:
                 lay_out_whole_images(manifest, directory, self._objects)
             else:
-                self._images.lay_out(manifest, directory)
+                self._images.lay_out(manifest, directory, lazily=lazily)
+
+    @staticmethod
+    def keeps_pages(manifest: Manifest) -> bool:
+        """The commit's pages can be had one by one: it is of version 2 or later, and holds a memory."""
+        return manifest.version > 1 and bool(manifest.images)
+
+    def open_pages(self, manifest: Manifest) -> CommitPages:
+        """The pages that can come later than the processes they belong to; the caller closes it. Dropping the commit
+        meanwhile does no harm.
+
+        Raises:
+            ObjectMissing, ObjectCorrupt, SignatureInvalid, KeyMissing, KeyWrong: as ``lay_out_images``.
+        """
+        with disk_errors("opening the packs", self._directory), self._lock.held(shared=True):
+            return self._images.open_pages(manifest)
 
     def lay_out_layer(self, layer: Layer) -> Path:
         """A directory with the layer's files, for reading only."""

@@ -64,11 +64,7 @@ class PageSource:
 
         def put(numbers: Numbers, found: Pages) -> None:
             # Writing is several times faster than filling mapped pages, each of which would be a fault.
-            ends = np.append(np.flatnonzero(np.diff(numbers) != 1) + 1, len(numbers)).tolist()
-            begin = 0
-            for end in ends:
-                _write_at(file, int(numbers[begin]) * PAGE, found[begin:end])
-                begin = end
+            _write_runs(file, numbers, found)
 
         self._each(table.full, put)
 
@@ -117,6 +113,35 @@ class PageSource:
     def _blob(self, place: FramePlace, dictionary: bytes | None) -> bytes:
         return self._reader(place.pack).blob(place.frame, dictionary)
 
+    def descriptors(self) -> list[int]:
+        """The packs that are open."""
+        return [reader.descriptor for reader in self._open.values()]
+
+    def open_packs(self, table: Table) -> None:
+        """Open every pack that pages of a table lie in, so that what happens to the store meanwhile does not matter.
+
+        Raises:
+            ObjectMissing, ObjectCorrupt, KeyMissing: one cannot be opened.
+        """
+        for places in (table.full, table.xor):
+            for position in np.unique(pack_of(places[places != NOWHERE])).tolist():
+                self._reader(position)
+
+    def read(self, table: Table, numbers: Numbers) -> Pages:
+        """Some pages of a table, checked, in the order of their numbers.
+
+        Raises:
+            ObjectMissing, ObjectCorrupt, KeyMissing, KeyWrong: a pack is gone or damaged or sealed.
+        """
+        pages = np.zeros((len(numbers), WORDS), np.uint64)
+
+        def put(positions: Numbers, found: Pages) -> None:
+            pages[positions] = found
+
+        self._each(table.full[numbers], put)
+        self.apply_xor(Table(table.full[numbers], table.xor[numbers]), pages)
+        return pages
+
     def table_of(self, image: ImageFile) -> Table:
         """The table of a page file; raises ObjectCorrupt where there is none of its length."""
         tables: Mapping[str, Table] = self.index.tables
@@ -145,6 +170,22 @@ class PageSource:
         finally:
             os.close(file)
 
+    def write_some(self, image: ImageFile, path: Path, numbers: Numbers) -> None:
+        """Make a page file that has only some of its pages, new; the others are holes.
+
+        Raises:
+            ObjectMissing, ObjectCorrupt, KeyMissing, KeyWrong: a pack is gone or damaged or sealed.
+            OSError: the disk is full.
+        """
+        pages = self.read(self.table_of(image), numbers)
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            os.ftruncate(file, page_count(image.size) * PAGE)
+            _write_runs(file, numbers, pages)
+            os.ftruncate(file, image.size)
+        finally:
+            os.close(file)
+
 
 def fresh_pages(file: int, pages: int) -> Pages:
     """So many pages of an empty file, mapped; what is written to them is in the file."""
@@ -153,6 +194,15 @@ def fresh_pages(file: int, pages: int) -> Pages:
     # Else writing to memory would end the process with SIGBUS when the disk is full.
     os.posix_fallocate(file, 0, pages * PAGE)
     return np.frombuffer(mmap.mmap(file, pages * PAGE), np.uint64).reshape(-1, WORDS)
+
+
+def _write_runs(file: int, numbers: Numbers, pages: Pages) -> None:
+    """Write pages to their places in a file; those that follow each other together."""
+    begin = 0
+    for end in np.append(np.flatnonzero(np.diff(numbers) != 1) + 1, len(numbers)).tolist():
+        if begin < end:
+            _write_at(file, int(numbers[begin]) * PAGE, pages[begin:end])
+        begin = end
 
 
 def _write_at(file: int, offset: int, pages: Pages) -> None:

@@ -68,6 +68,11 @@ class PackReader:
         os.close(self._file)
 
     @property
+    def descriptor(self) -> int:
+        """The open file."""
+        return self._file
+
+    @property
     def pages(self) -> int:
         """How many it holds."""
         return sum(frame.raw for frame in self._frames if not frame.is_index) // PAGE
