@@ -1,14 +1,14 @@
 """What a commit costs in the store: bytes, time, and the speed of giving it back; beside tools that keep directories.
 
-    python benchmarks/store.py [--rounds 20] [--json]
+    python benchmarks/store.py [--rounds 20] [--series fastapi|cache|redis]... [--json]
 
-FastAPI under uvicorn runs in a capsule, a client asks it without pause, and its agent commits it ``rounds`` times. The images of
+A service runs in a capsule while its state changes (see ``_series``), and its agent commits it ``rounds`` times. The images of
 those commits are then laid out as directories, and each tool takes the same directories in, in their order, in turns:
 
 - ``relive``: the store alone, in this process, as the agent uses it (the commit before is known); ``relive sealed`` with a key.
 - ``tar | zstd -3``: each commit for itself.
 - ``zstd --patch-from``: against the commit before; a chain, so giving the last one back goes through all.
-- ``borg`` (chunks of 4096 bytes, as suits pages) and ``restic``: where they are installed.
+- ``borg`` by its defaults and with chunks of 4096 bytes, as suits pages; ``restic``; ``casync``: where they are installed.
 
 ``KB`` is what a commit adds, the first left out; ``ms`` from images to durable (tools: wall time of the command, which includes
 starting it, and they do not sync); ``give back`` the last commit, bit for bit, in MB of images a second. Medians.
@@ -17,18 +17,18 @@ starting it, and they do not sync); ``give back`` the last commit, bit for bit, 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import filecmp
-import http.client
 import os
 import shutil
 import subprocess
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from _lab import Lab, Service, add_options, lab, load_average, median, print_json, print_table
+from _series import SERIES, Series, series
 
 from relive.model.commit import CommitId, Manifest
 from relive.store import Store
@@ -36,30 +36,6 @@ from relive.store.keyring import Keyring
 
 _BETWEEN = 1.0  # [s] in which the client changes the service
 _ASKED = {"BORG_UNKNOWN_UNENCRYPTED_REPO_ACCESS_IS_OK": "yes", "RESTIC_PASSWORD": "benchmark"}
-
-
-class Client:
-    """Asks a service without pause, in a thread, until it is left."""
-
-    def __init__(self, port: int) -> None:
-        self._port = port
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._ask)
-
-    def __enter__(self) -> Client:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _ask(self) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)
-        while not self._stop.wait(0.02):
-            connection.request("GET", "/")
-            connection.getresponse().read()
-        connection.close()
 
 
 class ReliveStore:
@@ -166,13 +142,24 @@ def tools(directory: Path) -> list[Tool]:
             )
         )
     if shutil.which("borg"):
+        for name, options in (("borg", ""), ("borg, 4096", "--chunker-params fixed,4096 -C zstd,3 ")):
+            found.append(
+                Tool(
+                    name,
+                    directory / name.replace(", ", "-"),
+                    begin="borg init -e none {place}/kept",
+                    keep="cd {images} && borg create " + options + "{place}/kept::{number} .",
+                    give_back="cd {goal} && borg extract {place}/kept::{number}",
+                )
+            )
+    if shutil.which("casync"):
         found.append(
             Tool(
-                "borg, 4096",
-                directory / "borg",
-                begin="borg init -e none {place}/kept",
-                keep="cd {images} && borg create --chunker-params fixed,4096 -C zstd,3 {place}/kept::{number} .",
-                give_back="cd {goal} && borg extract {place}/kept::{number}",
+                "casync",
+                directory / "casync",
+                begin="mkdir {place}/kept",
+                keep="casync make --store={place}/kept/chunks {place}/kept/{number}.caidx {images}",
+                give_back="casync extract --store={place}/kept/chunks {place}/kept/{number}.caidx {goal}",
             )
         )
     if shutil.which("restic"):
@@ -193,12 +180,12 @@ def _bytes_below(directory: Path) -> int:
 
 
 def commit_series(
-    place: Lab, service: Service, rounds: int
+    place: Lab, service: Service, one: Series, rounds: int
 ) -> tuple[list[Path], list[Manifest], list[float]]:
     """Directories of images, manifests, and for each commit the milliseconds until the agent said it was durable."""
-    assert service.port is not None
     ids, durable = [], []
-    with Client(service.port):
+    port = one.port or service.port
+    with one.client(port) if one.client is not None and port is not None else contextlib.nullcontext():
         for _ in range(rounds):
             time.sleep(_BETWEEN)
             answer = service.commit()
@@ -249,30 +236,49 @@ def _must_be_same(name: str, images: Path, goal: Path) -> None:
         raise SystemExit(f"error: {name} gave back something else")
 
 
+def run(place: Lab, name: str, rounds: int) -> dict[str, Any]:
+    """One series."""
+    one = series(name)
+    with place.capsule(one.program(place)) as service:
+        one.wait_until_ready(service.output)
+        directories, manifests, durable = commit_series(place, service, one, rounds)
+    home = place.fresh("kept")
+    keepers = [
+        ReliveStore(home / "own", manifests, sealed=False),
+        ReliveStore(home / "own-sealed", manifests, sealed=True),
+        *tools(_made(home / "tools")),
+    ]
+    rows = measure(keepers, directories, place.fresh)
+    megabytes = median(_bytes_below(path) / 1e6 for path in directories)
+    result = {"series": name, "title": one.title, "rounds": rounds, "load": load_average()}
+    return result | {"image_mb": megabytes, "kept": rows, "agent_durable_ms": median(durable[1:])}
+
+
+def _made(directory: Path) -> Path:
+    directory.mkdir()
+    return directory
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add_options(parser, 20)
+    parser.add_argument("--series", action="append", choices=SERIES, help="only this one (may be repeated)")
     options = parser.parse_args()
-    with lab(options) as place:
-        with place.capsule(place.web()) as service:
-            directories, manifests, durable = commit_series(place, service, options.rounds)
-        keepers = [
-            ReliveStore(place.fresh("own"), manifests, sealed=False),
-            ReliveStore(place.fresh("own-sealed"), manifests, sealed=True),
-            *tools(place.fresh("tools")),
-        ]
-        rows = measure(keepers, directories, place.fresh)
-        megabytes = median(_bytes_below(path) / 1e6 for path in directories)
-    result = {"rounds": options.rounds, "load": load_average(), "image_mb": megabytes, "kept": rows}
-    result["agent_durable_ms"] = median(durable[1:])
+    results = []
+    for name in options.series or SERIES:
+        with lab(options) as place:
+            results.append(run(place, name, options.rounds))
     if options.json:
-        print_json(result)
+        print_json({"series": results})
         return
-    title = f"{options.rounds} commits of FastAPI, {megabytes:.1f} MB each (load {result['load']})"
-    print_table(f"{title}; by its agent durable after {result['agent_durable_ms']:.0f} ms", rows)
+    for one in results:
+        title = (
+            f"{one['rounds']} commits of {one['title']}, {one['image_mb']:.1f} MB each (load {one['load']})"
+        )
+        print_table(f"{title}; by its agent durable after {one['agent_durable_ms']:.0f} ms", one["kept"])
 
 
 if __name__ == "__main__":

@@ -28,8 +28,8 @@ SNAPSHOTS = {
         "! Error: there is no store key to change (key-missing)\n! Remedy: `relive key new` makes one\n= 7"
     ),
     ("repair", "--from", "nowhere"): (
-        "! Error: there is no store in nowhere (usage)\n"
-        "! Remedy: name a store's directory, or the RELIVE_HOME it lies in\n"
+        "! Error: there is no store in 'nowhere' (usage)\n"
+        "! Remedy: name a store's directory, the RELIVE_HOME it lies in, or a remote\n"
         "= 2"
     ),
     ("stop", "--all"): "nothing to stop\n= 0",

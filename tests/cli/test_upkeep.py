@@ -117,7 +117,7 @@ def test_repair_fetches_from_a_copy(relive, store, home, three, tmp_path):
     said = relive("repair", "--from", str(tmp_path / "copy"))
     assert said.status == 7
     assert three[1][:10] in said.out
-    assert relive("repair", "--from", "s3://bucket").status == 2
+    assert relive("repair", "--from", "ftp://bucket").status == 2
     assert relive("repair").status == 2
 
 

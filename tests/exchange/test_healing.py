@@ -58,7 +58,7 @@ def test_a_source_is_a_store_or_a_remote(sender: Host, directory_remote: Remote,
         assert not open_source(text).fetch(Kind.OBJECT, "0" * 64, tmp_path / "o")
     assert not (tmp_path / "o").exists()
     with pytest.raises(RemoteUnknown):
-        open_source(str(tmp_path / "nothing"))
-    for text in ("", "ftp://host/store"):
+        open_source((tmp_path / "nothing").as_uri())
+    for text in ("", "ftp://host/store", str(tmp_path / "nothing")):
         with pytest.raises(UsageError):
             open_source(text)

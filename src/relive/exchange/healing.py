@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from relive.errors import UsageError
 from relive.exchange.layout import (
+    FORMAT_PATH,
     manifest_path,
     part_directory,
     pieces_of,
@@ -66,6 +68,12 @@ def open_source(text: str) -> Source:
     found = store_in(text)
     if found is not None:
         return DirectorySource(found)
-    if text and "://" not in text:
-        text = Path(text).absolute().as_uri()
-    return RemoteSource(open_remote(text, make=False))
+    if "://" in text:
+        return RemoteSource(open_remote(text, make=False))
+    directory = Path(text).absolute()
+    if not (directory / FORMAT_PATH).is_file():
+        raise UsageError(
+            f"there is no store in {text!r}",
+            remedy="name a store's directory, the RELIVE_HOME it lies in, or a remote",
+        )
+    return RemoteSource(open_remote(directory.as_uri(), make=False))
