@@ -126,12 +126,14 @@ class Program:
 
     Attributes:
         port: where it listens, None if it does not.
+        tells: it tells when it stood still (see ``gaps_after``); who runs one that does not, sees for himself that it is up.
     """
 
     name: str
     command: list[str]
     environment: dict[str, str] = field(default_factory=dict)
     port: int | None = None
+    tells: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +255,8 @@ class Lab:
             current = paths.directory.parent / "current"
             current.symlink_to(paths.directory.name)
             try:
-                _await_start(capsule.facts.root, paths.logs[0], program.port)
+                if program.tells:
+                    _await_start(capsule.facts.root, paths.logs[0], program.port)
                 _await(lambda: _agent_is_ready(paths, listen is not None), "the agent does not answer")
                 port = listen[1] if listen is not None else None
                 yield Service(capsule.facts.root, paths.logs[0], lambda: None, capsule, port)

@@ -127,7 +127,7 @@ def _writing(port: int) -> Client:
 
 
 def _cache(_place: Lab) -> Program:
-    return Program("cache", [sys.executable, "-c", _CACHE])
+    return Program("cache", [sys.executable, "-c", _CACHE], tells=False)
 
 
 def series(name: str) -> Series:
@@ -141,7 +141,7 @@ def series(name: str) -> Series:
         raise SystemExit("error: redis-server is not installed (`make setup` does)")
     port = free_port()
     command = [server, "--port", str(port), "--save", "", "--appendonly", "no"]
-    return Series("Redis under writes", lambda _: Program("redis", command), _writing, port)
+    return Series("Redis under writes", lambda _: Program("redis", command, tells=False), _writing, port)
 
 
 SERIES = ("fastapi", "cache", "redis")

@@ -51,6 +51,7 @@ from relive.engine.watchdog import Watchdog
 from relive.errors import ReliveError
 from relive.kernel import procfs
 from relive.store import Store
+from relive.store.incidents import Incidents
 
 NAME = "chaos"
 RELIVE = str(Path(sys.executable).with_name("relive"))
@@ -691,9 +692,13 @@ class Harness:
             store.close()
 
     def _lost(self, store: Store) -> list[str]:
-        """Commits told durable that are not listed, though older ones are: they have not made room for newer ones."""
+        """Commits told durable that are not listed, though older ones are: they have not made room for newer ones.
+
+        An incident, such as the end of a service that CRIU took along, keeps the commit before it beyond its time.
+        """
         commits = store.log(NAME)
-        oldest = min((commit.taken_wall_ns for commit in commits), default=0)
+        pinned = Incidents(self.settings.incidents).pinned()
+        oldest = min((commit.taken_wall_ns for commit in commits if commit.id not in pinned), default=0)
         listed = {commit.id for commit in commits}
         return [
             name
