@@ -35,6 +35,7 @@ from relive.sandbox.lazy.pager import Pager, await_pager
 from relive.sandbox.lazy.state import memory_lost, pager_killed, read_memory
 from relive.sandbox.rootfs import CoveredPoint, plan_points
 from relive.sandbox.seal import Seal, read_seal
+from relive.sandbox.unfinished import claimed, sweep_unfinished
 from relive.store import Store
 
 __all__ = ["Branch", "find_branch", "list_branches", "restore"]
@@ -196,14 +197,30 @@ def restore(
         raise PermissionMissing(
             "restoring needs root", cause=f"this is uid {os.geteuid()}", remedy="run it with sudo"
         )
-    tools = CriuTools(settings.tools_path)
-    tools.check()
+    CriuTools(settings.tools_path).check()
     if lazily:
         check_userfault()
-    identifier = uuid.uuid4().hex[:8]
-    directory = settings.branches / identifier
+    directory = settings.branches / uuid.uuid4().hex[:8]
     (directory / "io").mkdir(parents=True)
     (directory / "images").mkdir()
+    sweep_unfinished(settings.branches, _STATE)
+    with claimed(directory):
+        return _restore_in(directory, settings, store, commit, clock, name, began=began, lazily=lazily)
+
+
+def _restore_in(
+    directory: Path,
+    settings: Settings,
+    store: Store,
+    commit: CommitId,
+    clock: Clock,
+    name: str | None,
+    *,
+    began: float,
+    lazily: bool,
+) -> Branch:
+    """As ``restore``, in a directory that nobody else uses and that is gone when this fails; ``began``: monotonic [s]."""
+    tools, identifier = CriuTools(settings.tools_path), directory.name
     pager = None
     if lazily:
         try:

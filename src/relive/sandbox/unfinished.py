@@ -1,0 +1,46 @@
+"""Directories of branches that are being made: claimed by who makes them, swept when he has died over it.
+
+A claim is an flock(2) on the directory, which ends with its holder, however that ends. Processes and mounts of such a branch
+need no sweeping: its process 1 leaves when the one who makes it is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["claimed", "sweep_unfinished"]
+
+_LEAST_AGE = 10.0  # [s] what is younger may belong to a process that has not claimed it yet
+
+
+@contextlib.contextmanager
+def claimed(directory: Path) -> Iterator[None]:
+    """Keep a directory from being swept within the block; raises OSError when it is not there."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def sweep_unfinished(branches: Path, state: str) -> None:
+    """Remove directories in ``branches`` without a file ``state`` that nobody claims and that are not young."""
+    oldest = time.time() - _LEAST_AGE
+    for directory in branches.iterdir():
+        with contextlib.suppress(OSError):  # another sweeps, or the branch is being stopped
+            if (directory / state).exists() or directory.stat().st_mtime > oldest:
+                continue
+            descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if not (directory / state).exists():
+                    shutil.rmtree(directory, ignore_errors=True)
+            finally:
+                os.close(descriptor)

@@ -1,0 +1,65 @@
+"""What a killed `relive restore` leaves behind is swept by the next one, and nothing else is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from relive.sandbox.unfinished import claimed, sweep_unfinished
+
+HOLD = """
+import sys
+from pathlib import Path
+from relive.sandbox.unfinished import claimed
+with claimed(Path(sys.argv[1])):
+    print("claimed", flush=True)
+    sys.stdin.read()
+"""
+
+
+def branch(branches: Path, name: str, *, age: float = 3600) -> Path:
+    directory = branches / name
+    (directory / "images").mkdir(parents=True)
+    (directory / "images" / "pages-1.img").write_bytes(b"pages")
+    facts = directory.stat()
+    os.utime(directory, (facts.st_atime, facts.st_mtime - age))
+    return directory
+
+
+def test_only_what_nobody_makes_any_more_is_swept(tmp_path: Path) -> None:
+    left = branch(tmp_path, "left")
+    young = branch(tmp_path, "young", age=0)
+    made = branch(tmp_path, "made")
+    finished = branch(tmp_path, "finished")
+    (finished / "state.json").touch()
+    os.utime(finished, (0, 0))
+    with claimed(made):
+        sweep_unfinished(tmp_path, "state.json")
+    assert not left.exists()
+    assert {path.name for path in tmp_path.iterdir()} == {young.name, made.name, finished.name}
+
+
+def test_a_claim_ends_with_the_process_that_was_killed(tmp_path: Path) -> None:
+    made = branch(tmp_path, "made")
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(made)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert holder.stdout is not None and holder.stdin is not None
+    assert holder.stdout.readline() == b"claimed\n"
+    sweep_unfinished(tmp_path, "state.json")
+    assert made.exists()
+    holder.kill()
+    holder.wait()
+    sweep_unfinished(tmp_path, "state.json")
+    assert not made.exists()
+    holder.stdout.close()
+    holder.stdin.close()
+
+
+def test_what_is_not_there_cannot_be_claimed(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError), claimed(tmp_path / "gone"):
+        pass
