@@ -1,22 +1,5 @@
-"""A store in a directory of its own."""
+"""The same store in a directory of its own as the tests of room ``store`` have."""
 
-from __future__ import annotations
+from store.conftest import home, store
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-
-from relive.store import Store
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    return tmp_path / "store"
-
-
-@pytest.fixture
-def store(home: Path) -> Iterator[Store]:
-    opened = Store(home)
-    yield opened
-    opened.close()
+__all__ = ["home", "store"]
