@@ -22,6 +22,8 @@ TESTED_IN = {
     "agent/committer.py": "tests/agent/test_tasks.py",
     "agent/failures.py": "tests/real/test_failures.py",
     "agent/gate.py": "tests/real/test_replay.py",
+    "agent/injection.py": "tests/real/test_recorder.py",
+    "agent/inside.py": "tests/real/test_recorder.py",
     "agent/launch.py": "tests/wrong_input/test_commands.py",
     "agent/recorder.py": "tests/real/test_replay.py",
     "cli/app.py": "tests/cli/test_help.py",

@@ -65,6 +65,34 @@ class Settings(BaseSettings):
     keep_days: int = Field(7, ge=0, description="and one of each of so many days")
     keep_months: int = Field(12, ge=0, description="and one of each of so many months")
     body_limit: int = Field(16 << 20, gt=0, description="bytes kept of one recorded request or answer body")
+    inside_keep: int = Field(
+        256 << 20,
+        gt=0,
+        description="bytes kept of the recording from inside a service; the oldest events go first",
+    )
+    ring: int = Field(
+        4 << 20,
+        ge=1 << 16,
+        le=1 << 30,
+        description="bytes of shared memory for the last events of a Python process",
+    )
+    inline_limit: int = Field(
+        64 << 10, gt=0, description="bytes of a body within an event; a longer one has a file of its own"
+    )
+    record_not: list[str] = Field(
+        [], description="kinds of events that are not recorded inside services, such as clock or file-read"
+    )
+    secret_names: list[str] = Field(
+        [],
+        description="names of variables, headers and parameters whose values are secrets, beside those that look so",
+    )
+    secret_patterns: list[str] = Field([], description="regular expressions of texts that are secrets")
+    failure_wait: float = Field(
+        2.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="seconds a failing thread stands still at most for its commit; 0: it goes on at once",
+    )
     export_keys: Path | None = Field(
         None, description="file of the keys that archives are encrypted with, one a line, the newest first"
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -18,6 +19,8 @@ from relive.agent.capsule import Capsule
 from relive.agent.committer import Committer
 from relive.agent.control import serve_control
 from relive.agent.failures import FailureWatch
+from relive.agent.injection import remove_rings
+from relive.agent.inside import InsideDrain
 from relive.agent.keeper import Keeper
 from relive.agent.memory import MemoryGroup
 from relive.agent.recorder import Recorder
@@ -26,6 +29,7 @@ from relive.config import Settings
 from relive.errors import ReliveError
 from relive.kernel import procfs
 from relive.model.commit import Trigger
+from relive.record.events import Event
 
 __all__ = ["Agent"]
 
@@ -48,6 +52,21 @@ class Agent:
         self._failures = FailureWatch(settings, capsule, self._committer, self._keeper, self._tasks, group)
         self._recorder = Recorder(
             settings, capsule, self._committer, self._keeper, self._tasks, self._failures.hear
+        )
+        self._inside = self._drain(settings) if facts.spec.inside else None
+
+    def _drain(self, settings: Settings) -> InsideDrain:
+        loop, paths, init = asyncio.get_running_loop(), self._capsule.paths, self._capsule.facts.init
+
+        def failed(event: Event) -> None:
+            loop.call_soon_threadsafe(self._failures.hear_failure, event)
+
+        return InsideDrain(
+            paths.rings.resolve(),
+            paths.inside,
+            keep_bytes=settings.inside_keep,
+            is_alive=lambda pid: Path(f"/proc/{init}/root/proc/{pid}").exists(),
+            on_failure=failed,
         )
 
     async def run(self) -> None:
@@ -76,6 +95,9 @@ class Agent:
         if self._committer.tracer is not None:
             await self._committer.tracer.close()
         await self._recorder.end()
+        if self._inside is not None:
+            await asyncio.to_thread(self._inside.close)
+            remove_rings(self._capsule.paths)
         self._committer.close()
         if self._group is not None:
             self._group.remove()

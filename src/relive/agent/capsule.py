@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from relive.agent.injection import make_rings, with_recorder
 from relive.agent.memory import MemoryGroup
 from relive.config import Settings
 from relive.engine.criu import CriuTools
@@ -88,6 +89,7 @@ def new_life(settings: Settings, name: str) -> LifePaths:
     settings.capsules.mkdir(mode=0o700, parents=True, exist_ok=True)
     paths.io.mkdir(parents=True)
     paths.recording.mkdir()
+    make_rings(paths)
     return paths
 
 
@@ -256,6 +258,7 @@ class _Starter:
         builder.share_host_devices()
         builder.share_run()
         builder.share_standard_streams(self.paths.io)
+        builder.share_recorder(self.paths.rings.resolve())
         builder.hide_home()
         builder.mount_proc()
         pivot_root(builder.root)
@@ -301,10 +304,13 @@ class _Starter:
         os._exit(127)
 
     def _environment(self) -> dict[str, str]:
+        environment = self.spec.environment
+        if self.spec.inside:
+            environment = with_recorder(environment, self.settings)
         if self.user is None:
-            return self.spec.environment
+            return environment
         name = self.user.pw_name
-        return self.spec.environment | {"HOME": self.user.pw_dir, "USER": name, "LOGNAME": name}
+        return environment | {"HOME": self.user.pw_dir, "USER": name, "LOGNAME": name}
 
     def _take_identity(self) -> None:
         if self.user is None:

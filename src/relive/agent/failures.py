@@ -32,6 +32,7 @@ from relive.errors import CapsuleError, CommitFailed, ProcessGone, RecordingErro
 from relive.kernel import procfs
 from relive.model.commit import CommitId, Trigger
 from relive.model.incident import Sighting
+from relive.record.events import Event
 from relive.record.exchanges import Exchanges
 from relive.record.reading import Recording
 from relive.watch.client import Tracer
@@ -183,6 +184,14 @@ class FailureWatch:
             "sequence": exchange.started_seq,
             "log_begin": exchange.log_offsets_before.get(log),
         }
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    def hear_failure(self, event: Event) -> None:
+        """Take a ``failure`` event of the recorder inside."""
+        self._log.info(
+            "failure inside", **{key: event.fields.get(key) for key in ("type", "fingerprint", "pid")}
+        )
 
     # -- memory and end ------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from relive import errors
 from relive.agent.capsule import Capsule, all_lives, new_life
+from relive.agent.injection import remove_rings
 from relive.config import Settings
 from relive.errors import CapsuleStartFailed, ReliveError, UsageError
 from relive.kernel import procfs
@@ -38,6 +39,7 @@ def launch(settings: Settings, spec: CapsuleSpec) -> Capsule:
         _start_agent(settings, paths, spec)
     except BaseException:
         if not paths.state.exists():
+            remove_rings(paths)
             shutil.rmtree(paths.directory, ignore_errors=True)
         raise
     facts = CapsuleFacts.model_validate_json(paths.state.read_bytes())

@@ -104,6 +104,7 @@ class CapsuleSpec(BaseModel):
         hang_after: seconds without an answer after which a request counts as hanging; None: no limit.
         memory: bytes of memory the capsule may use; None: no limit.
         user: name of the user the service runs as; None: the caller.
+        inside: Python processes of the service get the recorder.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -118,6 +119,7 @@ class CapsuleSpec(BaseModel):
     hang_after: float | None = None
     memory: int | None = None
     user: str | None = None
+    inside: bool = True
 
 
 class CapsuleFacts(BaseModel):
@@ -171,6 +173,16 @@ class LifePaths:
     def recording(self) -> Path:
         """Directory of the recording."""
         return self.directory / "recording"
+
+    @property
+    def rings(self) -> Path:
+        """Link to the directory of the rings, which lies in memory (``/dev/shm``)."""
+        return self.directory / "rings"
+
+    @property
+    def inside(self) -> Path:
+        """Directory of the recording of what happened inside the service's Python processes."""
+        return self.directory / "inside"
 
     @property
     def agent_socket(self) -> Path:

@@ -1,5 +1,10 @@
 """The one event type: what crossed the border of a service, in the order it crossed.
 
+A life of a service can have two recordings: one by the proxy, of the bytes that clients and service sent each other, and one
+by the recorder in its Python processes (*inside*), of what they did for each request. Events of the latter have in ``fields``
+also ``pid`` (int: of the process, in its capsule), ``own_seq`` (int: the event's number in that process), ``thread`` (int) and
+``lane`` (int: the thread or task within the request, from 1); their ``request`` is numbered in each process.
+
 Terms: a *request* is numbered once, over the whole life of a recording; a *connection* is one client connection with
 the one service connection behind it, numbered the same way; *seq* is the place of an event in the recording.
 How events lie on disk is in ``layout.py``; how they become exchanges is in ``exchanges.py``.
@@ -51,6 +56,24 @@ class EventKind(StrEnum):
                               no byte of this answer came, the service may just have closed an idle connection).
     commit-taken              ``commit`` (str: its id), ``cursor`` (int: seq of the last event before it),
                               ``closed_ns`` (int: how long the gate was closed; None if it was not).
+    process-started           A Python process with the recorder in it began. ``python`` (str), ``argv`` (list of str), or
+                              ``forked_from`` (int: pid of its parent).
+    handling-started          The service's server began with a request. ``server`` ("asgi", "wsgi", ...), ``method``,
+                              ``target`` (str), ``peer`` (list: host, port), ``headers`` (list of pairs). ``data``: its body
+                              where it is there by then.
+    handling-ended            The handler gave its answer. ``status`` (int), ``headers``, ``ns`` (int: how long it took),
+                              ``error`` (dict) when an exception came out. ``data``: the answer's body.
+    query, http-call,         A call that the service made, when it had ended; fields and data in
+    redis-command, s3-call,   ``src/relive_inprocess/relive_recorder/calls.py``. Files and subprocesses are calls too.
+    file-read, subprocess
+    rows                      Rows fetched from a query: ``query`` (int: seq of the query event, in its process), ``rows`` (packed).
+    clock, random             A reading: ``source`` (str), ``value``.
+    environment-read          ``name`` (str), ``value`` (str, scrubbed; absent when it is not set).
+    log-record                ``logger``, ``level`` (str), ``text`` (scrubbed), ``where`` (str: "file:line").
+    failure                   An exception that escaped. ``type``, ``text``, ``fingerprint``, ``where`` (str). ``data``: the error
+                              package, JSON.
+    miss                      In a replay: a call without a recorded answer. ``asked``, ``kind``, ``nearest`` (dict, or absent),
+                              ``differs`` (list of str: paths of the fields that differ), ``policy`` (str).
     note                      Something the recorder did by itself. ``about`` ("gate", "hold", "disk", "refused",
                               "unframed"), ``text`` (str); about the disk also ``lost`` (int: events not recorded
                               before this one). ``data``: the refused bytes, at most 64 KiB.
@@ -72,6 +95,22 @@ class EventKind(StrEnum):
     REQUEST_ABANDONED = "request-abandoned"
     ANSWER_BROKEN = "answer-broken"
     COMMIT_TAKEN = "commit-taken"
+    PROCESS_STARTED = "process-started"
+    HANDLING_STARTED = "handling-started"
+    HANDLING_ENDED = "handling-ended"
+    QUERY = "query"
+    ROWS = "rows"
+    HTTP_CALL = "http-call"
+    REDIS_COMMAND = "redis-command"
+    S3_CALL = "s3-call"
+    FILE_READ = "file-read"
+    SUBPROCESS = "subprocess"
+    CLOCK = "clock"
+    RANDOM = "random"
+    ENVIRONMENT_READ = "environment-read"
+    LOG_RECORD = "log-record"
+    FAILURE = "failure"
+    MISS = "miss"
     NOTE = "note"
 
 

@@ -122,8 +122,11 @@ class RecordingWriter:
         request: int = 0,
         data: bytes = b"",
         fields: Mapping[str, Any] | None = None,
+        at: tuple[int, int] | None = None,
     ) -> int:
         """Put one event into memory and return its seq; ``flush`` makes it safe.
+
+        ``at``: monotonic and wall time [ns] of an event that was seen by somebody else; default: now.
 
         ``data`` is kept by reference until then and must be shorter than ``MAX_RECORD_BYTES``.
         """
@@ -133,7 +136,8 @@ class RecordingWriter:
             self._tell_head()
             return self.last_seq
         self.last_seq = seq = self.last_seq + 1
-        meta = _pack((seq, time.monotonic_ns(), time.time_ns(), kind, connection, request, fields or {}))
+        mono_ns, wall_ns = at or (time.monotonic_ns(), time.time_ns())
+        meta = _pack((seq, mono_ns, wall_ns, kind, connection, request, fields or {}))
         body = b"\x92" + meta + _bin_header(len(data))
         size = len(body) + len(data)
         crc = zlib.crc32(data, zlib.crc32(body))

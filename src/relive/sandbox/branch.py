@@ -30,10 +30,11 @@ from relive.kernel.mounts import read_mounts
 from relive.kernel.userfault import check_userfault
 from relive.model.branch import BranchFacts, Clock, MemoryState
 from relive.model.commit import CommitId, LayerKind, Manifest
+from relive.record.rings import RingMode, make_branch_ring
 from relive.sandbox.builder import BranchBuilder, BranchPlan, RootPlan
 from relive.sandbox.lazy.pager import Pager, await_pager
 from relive.sandbox.lazy.state import memory_lost, pager_killed, read_memory
-from relive.sandbox.rootfs import CoveredPoint, plan_points
+from relive.sandbox.rootfs import RINGS_DIRECTORY, CoveredPoint, plan_points
 from relive.sandbox.seal import Seal, read_seal
 from relive.sandbox.unfinished import claimed, sweep_unfinished
 from relive.store import Store
@@ -179,12 +180,14 @@ def restore(
     clock: Clock = Clock.RECORDED,
     name: str | None = None,
     lazily: bool = False,
+    recorder: RingMode = RingMode.FREE,
 ) -> Branch:
     """Bring a commit to life in a sealed sandbox; the original, if it still runs, is not touched.
 
     Args:
         lazily: let it run before its memory is all there, which a page daemon then brings in. A commit of which nothing
             can come later is restored as ever. No other thread of the caller may be at work then (see ``Pager``).
+        recorder: what the recorder in its Python processes does in the branch.
 
     Raises:
         RefUnknown, ObjectMissing, ObjectCorrupt: the store cannot give the commit.
@@ -202,10 +205,14 @@ def restore(
         check_userfault()
     directory = settings.branches / uuid.uuid4().hex[:8]
     (directory / "io").mkdir(parents=True)
+    (directory / "rings").mkdir()
+    (directory / "rings").chmod(0o1777)
     (directory / "images").mkdir()
     sweep_unfinished(settings.branches, _STATE)
     with claimed(directory):
-        return _restore_in(directory, settings, store, commit, clock, name, began=began, lazily=lazily)
+        return _restore_in(
+            directory, settings, store, commit, clock, name, began=began, lazily=lazily, recorder=recorder
+        )
 
 
 def _restore_in(
@@ -218,6 +225,7 @@ def _restore_in(
     *,
     began: float,
     lazily: bool,
+    recorder: RingMode,
 ) -> Branch:
     """As ``restore``, in a directory that nobody else uses and that is gone when this fails; ``began``: monotonic [s]."""
     tools, identifier = CriuTools(settings.tools_path), directory.name
@@ -234,6 +242,7 @@ def _restore_in(
         builder.mount_root(_plan_root(settings, store, manifest, directory))
         images = directory / "images"
         store.lay_out_images(manifest, images, lazily=pager is not None)
+        _make_rings(images, directory / "rings", recorder)
         plan = _plan(manifest, images, f"{manifest.host.name[:40]}-{identifier}", clock, settings)
         built = builder.finish(replace(plan, pager=pager))
         root = _host_pid(built.init, built.root)
@@ -295,6 +304,15 @@ def _plan_root(settings: Settings, store: Store, manifest: Manifest, directory: 
         covered=[(point, trees.get(point.point)) for point in points],
         memory_layers=memory,
     )
+
+
+def _make_rings(images: Path, rings: Path, mode: RingMode) -> None:
+    """Lay files where the commit's Python processes have their rings, so that CRIU maps these in their place."""
+    for entry in read_files(images):
+        if entry.HasField("reg") and Path(entry.reg.name).parent == RINGS_DIRECTORY:
+            path = rings / Path(entry.reg.name).name
+            if path.suffix == ".ring" and not path.exists():
+                make_branch_ring(path, entry.reg.size, entry.reg.mode & 0o777, mode)
 
 
 def _plan(manifest: Manifest, images: Path, hostname: str, clock: Clock, settings: Settings) -> BranchPlan:

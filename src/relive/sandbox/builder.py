@@ -238,6 +238,7 @@ class BranchBuilder:
         for place, tree in plan.memory_layers:
             _copy_tree(tree, builder.inside(place))
         builder.share_standard_streams(self._directory / "io")
+        builder.share_recorder(self._directory / "rings")
         builder.hide_home()
         first.mount_proc(builder.inside("/proc"))
         return builder.root

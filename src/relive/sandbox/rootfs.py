@@ -7,7 +7,9 @@ inside sees:
 - ``/run``: in a capsule the host's own (unix sockets are met there, and cannot be reached through an overlay), in a
   branch a private one;
 - ``/dev/shm`` and POSIX queues of its own; ``/proc`` of its own PID namespace; ``/sys`` read-only in a branch;
-- ``$RELIVE_HOME`` empty but for the tools; ``/run/relive/io`` with its standard output and error.
+- ``$RELIVE_HOME`` empty but for the tools; ``/run/relive/io`` with its standard output and error, ``/run/relive/inprocess``
+with the
+  recorder for Python processes, ``/run/relive/rings`` with their rings.
 """
 
 from __future__ import annotations
@@ -20,13 +22,26 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import relive
 from relive.engine.kerndat import place_kerndat
 from relive.kernel.mounts import Mount, MountFlag, bind, mount, mount_overlay
 
-__all__ = ["IO_DIRECTORY", "RUN_DIRECTORY", "CoveredPoint", "RootBuilder", "layer_directories", "plan_points"]
+__all__ = [
+    "INPROCESS_DIRECTORY",
+    "IO_DIRECTORY",
+    "RINGS_DIRECTORY",
+    "RUN_DIRECTORY",
+    "CoveredPoint",
+    "RootBuilder",
+    "layer_directories",
+    "plan_points",
+]
 
 RUN_DIRECTORY = Path("/run/relive")
 IO_DIRECTORY = RUN_DIRECTORY / "io"
+RINGS_DIRECTORY = RUN_DIRECTORY / "rings"
+INPROCESS_DIRECTORY = RUN_DIRECTORY / "inprocess"
+_INPROCESS = Path(relive.__file__).parent.parent / "relive_inprocess"
 
 _COVERED_KINDS = frozenset(
     {
@@ -182,7 +197,8 @@ class RootBuilder:
 
     def share_run(self) -> None:
         """The host's own /run (capsules)."""
-        IO_DIRECTORY.mkdir(parents=True, exist_ok=True)
+        for directory in (IO_DIRECTORY, RINGS_DIRECTORY, INPROCESS_DIRECTORY):
+            directory.mkdir(parents=True, exist_ok=True)
         bind(Path("/run"), self.inside("/run"), recursive=True)
 
     def own_run(self) -> None:
@@ -194,12 +210,18 @@ class RootBuilder:
             MountFlag.NO_SUID | MountFlag.NO_DEVICES,
             f"mode=755,{_TMPFS_ROOM}",
         )
-        self.inside(IO_DIRECTORY).mkdir(parents=True)
+        for directory in (IO_DIRECTORY, RINGS_DIRECTORY, INPROCESS_DIRECTORY):
+            self.inside(directory).mkdir(parents=True, exist_ok=True)
         place_kerndat(self._tools, self.root)
 
     def share_standard_streams(self, io: Path) -> None:
         """Make the directory of stdout and stderr appear at ``IO_DIRECTORY``."""
         bind(io, self.inside(IO_DIRECTORY))
+
+    def share_recorder(self, rings: Path) -> None:
+        """Make the recorder for Python services, and the directory of their rings, appear where they expect them."""
+        bind(_INPROCESS, self.inside(INPROCESS_DIRECTORY))
+        bind(rings, self.inside(RINGS_DIRECTORY))
 
     def hide_home(self) -> None:
         """Hide everything of Relive but its tools, which CRIU needs inside."""

@@ -1,0 +1,55 @@
+"""Giving a service's Python processes the recorder: rings in memory, and two environment variables."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from relive.config import Settings
+from relive.model.capsule import LifePaths
+from relive.sandbox.rootfs import INPROCESS_DIRECTORY, RINGS_DIRECTORY
+
+__all__ = ["make_rings", "remove_rings", "with_recorder"]
+
+_IN_MEMORY = Path("/dev/shm/relive")
+
+
+def make_rings(paths: LifePaths) -> None:
+    """Make the directory of a new life's rings, in memory: their pages must never wait for a disk.
+
+    Every user of the capsule may make files in it; on the host nobody but root reaches it.
+    """
+    _IN_MEMORY.mkdir(mode=0o700, exist_ok=True)
+    rings = _IN_MEMORY / paths.directory.name
+    rings.mkdir()
+    rings.chmod(0o1777)
+    paths.rings.symlink_to(rings)
+
+
+def remove_rings(paths: LifePaths) -> None:
+    """Remove them, once all that was in them is in the recording."""
+    shutil.rmtree(paths.rings.resolve(), ignore_errors=True)
+    paths.rings.unlink(missing_ok=True)
+
+
+def with_recorder(environment: Mapping[str, str], settings: Settings) -> dict[str, str]:
+    """The environment with the recorder in it: first in ``PYTHONPATH``, so that its ``sitecustomize`` is found, which hands on."""
+    others = environment.get("PYTHONPATH")
+    options = {
+        "rings": str(RINGS_DIRECTORY),
+        "ring_bytes": settings.ring,
+        "inline_bytes": settings.inline_limit,
+        "body_bytes": settings.body_limit,
+        "off": settings.record_not,
+        "secret_names": settings.secret_names,
+        "secret_patterns": settings.secret_patterns,
+        "wait_ms": round(settings.failure_wait * 1000),
+        "failure_pause": settings.incident_pause,
+    }
+    return {
+        **environment,
+        "PYTHONPATH": f"{INPROCESS_DIRECTORY}:{others}" if others else str(INPROCESS_DIRECTORY),
+        "RELIVE_RECORDER": json.dumps(options),
+    }

@@ -1,0 +1,160 @@
+"""Draining the rings of a service's Python processes into the recording of what happened inside.
+
+One thread of the agent looks at every ring again and again; it is the only writer of that recording. A ring whose process
+is gone is removed when it is empty. While no agent is there, the rings keep the last events, and the next agent takes them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+
+from relive.errors import RecordingCorrupt
+from relive.record.events import Event, EventKind
+from relive.record.log import RecordingWriter
+from relive.record.rings import RingReader
+
+__all__ = ["InsideDrain"]
+
+_PERIOD = 0.05  # [s] between two looks
+_RING = re.compile(r"(?P<pid>[0-9]+)-[0-9a-f]+\.ring")
+_BODY = re.compile(r"[0-9]+-[0-9]+\.body")
+
+
+class InsideDrain:
+    """Starts its thread at once.
+
+    Args:
+        rings: directory of the rings.
+        recording: directory of the recording that is written.
+        keep_bytes: oldest events are dropped when the recording exceeds this.
+        is_alive: tells whether a process (its pid in the capsule) still runs.
+        on_failure: called in the drain's thread with every ``failure`` event.
+    """
+
+    def __init__(
+        self,
+        rings: Path,
+        recording: Path,
+        *,
+        keep_bytes: int,
+        is_alive: Callable[[int], bool],
+        on_failure: Callable[[Event], None],
+    ) -> None:
+        self._rings = rings
+        self._bodies = recording / "bodies"
+        self._is_alive = is_alive
+        self._on_failure = on_failure
+        self._log = structlog.get_logger()
+        self._readers: dict[str, RingReader] = {}
+        self._refused: set[str] = set()
+        self._said_off: set[str] = set()
+        self._looking = threading.Lock()
+        self._end = threading.Event()
+        self._writer = RecordingWriter(recording, keep_bytes=keep_bytes, on_trouble=self._log.warning)
+        self._bodies.mkdir(mode=0o700, exist_ok=True)
+        self._thread = threading.Thread(target=self._work, name="inside-drain", daemon=True)
+        self._thread.start()
+
+    def _work(self) -> None:
+        while not self._end.wait(_PERIOD):
+            self.look()
+
+    def look(self) -> None:
+        """Take all that is in the rings now. May be called by any thread."""
+        with self._looking:
+            events: list[tuple[int, Event]] = []
+            for name in self._names():
+                events += self._take(name)
+            # Of several processes, by time: CLOCK_MONOTONIC is one for all of a host.
+            for pid, event in sorted(events, key=lambda pair: pair[1].mono_ns):
+                self._keep(pid, event)
+            self._writer.flush()
+        for _, event in events:
+            if event.kind is EventKind.FAILURE:
+                self._on_failure(event)
+
+    def _names(self) -> list[str]:
+        try:
+            return [name for name in os.listdir(self._rings) if _RING.fullmatch(name)]
+        except FileNotFoundError:
+            return []
+
+    def _take(self, name: str) -> list[tuple[int, Event]]:
+        match = _RING.fullmatch(name)
+        if match is None or name in self._refused:
+            return []
+        pid = int(match["pid"])
+        is_alive = self._is_alive(pid)  # asked before, so that what it wrote last is taken
+        try:
+            reader = self._readers.get(name) or self._open(name)
+            if reader is None:
+                return []
+            lost = reader.lost
+            events = reader.take()
+            if reader.lost > lost:
+                self._log.warning(
+                    "events were overwritten before they were taken", ring=name, bytes=reader.lost
+                )
+            if reader.is_switched_off and name not in self._said_off:
+                self._said_off.add(name)
+                self._log.warning(
+                    "the recorder in a process switched itself off; its standard error says why", pid=pid
+                )
+        except RecordingCorrupt as error:
+            self._log.warning("a ring is not read any more", ring=name, error=error.as_json())
+            self._refused.add(name)
+            events = []
+        if not is_alive:
+            self._forget(name)
+        return [(pid, event) for event in events]
+
+    def _open(self, name: str) -> RingReader | None:
+        try:
+            reader = self._readers[name] = RingReader(self._rings / name)
+        except FileNotFoundError:
+            return None
+        return reader
+
+    def _forget(self, name: str) -> None:
+        reader = self._readers.pop(name, None)
+        if reader is not None:
+            reader.close()
+        with contextlib.suppress(OSError):
+            (self._rings / name).unlink()
+
+    def _keep(self, pid: int, event: Event) -> None:
+        fields = {**event.fields, "pid": pid}
+        body = fields.get("file")
+        if isinstance(body, str) and _BODY.fullmatch(body):
+            self._keep_body(body)
+        self._writer.append(
+            event.kind, 0, event.request, event.data, fields, at=(event.mono_ns, event.wall_ns)
+        )
+
+    def _keep_body(self, name: str) -> None:
+        source = self._rings / name
+        try:
+            # Opened without following links: the service could lay any file of the host in its place.
+            fd = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            with os.fdopen(fd, "rb") as file, (self._bodies / name).open("wb") as copy:
+                while block := file.read(1 << 20):
+                    copy.write(block)
+            source.unlink()
+        except OSError as error:
+            self._log.warning("a body was not kept", name=name, cause=str(error))
+
+    def close(self) -> None:
+        """Take what is there and end."""
+        self._end.set()
+        self._thread.join()
+        self.look()
+        self._writer.close()
+        for reader in self._readers.values():
+            reader.close()

@@ -1,0 +1,35 @@
+"""Bringing the recorder to life in a process that has just started."""
+
+import os
+import sys
+from typing import Callable, List, Tuple
+
+from relive_recorder import options
+from relive_recorder.recorder import recorder
+from relive_recorder.scrub import Scrubber
+
+__all__ = ["start"]
+
+
+def start() -> None:
+    """Read the options, make the ring, install every kind that is asked for; nothing happens without the variable.
+
+    Raises:
+        Exception: whatever goes wrong; nothing was changed yet, or the recorder is off.
+    """
+    text = os.environ.get(options.VARIABLE)
+    if not text:
+        return
+    chosen = options.Options.from_text(text)
+    recorder.scrubber = Scrubber(chosen.secret_patterns, chosen.secret_names)
+    recorder.start(chosen)
+    recorder.emit("process-started", {"python": sys.version.split()[0], "argv": list(sys.argv)[:64]})
+    for name, install in _installers():
+        if name not in chosen.off:
+            install()
+
+
+def _installers() -> List[Tuple[str, Callable[[], None]]]:
+    from relive_recorder.kinds import clock, randomness
+
+    return [("clock", clock.install), ("random", randomness.install)]

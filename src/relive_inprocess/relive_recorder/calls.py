@@ -1,0 +1,226 @@
+"""What goes out of the service and comes back with an answer: recorded, or in a replay answered from the recording.
+
+Every library's file in ``kinds/`` describes its calls by a ``Channel`` and sends them ``through`` it. An event of a call is written
+when it has ended; its fields are:
+
+    asked   what was asked, a dict of JSON values (see ``values``): what a recorded call is found by in a replay
+    answer  what came back, as the channel tells it; absent when the call failed
+    error   when it failed: {"type": "module.Class", "args": packed, "text": str}
+    ns      how long it took
+    more    what the channel adds (sizes, what was cut, the name of a body's file)
+
+and its data is the answer's body, where the channel keeps one.
+"""
+
+import sys
+import time
+from typing import Any, Awaitable, Callable, Dict, Optional, Tuple
+
+from relive_recorder.guard import attempt
+from relive_recorder.recorder import RECORD, REPLAY, recorder
+from relive_recorder.values import pack, unpack
+
+__all__ = [
+    "Channel",
+    "Kept",
+    "NoAnswer",
+    "answer_with",
+    "describe_error",
+    "next_reading",
+    "through",
+    "through_async",
+]
+
+_mono = time.monotonic_ns
+
+
+class NoAnswer(ConnectionError):
+    """In a replay: the recording holds no answer to this call. For the service a connection that broke."""
+
+
+class Kept:
+    """A recorded answer.
+
+    Attributes:
+        fields: of the event, see the module.
+        data: of the event; a body that lay in a file is here too.
+    """
+
+    __slots__ = ("data", "fields")
+
+    def __init__(self, fields: Dict[str, Any], data: bytes) -> None:
+        self.fields = fields
+        self.data = data
+
+
+class Channel:
+    """One kind of call. Subclasses say how its answers are kept.
+
+    Attributes:
+        kind: of its events, one of ``EventKind`` in ``relive.record.events``.
+        local: what answers lies in the commit (a file, a SQLite database): in a replay it is asked really, and recorded.
+    """
+
+    kind = ""
+    local = False
+
+    def tell(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
+        """(answer as JSON, body, more fields) of a value that the call returned. May raise: then the recorder goes off."""
+        return recorder.scrubber.packed(pack(value)), b"", {}
+
+    def rebuild(self, kept: Kept) -> Any:
+        """The value again. Raises ``values.NotKept`` when that cannot be."""
+        return unpack(kept.fields["answer"])
+
+    def rebuild_error(self, kept: Kept) -> BaseException:
+        """The exception again; of a class that is not loaded, a ``NoAnswer`` with its text."""
+        return _error_again(kept.fields["error"])
+
+    def find(self, asked: Dict[str, Any]) -> Optional[Kept]:
+        """In a replay: the recorded answer; None for a miss that policy answers with the real call.
+
+        Raises:
+            NoAnswer: a miss, as policy says.
+        """
+        return _find(self, asked)
+
+
+def _no_player(_channel: Channel, _asked: Dict[str, Any]) -> Optional[Kept]:
+    return None
+
+
+def _no_readings(_kind: str, _source: str) -> Any:
+    return None
+
+
+_find: Callable[[Channel, Dict[str, Any]], Optional[Kept]] = _no_player
+_next_reading: Callable[[str, str], Any] = _no_readings
+
+
+def answer_with(
+    find: Callable[[Channel, Dict[str, Any]], Optional[Kept]], reading: Callable[[str, str], Any]
+) -> None:
+    """Have a replay's calls answered by ``find`` (see ``Channel.find``) and its readings by ``reading`` (see ``next_reading``)."""
+    global _find, _next_reading
+    _find, _next_reading = find, reading
+
+
+def next_reading(kind: str, source: str) -> Any:
+    """In a replay: ``value`` of the next recorded reading ("clock", "random") of a source in this lane; None if none is left."""
+    return _next_reading(kind, source)
+
+
+def through(channel: Channel, asked: Dict[str, Any], perform: Callable[[], Any]) -> Any:
+    """Perform a call, recorded; or answer it. ``perform`` is called at most once, and what it raises is raised on."""
+    mode = recorder.mode()
+    if mode == RECORD:
+        began = _mono()
+        try:
+            value = perform()
+        except BaseException as error:
+            again = _brought_back_meanwhile(channel, asked)
+            if again is None:
+                attempt(_emit_error, channel, asked, error, _mono() - began)
+                raise
+        else:
+            attempt(_emit_answer, channel, asked, value, _mono() - began)
+            return value
+        return _play(channel, asked, again)
+    if mode == REPLAY and not channel.local:
+        kept = channel.find(asked)
+        if kept is not None:
+            return _play(channel, asked, kept)
+    return _watched(channel, asked, perform) if mode == REPLAY else perform()
+
+
+async def through_async(
+    channel: Channel, asked: Dict[str, Any], perform: Callable[[], Awaitable[Any]]
+) -> Any:
+    """As ``through``, for calls that are awaited."""
+    mode = recorder.mode()
+    if mode == RECORD:
+        began = _mono()
+        try:
+            value = await perform()
+        except BaseException as error:
+            again = _brought_back_meanwhile(channel, asked)
+            if again is None:
+                attempt(_emit_error, channel, asked, error, _mono() - began)
+                raise
+        else:
+            attempt(_emit_answer, channel, asked, value, _mono() - began)
+            return value
+        return _play(channel, asked, again)
+    if mode != REPLAY:
+        return await perform()
+    if not channel.local:
+        kept = channel.find(asked)
+        if kept is not None:
+            return _play(channel, asked, kept)
+    began = _mono()
+    try:
+        value = await perform()
+    except BaseException as error:
+        attempt(_emit_error, channel, asked, error, _mono() - began)
+        raise
+    attempt(_emit_answer, channel, asked, value, _mono() - began)
+    return value
+
+
+def _watched(channel: Channel, asked: Dict[str, Any], perform: Callable[[], Any]) -> Any:
+    """Perform really in a replay, and record what came of it into the branch's ring."""
+    began = _mono()
+    try:
+        value = perform()
+    except BaseException as error:
+        attempt(_emit_error, channel, asked, error, _mono() - began)
+        raise
+    attempt(_emit_answer, channel, asked, value, _mono() - began)
+    return value
+
+
+def _brought_back_meanwhile(channel: Channel, asked: Dict[str, Any]) -> Optional[Kept]:
+    """The recorded answer to a call that was under way when the commit was taken, and whose other end is gone now."""
+    if channel.local or recorder.mode() != REPLAY:
+        return None
+    try:
+        return channel.find(asked)
+    except NoAnswer:
+        return None
+
+
+def _play(channel: Channel, asked: Dict[str, Any], kept: Kept) -> Any:
+    fields = dict(kept.fields, asked=asked, played=True)
+    recorder.emit(channel.kind, fields, kept.data)
+    if "error" in kept.fields:
+        raise channel.rebuild_error(kept)
+    return channel.rebuild(kept)
+
+
+def _emit_answer(channel: Channel, asked: Dict[str, Any], value: Any, took: int) -> None:
+    answer, data, more = channel.tell(value)
+    recorder.emit(channel.kind, {"asked": asked, "answer": answer, "ns": took, **more}, data)
+
+
+def _emit_error(channel: Channel, asked: Dict[str, Any], error: BaseException, took: int) -> None:
+    recorder.emit(channel.kind, {"asked": asked, "error": describe_error(error), "ns": took})
+
+
+def describe_error(error: BaseException) -> Dict[str, Any]:
+    """An exception as JSON; no code of its class is run."""
+    kind = type(error)
+    args = BaseException.args.__get__(error)  # type: ignore[attr-defined]
+    text = recorder.scrubber.packed(pack(args, 4))
+    return {"type": f"{kind.__module__}.{kind.__qualname__}", "args": text}
+
+
+def _error_again(described: Dict[str, Any]) -> BaseException:
+    module, _, name = str(described.get("type", "")).rpartition(".")
+    kind = getattr(sys.modules.get(module), name, None)
+    try:
+        args = unpack(described.get("args"))
+        if isinstance(kind, type) and issubclass(kind, BaseException):
+            return kind(*args)
+    except Exception:  # the class wants other arguments than its instances remember
+        pass
+    return NoAnswer(f"{described.get('type')}: {described.get('args')}")

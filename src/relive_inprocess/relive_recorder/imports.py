@@ -1,0 +1,63 @@
+"""Changing a module when it has just been imported, whoever imports it and whenever."""
+
+import importlib.abc
+import importlib.machinery
+import sys
+from typing import Any, Callable, Dict, List, Optional, Sequence
+
+from relive_recorder.guard import attempt
+
+__all__ = ["when_imported"]
+
+_changes: Dict[str, List[Callable[[Any], None]]] = {}
+
+
+def when_imported(name: str, change: Callable[[Any], None]) -> None:
+    """Call ``change`` with the module: now if it is loaded already, else right after its code has run.
+
+    A change that fails switches the recorder off; the import succeeds all the same.
+    """
+    module = sys.modules.get(name)
+    if module is not None:
+        attempt(change, module)
+        return
+    if not _changes:
+        sys.meta_path.insert(0, _Finder())
+    _changes.setdefault(name, []).append(change)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds nothing itself: asks the other finders and puts its hand on the loader."""
+
+    def find_spec(
+        self, name: str, path: Optional[Sequence[str]], target: Any = None
+    ) -> Optional[importlib.machinery.ModuleSpec]:
+        if name not in _changes:
+            return None
+        for finder in sys.meta_path:
+            if finder is self or not hasattr(finder, "find_spec"):
+                continue
+            spec = finder.find_spec(name, path, target)
+            if spec is not None:
+                loader = spec.loader
+                if loader is not None and hasattr(loader, "exec_module"):
+                    _change_after(loader, name)
+                return spec
+        return None
+
+
+def _change_after(loader: Any, name: str) -> None:
+    """Replace ``exec_module`` of this one loader object, which is made anew for each module."""
+    run = loader.exec_module
+
+    def exec_module(module: Any) -> None:
+        run(module)
+        for change in _changes.pop(name, []):
+            attempt(change, module)
+
+    try:
+        loader.exec_module = exec_module
+    except (
+        AttributeError
+    ):  # a built-in or frozen module's loader is a class: those are loaded before anybody else
+        pass

@@ -1,0 +1,1 @@
+"""In a branch: answers from the recording, in place of the world outside."""

@@ -1,0 +1,173 @@
+"""The recorder of this process: its mode, its ring, and how an event gets there.
+
+``emit`` may be called by any thread, in a signal handler and while garbage is collected, and never waits: an event is put
+into a queue, and whoever finds nobody at work writes all that is queued.
+"""
+
+import collections
+import json
+import os
+import sys
+import threading
+import time
+from typing import Any, Callable, Deque, Dict, Optional, Tuple
+
+from relive_recorder import context
+from relive_recorder.ring import EPOCH, FAULT, MODE, PID, Ring
+from relive_recorder.scrub import Scrubber
+
+__all__ = ["FREE", "OFF", "RECORD", "REPLAY", "Recorder", "recorder"]
+
+# Modes, as numbers of the ring's header.
+OFF = 0  # nothing is recorded (any more)
+RECORD = 1  # the original: everything goes on as ever, and is recorded
+REPLAY = (
+    2  # a branch: calls are answered from a recording; what happens is recorded into the branch's own ring
+)
+FREE = 3  # a branch that runs freely: calls go out (and find a sealed network), nothing is recorded
+
+_mono = time.monotonic_ns
+_wall = time.time_ns
+_ident = threading.get_ident
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+
+
+class Recorder:
+    """One per process; ``recorder`` is it. Off until ``start``.
+
+    Attributes:
+        options: what Relive asked for, see ``options``.
+        scrubber: takes secrets out of texts.
+        seq: number of the last event of this process.
+        on_brought_back: called once, with the mode, when this process finds itself in a branch.
+    """
+
+    def __init__(self) -> None:
+        self.options: Any = None
+        self.scrubber = Scrubber()
+        self.seq = 0
+        self.requests = 0
+        self.on_brought_back: Callable[[int], None] = lambda _mode: None
+        self._ring: Optional[Ring] = None
+        self._queue: Deque[Tuple[int, bytes, bytes]] = collections.deque()
+        self._writing = threading.Lock()
+
+    def start(self, options: Any) -> None:
+        """Make the ring and begin.
+
+        Raises:
+            OSError: the ring cannot be made.
+        """
+        self.options = options
+        self._ring = self._new_ring()
+        os.register_at_fork(after_in_child=self._after_fork)
+
+    def _new_ring(self) -> Ring:
+        path = f"{self.options.rings}/{os.getpid()}-{time.monotonic_ns():x}.ring"
+        return Ring(path, self.options.ring_bytes, RECORD)
+
+    def _after_fork(self) -> None:
+        ring, self._ring = self._ring, None
+        self._queue.clear()
+        self._writing = threading.Lock()
+        if ring is None:
+            return
+        try:
+            parent = ring.words[PID]
+            mode = ring.words[MODE]
+            ring.forget()
+            if mode != RECORD:
+                # A branch's files are its own; a child that is forked there has nowhere to record to.
+                return
+            self._ring = self._new_ring()
+            self.emit("process-started", {"forked_from": parent, "argv": list(sys.argv)[:64]})
+        except BaseException as fault:
+            self.switch_off(fault)
+
+    # -- the mode ------------------------------------------------------------------------------------------------
+
+    def mode(self) -> int:
+        """What to do now; notices that this process was brought back in a branch."""
+        ring = self._ring
+        if ring is None:
+            return OFF
+        words = ring.words
+        if words[EPOCH] != ring.epoch:
+            self._find_ourselves_in_a_branch(ring)
+        return words[MODE]
+
+    def _find_ourselves_in_a_branch(self, ring: Ring) -> None:
+        ring.adopt()
+        try:
+            self.on_brought_back(ring.words[MODE])
+        except BaseException as fault:
+            self.switch_off(fault)
+
+    @property
+    def epoch(self) -> int:
+        """Names the file that is written to; another one after this process was brought back. 0 while off."""
+        return self._ring.epoch if self._ring is not None else 0
+
+    def switch_off(self, fault: BaseException) -> None:
+        """Stop recording for good, with one line in standard error; never raises."""
+        ring, self._ring = self._ring, None
+        if ring is None:
+            return
+        try:
+            ring.words[FAULT] = 1
+            ring.words[MODE] = OFF
+            where = fault.__traceback__
+            while where is not None and where.tb_next is not None:
+                where = where.tb_next
+            place = f" at {where.tb_frame.f_code.co_filename}:{where.tb_lineno}" if where is not None else ""
+            text = f"relive: recorder switched off in process {os.getpid()}: {type(fault).__name__}: {fault}{place}\n"
+            os.write(2, text.encode("utf-8", "replace"))
+        except BaseException:  # there is nobody left to tell
+            pass
+
+    # -- events --------------------------------------------------------------------------------------------------
+
+    def next_request(self) -> int:
+        """A number for a request that begins now."""
+        self.requests += 1
+        return self.requests
+
+    def emit(
+        self, kind: str, fields: Dict[str, Any], data: bytes = b"", request: Optional[int] = None
+    ) -> int:
+        """Record one event; returns its seq, 0 when nothing is recorded. Never raises.
+
+        Args:
+            kind: one of ``EventKind`` in ``relive.record.events``.
+            fields: what JSON can hold. Texts in it were scrubbed by the caller where they may hold secrets.
+            request: its number where it is not that of the running context.
+        """
+        if self._ring is None:
+            return 0
+        try:
+            self.seq = seq = self.seq + 1
+            number = context.here().number if request is None else request
+            meta = _encode([seq, _mono(), _wall(), kind, _ident(), context.lane(), number, fields])
+            self._put(seq, meta.encode("utf-8", "surrogatepass"), data)
+        except BaseException as fault:
+            self.switch_off(fault)
+            return 0
+        return seq
+
+    def _put(self, seq: int, meta: bytes, data: bytes) -> None:
+        queue = self._queue
+        queue.append((seq, meta, data))
+        while queue and self._writing.acquire(False):
+            try:
+                ring = self._ring
+                while queue:
+                    number, first, second = queue.popleft()
+                    if ring is not None:
+                        ring.write(number, first, second)
+            except IndexError:  # somebody else took the last one
+                pass
+            finally:
+                self._writing.release()
+
+
+recorder = Recorder()

@@ -1,0 +1,92 @@
+"""The recorder comes up in every Python of the host, stays out of the way, and gets out of it when something is wrong."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+
+import pytest
+from tests.inprocess.conftest import INPROCESS, each_python
+
+from relive.record.events import EventKind
+
+MODULES = sorted(INPROCESS.rglob("*.py"))
+
+
+@each_python
+def test_readings_are_recorded_in_order(run_recorded, python):
+    ran = run_recorded("import time, uuid; print(time.time()); print(uuid.uuid4())", python)
+    assert (ran.status, ran.err) == (0, "")
+    clock, random = ran.of(EventKind.CLOCK), ran.of(EventKind.RANDOM)
+    assert repr(clock[-1].fields["value"]) == ran.out.split()[0]
+    assert random[-1].fields["source"] == "os.urandom"
+    assert [event.seq for event in ran.events] == list(range(1, len(ran.events) + 1))
+
+
+@each_python
+def test_a_fork_has_a_ring_of_its_own(run_recorded, python):
+    ran = run_recorded(
+        "import os, time\npid = os.fork()\nif pid == 0:\n    time.time()\n    os._exit(0)\n"
+        "print(pid)\nos.waitpid(pid, 0)\ntime.time_ns()",
+        python,
+    )
+    assert (ran.status, ran.err) == (0, "")
+    began = ran.of(EventKind.PROCESS_STARTED)
+    assert [event.fields.get("forked_from") is not None for event in began] == [False, True]
+    assert sorted(event.fields["source"] for event in ran.of(EventKind.CLOCK)) == [
+        "time.time",
+        "time.time_ns",
+    ]
+
+
+def test_an_existing_sitecustomize_still_runs(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.customized = sys.path[:]\n")
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys; print(sys.customized == sys.path[1:], sys.path)"],
+        env=os.environ | {"PYTHONPATH": f"{INPROCESS}:{tmp_path}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith("True")
+    assert str(INPROCESS) not in done.stdout
+
+
+@pytest.mark.parametrize(
+    "options", ["{", '{"ring_bites": 1}', '{"rings": "/nowhere"}', '{"ring_bytes": "x"}']
+)
+def test_a_fault_at_the_start_is_one_line(options):
+    done = subprocess.run(
+        [sys.executable, "-c", "print('served')"],
+        env=os.environ | {"PYTHONPATH": str(INPROCESS), "RELIVE_RECORDER": options},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "served\n")
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("relive: not recording this process: ")
+
+
+def test_a_fault_later_switches_it_off_with_one_line(run_recorded):
+    ran = run_recorded(
+        "import time\nfrom relive_recorder.recorder import recorder\n"
+        "def broken(*_): raise ValueError('no more')\nrecorder._put = broken\n"
+        "print(time.time() > 0, time.time() > 0)"
+    )
+    assert (ran.status, ran.out) == (0, "True True\n")
+    assert len(ran.err.splitlines()) == 1
+    assert "recorder switched off" in ran.err
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(INPROCESS).as_posix())
+def test_it_imports_only_the_standard_library_and_itself(path):
+    allowed = sys.stdlib_module_names | {"relive_recorder"}
+    for node in ast.walk(ast.parse(path.read_text(), feature_version=(3, 8))):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0
+            names = [node.module or ""]
+        assert {name.partition(".")[0] for name in names} <= allowed

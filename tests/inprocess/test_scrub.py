@@ -1,0 +1,51 @@
+"""Secrets are taken out by value, and the same one always becomes the same placeholder."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from tests.inprocess.conftest import INPROCESS
+
+sys.path.insert(0, str(INPROCESS))
+from relive_recorder.scrub import Scrubber, is_credential_name
+
+sys.path.remove(str(INPROCESS))
+
+
+@pytest.mark.parametrize(
+    "name", ["DB_PASSWORD", "Authorization", "x-api-key", "AWS_SECRET_ACCESS_KEY", "Cookie", "session_id"]
+)
+def test_names_of_secrets(name):
+    assert is_credential_name(name)
+
+
+@pytest.mark.parametrize("name", ["HOME", "Content-Type", "author", "key", "passenger"])
+def test_other_names(name):
+    assert not is_credential_name(name)
+
+
+def test_a_learned_secret_is_found_in_any_text():
+    scrubber = Scrubber()
+    placeholder = scrubber.learn("hunter22")
+    assert scrubber.text("mysql://root:hunter22@db") == f"mysql://root:{placeholder}@db"
+    assert scrubber.data(b"\xff hunter22") == b"\xff " + placeholder.encode()
+    assert scrubber.learn(placeholder) == placeholder
+
+
+def test_a_secret_within_another():
+    scrubber = Scrubber()
+    short, long = scrubber.learn("secret-a"), scrubber.learn("secret-a-and-b")
+    assert scrubber.text("secret-a-and-b secret-a") == f"{long} {short}"
+
+
+def test_card_numbers_are_known_by_their_check_digit():
+    scrubber = Scrubber()
+    assert "4111" not in scrubber.text("card 4111 1111 1111 1111.")
+    assert scrubber.text("order 4111 1111 1111 1112") == "order 4111 1111 1111 1112"
+
+
+def test_patterns_and_names_of_the_configuration():
+    scrubber = Scrubber([r"ACC-[0-9]+"], ["badge"])
+    assert "ACC-77" not in scrubber.text("from ACC-77")
+    assert scrubber.packed({"Badge": "blue-and-long"}) == {"Badge": scrubber.placeholder("blue-and-long")}
