@@ -74,7 +74,7 @@ def test_nothing_is_lost_whoever_is_killed(relive, ticking, killed):
 
 
 def test_a_branch_goes_on_and_records_nothing_into_the_originals_ring(relive, ticking):
-    eventually(lambda: ticking.printed(), "the first line")
+    eventually(ticking.printed, "the first line")
     commit = relive.commit("ticking")
     branch = relive.restore(commit.id)
     eventually(lambda: len(branch.output().splitlines()) > 3, "the branch goes on")

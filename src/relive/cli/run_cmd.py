@@ -50,6 +50,7 @@ def run(
     ] = 30.0,
     memory: Annotated[str | None, typer.Option(help="Most memory for the service, such as 512M")] = None,
     user: Annotated[str | None, typer.Option(help="User the service runs as; default: the caller")] = None,
+    recorder: Annotated[bool, typer.Option(help="Record inside the service's Python processes, too")] = True,
     detach: Annotated[
         bool, typer.Option("--detach", "-d", help="Return at once; the service runs on")
     ] = False,
@@ -77,6 +78,7 @@ def run(
         hang_after=hang_after,
         memory=_parse_size(memory) if memory else None,
         user=user,
+        inside=recorder,
     )
     capsule = launch(settings, spec)
     facts = capsule.facts
