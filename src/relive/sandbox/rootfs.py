@@ -220,7 +220,7 @@ class RootBuilder:
 
     def share_recorder(self, rings: Path) -> None:
         """Make the recorder for Python services, and the directory of their rings, appear where they expect them."""
-        bind(_INPROCESS, self.inside(INPROCESS_DIRECTORY))
+        bind(_INPROCESS, self.inside(INPROCESS_DIRECTORY), read_only=True)
         bind(rings, self.inside(RINGS_DIRECTORY))
 
     def hide_home(self) -> None:
