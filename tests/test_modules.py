@@ -99,10 +99,9 @@ TESTED_IN = {
     "store/deliveries.py": "tests/exchange/test_pull.py",
     "store/durable.py": "tests/store/test_crashes.py",
     "store/images.py": "tests/store/test_series.py",
-    "store/index.py": "tests/store/test_store.py",
     "store/laidout.py": "tests/store/test_series.py",
     "store/lock.py": "tests/store/test_processes.py",
-    "store/lookup.py": "tests/store/test_store.py",
+    "store/lookup.py": "tests/store/test_refs.py",
     "store/manifests.py": "tests/model/test_commit.py",
     "store/objects.py": "tests/store/test_damage.py",
     "store/pages/addressed.py": "tests/real/test_lazy.py",
@@ -123,7 +122,7 @@ TESTED_IN = {
     "store/pages/sealing.py": "tests/store/test_packs.py",
     "store/staging.py": "tests/store/test_store.py",
     "store/sweep.py": "tests/store/test_damage.py",
-    "store/tags.py": "tests/store/test_store.py",
+    "store/tags.py": "tests/store/test_refs.py",
     "store/taken.py": "tests/store/test_store.py",
     "store/trees.py": "tests/store/test_layers.py",
     "store/troubles.py": "tests/store/test_disk_full.py",
@@ -134,8 +133,8 @@ TESTED_IN = {
     "upkeep/shares.py": "tests/upkeep/test_stats.py",
     "upkeep/source.py": "tests/upkeep/test_repair.py",
     "upkeep/statspage.py": "tests/upkeep/test_stats.py",
-    "watch/release.py": "tests/watch/test_tracer.py",
-    "watch/tracing.py": "tests/watch/test_tracer.py",
+    "watch/release.py": "tests/watch/test_held.py",
+    "watch/tracing.py": "tests/watch/test_followed.py",
 }
 # Rooms whose parts are tested through their door.
 THROUGH_THE_DOOR = {"doctor/probes": "tests/doctor/test_probes.py", "record/_": "tests/record/test_proxy.py"}

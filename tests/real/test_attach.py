@@ -169,9 +169,7 @@ def test_files_of_each_kind(relive: Relive, start: Start, tmp_path: Path) -> Non
     port = free_port()
     (tmp_path / "of-the-host").touch()
     (tmp_path / "host-locked").touch()
-    process = start(
-        PYTHON, SERVICES / "kinds.py", str(port), tmp_path, *FILE_KINDS, stdout=subprocess.DEVNULL
-    )
+    process = start(PYTHON, SERVICES / "kinds", str(port), tmp_path, *FILE_KINDS, stdout=subprocess.DEVNULL)
     eventually(lambda: ask_kind(port, ""), "the program is set up")
     branch = relive.restore(relive.commit(f"pid:{process.pid}"), port)
     answers = {kind: (ask_kind(branch.ports[port], kind), ask_kind(port, kind)) for kind in FILE_KINDS}

@@ -1,4 +1,4 @@
-"""One thing of each kind that a process can hold (``services/kinds.py``), in the manner of CRIU's own zdtm suite.
+"""One thing of each kind that a process can hold (``services/kinds``), in the manner of CRIU's own zdtm suite.
 
 All are held by one program, committed once and restored once; each test asks the branch and the original about one kind.
 To look at a few alone: ``pytest tests/real/test_kinds.py -k 'inotify or fifo'`` starts the program with just these.
@@ -19,9 +19,8 @@ from .harness import LIMIT, PYTHON, SERVICES, Relive, eventually, free_port
 
 KINDS = [
     name
-    for _, name in re.findall(
-        r"^@(kind|in_child)\ndef (\w+)\(", (SERVICES / "kinds.py").read_text(), re.MULTILINE
-    )
+    for part in sorted((SERVICES / "kinds").glob("*.py"))
+    for name in re.findall(r"^@(?:kind|in_child)\ndef (\w+)\(", part.read_text(), re.MULTILINE)
 ]
 Ask = Callable[[str], str]
 
@@ -48,7 +47,7 @@ def asked(place: Path, request: pytest.FixtureRequest) -> Iterator[tuple[Ask, As
     relive = Relive(home, "kinds")
     port = free_port()
     try:
-        capsule = relive.run(PYTHON, SERVICES / "kinds.py", str(port), place, *wanted)
+        capsule = relive.run(PYTHON, SERVICES / "kinds", str(port), place, *wanted)
         eventually(lambda: ask_kind(port, ""), "the program is set up")
         commit = relive.commit(capsule)
         branch = relive.restore(commit, port)

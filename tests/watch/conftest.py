@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,33 @@ class Wire:
         self._lines.close()
         self.socket.close()
         assert self.process.wait(LIMIT) in (0, -signal.SIGKILL)
+
+
+def child_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+
+
+def tracer_of(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("TracerPid:")[2].split()[0])
+
+
+def settled(program: Program, expected: int) -> int:
+    """The count of signals, once it is what is expected; less if that does not come to be."""
+    deadline = time.monotonic() + 10
+    while (count := int(program.ask())) < expected and time.monotonic() < deadline:
+        # The last one may have been handed to a thread that the busy machine has not run yet.
+        os.sched_yield()
+    return count
+
+
+@contextlib.contextmanager
+def another() -> Iterator[Wire]:
+    wire = Wire()
+    try:
+        yield wire
+    finally:
+        wire.close()
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,77 @@
+"""What opening a store does: other versions are refused, what crashes and boots left over is swept."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+import pytest
+
+from relive.errors import (
+    StoreVersionUnknown,
+)
+from relive.store import Store
+
+from .builders import commit
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"version": 3}',
+        '{"version": true}',
+        "",
+        "null",
+        "[]",
+        '"1"',
+        "{}",
+        "\0",
+        "7",
+        b"\xff".decode("latin-1"),
+    ],
+)
+def test_a_store_of_another_version_is_refused_and_left_alone(store, home, text):
+    commit(store)
+    store.close()
+    (home / "format").write_text(text)
+    before = sorted(path.name for path in home.rglob("*"))
+    with pytest.raises(StoreVersionUnknown) as caught:
+        Store(home)
+    assert str(home) in caught.value.message
+    assert sorted(path.name for path in home.rglob("*")) == before
+
+
+def test_the_format_is_plain_json(store, home):
+    assert json.loads((home / "format").read_text()) == {"version": 2}
+
+
+def age(path, seconds=60.0):
+    past = time.time() - seconds
+    os.utime(path, (past, past))
+
+
+def test_left_overs_in_incoming_are_swept_only_when_old_and_not_locked(store, home):
+    held = store.stage()
+    (held.images / "pages-1.img").write_bytes(b"in the making")
+    incoming = home / "incoming"
+    for name in ("crashed", "young"):
+        (incoming / name / "images").mkdir(parents=True)
+    (incoming / "half-written").write_bytes(b"{")
+    for path in (held.directory, incoming / "crashed", incoming / "half-written"):
+        age(path)
+    Store(home).close()
+    assert {path.name for path in incoming.iterdir()} == {held.directory.name, "young"}
+    assert (held.images / "pages-1.img").exists()
+    held.discard()
+
+
+def test_layers_laid_out_before_the_last_boot_are_not_trusted(store, home):
+    """They are not synced, so a power failure may have left empty files in them."""
+    one = commit(store)
+    tree = store.lay_out_layer(store.manifest(one.id).layers[0])
+    stale = home / "trees" / "00000000-another-boot"
+    tree.parent.rename(stale)
+    Store(home).close()
+    assert not stale.exists()
+    assert (store._trees.get(store.manifest(one.id).layers[0])).is_dir()
