@@ -1,23 +1,49 @@
-"""For the whole suite: a CRIU failure that Relive cannot explain fails the run, wherever it happened.
+"""For the whole suite: on how many processes it runs, and that a CRIU failure that Relive cannot explain fails the run.
 
 Commands and agents are processes of their own, and many a test expects that something fails; so such failures are noted
-in a file (see ``engine.failures``) and looked at when all tests are over.
+in a file (see ``engine.failures``) and looked at when all tests are over. The workers of ``pytest -n`` note them in the
+file of the process that started them.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import measured
+from forker import Forker
 from relive.engine.failures import UNKNOWN_NOTED_IN
 
+# Rooms of which single files take long, longest first: begun last, one of them would keep one worker busy alone.
+_FIRST = ("chaos", "real", "doctor", "exchange", "upkeep", "store", "wrong_input", "examples")
 _NOTED = pytest.StashKey[Path]()
 
 
+def _is_worker(config: pytest.Config) -> bool:
+    return hasattr(config, "workerinput")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not _is_worker(config):
+        return
+    here = Path(__file__).parent
+
+    def place(item: pytest.Item) -> int:
+        room = item.path.relative_to(here).parts[0]
+        return _FIRST.index(room) if room in _FIRST else len(_FIRST)
+
+    items.sort(key=place)
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(measured)
+    if _is_worker(config):
+        return
     descriptor, name = tempfile.mkstemp(prefix="relive-unknown-")
     os.close(descriptor)
     config.stash[_NOTED] = Path(name)
@@ -25,6 +51,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
+    if _is_worker(session.config):
+        return
     if session.config.stash[_NOTED].read_text() and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -41,4 +69,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 def pytest_unconfigure(config: pytest.Config) -> None:
     if _NOTED in config.stash:
         config.stash[_NOTED].unlink(missing_ok=True)
-    os.environ.pop(UNKNOWN_NOTED_IN, None)
+        os.environ.pop(UNKNOWN_NOTED_IN, None)
+
+
+@pytest.fixture(scope="session")
+def forker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forker]:
+    made = Forker(tmp_path_factory.mktemp("forker"))
+    yield made
+    made.close()

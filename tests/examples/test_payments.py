@@ -26,6 +26,8 @@ from typing import Any
 import httpx
 import pytest
 
+from ports import free_port
+
 ROOT = Path(__file__).parents[2]
 PAYMENTS = ROOT / "examples" / "payments"
 AGAIN = 10  # times the failing request is sent again
@@ -50,9 +52,7 @@ class Failure:
 
 @contextmanager
 def running(source: Path, data: Path) -> Iterator[Service]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     log = data.with_name(f"{data.name}-{port}.log")
     command = [sys.executable, "-m", "uvicorn", "app:app", "--app-dir", str(source), "--port", str(port)]
     with (

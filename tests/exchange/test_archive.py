@@ -219,6 +219,7 @@ def test_a_file_of_keys_has_one_a_line_and_may_have_remarks(tmp_path):
         (NEW_KEY + b"\nshort\n", KeyWrong, "line 2"),
         (b"\xff" * 44, KeyWrong, "line 1"),
     ],
+    ids=["empty", "a remark", "a key and a word", "no text"],
 )
 def test_a_file_that_holds_no_keys_is_told(text, kind, words, tmp_path):
     path = tmp_path / "keys"

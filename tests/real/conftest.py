@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -11,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from .harness import MEASURED, Process, Relive
+from forker import Forker
+
+from .harness import Process, Relive
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -21,21 +22,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.real)
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """What the commits and restores of this run cost; only noise-free enough to see that nothing is absurd."""
-    if not MEASURED:
-        return
-    load = os.getloadavg()[0]
-    terminalreporter.section(f"milliseconds per service (load average {load:.1f})")
-    terminalreporter.write_line(f"{'service':<28}{'pause':>8}{'durable':>9}  restores")
-    for name in dict.fromkeys(name for name, _, _ in MEASURED):
-        of = {
-            what: [value for one, kind, value in MEASURED if one == name and kind == what]
-            for what in ("pause", "durable", "restore")
-        }
-        restores = " ".join(f"{value:.0f}" for value in of["restore"])
-        first = [f"{of[what][0]:.1f}" if of[what] else "-" for what in ("pause", "durable")]
-        terminalreporter.write_line(f"{name:<28}{first[0]:>8}{first[1]:>9}  {restores}")
+@pytest.fixture(scope="session", autouse=True)
+def commands(forker: Forker) -> None:
+    """Commands of every ``Relive`` are forked."""
+    Relive.commands = forker
 
 
 @pytest.fixture

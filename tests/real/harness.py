@@ -10,7 +10,6 @@ import http.client
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import sysconfig
@@ -23,6 +22,9 @@ from typing import Any, TypeVar
 
 import pytest
 
+from forker import Forker
+from measured import MEASURED
+from ports import free_port
 from relive.config import Settings
 from relive.model.commit import CommitId, Manifest
 from relive.sandbox.branch import Branch as SandboxBranch
@@ -39,8 +41,6 @@ LIMIT = 30.0  # [s] for anything that is waited for
 
 Result = TypeVar("Result")
 
-MEASURED: list[tuple[str, str, float]] = []
-
 
 def eventually(check: Callable[[], Result | None], what: str = "", limit: float = LIMIT) -> Result:
     """The first true value that ``check`` returns; what it raises counts as not yet."""
@@ -55,11 +55,6 @@ def eventually(check: Callable[[], Result | None], what: str = "", limit: float 
             return value
         time.sleep(0.01)
     raise AssertionError(f"not within {limit:g} s: {what or check}" + (f" ({last!r})" if last else ""))
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def compiled(source: Path, directory: Path, *options: str) -> Path:
@@ -150,6 +145,8 @@ def _clocks() -> tuple[float, float]:
 class Relive:
     """The command line in a home of its own."""
 
+    commands: Forker  # set for the whole session, by its fixture
+
     def __init__(self, home: Path, label: str) -> None:
         self.home = home
         self.label = label
@@ -159,23 +156,19 @@ class Relive:
 
     def __call__(self, *words: str, environment: dict[str, str] | None = None) -> Any:
         """Run a command with ``--json``; returns its answer, raises Refused."""
-        command, *rest = words
-        done = subprocess.run(
-            [RELIVE, command, "--json", *rest],
-            env=self.environment | (environment or {}),
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=100,
-            check=False,
-        )
+        done = self.say(*words, environment=environment)
         if done.returncode != 0:
             try:
                 error = json.loads(done.stdout)["error"]
             except (ValueError, KeyError):
-                pytest.fail(f"relive {' '.join(words)}: {done.stdout.decode()} {done.stderr.decode()}")
+                pytest.fail(f"relive {' '.join(words)}: {done.stdout} {done.stderr}")
             raise Refused(error, done.returncode)
         return json.loads(done.stdout)
+
+    def say(self, *words: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        """Run a command with ``--json``, whatever becomes of it."""
+        command, *rest = words
+        return self.commands([command, "--json", *rest], self.environment | (environment or {}))
 
     def run(
         self, *command: str | Path, name: str = "service", user: str | None = None, **env: str

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from ports import free_port
+
 from .harness import (
     PROGRAMS,
     PYTHON,
@@ -24,7 +26,6 @@ from .harness import (
     compiled,
     counting,
     eventually,
-    free_port,
 )
 from .scenario import lives_twice
 from .test_c_program import rounds

@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
-from .harness import LIMIT, PYTHON, RELIVE, SERVICES, Http, Refused, Relive, eventually, free_port
+from ports import free_port
+
+from .harness import LIMIT, PYTHON, RELIVE, SERVICES, Http, Refused, Relive, eventually
 
 
 @dataclass
@@ -65,14 +67,7 @@ def start(relive: Relive, *options: str) -> Failing:
 
 def replay(relive: Relive, incident: dict[str, Any], *options: str) -> dict[str, Any]:
     """What ``relive replay`` says, whatever its exit status."""
-    done = subprocess.run(
-        [RELIVE, "replay", "--json", "--pace", "fast", *options, str(incident["number"])],
-        env=relive.environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=100,
-        check=False,
-    )
+    done = relive.say("replay", "--pace", "fast", *options, str(incident["number"]))
     answer = json.loads(done.stdout)
     assert "error" not in answer, answer
     return dict(answer, exit_status=done.returncode)
@@ -159,12 +154,7 @@ def test_a_fixed_state_is_not_reproduced(relive: Relive) -> None:
     result = replay(relive, incident)
     assert result["exit_status"] == 0, json.dumps(result["runs"], indent=1)
     number = incident["sighting"]["request"]
-    done = subprocess.run(
-        [RELIVE, "replay", "--json", "--request", str(number - 2), "clean"],
-        env=relive.environment,
-        capture_output=True,
-        check=False,
-    )
+    done = relive.say("replay", "--request", str(number - 2), "clean")
     answer = json.loads(done.stdout)
     assert done.returncode == 0 and answer["runs"][0]["outcome"]["status"] == 200
 

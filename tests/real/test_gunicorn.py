@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .harness import PYTHON, SERVICES, Relive, ask, free_port
+from ports import free_port
+
+from .harness import PYTHON, SERVICES, Relive, ask
 from .scenario import lives_twice
 
 

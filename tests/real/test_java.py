@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from .harness import SERVICES, Relive, ask, free_port
+from ports import free_port
+
+from .harness import SERVICES, Relive, ask
 from .scenario import lives_twice
 
 

@@ -15,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from .harness import LIMIT, PYTHON, SERVICES, Relive, eventually, free_port
+from ports import free_port
+
+from .harness import LIMIT, PYTHON, SERVICES, Relive, eventually
 
 KINDS = [
     name

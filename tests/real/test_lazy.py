@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from ports import free_port
 from relive.errors import MemoryLost
 from relive.kernel import procfs
 from relive.kernel.namespaces import in_network_of
@@ -26,7 +27,7 @@ from relive.sandbox.branch import Branch, restore
 from relive.sandbox.lazy.pager import Pager
 from relive.store import Store
 
-from .harness import LIMIT, PROGRAMS, Commit, Relive, compiled, eventually, free_port
+from .harness import LIMIT, PROGRAMS, Commit, Relive, compiled, eventually
 
 MEGABYTES = 320
 PAGES = MEGABYTES * 256

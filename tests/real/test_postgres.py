@@ -11,7 +11,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from .harness import Load, Relive, eventually, free_port
+from ports import free_port
+
+from .harness import Load, Relive, eventually
 
 _programs = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
 pytestmark = pytest.mark.skipif(not _programs, reason="needs PostgreSQL")

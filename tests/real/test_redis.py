@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 import redis
 
-from .harness import PYTHON, SERVICES, Branch, Capsule, Load, Relive, ask, eventually, free_port
+from ports import free_port
+
+from .harness import PYTHON, SERVICES, Branch, Capsule, Load, Relive, ask, eventually
 
 server = shutil.which("redis-server")
 pytestmark = pytest.mark.skipif(server is None, reason="needs redis-server")

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import http.client
 import json
-import subprocess
 import threading
 import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from ports import free_port
 from relive.record.exchanges import Ended, Exchanges
 from relive.record.reading import Recording
 
-from .harness import LIMIT, PYTHON, RELIVE, SERVICES, Relive, eventually, free_port
+from .harness import LIMIT, PYTHON, SERVICES, Relive, eventually
 
 
 def start(relive: Relive, directory: Path, every: str) -> int:
@@ -71,13 +71,7 @@ def test_a_request_that_a_commit_holds_half_served_is_answered_in_the_branch(
     assert answers[0][0] == 200
     assert ask(port, "POST", "/count")[0] == 200
     last = list(exchanges.all())[-1]
-    done = subprocess.run(
-        [RELIVE, "replay", "--json", "--request", str(last.number), commit["id"]],
-        env=relive.environment,
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
+    done = relive.say("replay", "--request", str(last.number), commit["id"])
     result = json.loads(done.stdout)
     assert done.returncode == 0, json.dumps(result, indent=1)
     run = result["runs"][0]

@@ -18,7 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from .harness import PYTHON, SERVICES, Branch, Relive, eventually, free_port
+from ports import free_port
+
+from .harness import PYTHON, SERVICES, Branch, Relive, eventually
 
 WAYS = re.findall(r"^@way\ndef (\w+)\(", (SERVICES / "escape.py").read_text(), re.MULTILINE)
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from ports import free_port
 from relive.store.keyring import Keyring
 
-from .harness import PYTHON, SERVICES, Http, Refused, Relive, ask, free_port
+from .harness import PYTHON, SERVICES, Http, Refused, Relive, ask
 
 
 @pytest.fixture

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from .harness import PYTHON, SERVICES, Capsule, Http, Relive, ask, counting, free_port
+from ports import free_port
+
+from .harness import PYTHON, SERVICES, Capsule, Http, Relive, ask, counting
 from .scenario import lives_twice, settled
 
 

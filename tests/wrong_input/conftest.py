@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from forker import Forker
 from relive.kernel import procfs
 
 RELIVE = Path(sysconfig.get_path("scripts")) / "relive"
@@ -86,61 +87,6 @@ class Program:
         for pipe in (self.process.stdin, self.process.stdout):
             assert pipe is not None
             pipe.close()
-
-
-_FORKER = """
-import json, os, sys
-import relive.agent.capsule, relive.agent.launch, relive.cli, relive.engine.capture, relive.sandbox.branch
-from relive.cli import main
-for line in sys.stdin:
-    words, environment, out, err = json.loads(line)
-    child = os.fork()
-    if child == 0:
-        for number, path in ((0, os.devnull), (1, out), (2, err)):
-            os.dup2(os.open(path, os.O_RDWR), number)
-        os.environ.clear()
-        os.environ.update(environment)
-        os.chdir("/")
-        sys.argv = ["relive", *words]
-        status = 1
-        try:
-            main()
-            status = 0
-        except SystemExit as end:
-            status = end.code if isinstance(end.code, int) else int(end.code is not None)
-        except BaseException:
-            sys.excepthook(*sys.exc_info())
-        sys.stdout.flush(), sys.stderr.flush()
-        os._exit(status)
-    _, status = os.waitpid(child, 0)
-    print(os.waitstatus_to_exitcode(status), flush=True)
-"""
-
-
-class Forker:
-    """Runs commands in forks of a process that has imported Relive already: its start costs more than most refusals."""
-
-    def __init__(self, directory: Path) -> None:
-        self._out, self._err = directory / "out", directory / "err"
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _FORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-
-    def __call__(self, words: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._out.write_text("")
-        self._err.write_text("")
-        request = [words, environment, str(self._out), str(self._err)]
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
-        status = int(self._process.stdout.readline())
-        return subprocess.CompletedProcess(words, status, self._out.read_text(), self._err.read_text())
-
-    def close(self) -> None:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.wait(LIMIT)
-        self._process.stdout.close()
 
 
 @dataclass(frozen=True)
@@ -245,13 +191,6 @@ def start() -> Iterator[Callable[..., Program]]:
     yield begin
     for program in running:
         program.close()
-
-
-@pytest.fixture(scope="session")
-def forker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forker]:
-    made = Forker(tmp_path_factory.mktemp("forker"))
-    yield made
-    made.close()
 
 
 @pytest.fixture(scope="module")

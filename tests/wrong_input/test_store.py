@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from forker import Forker
 from relive.model.commit import CommitId, Manifest
 from relive.store import Store
 from relive.store.manifests import canonical
 from relive.store.objects import hash_bytes
 
-from .conftest import Forker, Home, Program, new_home
+from .conftest import Home, Program, new_home
 
 
 @pytest.fixture(autouse=True)

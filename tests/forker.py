@@ -1,0 +1,82 @@
+"""Commands of Relive in forks of one process that has imported it already: its start costs more than most commands.
+
+Each command still is a process of its own, with its own environment, streams and exit status, in the session of the tests.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+LIMIT = 100.0  # [s] for one command
+
+_SERVER = """
+import json, os, sys
+import relive.agent.capsule, relive.agent.launch, relive.cli, relive.engine.capture, relive.sandbox.branch
+from relive.cli import main
+for line in sys.stdin:
+    words, environment, out, err = json.loads(line)
+    child = os.fork()
+    if child == 0:
+        for number, path in ((0, os.devnull), (1, out), (2, err)):
+            os.dup2(os.open(path, os.O_RDWR), number)
+        os.environ.clear()
+        os.environ.update(environment)
+        os.chdir("/")
+        sys.argv = ["relive", *words]
+        status = 1
+        try:
+            main()
+            status = 0
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else int(end.code is not None)
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        sys.stdout.flush(), sys.stderr.flush()
+        os._exit(status)
+    _, status = os.waitpid(child, 0)
+    print(os.waitstatus_to_exitcode(status), flush=True)
+"""
+
+
+class Forker:
+    """The process that forks. Threads may share it; their commands run one after another."""
+
+    def __init__(self, directory: Path) -> None:
+        self._out, self._err = directory / "out", directory / "err"
+        self._lock = threading.Lock()
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def __call__(
+        self, words: Sequence[str], environment: Mapping[str, str]
+    ) -> subprocess.CompletedProcess[str]:
+        """Run ``relive WORDS`` with nothing but this environment, in ``/``, without input."""
+        with self._lock:
+            return self._run(list(words), dict(environment))
+
+    def _run(self, words: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._out.write_text("")
+        self._err.write_text("")
+        request = [words, environment, str(self._out), str(self._err)]
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        ended, _, _ = select.select([self._process.stdout], [], [], LIMIT)
+        assert ended, f"relive {' '.join(words)} does not end"
+        status = int(self._process.stdout.readline())
+        return subprocess.CompletedProcess(
+            words, status, self._out.read_text(errors="replace"), self._err.read_text(errors="replace")
+        )
+
+    def close(self) -> None:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(LIMIT)
+        self._process.stdout.close()
