@@ -19,7 +19,6 @@ code of its own in the process it holds, and a process whose CRIU is killed with
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import fcntl
 import functools
@@ -30,7 +29,6 @@ import random
 import shutil
 import signal
 import socket
-import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -55,7 +53,9 @@ from relive.store.incidents import Incidents
 
 NAME = "chaos"
 RELIVE = str(Path(sys.executable).with_name("relive"))
-ANSWER_BOUND = 10.0  # [s] a service that has not answered by then counts as lost
+SERVICE = str(Path(__file__).with_name("_chaos_service.py"))
+CLIENT = str(Path(__file__).with_name("_chaos_client.py"))
+ANSWER_BOUND = 10.0  # [s] a service that has not answered by then counts as lost; the client waits for longer
 CLIENT_BOUND = 5.0  # [s] after which the client gives up a connection and makes another
 RECOVERY_BOUND = 30.0  # [s] for a new agent, a new proxy and a commit
 EPOCH = 30  # rounds that one life of the services lasts
@@ -82,79 +82,7 @@ VICTIMS = {
 PHASES = ("before", "frozen", "frozen", "after")
 
 
-# -- the service ------------------------------------------------------------------------------------------------------
-
-
-async def serve(port: int, directory: Path) -> None:
-    """Count requests: ``POST /add/ID`` adds one, ``GET /state`` tells both counts, ``GET /ids`` every id with its count."""
-    memory: Counter[str] = Counter()
-    database = sqlite3.connect(directory / "seen.sqlite", isolation_level=None)
-    database.execute("PRAGMA journal_mode=WAL")
-    database.execute("PRAGMA synchronous=NORMAL")
-    database.execute("CREATE TABLE IF NOT EXISTS seen (id TEXT)")
-
-    def answer(method: str, path: str) -> object:
-        if method == "POST":
-            name = path.removeprefix("/add/")
-            database.execute("INSERT INTO seen VALUES (?)", (name,))
-            memory[name] += 1
-            return name
-        if path == "/ids":
-            return [memory, dict(database.execute("SELECT id, count(*) FROM seen GROUP BY id"))]
-        return [memory.total(), database.execute("SELECT count(*) FROM seen").fetchone()[0]]
-
-    async def client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-            while True:
-                head = await reader.readuntil(b"\r\n\r\n")
-                method, path = head.split(b" ", 2)[:2]
-                body = json.dumps(answer(method.decode(), path.decode())).encode()
-                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-                await writer.drain()
-        writer.close()
-
-    server = await asyncio.start_server(client, "127.0.0.1", port)
-    await server.serve_forever()
-
-
 # -- the client -------------------------------------------------------------------------------------------------------
-
-
-def send_traffic(name: str, port: int, pace: float, out: Any) -> None:
-    """Send requests one after the other for ever; each becomes a line [name, id, began, ended, answered]."""
-    connection: http.client.HTTPConnection | None = None
-    number = 0
-    while True:
-        number += 1
-        identity = f"{name}-{port}-{number}"
-        began = time.monotonic()
-        try:
-            connection = connection or http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_BOUND * 2)
-            connection.request("POST", f"/add/{identity}", headers={"Content-Length": "0"})
-            answer = connection.getresponse()
-            answered = json.loads(answer.read()) == identity and answer.status == 200
-        except (OSError, http.client.HTTPException, ValueError):
-            answered = False
-        if not answered and connection is not None:
-            connection.close()
-            connection = None
-        out([name, identity, began, time.monotonic(), answered])
-        time.sleep(pace)
-
-
-def run_client(targets: list[str]) -> None:
-    lock = threading.Lock()
-
-    def out(event: list[object]) -> None:
-        with lock:
-            sys.stdout.write(json.dumps(event) + "\n")
-            sys.stdout.flush()
-
-    for target in targets:
-        name, port, pace = target.split(":")
-        threading.Thread(target=send_traffic, args=(name, int(port), float(pace), out), daemon=True).start()
-    sys.stdin.read()  # until the harness ends
-    os._exit(0)
 
 
 class Client:
@@ -162,7 +90,7 @@ class Client:
 
     def __init__(self, targets: list[str]) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, __file__, "--client", *targets],
+            [sys.executable, CLIENT, *targets],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -382,7 +310,7 @@ class Harness:
                 RELIVE,
                 *("run", "--name", NAME, "--every", every),
                 *("--listen", f"127.0.0.1:{listen}", "--upstream", f"127.0.0.1:{port}"),
-                *("--", sys.executable, __file__, "--serve", str(port), str(directory)),
+                *("--", sys.executable, SERVICE, str(port), str(directory)),
             ],
             env=self.environment,
             cwd=self.work,
@@ -393,7 +321,7 @@ class Harness:
         )
         log.close()
         self.plain_process = subprocess.Popen(
-            [sys.executable, __file__, "--serve", str(plain_port), str(directory / "plain")],
+            [sys.executable, SERVICE, str(plain_port), str(directory / "plain")],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -508,7 +436,7 @@ class Harness:
                 time.sleep(self.random.uniform(0, 0.006))
                 break
             if wanted == "frozen" and now.frozen:
-                time.sleep(self.random.uniform(0, 0.022))
+                time.sleep(self.random.uniform(0, 0.015))
                 break
             if was_frozen and not now.frozen:
                 time.sleep(self.random.uniform(0, 0.03))
@@ -986,14 +914,7 @@ def main() -> int:
     parser.add_argument("--raw", type=int, help="kill CRIU alone so often instead, without and with help")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     parser.add_argument("--json", action="store_true", help="tell the outcome as one JSON object")
-    parser.add_argument("--serve", nargs=2, metavar=("PORT", "DIRECTORY"), help=argparse.SUPPRESS)
-    parser.add_argument("--client", nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.serve:
-        asyncio.run(serve(int(options.serve[0]), Path(options.serve[1])))
-        return 0
-    if options.client:
-        run_client(options.client)
     directory = Path(tempfile.mkdtemp(prefix="relive-chaos-", dir="/var/tmp"))
     print(f"seed {options.seed}, {directory}", file=sys.stderr)
     if options.raw:
