@@ -19,7 +19,7 @@ from forker import Forker
 from relive.engine.failures import UNKNOWN_NOTED_IN
 
 # Rooms of which single files take long, longest first: begun last, one of them would keep one worker busy alone.
-_FIRST = ("chaos", "real", "doctor", "exchange", "upkeep", "store", "wrong_input", "examples")
+_FIRST = ("chaos", "examples", "real", "doctor", "exchange", "store", "upkeep", "wrong_input")
 _NOTED = pytest.StashKey[Path]()
 
 

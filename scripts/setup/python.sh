@@ -65,3 +65,8 @@ if ! has project "$project_key"; then
 else
     say ".venv is up to date (Python $version)"
 fi
+
+# Where Python may write no bytecode by itself (PYTHONDONTWRITEBYTECODE, a folder of another user), every command, agent and
+# proxy would compile all of Relive anew. Only what changed is compiled here.
+"$venv/bin/python" -m compileall -q "$REPO/src" || fail "Relive's modules could not be compiled" \
+    "The lines above name the module." "Mend it, or get it back with git checkout; then run make setup again."

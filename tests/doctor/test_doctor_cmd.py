@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from relive.doctor import CHECKLIST
 from relive.kernel.mounts import read_mounts
 
-from .conftest import Said, in_own_mounts, marked
+from .conftest import LIMIT, Said, in_own_mounts, marked
 
 pytestmark = pytest.mark.real
 
@@ -78,9 +79,12 @@ def test_nothing_is_left_behind(doctor: Doctor, tmp_path: Path) -> None:
     assert not [
         entry for entry in read_mounts() if any(word in f"{entry.point} {entry.source}" for word in ours)
     ]
-    for place in places:
-        if place.is_dir():
-            assert not [name for name in place.iterdir() if "relive-doctor" in name.name]
+    # Another doctor may be at work on this machine: what is its own goes away.
+    deadline = time.monotonic() + LIMIT
+    while left := [
+        path for place in places if place.is_dir() for path in place.iterdir() if "relive-doctor" in path.name
+    ]:
+        assert time.monotonic() < deadline, left
 
 
 def test_a_home_that_does_not_exist_yet_is_not_made(doctor: Doctor, tmp_path: Path) -> None:
