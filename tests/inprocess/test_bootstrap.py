@@ -8,9 +8,10 @@ import subprocess
 import sys
 
 import pytest
-from tests.inprocess.conftest import INPROCESS, each_python
 
 from relive.record.events import EventKind
+
+from .conftest import INPROCESS, each_python
 
 MODULES = sorted(INPROCESS.rglob("*.py"))
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 
 import pytest
-from tests.inprocess.conftest import INPROCESS
+
+from .conftest import INPROCESS
 
 sys.path.insert(0, str(INPROCESS))
 from relive_recorder.scrub import Scrubber, is_credential_name

@@ -14,7 +14,8 @@ import uuid
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.inprocess.conftest import INPROCESS
+
+from .conftest import INPROCESS
 
 sys.path.insert(0, str(INPROCESS))
 import contextlib

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.inprocess.conftest import INPROCESS
 
+from inprocess.conftest import INPROCESS
 from relive.errors import RecordingCorrupt
 from relive.record.rings import RingMode, RingReader, make_branch_ring
 
