@@ -10,7 +10,7 @@ ReliveError
 ├── CommitFailed          the target was not committed and runs on: 5
 │   ├── TargetUndumpable, CommitTimedOut
 ├── RestoreFailed         the branch did not come to life: 6
-│   ├── RestoreTimedOut, SealBroken, MemoryLost
+│   ├── RestoreTimedOut, RestoreUnsupported, SealBroken, MemoryLost
 ├── StoreError            the store cannot give or take something: 7
 │   ├── StoreVersionUnknown, ObjectMissing, ObjectCorrupt, StoreBusy, KeyMissing, KeyWrong, SignatureInvalid
 ├── RecordingError        the recording cannot answer: 8
@@ -63,6 +63,7 @@ __all__ = [
     "RequestUnknown",
     "RestoreFailed",
     "RestoreTimedOut",
+    "RestoreUnsupported",
     "SealBroken",
     "SignatureInvalid",
     "StoreBusy",
@@ -228,6 +229,12 @@ class RestoreTimedOut(RestoreFailed):
     """The restore took longer than its limit."""
 
     code = "restore-timed-out"
+
+
+class RestoreUnsupported(RestoreFailed):
+    """The commit is of a container: Relive keeps it, and it runs where its engine restores it from an export."""
+
+    code = "restore-unsupported"
 
 
 class SealBroken(RestoreFailed):

@@ -1,4 +1,4 @@
-"""``relive import``: a commit from an archive."""
+"""``relive import``: a commit from an archive, Relive's own or that of a container."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ __all__ = ["import_"]
 
 
 def import_(
-    file: Annotated[Path, typer.Argument(help="A file that `relive export` wrote")],
+    file: Annotated[
+        Path,
+        typer.Argument(help="What `relive export`, or podman, CRI-O or the kubelet as a checkpoint wrote"),
+    ],
     tag: Annotated[str | None, typer.Option(help="Give the commit this tag")] = None,
     key_file: KeyFile = None,
     force: Annotated[
@@ -27,10 +30,12 @@ def import_(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take a commit in that was exported to a file
+    """Take a commit in that was exported to a file, or a container's checkpoint archive
 
     All of it is checked before the store shows anything. It says so if this host cannot run the commit, or does not trust
-    who signed it.
+    who signed it. A checkpoint archive (as of `podman container checkpoint --export`; tar, tar.gz or tar.zst) becomes a commit
+    of the container, of which a later checkpoint costs only what changed. Nobody has signed such a file: the commit is
+    signed by this host.
     """
     terminal = Terminal(as_json=as_json)
     settings = load_settings()

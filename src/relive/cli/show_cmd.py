@@ -10,7 +10,7 @@ from relive.agent.launch import tend_capsules
 from relive.cli.stacks import stack_lines
 from relive.cli.terminal import AsJson, Terminal, duration, size, when
 from relive.config import load_settings
-from relive.model.commit import EntryKind, Manifest
+from relive.model.commit import ContainerFacts, EntryKind, Layer, LayerKind, Manifest
 from relive.model.incident import Incident
 from relive.model.text import escape, is_number
 from relive.replay.stack import find_stack
@@ -57,6 +57,7 @@ def describe_commit(stored: StoredCommit, manifest: Manifest) -> str:
         f"commit {stored.id}",
         f"Target:   {target.name} ({' '.join(target.command)})",
         f"Taken:    {when(manifest.taken_wall_ns)} on {manifest.host.name}, trigger {manifest.trigger.value}",
+        *_container(manifest.container),
         f"Times:    pause {duration(manifest.pause_us)}, durable after {duration(stored.durable_us)}",
         f"Size:     {size(stored.bytes)}, of which {size(stored.new_bytes)} were new",
         *(f"Parent:   {parent}" for parent in manifest.parents),
@@ -87,6 +88,19 @@ def _sockets(manifest: Manifest) -> list[str]:
     return lines if len(lines) > 2 else []
 
 
+def _container(facts: ContainerFacts | None) -> list[str]:
+    if facts is None:
+        return []
+    what = [f"image {facts.image}"] * bool(facts.image) + [f"runtime {facts.runtime}"] * bool(facts.runtime)
+    return [", ".join([f"Engine:   {facts.engine}, container {facts.id[:12]}", *what])]
+
+
+def _where(layer: Layer) -> str:
+    if layer.kind is LayerKind.ARCHIVE:
+        return "Files of the checkpoint archive beside its images"
+    return f"Files below {layer.point}"
+
+
 def _files(manifest: Manifest) -> list[str]:
     lines = []
     for layer in manifest.layers:
@@ -95,7 +109,7 @@ def _files(manifest: Manifest) -> list[str]:
         ]
         if not entries:
             continue
-        lines += ["", f"Files below {layer.point}: {len(entries)}"]
+        lines += ["", f"{_where(layer)}: {len(entries)}"]
         for one in entries[:_SHOWN]:
             what = "deleted" if one.kind is EntryKind.WHITEOUT else size(one.size)
             lines.append(f"  {escape(one.path)}  {what}")

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from relive.engine.layers import CapturedFile, ScannedEntry
 from relive.engine.openfiles import OpenFiles
 from relive.engine.target import LayerSource, Target, host_facts
 from relive.errors import StoreError
-from relive.images import criu_images_pb2 as pb
-from relive.images.imagefile import read_entries
+from relive.images.processes import read_processes
 from relive.images.sockets import read_connections, read_files, read_listening, read_outlets, summarise
 from relive.model.commit import (
     CommitId,
@@ -19,7 +17,6 @@ from relive.model.commit import (
     LayerKind,
     Manifest,
     Outlet,
-    ProcessFacts,
     TargetFacts,
     Trigger,
 )
@@ -82,7 +79,7 @@ class Capture:
         listening = read_listening(files)
         connections = summarise(read_connections(images, files), listening)
         outlets = read_outlets(files) + [Outlet(key=key, writable=True) for key in self.terminals]
-        processes = _processes(images)
+        processes = read_processes(images)
         layers, file_bytes = self._store_layers(store)
         taken = store.take_images(images, parents[0] if parents else None)
         manifest = Manifest(
@@ -154,20 +151,3 @@ def _lost(path: str) -> StoreError:
         cause="the commit before this one could not be stored",
         remedy="commit again",
     )
-
-
-def _processes(images: Path) -> list[ProcessFacts]:
-    found = []
-    for entry in read_entries(images / "pstree.img", pb.PstreeEntry):
-        core = images / f"core-{entry.pid}.img"
-        facts = read_entries(core, pb.CoreEntry)[0] if core.exists() else pb.CoreEntry()
-        found.append(
-            ProcessFacts(
-                pid=entry.pid,
-                parent=entry.ppid,
-                command=facts.tc.comm if facts.HasField("tc") else "",
-                threads=len(entry.threads),
-                uid=facts.thread_core.creds.uid if facts.HasField("thread_core") else 0,
-            )
-        )
-    return found

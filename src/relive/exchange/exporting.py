@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,14 +20,14 @@ from relive.store.durable import FreshFile
 from relive.store.parts import check_part
 from relive.store.troubles import disk_errors
 
-__all__ = ["Exported", "export"]
+__all__ = ["Exported", "export", "writing"]
 
 _CHUNK = 1 << 20  # [bytes]
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What an export wrote; ``bytes`` are those of the file."""
+    """What an export wrote; ``bytes`` are those of the file, ``parts`` how many files and packs are in it."""
 
     commit: CommitId
     parts: int
@@ -43,21 +44,31 @@ def export(
         RefUnknown, StoreError: the commit cannot be read.
         DiskFull: the file could not be written.
     """
+    with writing(goal, force=force) as fresh, store.deliveries.hold(commit_id) as outgoing:
+        total = sum(path.stat().st_size for path in outgoing.paths.values())
+        with show(f"Exporting {commit_id[:10]}", total) as done:
+            _write(outgoing, fresh.write, keys, done)
+        return Exported(commit_id, len(outgoing.commit.parts), fresh.size)
+
+
+@contextlib.contextmanager
+def writing(goal: Path, *, force: bool) -> Iterator[FreshFile]:
+    """A file to write to; when the block ends well it is at its place, whole and durable, and else it is gone.
+
+    Raises:
+        UsageError, DiskFull, StoreError: as ``export``.
+    """
     if goal.exists() and not force:
         raise UsageError(f"{goal} exists", remedy="use --force to replace it, or name another file")
     if not goal.parent.is_dir():
         raise UsageError(f"there is no directory {goal.parent}", remedy="make it first")
-    with store.deliveries.hold(commit_id) as outgoing, disk_errors(f"writing {goal}", goal.parent):
-        total = sum(path.stat().st_size for path in outgoing.paths.values())
+    with disk_errors(f"writing {goal}", goal.parent):
         fresh = FreshFile(goal.parent, f".{goal.name[:150]}")
         try:
-            with show(f"Exporting {commit_id[:10]}", total) as done:
-                _write(outgoing, fresh.write, keys, done)
-            size = fresh.size
+            yield fresh
             fresh.publish(goal)
         finally:
             fresh.discard()
-    return Exported(commit_id, len(outgoing.commit.parts), size)
 
 
 def _write(

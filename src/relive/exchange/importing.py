@@ -1,20 +1,26 @@
-"""Taking a commit in from an archive: read and judged first, then its parts, each checked by its name."""
+"""Taking a commit in from an archive: read and judged first, then its parts, each checked by its name.
+
+A file that is no archive of Relive may be one of a container (see ``checkpoint``).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from cryptography.fernet import MultiFernet
 
 from relive.errors import ObjectCorrupt, ObjectMissing, UsageError
-from relive.exchange.archive import MANIFEST, PLACEMENT, Reader, entry_name, invalid
+from relive.exchange.archive import MANIFEST, MARK, PLACEMENT, Reader, entry_name, invalid
+from relive.exchange.checkpoint.compression import Compression, find_compression
+from relive.exchange.checkpoint.importing import import_checkpoint
 from relive.exchange.envelope import Opener, is_sealed
 from relive.exchange.fitness import refuse_unfit
+from relive.exchange.imported import Imported
 from relive.exchange.traffic import Show
-from relive.model.commit import CommitId, HostFacts
+from relive.model.commit import HostFacts
 from relive.store import Store
 from relive.store.deliveries import Deliveries
 from relive.store.pages.packfile import HEAD_SIZE
@@ -24,26 +30,13 @@ from relive.store.troubles import disk_errors
 __all__ = ["Imported", "import_archive"]
 
 
-@dataclass(frozen=True, slots=True)
-class Imported:
-    """What an import did.
-
-    Attributes:
-        parts, bytes: that were taken in. held: parts that were here.
-        is_new: the commit was not here before.
-    """
-
-    commit: CommitId
-    parts: int
-    bytes: int
-    held: int
-    is_new: bool
+_TAR_MAGIC, _TAR_MAGIC_AT, _TAR_BLOCK = b"ustar", 257, 512
 
 
 def import_archive(
     store: Store, path: Path, host: HostFacts, *, keys: Callable[[], MultiFernet], force: bool, show: Show
 ) -> Imported:
-    """Take a commit in; durable on return.
+    """Take a commit in, from Relive's own archive or that of a container; durable on return.
 
     Args:
         keys: asked for where the archive is encrypted.
@@ -55,8 +48,18 @@ def import_archive(
         HostUnfit, SignatureInvalid: it cannot run here, or is not trusted.
         UsageError: there is no such file. DiskFull, StoreError: it could not be taken in.
     """
+    with _opened(path) as file:
+        if _is_checkpoint(str(path), file):
+            return import_checkpoint(store, path, file, host, force=force, show=show)
+        source = Opener(str(path), keys(), file).read if is_sealed(file) else file.read
+        return _import_own(store, path, Reader(str(path), source), host, force=force, show=show)
+
+
+def _import_own(
+    store: Store, path: Path, reader: Reader, host: HostFacts, *, force: bool, show: Show
+) -> Imported:
     deliveries = store.deliveries
-    with _opened(path, keys) as reader, deliveries.receiving():
+    with deliveries.receiving():
         commit_id = reader.commit()
         manifest, placement = reader.content(MANIFEST), reader.content(PLACEMENT)
         commit = deliveries.open(commit_id, manifest, lambda: placement)
@@ -78,17 +81,28 @@ def import_archive(
 
 
 @contextmanager
-def _opened(path: Path, keys: Callable[[], MultiFernet]) -> Iterator[Reader]:
+def _opened(path: Path) -> Iterator[BinaryIO]:
     try:
         file = path.open("rb")
     except OSError as error:
         raise UsageError(f"{path} cannot be read", cause=str(error), remedy="name an archive") from error
     with file:
-        try:
-            source = Opener(str(path), keys(), file).read if is_sealed(file) else file.read
-        except OSError as error:  # a directory, a broken disk
-            raise invalid(str(path), str(error)) from error
-        yield Reader(str(path), source)
+        yield file
+
+
+def _is_checkpoint(name: str, file: BinaryIO) -> bool:
+    """The file, which must stand at its begin and stays there, is packed, or a tar that does not begin as Relive's own."""
+    try:
+        if is_sealed(file):
+            return False
+        if find_compression(name, file) is not Compression.NONE:
+            return True
+        begin = file.read(_TAR_BLOCK)
+        file.seek(0)
+    except OSError as error:  # a broken disk
+        raise invalid(name, str(error)) from error
+    is_tar = begin[_TAR_MAGIC_AT:].startswith(_TAR_MAGIC)
+    return is_tar and not begin.startswith(MARK.encode() + b"\0")
 
 
 def _take(

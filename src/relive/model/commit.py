@@ -6,7 +6,7 @@ Times: ``*_ns`` are nanoseconds; wall clock since the epoch, monotonic as CLOCK_
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any, NewType
+from typing import Annotated, Any, NewType, Self
 
 from pydantic import (
     BaseModel,
@@ -15,14 +15,17 @@ from pydantic import (
     SerializerFunctionWrapHandler,
     StringConstraints,
     model_serializer,
+    model_validator,
 )
 
 from relive.model.text import NativeText
 
 __all__ = [
+    "CONTAINER_VERSION",
     "MANIFEST_VERSION",
     "CommitId",
     "Connection",
+    "ContainerFacts",
     "Cursor",
     "EntryKind",
     "FileEntry",
@@ -40,6 +43,9 @@ __all__ = [
 ]
 
 MANIFEST_VERSION = 2
+CONTAINER_VERSION = (
+    3  # of commits of containers; all others keep the version, the bytes and so the ids they had
+)
 
 CommitId = NewType("CommitId", str)  # 64 hexadecimal digits; made by the store only
 
@@ -58,6 +64,7 @@ class TargetKind(StrEnum):
 
     CAPSULE = "capsule"
     PROCESS = "pid"
+    CONTAINER = "container"
 
 
 class Trigger(StrEnum):
@@ -68,6 +75,7 @@ class Trigger(StrEnum):
     TIMER = "timer"
     REQUEST = "request"
     INCIDENT = "incident"
+    IMPORT = "import"  # taken elsewhere, by podman or another engine of containers
 
 
 class ProcessFacts(Value):
@@ -81,7 +89,11 @@ class ProcessFacts(Value):
 
 
 class TargetFacts(Value):
-    """The target. ``life`` names one start of a capsule: a restarted service is a new life; None for a plain pid."""
+    """The target.
+
+    Attributes:
+        life: names one start of a capsule: a restarted service is a new life. A container's id; None for a plain pid.
+    """
 
     kind: TargetKind
     name: str
@@ -109,6 +121,23 @@ class HostFacts(Value):
     def _without_what_was_not_recorded(self, inner: SerializerFunctionWrapHandler) -> dict[str, Any]:
         # A commit from before these fields keeps its bytes, and with them its id.
         return {name: value for name, value in inner(self).items() if value is not None}
+
+
+class ContainerFacts(Value):
+    """What its engine said of a container.
+
+    Attributes:
+        engine: "podman", "cri-o", "containerd" or "unknown".
+        id: as the engine names it.
+        image, runtime: names; empty where the archive does not tell.
+        created: as the engine wrote it, mostly RFC 3339; empty as above.
+    """
+
+    engine: str
+    id: str
+    image: str
+    runtime: str
+    created: str
 
 
 class ImageFile(Value):
@@ -162,6 +191,7 @@ class LayerKind(StrEnum):
 
     OVERLAY = "overlay"
     TMPFS = "tmpfs"
+    ARCHIVE = "archive"  # no files of the target: members of the checkpoint archive it was imported from
 
 
 class Layer(Value):
@@ -221,6 +251,7 @@ class Manifest(Value):
         capture: random name given before the id is known, so that a recording can point here.
         pause_us: microseconds during which the target stood still, as CRIU measured it.
         parents: ids of the commits before it of the same life; empty for the first.
+        container: of a container, and then the version is 3; None, and not written at all, for all else.
     """
 
     version: int = MANIFEST_VERSION
@@ -245,3 +276,22 @@ class Manifest(Value):
         None, description="pid, in the target's PID namespace, that the signal was for"
     )
     stopped_thread: int | None = None
+    container: ContainerFacts | None = None
+
+    @model_validator(mode="after")
+    def _container_fits(self) -> Self:
+        claims = {
+            self.container is not None,
+            self.version >= CONTAINER_VERSION,
+            self.target.kind is TargetKind.CONTAINER,
+        }
+        if len(claims) > 1:
+            raise ValueError("version, kind of target and container contradict each other")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_container(self, inner: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # A commit from before this field keeps its bytes, and with them its id.
+        return {
+            name: value for name, value in inner(self).items() if name != "container" or value is not None
+        }

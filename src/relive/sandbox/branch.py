@@ -20,7 +20,14 @@ from pathlib import Path
 
 from relive.config import Settings
 from relive.engine.criu import CriuTools
-from relive.errors import BranchUnknown, MemoryLost, PermissionMissing, ReliveError, RestoreFailed
+from relive.errors import (
+    BranchUnknown,
+    MemoryLost,
+    PermissionMissing,
+    ReliveError,
+    RestoreFailed,
+    RestoreUnsupported,
+)
 from relive.images import criu_images_pb2 as pb
 from relive.images.credentials import WITHHELD, limit_capabilities
 from relive.images.imagefile import read_entries
@@ -29,7 +36,7 @@ from relive.kernel import procfs
 from relive.kernel.mounts import read_mounts
 from relive.kernel.userfault import check_userfault
 from relive.model.branch import BranchFacts, Clock, MemoryState
-from relive.model.commit import CommitId, LayerKind, Manifest
+from relive.model.commit import CommitId, LayerKind, Manifest, TargetKind
 from relive.record.rings import RingMode, make_branch_ring
 from relive.sandbox.builder import BranchBuilder, BranchPlan, RootPlan
 from relive.sandbox.lazy.pager import Pager, await_pager
@@ -191,11 +198,13 @@ def restore(
 
     Raises:
         RefUnknown, ObjectMissing, ObjectCorrupt: the store cannot give the commit.
+        RestoreUnsupported: the commit is of a container.
         RestoreFailed, RestoreTimedOut, SealBroken, MemoryLost: the branch did not come to life; nothing is left of it.
         PermissionMissing: the caller is not root.
         DiskFull: no space for the branch's files.
     """
     began = time.monotonic()
+    _refuse_container(commit, store.manifest(commit))
     if os.geteuid() != 0:
         raise PermissionMissing(
             "restoring needs root", cause=f"this is uid {os.geteuid()}", remedy="run it with sudo"
@@ -212,6 +221,17 @@ def restore(
     with claimed(directory):
         return _restore_in(
             directory, settings, store, commit, clock, name, began=began, lazily=lazily, recorder=recorder
+        )
+
+
+def _refuse_container(commit: CommitId, manifest: Manifest) -> None:
+    """Its processes have mounts, a root file system and cgroups that only a container's engine can set up again."""
+    if manifest.target.kind is TargetKind.CONTAINER:
+        archive = f"{manifest.target.name}.tar.zst"
+        raise RestoreUnsupported(
+            f"the commit {commit[:10]} is of the container {manifest.target.name}, which Relive does not restore itself",
+            cause="its processes need the root file system, mounts and cgroups that its engine makes",
+            remedy=f"`relive export {commit[:10]} {archive} --format podman`, then `podman container restore --import {archive}`",
         )
 
 

@@ -192,7 +192,7 @@ class Deliveries:
             DiskFull, StoreError: it could not be written.
         """
         with disk_errors("receiving a commit", self._directory), self._lock.held(shared=True):
-            self._format.make_writable()
+            self._format.make_writable(commit.manifest.version)
             lost = self._install(commit)
             if not lost:
                 size = size_of(commit.manifest)

@@ -1,7 +1,7 @@
 """The file ``format``: which version a store has, and by which name it knows its key.
 
 A store of version 1 is read as it is and becomes version 2 before the first commit is taken in, since an older Relive could
-not read that one.
+not read that one; for the same reason it becomes version 3 before the first commit of a container is.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 
 from relive.errors import KeyMissing, KeyWrong, StoreVersionUnknown
+from relive.model.commit import CONTAINER_VERSION
 from relive.store.durable import write_whole
 from relive.store.keyring import Keyring
 from relive.store.pages.sealing import key_name
@@ -17,7 +18,7 @@ from relive.store.pages.sealing import key_name
 __all__ = ["StoreFormat"]
 
 _VERSION = 2
-_READABLE = (1, _VERSION)
+_READABLE = (1, _VERSION, CONTAINER_VERSION)
 
 
 class StoreFormat:
@@ -42,8 +43,11 @@ class StoreFormat:
             self._write({"version": _VERSION})
         self._read()
 
-    def make_writable(self) -> None:
+    def make_writable(self, version: int = _VERSION) -> None:
         """Bring it to this version, and note the store key if there is one now.
+
+        Args:
+            version: of the manifest that is to be written; the store has at least the same.
 
         Raises:
             StoreVersionUnknown: a newer Relive wrote it.
@@ -66,7 +70,9 @@ class StoreFormat:
                 cause=f"the store knows the key {noted}, the one that is there is {own}",
                 remedy="put its own `store.key` into the keys directory of RELIVE_HOME",
             )
-        wanted: dict[str, object] = {"version": _VERSION} | ({"key": own} if own is not None else {})
+        # Never back: what another process writes meanwhile may need more.
+        newest = max(int(str(found["version"])), _VERSION, version)
+        wanted: dict[str, object] = {"version": newest} | ({"key": own} if own is not None else {})
         if found != wanted:
             self._write(wanted)
 

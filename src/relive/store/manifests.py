@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from relive.errors import ObjectCorrupt, RefUnknown
-from relive.model.commit import MANIFEST_VERSION, CommitId, Manifest
+from relive.model.commit import CONTAINER_VERSION, CommitId, Manifest
 from relive.store.durable import sync_directory, write_whole
 from relive.store.objects import hash_bytes
 
@@ -87,7 +87,7 @@ def parse_manifest(commit_id: CommitId, data: bytes) -> Manifest:
         )
     try:
         manifest = Manifest.model_validate_json(data)
-        if not 1 <= manifest.version <= MANIFEST_VERSION:
+        if not 1 <= manifest.version <= CONTAINER_VERSION:
             raise ValueError(f"it has version {manifest.version}")
     except ValueError as error:
         raise ObjectCorrupt(

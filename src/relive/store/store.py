@@ -229,7 +229,7 @@ class Store:
         commit_id = CommitId(hash_bytes(data))
         assert manifest.images == (taken.images if taken is not None else [])
         with disk_errors("writing the manifest", self._directory), self._lock.held(shared=True):
-            self._format.make_writable()
+            self._format.make_writable(manifest.version)
             self._refuse_missing(manifest)
             if taken is not None:
                 self._images.place(commit_id, taken)

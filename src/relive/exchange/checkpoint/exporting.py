@@ -1,0 +1,193 @@
+"""Writing a commit as a checkpoint archive: a container's as its engine wrote it, another's for looking into.
+
+A process tree that is no container has neither a root file system nor an OCI configuration of its own, so no engine can restore
+it. What checkpointctl needs to show it can be told of it all the same: a name, a command, CRIU's images.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from relive.errors import ObjectCorrupt, UsageError
+from relive.exchange.checkpoint.compression import Compression, packing
+from relive.exchange.checkpoint.layout import CHECKPOINT, CONFIG, SPEC, image_path
+from relive.exchange.checkpoint.tarfiles import Member, entry_header, fill, is_safe, the_end
+from relive.exchange.exporting import Exported, writing
+from relive.exchange.traffic import Show
+from relive.model.commit import CommitId, EntryKind, FileEntry, LayerKind, Manifest
+from relive.store import Store
+from relive.store.deliveries import Outgoing
+from relive.store.parts import Part, PartKind, check_part
+
+__all__ = ["export_checkpoint"]
+
+_CHUNK = 1 << 20  # [bytes]
+_OCI_VERSION = "1.0.2"
+
+
+def export_checkpoint(
+    store: Store,
+    commit_id: CommitId,
+    goal: Path,
+    compression: Compression,
+    *,
+    only_to_inspect: bool,
+    force: bool,
+    show: Show,
+) -> Exported:
+    """Write the archive, which is there whole and durable on return, or not at all.
+
+    Args:
+        only_to_inspect: that no engine can restore it is not wanted either; else a commit of no container is refused.
+        force: replace a file that exists.
+
+    Raises:
+        UsageError: the file exists, its directory does not, or the commit is of no container.
+        RefUnknown, StoreError: the commit cannot be read.
+        DiskFull: the file could not be written.
+    """
+    manifest = store.manifest(commit_id)
+    if manifest.container is None and not only_to_inspect:
+        raise _no_container(manifest)
+    staging = store.stage()
+    try:
+        with store.deliveries.hold(commit_id) as outgoing, writing(goal, force=force) as fresh:
+            store.lay_out_images(manifest, staging.images)
+            archive = _Archive(manifest, outgoing, staging.images)
+            with (
+                show(f"Exporting {commit_id[:10]}", archive.size) as done,
+                packing(fresh.write, compression) as write,
+            ):
+                archive.write(write, done)
+            return Exported(commit_id, archive.count, fresh.size)
+    finally:
+        staging.discard()
+
+
+def _no_container(manifest: Manifest) -> UsageError:
+    return UsageError(
+        f"{manifest.target.name} is no container, so podman could not restore it",
+        cause="a checkpoint archive needs the container's image and OCI configuration, and a "
+        f"{'capsule' if manifest.target.life else 'process'} has neither",
+        remedy="--format checkpointctl writes one that can be looked into; `relive export` without --format "
+        "one that `relive import` and `relive restore` take",
+    )
+
+
+class _Archive:
+    """What goes into the file.
+
+    Attributes:
+        size: bytes of all contents; count: files.
+    """
+
+    def __init__(self, manifest: Manifest, outgoing: Outgoing, images: Path) -> None:
+        self._manifest = manifest
+        self._outgoing = outgoing
+        self._images = images
+        self._image_paths = sorted(images.iterdir())
+        self._entries = [
+            entry for layer in manifest.layers if layer.kind is LayerKind.ARCHIVE for entry in layer.entries
+        ]
+        self._made = {} if manifest.container is not None else _described(outgoing.commit.id, manifest)
+        files = [entry for entry in self._entries if entry.kind is EntryKind.FILE]
+        self.size = sum(entry.size for entry in files) + sum(
+            path.stat().st_size for path in self._image_paths
+        )
+        self.count = len(files) + len(self._image_paths) + len(self._made)
+
+    def write(self, write: Callable[[bytes], object], done: Callable[[int], None]) -> None:
+        """Write the tar: the container's own members as they came, the images behind their directory."""
+        has_images = False
+        for name, content in self._made.items():
+            self._put(write, self._own(name, len(content)), iter([content]))
+        for entry in self._entries:
+            if entry.kind is EntryKind.DIRECTORY:
+                write(entry_header(_member(entry)))
+                if entry.path == CHECKPOINT:
+                    self._put_images(write, done)
+                    has_images = True
+            elif entry.kind is EntryKind.FILE:
+                self._put(write, _member(entry), _chunks(self._copy(entry), done))
+            else:
+                raise ObjectCorrupt(
+                    f"the commit holds {entry.path!r}, which no checkpoint archive does",
+                    cause=f"it is a {entry.kind.value}",
+                    remedy="do not trust this commit",
+                )
+        if not has_images:
+            self._put_images(write, done)
+        write(the_end())
+
+    def _put_images(self, write: Callable[[bytes], object], done: Callable[[int], None]) -> None:
+        for path in self._image_paths:
+            member = self._own(image_path(path.name), path.stat().st_size)
+            self._put(write, member, _chunks(path, done))
+
+    def _put(self, write: Callable[[bytes], object], member: Member, chunks: Iterator[bytes]) -> None:
+        write(entry_header(member))
+        for chunk in chunks:
+            write(chunk)
+        write(fill(member.size))
+
+    def _own(self, path: str, size: int) -> Member:
+        """A member whose headers no commit keeps."""
+        return Member(path, False, size, 0o600, 0, 0, self._manifest.taken_wall_ns)
+
+    def _copy(self, entry: FileEntry) -> Path:
+        """The content of a member, checked."""
+        assert entry.object is not None
+        part = Part(PartKind.OBJECT, entry.object)
+        path = self._outgoing.paths[part]
+        check_part(part, path)
+        if path.stat().st_size != entry.size:
+            raise ObjectCorrupt(
+                f"the commit says that {entry.path!r} has {entry.size} bytes",
+                cause=f"it has {path.stat().st_size}",
+                remedy="do not trust this commit",
+            )
+        return path
+
+
+def _member(entry: FileEntry) -> Member:
+    if not is_safe(entry.path):
+        raise ObjectCorrupt(
+            f"the commit names a file {entry.path!r}",
+            cause="such a path leads out of an archive",
+            remedy="do not trust this commit",
+        )
+    is_directory = entry.kind is EntryKind.DIRECTORY
+    return Member(entry.path, is_directory, entry.size, entry.mode, entry.uid, entry.gid, entry.mtime_ns)
+
+
+def _chunks(path: Path, done: Callable[[int], None]) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            yield chunk
+            done(len(chunk))
+
+
+def _described(commit_id: CommitId, manifest: Manifest) -> Mapping[str, bytes]:
+    """What is told of a process tree that is no container: enough to be shown, and no image, so that nothing runs it."""
+    taken = datetime.fromtimestamp(manifest.taken_wall_ns / 1e9, UTC).isoformat().replace("+00:00", "Z")
+    config = {
+        "id": commit_id,
+        "name": manifest.target.name,
+        "rootfsImageName": "",
+        "runtime": "",
+        "createdTime": taken,
+        "checkpointedTime": taken,
+    }
+    arguments = [
+        text.encode(errors="surrogateescape").decode(errors="replace") for text in manifest.target.command
+    ]
+    spec = {
+        "ociVersion": _OCI_VERSION,
+        "process": {"args": arguments, "cwd": "/", "user": {"uid": 0, "gid": 0}},
+        "hostname": manifest.host.name,
+        "annotations": {"relive.commit": commit_id, "relive.target": manifest.target.kind.value},
+    }
+    return {name: json.dumps(value, indent=2).encode() for name, value in ((CONFIG, config), (SPEC, spec))}
