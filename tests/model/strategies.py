@@ -7,8 +7,11 @@ import os
 from hypothesis import strategies as st
 
 from relive.model.commit import (
+    CONTAINER_VERSION,
+    MANIFEST_VERSION,
     CommitId,
     Connection,
+    ContainerFacts,
     Cursor,
     EntryKind,
     FileEntry,
@@ -74,8 +77,24 @@ cursors = st.builds(
     sequence=numbers,
     open_requests=st.lists(st.builds(OpenRequest, request=numbers, local_port=ports), max_size=2),
 )
+containers = st.builds(ContainerFacts, engine=words, id=words, image=words, runtime=words, created=words)
+
+
+def _manifest(container: ContainerFacts | None, **facts: object) -> Manifest:
+    """With what goes together: a container, its version and its kind of target."""
+    target: TargetFacts = facts.pop("target")  # type: ignore[assignment]
+    if container is not None:
+        kind, version = TargetKind.CONTAINER, CONTAINER_VERSION
+    else:
+        kind = TargetKind.PROCESS if target.kind is TargetKind.CONTAINER else target.kind
+        version = MANIFEST_VERSION
+    target = target.model_copy(update={"kind": kind})
+    return Manifest(version=version, target=target, container=container, **facts)  # type: ignore[arg-type]
+
+
 manifests = st.builds(
-    Manifest,
+    _manifest,
+    container=st.none() | containers,
     capture=words,
     target=targets,
     host=st.builds(

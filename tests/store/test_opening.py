@@ -19,7 +19,7 @@ from .builders import commit
 @pytest.mark.parametrize(
     "text",
     [
-        '{"version": 3}',
+        '{"version": 4}',
         '{"version": true}',
         "",
         "null",

@@ -503,6 +503,7 @@ class DumpStatsEntry(_message.Message):
     PAGES_SCANNED_FIELD_NUMBER: _builtins.int
     PAGES_SKIPPED_PARENT_FIELD_NUMBER: _builtins.int
     PAGES_WRITTEN_FIELD_NUMBER: _builtins.int
+    PAGES_LAZY_FIELD_NUMBER: _builtins.int
     freezing_time: _builtins.int
     frozen_time: _builtins.int
     memdump_time: _builtins.int
@@ -510,6 +511,8 @@ class DumpStatsEntry(_message.Message):
     pages_scanned: _builtins.int
     pages_skipped_parent: _builtins.int
     pages_written: _builtins.int
+    pages_lazy: _builtins.int
+    """other readers require it"""
     def __init__(
         self,
         *,
@@ -520,10 +523,11 @@ class DumpStatsEntry(_message.Message):
         pages_scanned: _builtins.int | None = ...,
         pages_skipped_parent: _builtins.int | None = ...,
         pages_written: _builtins.int | None = ...,
+        pages_lazy: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["freezing_time", b"freezing_time", "frozen_time", b"frozen_time", "memdump_time", b"memdump_time", "memwrite_time", b"memwrite_time", "pages_scanned", b"pages_scanned", "pages_skipped_parent", b"pages_skipped_parent", "pages_written", b"pages_written"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["freezing_time", b"freezing_time", "frozen_time", b"frozen_time", "memdump_time", b"memdump_time", "memwrite_time", b"memwrite_time", "pages_lazy", b"pages_lazy", "pages_scanned", b"pages_scanned", "pages_skipped_parent", b"pages_skipped_parent", "pages_written", b"pages_written"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["freezing_time", b"freezing_time", "frozen_time", b"frozen_time", "memdump_time", b"memdump_time", "memwrite_time", b"memwrite_time", "pages_scanned", b"pages_scanned", "pages_skipped_parent", b"pages_skipped_parent", "pages_written", b"pages_written"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["freezing_time", b"freezing_time", "frozen_time", b"frozen_time", "memdump_time", b"memdump_time", "memwrite_time", b"memwrite_time", "pages_lazy", b"pages_lazy", "pages_scanned", b"pages_scanned", "pages_skipped_parent", b"pages_skipped_parent", "pages_written", b"pages_written"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

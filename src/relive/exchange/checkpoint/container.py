@@ -11,7 +11,7 @@ from typing import Any
 
 from relive.errors import ArchiveInvalid
 from relive.exchange.archive import invalid
-from relive.exchange.checkpoint.layout import CONFIG, SPEC
+from relive.exchange.checkpoint.layout import CONFIG, CRI_NAME, NO_CONTAINER, SPEC
 from relive.model.commit import ContainerFacts
 
 __all__ = ["Container", "read_container"]
@@ -25,7 +25,7 @@ _TIME = re.compile(
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ENGINES = {"libpod": "podman", "cri-o": "cri-o"}
-_CRI_NAMES = ("io.kubernetes.cri.container-name", "io.kubernetes.container.name")
+_NAMES = (CRI_NAME, "io.kubernetes.container.name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,12 @@ class _Reader:
         self._annotations = annotations if isinstance(annotations, dict) else {}
 
     def container(self) -> Container:
+        if NO_CONTAINER in self._annotations:
+            raise ArchiveInvalid(
+                f"{self._archive} cannot be imported",
+                cause="it was written to be looked into: what it holds is no container",
+                remedy="export the commit again, without --format",
+            )
         identifier = self._text("id")
         if not _NAME.fullmatch(identifier):
             raise self._invalid("id", identifier)
@@ -83,7 +89,7 @@ class _Reader:
 
     def _name(self) -> str:
         name = self._text("name") or next(
-            (self._annotations[key] for key in _CRI_NAMES if key in self._annotations), ""
+            (self._annotations[key] for key in _NAMES if key in self._annotations), ""
         )
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise self._invalid("name", name)
@@ -94,7 +100,7 @@ class _Reader:
         manager = self._annotations.get("io.container.manager")
         if isinstance(manager, str) and manager in _ENGINES:
             return _ENGINES[manager]
-        return "containerd" if _CRI_NAMES[0] in self._annotations else "unknown"
+        return "containerd" if CRI_NAME in self._annotations else "unknown"
 
     def _text(self, key: str) -> str:
         value = self._config.get(key) or ""

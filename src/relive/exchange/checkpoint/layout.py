@@ -9,7 +9,9 @@ from __future__ import annotations
 __all__ = [
     "CHECKPOINT",
     "CONFIG",
+    "CRI_NAME",
     "IMAGE_MOST",
+    "NO_CONTAINER",
     "OTHER_ARCHIVES",
     "SPEC",
     "STATS",
@@ -20,6 +22,10 @@ __all__ = [
 
 CONFIG, SPEC, STATS = "config.dump", "spec.dump", "stats-dump"
 CHECKPOINT = "checkpoint"
+CRI_NAME = (
+    "io.kubernetes.cri.container-name"  # annotation by which checkpointctl knows a container of containerd
+)
+NO_CONTAINER = "relive.commit"  # annotation in the specification of what Relive wrote to be looked into only
 IMAGE_MOST = 16 << 20  # [bytes] of an image in the bundle; page files are never in it
 
 OTHER_ARCHIVES = {
