@@ -141,7 +141,7 @@ def test_an_entry_that_has_no_place_in_an_archive_is_refused_by_name(refuses, en
         (header("././@LongLink", b"K", 4) + block(b"/etc") + header("a"), "an entry of type"),
         (records(("path", "a")), "nothing follows"),
         (header("a", size=8 << 80), "damaged|bytes"),
-        (b"\xff" * 512, "damaged"),
+        (header("a") + b"\xff" * 512, "damaged"),
     ],
 )
 def test_a_header_that_lies_is_refused(refuses, bytes_, words):
