@@ -7,6 +7,7 @@ import json
 import pytest
 from cryptography.fernet import Fernet
 
+from exchange.checkpoints import FIRST, SECOND, contents_of, plain
 from relive.store import Store
 from store.builders import commit
 
@@ -161,3 +162,55 @@ def test_keys_without_encryption_are_a_mistake(relive, store, tmp_path):
     commit(store)
     assert relive("export", "pay", "x", "--key-file", "keys").status == 2
     assert not (tmp_path / "x").exists()
+
+
+# -- containers' checkpoint archives -----------------------------------------------------------------------------------------
+
+
+def test_a_container_goes_in_and_out(relive, tmp_path):
+    """What podman wrote becomes a commit that is listed, shown and written back; the second one is cheap."""
+    assert relive("import", str(FIRST), "--tag", "first").status == 0
+    said = relive("import", str(SECOND))
+    assert said.status == 0 and " in 3 parts; 6 parts were here.\n" in said.err
+    second = said.out.strip()
+    shown = relive("show", second).out
+    assert "Target:   counter (/bin/counter)\n" in shown
+    assert "Engine:   podman, container " in shown
+    assert ", image localhost/counter:latest, runtime runc\n" in shown
+    assert "Files of the checkpoint archive beside its images: 8\n" in shown
+    assert "\n  rootfs-diff.tar  3.0 KiB" in shown
+    facts = json.loads(relive("show", second, "--json").out)
+    assert facts["container"]["engine"] == "podman" and facts["target"]["kind"] == "container"
+    assert [line["trigger"] for line in json.loads(relive("log", "--json").out)] == ["import", "import"]
+    assert relive("verify", "--data").status == 0
+    assert relive("export", second, "x.tar", "--format", "podman").err.startswith("Wrote x.tar: ")
+    assert relive("export", second, "x", "--format", "podman", "--compress", "zstd").status == 0
+    assert contents_of((tmp_path / "x.tar").read_bytes()) == contents_of(plain(SECOND))
+    assert relive("import", "x").err.startswith("It is here already.")
+    said = relive("restore", second)
+    assert (said.status, said.out) == (6, "")
+    assert "(restore-unsupported)" in said.err and "--format podman" in said.err
+
+
+def test_a_service_that_is_no_container_is_written_to_be_looked_into(relive, store):
+    commit(store)
+    said = relive("export", "pay", "x.tar", "--format", "podman")
+    assert said.status == 2 and "--format checkpointctl" in said.err
+    said = relive("export", "pay", "x.tar", "--format", "checkpointctl")
+    assert said.status == 0 and "no engine can restore it" in said.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["x.tar", "--format", "podman", "--encrypt"], "not encrypted"),
+        (["x", "--format", "podman"], "does not say how to compress"),
+        (["x.relive", "--compress", "zstd"], "--compress is for checkpoint archives"),
+        (["x.tar", "--format", "docker"], "docker"),
+    ],
+)
+def test_an_export_that_cannot_be_meant_is_refused(relive, tmp_path, arguments, words):
+    relive("import", str(FIRST))
+    said = relive("export", "counter", *arguments)
+    assert said.status == 2 and words in said.err
+    assert not list(tmp_path.glob("x*"))

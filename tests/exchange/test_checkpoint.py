@@ -10,6 +10,7 @@ import json
 
 import pytest
 import zstandard
+from blake3 import blake3
 
 from relive.errors import HostUnfit, KeyMissing, ObjectCorrupt, RestoreUnsupported, UsageError
 from relive.exchange.checkpoint import unpacking
@@ -74,6 +75,14 @@ def test_it_holds_every_byte_of_the_archive(sender):
     original = contents_of(plain(FIRST))
     images, files = contents(sender.store, take(sender, FIRST).commit)
     assert {f"checkpoint/{name}": data for name, data in images.items()} | files == original
+
+
+def test_its_name_says_what_it_holds_as_the_format_has_it(sender):
+    """docs/format.md, "Containers"."""
+    hasher = blake3()
+    for name, data in sorted(contents_of(plain(FIRST)).items()):
+        hasher.update(name.encode() + b"\0" + blake3(data).digest())
+    assert sender.store.manifest(take(sender, FIRST).commit).capture == hasher.hexdigest()
 
 
 def test_a_later_checkpoint_of_the_same_container_costs_what_changed(sender):
