@@ -141,6 +141,17 @@ def test_what_the_kubelet_wrote_is_told_by_its_annotations(sender, tmp_path):
     assert manifest.target.command == []
 
 
+def test_a_commit_that_lost_a_part_is_whole_when_it_is_imported_again(sender):
+    """Not only the second one, which refers to the first: both, and they keep their ids."""
+    one, two = take(sender, FIRST).commit, take(sender, SECOND).commit
+    for entry in sender.store.manifest(two).layers[0].entries:
+        if entry.object is not None:
+            sender.store.anatomy.objects.delete(entry.object)
+    assert take(sender, SECOND).commit == two
+    assert take(sender, FIRST).commit == one
+    assert verify(sender.store, data=True).problems == []
+
+
 def test_a_commit_of_another_machine_is_refused_unless_forced(sender, tmp_path):
     core = contents_of(plain(FIRST))["checkpoint/core-1.img"]
     entry = pb.CoreEntry.FromString(messages("core-1.img", core)[0])

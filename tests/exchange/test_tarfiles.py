@@ -261,7 +261,14 @@ def test_a_container_that_cannot_be_is_refused(refuses, files, words):
 
 
 @pytest.mark.parametrize(
-    "time", ["9999-99-99T00:00:00Z", "1969-01-01T00:00:00Z", "soon", "2026-01-01T00:00:00.1234567890Z"]
+    "time",
+    [
+        "9999-99-99T00:00:00Z",
+        "9999-01-01T00:00:00Z",
+        "1969-01-01T00:00:00Z",
+        "soon",
+        "2026-01-01T00:00:00.1234567890Z",
+    ],
 )
 def test_a_time_that_is_none_counts_for_nothing(sender, tmp_path, time):
     files = {"config.dump": json.dumps(CONFIG | {"checkpointedTime": time}).encode()}
@@ -311,6 +318,23 @@ def test_images_that_are_missing_or_do_not_fit_are_refused(refuses, name, data, 
 
 def test_memory_that_nothing_describes_is_refused(refuses):
     assert "no pagemap" in refuses(tar_of([*entries_of(plain(FIRST)), Entry("checkpoint/pages-7.img", b"x")]))
+
+
+def test_a_socket_that_cannot_be_is_refused(refuses):
+    files = FILES["checkpoint/files.img"]
+    socket = pb.InetSkEntry(
+        id=9, ino=9, family=2, type=1, proto=6, state=10, src_port=80, dst_port=0, src_addr=[1, 2, 3]
+    )
+    odd = pb.FileEntry(type=2, id=9, isk=socket)
+    entries = [pb.FileEntry.FromString(body) for body in messages("files.img", files)]
+    assert "3 words" in refuses(tar_of(changed(FIRST, {"checkpoint/files.img": image(files, *entries, odd)})))
+
+
+def test_a_process_may_have_no_page_of_its_own(sender, tmp_path):
+    (tmp_path / "x").write_bytes(
+        tar_of(changed(FIRST, {"checkpoint/pages-1.img": b"", "checkpoint/pagemap-1.img": pagemap()}))
+    )
+    assert take(sender.store, tmp_path / "x").is_new
 
 
 def test_a_zombie_has_no_memory(sender, tmp_path):

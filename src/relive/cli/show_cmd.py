@@ -56,7 +56,7 @@ def describe_commit(stored: StoredCommit, manifest: Manifest) -> str:
     lines = [
         f"commit {stored.id}",
         f"Target:   {target.name} ({' '.join(target.command)})",
-        f"Taken:    {when(manifest.taken_wall_ns)} on {manifest.host.name}, trigger {manifest.trigger.value}",
+        f"Taken:    {when(manifest.taken_wall_ns)}{_on(manifest)}, trigger {manifest.trigger.value}",
         *_container(manifest.container),
         f"Times:    pause {duration(manifest.pause_us)}, durable after {duration(stored.durable_us)}",
         f"Size:     {size(stored.bytes)}, of which {size(stored.new_bytes)} were new",
@@ -86,6 +86,11 @@ def _sockets(manifest: Manifest) -> list[str]:
         arrow = "<-" if one.inward else "->"
         lines.append(f"  {one.local[0]}:{one.local[1]} {arrow} {one.peer[0]}:{one.peer[1]}")
     return lines if len(lines) > 2 else []
+
+
+def _on(manifest: Manifest) -> str:
+    """Checkpoint archives do not tell the host."""
+    return "" if manifest.container is not None else f" on {manifest.host.name}"
 
 
 def _container(facts: ContainerFacts | None) -> list[str]:

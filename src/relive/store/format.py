@@ -70,7 +70,7 @@ class StoreFormat:
                 cause=f"the store knows the key {noted}, the one that is there is {own}",
                 remedy="put its own `store.key` into the keys directory of RELIVE_HOME",
             )
-        # Never back: what another process writes meanwhile may need more.
+        # Never back, since commits that need the newer one are there.
         newest = max(int(str(found["version"])), _VERSION, version)
         wanted: dict[str, object] = {"version": newest} | ({"key": own} if own is not None else {})
         if found != wanted:

@@ -23,6 +23,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,253}")
 _TIME = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,9}))?(Z|[+-][0-9]{2}:[0-9]{2})"
 )
+_SECONDS_MOST = (1 << 63) // 1_000_000_000  # in nanoseconds they would be too large for SQLite
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ENGINES = {"libpod": "podman", "cri-o": "cri-o"}
 _NAMES = (CRI_NAME, "io.kubernetes.container.name")
@@ -130,7 +131,9 @@ class _Reader:
             seconds = (datetime.fromisoformat(match[1] + match[3]) - _EPOCH) // timedelta(seconds=1)
         except (ValueError, OverflowError):
             return None
-        return seconds * 1_000_000_000 + int((match[2] or "").ljust(9, "0")) if seconds > 0 else None
+        if not 0 < seconds < _SECONDS_MOST:
+            return None
+        return seconds * 1_000_000_000 + int((match[2] or "").ljust(9, "0"))
 
     def _invalid(self, key: str, value: object) -> ArchiveInvalid:
         return invalid(self._archive, f"{CONFIG} names a container whose {key} is {str(value)[:80]!r}")

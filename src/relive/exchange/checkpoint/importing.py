@@ -72,9 +72,14 @@ def import_checkpoint(
             container = _container(path, unpacked)
             check_images(str(path), staging.images)
         lines = [line for line in store.log(container.name) if line.life == container.facts.id]
-        known = next((line for line in lines if line.capture == unpacked.fingerprint), None)
-        if known is not None:
-            return Imported(known.id, 0, 0, _parts(store, known.id), False)
+        for line in lines:
+            # One that lost a part is taken in once more, and so is whole again.
+            if (
+                line.capture == unpacked.fingerprint
+                and (whole := store.deliveries.whole(line.id)) is not None
+            ):
+                return Imported(line.id, 0, 0, len(whole.parts), False)
+        lines = [line for line in lines if line.capture != unpacked.fingerprint]
         facts = HostFacts(name=_UNKNOWN, kernel=_UNKNOWN, criu=_UNKNOWN, machine=machine_of(staging.images))
         if not force:
             refuse_unfit(facts, host)
@@ -108,11 +113,6 @@ def _container(path: Path, unpacked: Unpacked) -> Container:
     config, spec = unpacked.copy(CONFIG), unpacked.copy(SPEC)
     assert config is not None and spec is not None  # else it would not have been unpacked
     return read_container(str(path), config, spec)
-
-
-def _parts(store: Store, commit_id: CommitId) -> int:
-    whole = store.deliveries.whole(commit_id)
-    return len(whole.parts) if whole is not None else 0
 
 
 @dataclass(slots=True)

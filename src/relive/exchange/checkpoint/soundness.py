@@ -11,6 +11,7 @@ from relive.exchange.archive import invalid
 from relive.images import criu_images_pb2 as pb
 from relive.images.imagefile import decode, read_entries
 from relive.images.pagemap import Run, read_pagemap
+from relive.images.sockets import read_connections, read_files, read_listening
 
 __all__ = ["check_images", "machine_of"]
 
@@ -29,6 +30,7 @@ def check_images(archive: str, images: Path) -> None:
     """
     try:
         _check_processes(images)
+        _check_sockets(images)
         _check_memory(images)
     except FileNotFoundError as error:
         raise invalid(archive, f"the image {Path(str(error.filename)).name} is missing") from error
@@ -48,7 +50,6 @@ def machine_of(images: Path) -> str | None:
 
 def _check_processes(images: Path) -> None:
     _check_inventory(images / "inventory.img")
-    read_entries(images / "files.img", pb.FileEntry)
     processes = read_entries(images / "pstree.img", pb.PstreeEntry)
     if not processes:
         raise _damaged("pstree.img", "it names no process")
@@ -62,6 +63,13 @@ def _check_processes(images: Path) -> None:
         if core.tc.task_state in _WITH_MEMORY:
             for kind in ("mm", "pagemap"):
                 (images / f"{kind}-{process.pid}.img").stat()
+
+
+def _check_sockets(images: Path) -> None:
+    """All that a manifest tells of them can be read."""
+    files = read_files(images)
+    read_connections(images, files)
+    read_listening(files)
 
 
 def _check_inventory(path: Path) -> None:
