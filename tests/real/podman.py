@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+from datetime import datetime
 from pathlib import Path
 
 from .harness import PROGRAMS, TOOLS, eventually
@@ -84,14 +85,15 @@ class Podman:
             "run", "--detach", f"--name={name}", "--network=none", "relive-counter:latest", "/bin/counter"
         )
 
-    def numbers(self, name: str) -> list[int]:
-        """What the counter has printed in this life of the container."""
-        return [int(line) for line in self.run("logs", name).split()]
+    def numbers(self, name: str, since: datetime | None = None) -> list[int]:
+        """What the counter has printed; of a container that was restored, also before its checkpoint."""
+        when = [] if since is None else [f"--since={since.isoformat()}"]
+        return [int(line) for line in self.run("logs", *when, name).split()]
 
-    def count_to(self, name: str, least: int) -> list[int]:
-        """Wait until it has printed a number, and one after that."""
+    def count_to(self, name: str, least: int, since: datetime | None = None) -> list[int]:
+        """Wait until it has printed ``least`` and one more."""
         return eventually(
-            lambda: (found := self.numbers(name))[-1:] > [least] and found, f"{name} counts to {least}"
+            lambda: (found := self.numbers(name, since))[-1:] > [least] and found, f"{name} counts to {least}"
         )
 
     def state(self, name: str) -> str:

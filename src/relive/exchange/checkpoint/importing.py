@@ -40,7 +40,7 @@ from relive.model.commit import (
     TargetKind,
     Trigger,
 )
-from relive.store import Staging, Store, StoredCommit, TakenImages
+from relive.store import Staging, Store, StoredCommit
 from relive.store.objects import hash_file
 from relive.store.troubles import disk_errors
 
@@ -139,11 +139,8 @@ class _Intake:
             taken = self.store.take_images(self.staging.images, alike)
             manifest = manifest.model_copy(update={"images": taken.images})
             new_bytes += taken.stored
-            stored = self._add(manifest, taken, began_ns, new_bytes)
+            stored = self.store.add(manifest, taken, began_monotonic_ns=began_ns, new_bytes=new_bytes)
         return Imported(stored.id, fresh + 1, new_bytes, held, True)
-
-    def _add(self, manifest: Manifest, taken: TakenImages, began_ns: int, new_bytes: int) -> StoredCommit:
-        return self.store.add(manifest, taken, began_monotonic_ns=began_ns, new_bytes=new_bytes)
 
     def _take_files(self) -> tuple[Layer, int, int, int]:
         """(the layer, objects that were new, that were there, bytes of the new ones)."""
