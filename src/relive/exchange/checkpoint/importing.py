@@ -72,18 +72,16 @@ def import_checkpoint(
             container = _container(path, unpacked)
             check_images(str(path), staging.images)
         lines = [line for line in store.log(container.name) if line.life == container.facts.id]
+        others = [line for line in lines if line.capture != unpacked.fingerprint]
         for line in lines:
             # One that lost a part is taken in once more, and so is whole again.
-            if (
-                line.capture == unpacked.fingerprint
-                and (whole := store.deliveries.whole(line.id)) is not None
-            ):
+            whole = store.deliveries.whole(line.id) if line not in others else None
+            if whole is not None:
                 return Imported(line.id, 0, 0, len(whole.parts), False)
-        lines = [line for line in lines if line.capture != unpacked.fingerprint]
         facts = HostFacts(name=_UNKNOWN, kernel=_UNKNOWN, criu=_UNKNOWN, machine=machine_of(staging.images))
         if not force:
             refuse_unfit(facts, host)
-        return _Intake(store, path, staging, unpacked, container, facts).run(lines, began_ns)
+        return _Intake(store, staging, unpacked, container, facts).run(others, began_ns)
     finally:
         staging.discard()
 
@@ -120,14 +118,13 @@ class _Intake:
     """An archive that was found sound, on its way in."""
 
     store: Store
-    path: Path
     staging: Staging
     unpacked: Unpacked
     container: Container
     host: HostFacts
 
     def run(self, lines: list[StoredCommit], began_ns: int) -> Imported:
-        """Store it. ``lines`` are the commits of the container that are there, newest first."""
+        """Store it. ``lines`` are the other commits of the container that are there, newest first."""
         taken_ns = self._taken_ns()
         before = next((line.id for line in lines if line.taken_wall_ns <= taken_ns), None)
         # An older checkpoint than all that are here has no parent, and yet mostly the same pages.
