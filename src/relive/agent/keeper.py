@@ -50,7 +50,10 @@ class Keeper:
         Raises:
             DiskFull, StoreError: it could not be stored.
         """
-        return await self._run(lambda store: self._keep(store, capture))
+        stored = await self._run(lambda store: self._keep(store, capture))
+        # Behind the answer, and before what is asked for next.
+        asyncio.get_running_loop().run_in_executor(self._thread, self._let_go)
+        return stored
 
     def _keep(self, store: Store, capture: Capture) -> StoredCommit:
         parent = store.latest_of_life(self._life)
@@ -59,6 +62,10 @@ class Keeper:
         if self._stored % _THIN_EVERY == 0:
             thin(store, self._service, Retention.configured(self._settings), self._incidents)
         return stored
+
+    def _let_go(self) -> None:
+        if self._store is not None:
+            self._store.let_go()
 
     async def report(self, sighting: Sighting, at: CommitId | None) -> Incident:
         """Write an incident, or count one more sighting of a known one."""

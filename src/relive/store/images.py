@@ -18,8 +18,9 @@ from relive.store.bundle import (
 )
 from relive.store.laidout import LaidOut
 from relive.store.manifests import Manifests, commit_id_of, unknown
-from relive.store.objects import hash_bytes, hash_file
+from relive.store.objects import hash_bytes
 from relive.store.pages.addressed import CommitPages, lazy_page_numbers
+from relive.store.pages.differ import Pages, hash_pages
 from relive.store.pages.ingest import take_pages
 from relive.store.pages.last import KnownCommit, KnownCommits, map_pages
 from relive.store.pages.layout import PageSource
@@ -56,16 +57,17 @@ class Images:
         Raises:
             OSError: the disk is full.
         """
+        self._known.let_go()  # if nobody did: not two of them beside the new one
         paths = {path.name: path for path in sorted(directory.iterdir()) if path.suffix == ".img"}
         sizes = {name: path.stat().st_size for name, path in paths.items() if name.startswith("pages-")}
         small = {name: path.read_bytes() for name, path in paths.items() if name not in sizes}
-        files = [(file, map_pages(paths[file.name])) for file in page_files(small, sizes)]
+        files = [(file, _map(paths[file.name])) for file in page_files(small, sizes)]
         bundle = pack_bundle(small)
         known = self._known_commit(parent) if parent is not None else None
         with ThreadPoolExecutor(
             1
         ) as pool:  # beside the comparison; gone on return, since the caller may fork
-            hashes = pool.map(lambda file: hash_file(paths[file[0].name]), files)
+            hashes = pool.map(lambda file: hash_pages(file[1], file[0].size), files)
             taken = take_pages(files, bundle, known, self._packs)
             images = [
                 ImageFile(name=file.name, size=file.size, object=name)
@@ -91,6 +93,10 @@ class Images:
     def remember(self, commit_id: CommitId, taken: TakenImages) -> None:
         """The commit is durable: the next one may be compared with it."""
         self._known.put(commit_id, taken.pages.known, instead_of=taken.parent)
+
+    def let_go(self) -> None:
+        """Give back the memory of what the next commit will not be compared with."""
+        self._known.let_go()
 
     def _known_commit(self, commit_id: CommitId) -> KnownCommit | None:
         """The commit to compare with; None, so that all is kept anew, if it cannot be given back (any more)."""
@@ -175,6 +181,11 @@ class Images:
             small = _small(manifest, source)
             stack.pop_all()
         return CommitPages(source, manifest.images, small)
+
+
+def _map(path: Path) -> Pages:
+    with path.open("rb") as file:
+        return map_pages(file.fileno())
 
 
 def _small(manifest: Manifest, source: PageSource) -> dict[str, bytes]:

@@ -252,6 +252,11 @@ class Store:
             self._images.remember(commit_id, taken)
         return stored
 
+    def let_go(self) -> None:
+        """Give back the memory that ``add`` left over, when nobody waits any more; without it the next commit does so."""
+        if "_images" in self.__dict__:
+            self._images.let_go()
+
     def _refuse_missing(self, manifest: Manifest) -> None:
         missing = self.missing_objects(manifest)
         if missing:

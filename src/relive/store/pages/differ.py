@@ -1,4 +1,4 @@
-"""Comparing pages by the thousand: which differ from those at the same address in the parent commit."""
+"""Comparing pages by the thousand: which differ from those at the same address in the parent commit. And their hash."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from blake3 import blake3
 
 from relive.store.pages.runs import Match
 
-__all__ = ["WORDS", "Flags", "Numbers", "Pages", "changed_pages", "differing_words"]
+__all__ = ["WORDS", "Flags", "Numbers", "Pages", "changed_pages", "differing_words", "hash_pages"]
 
 WORDS = 512  # 8-byte words of a page
 _BLOCK = 256  # [pages] compared by one call, so that what is compared stays in the processor's cache
@@ -39,3 +40,9 @@ def differing_words(xored: Pages) -> Numbers:
     """For each page how many of its words are not zero."""
     counts: Numbers = np.count_nonzero(xored, axis=1)
     return counts
+
+
+def hash_pages(pages: Pages, size: int) -> str:
+    """BLAKE3 of their first ``size`` bytes, 64 hexadecimal digits."""
+    # One thread: a pool of threads would not survive fork().
+    return blake3(pages.reshape(-1).view(np.uint8).data[:size]).hexdigest()

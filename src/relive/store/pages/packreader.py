@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from typing import cast
+from typing import TypeAlias, cast
 
 import numpy as np
 import zstandard
@@ -26,8 +27,9 @@ from relive.store.pages.packwriter import BATCH, THREADS, WINDOW_MOST, as_dictio
 from relive.store.pages.runs import PAGE
 from relive.store.pages.sealing import FrameSeal
 
-__all__ = ["PackReader"]
+__all__ = ["PackReader", "Stored"]
 
+Stored: TypeAlias = bytes | bytearray | memoryview
 _MOST_RAW = 1 << 30  # [bytes] no frame is larger; asked before memory is taken for it
 
 
@@ -116,23 +118,35 @@ class PackReader:
         """
         for begin in range(0, len(numbers), BATCH):
             batch = numbers[begin : begin + BATCH]
-            sizes = [self._frame(number).raw for number in batch]
-            if any(self._frames[number].is_index for number in batch) or any(
-                size > FRAME_PAGES * PAGE or size % PAGE for size in sizes
-            ):
+            yield from zip(batch, self.pages_of(batch, self.fetch(batch)), strict=True)
+
+    def fetch(self, numbers: Sequence[int]) -> list[Stored]:
+        """Frames of pages as they were compressed, checked and opened; at most some dozens. ``numbers`` must rise.
+
+        May run in another thread than ``pages_of``, but only in one at a time.
+
+        Raises:
+            ObjectCorrupt, KeyWrong: they are not what was written.
+        """
+        for number in numbers:
+            frame = self._frame(number)
+            if frame.is_index or frame.raw > FRAME_PAGES * PAGE or frame.raw % PAGE:
                 raise damaged(self._name, "a frame holds no pages")
-            stored: list[bytes | bytearray | memoryview] = list(self._stored(batch))
-            try:
-                if [zstandard.frame_content_size(frame) for frame in stored] != sizes:
-                    raise damaged(self._name, "a frame has another size than its header says")
-                raws = zstandard.ZstdDecompressor().multi_decompress_to_buffer(stored, threads=THREADS)
-            except zstandard.ZstdError as error:
-                raise damaged(self._name, str(error)) from error
-            for position, number in enumerate(batch):
-                yield (
-                    number,
-                    np.frombuffer(cast(memoryview, raws[position]), np.uint64).reshape(-1, PAGE // 8),
-                )
+        return list(self._stored(numbers))
+
+    def pages_of(self, numbers: Sequence[int], stored: Sequence[Stored]) -> Iterator[Pages]:
+        """The pages of each of the frames that ``fetch`` gave; raises ObjectCorrupt."""
+        if not numbers:
+            return
+        sizes = [self._frame(number).raw for number in numbers]
+        try:
+            if [zstandard.frame_content_size(frame) for frame in stored] != sizes:
+                raise damaged(self._name, "a frame has another size than its header says")
+            raws = zstandard.ZstdDecompressor().multi_decompress_to_buffer(list(stored), threads=THREADS)
+        except zstandard.ZstdError as error:
+            raise damaged(self._name, str(error)) from error
+        for position in range(len(numbers)):
+            yield np.frombuffer(cast(memoryview, raws[position]), np.uint64).reshape(-1, PAGE // 8)
 
     def _frame(self, number: int) -> Frame:
         if not 0 <= number < len(self._frames):
@@ -151,13 +165,13 @@ class PackReader:
                 yield self._opened(number, bytes(stored)) if self._seals else stored
 
     def _opened(self, number: int, stored: bytes) -> bytes:
-        while True:
-            try:
-                return self._seals[0].open(number, stored)
-            except KeyWrong:
-                if len(self._seals) == 1:
-                    raise
-                del self._seals[0]
+        *others, last = self._seals
+        for seal in others:
+            with contextlib.suppress(KeyWrong):
+                opened = seal.open(number, stored)
+                self._seals = [seal]
+                return opened
+        return last.open(number, stored)
 
 
 def _stretches(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:

@@ -9,9 +9,10 @@ import numpy as np
 from relive.model.commit import ImageFile, Manifest
 from relive.store.bundle import BUNDLE, checked_bundle, unpack_bundle
 from relive.store.pages.bases import Bases
-from relive.store.pages.last import KnownCommit, KnownFile
-from relive.store.pages.layout import PageSource, check_pages, fresh_pages
+from relive.store.pages.last import KnownCommit, KnownFile, map_pages
+from relive.store.pages.layout import PageSource
 from relive.store.pages.packs import Packs
+from relive.store.pages.pagesink import PageSink
 from relive.store.pages.placement import Placement
 from relive.store.pages.runs import PageFile, page_files
 from relive.store.pages.table import NOWHERE
@@ -46,12 +47,14 @@ def read_back(manifest: Manifest, placement: Placement, packs: Packs) -> KnownCo
 
 def _read_back_file(file: PageFile, image: ImageFile, source: PageSource, bases: Bases) -> KnownFile:
     table = source.table_of(image)
-    with tempfile.TemporaryFile(prefix="pages.", dir=bases.directory) as nameless:
-        pages = fresh_pages(nameless.fileno(), len(table.full))
-        source.read_full(table, nameless.fileno())
     numbers = np.full(len(table.full), NOWHERE, np.int64)
-    has_xor = table.xor != NOWHERE
-    numbers[has_xor] = bases.add(pages[has_xor])
-    source.apply_xor(table, pages)
-    check_pages(image, pages)
-    return KnownFile(file.runs, pages, table, numbers)
+    begin = 0
+    with tempfile.TemporaryFile(prefix="pages.", dir=bases.directory) as nameless:
+        with PageSink(nameless.fileno(), image) as sink:
+            for window in source.windows(table):
+                pages, has_xor = window.full(), window.table.xor != NOWHERE
+                numbers[begin : begin + len(pages)][has_xor] = bases.add(pages[has_xor])
+                begin += len(pages)
+                sink.add(window.apply_xor(pages))
+            sink.check()
+        return KnownFile(file.runs, map_pages(nameless.fileno()), table, numbers)
