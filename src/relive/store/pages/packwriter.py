@@ -9,7 +9,7 @@ import zstandard
 from blake3 import blake3
 
 from relive.store.durable import FreshFile
-from relive.store.pages.differ import Numbers, Pages
+from relive.store.pages.differ import WORDS, Numbers, Pages
 from relive.store.pages.packfile import FRAME_PAGES, Frame, encode_head, encode_table
 from relive.store.pages.packs import Packs
 from relive.store.pages.runs import PAGE
@@ -35,7 +35,8 @@ class PackWriter:
         self._head = encode_head(pack_id, is_sealed=store_key is not None)
         self._seal = None if store_key is None else FrameSeal(store_key, pack_id, self._head)
         self._frames: list[Frame] = []
-        self._waiting: list[Pages] = []
+        # One buffer for all that waits: fresh memory costs as much as copying there.
+        self._waiting: Pages = np.empty((BATCH * FRAME_PAGES, WORDS), np.uint64)
         self._waiting_pages = 0
         self._file = FreshFile(packs.incoming, "pack")
         self._file.write(self._head)
@@ -48,16 +49,20 @@ class PackWriter:
     def add_pages(self, pages: Pages) -> Numbers:
         """Append pages; returns their slots."""
         first = len(self._frames) * FRAME_PAGES + self._waiting_pages
-        self._waiting.append(pages)
-        self._waiting_pages += len(pages)
-        if self._waiting_pages >= BATCH * FRAME_PAGES:
-            self._compress(self._waiting_pages // FRAME_PAGES * FRAME_PAGES)
+        rest = pages
+        while len(rest):
+            part = rest[: len(self._waiting) - self._waiting_pages]
+            self._waiting[self._waiting_pages : self._waiting_pages + len(part)] = part
+            self._waiting_pages += len(part)
+            rest = rest[len(part) :]
+            if self._waiting_pages == len(self._waiting):
+                self._compress()
         return np.arange(first, first + len(pages), dtype=np.int64)
 
     def end_frame(self) -> None:
         """What is added next begins a frame; pages that are alike compress better together."""
         if self._waiting_pages:
-            self._compress(self._waiting_pages)
+            self._compress()
 
     def add_blob(self, data: bytes, dictionary: bytes | None) -> int:
         """Append bytes as one frame, compressed with ``dictionary`` as what came before; returns the frame's number."""
@@ -90,10 +95,9 @@ class PackWriter:
         """Throw it away, unless it is finished."""
         self._file.discard()
 
-    def _compress(self, pages: int) -> None:
-        """Write the first ``pages`` of those that wait."""
-        together = self._waiting[0] if len(self._waiting) == 1 else np.concatenate(self._waiting)
-        data = np.ascontiguousarray(together[:pages]).view(np.uint8).reshape(-1).data
+    def _compress(self) -> None:
+        """Write the pages that wait."""
+        data = self._waiting[: self._waiting_pages].reshape(-1).view(np.uint8).data
         step = FRAME_PAGES * PAGE
         pieces: list[bytes | bytearray | memoryview] = [
             data[begin : begin + step] for begin in range(0, len(data), step)
@@ -101,9 +105,7 @@ class PackWriter:
         compressed = zstandard.ZstdCompressor(level=_LEVEL).multi_compress_to_buffer(pieces, threads=THREADS)
         for number, piece in enumerate(pieces):
             self._write_frame(compressed[number].tobytes(), len(piece), is_index=False)
-        rest = together[pages:]
-        self._waiting = [rest] if len(rest) else []
-        self._waiting_pages = len(rest)
+        self._waiting_pages = 0
 
     def _write_frame(self, compressed: bytes, raw: int, *, is_index: bool) -> None:
         number = len(self._frames)
