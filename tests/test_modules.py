@@ -121,6 +121,8 @@ TESTED_IN = {
     "store/pages/last.py": "tests/store/test_series.py",
     "store/pages/layout.py": "tests/store/test_series.py",
     "store/pages/numpy_threads.py": "tests/store/test_processes.py",
+    "store/pages/pagesink.py": "tests/store/test_series.py",
+    "store/pages/window.py": "tests/store/test_series.py",
     "store/pages/packfile.py": "tests/store/test_packs.py",
     "store/pages/packreader.py": "tests/store/test_packs.py",
     "store/pages/packwriter.py": "tests/store/test_packs.py",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import tomllib
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -21,10 +22,20 @@ from pydantic_settings import (
 
 from relive.errors import ConfigInvalid
 
-__all__ = ["Settings", "is_s3_plain", "load_settings"]
+__all__ = [
+    "STORE_KEY",
+    "Settings",
+    "give_store_keys",
+    "given_store_keys",
+    "is_s3_plain",
+    "load_settings",
+    "store_key_variable",
+]
 
-
-_OTHER_VARIABLES = {"RELIVE_CRIU_SUITE"}  # read by set-up only
+STORE_KEY = "RELIVE_STORE_KEY"
+_KEY_SIZE = 32
+_OTHER_VARIABLES = {"RELIVE_CRIU_SUITE", STORE_KEY}  # the first is read by set-up only
+_given_keys: tuple[bytes, ...] = ()
 
 
 class Settings(BaseSettings):
@@ -156,6 +167,7 @@ def load_settings(**overrides: object) -> Settings:
         ConfigInvalid: a value is not allowed or a name is unknown; the message names it.
     """
     _refuse_unknown_variables()
+    given_store_keys()
     try:
         return Settings(**overrides)  # type: ignore[arg-type]  # pydantic checks the values
     except tomllib.TOMLDecodeError as error:
@@ -182,6 +194,47 @@ def _refuse_unknown_variables() -> None:
                 cause="Relive reads every variable that begins with RELIVE_",
                 remedy="correct its name; docs/configuration.md lists all settings",
             )
+
+
+def given_store_keys() -> Sequence[bytes]:
+    """The store keys of ``RELIVE_STORE_KEY``, the one that seals first; none if it is not set.
+
+    They are taken out of the environment of this process, so that nothing that it starts has them: no service, no branch, no
+    command in one. Who starts an agent hands them on (``store_key_variable``).
+
+    Raises:
+        ConfigInvalid: the variable holds something else.
+    """
+    text = os.environ.pop(STORE_KEY, "")
+    if text:
+        give_store_keys(text)
+    return _given_keys
+
+
+def give_store_keys(text: str) -> None:
+    """Use these from now on, written as in ``RELIVE_STORE_KEY``; but not instead of a first key that is not among them.
+
+    Raises:
+        ConfigInvalid: these are none; they are not shown.
+    """
+    global _given_keys  # noqa: PLW0603 - as the environment, they belong to the process
+    try:
+        keys = tuple(bytes.fromhex(one.strip()) for one in text.split(","))
+    except ValueError:
+        keys = ()
+    if not keys or any(len(one) != _KEY_SIZE for one in keys):
+        raise ConfigInvalid(
+            f"{STORE_KEY} holds no store key",
+            cause=f"a key is written as {2 * _KEY_SIZE} hexadecimal digits; several with commas between, the newest first",
+            remedy="correct it; `openssl rand -hex 32` makes a key",
+        )
+    if not _given_keys or _given_keys[0] in keys:
+        _given_keys = keys
+
+
+def store_key_variable() -> dict[str, str]:
+    """The variable for another process of Relive; empty if no key was given."""
+    return {STORE_KEY: ",".join(one.hex() for one in _given_keys)} if _given_keys else {}
 
 
 def is_s3_plain() -> bool:

@@ -7,9 +7,11 @@ import os
 
 import pytest
 
+from relive import config
 from relive.errors import KeyMissing, KeyWrong, SignatureInvalid
 from relive.store import Store
 from relive.store.keyring import Keyring
+from relive.store.pages.sealing import key_name
 from store.builders import commit, contents, is_whole
 
 from .test_listing import cells
@@ -139,3 +141,106 @@ def test_a_file_that_holds_no_key_is_refused_and_changes_nothing(relive, home, t
         (tmp_path / "file").write_bytes(data)
     assert relive("key", command, "--from", str(tmp_path / "file")).status == (2 if data is None else 7)
     assert {path: path.read_bytes() for path in (home / "keys").rglob("*.key")} == before
+
+
+def test_another_signing_key_is_told_for_the_other_hosts(relive, home, store):
+    one = commit(store).id
+    said = relive("key", "rotate-signing")
+    assert said.status == 0
+    assert said.out.strip() == Keyring(home / "keys").public_key.hex()
+    assert "relive key trust" in said.err
+    assert is_whole(Store(home / "store"), one)
+    found = json.loads(relive("key", "rotate-signing", "--disown", "--json").out)
+    assert found == {"signer": Keyring(home / "keys").public_key.hex(), "signed_anew": 1}
+    assert Keyring(home / "keys").trusted() == {}
+    assert is_whole(Store(home / "store"), one)
+    assert relive("key", "trust", "ab" * 32, "--name", "own-x").status == 2
+
+
+@pytest.fixture
+def given(monkeypatch):
+    """Sets the variable for the commands that follow; which of them takes it out of the environment is all the same."""
+
+    def set_to(*keys: bytes) -> None:
+        monkeypatch.setattr(config, "_given_keys", ())
+        monkeypatch.setenv(config.STORE_KEY, ",".join(key.hex() for key in keys))
+
+    monkeypatch.setattr(config, "_given_keys", ())
+    return set_to
+
+
+def test_a_key_of_the_environment_seals_and_lies_in_no_file(relive, home, given):
+    key, other = os.urandom(32), os.urandom(32)
+    given(key)
+    assert relive("log").status == 0
+    assert config.STORE_KEY not in os.environ
+    store = Store(home / "store")
+    one = commit(store, capture="1", pages=b"secret" * 1000).id
+    assert is_sealed(store, one)
+    listed = [cells(line) for line in relive("key", "list").out.splitlines()[1:]]
+    assert ["store key", "RELIVE_STORE_KEY", key_name(key)] in listed
+    for command in ("new", "rotate"):
+        assert relive("key", command).status == 7
+    for path in home.rglob("*"):
+        assert not path.is_file() or (
+            key not in path.read_bytes() and key.hex().encode() not in path.read_bytes()
+        )
+    given(other)
+    relive("log")
+    with pytest.raises(KeyWrong):
+        contents(store, one)
+    with pytest.raises(KeyWrong):
+        commit(store, capture="2")
+    given(other, key)
+    relive("log")
+    assert is_whole(store, one)
+    two = commit(store, capture="2").id
+    listed = [cells(line) for line in relive("key", "list").out.splitlines()[1:]]
+    assert ["old store key", "RELIVE_STORE_KEY", key_name(key)] in listed
+    given(other)
+    relive("log")
+    assert is_whole(store, two)
+    given()
+    relive("log")
+    with pytest.raises(KeyMissing) as caught:
+        contents(store, two)
+    assert "RELIVE_STORE_KEY" in str(caught.value.cause)
+    with pytest.raises(KeyMissing) as caught:
+        commit(store, capture="3")
+    assert "RELIVE_STORE_KEY" in str(caught.value.remedy)
+    store.close()
+
+
+def test_a_key_of_the_environment_beside_another_in_a_file_is_refused(relive, home, given):
+    relive("key", "new")
+    filed = (home / "keys" / "store.key").read_bytes()
+    given(os.urandom(32))
+    relive("log")
+    store = Store(home / "store")
+    with pytest.raises(KeyWrong, match="two different keys"):
+        commit(store)
+    given(filed)
+    relive("log")
+    assert is_whole(store, commit(store).id)
+    store.close()
+
+
+@pytest.mark.parametrize("text", ["", "abc", "00" * 31, "00" * 32 + ",", "gg" * 32, "00" * 32 + ",11"])
+def test_a_variable_that_holds_no_key_is_refused_and_not_shown(relive, home, given, monkeypatch, text):
+    given()
+    monkeypatch.setenv(config.STORE_KEY, text)
+    said = relive("log")
+    assert said.status == (0 if text == "" else 2)
+    assert text == "" or text not in said.err
+    assert text == "" or "RELIVE_STORE_KEY" in said.err
+
+
+def test_an_agent_does_not_exchange_its_key_for_one_that_leaves_it_out(given):
+    first, second = os.urandom(32), os.urandom(32)
+    given(first)
+    assert config.given_store_keys() == (first,)
+    config.give_store_keys(second.hex())
+    assert config.given_store_keys() == (first,)
+    config.give_store_keys(f"{second.hex()},{first.hex()}")
+    assert config.given_store_keys() == (second, first)
+    assert config.store_key_variable() == {"RELIVE_STORE_KEY": f"{second.hex()},{first.hex()}"}

@@ -71,14 +71,23 @@ def test_a_sealed_commit_is_refused_before_it_travels_where_there_is_no_key(
     assert contents(receiver.store, one.id) == contents(sender.store, one.id)
 
 
-def test_a_commit_that_is_sealed_with_another_key_never_shows(sender, receiver, directory_remote):
-    sender.keyring.make_store_key()
-    receiver.keyring.make_store_key()
-    one = commit(sender.store)
+@pytest.mark.parametrize("size", [5000, 5 << 20], ids=["in one piece", "over a border"])
+def test_a_commit_that_is_sealed_with_another_key_is_refused_before_it_travels(
+    sender, receiver, directory_remote, size
+):
+    key = sender.keyring.make_store_key()
+    own = receiver.keyring.make_store_key()
+    one = commit(sender.store, pages=noise(size))
     send(sender, directory_remote, one.id)
     with pytest.raises(KeyWrong):
         fetch(receiver, directory_remote, one.id)
+    assert arrived(receiver) == []
     assert receiver.store.log() == []
+    # With both of them it is opened, and what is written here is sealed with the own one still.
+    receiver.keyring.rotate_store_key(key)
+    receiver.keyring.rotate_store_key(own)
+    fetch(receiver, directory_remote, one.id)
+    assert contents(receiver.store, one.id) == contents(sender.store, one.id)
 
 
 def test_a_commit_of_format_1_is_not_exchanged(tmp_path, directory_remote):

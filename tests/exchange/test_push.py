@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from relive.errors import ObjectCorrupt, ObjectMissing, RefUnknown, UsageError
-from relive.exchange.layout import PIECE_SIZE, manifest_path
+from relive.exchange.layout import PIECE_SIZE, manifest_path, part_directory, placement_path
 from relive.exchange.pull import Pulled, pull
 from relive.exchange.push import Pushed, missing_pieces, push
 from relive.exchange.references import find
@@ -121,15 +121,20 @@ def flip(path, at: int = -1) -> None:
     path.write_bytes(data)
 
 
-@pytest.mark.parametrize("kind", ["manifests", "placements", "packs", "objects"])
+@pytest.mark.parametrize("kind", ["manifest", "placement", "pack", "object"])
 def test_a_bit_that_was_flipped_at_the_remote_is_refused_by_name_and_nothing_is_taken_in(
-    kind, sender, receiver, directory_remote, tmp_path
+    kind, sender, receiver, remote
 ):
     one = commit(sender.store)
-    send(sender, directory_remote, one.id)
-    flip(next(path for path in (tmp_path / "remote" / kind).rglob("*") if path.is_file()), 5)
-    with pytest.raises(ObjectCorrupt, match=f"{kind.removesuffix('s')} .*damaged"):
-        fetch(receiver, directory_remote, one.id)
+    send(sender, remote, one.id)
+    with sender.store.deliveries.hold(one.id) as held:
+        paths = {part.kind.removesuffix("s"): f"{part_directory(part)}/000000" for part in held.commit.parts}
+    path = (paths | {"manifest": manifest_path(one.id), "placement": placement_path(one.id)})[kind]
+    data = bytearray(remote.read(path))
+    data[5] ^= 1
+    remote.write(path, bytes(data))
+    with pytest.raises(ObjectCorrupt, match=f"{kind} .*damaged"):
+        fetch(receiver, remote, one.id)
     assert receiver.store.log() == []
     assert not list((receiver.home / "store" / "manifests").iterdir())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -9,11 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from relive.errors import RefUnknown
+from relive.errors import DiskFull, RefUnknown
 from relive.model.commit import CommitId
 from relive.store import Store, sweep
 from relive.store.keyring import Keyring
 from relive.store.pages.ingest import KEY_EVERY
+from relive.store.pages.layout import _WINDOW
 from relive.store.pages.placement import Placement
 
 from .builders import beyond, contents
@@ -148,6 +150,7 @@ def test_no_thread_and_no_open_file_is_left_behind(store, restored):
         if restored:
             contents(store, parent)
     assert set(os.listdir("/proc/self/task")) == threads
+    store.let_go()
     assert len(os.listdir("/proc/self/fd")) <= before + 3  # mapped page files and bases of the last commit
 
 
@@ -277,3 +280,54 @@ def test_a_commit_that_is_dropped_while_it_is_read_is_unknown_not_damaged(store,
     one = take(store, Service(pages=10), None).id
     with pytest.raises(RefUnknown):
         lay_out_while(store, one, monkeypatch, home, lambda other: other.delete(one))
+
+
+def test_a_commit_of_many_parts_comes_back_whatever_lies_across_their_borders(store):
+    """GIVEN page files of several windows, with frames across each border, full, as XOR, zero and out of order."""
+    random = np.random.default_rng(3)
+    pages = 2 * _WINDOW + 77
+    service = Service(pages=pages)
+    parent = take(store, service, None).id
+    for _ in range(3):
+        for memory in service._memory.values():
+            memory[random.choice(pages, 700, replace=False), 5] += np.uint64(1)
+            memory[random.choice(pages, 300, replace=False)] = 0
+            memory[_WINDOW - 40 : _WINDOW + 40, 7] += np.uint64(1)
+        service.live()
+        parent = take(store, service, parent).id
+        assert contents(store, parent)[0] == service.images()
+    restarted = Store(store.anatomy.directory)
+    service.live()
+    again = take(restarted, service, parent)
+    assert contents(restarted, again.id)[0] == service.images()
+    # Moved apart: each window needs frames from all over the pack.
+    for memory in service._memory.values():
+        memory[:] = memory[random.permutation(pages)]
+    assert contents(restarted, take(restarted, service, again.id).id)[0] == service.images()
+    restarted.close()
+
+
+def test_what_the_next_commit_is_not_compared_with_is_let_go(store):
+    service = Service(pages=300)
+    parent = take(store, service, None).id
+    store.let_go()
+    mapped = Path("/proc/self/maps").read_text().count("(deleted)")
+    for _ in range(3):
+        service.live()
+        parent = take(store, service, parent).id
+        store.let_go()
+        assert Path("/proc/self/maps").read_text().count("(deleted)") <= mapped + 1  # the bases of XORs
+
+
+def test_a_full_disk_is_told_by_who_makes_a_page_file_and_its_thread_is_gone(store, tmp_path, monkeypatch):
+    service = Service(pages=3 * _WINDOW)
+    one = take(store, service, None)
+    threads = set(os.listdir("/proc/self/task"))
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(DiskFull):
+        store.lay_out_images(store.manifest(one.id), tmp_path)
+    assert set(os.listdir("/proc/self/task")) == threads

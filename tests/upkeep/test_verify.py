@@ -7,12 +7,17 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from relive.model.commit import CommitId
 from relive.store import Store
 from relive.store.keyring import Keyring
+from relive.store.pages.layout import PageSource
 from relive.store.pages.packcheck import read_frames
+from relive.store.pages.packwriter import PackWriter
+from relive.store.pages.placement import FramePlace, Placement
+from relive.store.pages.table import encode_index
 from relive.upkeep.frames import frames_used
 from relive.upkeep.problems import Kind
 from relive.upkeep.verify import verify
@@ -155,6 +160,29 @@ def test_a_sealed_store_without_its_key_is_still_read_byte_by_byte(tmp_path, hom
     (problem,) = verify(store, data=True).problems
     assert (problem.code, problem.commits) == ("object-corrupt", [one])
     store.close()
+
+
+def test_an_index_that_fits_and_leads_to_other_pages_is_found_by_the_pages_alone(store):
+    """GIVEN a commit whose index was written, and signed, with two pages exchanged."""
+    pages = os.urandom(40 * 4096)
+    good = commit(store, capture="1", pages=os.urandom(40 * 4096)).id
+    one = commit(store, capture="2", pages=pages).id
+    parts = store.anatomy
+    placement = parts.placements.read(one)
+    with PageSource(placement, parts.packs) as source:
+        index = source.index
+        index.tables["pages-1.img"].full[:2] = index.tables["pages-1.img"].full[1::-1].copy()
+        writer = PackWriter(parts.packs)
+        slots = writer.add_pages(np.frombuffer(pages, np.uint64).reshape(-1, 512))
+        frame = writer.add_blob(encode_index(index), None)
+        name = writer.finish()
+    assert slots[0] == 0
+    parts.placements.write(Placement(one, [name], FramePlace(0, frame), None, 0))
+    assert verify(store).problems == []
+    (problem,) = verify(store, data=True).problems
+    assert (problem.kind, problem.code, problem.commits) == (Kind.PLACEMENT, "object-corrupt", [one])
+    assert "pages-1.img" in problem.message
+    assert verify(store, [good], data=True).problems == []
 
 
 def test_tags_without_a_commit_are_problems(store, two):

@@ -25,7 +25,7 @@ from relive.agent.keeper import Keeper
 from relive.agent.memory import MemoryGroup
 from relive.agent.recorder import Recorder
 from relive.agent.tasks import Tasks
-from relive.config import Settings
+from relive.config import STORE_KEY, Settings, give_store_keys
 from relive.errors import ReliveError
 from relive.kernel import procfs
 from relive.model.commit import Trigger
@@ -111,6 +111,8 @@ class Agent:
     async def _handle(self, request: dict[str, Any]) -> dict[str, Any]:
         match request["op"]:
             case "commit":
+                if STORE_KEY in request:  # for an agent that was started without
+                    give_store_keys(request[STORE_KEY])
                 stored = await self._committer.commit(Trigger(request.get("trigger", "manual")))
                 return {"id": stored.id, "pause_us": stored.pause_us, "durable_us": stored.durable_us}
             case "stopping":

@@ -16,7 +16,7 @@ from pathlib import Path
 from relive import errors
 from relive.agent.capsule import Capsule, all_lives, new_life
 from relive.agent.injection import remove_rings
-from relive.config import Settings
+from relive.config import Settings, store_key_variable
 from relive.errors import CapsuleStartFailed, ReliveError, UsageError
 from relive.kernel import procfs
 from relive.model.capsule import CapsuleFacts, CapsuleSpec, LifePaths
@@ -54,6 +54,7 @@ def launch(settings: Settings, spec: CapsuleSpec) -> Capsule:
 def _start_agent(settings: Settings, paths: LifePaths, spec: CapsuleSpec | None = None) -> None:
     reading, writing = os.pipe()
     environment = dict(os.environ, RELIVE_HOME=str(settings.home), RELIVE_TOOLS=str(settings.tools_path))
+    environment |= store_key_variable()
     with paths.agent_log.open("ab") as log:
         agent = subprocess.Popen(
             [sys.executable, "-m", "relive.agent", str(paths.directory), "--ready", str(writing)],

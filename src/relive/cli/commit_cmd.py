@@ -11,7 +11,7 @@ from relive.agent.capsule import find_capsule
 from relive.agent.control import ask_agent
 from relive.agent.launch import tend_capsules
 from relive.cli.terminal import AsJson, Terminal, duration, size
-from relive.config import Settings, load_settings
+from relive.config import Settings, load_settings, store_key_variable
 from relive.engine.capture import capture
 from relive.engine.criu import CriuTools
 from relive.engine.target import process_target
@@ -50,7 +50,7 @@ def commit(
             )
         capsule = find_capsule(settings, target)
         limit = settings.commit_limit * 3 + 60
-        answer = ask_agent(capsule.paths.agent_socket, {"op": "commit"}, limit=limit)
+        answer = ask_agent(capsule.paths.agent_socket, {"op": "commit"} | store_key_variable(), limit=limit)
         stored = store.get(CommitId(answer["id"]))
     if tag is not None:
         store.tag(tag, stored.id)

@@ -32,7 +32,7 @@ def gc(
     """
     terminal = Terminal(as_json=as_json)
     store = Store(load_settings().store)
-    found = foresee(store, grace=grace) if dry_run else collect(store, grace=grace)
+    found = (foresee if dry_run else collect)(store, grace=grace, progress=terminal.progress)
     would = "would be " if dry_run else ""
     lines = [
         (f"{would}deleted", found.decision.delete),

@@ -11,11 +11,12 @@ from typing import Annotated
 import typer
 
 from relive.cli.terminal import AsJson, Terminal
-from relive.config import load_settings
+from relive.config import STORE_KEY, given_store_keys, load_settings
 from relive.errors import KeyMissing, UsageError
 from relive.store import Store
-from relive.store.keyring import Keyring
+from relive.store.keyring import OWN_BEFORE, Keyring
 from relive.store.pages.sealing import key_name
+from relive.upkeep.signers import change_signer
 
 __all__ = ["key"]
 
@@ -43,7 +44,7 @@ def new(source: KeyFile = None, as_json: AsJson = False) -> None:
     keyring = store.anatomy.keyring
     if source is not None:
         keyring.take_store_key(_key_from(source))
-    elif keyring.store_key() is not None:
+    elif not keyring.is_given and keyring.store_key() is not None:
         raise UsageError("there is a store key already", remedy="`relive key rotate` changes it")
     elif store.anatomy.format.noted_key is not None:
         raise KeyMissing(
@@ -68,6 +69,34 @@ def rotate(source: KeyFile = None, as_json: AsJson = False) -> None:
     _say(terminal, store, "sealed with the new key")
 
 
+@key.command("rotate-signing")
+def rotate_signing(
+    disown: Annotated[
+        bool,
+        typer.Option(
+            "--disown",
+            help="Sign what is here anew, and accept the old key no more: for when somebody has got hold of it",
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Sign with another key from now on; what this host has signed stays accepted here
+
+    Other hosts accept what is signed from now on only after `relive key trust` there with the line that is printed; they go
+    on accepting the old key until its file in `keys/trusted` is removed.
+    """
+    terminal = Terminal(as_json=as_json)
+    fresh, count = change_signer(Store(load_settings().store), disown=disown)
+    terminal.answer({"signer": fresh.hex(), "signed_anew": count}, fresh.hex())
+    old = (
+        f"the old key is not accepted any more; signed anew: {count}"
+        if disown
+        else "the old key stays trusted"
+    )
+    terminal.status(f"What is committed from now on is signed with the new key; {old}.")
+    terminal.hint("Run `relive key trust` with this line on the hosts that are to accept it.")
+
+
 def _say(terminal: Terminal, store: Store, words: str) -> None:
     """Note the key in the store, so that nothing is written without it, and tell its name."""
     with store.nothing_dropped():
@@ -90,9 +119,14 @@ def list_(as_json: AsJson = False) -> None:
     found = [{"kind": "signer", "name": socket.gethostname(), "key": keyring.public_key.hex()}]
     found += [{"kind": "trusted", "name": name, "key": one.hex()} for name, one in keyring.trusted().items()]
     if store_key is not None:
-        found.append({"kind": "store key", "name": "store.key", "key": key_name(store_key)})
+        name = STORE_KEY if keyring.is_given else "store.key"
+        found.append({"kind": "store key", "name": name, "key": key_name(store_key)})
+    given = list(map(key_name, given_store_keys()))[1:]
     old = sorted(map(key_name, keyring.old_store_keys()))
-    found += [{"kind": "old store key", "name": f"old/{one}.key", "key": one} for one in old]
+    found += [
+        {"kind": "old store key", "name": STORE_KEY if one in given else f"old/{one}.key", "key": one}
+        for one in old
+    ]
     if noted is not None and (store_key is None or noted not in (key_name(store_key), *old)):
         found.append({"kind": "missing store key", "name": "-", "key": noted})
     rows = [[one["kind"], one["name"], one["key"]] for one in found]
@@ -128,9 +162,13 @@ def trust(
                 remedy="run `relive key list` on the other host and give the signer's line",
             )
     name = name if name is not None else text[:10].lower()
-    if not _NAME.fullmatch(name):
+    if not _NAME.fullmatch(name) or name.startswith(OWN_BEFORE):
         raise UsageError(
-            f"{name!r} cannot be a signer's name", remedy="use letters, digits, dot, dash, underscore"
+            f"{name!r} cannot be a signer's name",
+            cause=f"names with {OWN_BEFORE!r} are for keys of this host"
+            if name.startswith(OWN_BEFORE)
+            else None,
+            remedy="use letters, digits, dot, dash, underscore",
         )
     Keyring(load_settings().home / "keys").trust(name, bytes.fromhex(text))
     terminal.answer({"name": name, "key": text.lower()}, text.lower())

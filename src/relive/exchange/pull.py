@@ -24,7 +24,6 @@ from relive.exchange.traffic import Show, in_order
 from relive.model.commit import CommitId, HostFacts
 from relive.store import Store
 from relive.store.deliveries import Deliveries
-from relive.store.pages.packfile import HEAD_SIZE
 from relive.store.parts import Commit, Part, PartKind
 from relive.store.troubles import disk_errors
 
@@ -60,7 +59,7 @@ def pull(
 
     Raises:
         RefUnknown: the remote does not have it.
-        HostUnfit, SignatureInvalid, KeyMissing: it cannot run here, is not trusted, or cannot be opened here; nothing
+        HostUnfit, SignatureInvalid, KeyMissing, KeyWrong: it cannot run here, is not trusted, or cannot be opened here; nothing
             has travelled then.
         ObjectCorrupt: something of it was changed at the remote or on the way; it is named, and not taken in.
         ExchangeError, DiskFull: the transfer broke off; what has arrived counts the next time.
@@ -185,13 +184,33 @@ def _sizes_there(remote: Remote, parts: Sequence[Part]) -> dict[Part, int]:
 def _refuse_sealed(
     deliveries: Deliveries, remote: Remote, commit: Commit, missing: Mapping[Part, int]
 ) -> None:
-    """Raises KeyMissing where the commit will not be opened here, before it travels."""
-    pack = Part(PartKind.PACK, commit.placement.packs[commit.placement.index.pack] or "")
+    """Raises KeyMissing, KeyWrong where the commit will not be opened here, before it travels."""
+    index = commit.placement.index
+    pack = Part(PartKind.PACK, commit.placement.packs[index.pack] or "")
     if pack in missing:
-        head = remote.read(pieces_of(pack, missing[pack])[0].path, 0, HEAD_SIZE)
-        if head is None:
-            raise _not_there(remote, str(pack))
-        deliveries.check_seal(pack, head)
+        pieces = pieces_of(pack, missing[pack])
+        try:
+            deliveries.check_opens(
+                pack,
+                missing[pack],
+                index.frame,
+                lambda offset, size: _read_range(remote, pieces, offset, size),
+            )
+        except ObjectCorrupt as error:
+            raise _changed(remote, pack, error) from error
+
+
+def _read_range(remote: Remote, pieces: Sequence[Piece], offset: int, size: int) -> bytes:
+    """Bytes of a part, over the borders of its pieces; raises ObjectMissing where they are not all there."""
+    found = b""
+    for piece in pieces:
+        begin, end = max(offset, piece.offset), min(offset + size, piece.offset + piece.size)
+        if begin < end:
+            data = remote.read(piece.path, begin - piece.offset, end - begin)
+            if data is None or len(data) != end - begin:
+                raise _not_there(remote, str(piece.part))
+            found += data
+    return found
 
 
 def _not_there(remote: Remote, what: str) -> ObjectMissing:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from relive.config import STORE_KEY
 from relive.errors import KeyMissing, ObjectCorrupt, ObjectMissing, ReliveError, StoreBusy, UsageError
 from relive.model.commit import CommitId
 from relive.store.anatomy import Anatomy
@@ -23,8 +24,9 @@ from relive.store.durable import sync_directory
 from relive.store.index import Index, size_of
 from relive.store.manifests import canonical, parse_manifest
 from relive.store.pages.numpy_threads import load_numpy
-from relive.store.pages.packfile import decode_head
+from relive.store.pages.packfile import COUNT, HEAD_SIZE, damaged, decode_head, decode_table, table_size
 from relive.store.pages.placement import decode_placement
+from relive.store.pages.sealing import FrameSeal, open_with_any
 from relive.store.parts import Commit, Part, PartKind, check_part, parts_of
 from relive.store.staging import Staging
 from relive.store.troubles import disk_errors
@@ -177,8 +179,32 @@ class Deliveries:
             raise KeyMissing(
                 "the commit is sealed and there is no store key",
                 cause="its sender keeps a sealed store; nothing was taken in",
-                remedy="put the sender's `store.key` into the keys directory of RELIVE_HOME",
+                remedy=f"put the sender's `store.key` into the keys directory of RELIVE_HOME, or set {STORE_KEY}",
             )
+
+    def check_opens(self, pack: Part, size: int, frame: int, read: Callable[[int, int], bytes]) -> None:
+        """See before it travels whether a pack will open here, by one of its frames.
+
+        Args:
+            read: gives bytes of it by offset and number.
+
+        Raises:
+            KeyMissing, KeyWrong: it is sealed with a key that is not here.
+            ObjectCorrupt: it is no pack, or not that of this name.
+        """
+        head = read(0, HEAD_SIZE)
+        self.check_seal(pack, head)
+        pack_id, is_sealed = decode_head(pack.name, head)
+        if not is_sealed:
+            return
+        (count,) = COUNT.unpack(read(size - COUNT.size, COUNT.size))
+        end = size - table_size(count)
+        frames = decode_table(pack.name, head, read(end, size - end), end) if end >= HEAD_SIZE else []
+        if frame >= len(frames):
+            raise damaged(pack.name, "it is cut off")
+        stored = read(frames[frame].offset, frames[frame].stored)
+        frames[frame].check(pack.name, frame, stored)
+        open_with_any([FrameSeal(key, pack_id, head) for key in self._packs.store_keys()], frame, stored)
 
     def receive(self, commit: Commit, new_bytes: int) -> list[Part]:
         """Put a commit in place whose parts have arrived, within ``receiving``; durable on return.

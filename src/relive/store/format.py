@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from relive.config import STORE_KEY
 from relive.errors import KeyMissing, KeyWrong, StoreVersionUnknown
 from relive.model.commit import CONTAINER_VERSION
 from relive.store.durable import write_whole
@@ -62,13 +63,13 @@ class StoreFormat:
             raise KeyMissing(
                 f"the store {self._directory} is sealed and there is no store key",
                 cause="what is committed would be written plain",
-                remedy="put its `store.key` into the keys directory of RELIVE_HOME",
+                remedy=f"put its `store.key` into the keys directory of RELIVE_HOME, or set {STORE_KEY}",
             )
         if noted not in (None, own, *map(key_name, self._keyring.old_store_keys())):
             raise KeyWrong(
                 f"the store {self._directory} is sealed with another store key",
                 cause=f"the store knows the key {noted}, the one that is there is {own}",
-                remedy="put its own `store.key` into the keys directory of RELIVE_HOME",
+                remedy=f"put its own `store.key` into the keys directory of RELIVE_HOME, or set {STORE_KEY}",
             )
         # Never back, since commits that need the newer one are there.
         newest = max(int(str(found["version"])), _VERSION, version)

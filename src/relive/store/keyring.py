@@ -6,6 +6,8 @@ They lie in ``$RELIVE_HOME/keys``, beside the store and not in it, so that a cop
 - ``trusted/NAME.pub``: 64 hexadecimal digits, the public key of another host whose commits are accepted.
 - ``store.key``: 32 bytes; packs are sealed if it is there.
 - ``old/NAME.key``: keys that packs were sealed with before; they are only opened with them. NAME is the key's (``key_name``).
+
+Store keys may be given by the environment instead (``relive.config``): then they lie in no file.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,13 +23,15 @@ from pathlib import Path
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from relive.config import STORE_KEY
 from relive.errors import KeyMissing, KeyWrong, SignatureInvalid
 from relive.store.durable import sync_directory
 from relive.store.pages.sealing import key_name
 
-__all__ = ["Keyring", "Signature"]
+__all__ = ["OWN_BEFORE", "Keyring", "Signature"]
 
 _KEY_SIZE = 32
+OWN_BEFORE = "own-"  # how keys are called in ``trusted`` by which this host has signed before
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,23 +45,58 @@ class Signature:
 class Keyring:
     """The keys in one directory, which need not exist."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, given: Callable[[], Sequence[bytes]] = lambda: ()) -> None:
+        """``given`` tells store keys that lie in no file, the one that seals first; asked whenever one is needed."""
         self._directory = directory
+        self._given = given
+
+    @property
+    def is_given(self) -> bool:
+        """The store key does not lie in a file."""
+        return bool(self._given())
 
     def store_key(self) -> bytes | None:
-        """The key that seals packs, or None; raises KeyWrong where the file holds no key."""
-        return self._read("store.key")
+        """The key that seals packs, or None.
+
+        Raises:
+            KeyWrong: the file holds no key, or another one than those that were given.
+        """
+        given, filed = self._given(), self._read("store.key")
+        if not given:
+            return filed
+        if filed not in (None, *given):
+            # Else a variable that was left over would have the store sealed with another key, unnoticed.
+            raise KeyWrong(
+                f"{STORE_KEY} and {self._directory / 'store.key'} hold two different keys",
+                cause="it cannot be told which of them is to seal",
+                remedy=f"unset {STORE_KEY}, or name the file's key behind it and a comma",
+            )
+        return given[0]
 
     def make_store_key(self) -> bytes:
-        """Make a store key unless there is one, and return it; from now on packs are sealed."""
+        """Make a store key unless there is one, and return it; from now on packs are sealed.
+
+        Raises:
+            KeyWrong: keys were given, beside which none is made.
+        """
+        self._refuse_given()
         return self._made("store.key", os.urandom(_KEY_SIZE))
+
+    def _refuse_given(self) -> None:
+        if self.is_given:
+            raise KeyWrong(
+                f"the store key comes from {STORE_KEY}",
+                cause="a key in a file beside it would not be used",
+                remedy=f"to change it, put a new one and a comma in front of it in {STORE_KEY}; or unset that",
+            )
 
     def take_store_key(self, key: bytes) -> None:
         """Use a key that was made elsewhere.
 
         Raises:
-            KeyWrong: it has not 32 bytes, or there is another store key already.
+            KeyWrong: it has not 32 bytes, or there is another store key already, or one was given.
         """
+        self._refuse_given()
         if len(key) != _KEY_SIZE:
             raise KeyWrong("this is no store key", cause=f"a key has {_KEY_SIZE} bytes, this {len(key)}")
         if self._made("store.key", key) != key:
@@ -71,7 +110,7 @@ class Keyring:
         """Keys that packs were sealed with before, in no order; raises KeyWrong where a file holds no key."""
         names = sorted(path.name for path in (self._directory / "old").glob("*.key"))
         found = [self._read(f"old/{name}") for name in names]
-        return [key for key in found if key is not None]
+        return [*self._given()[1:], *(key for key in found if key is not None)]
 
     def rotate_store_key(self, fresh: bytes | None = None) -> bytes:
         """Seal with another key from now on, ``fresh`` or a random one, and return it; the old one still opens.
@@ -80,7 +119,9 @@ class Keyring:
 
         Raises:
             KeyMissing: there is no store key.
+            KeyWrong: ``fresh`` is none, or the key was given.
         """
+        self._refuse_given()
         old = self.store_key()
         if old is None:
             raise KeyMissing("there is no store key to change", remedy="`relive key new` makes one")
@@ -113,19 +154,45 @@ class Keyring:
         (self._directory / "trusted").mkdir(mode=0o700, parents=True, exist_ok=True)
         self._write(f"trusted/{name}.pub", f"{public_key.hex()}\n".encode())
 
-    @cached_property
     def _signing_key(self) -> Ed25519PrivateKey:
-        fresh = Ed25519PrivateKey.generate().private_bytes_raw()
-        return Ed25519PrivateKey.from_private_bytes(self._made("signing.key", fresh))
+        # Read each time: another process may have changed it.
+        found = self._read("signing.key")
+        if found is None:
+            found = self._made("signing.key", Ed25519PrivateKey.generate().private_bytes_raw())
+        return Ed25519PrivateKey.from_private_bytes(found)
 
     @property
     def public_key(self) -> bytes:
         """32 bytes by which other hosts know what this one signed; makes the signing key if there is none."""
-        return self._signing_key.public_key().public_bytes_raw()
+        return self._signing_key().public_key().public_bytes_raw()
 
     def sign(self, data: bytes) -> Signature:
         """Sign with this host's key, which is made if there is none."""
-        return Signature(self.public_key, self._signing_key.sign(data))
+        key = self._signing_key()
+        return Signature(key.public_key().public_bytes_raw(), key.sign(data))
+
+    def rotate_signing_key(self) -> bytes:
+        """Sign with another key from now on, and return its public key.
+
+        The old one becomes one of those that are trusted (``own_before``), so what it has signed is accepted as before. Nobody
+        can sign with it any more, unless it was copied. A crash leaves the old key or the new one in use.
+        """
+        old, fresh = self.public_key, Ed25519PrivateKey.generate()
+        self.trust(f"{OWN_BEFORE}{old.hex()[:10]}", old)
+        self._write("signing.key", fresh.private_bytes_raw())
+        return fresh.public_key().public_bytes_raw()
+
+    def own_before(self) -> set[bytes]:
+        """Public keys by which this host has signed before."""
+        return {key for name, key in self.trusted().items() if name.startswith(OWN_BEFORE)}
+
+    def disown(self) -> None:
+        """Accept nothing any more that only a key of before has signed."""
+        for name in self.trusted():
+            if name.startswith(OWN_BEFORE):
+                (self._directory / "trusted" / f"{name}.pub").unlink(missing_ok=True)
+        sync_directory(self._directory / "trusted")
+        self.__dict__.pop("_trusted", None)
 
     def verify(self, what: str, signature: Signature, data: bytes) -> None:
         """Accept what this host or a trusted one has signed.

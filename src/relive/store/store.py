@@ -20,6 +20,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from relive.config import given_store_keys
 from relive.errors import ObjectCorrupt, ObjectMissing
 from relive.model.commit import CommitId, FileEntry, Layer, Manifest
 from relive.store.anatomy import Anatomy
@@ -58,7 +59,8 @@ class Store:
         """Open the store, making it when there is none.
 
         Args:
-            keyring: keys to sign, trust and seal with; those in ``keys`` beside the store where none is given.
+            keyring: keys to sign, trust and seal with; those in ``keys`` beside the store and in the environment where none
+                is given.
 
         Raises:
             StoreVersionUnknown: a newer Relive wrote it.
@@ -68,7 +70,7 @@ class Store:
         self._incoming = directory / "incoming"
         self._lock = StoreLock(directory / "lock")
         self._brought: set[str] | None = None
-        self._keyring = keyring = keyring if keyring is not None else Keyring(directory.parent / "keys")
+        self._keyring = keyring = keyring or Keyring(directory.parent / "keys", given_store_keys)
         self._format = StoreFormat(directory, self._incoming, keyring)
         with disk_errors("opening the store", directory):
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -15,7 +15,7 @@ from relive.store.pages.packs import Packs
 from relive.store.pages.placement import Placement
 from relive.store.pages.table import NOWHERE
 
-__all__ = ["check_index", "frames_used", "kinds_of_frames"]
+__all__ = ["check_index", "check_page_files", "frames_used", "kinds_of_frames"]
 
 
 def frames_used(placement: Placement, pack: str, packs: Packs) -> set[int]:
@@ -75,6 +75,18 @@ def check_index(manifest: Manifest, placement: Placement, packs: Packs) -> None:
             raise _unfit(f"it names pack {position}, which its placement does not list")
         if used_slots(tables, position).max() // FRAME_PAGES >= len(read_frames(packs.path(name), name)):
             raise _unfit(f"it names a slot that pack {name[:12]} does not have")
+
+
+def check_page_files(manifest: Manifest, placement: Placement, packs: Packs) -> None:
+    """Whether what comes of all pages of a commit are the page files of its manifest. They are made, but not kept.
+
+    Raises:
+        ObjectMissing, ObjectCorrupt, KeyMissing, KeyWrong: one of them cannot be made, or is another.
+    """
+    with PageSource(placement, packs) as source:
+        for image in manifest.images:
+            if image.name != BUNDLE:
+                source.check(image)
 
 
 def _unfit(cause: str) -> ObjectCorrupt:

@@ -26,6 +26,7 @@ from relive.upkeep.condemned import read_condemned, write_condemned
 from relive.upkeep.garbage import Decision, Thing, decide
 from relive.upkeep.problems import Kind
 from relive.upkeep.references import References, bytes_of
+from relive.upkeep.verify import Progress, silent
 
 __all__ = ["GRACE", "Collected", "collect", "foresee"]
 
@@ -51,20 +52,20 @@ class Collected:
     doubtful: list[str] = field(default_factory=list)
 
 
-def foresee(store: Store, *, grace: float = GRACE) -> Collected:
+def foresee(store: Store, *, grace: float = GRACE, progress: Progress = silent) -> Collected:
     """What ``collect`` would do now; nothing is changed. What a commit on its way in needs may be named, too."""
     parts = store.anatomy
     with disk_errors("looking for garbage", parts.directory):
         references = References()
-        garbage = references.garbage(parts)
+        garbage = _look(references, parts, progress)
         decision = _decide(parts, garbage, grace)
         sizes = {thing: bytes_of(parts, thing) for thing in garbage}
-        dead = _mostly_dead(parts, references)
+        dead = _mostly_dead(parts, references, progress)
         freed = sum(sizes[thing] for thing in decision.delete) + sum(dead.values())
     return Collected(decision, sizes, sorted(dead), freed, sorted(references.unreadable))
 
 
-def collect(store: Store, *, grace: float = GRACE) -> Collected:
+def collect(store: Store, *, grace: float = GRACE, progress: Progress = silent) -> Collected:
     """Condemn, delete, repack. A crash at any point leaves every commit whole.
 
     Args:
@@ -76,7 +77,7 @@ def collect(store: Store, *, grace: float = GRACE) -> Collected:
     parts = store.anatomy
     with disk_errors("freeing what nothing needs", parts.directory):
         references = References()
-        suspects = references.garbage(parts)
+        suspects = _look(references, parts, progress)
         with parts.lock.held(shared=False):
             garbage = suspects & references.garbage(parts)
             decision = _decide(parts, garbage, grace)
@@ -86,12 +87,21 @@ def collect(store: Store, *, grace: float = GRACE) -> Collected:
             _note(parts, decision)
         freed = sum(sizes[thing] for thing in decision.delete)
         repacked = []
-        for name in sorted(_large(parts)):
-            saved = _repack(parts, name)
-            if saved is not None:
-                repacked.append(name)
-                freed += saved
+        large = sorted(_large(parts))
+        with progress("Looking through packs", len(large)) as advance:
+            for number, name in enumerate(large, 1):
+                saved = _repack(parts, name)
+                if saved is not None:
+                    repacked.append(name)
+                    freed += saved
+                advance(number)
     return Collected(decision, sizes, repacked, freed, sorted(references.unreadable))
+
+
+def _look(references: References, parts: Anatomy, progress: Progress) -> set[Thing]:
+    """What seems to be garbage."""
+    with progress("Reading manifests", len(parts.manifests.ids())) as advance:
+        return references.garbage(parts, advance)
 
 
 def _decide(parts: Anatomy, garbage: set[Thing], grace: float) -> Decision:
@@ -149,7 +159,7 @@ def _needed(parts: Anatomy) -> set[str] | None:
     return None if references.unreadable else references.packs
 
 
-def _mostly_dead(parts: Anatomy, references: References) -> dict[str, int]:
+def _mostly_dead(parts: Anatomy, references: References, progress: Progress) -> dict[str, int]:
     """Packs that would be repacked, with the bytes that this would free, about."""
     large: Sequence[str] = sorted(set(_large(parts)) & references.packs)
     if references.unreadable or not large:
@@ -158,9 +168,11 @@ def _mostly_dead(parts: Anatomy, references: References) -> dict[str, int]:
     from relive.store.pages.repack import dead_share  # noqa: PLC0415 - it takes numpy
 
     found = {}
-    for name in large:
-        with contextlib.suppress(StoreError):
-            share = dead_share(name, parts.placements, parts.packs)
-            if share is not None:
-                found[name] = int(bytes_of(parts, Thing(Kind.PACK, name)) * share)
+    with progress("Looking through packs", len(large)) as advance:
+        for number, name in enumerate(large, 1):
+            with contextlib.suppress(StoreError):
+                share = dead_share(name, parts.placements, parts.packs)
+                if share is not None:
+                    found[name] = int(bytes_of(parts, Thing(Kind.PACK, name)) * share)
+            advance(number)
     return found

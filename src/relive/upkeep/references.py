@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from relive.errors import RefUnknown, StoreError
@@ -29,10 +29,14 @@ class References:
     commits: set[CommitId] = field(default_factory=set)
     unreadable: set[CommitId] = field(default_factory=set)
 
-    def look(self, parts: Anatomy) -> set[CommitId]:
-        """Read the manifests that were not read before, and all placements anew, since they change; returns the commits."""
+    def look(self, parts: Anatomy, advance: Callable[[int], None] = lambda _: None) -> set[CommitId]:
+        """Read the manifests that were not read before, and all placements anew, since they change; returns the commits.
+
+        Args:
+            advance: is told how many manifests have been read.
+        """
         there = parts.manifests.ids()
-        self._read_manifests(parts, there - self.commits)
+        self._read_manifests(parts, there - self.commits, advance)
         self.packs = set()
         for commit_id in there & parts.placements.commits():
             try:
@@ -41,22 +45,25 @@ class References:
                 self.unreadable.add(commit_id)
         return there
 
-    def garbage(self, parts: Anatomy) -> set[Thing]:
+    def garbage(self, parts: Anatomy, advance: Callable[[int], None] = lambda _: None) -> set[Thing]:
         """What is there and not referred to; nothing of a kind about which a damaged commit leaves a doubt.
 
         Sure only with the store's lock held alone: else a commit may be on its way in.
         """
         objects = parts.objects.names()
         packs, placements = parts.packs.names(), parts.placements.commits()
-        there = self.look(parts)
+        there = self.look(parts, advance)
         found = {Thing(Kind.PLACEMENT, name) for name in placements - there}
         if not self.unreadable & there:
             found |= {Thing(Kind.OBJECT, name) for name in objects - self.objects}
             found |= {Thing(Kind.PACK, name) for name in packs - self.packs}
         return found
 
-    def _read_manifests(self, parts: Anatomy, commits: Iterable[CommitId]) -> None:
-        for commit_id in commits:
+    def _read_manifests(
+        self, parts: Anatomy, commits: Iterable[CommitId], advance: Callable[[int], None]
+    ) -> None:
+        for number, commit_id in enumerate(commits, 1):
+            advance(number)
             try:
                 self.objects |= objects_of(parts.manifests.read(commit_id))
             except RefUnknown:

@@ -46,7 +46,8 @@ def verify(
 
     Args:
         commits: those to look at, with all that they need; None for all, and the tags.
-        data: read every byte of packs and objects; else their headers, sizes, and the indexes of commits.
+        data: read every byte of packs and objects, and make every page file; else their headers, sizes, and the indexes of
+            commits.
 
     Raises:
         StoreError, PermissionMissing: the store itself cannot be read.
@@ -85,7 +86,7 @@ class _Check:
         self.bytes_read = 0
 
     def look(self, commits: Sequence[CommitId], reads: Callable[[str], bool]) -> list[Problem]:
-        """Look at them; ``reads`` says of which packs and objects every byte is read."""
+        """Look at them; ``reads`` says of which packs and objects every byte is read, and of which commits the pages."""
         with self._progress("Reading manifests", len(commits)) as advance:
             for number, commit_id in enumerate(commits, 1):
                 self._look_at_names(commit_id)
@@ -95,6 +96,7 @@ class _Check:
             for number, commit_id in enumerate(self._placed, 1):
                 self._look_at_index(commit_id)
                 advance(number)
+        self._look_at_page_files([commit_id for commit_id in self._placed if reads(commit_id)])
         self._look_at_objects(reads)
         return [
             Problem(kind, name, error.code, str(error), sorted(spoiled))
@@ -180,6 +182,23 @@ class _Check:
             check_index(manifest, placement, self._parts.packs)
         except StoreError as error:
             self._note(Kind.PACK, placement.packs[placement.index.pack] or "", error, [commit_id])
+
+    def _look_at_page_files(self, commits: Sequence[CommitId]) -> None:
+        """The end of all: what comes of frames, indexes and placements are the page files of the manifests."""
+        if not commits:
+            return
+        load_numpy()
+        from relive.upkeep.frames import check_page_files  # noqa: PLC0415 - it takes numpy
+
+        with self._progress("Making page files of commits", len(commits)) as advance:
+            for number, commit_id in enumerate(commits, 1):
+                # What is wrong with a commit already is not told in a second way.
+                if not any(commit_id in spoiled for _, spoiled in self._problems.values()):
+                    try:
+                        check_page_files(*self._placed[commit_id], self._parts.packs)
+                    except StoreError as error:
+                        self._note(Kind.PLACEMENT, commit_id, error, [commit_id])
+                advance(number)
 
     # -- objects -------------------------------------------------------------------------------------------------
 

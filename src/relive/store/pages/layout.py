@@ -132,16 +132,23 @@ class PageSource:
                 what the manifest says; the file is then of no use.
             OSError: the disk is full.
         """
-        table = self.table_of(image)
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
-            with PageSink(file, image) as sink:
-                for window in self.windows(table):
-                    sink.add(window.apply_xor(window.full()))
-                sink.check()
+            self._make(image, file)
             os.fchmod(file, 0o400)  # it may be shared by several branches
         finally:
             os.close(file)
+
+    def check(self, image: ImageFile) -> None:
+        """Raises as ``write`` where the page file could not be made; it is not kept."""
+        self._make(image, None)
+
+    def _make(self, image: ImageFile, file: int | None) -> None:
+        table = self.table_of(image)
+        with PageSink(file, image) as sink:
+            for window in self.windows(table):
+                sink.add(window.apply_xor(window.full()))
+            sink.check()
 
     def write_some(self, image: ImageFile, path: Path, numbers: Numbers) -> None:
         """Make a page file that has only some of its pages, new; the others are holes.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias, cast
@@ -10,7 +9,8 @@ from typing import TypeAlias, cast
 import numpy as np
 import zstandard
 
-from relive.errors import KeyMissing, KeyWrong, ObjectMissing
+from relive.config import STORE_KEY
+from relive.errors import KeyMissing, ObjectMissing
 from relive.store.pages.differ import Pages
 from relive.store.pages.packfile import (
     COUNT,
@@ -25,7 +25,7 @@ from relive.store.pages.packfile import (
 from relive.store.pages.packs import Packs
 from relive.store.pages.packwriter import BATCH, THREADS, WINDOW_MOST, as_dictionary
 from relive.store.pages.runs import PAGE
-from relive.store.pages.sealing import FrameSeal
+from relive.store.pages.sealing import FrameSeal, open_with_any
 
 __all__ = ["PackReader", "Stored"]
 
@@ -165,13 +165,9 @@ class PackReader:
                 yield self._opened(number, bytes(stored)) if self._seals else stored
 
     def _opened(self, number: int, stored: bytes) -> bytes:
-        *others, last = self._seals
-        for seal in others:
-            with contextlib.suppress(KeyWrong):
-                opened = seal.open(number, stored)
-                self._seals = [seal]
-                return opened
-        return last.open(number, stored)
+        seal, opened = open_with_any(self._seals, number, stored)
+        self._seals = [seal]
+        return opened
 
 
 def _stretches(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
@@ -188,13 +184,11 @@ def _stretches(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
 
 def _keys(packs: Packs, name: str) -> list[bytes]:
     """The keys to try, the likeliest first."""
-    store_key, keys = packs.store_key(), list(packs.old_keys())
-    if store_key is not None:
-        keys.insert(0, store_key)
+    keys = packs.store_keys()
     if not keys:
         raise KeyMissing(
             f"pack {name[:12]} is sealed and there is no store key",
-            cause="no `store.key` lies in the keys directory of RELIVE_HOME",
-            remedy="put the key there that the store was written with",
+            cause=f"no `store.key` lies in the keys directory of RELIVE_HOME, and {STORE_KEY} is not set",
+            remedy="give the key that the store was written with",
         )
     return keys

@@ -32,6 +32,11 @@ class Packs:
         self.old_keys = old_keys
         directory.mkdir(exist_ok=True)
 
+    def store_keys(self) -> list[bytes]:
+        """The keys that a pack may be sealed with, the likeliest first; none if there is none."""
+        store_key = self.store_key()
+        return [*([store_key] if store_key is not None else []), *self.old_keys()]
+
     def path(self, name: str) -> Path:
         """Where a pack lies or would lie."""
         return self._directory / name

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -104,6 +104,18 @@ class Placements:
     def install(self, commit_id: CommitId, data: bytes) -> None:
         """Put checked bytes there, with the signature they have; durable on return."""
         write_whole(self._incoming, self._directory / commit_id, data)
+
+    def sign_anew(self, commit_id: CommitId, signers: Collection[bytes]) -> bool:
+        """Sign with this host's key what one of these has signed, durable on return; returns whether that was so.
+
+        Raises:
+            ObjectMissing, ObjectCorrupt, SignatureInvalid: as ``read``; nothing is changed.
+        """
+        data = self.raw(commit_id)
+        if _open(commit_id, data)[1].signer not in signers:
+            return False
+        self.write(self.check(commit_id, data))
+        return True
 
     def packs_of(self, commit_id: CommitId) -> set[str]:
         """The packs it needs, whoever signed it; for telling which packs may go.

@@ -6,6 +6,9 @@ frame of a pack is sealed once.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Sequence
+
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -13,7 +16,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from relive.errors import KeyWrong
 
-__all__ = ["FrameSeal", "key_name"]
+__all__ = ["FrameSeal", "key_name", "open_with_any"]
+
 _NONCE_SIZE = 12
 
 
@@ -38,6 +42,15 @@ class FrameSeal:
                 cause="it was sealed under another",
                 remedy="put the store key it was written with into the keys directory of RELIVE_HOME",
             ) from None
+
+
+def open_with_any(seals: Sequence[FrameSeal], number: int, sealed: bytes) -> tuple[FrameSeal, bytes]:
+    """The one of some seals (at least one) that opens a frame, and the frame; raises KeyWrong where none does."""
+    *others, last = seals
+    for seal in others:
+        with contextlib.suppress(KeyWrong):
+            return seal, seal.open(number, sealed)
+    return last, last.open(number, sealed)
 
 
 def key_name(store_key: bytes) -> str:
