@@ -2,13 +2,17 @@
 
 - ``fastapi``: the application of ``_lab`` under uvicorn; a client asks 50 times a second.
 - ``cache``: 300 MB of random values of 1 KB in a Python dictionary, 1 % of which are replaced between two commits.
-- ``redis``: 150,000 values of 1 KB; a client sets 2000 a second, most of them among a few thousand keys.
+- ``redis``: 150,000 sessions as JSON, about 1 KB each; a client sets 2000 a second, most of them among a few thousand keys. As in
+  a web shop, most of a session stays as it was: new are the time, a counter, a token of 16 random bytes, a line of the cart.
+- ``redis-noise``: the same with values of nothing but random bytes, 512 and the same again. So it has a floor that no way of
+  keeping it can go below: 512 bytes for each value that was set since (``noise``).
 """
 
 from __future__ import annotations
 
 import contextlib
 import http.client
+import json
 import random
 import shutil
 import socket
@@ -34,7 +38,7 @@ while True:
         values[number] = os.urandom(1024)
     time.sleep(0.1)
 """
-_KEYS, _WRITES = 150_000, 100
+_KEYS, _WRITES, _NOISE = 150_000, 100, 512
 
 
 class Client:
@@ -64,6 +68,7 @@ class Series:
 
     Attributes:
         says: what it prints when it is ready; empty if it can be seen by its port.
+        noise: bytes, since it was last asked, of new content that follows from nothing; None if they are not counted.
     """
 
     title: str
@@ -71,6 +76,7 @@ class Series:
     client: Callable[[int], Client] | None
     port: int | None = None
     says: bytes = b""
+    noise: Callable[[], int] | None = None
 
     def wait_until_ready(self, output: Path) -> None:
         """Return when it is; raises SystemExit after a minute."""
@@ -103,10 +109,10 @@ class _Redis:
         self._socket = socket.create_connection(("127.0.0.1", port), 30)
         self._answers = self._socket.makefile("rb")
 
-    def set_all(self, keys: list[int], choose: random.Random) -> None:
+    def set_all(self, keys: list[int], value_of: Callable[[int], bytes]) -> None:
         commands = []
         for key in keys:
-            name, value = b"key:%d" % key, choose.randbytes(512) * 2
+            name, value = b"key:%d" % key, value_of(key)
             commands.append(
                 b"*3\r\n$3\r\nSET\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n" % (len(name), name, len(value), value)
             )
@@ -116,12 +122,97 @@ class _Redis:
                 raise SystemExit("error: redis refused a value")
 
 
-def _writing(port: int) -> Client:
-    choose, redis = random.Random(1), _Redis(port)
+class _Sessions:
+    """Sessions of a web shop; nearly all of one follows from its key."""
+
+    def __init__(self) -> None:
+        self._choose = random.Random(1)
+        self._visits: dict[int, int] = {}
+
+    def __call__(self, key: int) -> bytes:
+        fixed = random.Random(key)
+        self._visits[key] = visits = self._visits.get(key, 0) + 1
+        cart = [
+            {
+                "sku": f"{fixed.randrange(10**8):08}",
+                "title": fixed.choice(_WARES),
+                "count": 1,
+                "cents": fixed.randrange(9999),
+            }
+            for _ in range(7)
+        ]
+        cart[visits % 7]["count"] = self._choose.randrange(1, 9)
+        name = f"{fixed.choice(_NAMES)}.{fixed.choice(_NAMES)}"
+        session = {
+            "session": f"{key:08}",
+            "user": {
+                "id": fixed.randrange(10**9),
+                "name": name,
+                "mail": f"{name}{key}@example.org",
+                "roles": ["customer"],
+            },
+            "agent": "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0",
+            "created": f"2026-01-{fixed.randrange(1, 29):02}T{fixed.randrange(24):02}:{fixed.randrange(60):02}:00Z",
+            "seen": round(time.time(), 3),
+            "visits": visits,
+            "token": self._choose.randbytes(16).hex(),
+            "cart": cart,
+        }
+        return json.dumps(session).encode()
+
+
+_NAMES = (
+    "alma",
+    "bela",
+    "carl",
+    "dora",
+    "emil",
+    "fritz",
+    "gerda",
+    "hanna",
+    "ivan",
+    "jutta",
+    "karl",
+    "lena",
+    "mara",
+    "nils",
+)
+_WARES = (
+    "coffee, whole beans",
+    "teapot, 1.2 l",
+    "cup with saucer",
+    "milk jug",
+    "sugar tongs",
+    "filter papers",
+    "kettle",
+)
+
+
+class _Noise:
+    """Random bytes; and how many of them are in values that are still there."""
+
+    def __init__(self) -> None:
+        self._choose = random.Random(1)
+        self._set: set[int] = set()
+
+    def __call__(self, key: int) -> bytes:
+        self._set.add(key)
+        return self._choose.randbytes(_NOISE) * 2
+
+    def take(self) -> int:
+        """Bytes since it was last asked."""
+        found, self._set = len(self._set) * _NOISE, set()
+        return found
+
+
+def _writing(port: int, value_of: Callable[[int], bytes]) -> Client:
+    choose, redis = random.Random(2), _Redis(port)
     for first in range(0, _KEYS, 1000):
-        redis.set_all(list(range(first, first + 1000)), choose)
+        redis.set_all(list(range(first, first + 1000)), value_of)
     return Client(
-        lambda: redis.set_all([int(choose.paretovariate(1.0) * 50) % _KEYS for _ in range(_WRITES)], choose),
+        lambda: redis.set_all(
+            [int(choose.paretovariate(1.0) * 50) % _KEYS for _ in range(_WRITES)], value_of
+        ),
         0.05,
     )
 
@@ -141,7 +232,16 @@ def series(name: str) -> Series:
         raise SystemExit("error: redis-server is not installed (`make setup` does)")
     port = free_port()
     command = [server, "--port", str(port), "--save", "", "--appendonly", "no"]
-    return Series("Redis under writes", lambda _: Program("redis", command, tells=False), _writing, port)
+
+    def program(_place: Lab) -> Program:
+        return Program("redis", command, tells=False)
+
+    if name == "redis":
+        sessions = _Sessions()
+        return Series("Redis, sessions as JSON", program, lambda at: _writing(at, sessions), port)
+    noise = _Noise()
+    title = "Redis, random bytes"
+    return Series(title, program, lambda at: _writing(at, noise), port, noise=noise.take)
 
 
-SERIES = ("fastapi", "cache", "redis")
+SERIES = ("fastapi", "cache", "redis", "redis-noise")

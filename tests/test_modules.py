@@ -122,6 +122,7 @@ TESTED_IN = {
     "store/pages/layout.py": "tests/store/test_series.py",
     "store/pages/numpy_threads.py": "tests/store/test_processes.py",
     "store/pages/pagesink.py": "tests/store/test_series.py",
+    "store/pages/readahead.py": "tests/real/test_lazy.py",
     "store/pages/window.py": "tests/store/test_series.py",
     "store/pages/packfile.py": "tests/store/test_packs.py",
     "store/pages/packreader.py": "tests/store/test_packs.py",

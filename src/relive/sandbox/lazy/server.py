@@ -117,9 +117,7 @@ class PageServer:
         # All of its memory may be there already; its faults on pages that never were have to be answered all the same.
         runs = process.runs if process is not None else []
         missing = Missing(Stretch(first, first + pages, first) for first, pages in runs)
-        space = AddressSpace(
-            UserFault(descriptor), missing, process.read if process is not None else _nothing
-        )
+        space = AddressSpace(UserFault(descriptor), missing, process if process is not None else _Nothing())
         self._restored.append(space)
         self._handed += missing.pages
         self._adopt(space)
@@ -138,5 +136,10 @@ class PageServer:
         space.close()
 
 
-def _nothing(first: int, pages: int) -> Content:
-    raise AssertionError(f"no page of this process can be missing, but {pages} from {first:#x} on are")
+class _Nothing:
+    """The pages of a process of which none can be missing."""
+
+    def read(self, first: int, pages: int) -> Content:
+        raise AssertionError(f"no page of this process can be missing, but {pages} from {first:#x} on are")
+
+    read_on = read

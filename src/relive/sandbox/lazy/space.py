@@ -21,10 +21,16 @@ _STREAMED = 256  # [pages] at once while nobody waits; about as long as a fault 
 
 
 class ReadPages(Protocol):
-    """Gives the committed content of pages that follow each other; may raise StoreError."""
+    """Gives the committed content of pages that follow each other; may raise StoreError.
 
-    def __call__(self, first: int, pages: int) -> Content:
-        """``first`` is the address of the first at the time of the commit, in pages."""
+    ``first`` is the address of the first at the time of the commit, in pages.
+    """
+
+    def read(self, first: int, pages: int) -> Content:
+        """For somebody who waits for them."""
+
+    def read_on(self, first: int, pages: int) -> Content:
+        """For nobody yet: those behind them are likely to be next."""
 
 
 class AddressSpace:
@@ -34,12 +40,12 @@ class AddressSpace:
         is_gone: the process has ended or become another program; there is nothing more to do.
     """
 
-    def __init__(self, fault: UserFault, missing: Missing, read: ReadPages) -> None:
+    def __init__(self, fault: UserFault, missing: Missing, pages: ReadPages) -> None:
         """Takes ``fault`` over."""
         self.fault = fault
         self.missing = missing
         self.is_gone = False
-        self._read = read
+        self._pages = pages
         self._waiting: list[int] = []
         self._next = 0
         self._at_once = _STREAMED
@@ -69,7 +75,7 @@ class AddressSpace:
                     self._waiting.append(event.first)
                     self._at_once = _WINDOW  # the next one shall not have to wait long
                 case EventKind.FORK:
-                    on_child(AddressSpace(UserFault(event.child), self.missing.fork(), self._read))
+                    on_child(AddressSpace(UserFault(event.child), self.missing.fork(), self._pages))
                 case EventKind.REMAP:
                     self.missing.move(event.first, event.goal, event.pages)
                     self.fault.wake(event.first, event.pages)
@@ -90,7 +96,7 @@ class AddressSpace:
         stretch = self.missing.after(self._next, self._at_once)
         if stretch is None:
             return
-        refusal = self._place(stretch)
+        refusal = self._place(stretch, self._pages.read_on)
         if refusal == 0:
             self._at_once = min(2 * self._at_once, _STREAMED)
         elif refusal == errno.ENOENT and stretch.pages > 1:  # they reach over the border of two mappings
@@ -107,10 +113,10 @@ class AddressSpace:
             # It has never had any content, or has come in meanwhile (EEXIST).
             refusal = self.fault.zero(page)
         else:
-            refusal = self._place(stretch)
+            refusal = self._place(stretch, self._pages.read)
             if refusal == errno.ENOENT and stretch.pages > 1:
                 stretch = stretch.part(page, page + 1)
-                refusal = self._place(stretch)
+                refusal = self._place(stretch, self._pages.read)
         if refusal == errno.EAGAIN:
             return False
         if refusal == errno.ESRCH:
@@ -119,9 +125,9 @@ class AddressSpace:
             self.fault.wake(page, 1)
         return True
 
-    def _place(self, stretch: Stretch) -> int:
+    def _place(self, stretch: Stretch, read: Callable[[int, int], Content]) -> int:
         """Fill missing pages in; returns 0 or why not all of them could be."""
-        content = self._read(stretch.content, stretch.pages)
+        content = read(stretch.content, stretch.pages)
         done, refusal = 0, 0
         while done < stretch.pages:
             copied = self.fault.copy(stretch.first + done, content.address(done), stretch.pages - done)

@@ -17,6 +17,7 @@ from relive.model.commit import ImageFile
 from relive.store.pages.differ import Numbers, Pages
 from relive.store.pages.layout import PageSource
 from relive.store.pages.packfile import FRAME_PAGES
+from relive.store.pages.readahead import ReadAhead
 from relive.store.pages.runs import PAGE, PageFile, page_files
 from relive.store.pages.table import Table
 
@@ -40,7 +41,7 @@ class Content:
 
 
 class ProcessPages:
-    """The pages of one process that CRIU can restore later than the process.
+    """The pages of one process that CRIU can restore later than the process. Use it from one thread.
 
     Attributes:
         runs: first page (its address / 4096) and number of pages of each, in the order of the page file.
@@ -57,20 +58,34 @@ class ProcessPages:
         self.runs: list[Run] = [(first, pages) for first, pages, _ in placed]
         self._placed = sorted(placed)
         self._blocks: OrderedDict[int, Pages] = OrderedDict()
+        self._ahead = ReadAhead(source, table)
 
     def read(self, first: int, pages: int) -> Content:
-        """Pages that follow each other in one run, checked.
+        """Pages that follow each other in one run, checked; for who waits for them.
 
         Raises:
             ObjectCorrupt: a pack is damaged.
         """
+        number = self._number(first, pages)
+        parts = self._ahead.what_is_there(number, pages)
+        if parts is None:
+            last = (number + pages - 1) // _BLOCK
+            blocks = [self._block(block) for block in range(number // _BLOCK, last + 1)]
+            parts = [_joined(blocks)[number % _BLOCK :][:pages]]
+        return Content(_joined(parts))
+
+    def read_on(self, first: int, pages: int) -> Content:
+        """The same for who goes on from there: what follows is read ahead, in a thread of this process.
+
+        Raises:
+            ObjectCorrupt: a pack is damaged.
+        """
+        return Content(_joined(self._ahead.read(self._number(first, pages), pages)))
+
+    def _number(self, first: int, pages: int) -> int:
         begin, length, position = self._placed[bisect_right(self._placed, first, key=_address) - 1]
         assert begin <= first and first + pages <= begin + length, "no run holds these pages"
-        number = position + first - begin
-        last = (number + pages - 1) // _BLOCK
-        blocks = [self._block(block) for block in range(number // _BLOCK, last + 1)]
-        joined = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
-        return Content(joined[number % _BLOCK :][:pages])
+        return position + first - begin
 
     def _block(self, block: int) -> Pages:
         found = self._blocks.pop(block, None)
@@ -155,3 +170,7 @@ def _pid_of(file: PageFile) -> int:
 
 def _address(placed: tuple[int, int, int]) -> int:
     return placed[0]
+
+
+def _joined(parts: list[Pages]) -> Pages:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)

@@ -113,8 +113,12 @@ class PageSource:
         Raises:
             ObjectMissing, ObjectCorrupt, KeyMissing, KeyWrong: a pack is gone or damaged or sealed.
         """
-        window = Window(Table(table.full[numbers], table.xor[numbers]), self._reader)
+        window = self.window(Table(table.full[numbers], table.xor[numbers]))
         return window.apply_xor(window.full())
+
+    def window(self, table: Table, before: Window | None = None) -> Window:
+        """The pages of a table, to be made (``Window``). Safe in several threads once all their packs are open."""
+        return Window(table, self._reader, before)
 
     def table_of(self, image: ImageFile) -> Table:
         """The table of a page file; raises ObjectCorrupt where there is none of its length."""
