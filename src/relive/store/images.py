@@ -180,7 +180,7 @@ class Images:
             stack.enter_context(source)
             small = _small(manifest, source)
             stack.pop_all()
-        return CommitPages(source, manifest.images, small)
+        return CommitPages(source, manifest.images, small, self._laid_out.open)
 
 
 def _map(path: Path) -> Pages:

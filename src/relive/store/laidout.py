@@ -36,6 +36,13 @@ class LaidOut:
         kept.unlink(missing_ok=True)
         return False
 
+    def open(self, image: ImageFile) -> int | None:
+        """A descriptor of the page file, if it is here, which the caller closes; its content is not checked."""
+        try:
+            return os.open(self._directory / image.object, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+
     def keep(self, images: Iterable[ImageFile], directory: Path) -> None:
         """Keep these, which lie in ``directory`` under their names, instead of those that were kept before."""
         wanted = {image.object: image.name for image in images}

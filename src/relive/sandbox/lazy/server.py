@@ -17,6 +17,9 @@ from relive.store.pages.addressed import CommitPages, Content
 __all__ = ["BranchGone", "PageServer"]
 
 
+_NOT_NOW_MS = 2
+
+
 class BranchGone(Exception):
     """Process 1 has ended, and with it the whole branch: there is nobody to bring memory to."""
 
@@ -65,8 +68,7 @@ class PageServer:
         self._hold(self._spaces)
         on_held()
         while space := self._next_to_stream():
-            space.stream()
-            self._attend(0)
+            self._attend(0 if space.stream() else _NOT_NOW_MS)
             on_progress()
         # Until then faults on pages that never were, and forks, have to be answered; afterwards the kernel does it.
         self._lifeline.let_go()

@@ -29,8 +29,8 @@ class ReadPages(Protocol):
     def read(self, first: int, pages: int) -> Content:
         """For somebody who waits for them."""
 
-    def read_on(self, first: int, pages: int) -> Content:
-        """For nobody yet: those behind them are likely to be next."""
+    def read_on(self, first: int, pages: int) -> Content | None:
+        """For nobody yet: those behind them are likely to be next. None: they cannot be had for some milliseconds."""
 
 
 class AddressSpace:
@@ -87,16 +87,19 @@ class AddressSpace:
         waiting, self._waiting = self._waiting, []
         self._waiting = [page for page in waiting if not self.is_gone and not self._give(page)]
 
-    def stream(self) -> None:
-        """Bring in some pages that nobody waits for yet, those behind the last touched ones first.
+    def stream(self) -> bool:
+        """Bring in some pages that nobody waits for yet, those behind the last touched ones first; False: not now.
 
         Raises:
             StoreError, OSError: as ``attend``.
         """
         stretch = self.missing.after(self._next, self._at_once)
         if stretch is None:
-            return
-        refusal = self._place(stretch, self._pages.read_on)
+            return True
+        content = self._pages.read_on(stretch.content, stretch.pages)
+        if content is None:
+            return False
+        refusal = self._place(stretch, content)
         if refusal == 0:
             self._at_once = min(2 * self._at_once, _STREAMED)
         elif refusal == errno.ENOENT and stretch.pages > 1:  # they reach over the border of two mappings
@@ -105,6 +108,7 @@ class AddressSpace:
             refusal == errno.ENOENT
         ):  # nothing is mapped here, or not the memory that was restored: nobody can ask
             self.missing.drop(stretch.first, 1)
+        return True
 
     def _give(self, page: int) -> bool:
         """Bring in a page that is waited for; False if that has to be tried again."""
@@ -113,10 +117,10 @@ class AddressSpace:
             # It has never had any content, or has come in meanwhile (EEXIST).
             refusal = self.fault.zero(page)
         else:
-            refusal = self._place(stretch, self._pages.read)
+            refusal = self._place(stretch, self._pages.read(stretch.content, stretch.pages))
             if refusal == errno.ENOENT and stretch.pages > 1:
                 stretch = stretch.part(page, page + 1)
-                refusal = self._place(stretch, self._pages.read)
+                refusal = self._place(stretch, self._pages.read(stretch.content, stretch.pages))
         if refusal == errno.EAGAIN:
             return False
         if refusal == errno.ESRCH:
@@ -125,9 +129,8 @@ class AddressSpace:
             self.fault.wake(page, 1)
         return True
 
-    def _place(self, stretch: Stretch, read: Callable[[int, int], Content]) -> int:
+    def _place(self, stretch: Stretch, content: Content) -> int:
         """Fill missing pages in; returns 0 or why not all of them could be."""
-        content = read(stretch.content, stretch.pages)
         done, refusal = 0, 0
         while done < stretch.pages:
             copied = self.fault.copy(stretch.first + done, content.address(done), stretch.pages - done)

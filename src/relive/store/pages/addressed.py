@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -19,7 +20,6 @@ from relive.store.pages.layout import PageSource
 from relive.store.pages.packfile import FRAME_PAGES
 from relive.store.pages.readahead import ReadAhead
 from relive.store.pages.runs import PAGE, PageFile, page_files
-from relive.store.pages.table import Table
 
 __all__ = ["CommitPages", "Content", "ProcessPages", "lazy_page_numbers"]
 
@@ -47,9 +47,10 @@ class ProcessPages:
         runs: first page (its address / 4096) and number of pages of each, in the order of the page file.
     """
 
-    def __init__(self, source: PageSource, table: Table, file: PageFile, lazy: list[bool]) -> None:
+    def __init__(self, source: PageSource, file: PageFile, lazy: list[bool], ahead: ReadAhead) -> None:
         self._source = source
-        self._table = table
+        self._table = ahead.table
+        self._ahead = ahead
         placed, position = [], 0
         for (first, pages), is_lazy in zip(file.runs, lazy, strict=True):
             if is_lazy:
@@ -58,7 +59,6 @@ class ProcessPages:
         self.runs: list[Run] = [(first, pages) for first, pages, _ in placed]
         self._placed = sorted(placed)
         self._blocks: OrderedDict[int, Pages] = OrderedDict()
-        self._ahead = ReadAhead(source, table)
 
     def read(self, first: int, pages: int) -> Content:
         """Pages that follow each other in one run, checked; for who waits for them.
@@ -74,12 +74,14 @@ class ProcessPages:
             parts = [_joined(blocks)[number % _BLOCK :][:pages]]
         return Content(_joined(parts))
 
-    def read_on(self, first: int, pages: int) -> Content:
-        """The same for who goes on from there: what follows is read ahead, in a thread of this process.
+    def read_on(self, first: int, pages: int) -> Content | None:
+        """The same for who goes on from there: what follows is read ahead, in a thread of this process. None: not yet.
 
         Raises:
             ObjectCorrupt: a pack is damaged.
         """
+        if not self._ahead.begin():
+            return None
         return Content(_joined(self._ahead.read(self._number(first, pages), pages)))
 
     def _number(self, first: int, pages: int) -> int:
@@ -105,8 +107,17 @@ class CommitPages:
         processes: by pid (as the service sees it), those that have pages which can come later.
     """
 
-    def __init__(self, source: PageSource, images: list[ImageFile], small: Mapping[str, bytes]) -> None:
+    def __init__(
+        self,
+        source: PageSource,
+        images: list[ImageFile],
+        small: Mapping[str, bytes],
+        open_laid_out: Callable[[ImageFile], int | None],
+    ) -> None:
         """Takes over a source that is entered already.
+
+        Args:
+            open_laid_out: gives a descriptor of a page file that is laid out already, unchecked; None where it is not.
 
         Raises:
             ObjectMissing, ObjectCorrupt, KeyMissing: a pack cannot be opened.
@@ -116,12 +127,18 @@ class CommitPages:
             stack.push(source)
             by_name = {image.name: image for image in images}
             self.processes: dict[int, ProcessPages] = {}
+            self._laid_out: list[int] = []
             for file in page_files(small, _sizes(images)):
                 lazy = _lazy_runs(file, small)
                 if any(lazy):
-                    table = source.table_of(by_name[file.name])
-                    self.processes[_pid_of(file)] = ProcessPages(source, table, file, lazy)
-                    source.open_packs(table)
+                    image = by_name[file.name]
+                    laid_out = open_laid_out(image)
+                    if laid_out is not None:
+                        stack.callback(os.close, laid_out)
+                        self._laid_out.append(laid_out)
+                    ahead = ReadAhead(source, image, laid_out)
+                    self.processes[_pid_of(file)] = ProcessPages(source, file, lazy, ahead)
+                    source.open_packs(ahead.table)
             self._stack = stack.pop_all()
 
     def __enter__(self) -> CommitPages:
@@ -132,7 +149,7 @@ class CommitPages:
 
     def descriptors(self) -> list[int]:
         """The files that are open for it."""
-        return self._source.descriptors()
+        return [*self._source.descriptors(), *self._laid_out]
 
 
 def lazy_page_numbers(images: list[ImageFile], small: Mapping[str, bytes]) -> dict[str, Numbers]:

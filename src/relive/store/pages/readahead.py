@@ -1,11 +1,16 @@
-"""Reading the pages of one page file ahead of who goes through it, in a thread beside."""
+"""Reading the pages of one page file ahead of who goes through it, in a thread beside.
+
+Where the whole file lies laid out already, that thread checks it against its hash, and from then on it is taken from there.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from relive.store.pages.differ import Pages
+from relive.model.commit import ImageFile
+from relive.store.pages.differ import Pages, hash_pages
+from relive.store.pages.last import map_pages
 from relive.store.pages.layout import PageSource
 from relive.store.pages.packfile import FRAME_PAGES
 from relive.store.pages.table import Table
@@ -21,30 +26,64 @@ _KEPT = 3 * _AHEAD  # [parts]
 
 
 class ReadAhead:
-    """Pages by number. Use it from one thread; its own one begins with the first ``read``, and ends with the process."""
+    """Pages by number. Use it from one thread; its own one begins with ``begin``, and ends with the process.
 
-    def __init__(self, source: PageSource, table: Table) -> None:
-        """All packs of ``table`` must be open in ``source`` before the first ``read``."""
+    Attributes:
+        table: of the image.
+    """
+
+    def __init__(self, source: PageSource, image: ImageFile, laid_out: int | None) -> None:
+        """All packs of the image must be open in ``source`` before ``begin``.
+
+        Args:
+            laid_out: a descriptor of the page file, unchecked; None if there is none.
+        """
         self._source = source
-        self._table = table
+        self._image = image
+        self.table = source.table_of(image)
+        self._laid_out = laid_out
         self._pool: ThreadPoolExecutor | None = None
+        self._checked: Future[Pages | None] | None = None
         self._parts: OrderedDict[int, Future[Pages]] = OrderedDict()
         self._last: tuple[int, Window] | None = None  # of the thread
 
+    def begin(self) -> bool:
+        """Begin, or go on; False as long as ``read`` would have to wait for the check of a file that is laid out."""
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(1)
+            if self._laid_out is not None:
+                self._checked = self._pool.submit(self._check, self._laid_out)
+        return self._checked is None or self._checked.done()
+
+    def _check(self, laid_out: int) -> Pages | None:
+        pages = map_pages(laid_out)
+        is_whole = len(pages) == len(self.table.full)
+        return pages if is_whole and hash_pages(pages, self._image.size) == self._image.object else None
+
+    def _whole(self) -> Pages | None:
+        """The pages of the file that is laid out, once it is known to be sound."""
+        return self._checked.result() if self._checked is not None and self._checked.done() else None
+
     def read(self, number: int, pages: int) -> list[Pages]:
-        """These pages, in parts, which are waited for; those that follow will be read meanwhile.
+        """These pages, in parts, which are waited for; those that follow will be read meanwhile. Only after ``begin``.
 
         Raises:
             ObjectCorrupt, KeyWrong: a pack is damaged, or sealed with another key.
         """
+        whole = self._whole()
+        if whole is not None:
+            return [whole[number : number + pages]]
         first, last = number // _PART, (number + pages - 1) // _PART
-        most = (len(self._table.full) - 1) // _PART
+        most = (len(self.table.full) - 1) // _PART
         for part in range(first, min(last + _AHEAD, most) + 1):
             self._ask_for(part)
         return self._cut(number, pages, [self._parts[part].result() for part in range(first, last + 1)])
 
     def what_is_there(self, number: int, pages: int) -> list[Pages] | None:
         """These pages, in parts; None if they have not all been read already."""
+        whole = self._whole()
+        if whole is not None:
+            return [whole[number : number + pages]]
         wanted = range(number // _PART, (number + pages - 1) // _PART + 1)
         found = [self._parts.get(part) for part in wanted]
         there = [one.result() for one in found if one is not None and one.done()]
@@ -62,8 +101,7 @@ class ReadAhead:
         if part in self._parts:
             self._parts.move_to_end(part)
             return
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(1)
+        assert self._pool is not None, "only after begin"
         while len(self._parts) >= _KEPT:
             self._parts.popitem(last=False)[1].cancel()
         self._parts[part] = self._pool.submit(self._make, part)
@@ -71,7 +109,7 @@ class ReadAhead:
     def _make(self, part: int) -> Pages:
         before = self._last[1] if self._last is not None and self._last[0] == part - 1 else None
         begin = part * _PART
-        table = Table(self._table.full[begin : begin + _PART], self._table.xor[begin : begin + _PART])
+        table = Table(self.table.full[begin : begin + _PART], self.table.xor[begin : begin + _PART])
         window = self._source.window(table, before)
         pages = window.apply_xor(window.full())
         self._last = part, window
