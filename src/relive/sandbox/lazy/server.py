@@ -145,3 +145,6 @@ class _Nothing:
         raise AssertionError(f"no page of this process can be missing, but {pages} from {first:#x} on are")
 
     read_on = read
+
+    def rest(self) -> None:
+        pass

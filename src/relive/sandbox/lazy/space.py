@@ -32,6 +32,9 @@ class ReadPages(Protocol):
     def read_on(self, first: int, pages: int) -> Content | None:
         """For nobody yet: those behind them are likely to be next. None: they cannot be had for some milliseconds."""
 
+    def rest(self) -> None:
+        """All that was missing is there."""
+
 
 class AddressSpace:
     """One process. Use it from one thread.
@@ -108,6 +111,8 @@ class AddressSpace:
             refusal == errno.ENOENT
         ):  # nothing is mapped here, or not the memory that was restored: nobody can ask
             self.missing.drop(stretch.first, 1)
+        if not self.missing.pages:
+            self._pages.rest()
         return True
 
     def _give(self, page: int) -> bool:

@@ -84,6 +84,10 @@ class ProcessPages:
             return None
         return Content(_joined(self._ahead.read(self._number(first, pages), pages)))
 
+    def rest(self) -> None:
+        """Nobody goes on for now: keep no pages in memory for that."""
+        self._ahead.rest()
+
     def _number(self, first: int, pages: int) -> int:
         begin, length, position = self._placed[bisect_right(self._placed, first, key=_address) - 1]
         assert begin <= first and first + pages <= begin + length, "no run holds these pages"

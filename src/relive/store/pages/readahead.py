@@ -26,7 +26,7 @@ _KEPT = 3 * _AHEAD  # [parts]
 
 
 class ReadAhead:
-    """Pages by number. Use it from one thread; its own one begins with ``begin``, and ends with the process.
+    """Pages by number. Use it from one thread; its own one begins with ``begin`` and ends with ``rest``.
 
     Attributes:
         table: of the image.
@@ -51,9 +51,16 @@ class ReadAhead:
         """Begin, or go on; False as long as ``read`` would have to wait for the check of a file that is laid out."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(1)
-            if self._laid_out is not None:
+            if self._laid_out is not None and self._checked is None:
                 self._checked = self._pool.submit(self._check, self._laid_out)
         return self._checked is None or self._checked.done()
+
+    def rest(self) -> None:
+        """Give memory and thread back, until the next ``begin``: whoever went through the file has all of it."""
+        pool, self._pool = self._pool, None
+        self._parts.clear()
+        if pool is not None:
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def _check(self, laid_out: int) -> Pages | None:
         pages = map_pages(laid_out)
