@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from relive import errors
-from relive.config import Settings
+from relive.config import STORE_KEY, Settings
 from relive.errors import ReliveError
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -229,6 +229,9 @@ def configuration_page() -> str:
         "none, is refused with the error `config-invalid`.",
         "",
         *table(("setting", "variable", "default", "meaning"), rows),
+        f"One variable is no setting: `{STORE_KEY}`,",
+        "[a store key that lies in no file](upkeep.md#a-store-key-that-lies-in-no-file).",
+        "",
         "All state of Relive lies under `home`, as files that can be read:",
         "",
         "| path | what |",
