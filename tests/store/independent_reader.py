@@ -21,8 +21,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 PAGE = 4096
 
 
-def read_pack(path: Path, store_key: bytes | None) -> list[tuple[bytes, int]]:
-    """(compressed frame, bytes when decompressed) of each frame."""
+def read_pack(path: Path, store_key: bytes | None) -> list[tuple[bytes, int, bool]]:
+    """(compressed frame, bytes when decompressed, it holds overlays) of each frame."""
     data = path.read_bytes()
     (count,) = struct.unpack("<I", data[-4:])
     table = data[len(data) - 4 - 40 * count :]
@@ -39,14 +39,14 @@ def read_pack(path: Path, store_key: bytes | None) -> list[tuple[bytes, int]]:
             assert store_key is not None
             key = HKDF(algorithm=SHA256(), length=32, salt=pack_id, info=b"relive pack 2").derive(store_key)
             frame = AESGCM(key).decrypt(number.to_bytes(12, "little"), frame, head)
-        frames.append((frame, raw & 0x7FFF_FFFF))
+        frames.append((frame, raw & 0x3FFF_FFFF, bool(raw >> 30 & 1)))
         offset += stored
     assert offset == len(data) - len(table)
     return frames
 
 
-def decompress(frame: tuple[bytes, int], dictionary: bytes | None = None) -> bytes:
-    stored, raw = frame
+def decompress(frame: tuple[bytes, int, bool], dictionary: bytes | None = None) -> bytes:
+    stored, raw, _ = frame
     given = zstandard.ZstdCompressionDict(dictionary, zstandard.DICT_TYPE_RAWCONTENT) if dictionary else None
     data = zstandard.ZstdDecompressor(given, max_window_size=1 << 27).decompress(stored)
     assert len(data) == raw
@@ -85,7 +85,7 @@ def read_images(store: Path, commit: str, signer: bytes, store_key: bytes | None
         for name in placement["packs"]
     ]
 
-    def frame(place: list[int]) -> tuple[bytes, int]:
+    def frame(place: list[int]) -> tuple[bytes, int, bool]:
         pack = packs[place[0]]
         assert pack is not None
         return pack[place[1]]
@@ -107,8 +107,14 @@ def read_images(store: Path, commit: str, signer: bytes, store_key: bytes | None
         for full_pack, full_slot, xor_pack, xor_slot in zip(*numbers, strict=True):
             content = bytes(PAGE) if full_pack == -1 else page(full_pack, full_slot)
             if xor_pack != -1:
-                xor = page(xor_pack, xor_slot)
-                content = bytes(a ^ b for a, b in zip(content, xor, strict=True))
+                change = page(xor_pack, xor_slot)
+                words = [(content[at : at + 8], change[at : at + 8]) for at in range(0, PAGE, 8)]
+                if frame([xor_pack, xor_slot // 128])[2]:
+                    content = b"".join(old if new == bytes(8) else new for old, new in words)
+                else:
+                    content = b"".join(
+                        bytes(a ^ b for a, b in zip(old, new, strict=True)) for old, new in words
+                    )
             parts.append(content)
         images[name] = b"".join(parts)
     for image in manifest["images"]:

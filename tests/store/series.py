@@ -14,9 +14,13 @@ PAGES = 600
 
 
 class Service:
-    """Memory of two processes; ``live`` changes it as a service's does, the same way for the same seed."""
+    """Memory of two processes; ``live`` changes it as a service's does, the same way for the same seed.
 
-    def __init__(self, seed: int = 0, pages: int = PAGES) -> None:
+    With ``records``, records of 100 words take the place of others, too; some of them have words that are zero.
+    """
+
+    def __init__(self, seed: int = 0, pages: int = PAGES, *, records: int = 0) -> None:
+        self._records = records
         self._random = np.random.default_rng(seed)
         self._memory = {pid: self._random.integers(0, 99, (pages, 512)).astype(np.uint64) for pid in (7, 8)}
         self._first = {7: 5000, 8: 90_000}
@@ -31,6 +35,10 @@ class Service:
             pages[some, random.integers(0, 512, 20)] += np.uint64(1)
             pages[random.choice(len(pages), 3)] = random.integers(0, 1 << 60, (3, 512)).astype(np.uint64)
             pages[random.choice(len(pages), 2)] = 0
+            for page in random.choice(len(pages), self._records, replace=False):
+                begin = int(random.integers(0, 400))
+                pages[page, begin : begin + 100] = random.integers(1, 9, 100).astype(np.uint64)
+                pages[page, begin + 50] *= np.uint64(page % 3 > 0)
             if self.turn % 5 == 0:
                 fresh = random.integers(0, 9, (4, 512)).astype(np.uint64)
                 self._memory[pid] = np.concatenate([fresh, pages])

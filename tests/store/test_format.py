@@ -10,6 +10,7 @@ import pytest
 from relive.store import sweep
 from relive.store.keyring import Keyring
 from relive.store.pages import ingest
+from relive.store.pages.packcheck import read_frames
 
 from . import independent_reader
 from .builders import commit, contents
@@ -18,12 +19,12 @@ from .series import Service, take
 
 @pytest.mark.parametrize("sealed", [False, True], ids=["plain", "sealed"])
 def test_the_independent_reader_finds_the_same(store, home, sealed, monkeypatch):
-    """In a series with XORs, a key commit, and a pack that was repacked."""
+    """In a series with XORs and overlays, a key commit, and a pack that was repacked."""
     monkeypatch.setattr(ingest, "KEY_EVERY", 4)
     monkeypatch.setattr(sweep, "_REPACK_FROM", 1)
     keyring = Keyring(home.parent / "keys")
     key = keyring.make_store_key() if sealed else None
-    service = Service(pages=40)
+    service = Service(pages=40, records=6)
     states, parent = {}, None
     for _ in range(6):
         parent = take(store, service, parent).id
@@ -35,6 +36,8 @@ def test_the_independent_reader_finds_the_same(store, home, sealed, monkeypatch)
     store.delete(gone)
     del states[gone]
     assert any(store._placements.read(one).base is not None for one in states)
+    frames = [frame for path in (home / "packs").iterdir() for frame in read_frames(path, path.name)]
+    assert any(frame.is_overlay for frame in frames)
     for commit_id, images in states.items():
         assert independent_reader.read_images(home, commit_id, keyring.public_key, key) == images
 

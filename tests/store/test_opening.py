@@ -43,7 +43,7 @@ def test_a_store_of_another_version_is_refused_and_left_alone(store, home, text)
 
 
 def test_the_format_is_plain_json(store, home):
-    assert json.loads((home / "format").read_text()) == {"version": 2}
+    assert json.loads((home / "format").read_text()) == {"version": 3}
 
 
 def age(path, seconds=60.0):

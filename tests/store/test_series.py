@@ -14,8 +14,10 @@ from relive.errors import DiskFull, RefUnknown
 from relive.model.commit import CommitId
 from relive.store import Store, sweep
 from relive.store.keyring import Keyring
+from relive.store.pages import ingest
 from relive.store.pages.ingest import KEY_EVERY
 from relive.store.pages.layout import _WINDOW
+from relive.store.pages.packreader import PackReader
 from relive.store.pages.placement import Placement
 
 from .builders import beyond, contents
@@ -304,6 +306,38 @@ def test_a_commit_of_many_parts_comes_back_whatever_lies_across_their_borders(st
     for memory in service._memory.values():
         memory[:] = memory[random.permutation(pages)]
     assert contents(restarted, take(restarted, service, again.id).id)[0] == service.images()
+    restarted.close()
+
+
+def record_series(store: Store) -> dict[CommitId, tuple[dict[str, bytes], int]]:
+    """The images of each commit, and the bytes it brought."""
+    service, parent, found = Service(pages=400, records=60), None, {}
+    for _ in range(12):
+        one = take(store, service, parent)
+        parent = one.id
+        found[parent] = service.images(), one.new_bytes
+        service.live()
+    return found
+
+
+def test_records_that_take_the_place_of_others_are_kept_as_they_are_not_as_differences(
+    store, tmp_path, monkeypatch
+):
+    """What compresses well is not made noise by the XOR with what was there before; and all of it comes back."""
+    states = record_series(store)
+    with monkeypatch.context() as patch:
+        patch.setattr(ingest, "_REPLACED", 512)
+        other = Store(tmp_path / "other")
+        as_differences = record_series(other)
+        other.close()
+    second = [list(one.values())[1][1] for one in (states, as_differences)]
+    assert second[0] < second[1] * 0.9
+    (newest,) = needed(store, store.log()[0].id) - needed(store, store.log()[1].id)
+    with PackReader(store.anatomy.packs, newest) as pack:
+        kinds = {pack.is_overlay(number) for number in range(len(pack._frames) - 1)}
+    assert kinds == {True, False}
+    restarted = Store(store.anatomy.directory)
+    assert all(contents(restarted, commit_id)[0] == images for commit_id, (images, _) in states.items())
     restarted.close()
 
 

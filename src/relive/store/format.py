@@ -1,7 +1,7 @@
 """The file ``format``: which version a store has, and by which name it knows its key.
 
-A store of version 1 is read as it is and becomes version 2 before the first commit is taken in, since an older Relive could
-not read that one; for the same reason it becomes version 3 before the first commit of a container is.
+A store of an older version is read as it is and becomes this one before the first commit is taken in, since an older Relive could
+not read that one. Version 3 has commits of containers, version 4 overlays in packs, too.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from relive.store.pages.sealing import key_name
 
 __all__ = ["StoreFormat"]
 
-_VERSION = 2
-_READABLE = (1, _VERSION, CONTAINER_VERSION)
+_VERSION = 4
+_READABLE = (1, 2, CONTAINER_VERSION, _VERSION)
 
 
 class StoreFormat:

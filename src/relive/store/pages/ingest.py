@@ -2,7 +2,8 @@
 
 1. Pages are compared with those at the same addresses in the parent commit.
 2. Of those that changed, all-zero ones are noted and not kept; one of which at most half of the words differ from its last
-   full version goes to the pack as XOR; the others follow, full.
+   full version goes to the pack as XOR, or as overlay if more than some words do: where a text took the place of another, the new
+   one compresses better than the XOR of both. The others follow, full.
 3. The index (tables and small images) closes the pack. Every 32nd commit is a key commit: its index stands alone, nothing of
    it is XOR, and what lies in packs of which little is used is kept anew (``fold``). So a restore reads few packs, however
    long the series is.
@@ -32,6 +33,7 @@ __all__ = ["KEY_EVERY", "TakenPages", "take_pages"]
 
 KEY_EVERY = 32  # [commits] so many packs at most lie between a commit and its key commit
 _SPARSE = WORDS // 2  # [words] a page of which more differ is kept full
+_REPLACED = 64  # [words] a page of which more differ is kept as overlay, not as XOR
 _CHUNK = 128  # [pages] looked at together, so that they stay in the processor's cache from the first look to the last
 
 
@@ -72,6 +74,7 @@ def take_pages(
         for file, pages in files:
             intake.look_at(file, pages)
         writer.end_frame()
+        intake.keep_overlays()
         intake.keep_full()
         names = intake.names()
         tables = {work.file.name: work.table for work in intake.works}
@@ -122,13 +125,18 @@ def _folded(parent: KnownCommit | None, onward: KnownCommit | None, packs: Packs
 
 @dataclass(slots=True)
 class _Work:
-    """One page file on its way in; ``table`` and ``bases`` are filled step by step."""
+    """One page file on its way in; ``table`` and ``bases`` are filled step by step.
+
+    Attributes:
+        full, overlaid: numbers of pages that are still to be kept so.
+    """
 
     file: PageFile
     pages: Pages
     table: Table
     bases: Numbers
     full: list[Numbers]
+    overlaid: list[Numbers]
 
 
 class _Intake:
@@ -152,7 +160,7 @@ class _Intake:
     def look_at(self, file: PageFile, pages: Pages) -> None:
         """Compare a page file, keep what can be kept as XOR, note what has to be kept full."""
         count = len(pages)
-        work = _Work(file, pages, Table.of_zeros(count), np.full(count, NOWHERE, np.int64), [])
+        work = _Work(file, pages, Table.of_zeros(count), np.full(count, NOWHERE, np.int64), [], [])
         self.works.append(work)
         before = self._parent.files.get(file.key) if self._parent is not None else None
         there = np.full(count, NOWHERE, np.int64)  # position of the same page in the parent
@@ -205,9 +213,23 @@ class _Intake:
         work.table.xor[numbers[is_sparse]] = NOWHERE  # of those that are as their last full version again
         fresh = numbers[is_sparse & ~has_xor]
         work.bases[fresh] = self._bases.add(before.pages[there[fresh]])
-        some, xored = _only(is_sparse & (words > 0), numbers, xored)
+        # In an overlay zero means that the word is as it was.
+        is_replaced = is_sparse & (words > _REPLACED) & ~np.any((xored != 0) & (pages == 0), axis=1)
+        work.overlaid.append(numbers[is_replaced])
+        some, xored = _only(is_sparse & (words > 0) & ~is_replaced, numbers, xored)
         work.table.xor[some] = place(self._pack, self._writer.add_pages(xored))
         return is_sparse
+
+    def keep_overlays(self) -> None:
+        """Write the pages that were noted to be kept as overlay."""
+        for work in self.works:
+            wanted = np.concatenate([np.empty(0, np.int64), *work.overlaid])
+            for begin in range(0, len(wanted), _CHUNK):
+                numbers = wanted[begin : begin + _CHUNK]
+                pages = work.pages[numbers]
+                pages[pages == self._bases.get(work.bases[numbers])] = 0
+                slots = self._writer.add_pages(pages, is_overlay=True)
+                work.table.xor[numbers] = place(self._pack, slots)
 
     def keep_full(self) -> None:
         """Write the pages that were noted to be kept full."""

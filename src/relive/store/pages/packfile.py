@@ -35,6 +35,7 @@ _SEALED = 1
 _HEAD = struct.Struct("<8sI4x16s")
 _FRAME = struct.Struct("<II32s")
 _INDEX = 1 << 31  # in the place of the highest bit of the raw size
+_OVERLAY = 1 << 30  # and of the second highest
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,8 @@ class Frame:
     Attributes:
         offset, stored: in the file.
         is_index: it holds no pages.
+        is_overlay: its pages are what is new in them, not how it differs: words that are not zero take the place of those of
+            the full version.
     """
 
     offset: int
@@ -51,6 +54,7 @@ class Frame:
     raw: int
     checksum: bytes
     is_index: bool
+    is_overlay: bool = False
 
     def check(self, name: str, number: int, data: bytes | memoryview) -> None:
         """Raises ObjectCorrupt where the stored bytes are not these."""
@@ -76,7 +80,10 @@ def decode_head(name: str, head: bytes) -> tuple[bytes, bool]:
 def encode_table(frames: Sequence[Frame]) -> bytes:
     """The last bytes: an entry for each frame and their count."""
     entries = [
-        _FRAME.pack(frame.stored, frame.raw | frame.is_index * _INDEX, frame.checksum) for frame in frames
+        _FRAME.pack(
+            frame.stored, frame.raw | frame.is_index * _INDEX | frame.is_overlay * _OVERLAY, frame.checksum
+        )
+        for frame in frames
     ]
     return b"".join(entries) + COUNT.pack(len(frames))
 
@@ -91,7 +98,8 @@ def decode_table(name: str, head: bytes, table: bytes, frames_end: int) -> list[
         raise damaged(name, "its header does not match its name")
     frames, offset = [], HEAD_SIZE
     for stored, raw, checksum in _FRAME.iter_unpack(table[: -COUNT.size]):
-        frames.append(Frame(offset, stored, raw & ~_INDEX, checksum, bool(raw & _INDEX)))
+        size = raw & ~(_INDEX | _OVERLAY)
+        frames.append(Frame(offset, stored, size, checksum, bool(raw & _INDEX), bool(raw & _OVERLAY)))
         offset += stored
     if offset != frames_end:
         raise damaged(name, "its frames do not fill it")

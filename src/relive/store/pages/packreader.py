@@ -148,6 +148,10 @@ class PackReader:
         for position in range(len(numbers)):
             yield np.frombuffer(cast(memoryview, raws[position]), np.uint64).reshape(-1, PAGE // 8)
 
+    def is_overlay(self, number: int) -> bool:
+        """What a frame of pages holds are overlays (``Frame``)."""
+        return self._frame(number).is_overlay
+
     def _frame(self, number: int) -> Frame:
         if not 0 <= number < len(self._frames):
             raise damaged(self._name, f"it has no frame {number}")

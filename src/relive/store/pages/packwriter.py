@@ -38,6 +38,7 @@ class PackWriter:
         # One buffer for all that waits: fresh memory costs as much as copying there.
         self._waiting: Pages = np.empty((BATCH * FRAME_PAGES, WORDS), np.uint64)
         self._waiting_pages = 0
+        self._is_overlay = False
         self._file = FreshFile(packs.incoming, "pack")
         self._file.write(self._head)
 
@@ -46,8 +47,11 @@ class PackWriter:
         """Bytes written."""
         return self._file.size
 
-    def add_pages(self, pages: Pages) -> Numbers:
-        """Append pages; returns their slots."""
+    def add_pages(self, pages: Pages, *, is_overlay: bool = False) -> Numbers:
+        """Append pages; returns their slots. Those that are overlays lie in frames for themselves."""
+        if is_overlay != self._is_overlay:
+            self.end_frame()
+            self._is_overlay = is_overlay
         first = len(self._frames) * FRAME_PAGES + self._waiting_pages
         rest = pages
         while len(rest):
@@ -104,13 +108,16 @@ class PackWriter:
         ]
         compressed = zstandard.ZstdCompressor(level=_LEVEL).multi_compress_to_buffer(pieces, threads=THREADS)
         for number, piece in enumerate(pieces):
-            self._write_frame(compressed[number].tobytes(), len(piece), is_index=False)
+            self._write_frame(
+                compressed[number].tobytes(), len(piece), is_index=False, is_overlay=self._is_overlay
+            )
         self._waiting_pages = 0
 
-    def _write_frame(self, compressed: bytes, raw: int, *, is_index: bool) -> None:
+    def _write_frame(self, compressed: bytes, raw: int, *, is_index: bool, is_overlay: bool = False) -> None:
         number = len(self._frames)
         stored = compressed if self._seal is None else self._seal.seal(number, compressed)
-        self._frames.append(Frame(self._file.size, len(stored), raw, blake3(stored).digest(), is_index))
+        checksum = blake3(stored).digest()
+        self._frames.append(Frame(self._file.size, len(stored), raw, checksum, is_index, is_overlay))
         self._file.write(stored)
 
 

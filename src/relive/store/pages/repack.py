@@ -108,8 +108,9 @@ def _copy_pages(name: str, live: Numbers, writer: PackWriter, packs: Packs) -> N
     frames, begins = np.unique(live // FRAME_PAGES, return_index=True)
     ends = np.append(begins, len(live))[1:]  # none if all that is needed of the pack is an index
     with PackReader(packs, name) as pack:
-        for (_, pages), begin, end in zip(pack.page_frames(frames.tolist()), begins, ends, strict=True):
-            slots.append(writer.add_pages(pages[live[begin:end] % FRAME_PAGES]))
+        for (frame, pages), begin, end in zip(pack.page_frames(frames.tolist()), begins, ends, strict=True):
+            some = pages[live[begin:end] % FRAME_PAGES]
+            slots.append(writer.add_pages(some, is_overlay=pack.is_overlay(frame)))
     writer.end_frame()
     return np.concatenate(slots)
 

@@ -20,7 +20,7 @@ from relive.store.pages.table import NOWHERE, Table, pack_of, slot_of
 
 __all__ = ["Window", "untrue"]
 
-_Put = Callable[[Numbers | slice, Pages], None]
+_Put = Callable[[Numbers | slice, Pages, bool], None]
 
 
 @dataclass(slots=True)
@@ -100,7 +100,9 @@ class Window:
         pages = np.empty((len(self.table.full), WORDS), np.uint64)
         pages[self.table.full == NOWHERE] = 0
 
-        def put(numbers: Numbers | slice, found: Pages) -> None:
+        def put(numbers: Numbers | slice, found: Pages, is_overlay: bool) -> None:
+            if is_overlay:
+                raise untrue("it names an overlay as a full version")
             pages[numbers] = found
 
         _hand_over(self._full, self._full_before, put)
@@ -109,8 +111,11 @@ class Window:
     def apply_xor(self, pages: Pages) -> Pages:
         """Turn the full versions into the commit's pages; raises as ``fetch``."""
 
-        def put(numbers: Numbers | slice, found: Pages) -> None:
-            pages[numbers] ^= found
+        def put(numbers: Numbers | slice, found: Pages, is_overlay: bool) -> None:
+            if is_overlay:
+                pages[numbers] = np.where(found != 0, found, pages[numbers])
+            else:
+                pages[numbers] ^= found
 
         _hand_over(self._xor, self._xor_before, put)
         self._full_before = self._xor_before = {}
@@ -140,10 +145,11 @@ def _hand_over(lots: dict[int, _Lot], before: dict[int, _Lot], put: _Put) -> Non
     """Hand the pages of all frames over, with their numbers in the window."""
     for pack, lot in lots.items():
         begun = before[pack].last if lot.is_begun else None
-        for numbers, rows, found in zip(lot.numbers, lot.rows, lot.pages(begun), strict=True):
+        parts = zip(lot.frames, lot.numbers, lot.rows, lot.pages(begun), strict=True)
+        for frame, numbers, rows, found in parts:
             if rows[-1] >= len(found):
                 raise untrue("it names a slot that its pack does not have")
-            put(_span(numbers), found[_span(rows)])
+            put(_span(numbers), found[_span(rows)], lot.reader.is_overlay(frame))
 
 
 def _span(numbers: Numbers) -> Numbers | slice:
