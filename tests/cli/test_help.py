@@ -55,6 +55,7 @@ def test_the_commands_are_those_that_are_documented():
             "key list",
             "key trust",
             "key rotate",
+            "key rotate-signing",
         )
     }
 
