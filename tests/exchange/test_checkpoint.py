@@ -207,22 +207,23 @@ def test_dropping_it_frees_all_but_what_another_shares(sender):
     assert not list((sender.home / "store" / "packs").iterdir())
 
 
-def test_a_store_becomes_version_3_with_its_first_container_and_not_before(sender, receiver, tmp_path):
+def test_a_store_that_takes_containers_is_of_a_version_that_knows_them_and_only_theirs_are_manifests_3(
+    sender, receiver, tmp_path
+):
     def version(host):
         return json.loads((host.home / "store" / "format").read_text())["version"]
 
+    (sender.home / "store" / "format").write_text('{"version": 2}')
     service = commit(sender.store)
-    assert version(sender) == 2
+    assert version(sender) == 4
     taken = take(sender, FIRST).commit
-    assert version(sender) == 3
-    commit(sender.store, wall_ns=1)
-    assert version(sender) == 3
-    assert sender.store.manifest(service.id).version == 2
+    assert version(sender) == 4
+    assert (sender.store.manifest(service.id).version, sender.store.manifest(taken).version) == (2, 3)
     assert b"container" not in canonical(sender.store.manifest(service.id))
     export(sender.store, taken, tmp_path / "x", keys=None, force=False, show=silent)
-    assert version(receiver) == 2
+    (receiver.home / "store" / "format").write_text('{"version": 2}')
     take(receiver, tmp_path / "x")
-    assert version(receiver) == 3
+    assert version(receiver) == 4
 
 
 def test_a_sealed_store_takes_it_in_sealed_and_not_at_all_without_its_key(sender):
