@@ -9,9 +9,9 @@ read twice.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import numpy as np
@@ -61,7 +61,7 @@ class PageSource:
     def __exit__(self, *_error: object) -> None:
         self._stack.close()
 
-    def windows(self, table: Table) -> Iterator[Window]:
+    def windows(self, table: Table) -> Generator[Window, None, None]:
         """All pages from the first to the last, in parts that are to be used in their order.
 
         Raises:
@@ -149,8 +149,9 @@ class PageSource:
 
     def _make(self, image: ImageFile, file: int | None) -> None:
         table = self.table_of(image)
-        with PageSink(file, image) as sink:
-            for window in self.windows(table):
+        # Closed, so that its thread ends here also after an error.
+        with PageSink(file, image) as sink, closing(self.windows(table)) as windows:
+            for window in windows:
                 sink.add(window.apply_xor(window.full()))
             sink.check()
 

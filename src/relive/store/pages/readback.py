@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import closing
 
 import numpy as np
 
@@ -50,8 +51,8 @@ def _read_back_file(file: PageFile, image: ImageFile, source: PageSource, bases:
     numbers = np.full(len(table.full), NOWHERE, np.int64)
     begin = 0
     with tempfile.TemporaryFile(prefix="pages.", dir=bases.directory) as nameless:
-        with PageSink(nameless.fileno(), image) as sink:
-            for window in source.windows(table):
+        with PageSink(nameless.fileno(), image) as sink, closing(source.windows(table)) as windows:
+            for window in windows:
                 pages, has_xor = window.full(), window.table.xor != NOWHERE
                 numbers[begin : begin + len(pages)][has_xor] = bases.add(pages[has_xor])
                 begin += len(pages)
