@@ -14,7 +14,7 @@ and its data is the answer's body, where the channel keeps one.
 
 import sys
 import time
-from typing import Any, Awaitable, Callable, Dict, Optional, Tuple
+from typing import Any, Awaitable, Callable, Dict, Generator, Optional, Tuple
 
 from relive_recorder.guard import attempt
 from relive_recorder.recorder import RECORD, REPLAY, recorder
@@ -29,6 +29,7 @@ __all__ = [
     "next_reading",
     "through",
     "through_async",
+    "through_steps",
 ]
 
 _mono = time.monotonic_ns
@@ -67,6 +68,13 @@ class Channel:
     def tell(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
         """(answer as JSON, body, more fields) of a value that the call returned. May raise: then the recorder goes off."""
         return recorder.scrubber.packed(pack(value)), b"", {}
+
+    def tell_error(self, error: BaseException) -> Dict[str, Any]:
+        """``error`` of a call that raised it; at least ``type`` and ``args``."""
+        return describe_error(error)
+
+    def told(self, value: Any, seq: int) -> None:
+        """Called when the event of a call's value was written, with its number: what comes later may refer to it."""
 
     def rebuild(self, kept: Kept) -> Any:
         """The value again. Raises ``values.NotKept`` when that cannot be."""
@@ -167,6 +175,31 @@ async def through_async(
     return value
 
 
+def through_steps(
+    channel: Channel, asked: Dict[str, Any], perform: Callable[[], Generator[Any, Any, Any]]
+) -> Generator[Any, Any, Any]:
+    """As ``through``, for calls that are generators: each step of one says what it waits for, and its result is the value."""
+    mode = recorder.mode()
+    if mode == REPLAY and not channel.local:
+        kept = channel.find(asked)
+        if kept is not None:
+            return _play(channel, asked, kept)
+    if mode not in (RECORD, REPLAY):
+        return (yield from perform())
+    began = _mono()
+    try:
+        value = yield from perform()
+    except BaseException as error:
+        again = _brought_back_meanwhile(channel, asked) if mode == RECORD else None
+        if again is None:
+            attempt(_emit_error, channel, asked, error, _mono() - began)
+            raise
+    else:
+        attempt(_emit_answer, channel, asked, value, _mono() - began)
+        return value
+    return _play(channel, asked, again)
+
+
 def _watched(channel: Channel, asked: Dict[str, Any], perform: Callable[[], Any]) -> Any:
     """Perform really in a replay, and record what came of it into the branch's ring."""
     began = _mono()
@@ -199,11 +232,12 @@ def _play(channel: Channel, asked: Dict[str, Any], kept: Kept) -> Any:
 
 def _emit_answer(channel: Channel, asked: Dict[str, Any], value: Any, took: int) -> None:
     answer, data, more = channel.tell(value)
-    recorder.emit(channel.kind, {"asked": asked, "answer": answer, "ns": took, **more}, data)
+    seq = recorder.emit(channel.kind, {"asked": asked, "answer": answer, "ns": took, **more}, data)
+    channel.told(value, seq)
 
 
 def _emit_error(channel: Channel, asked: Dict[str, Any], error: BaseException, took: int) -> None:
-    recorder.emit(channel.kind, {"asked": asked, "error": describe_error(error), "ns": took})
+    recorder.emit(channel.kind, {"asked": asked, "error": channel.tell_error(error), "ns": took})
 
 
 def describe_error(error: BaseException) -> Dict[str, Any]:

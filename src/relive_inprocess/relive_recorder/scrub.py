@@ -18,7 +18,8 @@ _NAMES = re.compile(
     r"^cookie$|^set-cookie$|x-amz-security|session[-_]?(id|key)|signature|\bdsn\b|encryption[-_]?key",
     re.IGNORECASE,
 )
-_CARD = re.compile(r"(?<![0-9])(?:[0-9][ -]?){12,18}[0-9](?![0-9])")
+# Cards begin with 2 to 6: times in milliseconds, ids that begin with zeros and most other long numbers do not.
+_CARD = re.compile(r"(?<![0-9])[2-6](?:[ -]?[0-9]){12,18}(?![0-9])")
 _URL_PASSWORD = re.compile(r"(?<=://)([^/@:\s]*):([^/@\s]+)(?=@)")
 _PLACEHOLDER = re.compile(r"<secret:[0-9a-f]{8}>")
 _SHORTEST = 6  # [characters] shorter values stand in too many places by chance
