@@ -30,6 +30,11 @@ def start() -> None:
 
 
 def _installers() -> List[Tuple[str, Callable[[], None]]]:
-    from relive_recorder.kinds import clock, randomness
+    from relive_recorder.kinds import clock, psycopg3, randomness, sqlite
 
-    return [("clock", clock.install), ("random", randomness.install)]
+    return [
+        ("clock", clock.install),
+        ("query", psycopg3.install),
+        ("query", sqlite.install),
+        ("random", randomness.install),
+    ]

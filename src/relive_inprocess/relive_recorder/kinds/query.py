@@ -1,0 +1,238 @@
+"""Queries to databases: what all libraries have in common. Event ``query`` (see ``calls``) and event ``rows``.
+
+``asked``: ``system`` ("sqlite", "postgresql", "mysql"), ``database`` (its name or file), ``statement`` (text), ``parameters`` (packed;
+of ``executemany`` a list of them, with ``many`` true). Beginning and ending a transaction are queries as well ("BEGIN", "COMMIT",
+"ROLLBACK"), and so is connecting ("CONNECT").
+
+``answer``: ``columns`` (names), ``rowcount``, ``rows`` (a list of lists of packed values) where they come with the answer, what
+the library tells beyond that (``lastrowid``, ``status``). Rows whose JSON is longer than ``inline_bytes`` are the event's data
+instead; of more than ``body_bytes`` the last are cut: ``rows_cut`` says how many.
+
+Rows that are fetched later are events ``rows``: ``query`` (number of the query's event in this process), ``rows``.
+"""
+
+import hashlib
+import json
+from typing import Any, Dict, Iterable, List, Optional, Tuple
+
+from relive_recorder import bodies
+from relive_recorder.calls import Channel, Kept, NoAnswer
+from relive_recorder.recorder import FREE, OFF, recorder
+from relive_recorder.values import NotKept, pack, to_json, unpack
+
+__all__ = [
+    "Query",
+    "RowsLater",
+    "asked_of",
+    "is_watching",
+    "packed_row",
+    "rows_again",
+    "rows_told",
+    "values_again",
+]
+
+_FIRST_BATCH = 1
+_LAST_BATCH = 256  # rows of one event; a failure in between finds the last ones at the latest
+
+
+class Query(Channel):
+    """The channel of one library's queries.
+
+    Attributes:
+        system: as in ``asked``.
+    """
+
+    kind = "query"
+    system = ""
+
+    def broken(self, text: str) -> BaseException:
+        """The library's own error for a connection that broke: what a miss is for the service."""
+        return NoAnswer(text)
+
+    def find(self, asked: Dict[str, Any]) -> Optional[Kept]:
+        """As ``Channel.find``, but a miss is raised as the library's own error."""
+        try:
+            return super().find(asked)
+        except NoAnswer as miss:
+            raise self.broken(str(miss)) from miss
+
+    def again(self, kept: Kept) -> Any:
+        """What ``rebuild`` gives, which here may raise ``NotKept``."""
+        return super().rebuild(kept)
+
+    def rebuild(self, kept: Kept) -> Any:
+        """The value again; what was not kept is an error of the library."""
+        try:
+            return self.again(kept)
+        except NotKept as missing:
+            raise self.broken(f"the recording does not hold this answer: {missing}") from missing
+
+
+def is_watching() -> bool:
+    """Whether queries are recorded or answered at all just now."""
+    return recorder.mode() not in (OFF, FREE)
+
+
+# -- what was asked ----------------------------------------------------------------------------------------------------
+
+
+def asked_of(
+    system: str, database: str, statement: Any, parameters: Any = None, many: bool = False
+) -> Dict[str, Any]:
+    """``asked`` of a query. ``parameters``: as they were given to the library; ``many``: a list of such."""
+    asked: Dict[str, Any] = {"system": system, "database": database, "statement": _statement(statement)}
+    if many:
+        asked["many"] = True
+        asked["parameters"] = _bounded([_parameters(one) for one in parameters])
+    elif parameters:
+        asked["parameters"] = _bounded(_parameters(parameters))
+    return asked
+
+
+def _statement(statement: Any) -> str:
+    if type(statement) is bytes:
+        statement = statement.decode("utf-8", "replace")
+    if not isinstance(statement, str):
+        return f"<{type(statement).__module__}.{type(statement).__qualname__}>"
+    return recorder.scrubber.text(str.__str__(statement))
+
+
+def _parameters(given: Any) -> Any:
+    kind = type(given)
+    if kind is tuple or kind is list:
+        return [_parameter(value) for value in given]
+    if isinstance(given, dict):
+        return {str(name): _parameter(value, str(name)) for name, value in dict.items(given)}
+    if isinstance(given, (tuple, list)):
+        return [_parameter(value) for value in given]
+    return _parameter(given)
+
+
+def _parameter(value: Any, name: str = "") -> Any:
+    kind = type(value)
+    if value is None or kind is int or kind is bool:
+        return value
+    if kind is str:
+        if len(value) > recorder.options.inline_bytes:
+            return bodies.describe(value.encode("utf-8", "surrogatepass"))
+        return recorder.scrubber.named(name, value) if name else recorder.scrubber.text(value)
+    if kind in (bytes, bytearray, memoryview) and len(value) > recorder.options.inline_bytes:
+        return bodies.describe(bytes(value))
+    return recorder.scrubber.packed(pack(value))
+
+
+def _bounded(packed: Any) -> Any:
+    """Itself, or its length and digest where its JSON would be too long for an event."""
+    if len(packed) <= 64:
+        most = max(map(_size, packed.values() if type(packed) is dict else packed), default=0)
+        if most * len(packed) <= recorder.options.inline_bytes:
+            return packed
+    text = to_json(packed)
+    if len(text) <= recorder.options.inline_bytes:
+        return packed
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return {"$": ["cut", len(packed)], "bytes": len(text), "blake2b": digest}
+
+
+def _size(packed: Any) -> int:
+    kind = type(packed)
+    if kind is str:
+        return len(packed)
+    return 32 if packed is None or kind in (int, float, bool) else len(to_json(packed))
+
+
+# -- rows ----------------------------------------------------------------------------------------------------------------
+
+
+def rows_told(rows: Iterable[Any], count: int) -> Tuple[Dict[str, Any], bytes, Dict[str, Any]]:
+    """(fields for ``answer``, data, more fields of the event) of so many rows, each a list of packed values.
+
+    No more rows are taken from the iterable than are kept.
+    """
+    scrub, options = recorder.scrubber.packed, recorder.options
+    short: List[Any] = []
+    long: List[str] = []
+    size = 0
+    for row in rows:
+        row = scrub(row)
+        size += sum(map(_size, row)) + 2
+        if size > options.body_bytes:
+            break
+        if size > options.inline_bytes and not long:
+            long = [to_json(one) for one in short]
+        if long:
+            long.append(to_json(row))
+        else:
+            short.append(row)
+    kept = len(long) or len(short)
+    fields: Dict[str, Any] = {"rows_cut": count - kept} if count > kept else {}
+    if not long:
+        fields["rows"] = short
+        return fields, b"", {}
+    about, data = bodies.keep(("[" + ",".join(long) + "]").encode("utf-8", "surrogatepass"))
+    return fields, data, about
+
+
+def rows_again(kept: Kept, answer: Dict[str, Any]) -> List[List[Any]]:
+    """The rows that ``rows_told`` told, still packed.
+
+    Raises:
+        NotKept: not all of them were kept.
+    """
+    if answer.get("rows_cut"):
+        raise NotKept(f"{answer['rows_cut']} rows were cut")
+    if "rows" in answer:
+        return list(answer["rows"])
+    if not kept.data:
+        return []
+    return list(json.loads(kept.data.decode("utf-8", "surrogatepass")))
+
+
+class RowsLater:
+    """Rows that were fetched from a query after it was answered, on their way into ``rows`` events.
+
+    They are gathered in batches that double in size, so that few events are written for many rows and yet the one that the service
+    works on when it fails is there.
+    """
+
+    __slots__ = ("_batch", "_query", "_rows")
+
+    def __init__(self, query: int) -> None:
+        self._query = query
+        self._rows: List[Any] = []
+        self._batch = _FIRST_BATCH
+
+    def one(self, row: Any) -> None:
+        """A row was fetched."""
+        self._rows.append(row)
+        if len(self._rows) >= self._batch:
+            self.flush()
+            self._batch = min(self._batch * 2, _LAST_BATCH)
+
+    def many(self, rows: Iterable[Any]) -> None:
+        """Rows were fetched at once."""
+        self._rows.extend(rows)
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what was gathered."""
+        if not self._rows:
+            return
+        rows, self._rows = self._rows, []
+        fields, data, more = rows_told(map(packed_row, rows), len(rows))
+        recorder.emit("rows", {"query": self._query, **fields, **more}, data)
+
+
+def packed_row(row: Any) -> List[Any]:
+    """A row of whatever shape as a list of packed values."""
+    kind = type(row)
+    if isinstance(row, (tuple, list)) or (kind.__module__ == "sqlite3" and kind.__name__ == "Row"):
+        return [pack(value) for value in row]
+    if isinstance(row, dict):
+        return [pack(value) for value in dict.values(row)]
+    return [pack(row)]
+
+
+def values_again(rows: Iterable[Iterable[Any]]) -> List[Tuple[Any, ...]]:
+    """Rows as ``rows_again`` gives them, as tuples of values."""
+    return [tuple(unpack(value) for value in row) for row in rows]

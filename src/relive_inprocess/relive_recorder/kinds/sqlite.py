@@ -1,0 +1,255 @@
+"""SQLite: ``sqlite3``, and what is built on it (SQLAlchemy, Django, aiosqlite).
+
+The database is in the commit, so in a replay it is asked really, and what it said is recorded for the comparison. The types of the
+module cannot be changed, so ``sqlite3.Connection`` and ``sqlite3.Cursor`` become subclasses of them, under the same names.
+"""
+
+import functools
+from typing import Any, Callable, Dict, List, Tuple
+
+from relive_recorder.calls import through
+from relive_recorder.guard import attempt
+from relive_recorder.imports import when_imported
+from relive_recorder.kinds.query import Query, RowsLater, asked_of, is_watching
+
+__all__ = ["install"]
+
+
+class _Sqlite(Query):
+    system = "sqlite"
+    local = True
+
+    def tell(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
+        return _answer(value), b"", {}
+
+    def told(self, value: Any, seq: int) -> None:
+        if value is not None and value.description is not None:
+            value._relive_rows = RowsLater(seq)
+
+
+_sqlite = _Sqlite()
+
+
+def install() -> None:
+    """Change ``sqlite3`` when it is imported."""
+    when_imported("sqlite3.dbapi2", _change)
+
+
+def _change(module: Any) -> None:
+    names = {"__module__": module.Connection.__module__, "__doc__": module.Connection.__doc__}
+    cursor = _cursor_class(module.Cursor)
+    connection = _connection_class(module.Connection, module.Cursor, cursor)
+    for made, real in ((cursor, module.Cursor), (connection, module.Connection)):
+        made.__name__ = made.__qualname__ = real.__name__
+        made.__module__, made.__doc__ = names["__module__"], real.__doc__
+    real_connect = module.connect
+
+    @functools.wraps(real_connect)
+    def connect(*given: Any, **named: Any) -> Any:
+        if len(given) > 5:
+            if given[5] is real_connection:
+                given = (*given[:5], connection, *given[6:])
+        elif named.get("factory", real_connection) is real_connection:
+            named["factory"] = connection
+        return real_connect(*given, **named)
+
+    real_connection = module.Connection
+    module.Connection, module.Cursor, module.connect = connection, cursor, connect
+
+
+def _answer(cursor: Any) -> Dict[str, Any]:
+    if cursor is None:
+        return {}
+    columns = cursor.description
+    answer: Dict[str, Any] = {"rowcount": cursor.rowcount}
+    if columns is not None:
+        answer["columns"] = [column[0] for column in columns]
+    elif cursor.lastrowid is not None:
+        answer["lastrowid"] = cursor.lastrowid
+    return answer
+
+
+def _cursor_class(real: Any) -> Any:
+    real_execute, real_fetchone = real.execute, real.fetchone
+
+    class Cursor(real):  # type: ignore[misc]
+        _relive_rows: Any = None
+
+        def execute(self, *given: Any) -> Any:
+            if not is_watching() or not given:
+                return real_execute(self, *given)
+            _settle(self)
+            return _through(self, given, lambda: real_execute(self, *given))
+
+        def executemany(self, *given: Any) -> Any:
+            if not is_watching() or len(given) != 2:
+                return real.executemany(self, *given)
+            _settle(self)
+            rows = _Passing(given[1])
+            asked = attempt(asked_of, "sqlite", _database(self), given[0])
+            if asked is None:
+                return real.executemany(self, *given)
+            try:
+                return through(_sqlite, asked, lambda: rows.perform(self, real, given[0], asked))
+            finally:
+                rows.given = ()
+
+        def executescript(self, *given: Any) -> Any:
+            if not is_watching() or not given:
+                return real.executescript(self, *given)
+            _settle(self)
+            return _through(self, given, lambda: real.executescript(self, *given))
+
+        def fetchone(self) -> Any:
+            row = real_fetchone(self)
+            later = self._relive_rows
+            if later is not None:
+                if row is None:
+                    _settle(self)
+                else:
+                    attempt(later.one, row)
+            return row
+
+        def fetchmany(self, *given: Any, **named: Any) -> Any:
+            rows = real.fetchmany(self, *given, **named)
+            if self._relive_rows is not None:
+                attempt(self._relive_rows.many, rows)
+            return rows
+
+        def fetchall(self) -> Any:
+            rows = real.fetchall(self)
+            if self._relive_rows is not None:
+                attempt(self._relive_rows.many, rows)
+            return rows
+
+        def __next__(self) -> Any:
+            try:
+                row = real.__next__(self)
+            except StopIteration:
+                _settle(self)
+                raise
+            if self._relive_rows is not None:
+                attempt(self._relive_rows.one, row)
+            return row
+
+        def close(self) -> None:
+            _settle(self)
+            real.close(self)
+
+        def __del__(self) -> None:
+            _settle(self)
+
+    return Cursor
+
+
+class _Passing:
+    """Parameters of ``executemany``, which may come from a generator: noted while SQLite takes them."""
+
+    def __init__(self, given: Any) -> None:
+        self.given = given
+
+    def perform(self, cursor: Any, real: Any, statement: Any, asked: Dict[str, Any]) -> Any:
+        taken: List[Any] = []
+
+        def passing() -> Any:
+            for one in self.given:
+                taken.append(one)
+                yield one
+
+        try:
+            return real.executemany(cursor, statement, passing())
+        finally:
+            attempt(_add_parameters, asked, taken)
+
+
+def _add_parameters(asked: Dict[str, Any], taken: List[Any]) -> None:
+    asked.update(asked_of("", "", "", taken, many=True), **{name: asked[name] for name in list(asked)})
+
+
+def _through(cursor: Any, given: Tuple[Any, ...], perform: Callable[[], Any]) -> Any:
+    asked = attempt(asked_of, "sqlite", _database(cursor), *given[:2])
+    return perform() if asked is None else through(_sqlite, asked, perform)
+
+
+def _database(cursor: Any) -> str:
+    return getattr(cursor.connection, "_relive_database", "")
+
+
+def _settle(cursor: Any) -> None:
+    """What was fetched from the last query is all that will be."""
+    later = cursor._relive_rows
+    if later is not None:
+        cursor._relive_rows = None
+        attempt(later.flush)
+
+
+def _connection_class(real: Any, real_cursor: Any, cursor: Any) -> Any:
+    class Connection(real):  # type: ignore[misc]
+        _relive_database = ""
+        _relive_leaving = False
+
+        def __init__(self, *given: Any, **named: Any) -> None:
+            name = given[0] if given else named.get("database", "")
+            self._relive_database = attempt(_name, name) or ""
+            real.__init__(self, *given, **named)
+
+        def cursor(self, *given: Any, **named: Any) -> Any:
+            if not given and "factory" not in named:
+                return real.cursor(self, cursor)
+            if given and given[0] is real_cursor:
+                given = (cursor,)
+            return real.cursor(self, *given, **named)
+
+        def commit(self) -> None:
+            _end(self, "COMMIT", lambda: real.commit(self))
+
+        def rollback(self) -> None:
+            _end(self, "ROLLBACK", lambda: real.rollback(self))
+
+        def __exit__(self, kind: Any, error: Any, trace: Any) -> Any:
+            if not self.in_transaction:
+                return real.__exit__(self, kind, error, trace)
+            # Up to 3.10 it calls commit and rollback by their names, later not.
+            self._relive_leaving = True
+            try:
+                return _ended(
+                    self,
+                    "COMMIT" if kind is None else "ROLLBACK",
+                    lambda: real.__exit__(self, kind, error, trace),
+                )
+            finally:
+                self._relive_leaving = False
+
+    return Connection
+
+
+def _end(connection: Any, statement: str, perform: Callable[[], None]) -> None:
+    if connection._relive_leaving:
+        perform()
+    else:
+        _ended(connection, statement, perform)
+
+
+class _Ending(_Sqlite):
+    def tell(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
+        return {}, b"", {}
+
+    def told(self, value: Any, seq: int) -> None:
+        pass
+
+
+_ending = _Ending()
+
+
+def _ended(connection: Any, statement: str, perform: Callable[[], Any]) -> Any:
+    if not is_watching():
+        return perform()
+    asked = {"system": "sqlite", "database": connection._relive_database, "statement": statement}
+    return through(_ending, asked, perform)
+
+
+def _name(database: Any) -> str:
+    import os
+
+    name = os.fspath(database)
+    return name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name)

@@ -1,0 +1,117 @@
+"""Runs a scenario with the recorder recording, then again with the recorder answering; says what differed.
+
+Usage: twice.py SCENARIO ADDRESS, with the recorder in it. SCENARIO is a file with ``main(address, keep)``, a function that is
+called twice, with the same dict ``keep`` (where it leaves connections open for the second time), and yields what it saw. Between the
+two it prints "recorded" and waits for a line: the server is stopped meanwhile. At the end it prints one JSON object.
+"""
+
+import importlib.util
+import inspect
+import json
+import sys
+
+from relive_recorder import calls
+from relive_recorder.recorder import REPLAY, recorder
+from relive_recorder.ring import MODE
+
+from relive.record.rings import RingReader
+
+
+def shape(value):
+    """A value with the types of all that is in it."""
+    if isinstance(value, BaseException):
+        return [type(value).__qualname__, [shape(one) for one in value.args]]
+    if type(value) in (list, tuple):
+        return [type(value).__qualname__, [shape(one) for one in value]]
+    if type(value) is dict:
+        return ["dict", [[shape(key), shape(one)] for key, one in value.items()]]
+    return [type(value).__qualname__, repr(value)]
+
+
+def see(scenario, address, keep):
+    seen = scenario.main(address, keep)
+    if inspect.isasyncgen(seen):
+        loop = keep["loop"]
+
+        async def all_of_it():
+            return [shape(one) async for one in seen]
+
+        return loop.run_until_complete(all_of_it())
+    return [shape(one) for one in seen]
+
+
+class Player:
+    """Answers by content, in the recorded order."""
+
+    def __init__(self, events):
+        self.left = [event for event in events if "asked" in event.fields]
+        self.misses = []
+
+    def find(self, channel, asked):
+        for event in self.left:
+            if event.kind == channel.kind and event.fields["asked"] == json.loads(json.dumps(asked)):
+                self.left.remove(event)
+                fields = {key: one for key, one in event.fields.items() if key not in ("asked", "own_seq")}
+                return calls.Kept(fields, self.data(event))
+        self.misses.append(asked)
+        raise calls.NoAnswer(f"no answer to {asked}")
+
+    def data(self, event):
+        if "file" not in event.fields:
+            return event.data
+        with open(f"{recorder.options.rings}/{event.fields['file']}", "rb") as file:
+            return file.read()
+
+
+def main():
+    file, address = sys.argv[1:]
+    spec = importlib.util.spec_from_file_location("scenario", file)
+    scenario = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(scenario)
+    keep = {}
+    if inspect.isasyncgenfunction(scenario.main):
+        import asyncio
+
+        keep["loop"] = asyncio.new_event_loop()
+    first = see(scenario, address, keep)
+    ring = RingReader(recorder._ring_path if hasattr(recorder, "_ring_path") else ring_path())
+    events = ring.take()
+    print("recorded", flush=True)
+    sys.stdin.readline()
+    player = Player(events)
+    calls.answer_with(player.find, lambda _kind, _source: None)
+    recorder._ring.words[MODE] = REPLAY
+    try:
+        second = see(scenario, address, keep)
+    except Exception as error:
+        import traceback
+
+        traceback.print_exc()
+        second = [repr(error)]
+    replayed = ring.take()
+    told = [{"kind": one.kind, **one.fields} for one in events]
+    again = [{"kind": one.kind, **one.fields} for one in replayed]
+    print(
+        json.dumps(
+            {
+                "first": first,
+                "second": second,
+                "events": told,
+                "replayed": again,
+                "misses": player.misses,
+                "left": [one.fields["asked"] for one in player.left],
+                "mode": recorder.mode(),
+            }
+        )
+    )
+
+
+def ring_path():
+    import glob
+    import os
+
+    return glob.glob(f"{recorder.options.rings}/{os.getpid()}-*.ring")[0]
+
+
+if __name__ == "__main__":
+    main()
