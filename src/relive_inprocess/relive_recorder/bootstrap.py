@@ -30,11 +30,12 @@ def start() -> None:
 
 
 def _installers() -> List[Tuple[str, Callable[[], None]]]:
-    from relive_recorder.kinds import clock, psycopg3, randomness, sqlite
+    from relive_recorder.kinds import clock, psycopg3, randomness, redis, sqlite
 
     return [
         ("clock", clock.install),
         ("query", psycopg3.install),
         ("query", sqlite.install),
         ("random", randomness.install),
+        ("redis-command", redis.install),
     ]
