@@ -58,6 +58,7 @@ def _change(psycopg: Any) -> None:
     psycopg.AsyncConnection.wait = _waiting_async(psycopg.AsyncConnection.wait)
     psycopg.Connection.connect = classmethod(_connecting(psycopg.Connection.connect.__func__))
     psycopg.AsyncConnection.connect = classmethod(_connecting_async(psycopg.AsyncConnection.connect.__func__))
+    psycopg.connect = psycopg.Connection.connect  # it holds the method as it was
 
 
 def _base_of(kind: Any, name: str) -> Any:
