@@ -13,6 +13,7 @@ Rows that are fetched later are events ``rows``: ``query`` (number of the query'
 
 import hashlib
 import json
+import re
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from relive_recorder import bodies
@@ -32,6 +33,7 @@ __all__ = [
 ]
 
 _FIRST_BATCH = 1
+_SAVEPOINT = re.compile(r"\b(__asyncpg_savepoint|s(?=[0-9]+_x))_?[0-9a-f]+_(x[0-9]+|_)?")  # of asyncpg; of Django
 _LAST_BATCH = 256  # rows of one event; a failure in between finds the last ones at the latest
 
 
@@ -94,7 +96,11 @@ def _statement(statement: Any) -> str:
         statement = statement.decode("utf-8", "replace")
     if not isinstance(statement, str):
         return f"<{type(statement).__module__}.{type(statement).__qualname__}>"
-    return recorder.scrubber.text(str.__str__(statement))
+    text = str.__str__(statement)
+    if "avepoint" in text or "SAVEPOINT" in text:
+        # Numbers that libraries count for the whole process, and a thread's: they differ where requests overlap.
+        text = _SAVEPOINT.sub(lambda found: f"{found[1]}_{found[2] or ''}", text)
+    return recorder.scrubber.text(text)
 
 
 def _parameters(given: Any) -> Any:
