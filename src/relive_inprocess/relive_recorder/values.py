@@ -4,7 +4,8 @@
 with the one key ``"$"``: a list of a type's name and its content:
 
 ===============================  ================================================================================
-``{"$": ["bytes", TEXT]}``       bytes as base64; ``bytearray`` and ``memoryview`` come back as bytes
+``{"$": ["utf8", TEXT]}``        bytes that are UTF-8, as that text: it can be read, and searched for secrets
+``{"$": ["bytes", TEXT]}``       other bytes as base64; ``bytearray`` and ``memoryview`` come back as bytes
 ``{"$": ["tuple", [..]]}``       also ``set`` and ``frozenset`` (sorted by their JSON, so that equal sets are equal)
 ``{"$": ["dict", [[k, v], ..]]}``  a mapping in its order
 ``{"$": ["float", TEXT]}``       nan, inf, -inf
@@ -109,6 +110,10 @@ def _pack_set(name: str) -> Callable[[Any, int], Any]:
 
 
 def _pack_bytes(value: Any, _depth: int) -> Any:
+    try:
+        return {"$": ["utf8", str(value, "utf-8")]}
+    except (ValueError, TypeError):  # other bytes; a memoryview that is not of bytes
+        pass
     return {"$": ["bytes", base64.b64encode(bytes(value)).decode("ascii")]}
 
 
@@ -215,6 +220,7 @@ def _imported(module: str, name: str, splat: bool = False) -> Callable[[Any, Any
 
 
 _UNPACKERS: Dict[str, Callable[[Any, Any], Any]] = {
+    "utf8": lambda content, _all: content.encode("utf-8"),
     "bytes": lambda content, _all: base64.b64decode(content, validate=True),
     "tuple": lambda content, _all: tuple(unpack(item) for item in content),
     "set": lambda content, _all: {unpack(item) for item in content},

@@ -4,7 +4,7 @@ Results are recorded as they came over the wire (text, or bytes in the binary fo
 numbers. So in a replay psycopg itself turns them into values, with the adapters and row factories the service gave it.
 """
 
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from relive_recorder.calls import Kept
 from relive_recorder.kinds.query import rows_again
@@ -51,22 +51,30 @@ def told_result(result: Any) -> Dict[str, Any]:
 def told_rows(result: Any, encoding: str) -> Iterator[List[Any]]:
     """Its rows as JSON values, see the module."""
     fields = range(result.nfields)
-    types = [result.ftype(field) for field in fields]
-    formats = [result.fformat(field) for field in fields]
+    readers = [(field, _reader(result.ftype(field), result.fformat(field), encoding)) for field in fields]
     get = result.get_value
     for row in range(result.ntuples):
-        yield [_told_value(get(row, field), types[field], formats[field], encoding) for field in fields]
+        told = []
+        for field, read in readers:
+            value = get(row, field)
+            told.append(None if value is None else read(value))
+        yield told
 
 
-def _told_value(value: Optional[bytes], kind: int, binary: int, encoding: str) -> Any:
-    if value is None:
-        return None
+def _reader(kind: int, binary: int, encoding: str) -> Callable[[bytes], Any]:
+    """What makes a JSON value of one on the wire."""
     if binary:
-        return pack(value)
+        return pack
     if kind in _INTEGERS:
-        return int(value)
+        return int
     if kind == _BOOLEAN:
-        return value == b"t"
+        return b"t".__eq__
+    if encoding == "utf-8":
+        return _text  # what decodes it would take the encoding's name for each value
+    return lambda value: _text(value, encoding)
+
+
+def _text(value: bytes, encoding: str = "utf-8") -> Any:
     try:
         return value.decode(encoding)
     except ValueError:

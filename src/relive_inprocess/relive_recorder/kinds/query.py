@@ -25,6 +25,7 @@ __all__ = [
     "Query",
     "RowsLater",
     "asked_of",
+    "gather",
     "is_watching",
     "packed_row",
     "rows_again",
@@ -33,7 +34,12 @@ __all__ = [
 ]
 
 _FIRST_BATCH = 1
-_SAVEPOINT = re.compile(r"\b(__asyncpg_savepoint|s(?=[0-9]+_x))_?[0-9a-f]+_(x[0-9]+|_)?")  # of asyncpg; of Django
+# Names that libraries make from a thread's number or what they counted in this process (asyncpg, Django, SQLAlchemy): no choice of
+# the service, and not the same where requests overlap. They stand in statements that begin with one of these words.
+_WITH_NAMES = frozenset(("SAVE", "RELE", "ROLL", "FETC", "CLOS", "MOVE"))
+_MADE_NAME = re.compile(
+    r"__asyncpg_savepoint_[0-9a-f]+__|\bs[0-9]+_x[0-9]+\b|_django_curs_[0-9]+_\w+_[0-9]+|\bc_[0-9a-f]+_[0-9a-f]+\b"
+)
 _LAST_BATCH = 256  # rows of one event; a failure in between finds the last ones at the latest
 
 
@@ -97,9 +103,8 @@ def _statement(statement: Any) -> str:
     if not isinstance(statement, str):
         return f"<{type(statement).__module__}.{type(statement).__qualname__}>"
     text = str.__str__(statement)
-    if "avepoint" in text or "SAVEPOINT" in text:
-        # Numbers that libraries count for the whole process, and a thread's: they differ where requests overlap.
-        text = _SAVEPOINT.sub(lambda found: f"{found[1]}_{found[2] or ''}", text)
+    if text[:4].upper() in _WITH_NAMES:
+        text = _MADE_NAME.sub("<name>", text)
     return recorder.scrubber.text(text)
 
 
@@ -155,28 +160,44 @@ def rows_told(rows: Iterable[Any], count: int) -> Tuple[Dict[str, Any], bytes, D
 
     No more rows are taken from the iterable than are kept.
     """
-    scrub, options = recorder.scrubber.packed, recorder.options
-    short: List[Any] = []
-    long: List[str] = []
+    options = recorder.options
+    taken: List[Any] = []
+    texts: List[str] = []
     size = 0
     for row in rows:
-        row = scrub(row)
-        size += sum(map(_size, row)) + 2
+        for value in row:
+            kind = type(value)
+            if kind is str:
+                texts.append(value)
+                size += len(value) + 3
+            elif value is None or kind is int or kind is float or kind is bool:
+                size += 8
+            else:
+                size += gather(value, texts)
         if size > options.body_bytes:
             break
-        if size > options.inline_bytes and not long:
-            long = [to_json(one) for one in short]
-        if long:
-            long.append(to_json(row))
-        else:
-            short.append(row)
-    kept = len(long) or len(short)
-    fields: Dict[str, Any] = {"rows_cut": count - kept} if count > kept else {}
-    if not long:
-        fields["rows"] = short
+        taken.append(row)
+    fields: Dict[str, Any] = {"rows_cut": count - len(taken)} if count > len(taken) else {}
+    if texts and not recorder.scrubber.is_clean(texts):
+        taken = recorder.scrubber.packed(taken)
+    if size <= options.inline_bytes:
+        fields["rows"] = taken
         return fields, b"", {}
-    about, data = bodies.keep(("[" + ",".join(long) + "]").encode("utf-8", "surrogatepass"))
+    about, data = bodies.keep(to_json(taken).encode("utf-8", "surrogatepass"))
     return fields, data, about
+
+
+def gather(packed: Any, texts: List[str]) -> int:
+    """Add all texts in a packed value; about how long its JSON is."""
+    kind = type(packed)
+    if kind is str:
+        texts.append(packed)
+        return len(packed) + 3
+    if kind is list:
+        return sum([gather(one, texts) for one in packed], 3)
+    if kind is dict:
+        return sum([gather(one, texts) for one in packed.values()], 8)
+    return 8
 
 
 def rows_again(kept: Kept, answer: Dict[str, Any]) -> List[List[Any]]:

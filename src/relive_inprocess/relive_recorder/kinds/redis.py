@@ -20,6 +20,7 @@ from relive_recorder import bodies
 from relive_recorder.calls import Channel, Kept, NoAnswer, describe_error, through, through_async
 from relive_recorder.guard import attempt
 from relive_recorder.imports import when_imported
+from relive_recorder.kinds.query import gather
 from relive_recorder.recorder import FREE, OFF, REPLAY, recorder
 from relive_recorder.values import NotKept, pack, to_json, unpack
 
@@ -232,13 +233,13 @@ class _Redis(Channel):
 
     def tell(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
         heard = self.heard[-self.last :]
-        said = _told_said(heard[0] if self.last == 1 and heard else heard)
-        if not _is_long(said):
+        texts: List[str] = []
+        said, size = _told_said(heard[0] if self.last == 1 and heard else heard, texts)
+        if texts and not recorder.scrubber.is_clean(texts):
+            said = recorder.scrubber.packed(said)
+        if size <= recorder.options.inline_bytes:
             return said, b"", {}
-        text = to_json(said).encode("utf-8", "surrogatepass")
-        if len(text) <= recorder.options.inline_bytes:
-            return said, b"", {}
-        about, data = bodies.keep(text)
+        about, data = bodies.keep(to_json(said).encode("utf-8", "surrogatepass"))
         return None, data, {**about, "answer_in_data": True}
 
     def find(self, asked: Dict[str, Any]) -> Optional[Kept]:
@@ -270,19 +271,27 @@ def _broken(text: str) -> BaseException:
     return sys.modules["redis.exceptions"].ConnectionError(text)  # type: ignore[no-any-return]
 
 
-def _told_said(said: Any) -> Any:
+def _told_said(said: Any, texts: List[str]) -> Tuple[Any, int]:
+    """(packed, about how long its JSON is); the texts in it are added to ``texts``."""
     kind = type(said)
-    if kind is str and len(said) <= recorder.options.body_bytes:
-        return recorder.scrubber.text(said)
     if said is None or kind is int or kind is bool:
-        return said
-    if kind in (str, bytes) and len(said) > recorder.options.body_bytes:
-        return {"$": ["cut", len(said)]}
+        return said, 8
+    if (kind is str or kind is bytes) and len(said) > recorder.options.body_bytes:
+        return {"$": ["cut", len(said)]}, 32
+    if kind is bytes:
+        told = pack(said)
+        texts.append(told["$"][1])
+        return told, len(texts[-1]) + 20
+    if kind is str:
+        texts.append(said)
+        return said, len(said) + 3
     if kind is list:
-        return [_told_said(one) for one in said]
+        packed = [_told_said(one, texts) for one in said]
+        return [one[0] for one in packed], sum([one[1] for one in packed], 3)
     if isinstance(said, Exception):
-        return {"error": describe_error(said)}
-    return recorder.scrubber.packed(pack(said))
+        return {"error": describe_error(said)}, 200
+    told = pack(said)
+    return told, gather(told, texts)
 
 
 def _said_again(told: Any) -> Any:
@@ -291,11 +300,6 @@ def _said_again(told: Any) -> Any:
     if type(told) is dict and "error" in told:
         return Channel().rebuild_error(Kept(told, b""))
     return unpack(told)
-
-
-def _is_long(told: Any) -> bool:
-    kind = type(told)
-    return not (told is None or kind is int or (kind is str and len(told) < 4096))
 
 
 # -- commands and pipelines -------------------------------------------------------------------------------------------

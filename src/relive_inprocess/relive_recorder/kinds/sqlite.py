@@ -200,6 +200,16 @@ def _connection_class(real: Any, real_cursor: Any, cursor: Any) -> Any:
                 given = (cursor,)
             return real.cursor(self, *given, **named)
 
+        # Since 3.11 these make their cursor without asking ``cursor``.
+        def execute(self, *given: Any) -> Any:
+            return self.cursor().execute(*given)
+
+        def executemany(self, *given: Any) -> Any:
+            return self.cursor().executemany(*given)
+
+        def executescript(self, *given: Any) -> Any:
+            return self.cursor().executescript(*given)
+
         def commit(self) -> None:
             _end(self, "COMMIT", lambda: real.commit(self))
 
