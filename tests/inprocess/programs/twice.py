@@ -1,20 +1,21 @@
 """Runs a scenario with the recorder recording, then again with the recorder answering; says what differed.
 
 Usage: twice.py SCENARIO ADDRESS, with the recorder in it. SCENARIO is a file with ``main(address, keep)``, a function that is
-called twice, with the same dict ``keep`` (where it leaves connections open for the second time), and yields what it saw. Between the
-two it prints "recorded" and waits for a line: the server is stopped meanwhile. At the end it prints one JSON object.
+called twice, with the same dict ``keep`` (where it leaves connections open for the second time), and yields what it saw.
+Between the two it prints "recorded" and waits for a line: the server is stopped meanwhile. At the end it prints one JSON object.
 """
 
 import importlib.util
 import inspect
 import json
+import os
 import sys
+from pathlib import Path
 
+from relive.record.rings import RingReader
 from relive_recorder import calls
 from relive_recorder.recorder import REPLAY, recorder
 from relive_recorder.ring import MODE
-
-from relive.record.rings import RingReader
 
 
 def shape(value):
@@ -59,8 +60,7 @@ class Player:
     def data(self, event):
         if "file" not in event.fields:
             return event.data
-        with open(f"{recorder.options.rings}/{event.fields['file']}", "rb") as file:
-            return file.read()
+        return (Path(recorder.options.rings) / event.fields["file"]).read_bytes()
 
 
 def main():
@@ -74,7 +74,7 @@ def main():
 
         keep["loop"] = asyncio.new_event_loop()
     first = see(scenario, address, keep)
-    ring = RingReader(recorder._ring_path if hasattr(recorder, "_ring_path") else ring_path())
+    ring = own_ring()
     events = ring.take()
     print("recorded", flush=True)
     sys.stdin.readline()
@@ -106,11 +106,9 @@ def main():
     )
 
 
-def ring_path():
-    import glob
-    import os
-
-    return glob.glob(f"{recorder.options.rings}/{os.getpid()}-*.ring")[0]
+def own_ring():
+    (path,) = Path(recorder.options.rings).glob(f"{os.getpid()}-*.ring")
+    return RingReader(path)
 
 
 if __name__ == "__main__":

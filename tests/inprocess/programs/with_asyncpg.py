@@ -31,8 +31,17 @@ async def main(address, keep):
 async def on(connection):
     yield connection.get_server_version(), connection.get_settings().TimeZone, connection.is_in_transaction()
     yield await connection.execute(TABLE)
-    at = datetime.datetime(2024, 2, 29, 12, 30, tzinfo=datetime.timezone.utc)
-    values = ("a", Decimal("1.50"), at, at.date(), uuid.UUID(int=7), '{"a": 1}', ["x", None], [uuid.UUID(int=8)])
+    at = datetime.datetime(2024, 2, 29, 12, 30, tzinfo=datetime.UTC)
+    values = (
+        "a",
+        Decimal("1.50"),
+        at,
+        at.date(),
+        uuid.UUID(int=7),
+        '{"a": 1}',
+        ["x", None],
+        [uuid.UUID(int=8)],
+    )
     values += (b"\x00\xff", True, 0.1, datetime.timedelta(days=1, seconds=2))
     marks = ", ".join(f"${number}" for number in range(1, 13))
     yield await connection.fetchrow(f"insert into things values (default, {marks}) returning id", *values)

@@ -44,8 +44,17 @@ def on(connection):
     cursor.execute("set timezone to 'Europe/Berlin'")
     cursor.execute(TABLE)
     yield cursor.statusmessage, cursor.description, cursor.rowcount
-    at = datetime.datetime(2024, 2, 29, 12, 30, tzinfo=datetime.timezone.utc)
-    values = ("a", Decimal("1.50"), at, at.date(), uuid.UUID(int=7), Jsonb({"a": [1, None]}), ["x", None], [[1, 2], [3, 4]])
+    at = datetime.datetime(2024, 2, 29, 12, 30, tzinfo=datetime.UTC)
+    values = (
+        "a",
+        Decimal("1.50"),
+        at,
+        at.date(),
+        uuid.UUID(int=7),
+        Jsonb({"a": [1, None]}),
+        ["x", None],
+        [[1, 2], [3, 4]],
+    )
     values += (b"\x00\xff", True, 0.1, Range(1, 5), datetime.timedelta(days=1, seconds=2))
     cursor.execute(f"insert into things values (default, {', '.join(['%s'] * 13)}) returning id", values)
     yield cursor.fetchone(), cursor.rowcount, cursor.statusmessage
@@ -63,7 +72,9 @@ def on(connection):
         cursor.row_factory = factory
         cursor.execute("select id, name from things order by id")
         yield [cursor.fetchone(), cursor.fetchmany(2), list(cursor), cursor.rownumber]
-    yield connection.execute(sql.SQL("select {} from {}").format(sql.Identifier("name"), sql.Identifier("things"))).fetchall()
+    yield connection.execute(
+        sql.SQL("select {} from {}").format(sql.Identifier("name"), sql.Identifier("things"))
+    ).fetchall()
     yield connection.info.transaction_status
     try:
         connection.execute("insert into things (name) values ('a')")
@@ -78,7 +89,11 @@ def on(connection):
     yield connection.execute("select 1; select 'two'").fetchall()
     connection.commit()
     yield connection.execute("select repeat('x', 1000) from generate_series(1, 200)").fetchall()
-    yield repr(connection.execute("select array[now()::timestamptz] is null, '2024-01-01 00:00+00'::timestamptz").fetchone())
+    yield repr(
+        connection.execute(
+            "select array[now()::timestamptz] is null, '2024-01-01 00:00+00'::timestamptz"
+        ).fetchone()
+    )
     connection.rollback()
 
 

@@ -1,7 +1,6 @@
 """psycopg2: types, transactions, errors, cursor classes, a connection that stays open."""
 
 import datetime
-import uuid
 from decimal import Decimal
 
 import psycopg2
@@ -20,7 +19,12 @@ def main(address, keep):
         keep["open"].autocommit = True
     cursor = keep["open"].cursor()
     cursor.execute("select %s + 1", (41,))
-    yield cursor.fetchone(), keep["open"].autocommit, keep["open"].status, isinstance(cursor, psycopg2.extensions.cursor)
+    yield (
+        cursor.fetchone(),
+        keep["open"].autocommit,
+        keep["open"].status,
+        isinstance(cursor, psycopg2.extensions.cursor),
+    )
     yield from on(fresh)
     fresh.close()
     yield fresh.closed
@@ -35,7 +39,7 @@ def on(connection):
     cursor = connection.cursor()
     cursor.execute(TABLE)
     yield cursor.statusmessage, cursor.description, cursor.rowcount, connection.status
-    at = datetime.datetime(2024, 2, 29, 12, 30, tzinfo=datetime.timezone.utc)
+    at = datetime.datetime(2024, 2, 29, 12, 30, tzinfo=datetime.UTC)
     values = ("a", Decimal("1.50"), at, at.date(), extras.Json({"a": [1, None]}), ["x", None])
     values += (b"\x00\xff", True, 0.1, datetime.timedelta(days=1, seconds=2))
     cursor.execute(f"insert into things values (default, {', '.join(['%s'] * 10)}) returning id", values)
@@ -54,7 +58,11 @@ def on(connection):
             yield special.fetchone(), special.fetchmany(2), special.rownumber
             special.scroll(-1)
             yield list(special)
-    cursor.execute(sql.SQL("select {} from {} where name <> {}").format(sql.Identifier("name"), sql.Identifier("things"), sql.Literal("f")))
+    cursor.execute(
+        sql.SQL("select {} from {} where name <> {}").format(
+            sql.Identifier("name"), sql.Identifier("things"), sql.Literal("f")
+        )
+    )
     yield cursor.fetchall()
     yield connection.get_transaction_status()
     try:

@@ -12,7 +12,13 @@ TABLE = """
 
 
 def main(address, keep):
-    given = {"host": "127.0.0.1", "port": int(address), "user": "root", "password": "a-password-of-mine", "database": "mysql"}
+    given = {
+        "host": "127.0.0.1",
+        "port": int(address),
+        "user": "root",
+        "password": "a-password-of-mine",
+        "database": "mysql",
+    }
     fresh = pymysql.connect(**given)
     opened = keep.setdefault("open", None) or pymysql.connect(**given, autocommit=True)
     keep["open"] = opened
@@ -29,14 +35,32 @@ def main(address, keep):
 
 
 def on(connection):
-    yield isinstance(connection, pymysql.connections.Connection), connection.get_server_info(), connection.get_autocommit()
+    yield (
+        isinstance(connection, pymysql.connections.Connection),
+        connection.get_server_info(),
+        connection.get_autocommit(),
+    )
     cursor = connection.cursor()
     yield cursor.execute(TABLE), cursor.description
     at = datetime.datetime(2024, 2, 29, 12, 30, 0, 5)
-    values = ("a", Decimal("1.50"), at, at.date(), datetime.timedelta(hours=2), b"\x00\xff", True, 0.1, '{"a": 1}', "b")
+    values = (
+        "a",
+        Decimal("1.50"),
+        at,
+        at.date(),
+        datetime.timedelta(hours=2),
+        b"\x00\xff",
+        True,
+        0.1,
+        '{"a": 1}',
+        "b",
+    )
     cursor.execute(f"insert into things values (default, {', '.join(['%s'] * 10)})", values)
     yield cursor.rowcount, cursor.lastrowid, connection.insert_id()
-    yield cursor.executemany("insert into things (name) values (%s)", [(name,) for name in "bcd"]), cursor.rowcount
+    yield (
+        cursor.executemany("insert into things (name) values (%s)", [(name,) for name in "bcd"]),
+        cursor.rowcount,
+    )
     cursor.execute("select * from things where id = %(id)s", {"id": 1})
     yield cursor.description, cursor.rownumber
     yield cursor.fetchone(), cursor.fetchone()

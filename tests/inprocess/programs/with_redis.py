@@ -14,7 +14,11 @@ def main(address, keep):
 
 def on(client, p):
     yield client.flushdb(), client.hset(p + "h", mapping={"x": 1, "y": "two"}), client.hgetall(p + "h")
-    yield client.rpush(p + "l", 1, 2.5, "c"), client.lrange(p + "l", 0, -1), client.blpop([p + "l"], timeout=1)
+    yield (
+        client.rpush(p + "l", 1, 2.5, "c"),
+        client.lrange(p + "l", 0, -1),
+        client.blpop([p + "l"], timeout=1),
+    )
     yield client.sadd(p + "s", "m"), client.smembers(p + "s")
     yield client.zadd(p + "z", {"a": 1.5, "b": 2}), client.zrange(p + "z", 0, -1, withscores=True)
     yield client.xadd(p + "x", {"k": "v"}, id="1-1"), client.xrange(p + "x"), client.xread({p + "x": "0"})

@@ -15,11 +15,23 @@ async def main(address, keep):
 
 
 async def on(client, p):
-    yield await client.flushdb(), await client.hset(p + "h", mapping={"x": 1, "y": "two"}), await client.hgetall(p + "h")
-    yield await client.rpush(p + "l", 1, 2.5, "c"), await client.lrange(p + "l", 0, -1), await client.blpop([p + "l"], timeout=1)
+    yield (
+        await client.flushdb(),
+        await client.hset(p + "h", mapping={"x": 1, "y": "two"}),
+        await client.hgetall(p + "h"),
+    )
+    yield (
+        await client.rpush(p + "l", 1, 2.5, "c"),
+        await client.lrange(p + "l", 0, -1),
+        await client.blpop([p + "l"], timeout=1),
+    )
     yield await client.sadd(p + "s", "m"), await client.smembers(p + "s")
     yield await client.zadd(p + "z", {"a": 1.5, "b": 2}), await client.zrange(p + "z", 0, -1, withscores=True)
-    yield await client.xadd(p + "x", {"k": "v"}, id="1-1"), await client.xrange(p + "x"), await client.xread({p + "x": "0"})
+    yield (
+        await client.xadd(p + "x", {"k": "v"}, id="1-1"),
+        await client.xrange(p + "x"),
+        await client.xread({p + "x": "0"}),
+    )
     yield await client.exists(p + "none"), await client.ttl(p + "h"), await client.type(p + "h")
     yield await client.blpop([p + "nothing"], timeout=0.01)
     yield await client.dump(p + "h") is not None, sorted([key async for key in client.scan_iter(p + "*")])

@@ -3,7 +3,19 @@
 import asyncio
 from decimal import Decimal
 
-from sqlalchemy import JSON, Column, Integer, MetaData, Numeric, String, Table, create_engine, exc, select, text
+from sqlalchemy import (
+    JSON,
+    Column,
+    Integer,
+    MetaData,
+    Numeric,
+    String,
+    Table,
+    create_engine,
+    exc,
+    select,
+    text,
+)
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Session, mapped_column
 
@@ -25,7 +37,9 @@ OTHER = Table("other", MetaData(), Column("id", Integer, primary_key=True))
 
 def main(address, keep):
     for driver in ("psycopg", "psycopg2"):
-        engine = keep.setdefault(driver, create_engine(address.replace("postgresql:", f"postgresql+{driver}:")))
+        engine = keep.setdefault(
+            driver, create_engine(address.replace("postgresql:", f"postgresql+{driver}:"))
+        )
         yield from on(engine)
     keep.setdefault("runner", asyncio.Runner())
     yield from keep["runner"].run(asynchronous(address.replace("postgresql:", "postgresql+asyncpg:"), keep))
@@ -42,7 +56,9 @@ def on(engine):
         found.name = "c"
         session.flush()
         with session.begin_nested():
-            yield session.execute(text("select count(*) from alchemical where name = :name"), {"name": "c"}).scalar_one()
+            yield session.execute(
+                text("select count(*) from alchemical where name = :name"), {"name": "c"}
+            ).scalar_one()
         session.add(Thing(name="b"))
         try:
             session.commit()

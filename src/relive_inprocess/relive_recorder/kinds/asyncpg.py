@@ -1,12 +1,12 @@
 """PostgreSQL through asyncpg, and what is built on it (SQLAlchemy).
 
 One query is one event, whatever asyncpg says to the server for it (preparing, asking for types). Preparing a statement by
-itself (``Connection.prepare``) is the statement with ``prepare`` true, rows of a cursor are the statement with ``fetch`` (how many were
-asked for). More in ``answer``: ``status``, ``completed`` (no further rows), ``transaction`` (true while in one). ``error`` has the fields of
-the server's message in ``message``.
+itself (``Connection.prepare``) is the statement with ``prepare`` true, rows of a cursor are the statement with ``fetch`` (how
+many were asked for). More in ``answer``: ``status``, ``completed`` (no further rows), ``transaction`` (true while in one).
+``error`` has the fields of the server's message in ``message``.
 
-Not kept: values that ``values`` does not know (ranges, composites, networks), COPY, notifications. Rows come back as ``asyncpg.Record``,
-also where a class of the service's own was asked for.
+Not kept: values that ``values`` does not know (ranges, composites, networks), COPY, notifications. Rows come back as
+``asyncpg.Record``, also where a class of the service's own was asked for.
 """
 
 import functools
@@ -110,7 +110,10 @@ class _Fetched(_Told):
 
     def tell(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
         rows, status, completed = value if self.extra else (value, None, True)
-        answer: Dict[str, Any] = {"transaction": self.protocol.is_in_transaction(), "completed": bool(completed)}
+        answer: Dict[str, Any] = {
+            "transaction": self.protocol.is_in_transaction(),
+            "completed": bool(completed),
+        }
         if status is not None:
             answer["status"] = status.decode("ascii", "replace") if isinstance(status, bytes) else status
         if rows is None:
@@ -474,7 +477,9 @@ class _Connected(Query):
 def _handshake(told: Dict[str, Any]) -> bytes:
     """AuthenticationOk, ParameterStatus, BackendKeyData, ReadyForQuery: see "Message Formats" of PostgreSQL's manual."""
     parameters = {"server_version": "15.0", "client_encoding": "UTF8", "TimeZone": "UTC"}
-    parameters.update({name: value for name, value in told.get("parameters", {}).items() if value is not None})
+    parameters.update(
+        {name: value for name, value in told.get("parameters", {}).items() if value is not None}
+    )
     said = b"R" + struct.pack("!II", 8, 0)
     for name, value in parameters.items():
         text = name.encode() + b"\0" + str(value).encode() + b"\0"

@@ -1,7 +1,7 @@
 """PostgreSQL without a server, for psycopg 3: results and connections that are made of what was recorded.
 
-Results are recorded as they came over the wire (text, or bytes in the binary format; integers and booleans as such), with the types'
-numbers. So in a replay psycopg itself turns them into values, with the adapters and row factories the service gave it.
+Results are recorded as they came over the wire (text, or bytes in the binary format; integers and booleans as such), with the
+types' numbers. So in a replay psycopg itself turns them into values, with the adapters and row factories the service gave it.
 """
 
 from typing import Any, Callable, Dict, Iterator, List, Optional
@@ -97,7 +97,9 @@ def _wire(value: Any, encoding: str) -> Optional[bytes]:
 def error_fields(result: Any) -> Dict[str, str]:
     """The fields of an error that the server sent: number (as text) to text."""
     found = {}
-    for code in b"SVCMDHPpqWstcdnFLR":  # PG_DIAG_*, https://www.postgresql.org/docs/current/protocol-error-fields.html
+    for code in (
+        b"SVCMDHPpqWstcdnFLR"
+    ):  # PG_DIAG_*, https://www.postgresql.org/docs/current/protocol-error-fields.html
         value = result.error_field(code)
         if value is not None:
             found[str(code)] = value.decode("utf-8", "replace")

@@ -1,12 +1,12 @@
 """PostgreSQL through psycopg2, and what is built on it (SQLAlchemy, Django).
 
-Its types are in C and cannot be changed, so ``psycopg2.extensions.connection`` and ``cursor`` become subclasses of them, under the same
-names. More in ``answer``: ``status``, ``types`` (numbers of the columns' types), ``transaction`` (the connection's state after it).
-``error`` has ``pgcode`` and ``pgerror``.
+Its types are in C and cannot be changed, so ``psycopg2.extensions.connection`` and ``cursor`` become subclasses of them, under
+the same names. More in ``answer``: ``status``, ``types`` (numbers of the columns' types), ``transaction`` (the connection's
+state after it). ``error`` has ``pgcode`` and ``pgerror``.
 
 Rows are read at once when a query was executed, and psycopg2 is set back to the first. Not kept: values of types that ``values``
-does not know (ranges, composites), rows of named cursors (recorded as ``rows``, not answered), COPY, large objects, ``diag`` of errors.
-Asynchronous connections are left alone.
+does not know (ranges, composites), rows of named cursors (recorded as ``rows``, not answered), COPY, large objects, ``diag``
+of errors. Asynchronous connections are left alone.
 """
 
 import functools
@@ -136,7 +136,10 @@ class _Executed(Query):
     def tell(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
         cursor = self.cursor
         connection = cursor.connection
-        answer: Dict[str, Any] = {"rowcount": cursor.rowcount, "transaction": connection.get_transaction_status()}
+        answer: Dict[str, Any] = {
+            "rowcount": cursor.rowcount,
+            "transaction": connection.get_transaction_status(),
+        }
         if cursor.statusmessage is not None:
             answer["status"] = cursor.statusmessage
         if cursor.lastrowid:
@@ -259,11 +262,17 @@ def _cursor_class(real: Any) -> Any:
             return _execute(self, query, vars_list, True, lambda: real.executemany(self, query, vars_list))
 
         def callproc(self, procname: Any, *given: Any) -> Any:
-            _execute(self, f"CALL {procname}", given[0] if given else None, False, lambda: real.callproc(self, procname, *given))
+            _execute(
+                self,
+                f"CALL {procname}",
+                given[0] if given else None,
+                False,
+                lambda: real.callproc(self, procname, *given),
+            )
             return given[0] if given else None
 
         def _relive_all_rows(self) -> List[Any]:
-            factory = self.row_factory
+            factory: Any = self.row_factory  # type: ignore[has-type]
             self.row_factory = None
             try:
                 rows = real.fetchall(self)
@@ -352,7 +361,7 @@ def _noted(cursor: Any, rows: Any) -> Any:
 def _execute(cursor: Any, query: Any, given: Any, many: bool, perform: Callable[[], Any]) -> None:
     cursor._relive_later = None
     connection = cursor.connection
-    if not is_watching() or getattr(connection, "_relive_told", None) is None or connection.async_:
+    if not is_watching() or not hasattr(connection, "_relive_told") or connection.async_:
         return perform()  # type: ignore[no-any-return]
     asked = attempt(_asked, cursor, query, given, many)
     if asked is None:
@@ -401,7 +410,7 @@ def _database(connection: Any) -> str:
 
 def _connection_class(real: Any, real_cursor: Any, cursor: Any) -> Any:
     class Connection(real):  # type: ignore[misc]
-        _relive_told: Any = {}  # what is known of one that was connected in a replay
+        _relive_told: Any = None  # what is known of one that was connected in a replay
         _relive_dsn: Optional[str] = None
         _relive_database: Optional[str] = None
         _relive_state: Optional[int] = None  # of its transaction; None: libpq knows it
@@ -419,7 +428,9 @@ def _connection_class(real: Any, real_cursor: Any, cursor: Any) -> Any:
             return True
 
         def cursor(self, *given: Any, **named: Any) -> Any:
-            chosen = named.get("cursor_factory") or (given[1] if len(given) > 1 else None) or self.cursor_factory
+            chosen = (
+                named.get("cursor_factory") or (given[1] if len(given) > 1 else None) or self.cursor_factory
+            )
             if chosen is None or chosen is real_cursor:
                 named["cursor_factory"] = cursor
                 given = given[:1]
@@ -439,7 +450,10 @@ def _connection_class(real: Any, real_cursor: Any, cursor: Any) -> Any:
             if self._relive_meet():
                 self._relive_open()
             asked = attempt(asked_of, "postgresql", _database(self), statement)
-            return perform() if asked is None else through(_Ended(self), asked, perform)  # type: ignore[no-any-return]
+            if asked is None:
+                return perform()
+            through(_Ended(self), asked, perform)
+            return None
 
         def commit(self) -> None:
             self._relive_end("COMMIT", lambda: real.commit(self))
@@ -454,7 +468,8 @@ def _connection_class(real: Any, real_cursor: Any, cursor: Any) -> Any:
                 real.close(self)
 
         def get_transaction_status(self) -> int:
-            return self._relive_state if self._relive_meet() else real.get_transaction_status(self)  # type: ignore[no-any-return]
+            known = self._relive_state if self._relive_meet() else None
+            return real.get_transaction_status(self) if known is None else known
 
         def get_parameter_status(self, parameter: str) -> Any:
             if self._relive_dsn is None:
@@ -462,7 +477,11 @@ def _connection_class(real: Any, real_cursor: Any, cursor: Any) -> Any:
             return self._relive_told.get("parameters", {}).get(parameter)
 
         def get_backend_pid(self) -> Any:
-            return real.get_backend_pid(self) if self._relive_dsn is None else self._relive_told.get("backend_pid", 0)
+            return (
+                real.get_backend_pid(self)
+                if self._relive_dsn is None
+                else self._relive_told.get("backend_pid", 0)
+            )
 
         def get_dsn_parameters(self) -> Any:
             if self._relive_dsn is None:
@@ -511,9 +530,18 @@ def _connection_class(real: Any, real_cursor: Any, cursor: Any) -> Any:
                 return real.status.__get__(self)  # type: ignore[no-any-return]
             return _BEGIN if self._relive_state in (2, 3) and not self.autocommit else _READY
 
-    for name, otherwise in (("autocommit", False), ("isolation_level", None), ("readonly", None), ("deferrable", None)):
+    for name, otherwise in (
+        ("autocommit", False),
+        ("isolation_level", None),
+        ("readonly", None),
+        ("deferrable", None),
+    ):
         setattr(Connection, name, _settable(real, name, otherwise))
-    for name, key in (("server_version", "server_version"), ("protocol_version", "protocol_version"), ("encoding", "encoding")):
+    for name, key in (
+        ("server_version", "server_version"),
+        ("protocol_version", "protocol_version"),
+        ("encoding", "encoding"),
+    ):
         setattr(Connection, name, _told_attribute(real, name, key))
     Connection.dsn = property(
         lambda self: real.dsn.__get__(self) if self._relive_dsn is None else self._relive_dsn

@@ -1,9 +1,9 @@
 """MySQL and MariaDB through PyMySQL, and what is built on it (SQLAlchemy, Django).
 
 One statement that goes to the server is one event; ``asked`` has statement and parameters as the cursor got them, before PyMySQL
-puts the one into the other. Connecting is one event whatever PyMySQL says to the server meanwhile. More in ``answer``: ``lastrowid``,
-``server_status`` (bits of the protocol), ``message``, ``description``, ``tables`` (of each column), ``next`` (another result follows;
-it is asked for by the statement "<next result>").
+puts the one into the other. Connecting is one event whatever PyMySQL says to the server meanwhile. More in ``answer``:
+``lastrowid``, ``server_status`` (bits of the protocol), ``message``, ``description``, ``tables`` (of each column), ``next``
+(another result follows; it is asked for by the statement "<next result>").
 
 Not answered in a replay: rows of unbuffered cursors (recorded as ``rows``), LOAD DATA LOCAL.
 """
@@ -29,7 +29,13 @@ from relive_recorder.recorder import REPLAY, recorder
 
 __all__ = ["install"]
 
-_ABOUT_SERVER = ("server_version", "server_status", "server_language", "server_capabilities", "protocol_version")
+_ABOUT_SERVER = (
+    "server_version",
+    "server_status",
+    "server_language",
+    "server_capabilities",
+    "protocol_version",
+)
 
 
 def install() -> None:
@@ -48,16 +54,23 @@ def _change_connections(module: Any) -> None:
     connection.query = _querying(connection.query)
     connection.next_result = _next_result(connection.next_result)
     connection.connect = _connecting(connection.connect)
-    for name, statement in (("begin", "BEGIN"), ("commit", "COMMIT"), ("rollback", "ROLLBACK"), ("ping", "PING")):
-        setattr(connection, name, _saying(getattr(connection, name), lambda _self, _given, said=statement: said))
+    for statement in ("BEGIN", "COMMIT", "ROLLBACK", "PING"):
+        name = statement.lower()
+        setattr(connection, name, _saying(getattr(connection, name), _always(statement)))
     connection._send_autocommit_mode = _saying(
         connection._send_autocommit_mode, lambda self, _given: f"SET AUTOCOMMIT = {int(self.autocommit_mode)}"
     )
-    connection.select_db = _saying(connection.select_db, lambda _self, given: f"USE {given[0] if given else ''}")
+    connection.select_db = _saying(
+        connection.select_db, lambda _self, given: f"USE {given[0] if given else ''}"
+    )
     connection.set_character_set = _saying(
         connection.set_character_set, lambda _self, given: f"SET NAMES {given[0] if given else ''}"
     )
     result._read_rowdata_packet_unbuffered = _reading_later(result._read_rowdata_packet_unbuffered)
+
+
+def _always(statement: str) -> Callable[[Any, Any], str]:
+    return lambda _connection, _given: statement
 
 
 # -- cursors: what is asked --------------------------------------------------------------------------------------------
@@ -137,7 +150,11 @@ class _Queried(_Said):
             "rowcount": result.affected_rows,
             "server_status": self.connection.server_status,
         }
-        for name, told in (("lastrowid", result.insert_id), ("next", result.has_next), ("warnings", result.warning_count)):
+        for name, told in (
+            ("lastrowid", result.insert_id),
+            ("next", result.has_next),
+            ("warnings", result.warning_count),
+        ):
             if told:
                 answer[name] = told
         if result.message:
@@ -240,7 +257,11 @@ def _saying(real: Callable[..., Any], statement: Callable[[Any, Any], str]) -> C
         if said == "PING" and self._sock is None:
             return real(self, *given, **named)
         asked = attempt(_asked, self, said)
-        return real(self, *given, **named) if asked is None else through(_Said(self), asked, lambda: real(self, *given, **named))
+        return (
+            real(self, *given, **named)
+            if asked is None
+            else through(_Said(self), asked, lambda: real(self, *given, **named))
+        )
 
     return say
 
@@ -331,5 +352,7 @@ def _connect_asked(connection: Any) -> Dict[str, Any]:
     about = {"host": connection.host, "port": connection.port, "user": connection.user}
     if connection.unix_socket:
         about = {"socket": connection.unix_socket, "user": connection.user}
-    about["user"] = about["user"].decode("utf-8", "replace") if isinstance(about["user"], bytes) else about["user"]
+    about["user"] = (
+        about["user"].decode("utf-8", "replace") if isinstance(about["user"], bytes) else about["user"]
+    )
     return _asked(connection, "CONNECT", about)

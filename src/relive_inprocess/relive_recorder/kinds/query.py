@@ -1,8 +1,8 @@
 """Queries to databases: what all libraries have in common. Event ``query`` (see ``calls``) and event ``rows``.
 
-``asked``: ``system`` ("sqlite", "postgresql", "mysql"), ``database`` (its name or file), ``statement`` (text), ``parameters`` (packed;
-of ``executemany`` a list of them, with ``many`` true). Beginning and ending a transaction are queries as well ("BEGIN", "COMMIT",
-"ROLLBACK"), and so is connecting ("CONNECT").
+``asked``: ``system`` ("sqlite", "postgresql", "mysql"), ``database`` (its name or file), ``statement`` (text), ``parameters``
+(packed; of ``executemany`` a list of them, with ``many`` true). Beginning and ending a transaction are queries as well
+("BEGIN", "COMMIT", "ROLLBACK"), and so is connecting ("CONNECT").
 
 ``answer``: ``columns`` (names), ``rowcount``, ``rows`` (a list of lists of packed values) where they come with the answer, what
 the library tells beyond that (``lastrowid``, ``status``). Rows whose JSON is longer than ``inline_bytes`` are the event's data

@@ -1,13 +1,13 @@
 """Redis through redis-py, synchronous and asynchronous. Event ``redis-command`` (see ``calls``).
 
-``asked``: ``server`` ("host:port" or a socket's path), ``database`` (number), and ``command`` (a list, packed, as the service gave it) or for
-a pipeline ``commands`` (a list of such) and ``transaction`` (whether it is MULTI ... EXEC). ``answer``: what the server said, as the
-connection's parser gave it, packed; of a pipeline a list of all it said. An error among them is ``{"error": ...}``. An answer whose JSON is
-longer than ``inline_bytes`` is the event's data instead.
+``asked``: ``server`` ("host:port" or a socket's path), ``database`` (number), and ``command`` (a list, packed, as the service
+gave it) or for a pipeline ``commands`` (a list of such) and ``transaction`` (whether it is MULTI ... EXEC). ``answer``: what
+the server said, as the connection's parser gave it, packed; of a pipeline a list of all it said. An error among them is
+``{"error": ...}``. An answer whose JSON is longer than ``inline_bytes`` is the event's data instead.
 
-In a replay redis-py's own callbacks turn what was said into values. Messages of subscriptions are recorded as they come (``message``,
-without ``asked``), but not answered: there the subscription's connection breaks. Not recorded: cluster clients, ``MONITOR``, and who takes
-connections out of a pool to talk by himself.
+In a replay redis-py's own callbacks turn what was said into values. Messages of subscriptions are recorded as they come
+(``message``, without ``asked``), but not answered: there the subscription's connection breaks. Not recorded: cluster clients,
+``MONITOR``, and who takes connections out of a pool to talk by himself.
 """
 
 import functools
@@ -27,6 +27,7 @@ from relive_recorder.values import NotKept, pack, to_json, unpack
 __all__ = ["install"]
 
 _KIND = "redis-command"
+_MOST = 10_000  # members of a dict that are kept; ``values`` cuts longer ones
 # What the server says to the command that this context is about.
 _heard: "ContextVar[Optional[List[Any]]]" = ContextVar("relive_redis_heard", default=None)
 
@@ -115,18 +116,23 @@ _WITH_SECRETS = ("AUTH", "HELLO", "CONFIG", "ACL", "MIGRATE")
 
 
 def _without_secrets(name: str, told: List[Any]) -> List[Any]:
-    """All arguments of AUTH, and in the others what follows a word that says so (``requirepass``, ``AUTH``) or a rule ``>PASSWORD``."""
-    secret = name == "AUTH"
+    """All arguments of AUTH are secrets; in the others what follows a word that says so, and a rule ``>PASSWORD``."""
     result = told[:1]
     for before, value in zip(told, told[1:]):
-        word = before.upper() if type(before) is str else ""
-        follows = word in ("AUTH", "AUTH2", "REQUIREPASS", "MASTERAUTH") or secret
-        user = name.startswith("HELLO") and len(result) >= 2 and str(result[-2]).upper() == "AUTH"
-        rule = name.startswith("ACL") and type(value) is str and value[:1] in (">", "<", "#", "!")
-        if type(value) is str and (follows or user or rule):
-            value = value[:1] + recorder.scrubber.learn(value[1:]) if rule else recorder.scrubber.learn(value)
-        result.append(value)
+        result.append(_without_secret(name, result, before, value))
     return result
+
+
+def _without_secret(name: str, earlier: List[Any], before: Any, value: Any) -> Any:
+    if type(value) is not str:
+        return value
+    word = before.upper() if type(before) is str else ""
+    if name.startswith("ACL") and value[:1] in (">", "<", "#", "!"):
+        return value[:1] + recorder.scrubber.learn(value[1:])
+    after_user = name.startswith("HELLO") and len(earlier) >= 2 and str(earlier[-2]).upper() == "AUTH"
+    if name == "AUTH" or after_user or word in ("AUTH", "AUTH2", "REQUIREPASS", "MASTERAUTH"):
+        return recorder.scrubber.learn(value)
+    return value
 
 
 # -- what is heard ----------------------------------------------------------------------------------------------------
@@ -190,10 +196,10 @@ class _Voice:
 
 
 class _AsyncVoice(_Voice):
-    async def send_packed_command(self, *_given: Any, **_named: Any) -> None:
+    async def send_packed_command(self, *_given: Any, **_named: Any) -> None:  # type: ignore[override]
         pass
 
-    async def disconnect(self, *_given: Any, **_named: Any) -> None:
+    async def disconnect(self, *_given: Any, **_named: Any) -> None:  # type: ignore[override]
         pass
 
     async def read_response(self, *_given: Any, **_named: Any) -> Any:
@@ -288,6 +294,10 @@ def _told_said(said: Any, texts: List[str]) -> Tuple[Any, int]:
     if kind is list:
         packed = [_told_said(one, texts) for one in said]
         return [one[0] for one in packed], sum([one[1] for one in packed], 3)
+    if kind is dict and len(said) <= _MOST:
+        items = [(_told_said(key, texts), _told_said(value, texts)) for key, value in said.items()]
+        size = sum([key[1] + value[1] for key, value in items], 16)
+        return {"$": ["dict", [[key[0], value[0]] for key, value in items]]}, size
     if isinstance(said, Exception):
         return {"error": describe_error(said)}, 200
     told = pack(said)

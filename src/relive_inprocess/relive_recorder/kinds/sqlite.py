@@ -92,13 +92,18 @@ def _cursor_class(real: Any) -> Any:
             try:
                 return through(_sqlite, asked, lambda: rows.perform(self, real, given[0], asked))
             finally:
-                rows.given = ()
+                rows.given = ()  # the call's frame would keep what was given alive
 
         def executescript(self, *given: Any) -> Any:
             if not is_watching() or not given:
                 return real.executescript(self, *given)
             _settle(self)
-            return _through(self, given, lambda: real.executescript(self, *given))
+            connection = self.connection
+            connection._relive_own_end = True  # 3.10 calls its commit by name
+            try:
+                return _through(self, given, lambda: real.executescript(self, *given))
+            finally:
+                connection._relive_own_end = False
 
         def fetchone(self) -> Any:
             row = real_fetchone(self)
@@ -186,7 +191,7 @@ def _settle(cursor: Any) -> None:
 def _connection_class(real: Any, real_cursor: Any, cursor: Any) -> Any:
     class Connection(real):  # type: ignore[misc]
         _relive_database = ""
-        _relive_leaving = False
+        _relive_own_end = False
 
         def __init__(self, *given: Any, **named: Any) -> None:
             name = given[0] if given else named.get("database", "")
@@ -220,7 +225,7 @@ def _connection_class(real: Any, real_cursor: Any, cursor: Any) -> Any:
             if not self.in_transaction:
                 return real.__exit__(self, kind, error, trace)
             # Up to 3.10 it calls commit and rollback by their names, later not.
-            self._relive_leaving = True
+            self._relive_own_end = True
             try:
                 return _ended(
                     self,
@@ -228,13 +233,13 @@ def _connection_class(real: Any, real_cursor: Any, cursor: Any) -> Any:
                     lambda: real.__exit__(self, kind, error, trace),
                 )
             finally:
-                self._relive_leaving = False
+                self._relive_own_end = False
 
     return Connection
 
 
 def _end(connection: Any, statement: str, perform: Callable[[], None]) -> None:
-    if connection._relive_leaving:
+    if connection._relive_own_end:
         perform()
     else:
         _ended(connection, statement, perform)

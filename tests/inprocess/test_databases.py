@@ -1,0 +1,478 @@
+"""Services' queries and Redis commands: recorded as documented, and answered again when the server is gone.
+
+All scenarios of ``programs/`` are recorded side by side against one server of each kind; then the servers are stopped, and every
+scenario runs again in its own process, with the connections it had left open and with new ones.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pymysql
+import pytest
+import redis
+from tests.inprocess.conftest import INPROCESS, each_python
+from tests.real.harness import eventually, free_port
+
+from relive.record.events import EventKind
+
+PROGRAMS = Path(__file__).parent / "programs"
+_POSTGRES = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+_SERVERS = {
+    "postgres": ("psycopg", "psycopg2", "asyncpg", "sqlalchemy", "django"),
+    "redis": ("redis", "redis_async"),
+    "mariadb": ("pymysql",),
+}
+
+
+@contextmanager
+def _running(*command: str | Path, ready: Callable[[], object]) -> Iterator[None]:
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/")
+    try:
+        eventually(ready, f"{command[0]} answers")
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _answers(connect: Callable[[], Any], broken: type[Exception]) -> Callable[[], bool]:
+    def attempt() -> bool:
+        try:
+            connect().close()
+        except broken:
+            return False
+        return True
+
+    return attempt
+
+
+@contextmanager
+def _postgres() -> Iterator[str]:
+    directory = Path(tempfile.mkdtemp(prefix="relive-pg-"))
+    try:
+        shutil.chown(directory, "postgres", "postgres")
+        as_user = ("runuser", "-u", "postgres", "--")
+        options = ("--no-sync", "--auth=trust", "--username=postgres", "--locale=C", "--encoding=UTF8")
+        initdb = (*as_user, _POSTGRES[-1].with_name("initdb"), *options, "-D", directory / "data")
+        subprocess.run(initdb, check=True, stdout=subprocess.DEVNULL, cwd="/")
+        port = free_port()
+        given = {
+            "port": port,
+            "listen_addresses": "127.0.0.1",
+            "fsync": "off",
+            "unix_socket_directories": directory,
+        }
+        words = [word for name, value in given.items() for word in ("-c", f"{name}={value}")]
+        address = f"postgresql://postgres@127.0.0.1:{port}/postgres"
+        ready = _answers(lambda: psycopg.connect(address), psycopg.OperationalError)
+        # runuser would have to pass signals on, so it is replaced by the server.
+        user = ("setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups")
+        with _running(*user, str(_POSTGRES[-1]), "-D", directory / "data", *words, ready=ready):
+            yield address
+    finally:
+        shutil.rmtree(directory)
+
+
+@contextmanager
+def _redis() -> Iterator[str]:
+    port = free_port()
+    ready = _answers(lambda: _pinged(redis.Redis(port=port)), redis.ConnectionError)
+    with _running("redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", ready=ready):
+        yield f"redis://127.0.0.1:{port}/0"
+
+
+def _pinged(client: redis.Redis) -> redis.Redis:
+    client.ping()
+    return client
+
+
+@contextmanager
+def _mariadb() -> Iterator[str]:
+    directory = Path(tempfile.mkdtemp(prefix="relive-my-"))
+    try:
+        data = f"--datadir={directory / 'data'}"
+        install = ("mariadb-install-db", "--no-defaults", data, "--skip-test-db", "--user=root")
+        subprocess.run(install, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        port = free_port()
+        words = (
+            f"--port={port}",
+            "--bind-address=127.0.0.1",
+            f"--socket={directory}/socket",
+            "--skip-grant-tables",
+        )
+        ready = _answers(
+            lambda: pymysql.connect(host="127.0.0.1", port=port, user="root"), pymysql.err.OperationalError
+        )
+        with _running("mariadbd", "--no-defaults", "--user=root", data, *words, ready=ready):
+            yield str(port)
+    finally:
+        shutil.rmtree(directory)
+
+
+_THERE = {
+    "postgres": bool(_POSTGRES),
+    "redis": shutil.which("redis-server") is not None,
+    "mariadb": shutil.which("mariadbd") is not None,
+}
+_START = {"postgres": _postgres, "redis": _redis, "mariadb": _mariadb}
+
+
+class Twice:
+    """A scenario under way: recorded, and then replayed."""
+
+    def __init__(self, scenario: str, address: str, rings: Path) -> None:
+        rings.mkdir()
+        options = {"rings": str(rings), "off": ["clock", "random"]}
+        environment = os.environ | {"PYTHONPATH": str(INPROCESS), "RELIVE_RECORDER": json.dumps(options)}
+        command = [sys.executable, PROGRAMS / "twice.py", PROGRAMS / f"with_{scenario}.py", address]
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(
+            command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True
+        )
+
+    def recorded(self) -> None:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line == "recorded\n", line + self._process.communicate()[1]
+
+    def go_on(self) -> dict[str, Any]:
+        out, err = self._process.communicate("go on\n", timeout=60)
+        assert self._process.returncode == 0, err
+        return {**json.loads(out), "err": err}
+
+
+@pytest.fixture(scope="module")
+def replays(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    rings = tmp_path_factory.mktemp("rings")
+    running: dict[str, Twice] = {}
+    with ExitStack() as stack:
+        for server, scenarios in _SERVERS.items():
+            if _THERE[server]:
+                address = stack.enter_context(_START[server]())
+                running |= {name: Twice(name, address, rings / name) for name in scenarios}
+        for twice in running.values():
+            twice.recorded()
+    return {name: twice.go_on() for name, twice in running.items()}
+
+
+@pytest.fixture
+def replay(replays: dict[str, dict[str, Any]], request: pytest.FixtureRequest) -> dict[str, Any]:
+    if request.param not in replays:
+        pytest.skip(f"no server for {request.param}")
+    return replays[request.param]
+
+
+def on(*scenarios: str) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("replay", scenarios, indirect=True)
+
+
+every_scenario = on(*(name for scenarios in _SERVERS.values() for name in scenarios))
+
+
+@every_scenario
+def test_the_same_calls_give_the_same_values_without_a_server(replay):
+    """Types too; and no call asks for what the recording does not hold."""
+    assert replay["second"] == replay["first"]
+    assert replay["misses"] == []
+    assert replay["err"] == ""
+
+
+@every_scenario
+def test_only_what_an_open_connection_did_once_is_not_asked_again(replay):
+    upkeep = ("CONNECT", "set_config", "pg_type", "select pg_catalog.version()", "current_schema()", "show ")
+    for asked in replay["left"]:
+        assert (
+            "prepare" in asked or any(word in asked["statement"] for word in upkeep) or _is_transaction(asked)
+        )
+
+
+def _is_transaction(asked: dict[str, Any]) -> bool:
+    return asked["statement"].split()[0] in (
+        "BEGIN",
+        "SAVEPOINT",
+        "RELEASE",
+        "ROLLBACK",
+        "BEGIN;",
+        "ROLLBACK;",
+    )
+
+
+@every_scenario
+def test_what_is_replayed_is_recorded_in_the_same_order(replay):
+    """But for what an open connection did once."""
+    left, first = list(replay["left"]), []
+    for asked in _asked(replay["events"]):
+        if asked in left:
+            left.remove(asked)
+        else:
+            first.append(asked)
+    # A call that stands there several times was left out at its first place, and may be missing at its last.
+    assert sorted(map(json.dumps, first)) == sorted(map(json.dumps, _asked(replay["replayed"])))
+    if not replay["left"]:
+        assert first == _asked(replay["replayed"])
+    answers = [[one.get("answer"), one.get("error")] for one in replay["events"]]
+    assert all(
+        [one.get("answer"), one.get("error")] in answers for one in replay["replayed"] if "asked" in one
+    )
+
+
+def _asked(events: list[dict[str, Any]]) -> list[Any]:
+    return [one["asked"] for one in events if "asked" in one]
+
+
+def queries(replay: dict[str, Any], text: str) -> list[dict[str, Any]]:
+    return [one for one in replay["events"] if text in one.get("asked", {}).get("statement", "")]
+
+
+@on("psycopg")
+def test_a_query_has_its_parameters_and_rows(replay):
+    found = queries(replay, "select * from things where id = %(id)s")[0]
+    assert found["kind"] == "query"
+    assert found["asked"] == {
+        "system": "postgresql",
+        "database": "postgres",
+        "statement": "select * from things where id = %(id)s",
+        "parameters": {"id": 1},
+    }
+    answer = found["answer"]
+    assert answer["columns"][:3] == ["id", "name", "price"]
+    assert answer["rows"][0][:3] == [1, "a", "1.50"]
+    assert answer["rowcount"] == 1
+    assert found["ns"] > 0
+
+
+@on("psycopg", "psycopg2", "asyncpg")
+def test_an_error_is_recorded_as_what_it_was(replay):
+    errors = [one["error"] for one in replay["events"] if "error" in one]
+    assert any("UniqueViolation" in error["type"] for error in errors)
+    assert all(error["type"].partition(".")[0] in ("psycopg", "psycopg2", "asyncpg") for error in errors)
+
+
+@on("psycopg", "psycopg2")
+def test_many_rows_are_beside_the_event(replay):
+    (found,) = queries(replay, "repeat('x', 1000)")
+    assert "rows" not in found["answer"] and found["answer"]["rowcount"] == 200
+    assert found["file"].endswith(".body") and found["bytes"] > 200_000
+
+
+@on("sqlalchemy")
+def test_a_query_of_sqlalchemy_is_one_event(replay):
+    inserts = [one for one in queries(replay, "INSERT INTO alchemical") if "prepare" not in one["asked"]]
+    assert len([one for one in inserts if "error" in one]) == 3
+    selects = [one for one in queries(replay, "WHERE alchemical.name = ") if "prepare" not in one["asked"]]
+    assert len(selects) == 3
+    for one in selects:
+        given = one["asked"]["parameters"]
+        assert list(given.values() if type(given) is dict else given) == ["a"]
+        assert one["answer"]["rowcount"] == 1
+
+
+@on("django")
+def test_a_query_of_django_is_one_event(replay):
+    (found,) = queries(replay, 'FROM "things_thing" WHERE "things_thing"."name" = %s')
+    assert found["asked"]["parameters"] == ["a"]
+    assert found["answer"]["rows"][0][:2] == [1, "a"]
+    (updated,) = queries(replay, 'UPDATE "things_thing"')
+    assert updated["answer"]["rowcount"] == 2
+    statements = [one["asked"]["statement"] for one in replay["events"] if "asked" in one]
+    assert statements.count("COMMIT") == statements.count("BEGIN") == 3
+
+
+@on("pymysql")
+def test_passwords_are_not_recorded(replay):
+    assert "a-password-of-mine" not in json.dumps(replay["events"])
+    assert queries(replay, "CONNECT")[0]["answer"]["thread"] > 0
+
+
+@on("redis", "redis_async")
+def test_commands_are_recorded_as_they_were_given(replay):
+    commands = [one["asked"]["command"] for one in replay["events"] if "command" in one.get("asked", {})]
+    assert ["HSET", "p2:h", "x", 1, "y", "two"] in commands
+    auth = next(command for command in commands if command[0] == "AUTH")
+    assert all(word.startswith("<secret:") for word in auth[1:])
+    assert "a-password-of-mine" not in json.dumps(replay["events"])
+    queued = [["SET", "p3:n", 1], ["INCRBY", "p3:n", 1], ["HGETALL", "p3:h"]]
+    (pipeline,) = [one for one in replay["events"] if one.get("asked", {}).get("commands") == queued]
+    assert pipeline["asked"]["transaction"] is True
+    assert pipeline["answer"][-1] == ["OK", 2, {"$": ["dict", [["x", "1"], ["y", "two"]]]}]
+    assert [one for one in replay["events"] if "message" in one]
+
+
+# -- sqlite3 -----------------------------------------------------------------------------------------------------------
+
+SQLITE = """
+import gc, sqlite3, weakref
+from relive_recorder.recorder import recorder
+connection = sqlite3.connect(":memory:")
+assert isinstance(connection, sqlite3.Connection) and type(connection) is sqlite3.Connection
+assert repr(type(connection)) == "<class 'sqlite3.Connection'>"
+with connection:
+    connection.execute("create table t (a integer primary key, b text unique)")
+    connection.executemany("insert into t (b) values (?)", ((letter,) for letter in "abcde"))
+print(list(connection.execute("select * from t where a > :a", {"a": 1})))
+cursor = connection.cursor()
+cursor.execute("select b from t")
+print(cursor.fetchone(), cursor.fetchmany(2), cursor.fetchall(), cursor.fetchone())
+try:
+    connection.execute("insert into t (b) values (?)", ("a",))
+except sqlite3.IntegrityError as error:
+    print(error)
+connection.rollback()
+connection.executescript("create table u (a); insert into u values (1);")
+connection.row_factory = sqlite3.Row
+print(dict(connection.execute("select count(*) as n from u").fetchone()))
+gone = weakref.ref(cursor)
+gc.disable()
+del cursor
+assert gone() is None
+class Own(sqlite3.Connection):
+    def __init__(self, *given, more=None, **named):
+        super().__init__(*given, **named)
+own = sqlite3.connect(":memory:", factory=Own)
+assert type(own) is Own
+class OwnCursor(sqlite3.Cursor):
+    pass
+assert type(own.cursor(OwnCursor)) is OwnCursor
+rows = own.execute("select 1 union select 2 union select 3")
+for row in rows:
+    if row[0] == 2:
+        print("seen")
+        break
+def half():
+    yield (1,)
+    raise LookupError("no more")
+own.execute("create table v (a)")
+try:
+    own.executemany("insert into v values (?)", half())
+except LookupError as error:
+    print(error)
+recorder.switch_off(ValueError("as a test"))
+print(own.execute("select count(*) from v").fetchone())
+own.commit()
+own.close()
+"""
+
+
+@each_python
+def test_sqlite_works_as_before_and_is_recorded(run_recorded, python):
+    ran = run_recorded(SQLITE, python, off=["clock", "random"])
+    assert ran.status == 0, ran.err
+    assert "switched off" in ran.err and len(ran.err.splitlines()) == 1
+    assert ran.out.splitlines() == [
+        "[(2, 'b'), (3, 'c'), (4, 'd'), (5, 'e')]",
+        "('a',) [('b',), ('c',)] [('d',), ('e',)] None",
+        "UNIQUE constraint failed: t.b",
+        "{'n': 1}",
+        "seen",
+        "no more",
+        "(1,)",
+    ]
+    found = {one.fields["asked"]["statement"]: one.fields for one in ran.of(EventKind.QUERY)}
+    assert found["insert into v values (?)"]["error"]["type"] == "builtins.LookupError"
+    assert found["insert into v values (?)"]["asked"]["parameters"] == [[1]]
+    assert found["insert into t (b) values (?)"]["error"]["type"] == "sqlite3.IntegrityError"
+    assert found["select * from t where a > :a"]["asked"]["parameters"] == {"a": 1}
+    assert found["select * from t where a > :a"]["answer"]["columns"] == ["a", "b"]
+    assert {"COMMIT", "ROLLBACK"} <= set(found)
+
+
+@each_python
+def test_rows_of_sqlite_belong_to_their_query(run_recorded, python):
+    ran = run_recorded(SQLITE, python, off=["clock", "random"])
+    queries = {one.seq: one.fields["asked"]["statement"] for one in ran.of(EventKind.QUERY)}
+    rows: dict[str, list[Any]] = {}
+    for one in ran.of(EventKind.ROWS):
+        rows.setdefault(queries[one.fields["query"]], []).extend(one.fields["rows"])
+    assert rows["select * from t where a > :a"] == [[2, "b"], [3, "c"], [4, "d"], [5, "e"]]
+    assert rows["select b from t"] == [["a"], ["b"], ["c"], ["d"], ["e"]]
+    assert rows["select count(*) as n from u"] == [[1]]
+    assert [2] in rows["select 1 union select 2 union select 3"]  # the row that was worked on is there
+
+
+def test_requests_keep_apart(run_recorded):
+    """Threads that work for different requests, on connections of their own."""
+    ran = run_recorded(
+        "import sqlite3, threading\nfrom relive_recorder import context\nfrom relive_recorder.recorder import recorder\n"
+        "gate = threading.Barrier(3)\n"
+        "def work(number):\n"
+        "    context.begin(context.Request(number, {}))\n"
+        "    connection = sqlite3.connect(':memory:')\n"
+        "    for one in range(20):\n"
+        "        gate.wait()\n"
+        "        connection.execute('select ?', (number * 100 + one,)).fetchall()\n"
+        "threads = [threading.Thread(target=work, args=(number,)) for number in (1, 2, 3)]\n"
+        "[thread.start() for thread in threads]\n[thread.join() for thread in threads]\n",
+        off=["clock", "random"],
+    )
+    assert ran.err == ""
+    for number in (1, 2, 3):
+        mine = [event for event in ran.events if event.request == number]
+        asked = [event.fields["asked"]["parameters"] for event in mine if event.kind is EventKind.QUERY]
+        assert asked == [[number * 100 + one] for one in range(20)]
+        rows = [event.fields["rows"] for event in mine if event.kind is EventKind.ROWS]
+        assert rows == [[[number * 100 + one]] for one in range(20)]
+        assert {event.fields["lane"] for event in mine} == {1}
+
+
+def test_secrets_among_parameters_become_placeholders(run_recorded):
+    ran = run_recorded(
+        "import sqlite3\nfrom relive_recorder.recorder import recorder\n"
+        "recorder.scrubber.learn('hunter22-and-more')\n"
+        "connection = sqlite3.connect(':memory:')\n"
+        "for _ in range(2):\n"
+        "    connection.execute('select :password', {'password': 'only-by-its-name'}).fetchall()\n"
+        "    connection.execute('select ?', ('hunter22-and-more',)).fetchall()\n"
+        "    connection.execute('select ?', (b'hunter22-and-more',)).fetchall()\n",
+        off=["clock", "random"],
+    )
+    assert ran.err == ""
+    told = json.dumps(
+        [dict(event.fields) for event in ran.events if event.kind is not EventKind.PROCESS_STARTED]
+    )
+    assert "hunter22" not in told and "only-by-its-name" not in told
+    asked = [event.fields["asked"] for event in ran.of(EventKind.QUERY)]
+    assert asked[:3] == asked[3:]
+
+
+def test_large_parameters_and_many_rows_are_bounded(run_recorded):
+    ran = run_recorded(
+        "import sqlite3\nconnection = sqlite3.connect(':memory:')\n"
+        "connection.execute('create table t (a, b)')\n"
+        "connection.execute('insert into t values (?, ?)', ('x' * 100_000, b'y' * 10_000_000))\n"
+        "connection.executemany('insert into t values (?, ?)', ((str(n), None) for n in range(20_000)))\n"
+        "print(len(connection.execute('select * from t').fetchall()))\n",
+        off=["clock", "random"],
+        body_bytes=100_000,
+    )
+    assert (ran.status, ran.err, ran.out) == (0, "", "20001\n")
+    insert, many = (event.fields["asked"] for event in ran.of(EventKind.QUERY)[1:3])
+    assert [value["bytes"] for value in insert["parameters"]] == [100_000, 10_000_000]
+    assert many["parameters"]["$"] == ["cut", 20_000] and many["parameters"]["bytes"] > 64_000
+    (rows,) = ran.of(EventKind.ROWS)
+    assert rows.fields["rows_cut"] == 20_001
+
+
+def test_in_a_replay_sqlite_is_asked_really(run_recorded):
+    ran = run_recorded(
+        "import sqlite3\nfrom relive_recorder import calls\nfrom relive_recorder.recorder import REPLAY, recorder\n"
+        "from relive_recorder.ring import MODE\n"
+        "def refuse(channel, asked): raise AssertionError(asked)\n"
+        "calls.answer_with(refuse, lambda kind, source: None)\n"
+        "recorder._ring.words[MODE] = REPLAY\n"
+        "connection = sqlite3.connect(':memory:')\n"
+        "print(connection.execute('select 1').fetchall())\n",
+        off=["clock", "random"],
+    )
+    assert (ran.err, ran.out) == ("", "[(1,)]\n")
+    assert [event.kind for event in ran.events[1:]] == [EventKind.QUERY, EventKind.ROWS]
