@@ -89,7 +89,7 @@ def _redis() -> Iterator[str]:
     port = free_port()
     ready = _answers(lambda: _pinged(redis.Redis(port=port)), redis.ConnectionError)
     with _running("redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", ready=ready):
-        yield f"redis://127.0.0.1:{port}/0"
+        yield f"redis://127.0.0.1:{port}"
 
 
 def _pinged(client: redis.Redis) -> redis.Redis:
@@ -141,6 +141,14 @@ class Twice:
             command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True
         )
 
+    def __enter__(self) -> Twice:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.communicate()
+
     def recorded(self) -> None:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
@@ -156,14 +164,17 @@ class Twice:
 def replays(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     rings = tmp_path_factory.mktemp("rings")
     running: dict[str, Twice] = {}
-    with ExitStack() as stack:
+    with ExitStack() as ending, ExitStack() as stack:
         for server, scenarios in _SERVERS.items():
             if _THERE[server]:
                 address = stack.enter_context(_START[server]())
-                running |= {name: Twice(name, address, rings / name) for name in scenarios}
+                for number, name in enumerate(scenarios):
+                    apart = f"{address}/{number}" if server == "redis" else address  # a database of its own
+                    running[name] = ending.enter_context(Twice(name, apart, rings / name))
         for twice in running.values():
             twice.recorded()
-    return {name: twice.go_on() for name, twice in running.items()}
+        stack.close()
+        return {name: twice.go_on() for name, twice in running.items()}
 
 
 @pytest.fixture
@@ -313,6 +324,7 @@ def test_commands_are_recorded_as_they_were_given(replay):
 
 SQLITE = """
 import gc, sqlite3, weakref
+from relive_recorder.kinds import query
 from relive_recorder.recorder import recorder
 connection = sqlite3.connect(":memory:")
 assert isinstance(connection, sqlite3.Connection) and type(connection) is sqlite3.Connection
@@ -347,6 +359,7 @@ assert type(own.cursor(OwnCursor)) is OwnCursor
 rows = own.execute("select 1 union select 2 union select 3")
 for row in rows:
     if row[0] == 2:
+        query.settle()
         print("seen")
         break
 def half():
@@ -397,7 +410,7 @@ def test_rows_of_sqlite_belong_to_their_query(run_recorded, python):
     assert rows["select * from t where a > :a"] == [[2, "b"], [3, "c"], [4, "d"], [5, "e"]]
     assert rows["select b from t"] == [["a"], ["b"], ["c"], ["d"], ["e"]]
     assert rows["select count(*) as n from u"] == [[1]]
-    assert [2] in rows["select 1 union select 2 union select 3"]  # the row that was worked on is there
+    assert [2] in rows["select 1 union select 2 union select 3"]  # the one that was worked on
 
 
 def test_requests_keep_apart(run_recorded):

@@ -30,6 +30,7 @@ __all__ = [
     "packed_row",
     "rows_again",
     "rows_told",
+    "settle",
     "values_again",
 ]
 
@@ -40,7 +41,7 @@ _WITH_NAMES = frozenset(("SAVE", "RELE", "ROLL", "FETC", "CLOS", "MOVE"))
 _MADE_NAME = re.compile(
     r"__asyncpg_savepoint_[0-9a-f]+__|\bs[0-9]+_x[0-9]+\b|_django_curs_[0-9]+_\w+_[0-9]+|\bc_[0-9a-f]+_[0-9a-f]+\b"
 )
-_LAST_BATCH = 256  # rows of one event; a failure in between finds the last ones at the latest
+_LAST_BATCH = 256  # rows of one event
 
 
 class Query(Channel):
@@ -215,11 +216,19 @@ def rows_again(kept: Kept, answer: Dict[str, Any]) -> List[List[Any]]:
     return list(json.loads(kept.data.decode("utf-8", "surrogatepass")))
 
 
+_gathering: "Dict[int, RowsLater]" = {}
+
+
+def settle() -> None:
+    """Write all rows that were fetched so far: whoever tells of a failure wants the one that was worked on."""
+    for later in list(_gathering.values()):
+        later.flush()
+
+
 class RowsLater:
     """Rows that were fetched from a query after it was answered, on their way into ``rows`` events.
 
-    They are gathered in batches that double in size, so that few events are written for many rows and yet the one that the service
-    works on when it fails is there.
+    They are gathered in batches that double in size, so that few events are written for many rows; ``settle`` writes what is there.
     """
 
     __slots__ = ("_batch", "_query", "_rows")
@@ -235,6 +244,8 @@ class RowsLater:
         if len(self._rows) >= self._batch:
             self.flush()
             self._batch = min(self._batch * 2, _LAST_BATCH)
+        elif len(self._rows) == 1:
+            _gathering[id(self)] = self
 
     def many(self, rows: Iterable[Any]) -> None:
         """Rows were fetched at once."""
@@ -246,6 +257,7 @@ class RowsLater:
         if not self._rows:
             return
         rows, self._rows = self._rows, []
+        _gathering.pop(id(self), None)
         fields, data, more = rows_told(map(packed_row, rows), len(rows))
         recorder.emit("rows", {"query": self._query, **fields, **more}, data)
 
