@@ -26,6 +26,20 @@ def test_readings_are_recorded_in_order(run_recorded, python):
     assert [event.seq for event in ran.events] == list(range(1, len(ran.events) + 1))
 
 
+def test_a_uuid_of_the_c_library_is_the_same_again(run_recorded):
+    """uuid1 is what redis-py's locks are marked with."""
+    ran = run_recorded(
+        "import uuid\nfrom relive_recorder import calls\nfrom relive_recorder.recorder import REPLAY, recorder\n"
+        "from relive_recorder.ring import MODE\nkept = []\nemit = recorder.emit\n"
+        "def keep(kind, fields, data=b'', request=None):\n"
+        "    kept.append((fields['source'], fields['value']))\n    return emit(kind, fields, data, request)\n"
+        "recorder.emit = keep\nfirst = [uuid.uuid1(), uuid.uuid1()]\nsources = dict(kept)\nleft = [*kept]\n"
+        "calls.answer_with(None, lambda kind, source: left.pop(0)[1])\nrecorder._ring.words[MODE] = REPLAY\n"
+        "print(list(sources), [uuid.uuid1(), uuid.uuid1()] == first)"
+    )
+    assert (ran.err, ran.out) == ("", "['uuid.uuid1'] True\n")
+
+
 @each_python
 def test_a_fork_has_a_ring_of_its_own(run_recorded, python):
     ran = run_recorded(

@@ -438,6 +438,31 @@ def test_requests_keep_apart(run_recorded):
         assert {event.fields["lane"] for event in mine} == {1}
 
 
+def test_queries_of_aiosqlite_belong_to_their_request(run_recorded):
+    ran = run_recorded(
+        "import asyncio\nfrom relive_recorder import context\n"
+        "from sqlalchemy import text\nfrom sqlalchemy.ext.asyncio import create_async_engine\n"
+        "async def work(number):\n"
+        "    context.begin(context.Request(number, {}))\n"
+        "    engine = create_async_engine('sqlite+aiosqlite:///:memory:')\n"
+        "    async with engine.connect() as connection:\n"
+        "        for one in range(5):\n"
+        "            found = await connection.execute(text('select :one'), {'one': number * 100 + one})\n"
+        "            assert found.scalar_one() == number * 100 + one\n"
+        "    await engine.dispose()\n"
+        "async def main():\n    await asyncio.gather(*(work(number) for number in (1, 2)))\n"
+        "asyncio.run(main())\n",
+        off=["clock", "random"],
+    )
+    assert (ran.status, ran.err) == (0, "")
+    for number in (1, 2):
+        mine = [event for event in ran.of(EventKind.QUERY) if event.request == number]
+        asked = [event.fields["asked"].get("parameters") for event in mine]
+        assert [one for one in asked if one] == [[number * 100 + one] for one in range(5)]
+        # SQLAlchemy gives the connection back in a task of its own; that is the last ROLLBACK.
+        assert [event.fields["lane"] for event in mine] == [1] * (len(mine) - 1) + [2]
+
+
 def test_secrets_among_parameters_become_placeholders(run_recorded):
     ran = run_recorded(
         "import sqlite3\nfrom relive_recorder.recorder import recorder\n"

@@ -12,10 +12,10 @@ workers).
 import itertools
 import sys
 import threading
-from contextvars import ContextVar, Token
+from contextvars import ContextVar, Token, copy_context
 from typing import Any, Callable, Dict, Optional, Tuple
 
-__all__ = ["OUTSIDE", "Request", "begin", "end", "here", "lane"]
+__all__ = ["OUTSIDE", "Request", "begin", "carried", "end", "here", "lane"]
 
 _thread_id = threading.get_ident
 
@@ -88,3 +88,20 @@ def lane() -> int:
     number = next(request.lanes)
     _lane.set((request, who, number))
     return number
+
+
+def carried(work: Callable[..., Any]) -> Callable[..., Any]:
+    """As ``work``, but wherever it is called, once, it is done for this request and in this lane.
+
+    For libraries that hand work to a thread of their own and wait for it: the lane must do nothing else meanwhile.
+    """
+    here_and_now, request, number = copy_context(), _request.get(), lane()
+
+    def do(given: Any, named: Any) -> Any:
+        _lane.set((request, _thread_id(), number))
+        return work(*given, **named)
+
+    def elsewhere(*given: Any, **named: Any) -> Any:
+        return here_and_now.run(do, given, named)
+
+    return elsewhere

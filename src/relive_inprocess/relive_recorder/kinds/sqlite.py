@@ -7,6 +7,7 @@ module cannot be changed, so ``sqlite3.Connection`` and ``sqlite3.Cursor`` becom
 import functools
 from typing import Any, Callable, Dict, List, Tuple
 
+from relive_recorder import context
 from relive_recorder.calls import through
 from relive_recorder.guard import attempt
 from relive_recorder.imports import when_imported
@@ -33,6 +34,19 @@ _sqlite = _Sqlite()
 def install() -> None:
     """Change ``sqlite3`` when it is imported."""
     when_imported("sqlite3.dbapi2", _change)
+    when_imported("aiosqlite.core", _change_aiosqlite)
+
+
+def _change_aiosqlite(module: Any) -> None:
+    """It hands all work to a thread of its own, which belongs to no request."""
+    real = module.Connection._execute
+
+    @functools.wraps(real)
+    async def execute(self: Any, fn: Any, *given: Any, **named: Any) -> Any:
+        carried = attempt(context.carried, fn) if is_watching() else None
+        return await real(self, fn if carried is None else carried, *given, **named)
+
+    module.Connection._execute = execute
 
 
 def _change(module: Any) -> None:
