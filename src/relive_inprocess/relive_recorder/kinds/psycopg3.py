@@ -94,10 +94,13 @@ class _Postgres(Query):
         )
 
     def asked(self, statement: Any, parameters: Any = None, many: bool = False) -> Dict[str, Any]:
-        pgconn = self.connection.pgconn
+        connection = self.connection
+        database = getattr(connection, "_relive_database", None)
+        if database is None:
+            database = connection._relive_database = connection.pgconn.db.decode("utf-8", "replace")
         if not isinstance(statement, (str, bytes)):
             statement = statement.as_string(None) if hasattr(statement, "as_string") else statement
-        return asked_of("postgresql", pgconn.db.decode("utf-8", "replace"), statement, parameters, many)
+        return asked_of("postgresql", database, statement, parameters, many)
 
     def results_told(self, results: List[Any]) -> Tuple[Any, bytes, Dict[str, Any]]:
         """``tell`` of the results of one query."""

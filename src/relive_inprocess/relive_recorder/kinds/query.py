@@ -34,7 +34,8 @@ __all__ = [
     "values_again",
 ]
 
-_FIRST_BATCH = 1
+_PLAIN = frozenset((int, str, bool, type(None)))  # what JSON holds as it is
+_FIRST_BATCH = 16
 # Names that libraries make from a thread's number or what they counted in this process (asyncpg, Django, SQLAlchemy): no choice of
 # the service, and not the same where requests overlap. They stand in statements that begin with one of these words.
 _WITH_NAMES = frozenset(("SAVE", "RELE", "ROLL", "FETC", "CLOS", "MOVE"))
@@ -228,7 +229,7 @@ def settle() -> None:
 class RowsLater:
     """Rows that were fetched from a query after it was answered, on their way into ``rows`` events.
 
-    They are gathered in batches that double in size, so that few events are written for many rows; ``settle`` writes what is there.
+    They are gathered in batches that grow, so that few events are written for many rows; ``settle`` writes what is there.
     """
 
     __slots__ = ("_batch", "_query", "_rows")
@@ -236,14 +237,16 @@ class RowsLater:
     def __init__(self, query: int) -> None:
         self._query = query
         self._rows: List[Any] = []
-        self._batch = _FIRST_BATCH
+        self._batch = 0
 
-    def one(self, row: Any) -> None:
-        """A row was fetched."""
+    def one(self, row: Any, batch: int = _FIRST_BATCH) -> None:
+        """A row was fetched. ``batch``: how many are gathered at first, 1 where it may well be the only one."""
         self._rows.append(row)
+        if not self._batch:
+            self._batch = batch
         if len(self._rows) >= self._batch:
             self.flush()
-            self._batch = min(self._batch * 2, _LAST_BATCH)
+            self._batch = min(self._batch * 4, _LAST_BATCH)
         elif len(self._rows) == 1:
             _gathering[id(self)] = self
 
@@ -265,11 +268,15 @@ class RowsLater:
 def packed_row(row: Any) -> List[Any]:
     """A row of whatever shape as a list of packed values."""
     kind = type(row)
-    if isinstance(row, (tuple, list)) or (kind.__module__ == "sqlite3" and kind.__name__ == "Row"):
-        return [pack(value) for value in row]
+    if kind is tuple or isinstance(row, (tuple, list)) or _is_sqlite_row(kind):
+        return [value if type(value) in _PLAIN else pack(value) for value in row]
     if isinstance(row, dict):
         return [pack(value) for value in dict.values(row)]
     return [pack(row)]
+
+
+def _is_sqlite_row(kind: type) -> bool:
+    return kind.__name__ == "Row" and kind.__module__ == "sqlite3"
 
 
 def values_again(rows: Iterable[Iterable[Any]]) -> List[Tuple[Any, ...]]:

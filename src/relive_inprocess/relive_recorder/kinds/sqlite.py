@@ -126,7 +126,7 @@ def _cursor_class(real: Any) -> Any:
                 if row is None:
                     _settle(self)
                 else:
-                    attempt(later.one, row)
+                    attempt(later.one, row, 1)
             return row
 
         def fetchmany(self, *given: Any, **named: Any) -> Any:
