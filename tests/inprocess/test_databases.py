@@ -164,17 +164,31 @@ class Twice:
 def replays(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     rings = tmp_path_factory.mktemp("rings")
     running: dict[str, Twice] = {}
+    addresses: dict[str, str] = {}
     with ExitStack() as ending, ExitStack() as stack:
         for server, scenarios in _SERVERS.items():
             if _THERE[server]:
-                address = stack.enter_context(_START[server]())
+                address = addresses[server] = stack.enter_context(_START[server]())
                 for number, name in enumerate(scenarios):
                     apart = f"{address}/{number}" if server == "redis" else address  # a database of its own
                     running[name] = ending.enter_context(Twice(name, apart, rings / name))
         for twice in running.values():
             twice.recorded()
+        switched_off = _switched_off(addresses, rings)
         stack.close()
-        return {name: twice.go_on() for name, twice in running.items()}
+        return {"switched off": switched_off} | {name: twice.go_on() for name, twice in running.items()}
+
+
+def _switched_off(addresses: dict[str, str], rings: Path) -> dict[str, Any]:
+    if not {"postgres", "redis"} <= set(addresses):
+        return {}
+    environment = os.environ | {
+        "PYTHONPATH": str(INPROCESS),
+        "RELIVE_RECORDER": json.dumps({"rings": str(rings)}),
+    }
+    command = [sys.executable, PROGRAMS / "switched_off.py", addresses["postgres"], addresses["redis"] + "/2"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    return {"status": done.returncode, "out": done.stdout, "err": done.stderr}
 
 
 @pytest.fixture
@@ -298,6 +312,20 @@ def test_a_query_of_django_is_one_event(replay):
     assert updated["answer"]["rowcount"] == 2
     statements = [one["asked"]["statement"] for one in replay["events"] if "asked" in one]
     assert statements.count("COMMIT") == statements.count("BEGIN") == 3
+
+
+@on("psycopg", "psycopg2", "pymysql")
+def test_a_cursor_is_freed_at_once(replay):
+    assert replay["first"][1] == replay["second"][1] == ["bool", "True"]
+
+
+def test_connections_go_on_when_the_recorder_switched_itself_off(replays):
+    done = replays["switched off"]
+    if not done:
+        pytest.skip("needs PostgreSQL and Redis")
+    assert done["status"] == 0, done["err"]
+    assert len(done["err"].splitlines()) == 1 and "switched off" in done["err"]
+    assert done["out"].splitlines() == ["[(3,)] [(2,)] [True, 2] b'2' 4"] * 3
 
 
 @on("pymysql")

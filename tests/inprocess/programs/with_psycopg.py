@@ -1,7 +1,9 @@
 """psycopg 3: types, transactions, errors, row factories, a connection that stays open."""
 
 import datetime
+import gc
 import uuid
+import weakref
 from decimal import Decimal
 
 import psycopg
@@ -39,7 +41,20 @@ def main(address, keep):
     yield from transactions(opened)
 
 
+def is_freed_at_once(connection):
+    """A cursor that nobody holds any more is gone without the garbage collector."""
+    gc.disable()
+    cursor = connection.cursor()
+    cursor.execute("select 1")
+    cursor.fetchall()
+    gone = weakref.ref(cursor)
+    del cursor
+    gc.enable()
+    return gone() is None
+
+
 def on(connection):
+    yield is_freed_at_once(connection)
     cursor = connection.cursor()
     cursor.execute("set timezone to 'Europe/Berlin'")
     cursor.execute(TABLE)

@@ -1,6 +1,8 @@
 """PyMySQL: types, transactions, errors, cursor classes, a connection that stays open."""
 
 import datetime
+import gc
+import weakref
 from decimal import Decimal
 
 import pymysql
@@ -34,7 +36,20 @@ def main(address, keep):
         yield error
 
 
+def is_freed_at_once(connection):
+    """A cursor that nobody holds any more is gone without the garbage collector."""
+    gc.disable()
+    cursor = connection.cursor()
+    cursor.execute("select 1")
+    cursor.fetchall()
+    gone = weakref.ref(cursor)
+    del cursor
+    gc.enable()
+    return gone() is None
+
+
 def on(connection):
+    yield is_freed_at_once(connection)
     yield (
         isinstance(connection, pymysql.connections.Connection),
         connection.get_server_info(),
