@@ -30,15 +30,11 @@ def start() -> None:
 
 
 def _installers() -> List[Tuple[str, Callable[[], None]]]:
-    from relive_recorder.kinds import asyncpg, clock, psycopg2, psycopg3, pymysql, randomness, redis, sqlite
+    from relive_recorder.kinds import clock, databases, randomness
 
     return [
         ("clock", clock.install),
-        ("query", asyncpg.install),
-        ("query", psycopg2.install),
-        ("query", psycopg3.install),
-        ("query", pymysql.install),
-        ("query", sqlite.install),
+        ("query", databases.install_queries),
         ("random", randomness.install),
-        ("redis-command", redis.install),
+        ("redis-command", databases.install_redis),
     ]

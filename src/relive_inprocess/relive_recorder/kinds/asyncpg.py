@@ -16,24 +16,17 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from relive_recorder.calls import Kept, NoAnswer, through_async
 from relive_recorder.guard import attempt
-from relive_recorder.imports import when_imported
 from relive_recorder.kinds.query import Query, asked_of, is_watching, rows_again, rows_told
 from relive_recorder.recorder import REPLAY, recorder
 from relive_recorder.values import NotKept, pack, unpack
 
-__all__ = ["install"]
+__all__ = ["change_connecting", "change_connection", "change_protocol"]
 
 _PARAMETERS = ("server_version", "client_encoding", "TimeZone", "integer_datetimes", "application_name")
 
 
-def install() -> None:
-    """Change asyncpg when it is imported."""
-    when_imported("asyncpg.protocol", _change_protocol)
-    when_imported("asyncpg.connection", _change_connection)
-    when_imported("asyncpg.connect_utils", _change_connecting)
-
-
-def _change_protocol(module: Any) -> None:
+def change_protocol(module: Any) -> None:
+    """Called when it has been imported."""
     protocol = module.Protocol
     protocol._relive_within = False  # an event is under way that covers all that is said meanwhile
     protocol._relive_database = ""
@@ -53,14 +46,16 @@ def _change_protocol(module: Any) -> None:
     protocol.is_in_transaction = _in_transaction(protocol.is_in_transaction)
 
 
-def _change_connection(module: Any) -> None:
+def change_connection(module: Any) -> None:
+    """Called when it has been imported."""
     connection = module.Connection
     connection._execute = _executing(connection._execute)
     connection._executemany = _executing_many(connection._executemany)
     connection._get_statement = _preparing(connection._get_statement)
 
 
-def _change_connecting(module: Any) -> None:
+def change_connecting(module: Any) -> None:
+    """Called when it has been imported."""
     module._connect_addr = _connecting(module._connect_addr)
 
 

@@ -15,7 +15,6 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from relive_recorder.calls import Kept, NoAnswer, through
 from relive_recorder.guard import attempt
-from relive_recorder.imports import when_imported
 from relive_recorder.kinds.query import (
     Query,
     RowsLater,
@@ -28,20 +27,15 @@ from relive_recorder.kinds.query import (
 from relive_recorder.recorder import REPLAY, recorder
 from relive_recorder.values import pack, unpack
 
-__all__ = ["install"]
+__all__ = ["change", "change_extensions"]
 
 _BYTEA = 17
 _PARAMETERS = ("server_encoding", "client_encoding", "TimeZone", "DateStyle", "server_version")
 _READY, _BEGIN = 1, 2  # psycopg2.extensions.STATUS_*
 
 
-def install() -> None:
-    """Change psycopg2 when it is imported."""
-    when_imported("psycopg2.extensions", _change_extensions)
-    when_imported("psycopg2", _change)
-
-
-def _change_extensions(module: Any) -> None:
+def change_extensions(module: Any) -> None:
+    """Called when it has been imported."""
     real_cursor, real_connection = module.cursor, module.connection
     cursor = _cursor_class(real_cursor)
     connection = _connection_class(real_connection, real_cursor, cursor)
@@ -51,7 +45,8 @@ def _change_extensions(module: Any) -> None:
     module.cursor, module.connection = cursor, connection
 
 
-def _change(module: Any) -> None:
+def change(module: Any) -> None:
+    """Called when it has been imported."""
     real = module._connect
     extensions = sys.modules["psycopg2.extensions"]
 

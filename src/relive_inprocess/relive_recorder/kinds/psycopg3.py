@@ -16,7 +16,6 @@ from typing import Any, Callable, Dict, Generator, List, Optional, Tuple
 
 from relive_recorder.calls import Kept, NoAnswer, through, through_async, through_steps
 from relive_recorder.guard import attempt
-from relive_recorder.imports import when_imported
 from relive_recorder.kinds.pgplayed import (
     PlayedResult,
     connection_class,
@@ -30,19 +29,15 @@ from relive_recorder.kinds.pgplayed import (
 from relive_recorder.kinds.query import Query, asked_of, is_watching, rows_told
 from relive_recorder.recorder import REPLAY, recorder
 
-__all__ = ["install"]
+__all__ = ["change"]
 
 _PARAMETERS = ("TimeZone", "DateStyle", "IntervalStyle", "client_encoding", "server_version", "search_path")
 _ZONED = frozenset((1184, 1185, 3910, 3911))  # timestamptz and what is made of it
 _classes: Dict[str, Any] = {}
 
 
-def install() -> None:
-    """Change psycopg when it is imported."""
-    when_imported("psycopg", _change)
-
-
-def _change(psycopg: Any) -> None:
+def change(psycopg: Any) -> None:
+    """Called when it has been imported."""
     cursor = _base_of(psycopg.Cursor, "BaseCursor")
     connection = _base_of(psycopg.Connection, "BaseConnection")
     declares = _base_of(psycopg.ServerCursor, "ServerCursorMixin")

@@ -14,7 +14,6 @@ from typing import Any, Callable, Dict, Tuple
 
 from relive_recorder.calls import Kept, NoAnswer, through
 from relive_recorder.guard import attempt
-from relive_recorder.imports import when_imported
 from relive_recorder.kinds.query import (
     Query,
     RowsLater,
@@ -27,7 +26,7 @@ from relive_recorder.kinds.query import (
 )
 from relive_recorder.recorder import REPLAY, recorder
 
-__all__ = ["install"]
+__all__ = ["change_connections", "change_cursors"]
 
 _ABOUT_SERVER = (
     "server_version",
@@ -38,18 +37,14 @@ _ABOUT_SERVER = (
 )
 
 
-def install() -> None:
-    """Change PyMySQL when it is imported."""
-    when_imported("pymysql.cursors", _change_cursors)
-    when_imported("pymysql.connections", _change_connections)
-
-
-def _change_cursors(module: Any) -> None:
+def change_cursors(module: Any) -> None:
+    """Called when it has been imported."""
     module.Cursor.execute = _executing(module.Cursor.execute)
     module.Cursor.executemany = _executing_many(module.Cursor.executemany)
 
 
-def _change_connections(module: Any) -> None:
+def change_connections(module: Any) -> None:
+    """Called when it has been imported."""
     connection, result = module.Connection, module.MySQLResult
     connection.query = _querying(connection.query)
     connection.next_result = _next_result(connection.next_result)

@@ -19,12 +19,11 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from relive_recorder import bodies
 from relive_recorder.calls import Channel, Kept, NoAnswer, describe_error, through, through_async
 from relive_recorder.guard import attempt
-from relive_recorder.imports import when_imported
 from relive_recorder.kinds.query import gather
 from relive_recorder.recorder import FREE, OFF, REPLAY, recorder
 from relive_recorder.values import NotKept, pack, to_json, unpack
 
-__all__ = ["install"]
+__all__ = ["change", "change_async"]
 
 _KIND = "redis-command"
 _MOST = 10_000  # members of a dict that are kept; ``values`` cuts longer ones
@@ -32,13 +31,8 @@ _MOST = 10_000  # members of a dict that are kept; ``values`` cuts longer ones
 _heard: "ContextVar[Optional[List[Any]]]" = ContextVar("relive_redis_heard", default=None)
 
 
-def install() -> None:
-    """Change redis-py when it is imported."""
-    when_imported("redis.client", _change)
-    when_imported("redis.asyncio.client", _change_async)
-
-
-def _change(module: Any) -> None:
+def change(module: Any) -> None:
+    """Called when it has been imported."""
     client, pipeline, subscription = module.Redis, module.Pipeline, module.PubSub
     client.parse_response = _hearing(client.parse_response)
     client.execute_command = _command(client.execute_command)
@@ -48,7 +42,8 @@ def _change(module: Any) -> None:
     subscription.parse_response = _listening(subscription.parse_response)
 
 
-def _change_async(module: Any) -> None:
+def change_async(module: Any) -> None:
+    """Called when it has been imported."""
     client, pipeline, subscription = module.Redis, module.Pipeline, module.PubSub
     client.parse_response = _hearing_async(client.parse_response)
     client.execute_command = _command_async(client.execute_command)

@@ -10,10 +10,9 @@ from typing import Any, Callable, Dict, List, Tuple
 from relive_recorder import context
 from relive_recorder.calls import through
 from relive_recorder.guard import attempt
-from relive_recorder.imports import when_imported
 from relive_recorder.kinds.query import Query, RowsLater, asked_of, is_watching
 
-__all__ = ["install"]
+__all__ = ["change", "change_aiosqlite"]
 
 
 class _Sqlite(Query):
@@ -31,13 +30,7 @@ class _Sqlite(Query):
 _sqlite = _Sqlite()
 
 
-def install() -> None:
-    """Change ``sqlite3`` when it is imported."""
-    when_imported("sqlite3.dbapi2", _change)
-    when_imported("aiosqlite.core", _change_aiosqlite)
-
-
-def _change_aiosqlite(module: Any) -> None:
+def change_aiosqlite(module: Any) -> None:
     """It hands all work to a thread of its own, which belongs to no request."""
     real = module.Connection._execute
 
@@ -49,7 +42,8 @@ def _change_aiosqlite(module: Any) -> None:
     module.Connection._execute = execute
 
 
-def _change(module: Any) -> None:
+def change(module: Any) -> None:
+    """Called when it has been imported."""
     names = {"__module__": module.Connection.__module__, "__doc__": module.Connection.__doc__}
     cursor = _cursor_class(module.Cursor)
     connection = _connection_class(module.Connection, module.Cursor, cursor)
