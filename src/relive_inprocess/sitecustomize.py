@@ -17,16 +17,17 @@ def _start():
 
 
 def _hand_on():
-    import importlib.machinery
-    import importlib.util
+    # The frozen parts of importlib, which are there already: importlib.util would take milliseconds.
+    import _frozen_importlib
+    import _frozen_importlib_external
 
     here = __file__.rpartition("/")[0]
     # The service sees the path it would have seen; our own modules are found through their package.
     sys.path[:] = [entry for entry in sys.path if entry != here]
-    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", sys.path)
+    spec = _frozen_importlib_external.PathFinder.find_spec("sitecustomize", sys.path)
     if spec is None or spec.loader is None:
         return
-    module = importlib.util.module_from_spec(spec)
+    module = _frozen_importlib.module_from_spec(spec)
     sys.modules["sitecustomize"] = module
     spec.loader.exec_module(module)
 

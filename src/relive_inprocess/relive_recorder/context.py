@@ -15,7 +15,7 @@ import threading
 from contextvars import ContextVar, Token, copy_context
 from typing import Any, Callable, Dict, Optional, Tuple
 
-__all__ = ["OUTSIDE", "Request", "begin", "carried", "end", "here", "lane"]
+__all__ = ["OUTSIDE", "Request", "begin", "carried", "end", "here", "lane", "place"]
 
 _thread_id = threading.get_ident
 
@@ -78,16 +78,21 @@ def end(token: "Token[Request]") -> None:
 
 def lane() -> int:
     """The running thread's or task's number within its request."""
+    return place()[1]
+
+
+def place() -> Tuple[int, int]:
+    """(the request's number, ``lane``) of the running code."""
     request = _request.get()
     loop = _current_loop()
     # The low bits tell tasks from threads; both are addresses of aligned objects.
     who = _thread_id() if loop is None else id(_current_task(loop)) | 1
     known = _lane.get()
     if known is not None and known[0] is request and known[1] == who:
-        return known[2]
+        return request.number, known[2]
     number = next(request.lanes)
     _lane.set((request, who, number))
-    return number
+    return request.number, number
 
 
 def carried(work: Callable[..., Any]) -> Callable[..., Any]:

@@ -5,12 +5,13 @@ into a queue, and whoever finds nobody at work writes all that is queued.
 """
 
 import collections
+import itertools
 import json
 import os
 import sys
 import threading
 import time
-from typing import Any, Callable, Deque, Dict, Optional, Tuple
+from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
 from relive_recorder import context
 from relive_recorder.ring import EPOCH, FAULT, MODE, PID, Ring
@@ -29,7 +30,25 @@ FREE = 3  # a branch that runs freely: calls go out (and find a sealed network),
 _mono = time.monotonic_ns
 _wall = time.time_ns
 _ident = threading.get_ident
-_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+_place = context.place
+
+
+def _encoder() -> Callable[[Any], str]:
+    """JSON in one line. ``JSONEncoder.encode`` makes its C part anew at each call, which takes longer than the encoding."""
+    slow = json.JSONEncoder(separators=(",", ":"), check_circular=False)
+    made: Any = getattr(json.encoder, "c_make_encoder", None)
+    try:
+        fast = made(
+            None, slow.default, json.encoder.encode_basestring_ascii, None, ":", ",", False, False, True
+        )
+        if "".join(fast({"a": [1.5, "\u00e9"]}, 0)) == slow.encode({"a": [1.5, "\u00e9"]}):
+            return lambda value: "".join(fast(value, 0))
+    except TypeError:  # a Python without that part, or of which it wants something else
+        pass
+    return slow.encode
+
+
+_encode = _encoder()
 
 
 class Recorder:
@@ -46,6 +65,7 @@ class Recorder:
         self.options: Any = None
         self.scrubber = Scrubber()
         self.seq = 0
+        self._numbers = itertools.count(1)  # counts for all threads without a lock
         self.requests = 0
         self.on_brought_back: Callable[[int], None] = lambda _mode: None
         self._ring: Optional[Ring] = None
@@ -80,9 +100,13 @@ class Recorder:
                 # A branch's files are its own; a child that is forked there has nowhere to record to.
                 return
             self._ring = self._new_ring()
-            self.emit("process-started", {"forked_from": parent, "argv": list(sys.argv)[:64]})
+            self.emit("process-started", {"forked_from": parent, "argv": self.arguments()})
         except BaseException as fault:
             self.switch_off(fault)
+
+    def arguments(self) -> List[str]:
+        """The program's, scrubbed; of very many the first."""
+        return [self.scrubber.text(one) for one in list(sys.argv)[:64]]
 
     # -- the mode ------------------------------------------------------------------------------------------------
 
@@ -120,7 +144,8 @@ class Recorder:
             while where is not None and where.tb_next is not None:
                 where = where.tb_next
             place = f" at {where.tb_frame.f_code.co_filename}:{where.tb_lineno}" if where is not None else ""
-            text = f"relive: recorder switched off in process {os.getpid()}: {type(fault).__name__}: {fault}{place}\n"
+            said = f"{type(fault).__name__}: {self.scrubber.text(str(fault))}"
+            text = f"relive: recorder switched off in process {os.getpid()}: {said}{place}\n"
             os.write(2, text.encode("utf-8", "replace"))
         except BaseException:  # there is nobody left to tell
             pass
@@ -145,10 +170,32 @@ class Recorder:
         if self._ring is None:
             return 0
         try:
-            self.seq = seq = self.seq + 1
-            number = context.here().number if request is None else request
-            meta = _encode([seq, _mono(), _wall(), kind, _ident(), context.lane(), number, fields])
-            self._put(seq, meta.encode("utf-8", "surrogatepass"), data)
+            text = _encode(fields)
+        except BaseException as fault:
+            self.switch_off(fault)
+            return 0
+        return self.emit_json(kind, text, data, request)
+
+    def emit_json(self, kind: str, fields: str, data: bytes = b"", request: Optional[int] = None) -> int:
+        """As ``emit``, with the fields as JSON, in ASCII: for events of one fixed shape that come often."""
+        if self._ring is None:
+            return 0
+        try:
+            self.seq = seq = next(self._numbers)
+            number, lane = _place()
+            if request is not None:
+                number = request
+            meta = '[%d,%d,%d,"%s",%d,%d,%d,%s]' % (
+                seq,
+                _mono(),
+                _wall(),
+                kind,
+                _ident(),
+                lane,
+                number,
+                fields,
+            )
+            self._put(seq, meta.encode("ascii"), data)
         except BaseException as fault:
             self.switch_off(fault)
             return 0
@@ -156,8 +203,17 @@ class Recorder:
 
     def _put(self, seq: int, meta: bytes, data: bytes) -> None:
         queue = self._queue
-        queue.append((seq, meta, data))
-        while queue and self._writing.acquire(False):
+        writing = self._writing
+        if queue or not writing.acquire(False):
+            queue.append((seq, meta, data))
+        else:
+            try:
+                if self._ring is not None:
+                    self._ring.write(seq, meta, data)
+            finally:
+                writing.release()
+        # Not empty where somebody was interrupted by us, or has come while we wrote.
+        while queue and writing.acquire(False):
             try:
                 ring = self._ring
                 while queue:
@@ -167,7 +223,7 @@ class Recorder:
             except IndexError:  # somebody else took the last one
                 pass
             finally:
-                self._writing.release()
+                writing.release()
 
 
 recorder = Recorder()

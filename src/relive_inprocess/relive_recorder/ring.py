@@ -47,6 +47,7 @@ VERSION = 1
 HEADER_BYTES = 4096
 HEADER = struct.Struct("<8sQQQQQQQQQ")
 RECORD_HEADER = struct.Struct("<IIII")
+_pack, _crc32 = RECORD_HEADER.pack, zlib.crc32
 # Places in the header as indexes of 64-bit words.
 EPOCH, MODE, CAPACITY, HEAD, SEQ, PID, FAULT, TAKEN = range(2, 10)
 
@@ -84,18 +85,20 @@ class Ring:
         size = length + 16
         if size > self.capacity:
             return False
-        crc = zlib.crc32(data, zlib.crc32(meta)) if data else zlib.crc32(meta)
-        record = RECORD_HEADER.pack(length, len(meta), crc, length ^ 0xFFFFFFFF) + meta + data
+        both = meta + data if data else meta
+        record = _pack(length, len(meta), _crc32(both), length ^ 0xFFFFFFFF) + both
         at = self.head % self.capacity
         room = self.capacity - at
         if size <= room:
-            self._map[HEADER_BYTES + at : HEADER_BYTES + at + size] = record
+            begin = HEADER_BYTES + at
+            self._map[begin : begin + size] = record
         else:
             self._map[HEADER_BYTES + at :] = record[:room]
             self._map[HEADER_BYTES : HEADER_BYTES + size - room] = record[room:]
-        self.head += size
-        self.words[SEQ] = seq
-        self.words[HEAD] = self.head
+        self.head = head = self.head + size
+        words = self.words
+        words[SEQ] = seq
+        words[HEAD] = head
         return True
 
     def adopt(self) -> None:

@@ -20,7 +20,7 @@ No user code runs: types are compared exactly, ``__repr__``, ``__str__``, ``__eq
 Subclasses of the plain types (an ``IntEnum``, a named tuple) are kept as what they are a kind of.
 """
 
-import base64
+import binascii
 import json
 import math
 import sys
@@ -114,7 +114,7 @@ def _pack_bytes(value: Any, _depth: int) -> Any:
         return {"$": ["utf8", str(value, "utf-8")]}
     except (ValueError, TypeError):  # other bytes; a memoryview that is not of bytes
         pass
-    return {"$": ["bytes", base64.b64encode(bytes(value)).decode("ascii")]}
+    return {"$": ["bytes", binascii.b2a_base64(bytes(value), newline=False).decode("ascii")]}
 
 
 def _pack_complex(value: Any, _depth: int) -> Any:
@@ -221,7 +221,7 @@ def _imported(module: str, name: str, splat: bool = False) -> Callable[[Any, Any
 
 _UNPACKERS: Dict[str, Callable[[Any, Any], Any]] = {
     "utf8": lambda content, _all: content.encode("utf-8"),
-    "bytes": lambda content, _all: base64.b64decode(content, validate=True),
+    "bytes": lambda content, _all: binascii.a2b_base64(content),
     "tuple": lambda content, _all: tuple(unpack(item) for item in content),
     "set": lambda content, _all: {unpack(item) for item in content},
     "frozenset": lambda content, _all: frozenset(unpack(item) for item in content),

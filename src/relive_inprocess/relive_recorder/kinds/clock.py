@@ -8,67 +8,16 @@ when none is left.
 
 import sys
 import time
-from typing import Any, Callable, FrozenSet
+from typing import Any, Callable
 
 from relive_recorder.calls import next_reading
+from relive_recorder.kinds.callers import is_machinery
 from relive_recorder.recorder import RECORD, REPLAY, recorder
 
 __all__ = ["install"]
 
 _SOURCES = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns")
 _get_frame = sys._getframe
-# Whose readings are not the service's business: the first part of a module's name.
-_MACHINERY: FrozenSet[str] = frozenset(
-    {
-        *(
-            "asyncio",
-            "concurrent",
-            "threading",
-            "queue",
-            "selectors",
-            "socket",
-            "socketserver",
-            "ssl",
-            "subprocess",
-        ),
-        *(
-            "multiprocessing",
-            "logging",
-            "http",
-            "urllib",
-            "email",
-            "sched",
-            "random",
-            "uuid",
-            "tempfile",
-            "importlib",
-        ),
-        *(
-            "uvloop",
-            "uvicorn",
-            "gunicorn",
-            "hypercorn",
-            "anyio",
-            "sniffio",
-            "trio",
-            "httpx",
-            "httpcore",
-            "urllib3",
-        ),
-        *(
-            "aiohttp",
-            "redis",
-            "psycopg",
-            "psycopg_pool",
-            "psycopg2",
-            "asyncpg",
-            "pymysql",
-            "sqlalchemy",
-            "celery",
-        ),
-        *("kombu", "rq", "botocore", "werkzeug", "relive_recorder", "_pytest", "pytest"),
-    }
-)
 
 
 def install() -> None:
@@ -78,19 +27,18 @@ def install() -> None:
 
 
 def _reading(source: str, real: Callable[[], Any]) -> Callable[[], Any]:
+    begin = '{"source":"%s","value":' % source
+
     def read() -> Any:
         mode = recorder.mode()
-        if mode not in (RECORD, REPLAY):
+        if mode not in (RECORD, REPLAY) or is_machinery(_get_frame(1)):
             return real()
-        name = _get_frame(1).f_globals.get("__name__", "")
-        if type(name) is str and name.partition(".")[0] in _MACHINERY:
-            return real()
+        value = real()
         if mode == REPLAY:
             kept = next_reading("clock", source)
-            value = real() if kept is None else kept
-        else:
-            value = real()
-        recorder.emit("clock", {"source": source, "value": value})
+            if type(kept) is type(value):
+                value = kept
+        recorder.emit_json("clock", f"{begin}{value!r}}}")  # a finite number is JSON as it is
         return value
 
     read.__name__ = read.__qualname__ = source.partition(".")[2]
