@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from relive.agent.bytecode import compile_recorder
 from relive.agent.injection import make_rings, with_recorder
 from relive.agent.memory import MemoryGroup
 from relive.config import Settings
@@ -26,7 +27,14 @@ from relive.kernel.namespaces import Namespace
 from relive.kernel.seccomp import hide_io_uring
 from relive.model.capsule import CapsuleFacts, CapsuleSpec, LifePaths
 from relive.model.commit import LayerKind, TargetKind
-from relive.sandbox.rootfs import IO_DIRECTORY, CoveredPoint, RootBuilder, layer_directories, plan_points
+from relive.sandbox.rootfs import (
+    INPROCESS_FILES,
+    IO_DIRECTORY,
+    CoveredPoint,
+    RootBuilder,
+    layer_directories,
+    plan_points,
+)
 from relive.sandbox.spawn import Channel, become_init, spawn_first_process, standard_streams
 
 __all__ = [
@@ -170,6 +178,8 @@ def start_service(
     points = plan_points(read_mounts(), settings.home)
     starter = _Starter(settings, spec, paths, points, tools, group, _look_up_user(spec.user))
     starter.prepare_streams()
+    if spec.inside:
+        compile_recorder(INPROCESS_FILES, spec.command, spec.environment)
     channel = Channel()
     try:
         init = spawn_first_process(_NAMESPACES, lambda: starter.run(channel), channel)

@@ -28,6 +28,7 @@ from relive.kernel.mounts import Mount, MountFlag, bind, mount, mount_overlay
 
 __all__ = [
     "INPROCESS_DIRECTORY",
+    "INPROCESS_FILES",
     "IO_DIRECTORY",
     "RINGS_DIRECTORY",
     "RUN_DIRECTORY",
@@ -41,7 +42,7 @@ RUN_DIRECTORY = Path("/run/relive")
 IO_DIRECTORY = RUN_DIRECTORY / "io"
 RINGS_DIRECTORY = RUN_DIRECTORY / "rings"
 INPROCESS_DIRECTORY = RUN_DIRECTORY / "inprocess"
-_INPROCESS = Path(relive.__file__).parent.parent / "relive_inprocess"
+INPROCESS_FILES = Path(relive.__file__).parent.parent / "relive_inprocess"
 
 _COVERED_KINDS = frozenset(
     {
@@ -220,7 +221,7 @@ class RootBuilder:
 
     def share_recorder(self, rings: Path) -> None:
         """Make the recorder for Python services, and the directory of their rings, appear where they expect them."""
-        bind(_INPROCESS, self.inside(INPROCESS_DIRECTORY), read_only=True)
+        bind(INPROCESS_FILES, self.inside(INPROCESS_DIRECTORY), read_only=True)
         bind(rings, self.inside(RINGS_DIRECTORY))
 
     def hide_home(self) -> None:
