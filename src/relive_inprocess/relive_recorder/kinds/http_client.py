@@ -1,0 +1,609 @@
+"""HTTP calls by ``http.client`` and what stands on it: urllib.request, urllib3, requests, botocore.
+
+What is asked is read from the bytes that the connection sends, so that everything above may build its requests as it likes.
+In a replay a connection has a ``PlayedSocket``: what is sent to it goes nowhere, and when the request is whole, its recorded
+answer is what can be read from it, as bytes. So all that the libraries do with an answer is done by themselves.
+"""
+
+import functools
+import io
+import socket
+from http.client import HTTPMessage
+from typing import Any, Callable, Iterator, List, Optional, Tuple
+
+from relive_recorder.calls import Kept
+from relive_recorder.guard import attempt
+from relive_recorder.kinds.http_exchange import Exchange, answer_of, described, error_of, forget
+from relive_recorder.recorder import RECORD, REPLAY, recorder
+from relive_recorder.wire import Dechunker, RequestOnWire, framed, in_pieces
+
+__all__ = ["change", "change_urllib3"]
+
+_STATE = "_relive_line"
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_real: Any = None  # the functions of HTTPConnection as they were, see _Real
+
+
+class _Real:
+    def __init__(self, connection: Any) -> None:
+        self.send = connection.send
+        self.getresponse = connection.getresponse
+        self.putrequest = connection.putrequest
+        self.close = connection.close
+
+
+class _Line:
+    """What is known of a connection: the request that is being made on it.
+
+    Attributes:
+        answers: ``getresponse`` runs, and closes the connection as it likes.
+        connects: ``connect`` runs, and what is sent belongs to it (a proxy's CONNECT).
+        expected: (method, target, headers, body) that urllib3 is going to send.
+        sent: in a replay: the request's bytes, should it have to be made really.
+        kept: in a replay: its recorded answer, once it was looked for.
+        is_real: in a replay: policy lets this request out.
+        trouble: an error in sending that the library may think nothing of, when an answer is there all the same.
+    """
+
+    __slots__ = ("answers", "connects", "exchange", "expected", "is_real", "kept", "sent", "trouble", "wire")
+
+    def __init__(self) -> None:
+        self.answers = self.connects = False
+        self.expected: Any = None
+        self.forget()
+
+    def forget(self) -> None:
+        self.wire: Optional[RequestOnWire] = None
+        self.exchange: Optional[Exchange] = None
+        self.sent: List[bytes] = []
+        self.kept: Optional[Kept] = None
+        self.is_real = False
+        self.trouble: Optional[BaseException] = None
+
+    def begin(self) -> None:
+        if self.wire is None:
+            self.wire = RequestOnWire(recorder.options.body_bytes)
+            self.exchange = Exchange()
+
+
+def _line_of(connection: Any) -> _Line:
+    line = connection.__dict__.get(_STATE)
+    if line is None:
+        line = connection.__dict__[_STATE] = _Line()
+    return line  # type: ignore[no-any-return]
+
+
+def change(module: Any) -> None:
+    """Change ``http.client``, and all connections that were or will be made from it."""
+    global _real
+    connection = module.HTTPConnection
+    _real = _Real(connection)
+    for function in (_send, _getresponse, _putrequest, _close):
+        name = function.__name__[1:]
+        setattr(connection, name, functools.wraps(getattr(connection, name))(function))
+    before = connection.__init_subclass__
+
+    def __init_subclass__(cls: Any, **named: Any) -> None:
+        before.__func__(cls, **named) if hasattr(before, "__func__") else before(**named)
+        attempt(_change_connect, cls)
+
+    connection.__init_subclass__ = classmethod(__init_subclass__)  # type: ignore[arg-type]
+    _change_all(connection)
+
+
+def _change_all(connection: Any) -> None:
+    _change_connect(connection)
+    for below in type.__subclasses__(connection):
+        _change_all(below)
+
+
+def _change_connect(connection: Any) -> None:
+    """A class's own ``connect``: it opens nothing in a replay."""
+    real = connection.__dict__.get("connect")
+    if real is None or hasattr(real, "_relive_real"):
+        return
+
+    @functools.wraps(real)
+    def connect(self: Any) -> Any:
+        mode = recorder.mode()
+        if mode not in (RECORD, REPLAY):
+            return real(self)
+        line = attempt(_line_of, self)
+        if line is None or line.connects:
+            return real(self)
+        if mode == REPLAY and not line.is_real:
+            attempt(_open_played, self)
+            return None
+        line.connects = True
+        try:
+            return real(self)
+        except BaseException as error:
+            if line.wire is None and line.expected is not None:
+                attempt(_connect_failed, self, line, error)
+            raise
+        finally:
+            line.connects = False
+
+    connect._relive_real = real  # type: ignore[attr-defined]
+    connection.connect = connect
+
+
+def _connect_failed(connection: Any, line: _Line, error: BaseException) -> None:
+    """A connection that was opened ahead, for a request that was never sent (urllib3, to TLS servers)."""
+    exchange = Exchange()
+    method, target, headers, body = line.expected
+    exchange.asks(method, _url(connection, target), headers, _known(body))
+    exchange.failed(error, "connect")
+
+
+# -- the request ---------------------------------------------------------------------------------------------------
+
+
+def _putrequest(self: Any, *given: Any, **named: Any) -> Any:
+    line = self.__dict__.get(_STATE)
+    if line is not None:
+        attempt(_give_up, self, line)
+    return _real.putrequest(self, *given, **named)
+
+
+def _close(self: Any) -> Any:
+    line = self.__dict__.get(_STATE)
+    if line is not None and line.wire is not None and not line.answers:
+        attempt(_give_up, self, line)
+    return _real.close(self)
+
+
+def _give_up(connection: Any, line: _Line) -> None:
+    """The request before this one never had its answer read."""
+    trouble = line.trouble
+    if trouble is not None:
+        _fail(connection, line, trouble, "send")
+    line.forget()
+
+
+def _send(self: Any, data: Any) -> Any:
+    mode = recorder.mode()
+    line = attempt(_line_of, self) if mode in (RECORD, REPLAY) else None
+    if line is None or line.connects or line.is_real:
+        return _real.send(self, data)
+    line.begin()
+    if mode == REPLAY:
+        for part in _pieces(self, data):
+            _send_played(self, line, part)
+        return None
+    if isinstance(data, (bytes, bytearray)):
+        attempt(_feed, line, data)
+    else:
+        data = _noted(self, line, data)
+    try:
+        return _real.send(self, data)
+    except BaseException as error:
+        if recorder.mode() == REPLAY:  # brought back while it was being sent
+            return _look_up(self, line) if line.wire is None or line.wire.is_complete else None
+        if isinstance(error, (BrokenPipeError, ConnectionResetError)):
+            line.trouble = error
+        else:
+            attempt(_fail, self, line, error, "connect" if self.sock is None else "send")
+        raise
+
+
+def _feed(line: _Line, data: Any) -> None:
+    if line.wire is not None:
+        line.wire.feed(bytes(data))
+
+
+def _noted(connection: Any, line: _Line, data: Any) -> Any:
+    """Something to send that is no bytes: read as ``http.client`` would, noted, and handed on in pieces."""
+
+    def pieces() -> Iterator[Any]:
+        for part in _pieces(connection, data):
+            attempt(_feed, line, part)
+            yield part
+
+    return pieces()
+
+
+def _pieces(connection: Any, data: Any) -> Iterator[Any]:
+    """Bytes as ``HTTPConnection.send`` takes them out of what it is given."""
+    if hasattr(data, "read"):
+        is_text = isinstance(data, io.TextIOBase)
+        while True:
+            block = data.read(getattr(connection, "blocksize", 8192))
+            if not block:
+                return
+            yield block.encode("iso-8859-1") if is_text else block
+    try:
+        memoryview(data)
+    except TypeError:
+        yield from data
+    else:
+        yield bytes(data)
+
+
+def _url(connection: Any, target: str) -> str:
+    if "://" in target[:16]:  # a proxy is asked
+        return target
+    tunnel = getattr(connection, "_tunnel_host", None)
+    host = tunnel or connection.host
+    port = (
+        getattr(connection, "_tunnel_port", None) if tunnel else connection.port
+    ) or connection.default_port
+    scheme, usual = ("https", 443) if connection.default_port == 443 else ("http", 80)
+    named = f"[{host}]" if ":" in host else host
+    return f"{scheme}://{named}{'' if port == usual else f':{port}'}{target}"
+
+
+def _known(body: Any) -> Any:
+    """What is known of a body before it is sent."""
+    from relive_recorder import bodies
+
+    if body is None:
+        return ""
+    if isinstance(body, str):
+        body = body.encode("utf-8")
+    if isinstance(body, (bytes, bytearray)):
+        return bodies.describe(bytes(body))
+    return {"stream": type(body).__name__}
+
+
+def _asks(connection: Any, line: _Line) -> Exchange:
+    """The exchange, told what is asked as far as it was sent (or is going to be)."""
+    wire, exchange = line.wire, line.exchange
+    assert wire is not None and exchange is not None
+    body = described(wire.body)
+    if not wire.is_complete and not wire.body.length and line.expected is not None:
+        body = _known(line.expected[3])
+    exchange.asks(wire.method, _url(connection, wire.target), wire.headers, body)
+    return exchange
+
+
+def _fail(connection: Any, line: _Line, error: BaseException, stage: str) -> None:
+    if line.wire is not None and line.wire.has_head:
+        _asks(connection, line).failed(error, stage)
+    line.forget()
+
+
+# -- the answer ----------------------------------------------------------------------------------------------------
+
+
+def _getresponse(self: Any) -> Any:
+    mode = recorder.mode()
+    line = self.__dict__.get(_STATE)
+    if mode not in (RECORD, REPLAY) or line is None or line.wire is None:
+        return _real.getresponse(self)
+    if mode == REPLAY and not line.is_real:
+        if line.kept is None:
+            _look_up(self, line)
+        if not line.is_real and not isinstance(self.sock, PlayedSocket):
+            _open_played(self)  # the request was sent before the commit, its answer is asked for behind it
+        return _answer(self, line)
+    try:
+        response = _get(self, line)
+    except BaseException as error:
+        if recorder.mode() == REPLAY and not line.is_real and _bring_back(self, line):
+            return _answer(self, line)
+        attempt(_fail, self, line, line.trouble or error, "answer")
+        raise
+    attempt(_watch, self, line, response)
+    return response
+
+
+def _get(connection: Any, line: _Line) -> Any:
+    line.answers = True
+    try:
+        return _real.getresponse(connection)
+    finally:
+        line.answers = False
+
+
+def _watch(connection: Any, line: _Line, response: Any) -> None:
+    """Note the answer, and have its body noted as it is read."""
+    exchange = _asks(connection, line)
+    headers: HTTPMessage = response.headers
+    exchange.answered(response.status, response.reason, list(headers.items()))
+    if response.fp is None:
+        exchange.ended()
+    else:
+        response.fp = _Noting(response.fp, exchange, bool(response.chunked), response.length)
+    line.forget()
+
+
+class _Noting:
+    """Stands for the file that an ``HTTPResponse`` reads from, and notes what is read."""
+
+    def __init__(self, file: Any, exchange: Exchange, chunked: bool, length: Optional[int]) -> None:
+        self._file = file
+        self._exchange = exchange
+        self._left = length
+        self._dechunker = Dechunker(exchange.got) if chunked else None
+        self._saw_end = False
+
+    def _note(self, data: bytes, wanted: Any = -1) -> bytes:
+        attempt(self._take, data, wanted)
+        return data
+
+    def _take(self, data: bytes, wanted: Any) -> None:
+        if self._exchange.is_done:
+            return
+        if self._dechunker is not None:
+            try:
+                self._dechunker.feed(data)
+            except ValueError:  # the library will say what it thinks of these chunks
+                self._dechunker = Dechunker(lambda _: None)
+                self._dechunker._state = "lost"
+        elif data:
+            self._exchange.got(data)
+        if not data and wanted != 0:
+            self._saw_end = True
+
+    def _is_whole(self) -> bool:
+        if self._dechunker is not None:
+            return self._dechunker.is_complete
+        if self._left is not None:
+            return self._exchange.length >= self._left
+        return self._saw_end
+
+    def _broke(self, error: BaseException) -> None:
+        rest = None
+        if recorder.mode() == REPLAY and not self._exchange.is_played:
+            rest = self._rest()
+        if rest is None:
+            attempt(self._exchange.failed, error, "body")
+            raise error
+        self._file = rest
+
+    def _rest(self) -> Optional[io.BufferedReader]:
+        """The rest of a body that was being read when the commit was taken. Not of chunks: where they ended is not recorded."""
+        kept = self._exchange.find()
+        if kept is None or self._dechunker is not None:
+            return None
+        return io.BufferedReader(_PlayedFile(kept.data[self._exchange.length :], None))
+
+    def _reading(self, method: str, *given: Any) -> bytes:
+        try:
+            data = getattr(self._file, method)(*given)
+        except BaseException as error:
+            self._broke(error)
+            data = getattr(self._file, method)(*given)
+        return self._note(data, *given)
+
+    def read(self, *given: Any) -> bytes:
+        return self._reading("read", *given)
+
+    def read1(self, *given: Any) -> bytes:
+        return self._reading("read1", *given)
+
+    def readline(self, *given: Any) -> bytes:
+        return self._reading("readline", *given)
+
+    def readinto(self, into: Any) -> int:
+        try:
+            size = self._file.readinto(into)
+        except BaseException as error:
+            self._broke(error)
+            size = self._file.readinto(into)
+        self._note(bytes(memoryview(into)[:size]), len(into))
+        return int(size)
+
+    def close(self) -> None:
+        if not self._exchange.is_done:
+            forget(self._exchange, attempt(self._is_whole) or False)
+        self._file.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def __del__(self) -> None:
+        exchange = self.__dict__.get("_exchange")
+        if exchange is not None and not exchange.is_done:
+            forget(exchange, attempt(self._is_whole) or False)
+
+
+# -- replay --------------------------------------------------------------------------------------------------------
+
+
+class PlayedSocket:
+    """A connection that leads nowhere: what was recorded can be read from it."""
+
+    def __init__(self, line: _Line) -> None:
+        self._line = line
+        self._timeout: Any = None
+        self._pair: Optional[Tuple[socket.socket, socket.socket]] = None
+
+    def sendall(self, _data: Any, _flags: int = 0) -> None:
+        """All was noted before it came here."""
+
+    def send(self, data: Any, _flags: int = 0) -> int:
+        return len(data)
+
+    def makefile(self, _mode: str = "r", _buffering: Any = None, **_named: Any) -> Any:
+        kept, wire = self._line.kept, self._line.wire
+        if kept is None:
+            waits = wire is not None and wire.waits_to_be_told
+            return io.BufferedReader(_PlayedFile(_CONTINUE if waits else b"", None))
+        error = error_of(kept) if "error" in kept.fields else None
+        if "answer" not in kept.fields:
+            return io.BufferedReader(_PlayedFile(b"", error))
+        whole = error is None and bool(kept.fields.get("whole", True))
+        status, reason, headers = answer_of(kept)
+        no_body = wire is not None and wire.method == "HEAD"
+        raw = framed(
+            status, reason, headers, in_pieces(kept.data, kept.fields.get("pieces")), whole and not no_body
+        )
+        return io.BufferedReader(_PlayedFile(raw, error))
+
+    def fileno(self) -> int:
+        """Of a socket that can be read only while a client waits for leave to send its body."""
+        if self._pair is None:
+            self._pair = socket.socketpair()
+        wire = self._line.wire
+        if wire is not None and wire.has_head and wire.waits_to_be_told:
+            self._pair[1].send(b"1")
+        else:
+            self._pair[0].setblocking(False)
+            try:
+                self._pair[0].recv(4096)
+            except BlockingIOError:
+                pass
+        return self._pair[0].fileno()
+
+    def settimeout(self, value: Any) -> None:
+        self._timeout = value
+
+    def gettimeout(self) -> Any:
+        return self._timeout
+
+    def setsockopt(self, *_given: Any) -> None:
+        """There are none."""
+
+    def getpeername(self) -> Tuple[str, int]:
+        return "127.0.0.1", 0
+
+    getsockname = getpeername
+
+    def getpeercert(self, binary_form: bool = False) -> Any:
+        return b"" if binary_form else {}
+
+    def version(self) -> str:
+        return "TLSv1.3"
+
+    def cipher(self) -> Any:
+        return None
+
+    def selected_alpn_protocol(self) -> Any:
+        return None
+
+    def shutdown(self, _how: int) -> None:
+        """Nobody is there to notice."""
+
+    def close(self) -> None:
+        for end in self._pair or ():
+            end.close()
+        self._pair = None
+
+    detach = unwrap = close
+
+
+class _PlayedFile(io.RawIOBase):
+    """Bytes, and then an error or the end."""
+
+    def __init__(self, data: bytes, error: Optional[BaseException]) -> None:
+        self._data = memoryview(data)
+        self._error = error
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, into: Any) -> int:
+        if not self._data and self._error is not None:
+            raise self._error
+        size = min(len(into), len(self._data))
+        into[:size] = self._data[:size]
+        self._data = self._data[size:]
+        return size
+
+
+def _open_played(connection: Any) -> None:
+    connection.sock = PlayedSocket(_line_of(connection))
+    if hasattr(connection, "cert_reqs"):  # urllib3 warns of connections it could not verify
+        connection.is_verified = connection.cert_reqs in (None, 2, "CERT_REQUIRED")
+    if hasattr(connection, "_has_connected_to_proxy"):
+        connection._has_connected_to_proxy = bool(connection.proxy)
+
+
+def _send_played(connection: Any, line: _Line, data: bytes) -> None:
+    if connection.sock is None and not connection.auto_open:
+        _real.send(connection, data)  # raises what it raises for this
+    if not isinstance(connection.sock, PlayedSocket):
+        _open_played(connection)  # in place of one of the commit, of which nobody is at the other end
+    if line.is_real:
+        _real.send(connection, data)
+        return
+    line.sent.append(bytes(data))
+    attempt(_feed, line, data)
+    if line.wire is not None and line.wire.is_complete:
+        _look_up(connection, line)
+
+
+def _look_up(connection: Any, line: _Line) -> None:
+    """Find the answer. Raises ``NoAnswer``, or the recorded error if the call had failed before an answer could come."""
+    exchange = attempt(_asks, connection, line)
+    if exchange is None:
+        return
+    line.kept = exchange.find()
+    if line.kept is None:
+        _let_out(connection, line)
+    elif line.kept.fields.get("stage") in ("connect", "send") and "answer" not in line.kept.fields:
+        error = error_of(line.kept, conn=connection, pool=connection)
+        attempt(exchange.failed, error, line.kept.fields["stage"])
+        line.forget()
+        raise error
+
+
+def _let_out(connection: Any, line: _Line) -> None:
+    """Policy has this call made really."""
+    line.is_real = True
+    connection.sock = None
+    connection.connect()
+    for data in line.sent:
+        _real.send(connection, data)
+    line.sent = []
+
+
+def _bring_back(connection: Any, line: _Line) -> bool:
+    """The answer to a call that was under way when the commit was taken; False when there is none."""
+    from relive_recorder.calls import NoAnswer
+
+    try:
+        exchange = attempt(_asks, connection, line)
+        line.kept = exchange.find() if exchange is not None else None
+    except NoAnswer:
+        return False
+    if line.kept is None:
+        return False
+    _real.close(connection)
+    _open_played(connection)
+    connection._HTTPConnection__state = "Request-sent"
+    return True
+
+
+def _answer(connection: Any, line: _Line) -> Any:
+    try:
+        response = _get(connection, line)
+    except BaseException as error:
+        if line.exchange is not None:
+            attempt(line.exchange.failed, error, "answer")
+        line.forget()
+        raise
+    attempt(_watch, connection, line, response)
+    return response
+
+
+# -- urllib3 -------------------------------------------------------------------------------------------------------
+
+
+def change_urllib3(module: Any) -> None:
+    """Have its pools say what they are going to send: they open connections before that."""
+    pool = module.HTTPConnectionPool
+    real: Callable[..., Any] = pool._make_request
+
+    @functools.wraps(real)
+    def _make_request(self: Any, conn: Any, method: Any, url: Any, *given: Any, **named: Any) -> Any:
+        if recorder.mode() not in (RECORD, REPLAY):
+            return real(self, conn, method, url, *given, **named)
+        line = attempt(_line_of, conn)
+        if line is not None:
+            attempt(_expect, line, method, url, given, named)
+        try:
+            return real(self, conn, method, url, *given, **named)
+        finally:
+            if line is not None:
+                line.expected = None
+
+    pool._make_request = _make_request
+
+
+def _expect(line: _Line, method: str, url: str, given: Any, named: Any) -> None:
+    body = given[0] if given and not isinstance(given[0], (int, float)) else named.get("body")
+    headers = named.get("headers") or (given[1] if len(given) > 1 else None) or {}
+    line.expected = (method, url, list(headers.items()) if hasattr(headers, "items") else [], body)
