@@ -217,6 +217,8 @@ def test_the_same_calls_give_the_same_values_without_a_server(replay):
 def test_only_what_an_open_connection_did_once_is_not_asked_again(replay):
     upkeep = ("CONNECT", "set_config", "pg_type", "select pg_catalog.version()", "current_schema()", "show ")
     for asked in replay["left"]:
+        if "argv" in asked or "path" in asked:  # what psycopg reads and runs as it is loaded
+            continue
         assert (
             "prepare" in asked or any(word in asked["statement"] for word in upkeep) or _is_transaction(asked)
         )

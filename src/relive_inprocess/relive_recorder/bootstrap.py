@@ -22,19 +22,36 @@ def start() -> None:
         return
     chosen = options.Options.from_text(text)
     recorder.scrubber = Scrubber(chosen.secret_patterns, chosen.secret_names)
+    recorder.scrubber.learn_environment(os.environ)
     recorder.start(chosen)
-    recorder.emit("process-started", {"python": sys.version.split()[0], "argv": list(sys.argv)[:64]})
+    recorder.emit("process-started", {"python": sys.version.split()[0], "argv": recorder.arguments()})
     for name, install in _installers():
         if name not in chosen.off:
             install()
 
 
 def _installers() -> List[Tuple[str, Callable[[], None]]]:
-    from relive_recorder.kinds import clock, databases, randomness
+    from relive_recorder.kinds import (
+        clock,
+        databases,
+        dates,
+        environment,
+        files,
+        http,
+        logs,
+        processes,
+        randomness,
+    )
 
     return [
         ("clock", clock.install),
+        ("clock", dates.install),
+        ("environment-read", environment.install),
+        ("file-read", files.install),
+        ("http-call", http.install),
+        ("log-record", logs.install),
         ("query", databases.install_queries),
         ("random", randomness.install),
         ("redis-command", databases.install_redis),
+        ("subprocess", processes.install),
     ]

@@ -1,24 +1,36 @@
-"""Randomness: ``os.urandom``, and so ``secrets``, ``uuid4`` and ``random.SystemRandom``; and ``uuid1``, which the C library makes.
+"""Randomness: ``os.urandom`` and so ``secrets`` and ``random.SystemRandom``; the functions of ``random``; ``uuid1`` and ``uuid4``.
 
-Event ``random``: fields ``source`` (such as "os.urandom"), ``value`` (packed). Generators (``random``, ``random.Random()``,
-numpy's) have their state in memory and so in the commit: they give the same numbers again by themselves.
+Event ``random``: fields ``source`` (such as "os.urandom", "random.choice"), ``value`` (packed): what the call gave, one event
+for each call, however much was drawn in it. Of ``choice``, ``choices``, ``sample`` and ``shuffle`` it is the indexes that were
+drawn: what is drawn from may be anything. Generators of their own (``random.Random()``, numpy's) are not recorded: their state
+is in memory and so in the commit, and they give the same numbers again by themselves; so does that of ``random``, of which only
+what other threads drew in between can differ.
 """
 
 import os
-from typing import Any
+import sys
+from binascii import b2a_base64
+from typing import Any, Callable
 
 from relive_recorder.calls import next_reading
+from relive_recorder.guard import attempt
 from relive_recorder.imports import when_imported
+from relive_recorder.kinds.callers import is_machinery
 from relive_recorder.recorder import RECORD, REPLAY, recorder
-from relive_recorder.values import pack, unpack
+from relive_recorder.values import NotKept, pack, unpack
 
 __all__ = ["install"]
 
-_LONGEST = 4096  # [bytes] of one draw that is kept
+_LONGEST = 4096  # [bytes, or indexes] of one draw that is kept
+_PLAIN = (
+    "random uniform triangular randint randrange getrandbits randbytes gauss normalvariate expovariate "
+    "betavariate gammavariate lognormvariate vonmisesvariate paretovariate weibullvariate binomialvariate"
+).split()
+_get_frame = sys._getframe
 
 
 def install() -> None:
-    """Replace ``os.urandom``, also where ``random`` has it under a name of its own."""
+    """Replace ``os.urandom``, also where ``random`` has it under a name of its own; wait for ``random`` and ``uuid``."""
     os.urandom = _urandom
     when_imported("random", _change_random)
     when_imported("uuid", _change_uuid)
@@ -27,39 +39,168 @@ def install() -> None:
 _real_urandom = os.urandom
 
 
+def _again(source: str) -> Any:
+    """In a replay: the recorded value; None when there is none (no draw gives None)."""
+    kept = next_reading("random", source)
+    try:
+        return None if kept is None else unpack(kept)
+    except NotKept:
+        return None
+
+
+def _emit(source: str, value: Any) -> None:
+    if type(value) is int or (type(value) is float and -1e300 < value < 1e300):
+        recorder.emit_json("random", '{"source":"%s","value":%r}' % (source, value))
+    elif type(value) is bytes:
+        text = b2a_base64(value, newline=False).decode("ascii")
+        recorder.emit_json("random", '{"source":"%s","value":{"$":["bytes","%s"]}}' % (source, text))
+    else:
+        recorder.emit("random", {"source": source, "value": pack(value)})
+
+
 def _urandom(size: int) -> bytes:
     """os.urandom"""
     mode = recorder.mode()
-    if mode == REPLAY:
-        kept = next_reading("random", "os.urandom")
-        value = unpack(kept) if kept is not None else None
-        if type(value) is not bytes or len(value) != size:
-            value = _real_urandom(size)
-    else:
+    if mode not in (RECORD, REPLAY) or _get_frame(1).f_globals.get("__name__") == "uuid":
+        return _real_urandom(size)
+    value = attempt(_again, "os.urandom") if mode == REPLAY else None
+    if type(value) is not bytes or len(value) != size:
         value = _real_urandom(size)
-    if mode in (RECORD, REPLAY) and size <= _LONGEST:
-        recorder.emit("random", {"source": "os.urandom", "value": pack(value)})
+    if size <= _LONGEST:
+        attempt(_emit, "os.urandom", value)
     return value
+
+
+_urandom.__name__ = _urandom.__qualname__ = "urandom"
+_urandom.__module__ = "posix"
+
+
+def _as(function: Any, real: Any) -> Any:
+    for name in ("__name__", "__qualname__", "__doc__", "__module__", "__text_signature__"):
+        value = getattr(real, name, None)
+        if value is not None:
+            setattr(function, name, value)
+    function.__wrapped__ = real
+    return function
+
+
+# -- random -----------------------------------------------------------------------------------------------------------
 
 
 def _change_random(module: Any) -> None:
     if getattr(module, "_urandom", None) is _real_urandom:
         module._urandom = _urandom
+    for name in _PLAIN:
+        real = getattr(module, name, None)
+        if real is not None:
+            setattr(module, name, _drawing(f"random.{name}", real))
+    module.choice = _choosing("random.choice", module.choice, lambda population, index: population[index])
+    for name in ("choices", "sample"):
+        several = _choosing(
+            f"random.{name}",
+            getattr(module, name),
+            lambda population, indexes: [population[index] for index in indexes],
+        )
+        setattr(module, name, several)
+    module.shuffle = _shuffling(module.shuffle)
+
+
+def _drawing(source: str, real: Callable[..., Any]) -> Callable[..., Any]:
+    def draw(*given: Any, **named: Any) -> Any:
+        mode = recorder.mode()
+        if mode not in (RECORD, REPLAY) or is_machinery(_get_frame(1)):
+            return real(*given, **named)
+        # Drawn in a replay too, so that the generator's state goes on as it did.
+        value = real(*given, **named)
+        if mode == REPLAY:
+            kept = attempt(_again, source)
+            value = kept if type(kept) is type(value) else value
+        attempt(_emit, source, value)
+        return value
+
+    return _as(draw, real)  # type: ignore[no-any-return]
+
+
+def _choosing(source: str, real: Callable[..., Any], take: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """For what draws from its first argument: drawn from as many numbers, which takes the same from the generator."""
+
+    def choose(*given: Any, **named: Any) -> Any:
+        mode = recorder.mode()
+        population = given[0] if given else None
+        if (
+            mode not in (RECORD, REPLAY)
+            or type(population) not in (list, tuple, str, range)
+            or not population
+            or "counts" in named
+            or is_machinery(_get_frame(1))
+        ):
+            return real(*given, **named)
+        drawn = real(range(len(population)), *given[1:], **named)
+        if mode == REPLAY:
+            kept = attempt(_again, source)
+            drawn = kept if _fits(kept, drawn, len(population)) else drawn
+        if type(drawn) is int or len(drawn) <= _LONGEST:
+            attempt(_emit, source, drawn)
+        return take(population, drawn)
+
+    return _as(choose, real)  # type: ignore[no-any-return]
+
+
+def _fits(kept: Any, drawn: Any, count: int) -> bool:
+    if type(kept) is not type(drawn):
+        return False
+    indexes = kept if isinstance(kept, list) else [kept]
+    if isinstance(drawn, list) and len(kept) != len(drawn):
+        return False
+    return all(type(index) is int and 0 <= index < count for index in indexes)
+
+
+def _shuffling(real: Callable[..., Any]) -> Callable[..., Any]:
+    def shuffle(x: Any, *given: Any, **named: Any) -> None:
+        mode = recorder.mode()
+        if (
+            mode not in (RECORD, REPLAY)
+            or type(x) is not list
+            or len(x) > _LONGEST
+            or is_machinery(_get_frame(1))
+        ):
+            return real(x, *given, **named)  # type: ignore[no-any-return]
+        order = list(range(len(x)))
+        real(order, *given, **named)
+        if mode == REPLAY:
+            kept = attempt(_again, "random.shuffle")
+            order = kept if isinstance(kept, list) and sorted(kept) == list(range(len(x))) else order
+        attempt(_emit, "random.shuffle", order)
+        x[:] = [x[index] for index in order]
+        return None
+
+    return _as(shuffle, real)  # type: ignore[no-any-return]
+
+
+# -- uuid -------------------------------------------------------------------------------------------------------------
 
 
 def _change_uuid(module: Any) -> None:
-    real = getattr(module, "_generate_time_safe", None)
-    if real is None:
-        return
+    for name in ("uuid1", "uuid4"):
+        setattr(module, name, _naming(f"uuid.{name}", getattr(module, name), module.UUID))
 
-    def generate_time_safe() -> Any:
+
+def _emit_uuid(source: str, value: Any) -> None:
+    recorder.emit("random", {"source": source, "value": {"$": ["uuid", str(value)]}})
+
+
+def _naming(source: str, real: Callable[..., Any], kind: type) -> Callable[..., Any]:
+    def name(*given: Any, **named: Any) -> Any:
         mode = recorder.mode()
-        kept = next_reading("random", "uuid.uuid1") if mode == REPLAY else None
-        value = unpack(kept) if kept is not None else None
-        if type(value) is not tuple or len(value) != 2:
-            value = real()
-        if mode in (RECORD, REPLAY):
-            recorder.emit("random", {"source": "uuid.uuid1", "value": pack(value)})
+        if mode not in (
+            RECORD,
+            REPLAY,
+        ):  # for libraries too: they mark with it what they send (redis-py its locks)
+            return real(*given, **named)
+        value = attempt(_again, source) if mode == REPLAY else None
+        if type(value) is not kind:
+            value = real(*given, **named)
+        attempt(_emit_uuid, source, value)
         return value
 
-    module._generate_time_safe = generate_time_safe
+    return _as(name, real)  # type: ignore[no-any-return]

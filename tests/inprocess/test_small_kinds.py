@@ -1,0 +1,152 @@
+"""Clocks, chance, environment, files, subprocesses, log records, in every Python: recorded once, and played where they can be."""
+
+from __future__ import annotations
+
+from tests.inprocess.conftest import each_python
+
+from relive.record.events import EventKind
+
+READINGS = """
+import datetime, inspect, pickle, random, secrets, time, uuid
+from relive_recorder import calls
+from relive_recorder.recorder import RECORD, REPLAY, recorder
+from relive_recorder.ring import MODE
+tape = []
+emit_json = recorder.emit_json
+def noted(kind, fields, data=b"", request=None):
+    import json
+    tape.append((kind, json.loads(fields)))
+    return emit_json(kind, fields, data, request)
+recorder.emit_json = noted
+def reading(kind, source):
+    for event in tape:
+        if event[0] == kind and event[1]["source"] == source:
+            tape.remove(event)
+            return event[1]["value"]
+calls.answer_with(lambda channel, asked: None, reading)
+class Mine(datetime.datetime):
+    pass
+zone = datetime.timezone(datetime.timedelta(hours=2))
+def once():
+    items = list("abcdef")
+    random.shuffle(items)
+    return [
+        time.time(), time.monotonic_ns(), datetime.datetime.now(), datetime.datetime.now(zone), datetime.datetime.now(tz=zone),
+        datetime.datetime.utcnow(), datetime.date.today(), datetime.datetime.today(), Mine.now(), random.random(),
+        random.randint(1, 10**9), random.choice("abcdefgh"), random.choices([1, 2, 3], k=5), random.sample(range(100), 4),
+        random.uniform(1, 2), random.getrandbits(64), items, uuid.uuid4(), uuid.uuid1(), secrets.token_hex(8),
+    ]
+first = once()
+before = list(tape)
+recorder._ring.words[MODE] = REPLAY
+random.seed(99)
+second = once()
+assert second == first, [pair for pair in zip(first, second) if pair[0] != pair[1]]
+assert [type(one) for one in second] == [type(one) for one in first]
+assert tape == before, (tape, before)  # each reading took one and left one of its own
+assert len(before) == 20, [event[1]["source"] for event in before]
+third = once() if tape.clear() is None else None
+assert not set(map(str, third[:3])) & set(map(str, first[:3]))  # nothing is left: the real clock goes on
+assert type(first[2]) is datetime.datetime and type(first[8]) is Mine and datetime.datetime.__module__ == "datetime"
+assert pickle.loads(pickle.dumps(first[2])) == first[2]
+assert list(inspect.signature(datetime.datetime.now).parameters) == ["tz"]
+for wrong in (lambda: datetime.datetime.now(5), lambda: random.choice([]), lambda: random.randint("a", 1)):
+    try:
+        wrong()
+    except (TypeError, IndexError, ValueError):
+        continue
+    raise AssertionError("no error")
+recorder._ring.words[MODE] = RECORD
+random.seed(5)
+drawn = [random.random(), random.choice("abc"), random.sample([1, 2, 3], 2), random.choices("ab", k=3)]
+own = random.Random(5)
+assert drawn == [own.random(), own.choice("abc"), own.sample([1, 2, 3], 2), own.choices("ab", k=3)]
+print("as ever")
+"""
+
+THINGS = """
+import asyncio, logging, os, pathlib, subprocess, sys
+place = pathlib.Path(sys.argv[0]).parent
+os.environ["MODE_OF_WORK"] = "fast"
+for _ in range(2):
+    os.environ.get("MODE_OF_WORK"), os.getenv("NOT_SET_AT_ALL"), os.environ["MODE_OF_WORK"]
+for _ in range(2):
+    with open(str(place / "small.ini")) as file:
+        file.read()
+    (place / "small.ini").read_text()
+open(str(place / "large.bin"), "rb").close()
+open(str(place / "written.txt"), "w").close()
+try:
+    open(str(place / "missing.ini"))
+except FileNotFoundError:
+    pass
+subprocess.run([sys.executable, "-S", "-c", "raise SystemExit(3)"], env={})
+subprocess.Popen("kill -9 $$", shell=True, env={}).wait()
+try:
+    subprocess.run(["/no/such/program"])
+except FileNotFoundError:
+    pass
+async def wait():
+    return await (await asyncio.create_subprocess_exec("false", env={})).wait()
+assert asyncio.run(wait()) == 1
+class Own:
+    def __str__(self):
+        raise AssertionError("code of the service ran")
+logger = logging.getLogger("orders")
+logger.setLevel(logging.INFO)
+logger.addHandler(logging.NullHandler())
+logger.propagate = False
+logger.debug("not accepted")
+logger.info("order %d of %s", 7, Own())
+try:
+    1 / 0
+except ZeroDivisionError:
+    logger.exception("failed")
+"""
+
+
+@each_python
+def test_readings_come_back(run_recorded, python):
+    ran = run_recorded(READINGS, python)
+    assert (ran.status, ran.out) == (0, "as ever\n"), ran.err
+
+
+@each_python
+def test_things_are_told_once(run_recorded, python, tmp_path):
+    (tmp_path / "small.ini").write_text("[a]\nb = 1\n")
+    (tmp_path / "large.bin").write_bytes(bytes(300 << 10))
+    ran = run_recorded(THINGS, python)
+    assert (ran.status, ran.err) == (0, "")
+    reads = {event.fields["name"]: event.fields.get("value") for event in ran.of(EventKind.ENVIRONMENT_READ)}
+    assert len(reads) == len(ran.of(EventKind.ENVIRONMENT_READ))
+    assert reads == {"MODE_OF_WORK": "fast", "NOT_SET_AT_ALL": None}
+    files = ran.of(EventKind.FILE_READ)
+    assert [event.fields["asked"]["path"] for event in files] == [
+        str(tmp_path / "small.ini"),
+        str(tmp_path / "missing.ini"),
+    ]
+    assert files[0].data == b"[a]\nb = 1\n"
+    assert files[1].fields["error"]["errno"] == 2
+    ended = [
+        event.fields for event in ran.of(EventKind.SUBPROCESS) if event.fields["asked"]["argv"][0] != "uname"
+    ]
+    assert [one.get("answer", {}).get("status") for one in ended] == [3, -9, None, 1]
+    assert ended[1]["asked"] == {"argv": ["kill -9 $$"], "shell": True}
+    assert ended[2]["error"]["type"] == "builtins.FileNotFoundError"
+    logs = [event.fields for event in ran.of(EventKind.LOG_RECORD) if event.fields["logger"] == "orders"]
+    assert [(one["level"], one["text"]) for one in logs] == [
+        ("INFO", "order 7 of <__main__.Own>"),
+        ("ERROR", "failed"),
+    ]
+    assert logs[1]["exception"] == "builtins.ZeroDivisionError"
+    assert logs[0]["where"].startswith(f"{tmp_path / 'program.py'}:")
+
+
+def test_kinds_can_be_switched_off(run_recorded, tmp_path):
+    (tmp_path / "small.ini").write_text("x")
+    off = ["clock", "environment-read", "file-read", "log-record", "random", "subprocess"]
+    ran = run_recorded(THINGS, off=off)
+    assert (ran.status, ran.err) == (1, ran.err)  # large.bin is not there
+    ran = run_recorded("import time, os, random; time.time(), os.getenv('A'), random.random()", off=off)
+    assert ran.status == 0
+    assert {event.kind for event in ran.events[-1:]} == {EventKind.PROCESS_STARTED}
