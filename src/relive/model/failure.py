@@ -1,0 +1,191 @@
+"""The error package: what the recorder in a Python process kept of an exception that nobody handled.
+
+It is the data of a ``failure`` event, a JSON object of at most ``MOST_BYTES``, and lies beside its incident afterwards. The service
+wrote it, so it is read as something hostile: every type is checked, and keys that are not known are passed over, so that
+a later recorder can say more.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from relive.errors import RecordingCorrupt
+
+__all__ = [
+    "MOST_BYTES",
+    "ErrorPackage",
+    "FailedRequest",
+    "Frame",
+    "Link",
+    "Relation",
+    "Revision",
+    "Source",
+    "Versions",
+    "Where",
+    "read_package",
+]
+
+MOST_BYTES = 512 << 10  # [bytes] the recorder cuts what is longer, and says so in ``cut``
+VERSION = 1
+
+Count = Annotated[int, Field(ge=0, lt=1 << 63)]
+Fingerprint = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
+Hex = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{7,64}$")]
+
+
+class Value(BaseModel):
+    """Base of the values here: immutable; types as they stand in the JSON, unknown keys passed over."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
+
+
+class Where(StrEnum):
+    """What the exception escaped from; ``log``: it was caught, and logged with its traceback."""
+
+    HANDLER = "handler"
+    THREAD = "thread"
+    TASK = "task"
+    MAIN = "main"
+    JOB = "job"
+    LOG = "log"
+
+
+class Relation(StrEnum):
+    """How an exception of the chain belongs to the one before it: ``__cause__``, ``__context__``, one of its group."""
+
+    CAUSE = "cause"
+    CONTEXT = "context"
+    GROUP = "group"
+
+
+class Source(Value):
+    """Lines of a file around the one that ran.
+
+    Attributes:
+        first: number of the first of ``lines``, from 1.
+    """
+
+    first: Count
+    lines: list[str]
+
+
+class Frame(Value):
+    """One frame of a traceback.
+
+    Attributes:
+        line: where it was; 0 when Python did not know.
+        own: it is the service's own code, not a library's.
+        source: None when the file could not be read.
+        locals: representations by name, bounded, without secrets; locals_cut: how many more there were.
+    """
+
+    file: str
+    line: Count
+    function: str
+    module: str
+    own: bool
+    source: Source | None = None
+    locals: dict[str, str] = {}
+    locals_cut: Count = 0
+
+
+class Link(Value):
+    """One exception of the chain; ``frames`` outermost first. ``relation`` is None for the one that escaped."""
+
+    type: str
+    text: str
+    relation: Relation | None = Field(None, strict=False)
+    frames: list[Frame]
+
+
+class FailedRequest(Value):
+    """The request (or job) that was being handled.
+
+    Attributes:
+        number: as the recorder counts, in its process; not the proxy's number.
+        server: "asgi", "wsgi", "aiohttp", "celery", "rq".
+        peer: address and port of the client as the server saw it; [] when it did not.
+        body: what had been read of it, as text; None when nothing was kept. body_cut: bytes that are missing at the end.
+    """
+
+    number: Count
+    server: str
+    method: str
+    target: str
+    peer: list[str | int] = []
+    headers: list[tuple[str, str]] = []
+    query: dict[str, str | list[str]] = {}
+    path_params: dict[str, str] = {}
+    body: str | None = None
+    body_cut: Count = 0
+
+
+class Versions(Value):
+    """Of Python, and of the packages that were loaded."""
+
+    python: str
+    packages: dict[str, str] = {}
+
+
+class Revision(Value):
+    """The commit that was checked out where the service's code lies. ``dirty`` is None: that was not looked into."""
+
+    commit: Hex
+    dirty: bool | None = None
+    root: str
+
+
+class ErrorPackage(Value):
+    """See the module.
+
+    Attributes:
+        type: of the exception that escaped, "module.Class"; text: its message.
+        fingerprint: equal for failures of the same type at the same place.
+        pid: as the process sees itself; thread: its name; lane: see ``Event``.
+        chain: the exception that escaped first, then what it came from.
+        cut: sentences about what was left out.
+    """
+
+    version: Literal[1]
+    type: str
+    text: str
+    fingerprint: Fingerprint
+    where: Where = Field(strict=False)
+    wall_ns: Count
+    mono_ns: Count
+    pid: Count
+    thread: str
+    lane: Count
+    request: FailedRequest | None = None
+    chain: list[Link] = Field(min_length=1)
+    environment: dict[str, str] = {}
+    versions: Versions
+    revision: Revision | None = None
+    argv: list[str] = []
+    cwd: str = ""
+    cut: list[str] = []
+
+    def failing_frame(self) -> Frame | None:
+        """The innermost frame of the service's own code, else the innermost one; None when there are none."""
+        frames = self.chain[0].frames
+        own = [frame for frame in frames if frame.own] or frames
+        return own[-1] if own else None
+
+
+def read_package(data: bytes) -> ErrorPackage:
+    """Read an error package.
+
+    Raises:
+        RecordingCorrupt: it is none, or longer than ``MOST_BYTES``.
+    """
+    if len(data) > MOST_BYTES:
+        raise RecordingCorrupt("an error package cannot be read", cause=f"it has {len(data)} bytes")
+    try:
+        return ErrorPackage.model_validate_json(data)
+    except ValidationError as error:
+        first = error.errors(include_input=False)[0]
+        place = ".".join(str(part) for part in first["loc"]) or "the whole"
+        raise RecordingCorrupt("an error package cannot be read", cause=f"{place}: {first['msg']}") from None
