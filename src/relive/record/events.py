@@ -61,8 +61,12 @@ class EventKind(StrEnum):
     handling-started          The service's server began with a request. ``server`` ("asgi", "wsgi", ...), ``method``,
                               ``target`` (str), ``peer`` (list: host, port), ``headers`` (list of pairs). ``data``: its body
                               where it is there by then.
+    handling-body             The body of a request as the service has read it, when that was whole, or as far as it was at the
+                              request's end. ``bytes`` (int); ``file``, ``cut``, ``blake2b`` as in ``bodies.py`` beside
+                              ``calls.py``. ``data``: the body.
     handling-ended            The handler gave its answer. ``status`` (int), ``headers``, ``ns`` (int: how long it took),
-                              ``error`` (dict) when an exception came out. ``data``: the answer's body.
+                              ``error`` (dict) when an exception came out; ``messages_in``, ``messages_out`` (int) of a
+                              websocket; ``by`` ("file") when the server sends a file itself. ``data``: the answer's body.
     query, http-call,         A call that the service made, when it had ended; fields and data in
     redis-command, s3-call,   ``src/relive_inprocess/relive_recorder/calls.py``. Files and subprocesses are calls too.
     file-read, subprocess
@@ -70,8 +74,11 @@ class EventKind(StrEnum):
     clock, random             A reading: ``source`` (str), ``value``.
     environment-read          ``name`` (str), ``value`` (str, scrubbed; absent when it is not set).
     log-record                ``logger``, ``level`` (str), ``text`` (scrubbed), ``where`` (str: "file:line").
-    failure                   An exception that escaped. ``type``, ``text``, ``fingerprint``, ``where`` (str). ``data``: the error
-                              package, JSON.
+    failure                   An exception that escaped. ``type``, ``text``, ``fingerprint``, ``where`` (str), ``at`` (list: file, line,
+                              function of the innermost frame of the service's own code); of its request ``server``,
+                              ``method``, ``target``, ``peer``; ``throw`` (str: name of the file in the rings' directory
+                              for which the failing thread waits, if it does). ``data``: the error package (JSON, see
+                              ``relive.model.failure``), empty when too many were made.
     miss                      In a replay: a call without a recorded answer. ``asked``, ``kind``, ``nearest`` (dict, or absent),
                               ``differs`` (list of str: paths of the fields that differ), ``policy`` (str).
     note                      Something the recorder did by itself. ``about`` ("gate", "hold", "disk", "refused",
@@ -97,6 +104,7 @@ class EventKind(StrEnum):
     COMMIT_TAKEN = "commit-taken"
     PROCESS_STARTED = "process-started"
     HANDLING_STARTED = "handling-started"
+    HANDLING_BODY = "handling-body"
     HANDLING_ENDED = "handling-ended"
     QUERY = "query"
     ROWS = "rows"

@@ -31,6 +31,7 @@ def start() -> None:
 
 
 def _installers() -> List[Tuple[str, Callable[[], None]]]:
+    from relive_recorder.failure import hooks
     from relive_recorder.kinds import (
         clock,
         databases,
@@ -42,16 +43,22 @@ def _installers() -> List[Tuple[str, Callable[[], None]]]:
         processes,
         randomness,
     )
+    from relive_recorder.servers import aiohttp_web, asgi, jobs, wsgi
 
     return [
+        ("aiohttp", aiohttp_web.install),
+        ("asgi", asgi.install),
         ("clock", clock.install),
         ("clock", dates.install),
         ("environment-read", environment.install),
+        ("failure", hooks.install),
         ("file-read", files.install),
         ("http-call", http.install),
+        ("job", jobs.install),
         ("log-record", logs.install),
         ("query", databases.install_queries),
         ("random", randomness.install),
         ("redis-command", databases.install_redis),
         ("subprocess", processes.install),
+        ("wsgi", wsgi.install),
     ]

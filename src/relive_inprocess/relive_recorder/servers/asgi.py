@@ -1,0 +1,182 @@
+"""ASGI applications, under whatever server: the application is wrapped where the server keeps it, or Starlette where it is called."""
+
+import functools
+from typing import Any, Awaitable, Callable, Dict, List, Optional
+
+from relive_recorder import context
+from relive_recorder.guard import attempt
+from relive_recorder.imports import when_imported
+from relive_recorder.recorder import OFF, recorder
+from relive_recorder.servers.handling import Handling, begin, scrubbed
+
+__all__ = ["install"]
+
+Scope = Dict[str, Any]
+Receive = Callable[[], Awaitable[Dict[str, Any]]]
+Send = Callable[[Dict[str, Any]], Awaitable[None]]
+
+
+def install() -> None:
+    """uvicorn (also as gunicorn's worker), hypercorn, daphne; Starlette and FastAPI under any other server."""
+    when_imported("uvicorn.config", _uvicorn)
+    when_imported("hypercorn.app_wrappers", _hypercorn)
+    when_imported("daphne.server", _daphne)
+    when_imported("starlette.applications", _starlette)
+    when_imported("starlette.middleware.exceptions", _starlette_exceptions)
+
+
+def _uvicorn(module: Any) -> None:
+    load = module.Config.load
+
+    @functools.wraps(load)
+    def load_recorded(self: Any) -> None:
+        load(self)
+        attempt(_wrap_attribute, self, "loaded_app")
+
+    module.Config.load = load_recorded
+
+
+def _hypercorn(module: Any) -> None:
+    make = module.ASGIWrapper.__init__
+
+    @functools.wraps(make)
+    def make_recorded(self: Any, *given: Any, **named: Any) -> None:
+        make(self, *given, **named)
+        attempt(_wrap_attribute, self, "app")
+
+    module.ASGIWrapper.__init__ = make_recorded
+
+
+def _daphne(module: Any) -> None:
+    make = module.Server.__init__
+
+    @functools.wraps(make)
+    def make_recorded(self: Any, *given: Any, **named: Any) -> None:
+        make(self, *given, **named)
+        attempt(_wrap_attribute, self, "application")
+
+    module.Server.__init__ = make_recorded
+
+
+def _wrap_attribute(holder: Any, name: str) -> None:
+    setattr(holder, name, Recorded(getattr(holder, name)))
+
+
+def _starlette(module: Any) -> None:
+    """Under servers that are not known here: requests that nobody has begun with yet begin at the application."""
+    call = module.Starlette.__call__
+
+    @functools.wraps(call)
+    async def call_recorded(self: Any, scope: Scope, receive: Receive, send: Send) -> None:
+        await _through(functools.partial(call, self), scope, receive, send)
+
+    module.Starlette.__call__ = call_recorded
+
+
+def _starlette_exceptions(module: Any) -> None:
+    """The last place before a 500 is made of an exception: no handler of the service's wanted it."""
+    call = module.ExceptionMiddleware.__call__
+
+    @functools.wraps(call)
+    async def call_watched(self: Any, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await call(self, scope, receive, send)
+        except Exception as error:
+            attempt(_failing, error)
+            raise
+
+    module.ExceptionMiddleware.__call__ = call_watched
+
+
+def _failing(error: BaseException) -> None:
+    handling = context.here().store.get("handling")
+    if handling is not None:
+        handling.failed(error)
+
+
+class Recorded:
+    """An application with the recorder before it; everything else of it is as it was."""
+
+    def __init__(self, app: Any) -> None:
+        self.__wrapped__ = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await _through(self.__wrapped__, scope, receive, send)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__wrapped__, name)
+
+
+async def _through(app: Any, scope: Scope, receive: Receive, send: Send) -> None:
+    kind = scope.get("type")
+    handling = None
+    if kind in ("http", "websocket") and recorder.mode() != OFF and not context.here().number:
+        handling = attempt(_begin, scope)
+    if handling is None:
+        await app(scope, receive, send)
+        return
+    watch = _Watch(handling, receive, send)
+    try:
+        await app(scope, watch.receive, watch.send)
+    except BaseException as error:
+        attempt(handling.failed, error)
+        raise
+    finally:
+        handling.ended()
+
+
+def _begin(scope: Scope) -> Optional[Handling]:
+    path = scope.get("raw_path") or scope.get("path", "").encode("utf-8", "surrogateescape")
+    query = scope.get("query_string") or b""
+    target = (path + b"?" + query if query else path).decode("latin-1")
+    method = scope.get("method", "") if scope["type"] == "http" else "WEBSOCKET"
+    peer: List[Any] = list(scope.get("client") or [])[:2]
+    handling = begin("asgi", method, target, peer, _headers(scope.get("headers", ())))
+    if handling is not None:
+        handling.path_params_from(scope)
+    return handling
+
+
+def _headers(pairs: Any) -> List[List[str]]:
+    return scrubbed((bytes(name).decode("latin-1"), bytes(value).decode("latin-1")) for name, value in pairs)
+
+
+class _Watch:
+    """What goes through ``receive`` and ``send`` of one request. Of a websocket only the number of messages is told."""
+
+    __slots__ = ("_handling", "_receive", "_send")
+
+    def __init__(self, handling: Handling, receive: Receive, send: Send) -> None:
+        self._handling = handling
+        self._receive = receive
+        self._send = send
+
+    async def receive(self) -> Dict[str, Any]:
+        message = await self._receive()
+        kind = message.get("type")
+        if kind == "http.request":
+            body = message.get("body") or b""
+            attempt(self._received, body, not message.get("more_body", False))
+        elif kind == "websocket.receive":
+            attempt(self._count, "messages_in")
+        return message
+
+    def _received(self, body: bytes, is_last: bool) -> None:
+        self._handling.received(bytes(body), is_last=is_last)
+
+    def _count(self, name: str) -> None:
+        self._handling.more[name] = self._handling.more.get(name, 0) + 1
+
+    async def send(self, message: Dict[str, Any]) -> None:
+        kind = message.get("type")
+        if kind == "http.response.start":
+            attempt(self._started, message)
+        elif kind == "http.response.body":
+            attempt(self._handling.sent, bytes(message.get("body") or b""))
+        elif kind == "websocket.send":
+            attempt(self._count, "messages_out")
+        await self._send(message)
+
+    def _started(self, message: Dict[str, Any]) -> None:
+        self._handling.status = int(message["status"])
+        self._handling.headers = _headers(message.get("headers", ()))

@@ -1,0 +1,178 @@
+"""One request while it is handled: its events, its body as it comes in, its answer as it goes out.
+
+``handling-started`` is written before the service sees anything of it, ``handling-body`` when the body has been read, or as far as it
+was when something failed, ``handling-ended`` when the answer is whole. Bodies are held as the very bytes objects that the
+server made, up to ``options.body_bytes``.
+"""
+
+import time
+from typing import Any, Dict, Iterable, List, Optional, Tuple
+
+from relive_recorder import bodies, context
+from relive_recorder.failure import waiting
+from relive_recorder.failure.moment import seen
+from relive_recorder.guard import attempt
+from relive_recorder.recorder import FREE, OFF, RECORD, recorder
+
+__all__ = ["Handling", "begin", "scrubbed"]
+
+Pairs = List[List[str]]
+_mono = time.monotonic_ns
+
+
+def scrubbed(headers: Iterable[Tuple[str, str]]) -> Pairs:
+    """Header pairs without secrets."""
+    named = recorder.scrubber.named
+    return [[name, named(name, value)] for name, value in headers]
+
+
+class _Kept:
+    """A body in pieces, of which as much is held as options allow."""
+
+    __slots__ = ("bytes", "held", "pieces")
+
+    def __init__(self) -> None:
+        self.pieces: List[bytes] = []
+        self.held = 0
+        self.bytes = 0
+
+    def add(self, piece: bytes) -> None:
+        self.bytes += len(piece)
+        room = recorder.options.body_bytes - self.held
+        if room > 0 and piece:
+            # One byte more than is kept, so that ``bodies`` sees that something was cut.
+            self.pieces.append(piece if len(piece) <= room else piece[: room + 1])
+            self.held += len(self.pieces[-1])
+
+    def whole(self) -> bytes:
+        if len(self.pieces) > 1:
+            self.pieces[:] = [b"".join(self.pieces)]
+        return self.pieces[0] if self.pieces else b""
+
+
+class Handling:
+    """Made by ``begin``. Used by one request, in whatever threads that runs.
+
+    Attributes:
+        status, headers: of the answer; set by the server's hook when they are known.
+    """
+
+    def __init__(self, request: context.Request) -> None:
+        self.request = request
+        self.status: Optional[int] = None
+        self.headers: Pairs = []
+        self.more: Dict[str, Any] = {}
+        self._began = _mono()
+        self._body = _Kept()
+        self._answer = _Kept()
+        self._body_told = 0
+        self._ended = False
+        self._error: Optional[Dict[str, str]] = None
+        self._path_params: Any = None
+        self._token = context.begin(request)
+
+    # -- what comes in -------------------------------------------------------------------------------------------
+
+    def received(self, piece: bytes, *, is_last: bool) -> None:
+        """A piece of the body has been read; of an empty body nothing is told."""
+        self._body.add(piece)
+        if is_last:
+            self._tell_body()
+
+    def _tell_body(self) -> None:
+        if self._body.bytes > self._body_told:
+            self._body_told = self._body.bytes
+            fields, data = bodies.keep(self._body.whole())
+            fields["bytes"] = self._body.bytes
+            recorder.emit("handling-body", fields, data, self.request.number)
+
+    def body_so_far(self) -> bytes:
+        """What has been read of it, and is held."""
+        return self._body.whole()
+
+    def path_params_from(self, holder: Any) -> None:
+        """A mapping that will have ``path_params`` once a router has found its way (an ASGI scope)."""
+        self._path_params = holder
+
+    def path_params(self) -> Dict[str, str]:
+        """Parts of the path that the router named, as texts."""
+        held = self._path_params.get("path_params") if type(self._path_params) is dict else None
+        if type(held) is not dict:
+            return {}
+        named = recorder.scrubber.named
+        return {
+            name: named(name, str(value))
+            for name, value in held.items()
+            if type(name) is str and type(value) in (str, int, float)
+        }
+
+    # -- what goes out -------------------------------------------------------------------------------------------
+
+    def sent(self, piece: bytes) -> None:
+        """A piece of the answer's body was given to the server."""
+        self._answer.add(piece)
+
+    def failed(self, error: BaseException, where: str = "handler") -> None:
+        """An exception escapes. Stands still for a commit, as policy says; call it before anything is answered."""
+        attempt(self._tell_body)
+        if self._error is None:
+            from relive_recorder.calls import describe_error
+
+            self._error = attempt(describe_error, error)
+        if isinstance(error, Exception):  # not a cancellation, a generator's end, an exit
+            seen(error, where)
+
+    def ended(self) -> None:
+        """The answer is whole, or will never be. The first call counts."""
+        if self._ended:
+            return
+        self._ended = True
+        attempt(self._tell_body)
+        attempt(self._tell_end)
+        context.end(self._token)
+
+    def _tell_end(self) -> None:
+        fields: Dict[str, Any] = {"ns": _mono() - self._began, **self.more}
+        if self.status is not None:
+            fields["status"] = self.status
+            fields["headers"] = self.headers
+        if self._error is not None:
+            fields["error"] = self._error
+        data = b""
+        if self._answer.bytes:
+            kept, data = bodies.keep(self._answer.whole())
+            fields.update(kept, bytes=self._answer.bytes)
+        recorder.emit("handling-ended", fields, data, self.request.number)
+
+
+def begin(server: str, method: str, target: str, peer: List[Any], headers: Pairs) -> Optional[Handling]:
+    """A request begins, in the running context; None when nothing is recorded, or this is a part of a request already.
+
+    Args:
+        headers: as ``scrubbed`` gave them; ``target`` is scrubbed here.
+    """
+    mode = recorder.mode()
+    if mode == OFF or context.here().number:
+        return None
+    if mode == FREE:
+        _stop_if_asked(method, target)
+        return None
+    about = {
+        "server": server,
+        "method": method,
+        "target": recorder.scrubber.text(target),
+        "peer": peer,
+        "headers": headers,
+    }
+    request = context.Request(recorder.next_request(), about)
+    handling = Handling(request)
+    request.store["handling"] = handling
+    recorder.emit("handling-started", about, b"", request.number)
+    if mode != RECORD:
+        _stop_if_asked(method, target)
+    return handling
+
+
+def _stop_if_asked(method: str, target: str) -> None:
+    """In a branch: open the debugger here, if this is the request that is to be looked at from its beginning."""
+    attempt(waiting.stop_at_request, method, target)

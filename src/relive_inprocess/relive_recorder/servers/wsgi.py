@@ -1,0 +1,278 @@
+"""WSGI applications (PEP 3333), under gunicorn, wsgiref, werkzeug and waitress; Flask and Django where they make a 500 of an exception."""
+
+import functools
+from typing import Any, Callable, Dict, Iterator, List, Optional
+
+from relive_recorder import context
+from relive_recorder.guard import attempt
+from relive_recorder.imports import when_imported
+from relive_recorder.recorder import OFF, recorder
+from relive_recorder.servers.handling import Handling, begin, scrubbed
+
+__all__ = ["install"]
+
+Environ = Dict[str, Any]
+
+
+def install() -> None:
+    """Wrap the application where each server keeps it (Django's runserver is wsgiref's)."""
+    for name in ("gunicorn.workers.sync", "gunicorn.workers.gthread"):
+        when_imported(name, _gunicorn)
+    for name in ("gunicorn.workers.ggevent", "gunicorn.workers.geventlet"):
+        when_imported(name, _gunicorn)
+    when_imported("wsgiref.handlers", _wsgiref)
+    when_imported("werkzeug.serving", _werkzeug)
+    when_imported("waitress.server", _waitress)
+    when_imported("flask.app", _flask)
+    when_imported("django.core.handlers.exception", _django)
+
+
+def _gunicorn(module: Any) -> None:
+    """Its WSGI workers load the application in ``load_wsgi`` of their common base, which ASGI workers use as well."""
+    for name in ("SyncWorker", "ThreadWorker", "GeventWorker", "EventletWorker"):
+        worker = getattr(module, name, None)
+        if worker is None or worker.__module__ != module.__name__ or "load_wsgi" in worker.__dict__:
+            continue
+        load = worker.load_wsgi
+
+        def load_recorded(self: Any, _load: Callable[[Any], None] = load) -> None:
+            _load(self)
+            attempt(_wrap_attribute, self, "wsgi")
+
+        worker.load_wsgi = functools.wraps(load)(load_recorded)
+
+
+def _wsgiref(module: Any) -> None:
+    run = module.BaseHandler.run
+
+    @functools.wraps(run)
+    def run_recorded(self: Any, application: Any) -> None:
+        run(self, _wrapped(application))
+
+    module.BaseHandler.run = run_recorded
+
+
+def _werkzeug(module: Any) -> None:
+    _wrap_after_init(module.BaseWSGIServer, "app")
+
+
+def _waitress(module: Any) -> None:
+    _wrap_after_init(module.BaseWSGIServer, "application")
+
+
+def _wrap_after_init(kind: Any, name: str) -> None:
+    make = kind.__init__
+
+    @functools.wraps(make)
+    def make_recorded(self: Any, *given: Any, **named: Any) -> None:
+        make(self, *given, **named)
+        attempt(_wrap_attribute, self, name)
+
+    kind.__init__ = make_recorded
+
+
+def _wrap_attribute(holder: Any, name: str) -> None:
+    setattr(holder, name, _wrapped(getattr(holder, name)))
+
+
+def _wrapped(app: Any) -> Any:
+    return app if type(app) is Recorded else Recorded(app)
+
+
+def _flask(module: Any) -> None:
+    handle = module.Flask.handle_exception
+
+    @functools.wraps(handle)
+    def handle_watched(self: Any, *given: Any, **named: Any) -> Any:
+        attempt(_failing, given[-1] if given else named.get("e"))
+        return handle(self, *given, **named)
+
+    module.Flask.handle_exception = handle_watched
+
+
+def _django(module: Any) -> None:
+    respond = module.response_for_exception
+
+    @functools.wraps(respond)
+    def respond_watched(request: Any, exc: Any) -> Any:
+        attempt(_failing_in_django, module, exc)
+        return respond(request, exc)
+
+    module.response_for_exception = respond_watched
+
+
+# Exceptions that Django answers with 400, 403 or 404: no failures.
+_ANSWERS = ("Http404", "PermissionDenied", "MultiPartParserError", "BadRequest", "SuspiciousOperation")
+
+
+def _failing_in_django(module: Any, error: Any) -> None:
+    answers = tuple(kind for kind in (getattr(module, name, None) for name in _ANSWERS) if kind is not None)
+    if not isinstance(error, answers):
+        _failing(error)
+
+
+def _failing(error: Any) -> None:
+    handling = context.here().store.get("handling")
+    if handling is not None and isinstance(error, BaseException):
+        handling.failed(error)
+
+
+class Recorded:
+    """An application with the recorder before it; everything else of it is as it was."""
+
+    def __init__(self, app: Any) -> None:
+        self.__wrapped__ = app
+
+    def __call__(self, environ: Environ, start_response: Any) -> Any:
+        handling = attempt(_begin, environ) if recorder.mode() != OFF else None
+        if handling is None:
+            return self.__wrapped__(environ, start_response)
+        try:
+            answer = self.__wrapped__(environ, _watch_start(handling, start_response))
+        except BaseException as error:
+            attempt(handling.failed, error)
+            handling.ended()
+            raise
+        return _watch_answer(handling, environ, answer)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__wrapped__, name)
+
+
+def _begin(environ: Environ) -> Optional[Handling]:
+    query = environ.get("QUERY_STRING")
+    # What the client sent, where the server tells it; else the decoded path, which may look different.
+    target = environ.get("RAW_URI") or environ.get("REQUEST_URI")
+    if not target:
+        path = f"{environ.get('SCRIPT_NAME', '')}{environ.get('PATH_INFO', '')}"
+        target = f"{path}?{query}" if query else path
+    handling = begin(
+        "wsgi", environ.get("REQUEST_METHOD", ""), target, _peer(environ), scrubbed(_headers(environ))
+    )
+    stream = environ.get("wsgi.input")
+    if handling is not None and stream is not None and _may_have_body(environ):
+        environ["wsgi.input"] = _Input(stream, handling, environ.get("CONTENT_LENGTH"))
+    return handling
+
+
+def _peer(environ: Environ) -> List[Any]:
+    host, port = environ.get("REMOTE_ADDR"), str(environ.get("REMOTE_PORT") or "")
+    return [host or "", int(port) if port.isdigit() else 0]
+
+
+def _may_have_body(environ: Environ) -> bool:
+    return bool(environ.get("HTTP_TRANSFER_ENCODING")) or environ.get("CONTENT_LENGTH") not in (None, "", "0")
+
+
+def _headers(environ: Environ) -> Iterator[Any]:
+    for key, value in list(environ.items()):
+        if type(value) is not str:
+            continue
+        if key.startswith("HTTP_"):
+            yield key[5:].replace("_", "-").lower(), value
+        elif key in ("CONTENT_TYPE", "CONTENT_LENGTH") and value:
+            yield key.replace("_", "-").lower(), value
+
+
+class _Input:
+    """The request's body, noted as it is read."""
+
+    def __init__(self, stream: Any, handling: Handling, length: Any) -> None:
+        self.__wrapped__ = stream
+        self._handling = handling
+        self._left = int(length) if type(length) is str and length.isdigit() else None
+
+    def _noted(self, data: bytes) -> bytes:
+        attempt(self._note, data)
+        return data
+
+    def _note(self, data: bytes) -> None:
+        if self._left is not None:
+            self._left -= len(data)
+        self._handling.received(bytes(data), is_last=not data or (self._left is not None and self._left <= 0))
+
+    def read(self, *given: Any) -> bytes:
+        return self._noted(self.__wrapped__.read(*given))
+
+    def readline(self, *given: Any) -> bytes:
+        return self._noted(self.__wrapped__.readline(*given))
+
+    def readlines(self, *given: Any) -> List[bytes]:
+        lines: List[bytes] = self.__wrapped__.readlines(*given)
+        self._noted(b"".join(lines))
+        return lines
+
+    def __iter__(self) -> Iterator[bytes]:
+        for line in self.__wrapped__:
+            yield self._noted(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__wrapped__, name)
+
+
+def _watch_start(handling: Handling, start_response: Any) -> Any:
+    @functools.wraps(start_response, updated=())
+    def start(status: Any, headers: Any, *rest: Any) -> Any:
+        attempt(_note_start, handling, status, headers)
+        return start_response(status, headers, *rest)
+
+    return start
+
+
+def _note_start(handling: Handling, status: Any, headers: Any) -> None:
+    handling.status = int(str(status).split(" ", 1)[0])
+    handling.headers = scrubbed((str(name), str(value)) for name, value in list(headers))
+
+
+def _watch_answer(handling: Handling, environ: Environ, answer: Any) -> Any:
+    kind = type(answer)
+    if kind is list or kind is tuple:  # all of it is there, and some servers look at its length
+        for piece in answer:
+            attempt(handling.sent, piece)
+        handling.ended()
+        return answer
+    wrapper = environ.get("wsgi.file_wrapper")
+    if wrapper is not None and isinstance(wrapper, type) and isinstance(answer, wrapper):
+        # Servers recognize it and send the file by themselves.
+        handling.more["by"] = "file"
+        handling.ended()
+        return answer
+    return _Answer(handling, answer)
+
+
+class _Answer:
+    """An answer that is made while it is sent: its pieces are noted, and an exception in the middle of it."""
+
+    def __init__(self, handling: Handling, answer: Any) -> None:
+        self.__wrapped__ = answer
+        self._handling = handling
+        self._pieces: Any = None
+
+    def __iter__(self) -> "_Answer":
+        return self
+
+    def __next__(self) -> bytes:
+        try:
+            if self._pieces is None:
+                self._pieces = iter(self.__wrapped__)
+            piece: bytes = next(self._pieces)
+        except StopIteration:
+            self._handling.ended()
+            raise
+        except BaseException as error:
+            attempt(self._handling.failed, error)
+            self._handling.ended()
+            raise
+        attempt(self._handling.sent, piece)
+        return piece
+
+    def close(self) -> None:
+        try:
+            close = getattr(self.__wrapped__, "close", None)
+            if close is not None:
+                close()
+        finally:
+            self._handling.ended()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__wrapped__, name)
