@@ -87,6 +87,11 @@ def describe(error: BaseException, representer: Representer, cut: List[str]) -> 
             }
         )
         waiting += _related(one)
+    # Not before: only now is every secret known that a local variable holds, and that may stand in the source.
+    for link in found:
+        for frame in link["frames"]:
+            if frame["source"] is not None:
+                frame["source"]["lines"] = [representer.message(line) for line in frame["source"]["lines"]]
     return found
 
 

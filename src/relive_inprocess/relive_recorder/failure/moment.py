@@ -18,7 +18,8 @@ _PACKAGES = 20  # that are made ...
 _PACKAGES_TIME = 10_000_000_000  # [ns] ... in this time at most; the event is written for every failure
 _mono = time.monotonic_ns
 
-_passed: Deque[Tuple[int, str, int, int]] = collections.deque(maxlen=64)
+# (id of the exception, where it was raised, when it was seen, in which request)
+_passed: Deque[Tuple[int, Tuple[int, int], int, int]] = collections.deque(maxlen=64)
 _made: Deque[int] = collections.deque()
 
 
@@ -42,7 +43,7 @@ def seen(error: Optional[BaseException], where: str) -> None:
 
 def _seen(error: BaseException, where: str) -> None:
     fingerprint, place = chain.fingerprint(error)
-    if _has_passed(error, fingerprint):
+    if _has_passed(error, place):
         return
     representer = Representer(recorder.scrubber, _mono() + _LOOK)
     fields = _fields(error, where, fingerprint, place, representer)
@@ -83,15 +84,16 @@ def _fields(
     return fields
 
 
-def _has_passed(error: BaseException, fingerprint: str) -> bool:
-    """It was seen a moment ago, at a place further in."""
+def _has_passed(error: BaseException, place: Optional[Step]) -> bool:
+    """It was seen a moment ago, at a place further in (its traceback has become longer at the outer end since)."""
     now, request = _mono(), context.here().number
+    at = (id(place[0].f_code), place[1]) if place is not None else (0, 0)
     for address, known, when, number in list(_passed):
         # An address alone is not enough: the next exception of the kind is often made at the same one. But that happens
         # to another request; and what is seen outside of any is the one that has just left its request.
-        if address == id(error) and known == fingerprint and now - when < _AGAIN and request in (number, 0):
+        if address == id(error) and known == at and now - when < _AGAIN and request in (number, 0):
             return True
-    _passed.append((id(error), fingerprint, now, request))
+    _passed.append((id(error), at, now, request))
     return False
 
 

@@ -1,0 +1,287 @@
+"""Each server with a real client: requests keep apart, bodies and answers are kept, and what escapes is a failure with its frames."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from relive.model.failure import ErrorPackage, Where, read_package
+from relive.record.events import Event, EventKind
+from relive.record.rings import RingReader
+
+from .conftest import INPROCESS
+
+LIMIT = 30.0  # [s]
+
+FASTAPI = """
+import asyncio, sys, uvicorn
+from fastapi import FastAPI, Request, WebSocket
+from fastapi.responses import StreamingResponse
+app = FastAPI()
+@app.post("/echo/{name}")
+async def echo(name: str, request: Request):
+    body = await request.body()
+    await asyncio.sleep(0.01)
+    return {"name": name, "length": len(body)}
+@app.get("/stream")
+def stream():
+    return StreamingResponse(iter([b"one ", b"two"]))
+@app.post("/fail/{order}")
+def fail(order: int, request: Request):
+    api_key = "sk-live-0815"
+    return {}[order]
+@app.websocket("/ws")
+async def ws(socket: WebSocket):
+    await socket.accept()
+    await socket.send_text(await socket.receive_text())
+uvicorn.run(app, port=int(sys.argv[1]), log_level="warning")
+"""
+
+FLASK = """
+from flask import Flask, request
+app = Flask("shop")
+@app.post("/echo/<name>")
+def echo(name):
+    return {"name": name, "length": len(request.get_data())}
+@app.get("/stream")
+def stream():
+    return (piece for piece in [b"one ", b"two"])
+@app.post("/fail/<int:order>")
+def fail(order):
+    api_key = "sk-live-0815"
+    return {}[order]
+"""
+GUNICORN = "import sys; from gunicorn.app.wsgiapp import run; sys.argv[1:] = ['-b', '127.0.0.1:' + sys.argv[1], %s, 'shop:app']; run()"
+
+DJANGO = """
+import sys
+from django.conf import settings
+settings.configure(DEBUG=False, ROOT_URLCONF="__main__", ALLOWED_HOSTS=["*"], SECRET_KEY="x" * 50, MIDDLEWARE=[])
+from django.http import HttpResponse, JsonResponse, StreamingHttpResponse
+from django.urls import path
+def echo(request, name):
+    return JsonResponse({"name": name, "length": len(request.body)})
+def stream(request):
+    return StreamingHttpResponse(iter([b"one ", b"two"]))
+def fail(request, order):
+    api_key = "sk-live-0815"
+    request.body
+    return {}[order]
+urlpatterns = [path("echo/<name>", echo), path("stream", stream), path("fail/<int:order>", fail)]
+from django.core.management import execute_from_command_line
+execute_from_command_line(["manage.py", "runserver", "--noreload", "--skip-checks", sys.argv[1]])
+"""
+
+AIOHTTP = """
+import sys
+from aiohttp import web
+async def echo(request):
+    return web.json_response({"name": request.match_info["name"], "length": len(await request.read())})
+async def stream(request):
+    answer = web.StreamResponse(); await answer.prepare(request)
+    await answer.write(b"one "); await answer.write(b"two")
+    return answer
+async def fail(request):
+    order = int(request.match_info["order"])
+    api_key = "sk-live-0815"
+    await request.read()
+    return {}[order]
+app = web.Application()
+app.add_routes([web.post("/echo/{name}", echo), web.get("/stream", stream), web.post("/fail/{order}", fail)])
+web.run_app(app, host="127.0.0.1", port=int(sys.argv[1]), print=None)
+"""
+# What differs between them: where a streamed body goes by unseen.
+SERVERS = {
+    "fastapi-uvicorn": (FASTAPI, "asgi", b"one two"),
+    "flask-gunicorn-sync": (GUNICORN % "'-w', '2'", "wsgi", b"one two"),
+    "flask-gunicorn-threads": (GUNICORN % "'--threads', '4'", "wsgi", b"one two"),
+    "django-runserver": (DJANGO, "wsgi", b"one two"),
+    "aiohttp": (AIOHTTP, "aiohttp", b""),
+}
+each_server = pytest.mark.parametrize("server", SERVERS)
+
+
+@dataclass
+class Served:
+    """A server under test, with the recorder in it."""
+
+    port: int
+    process: subprocess.Popen[bytes]
+    rings: Path
+    log: Path
+
+    def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> tuple[int, bytes]:
+        with contextlib.closing(
+            http.client.HTTPConnection("127.0.0.1", self.port, timeout=LIMIT)
+        ) as connection:
+            connection.request(method, path, body, {name.replace("_", "-"): v for name, v in headers.items()})
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+
+    def events(self, *kinds: EventKind) -> list[Event]:
+        found: list[Event] = []
+        for ring in self.rings.glob("*.ring"):
+            reader = RingReader(ring)
+            reader._at = 0  # from the beginning, however often
+            found += reader.take()
+            reader.close()
+        return sorted((one for one in found if one.kind in kinds), key=lambda one: one.mono_ns)
+
+    def wait_for(self, kind: EventKind, count: int) -> list[Event]:
+        """The events of a kind, once there are so many: a server says its last word of a request after the client has its answer."""
+        return until(lambda: (lambda found: found if len(found) >= count else None)(self.events(kind)), kind)
+
+
+def until(look: Callable[[], object], what: object) -> object:
+    deadline = time.monotonic() + LIMIT
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError):
+            if (found := look()) is not None:
+                return found
+        time.sleep(0.01)
+    raise AssertionError(f"not within {LIMIT:g} s: {what}")
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[..., Served]]:
+    started: list[Served] = []
+
+    def begin(program: str) -> Served:
+        (tmp_path / "shop.py").write_text(FLASK)
+        file = tmp_path / "program.py"
+        file.write_text(program)
+        rings = tmp_path / "rings"
+        rings.mkdir()
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+        environment = os.environ | {
+            "PYTHONPATH": f"{INPROCESS}:{tmp_path}",
+            "RELIVE_RECORDER": json.dumps({"rings": str(rings)}),
+            "DATABASE_PASSWORD": "hunter22",
+        }
+        log = tmp_path / "log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, file, str(port)],
+                env=environment,
+                cwd=tmp_path,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
+        served = Served(port, process, rings, log)
+        started.append(served)
+        until(lambda: socket.create_connection(("127.0.0.1", port), 1).close() or True, "it listens")
+        return served
+
+    yield begin
+    for served in started:
+        served.process.send_signal(signal.SIGTERM)
+        try:
+            served.process.wait(10)
+        except subprocess.TimeoutExpired:
+            served.process.kill()
+            served.process.wait(10)
+        assert "recorder switched off" not in served.log.read_text()
+
+
+def package_of(event: Event) -> ErrorPackage:
+    return read_package(event.data)
+
+
+@each_server
+def test_a_request_is_recorded_and_an_exception_is_a_failure_with_its_frames(serve, server):
+    program, kind, streamed = SERVERS[server]
+    served = serve(program)
+    assert served.ask("POST", "/echo/ann", b"x" * 1000, authorization="Bearer abcdef123") == (
+        200,
+        served.ask("POST", "/echo/ann", b"y" * 1000)[1],
+    )
+    assert served.ask("GET", "/stream") == (200, b"one two")
+    status, _ = served.ask("POST", "/fail/1386?a=1&token=geheim77", b"amount=7")
+    assert status == 500
+
+    ended = served.wait_for(EventKind.HANDLING_ENDED, 4)
+    begun = served.events(EventKind.HANDLING_STARTED)
+    assert [one.fields["target"].partition("?")[0] for one in begun] == [
+        "/echo/ann",
+        "/echo/ann",
+        "/stream",
+        "/fail/1386",
+    ]
+    assert {one.fields["server"] for one in begun} == {kind}
+    headers = {name.lower(): value for name, value in begun[0].fields["headers"]}
+    assert headers["authorization"].startswith("<secret:")
+    assert [one.data for one in served.events(EventKind.HANDLING_BODY)][:2] == [b"x" * 1000, b"y" * 1000]
+    assert [one.fields["status"] for one in ended[:3]] == [200, 200, 200]
+    assert json.loads(ended[0].data) == {"name": "ann", "length": 1000}
+    assert ended[2].data == streamed
+
+    (failure,) = served.events(EventKind.FAILURE)
+    package = package_of(failure)
+    assert failure.request == begun[3].request
+    assert (package.type, package.text, package.where) == ("builtins.KeyError", "1386", Where.HANDLER)
+    assert package.failing_frame().function == "fail"
+    assert package.failing_frame().locals["order"] == "1386"
+    assert "sk-live-0815" not in failure.data.decode()
+    assert "hunter22" not in failure.data.decode()
+    request = package.request
+    assert request is not None
+    assert (request.method, request.server, request.number) == ("POST", kind, failure.request)
+    assert request.query["a"] == "1"
+    if server not in ("fastapi-uvicorn", "flask-gunicorn-sync", "flask-gunicorn-threads"):
+        assert request.body == "amount=7"  # the others had not read it
+
+
+def test_concurrent_requests_keep_apart(serve):
+    """Each request's body event bears the number under which it began, whatever task runs in between."""
+    served = serve(FASTAPI)
+    names = [f"n{number}" for number in range(20)]
+    threads = [
+        threading.Thread(target=served.ask, args=("POST", f"/echo/{name}", name.encode())) for name in names
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LIMIT)
+    served.wait_for(EventKind.HANDLING_ENDED, len(names))
+    target = {one.request: one.fields["target"] for one in served.events(EventKind.HANDLING_STARTED)}
+    assert len(target) == len(names)
+    for one in served.events(EventKind.HANDLING_BODY):
+        assert target[one.request] == f"/echo/{one.data.decode()}"
+    for one in served.events(EventKind.HANDLING_ENDED):
+        assert target[one.request] == f"/echo/{json.loads(one.data)['name']}"
+
+
+def test_a_long_body_lies_in_a_file_beside_the_ring(serve):
+    served = serve(FASTAPI)
+    body = os.urandom(1 << 20)
+    assert json.loads(served.ask("POST", "/echo/big", body)[1])["length"] == len(body)
+    (event,) = served.wait_for(EventKind.HANDLING_BODY, 1)
+    assert event.data == b""
+    assert event.fields["bytes"] == len(body)
+    assert (served.rings / event.fields["file"]).read_bytes() == body
+
+
+def test_a_websocket_is_one_request(serve):
+    from websockets.sync.client import connect
+
+    served = serve(FASTAPI)
+    with connect(f"ws://127.0.0.1:{served.port}/ws") as client:
+        client.send("hello")
+        assert client.recv() == "hello"
+    (event,) = served.wait_for(EventKind.HANDLING_ENDED, 1)
+    assert (event.fields["messages_in"], event.fields["messages_out"]) == (1, 1)
