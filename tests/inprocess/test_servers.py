@@ -1,4 +1,4 @@
-"""Each server with a real client: requests keep apart, bodies and answers are kept, and what escapes is a failure with its frames."""
+"""Each server with a real client: requests keep apart, bodies and answers are kept, what escapes is a failure with its frames."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -25,6 +26,7 @@ from relive.record.rings import RingReader
 from .conftest import INPROCESS
 
 LIMIT = 30.0  # [s]
+Result = TypeVar("Result")
 
 FASTAPI = """
 import asyncio, sys, uvicorn
@@ -64,7 +66,12 @@ def fail(order):
     api_key = "sk-live-0815"
     return {}[order]
 """
-GUNICORN = "import sys; from gunicorn.app.wsgiapp import run; sys.argv[1:] = ['-b', '127.0.0.1:' + sys.argv[1], %s, 'shop:app']; run()"
+GUNICORN = """
+import sys
+from gunicorn.app.wsgiapp import run
+sys.argv[1:] = ["-b", "127.0.0.1:" + sys.argv[1], %s, "shop:app"]
+run()
+"""
 
 DJANGO = """
 import sys
@@ -141,11 +148,16 @@ class Served:
         return sorted((one for one in found if one.kind in kinds), key=lambda one: one.mono_ns)
 
     def wait_for(self, kind: EventKind, count: int) -> list[Event]:
-        """The events of a kind, once there are so many: a server says its last word of a request after the client has its answer."""
-        return until(lambda: (lambda found: found if len(found) >= count else None)(self.events(kind)), kind)
+        """The events of a kind, once there are so many: servers end a request after the client has its answer."""
+
+        def look() -> list[Event] | None:
+            found = self.events(kind)
+            return found if len(found) >= count else None
+
+        return until(look, kind)
 
 
-def until(look: Callable[[], object], what: object) -> object:
+def until(look: Callable[[], Result | None], what: object) -> Result:
     deadline = time.monotonic() + LIMIT
     while time.monotonic() < deadline:
         with contextlib.suppress(OSError):

@@ -18,6 +18,7 @@ import structlog
 from relive.agent.capsule import Capsule
 from relive.agent.committer import Committer
 from relive.agent.control import serve_control
+from relive.agent.exceptions import ExceptionWatch
 from relive.agent.failures import FailureWatch
 from relive.agent.injection import remove_rings
 from relive.agent.inside import InsideDrain
@@ -58,16 +59,24 @@ class Agent:
     def _drain(self, settings: Settings) -> InsideDrain:
         loop, paths, init = asyncio.get_running_loop(), self._capsule.paths, self._capsule.facts.init
 
-        def failed(event: Event) -> None:
-            loop.call_soon_threadsafe(self._failures.hear_failure, event)
+        def look() -> None:
+            drain.look()
 
-        return InsideDrain(
+        exceptions = ExceptionWatch(settings, self._capsule, self._committer, self._keeper, self._tasks, look)
+        self._failures.exceptions = exceptions
+
+        def failed(event: Event) -> None:
+            loop.call_soon_threadsafe(exceptions.hear, event)
+
+        drain = InsideDrain(
             paths.rings.resolve(),
             paths.inside,
             keep_bytes=settings.inside_keep,
             is_alive=lambda pid: Path(f"/proc/{init}/root/proc/{pid}").exists(),
             on_failure=failed,
         )
+        self._tasks.begin(exceptions.watch())
+        return drain
 
     async def run(self) -> None:
         """Serve until the capsule has ended and all about its end is written down."""

@@ -13,6 +13,7 @@ import structlog
 
 from relive.agent.capsule import Capsule
 from relive.agent.committer import Committer, RateLimit
+from relive.agent.exceptions import ExceptionWatch
 from relive.agent.keeper import Keeper
 from relive.agent.memory import MemoryGroup
 from relive.agent.sightings import (
@@ -31,8 +32,7 @@ from relive.engine.captured import Capture
 from relive.errors import CapsuleError, CommitFailed, ProcessGone, RecordingError, ReliveError
 from relive.kernel import procfs
 from relive.model.commit import CommitId, Trigger
-from relive.model.incident import Sighting
-from relive.record.events import Event
+from relive.model.incident import Incident, Sighting
 from relive.record.exchanges import Exchanges
 from relive.record.reading import Recording
 from relive.watch.client import Tracer
@@ -48,7 +48,11 @@ MakeSighting = Callable[[dict[str, Any], int], Sighting]
 
 
 class FailureWatch:
-    """Belongs to the agent's event loop."""
+    """Belongs to the agent's event loop.
+
+    Attributes:
+        exceptions: sees those that the recorder inside tells of; None where there is none.
+    """
 
     def __init__(
         self,
@@ -69,6 +73,7 @@ class FailureWatch:
         self._seeing = asyncio.Lock()
         self._fatal: Fatal | None = None
         self.stop_asked = False
+        self.exceptions: ExceptionWatch | None = None
 
     # -- fatal signals -------------------------------------------------------------------------------------------
 
@@ -158,6 +163,9 @@ class FailureWatch:
 
     async def _see_request(self, make: MakeSighting, message: dict[str, Any], now_ns: int) -> None:
         """A failure of a service that runs on: commit at it, unless the same failure had a commit a moment ago."""
+        told = self.exceptions if make is not hang_sighting else None
+        if told is not None and await told.has_told(message["request"]):
+            return
         # One after the other, so that what was seen first is written down first.
         async with self._seeing:
             about = await self._about_request(message["request"])
@@ -166,7 +174,9 @@ class FailureWatch:
             if self._limit.allows(sighting.fingerprint) and not self._keeper.is_known(sighting):
                 with contextlib.suppress(CommitFailed, ProcessGone):
                     at = (await self._committer.commit(Trigger.INCIDENT)).id
-            await self._report(sighting, at)
+            incident = await self._report(sighting, at)
+            if told is not None:
+                told.note_answer(message["request"], incident.number)
 
     async def _about_request(self, number: int) -> dict[str, Any]:
         """What the recording holds of a request; empty when it holds nothing."""
@@ -184,14 +194,6 @@ class FailureWatch:
             "sequence": exchange.started_seq,
             "log_begin": exchange.log_offsets_before.get(log),
         }
-
-    # -- inside --------------------------------------------------------------------------------------------------
-
-    def hear_failure(self, event: Event) -> None:
-        """Take a ``failure`` event of the recorder inside."""
-        self._log.info(
-            "failure inside", **{key: event.fields.get(key) for key in ("type", "fingerprint", "pid")}
-        )
 
     # -- memory and end ------------------------------------------------------------------------------------------
 
@@ -217,13 +219,19 @@ class FailureWatch:
         if sighting is not None and kills and sighting.signal == signal.SIGKILL:
             exit_status = shell_status(status) if status is not None else None
             sighting = memory_sighting(kills, time.time_ns(), exit_status)
+        if self.exceptions is not None:
+            await self.exceptions.settle()
+            # Python ends with 1 when an exception leaves the main program; that has its incident already.
+            if sighting is not None and sighting.exit_status == 1 and self.exceptions.main_failed:
+                return
         # A fatal signal that was caught at its delivery has its incident already, with a commit.
         if sighting is not None and not (self._fatal is not None and sighting.signal == self._fatal.signal):
             await self._report(sighting, None)
 
-    async def _report(self, sighting: Sighting, at: CommitId | None) -> None:
+    async def _report(self, sighting: Sighting, at: CommitId | None) -> Incident:
         incident = await self._keeper.report(sighting, at)
         self._log.warning("incident", number=incident.number, summary=sighting.summary, times=incident.times)
+        return incident
 
 
 def _inside(pid: int) -> int:

@@ -10,7 +10,9 @@ import contextlib
 import os
 import re
 import threading
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
@@ -22,6 +24,7 @@ from relive.record.rings import RingReader
 
 __all__ = ["InsideDrain"]
 
+HEARTBEAT = "agent.alive"
 _PERIOD = 0.05  # [s] between two looks
 _RING = re.compile(r"(?P<pid>[0-9]+)-[0-9a-f]+\.ring")
 _BODY = re.compile(r"[0-9]+-[0-9]+\.body")
@@ -35,7 +38,10 @@ class InsideDrain:
         recording: directory of the recording that is written.
         keep_bytes: oldest events are dropped when the recording exceeds this.
         is_alive: tells whether a process (its pid in the capsule) still runs.
-        on_failure: called in the drain's thread with every ``failure`` event.
+        on_failure: called in the drain's thread with every ``failure`` event; its fields hold ``pid`` too.
+
+    While it lives, the file ``HEARTBEAT`` in the rings' directory is touched again and again, its time being the monotonic
+    clock: a failing thread waits for its commit only then (``failure/waiting.py`` of the recorder).
     """
 
     def __init__(
@@ -59,12 +65,27 @@ class InsideDrain:
         self._end = threading.Event()
         self._writer = RecordingWriter(recording, keep_bytes=keep_bytes, on_trouble=self._log.warning)
         self._bodies.mkdir(mode=0o700, exist_ok=True)
+        self._beat()
         self._thread = threading.Thread(target=self._work, name="inside-drain", daemon=True)
         self._thread.start()
 
     def _work(self) -> None:
         while not self._end.wait(_PERIOD):
+            self._beat()
             self.look()
+
+    def _beat(self) -> None:
+        now = time.monotonic_ns()
+        path = self._rings / HEARTBEAT
+        try:
+            # By descriptor, not through a link: the service may make names there too.
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
+        except OSError:
+            return  # then nobody waits
+        try:
+            os.utime(fd, ns=(now, now))
+        finally:
+            os.close(fd)
 
     def look(self) -> None:
         """Take all that is in the rings now. May be called by any thread."""
@@ -76,9 +97,9 @@ class InsideDrain:
             for pid, event in sorted(events, key=lambda pair: pair[1].mono_ns):
                 self._keep(pid, event)
             self._writer.flush()
-        for _, event in events:
+        for pid, event in events:
             if event.kind is EventKind.FAILURE:
-                self._on_failure(event)
+                self._on_failure(replace(event, fields={**event.fields, "pid": pid}))
 
     def _names(self) -> list[str]:
         try:
@@ -154,6 +175,8 @@ class InsideDrain:
         """Take what is there and end."""
         self._end.set()
         self._thread.join()
+        with contextlib.suppress(OSError):
+            (self._rings / HEARTBEAT).unlink()
         self.look()
         self._writer.close()
         for reader in self._readers.values():

@@ -17,6 +17,8 @@ from relive.engine.captured import Capture
 from relive.model.commit import CommitId
 from relive.model.incident import Incident, Occurrence, Sighting
 from relive.store import Store, StoredCommit
+from relive.store.evidence import Evidence
+from relive.store.evidence import keep as keep_evidence
 from relive.store.incidents import Incidents
 from relive.upkeep.retention import Retention
 from relive.upkeep.thinning import thin
@@ -41,6 +43,7 @@ class Keeper:
         self._store: Store | None = None
         self._incidents = Incidents(settings.incidents)
         self._known: dict[str, int] = {}
+        self._committed: set[str] = set()
         self._stored = 0
         self.pending = 0
 
@@ -67,13 +70,24 @@ class Keeper:
         if self._store is not None:
             self._store.let_go()
 
-    async def report(self, sighting: Sighting, at: CommitId | None) -> Incident:
+    async def report(
+        self, sighting: Sighting, at: CommitId | None, evidence: Evidence | None = None
+    ) -> Incident:
         """Write an incident, or count one more sighting of a known one."""
-        return await self._run(lambda store: self._report(store, sighting, at))
+        return await self._run(lambda store: self._report(store, sighting, at, evidence))
 
-    def _report(self, store: Store, sighting: Sighting, at: CommitId | None) -> Incident:
+    def _report(
+        self, store: Store, sighting: Sighting, at: CommitId | None, evidence: Evidence | None
+    ) -> Incident:
         with store.nothing_dropped():  # else `relive retain` could drop what the incident is about to name
-            return self._write_incident(store, sighting, at)
+            incident = self._write_incident(store, sighting, at)
+        if evidence is not None:
+            keep_evidence(self._settings.incidents, incident.number, evidence)
+        return incident
+
+    async def add_evidence(self, number: int, evidence: Evidence) -> None:
+        """Lay evidence beside an incident that was reported without."""
+        await self._run(lambda _store: keep_evidence(self._settings.incidents, number, evidence))
 
     def _write_incident(self, store: Store, sighting: Sighting, at: CommitId | None) -> Incident:
         before = self._before(store, sighting, at)
@@ -85,6 +99,7 @@ class Keeper:
                 self._service, self._life, sighting, before=before, at=at, log_end=log_end, log_tail=tail
             )
             self._known[sighting.fingerprint] = incident.number
+            self._note_commit(incident)
             return incident
         incident = self._incidents.get(known)
         latest = Occurrence(sighting=sighting, before=before, log_end=log_end)
@@ -94,10 +109,21 @@ class Keeper:
                 "last_seen_wall_ns": sighting.seen_wall_ns,
                 "at": incident.at or at,
                 "latest": latest,
+                # The thread that waits belongs to the commit in which it does.
+                "sighting": incident.sighting
+                if incident.at is not None or at is None
+                else incident.sighting.model_copy(
+                    update={"throw": sighting.throw, "pid": sighting.pid, "thread": sighting.thread}
+                ),
             }
         )
         self._incidents.save(incident)
+        self._note_commit(incident)
         return incident
+
+    def _note_commit(self, incident: Incident) -> None:
+        if incident.at is not None:
+            self._committed.add(incident.sighting.fingerprint)
 
     def _before(self, store: Store, sighting: Sighting, at: CommitId | None) -> CommitId | None:
         """The last commit before the failing request, or before the failure where no request is known."""
@@ -113,6 +139,10 @@ class Keeper:
     def is_known(self, sighting: Sighting) -> bool:
         """An incident of this life has the same fingerprint."""
         return sighting.fingerprint in self._known
+
+    def has_commit(self, fingerprint: str) -> bool:
+        """An incident of this life with that fingerprint has a commit taken at its moment."""
+        return fingerprint in self._committed
 
     def _log_tail(self, begin: int) -> list[str]:
         log = self._logs[-1]

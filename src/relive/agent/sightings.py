@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Mapping
+from pathlib import PurePosixPath
 from typing import Any
 
 from relive.model.incident import FailureKind, Sighting
@@ -11,6 +13,7 @@ from relive.model.incident import FailureKind, Sighting
 __all__ = [
     "answer_sighting",
     "broken_sighting",
+    "exception_sighting",
     "exit_sighting",
     "fatal_sighting",
     "hang_sighting",
@@ -83,6 +86,43 @@ def hang_sighting(message: dict[str, Any], now_ns: int) -> Sighting:
         request=message["request"],
         sequence=message.get("sequence"),
         log_begin=message.get("log_begin"),
+    )
+
+
+def exception_sighting(
+    told: Mapping[str, Any], about: dict[str, Any], now_ns: int, *, throw: str | None, ends_service: bool
+) -> Sighting:
+    """The recorder inside told that an exception escaped.
+
+    Args:
+        told: fields of its ``failure`` event; everything in them is the service's word.
+        about: ``request``, ``method``, ``target``, ``sequence``, ``log_begin`` of the recorded request, as far as there is one.
+        ends_service: it escaped from the main program of the service's root process.
+    """
+    kind, text = str(told.get("type", "?")), str(told.get("text", ""))
+    summary = kind.removeprefix("builtins.") + (f": {text.splitlines()[0][:200]}" if text.strip() else "")
+    match told.get("at"):
+        case (str(file), int(line), str(function)):
+            summary += f" in {function} ({PurePosixPath(file).name}:{line})"
+    if about.get("request") is not None:
+        summary += f", {_request_words(about)}"
+    elif told.get("method") or told.get("target"):
+        summary += f", {told.get('method')} {told.get('target')}"
+    elif told.get("where") in ("thread", "task"):
+        summary += f", in a {told['where']}"
+    pid = told.get("pid")
+    return Sighting(
+        kind=FailureKind.EXCEPTION,
+        fingerprint=f"exception {str(told.get('fingerprint'))[:64]}",
+        summary=summary[:1000],
+        seen_wall_ns=now_ns,
+        request=about.get("request"),
+        sequence=about.get("sequence"),
+        log_begin=about.get("log_begin"),
+        pid=pid if isinstance(pid, int) else None,
+        exit_status=1 if ends_service else None,  # as Python ends then
+        where=str(told.get("where")),
+        throw=throw,
     )
 
 

@@ -20,11 +20,12 @@ class Tasks:
         self._running: set[asyncio.Task[None]] = set()
         self._log = structlog.get_logger()
 
-    def begin(self, work: Coroutine[Any, Any, object]) -> None:
-        """Start a task; its error, if it ends with one, goes to the agent's log."""
+    def begin(self, work: Coroutine[Any, Any, object]) -> asyncio.Task[None]:
+        """Start a task; its error, if it ends with one, goes to the agent's log, and is not raised to who awaits it."""
         task = asyncio.create_task(self._guard(work))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
+        return task
 
     async def _guard(self, work: Coroutine[Any, Any, object]) -> None:
         try:

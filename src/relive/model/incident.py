@@ -20,6 +20,7 @@ class FailureKind(StrEnum):
     BROKEN = "broken"
     HANG = "hang"
     MEMORY = "out-of-memory"
+    EXCEPTION = "exception"
 
 
 class Sighting(BaseModel):
@@ -32,6 +33,9 @@ class Sighting(BaseModel):
         log_begin: size in bytes of the service's standard error when that request began.
         signal, thread: of a fatal signal; pids as inside the capsule.
         exit_status: of the service's root process, as a shell shows it.
+        where: of an exception, what it escaped from (``relive.model.failure.Where``).
+        throw: of an exception, the name by which the failing thread waits in the commit that was taken at it; None when
+            it does not stand there any more.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -51,6 +55,8 @@ class Sighting(BaseModel):
     thread: int | None = None
     exit_status: int | None = None
     answer_status: int | None = None
+    where: str | None = None
+    throw: str | None = None
 
 
 class Occurrence(BaseModel):

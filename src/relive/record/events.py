@@ -74,8 +74,8 @@ class EventKind(StrEnum):
     clock, random             A reading: ``source`` (str), ``value``.
     environment-read          ``name`` (str), ``value`` (str, scrubbed; absent when it is not set).
     log-record                ``logger``, ``level`` (str), ``text`` (scrubbed), ``where`` (str: "file:line").
-    failure                   An exception that escaped. ``type``, ``text``, ``fingerprint``, ``where`` (str), ``at`` (list: file, line,
-                              function of the innermost frame of the service's own code); of its request ``server``,
+    failure                   An exception that escaped. ``type``, ``text``, ``fingerprint``, ``where`` (str), ``at`` (list: file,
+                              line, function of the innermost frame of the service's own code); of its request ``server``,
                               ``method``, ``target``, ``peer``; ``throw`` (str: name of the file in the rings' directory
                               for which the failing thread waits, if it does). ``data``: the error package (JSON, see
                               ``relive.model.failure``), empty when too many were made.

@@ -72,7 +72,8 @@ def recorded_answer(exchange: Exchange, log: list[str]) -> Outcome:
 
 def recorded_outcome(sighting: Sighting, exchange: Exchange | None, log: list[str]) -> Outcome:
     """The outcome of an incident: of its request, or of the service itself where it died."""
-    if sighting.kind in (FailureKind.SIGNAL, FailureKind.EXIT, FailureKind.MEMORY):
+    ends_service = sighting.kind is FailureKind.EXCEPTION and sighting.exit_status is not None
+    if ends_service or sighting.kind in (FailureKind.SIGNAL, FailureKind.EXIT, FailureKind.MEMORY):
         return Outcome(
             end=End.DIED,
             signal=sighting.signal,

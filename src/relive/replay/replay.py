@@ -98,7 +98,14 @@ def case_of_incident(settings: Settings, store: Store, incident: Incident, *, fi
     manifest = store.manifest(occurrence.before)
     recording, log = _recording_of(settings, incident.service, incident.life)
     sighting = occurrence.sighting
-    subject = sighting.request if sighting.kind not in _FATAL_KINDS else None
+    ends_service = sighting.kind in _FATAL_KINDS or sighting.exit_status is not None
+    subject = sighting.request if not ends_service else None
+    if sighting.kind is FailureKind.EXCEPTION and subject is None and not ends_service:
+        raise UsageError(
+            f"incident {incident.number} cannot be judged by a replay",
+            cause="its exception escaped outside of any request that the proxy recorded, and the service went on",
+            remedy=f"`relive debug {incident.number}` opens a debugger where it was raised",
+        )
     exchanges = Exchanges(recording)
     exchange = exchanges.by_number(sighting.request) if sighting.request is not None else None
     seen_mono_ns = manifest.taken_monotonic_ns + sighting.seen_wall_ns - manifest.taken_wall_ns

@@ -1,4 +1,7 @@
-"""Incidents, each a JSON file named by its number. Numbers are never used twice."""
+"""Incidents, each a JSON file named by its number. Numbers are never used twice.
+
+What lies beside an incident is in ``evidence.py``.
+"""
 
 from __future__ import annotations
 
@@ -90,6 +93,8 @@ class Incidents:
         """All incidents, newest first; one whose writing a crash interrupted is passed over."""
         found = []
         for path in self._directory.glob("*.json"):
+            if not self._number(path):  # it lies beside one
+                continue
             with contextlib.suppress(ValueError, OSError):
                 found.append(Incident.model_validate_json(path.read_bytes()))
         found.sort(key=lambda incident: -incident.number)

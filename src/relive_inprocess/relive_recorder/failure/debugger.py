@@ -90,6 +90,7 @@ class _Debugger(pdb.Pdb):
 
     def do_quit(self, arg: str) -> Any:
         """End the debugger; the service goes on in its branch, where it is kept."""
+        del arg
         # pdb's own raises BdbQuit out of a traced program, which would fail the request for another reason.
         self._user_requested_quit = True
         self.set_continue()

@@ -47,7 +47,10 @@ def make(error: BaseException, where: str, fingerprint: str, representer: Repres
         "request": _request(cut),
         "chain": links,
         "environment": _environment(cut),
-        "versions": {"python": sys.version.split()[0], "packages": versions.of_packages(_mono() + 30_000_000)},
+        "versions": {
+            "python": sys.version.split()[0],
+            "packages": versions.of_packages(_mono() + 30_000_000),
+        },
         "revision": revision.of(main_directory()),
         "argv": [recorder.scrubber.text(word)[:_VALUE] for word in list(sys.argv)[:64]],
         "cwd": os.getcwd(),
@@ -92,12 +95,12 @@ def _query(target: str) -> Dict[str, Any]:
     except ValueError:  # more than that
         return found
     for name, value in pairs:
-        value = recorder.scrubber.named(name, value)
+        shown = recorder.scrubber.named(name, value)
         known = found.get(name)
         if known is None:
-            found[name] = value
+            found[name] = shown
         else:
-            found[name] = [*known, value] if type(known) is list else [known, value]
+            found[name] = [*known, shown] if type(known) is list else [known, shown]
     return found
 
 

@@ -1,8 +1,9 @@
 """Values as short texts for people, made without running any code of the service.
 
-No ``__repr__``, ``__str__``, ``__len__``, property or ``__getattr__`` of a foreign type is called: any of them could hang, fail, or change
-the state that is to be looked at. Built-in types are shown as Python shows them; subclasses of containers by the base's own
-methods; any other object by its type's name and what lies in its ``__dict__`` and ``__slots__``, read past all descriptors.
+No ``__repr__``, ``__str__``, ``__len__``, property or ``__getattr__`` of a foreign type is called: any of them could hang, fail,
+or change the state that is to be looked at. Built-in types are shown as Python shows them; subclasses of containers by the
+base's own methods; any other object by its type's name and what lies in its ``__dict__`` and ``__slots__``, read past all
+descriptors.
 
 Bounded in depth, items, length, and over all values of one failure in number and time. Secrets are scrubbed.
 """
@@ -36,6 +37,13 @@ _CONTAINERS: Tuple[Tuple[type, str, str, Callable[[Any], Iterator[Any]], Callabl
     (tuple, "(", ")", tuple.__iter__, tuple.__len__),
     (set, "{", "}", set.__iter__, set.__len__),
     (frozenset, "frozenset({", "})", frozenset.__iter__, frozenset.__len__),
+)
+# Of subclasses, such as enumerations of integers, the plain value, made by the base's own methods.
+_PLAIN_BASES: Tuple[Tuple[type, Callable[[Any], Any]], ...] = (
+    (str, lambda value: str.__getitem__(value, slice(0, _SCRUBBED))),
+    (bytes, lambda value: bytes.__getitem__(value, slice(0, _SCRUBBED))),
+    (int, int.__pos__),
+    (float, float.__pos__),
 )
 # What ``values`` knows to keep without foreign code, and shows as text there: datetimes, decimals, paths, ...
 _TOLD = frozenset({"datetime", "decimal", "uuid", "fractions", "ipaddress", "pathlib"})
@@ -140,21 +148,17 @@ class Representer:
                 texts = [self._text(item, depth, secret) for item in islice(iterate(value), ITEMS)]
                 more = length(value) - len(texts)
                 texts += [f"… (+{more})"] if more > 0 else []
-                if base is tuple and len(texts) == 1:
-                    end = f",{end}"
-                return self._labelled(kind, base, f"{begin}{', '.join(texts)}{end}")
-        for base in (str, bytes, int, float):  # subclasses, such as enumerations of integers
-            if base in mro:
-                plain = (
-                    base.__getitem__(value, slice(0, _SCRUBBED))
-                    if base in (str, bytes)
-                    else base.__pos__(value)
-                )
-                return f"{type_name(kind)}({self._text(plain, depth, secret)})"
+                comma = "," if base is tuple and len(texts) == 1 else ""
+                return self._labelled(kind, base, f"{begin}{', '.join(texts)}{comma}{end}")
+        for plain, make in _PLAIN_BASES:
+            if plain in mro:
+                return f"{type_name(kind)}({self._text(make(value), depth, secret)})"
         if _type_module(kind) in _TOLD:
             told = pack(value, 1)
             if type(told) is dict and told["$"][0] != "opaque":
-                return f"{type_name(kind)}({', '.join(self._text(part, 1, secret) for part in told['$'][1:2])})"
+                return (
+                    f"{type_name(kind)}({', '.join(self._text(part, 1, secret) for part in told['$'][1:2])})"
+                )
         return self._of_object(value, kind, mro, depth, secret)
 
     def _of_dict(self, value: Any, kind: type, depth: int, secret: bool) -> str:

@@ -14,8 +14,8 @@ a branch a debugger opens on them as after ``pdb.post_mortem``, in the real proc
 
 A file ``debug-request`` in a branch asks the handling of one request to open a debugger when it begins.
 
-Never a commit storm: each fingerprint once in ``options.failure_pause``, ``_BUDGET`` of all together in ``_BUDGET_TIME``, one thread at
-a time.
+Never a commit storm: each fingerprint once in ``options.failure_pause``, ``_BUDGET`` of all together in ``_BUDGET_TIME``, one
+thread at a time.
 """
 
 import collections

@@ -1,4 +1,7 @@
-"""ASGI applications, under whatever server: the application is wrapped where the server keeps it, or Starlette where it is called."""
+"""ASGI applications, under whatever server.
+
+The application is wrapped where the server keeps it; Starlette, under a server that is not known here, where it is called.
+"""
 
 import functools
 from typing import Any, Awaitable, Callable, Dict, List, Optional

@@ -1,8 +1,8 @@
 """One request while it is handled: its events, its body as it comes in, its answer as it goes out.
 
-``handling-started`` is written before the service sees anything of it, ``handling-body`` when the body has been read, or as far as it
-was when something failed, ``handling-ended`` when the answer is whole. Bodies are held as the very bytes objects that the
-server made, up to ``options.body_bytes``.
+``handling-started`` is written before the service sees anything of it, ``handling-body`` when the body has been read, or as
+far as it was when something failed, ``handling-ended`` when the answer is whole. Bodies are held as the very bytes objects
+that the server made, up to ``options.body_bytes``.
 """
 
 import time

@@ -58,7 +58,9 @@ def _celery(module: Any) -> None:
     module.task_postrun.connect(_celery_ends, weak=False)
 
 
-def _celery_begins(task_id: Any = None, task: Any = None, args: Any = None, kwargs: Any = None, **_: Any) -> None:
+def _celery_begins(
+    task_id: Any = None, task: Any = None, args: Any = None, kwargs: Any = None, **_: Any
+) -> None:
     attempt(_begin_celery, task_id, task, args, kwargs)
 
 

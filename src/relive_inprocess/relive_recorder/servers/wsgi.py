@@ -1,4 +1,7 @@
-"""WSGI applications (PEP 3333), under gunicorn, wsgiref, werkzeug and waitress; Flask and Django where they make a 500 of an exception."""
+"""WSGI applications (PEP 3333), under gunicorn, wsgiref, werkzeug and waitress.
+
+Flask and Django make an answer of an exception themselves: they are watched at that place.
+"""
 
 import functools
 from typing import Any, Callable, Dict, Iterator, List, Optional
