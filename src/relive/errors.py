@@ -38,6 +38,7 @@ __all__ = [
     "CommitFailed",
     "CommitTimedOut",
     "ConfigInvalid",
+    "DebuggerSilent",
     "DiskFull",
     "ExchangeError",
     "HostIncapable",
@@ -241,6 +242,12 @@ class SealBroken(RestoreFailed):
     """The sandbox could not prove that it is sealed, so nothing was started in it."""
 
     code = "seal-broken"
+
+
+class DebuggerSilent(RestoreFailed):
+    """The branch came to life, but no debugger opened in it."""
+
+    code = "debugger-silent"
 
 
 class MemoryLost(RestoreFailed):

@@ -29,7 +29,7 @@ from relive.sandbox.branch import Branch, restore
 from relive.sandbox.seal import Seal
 from relive.store import Store
 
-__all__ = ["Case", "Wishes", "case_of_incident", "case_of_request", "replay"]
+__all__ = ["Case", "Wishes", "case_of_incident", "case_of_request", "replay", "service_address"]
 
 _FATAL_KINDS = (FailureKind.SIGNAL, FailureKind.EXIT, FailureKind.MEMORY)
 _LEAST_LIMIT = 10.0  # [s] that a replayed request may take
@@ -271,7 +271,7 @@ async def _live(branch: Branch, case: Case, wishes: Wishes) -> tuple[Outcome, st
     limit = wishes.limit or case.limit
     peers, branch.peers = branch.peers, {}
     cursor = case.manifest.cursor.sequence if case.manifest.cursor is not None else 0
-    address = _address(case.manifest)
+    address = service_address(case.manifest)
     sender = Sender(branch.facts.init, address, peers, pace=wishes.pace, limit=limit, cursor=cursor)
     began = time.monotonic()
     try:
@@ -295,7 +295,7 @@ async def _live(branch: Branch, case: Case, wishes: Wishes) -> tuple[Outcome, st
     )
 
 
-def _address(manifest: Manifest) -> tuple[str, int]:
+def service_address(manifest: Manifest) -> tuple[str, int]:
     """Where to send: the port that the recorded clients had reached, or the lowest one the service listens on."""
     inward = [connection.local for connection in manifest.connections if connection.inward]
     host, port = inward[0] if inward else (manifest.listening[0] if manifest.listening else ("127.0.0.1", 0))

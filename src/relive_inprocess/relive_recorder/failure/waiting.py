@@ -45,6 +45,7 @@ _numbers = itertools.count(1)
 _busy = threading.Lock()
 _last: Dict[str, int] = {}
 _recent: Deque[int] = collections.deque()
+_has_stopped = False
 
 
 def decide(fingerprint: str) -> Optional[str]:
@@ -106,15 +107,15 @@ def _in_a_branch(name: str, error: BaseException) -> None:
 
 def stop_at_request(method: str, target: str) -> None:
     """In a branch: open the debugger where the service's own code begins with this request, if the branch was asked for that."""
+    global _has_stopped
     path = f"{recorder.options.rings}/debug-request"
-    try:
-        with open(path, encoding="utf-8") as file:
-            wanted = json.load(file)
-        if wanted != {"method": method, "target": target}:
-            return
-        os.unlink(path)  # of several, whoever removes it is the one
-    except FileNotFoundError:
+    if _has_stopped or not os.path.exists(path):
         return
+    with open(path, encoding="utf-8") as file:
+        wanted = json.load(file)
+    if wanted != {"method": method, "target": target}:
+        return
+    _has_stopped = True
     from relive_recorder.failure import debugger
 
     debugger.stop_in_own_code(f"{path}.sock")

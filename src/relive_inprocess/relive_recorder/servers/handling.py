@@ -12,7 +12,7 @@ from relive_recorder import bodies, context
 from relive_recorder.failure import waiting
 from relive_recorder.failure.moment import seen
 from relive_recorder.guard import attempt
-from relive_recorder.recorder import FREE, OFF, RECORD, recorder
+from relive_recorder.recorder import FREE, OFF, RECORD, REPLAY, recorder
 
 __all__ = ["Handling", "begin", "scrubbed"]
 
@@ -164,13 +164,24 @@ def begin(server: str, method: str, target: str, peer: List[Any], headers: Pairs
         "peer": peer,
         "headers": headers,
     }
-    request = context.Request(recorder.next_request(), about)
+    request = context.Request(_number(mode, about), about)
     handling = Handling(request)
     request.store["handling"] = handling
     recorder.emit("handling-started", about, b"", request.number)
     if mode != RECORD:
         _stop_if_asked(method, target)
     return handling
+
+
+def _number(mode: int, about: Dict[str, Any]) -> int:
+    """The next one; in a replay the one that it had in the recording, as the player recognises it."""
+    if mode == REPLAY:
+        from relive_recorder import playing
+
+        recognise = getattr(playing, "recognise", None)
+        if recognise is not None:
+            return int(recognise(about))
+    return recorder.next_request()
 
 
 def _stop_if_asked(method: str, target: str) -> None:

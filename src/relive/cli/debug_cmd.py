@@ -1,0 +1,226 @@
+"""``relive debug``: a debugger at the failure, in the process itself."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from relive.agent.launch import tend_capsules
+from relive.cli.terminal import AsJson, Terminal, duration
+from relive.config import load_settings
+from relive.errors import ToolMissing
+from relive.kernel import procfs
+from relive.model.incident import FailureKind, Incident
+from relive.replay.debug import Debugged, at_failure, at_request, has_waiting_thread, restored
+from relive.replay.debugline import DebugLine
+from relive.sandbox.branch import Branch
+from relive.store import Store
+from relive.store.incidents import Incidents
+
+__all__ = ["debug"]
+
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def debug(
+    number: Annotated[int, typer.Argument(help="The incident's number")],
+    command: Annotated[
+        list[str] | None,
+        typer.Option("--command", "-c", help="Give this to the debugger, print its answer; then end"),
+    ] = None,
+    begin: Annotated[
+        bool,
+        typer.Option("--at-request", help="Begin before the failure, where the service takes the request"),
+    ] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave the branch there when the debugger ends")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Open a debugger at the failure, in the process itself as it was then
+
+    Of an exception in Python: pdb in the frame that failed, with the real objects (`up`, `p order.items`, calling functions). The
+    process lives in a sealed branch, the original is not touched; Ctrl-C, Ctrl-D or `q` end the branch. Where no Python thread
+    waits at the failure, the stacks of all threads are shown, and gdb is opened where a signal killed native code.
+    """
+    terminal = Terminal(as_json=as_json)
+    settings = load_settings()
+    tend_capsules(settings)
+    incident = Incidents(settings.incidents).get(number)
+    store = Store(settings.store)
+    commands = list(command or [])
+    if begin:
+        _converse(terminal, incident, at_request(settings, store, incident), commands, keep=keep)
+    elif has_waiting_thread(incident):
+        _converse(terminal, incident, at_failure(settings, store, incident), commands, keep=keep)
+    else:
+        branch = restored(settings, store, incident)
+        try:
+            _without_thread(terminal, incident, branch, commands)
+        finally:
+            _leave(terminal, branch, keep=keep)
+
+
+def _leave(terminal: Terminal, branch: Branch, *, keep: bool) -> None:
+    if keep and branch.is_alive:
+        terminal.status(f"Branch {branch.facts.id} stays; `relive stop {branch.facts.id}` ends it.")
+    else:
+        branch.stop()
+
+
+# -- pdb -----------------------------------------------------------------------------------------------------------
+
+
+def _converse(
+    terminal: Terminal,
+    incident: Incident,
+    opened: AbstractContextManager[Debugged],
+    commands: list[str],
+    *,
+    keep: bool,
+) -> None:
+    with opened as debugged:
+        branch = debugged.branch
+        try:
+            terminal.status(
+                f"Restored {branch.facts.name} in {duration(branch.facts.restore_us)} as branch {branch.facts.id}."
+            )
+            if commands or terminal.as_json:
+                _answer(terminal, incident, debugged, commands)
+            else:
+                _talk(debugged.line)
+        finally:
+            debugged.line.close()
+            _leave(terminal, branch, keep=keep)
+
+
+def _answer(terminal: Terminal, incident: Incident, debugged: Debugged, commands: list[str]) -> None:
+    line = debugged.line
+    text, wants = line.hear()
+    opening = _printable(_without_prompt(text))
+    answers: list[dict[str, str]] = []
+    for command in commands:
+        if not wants:
+            break
+        line.say(command)
+        text, wants = line.hear()
+        answers.append({"command": command, "answer": _printable(_without_prompt(text))})
+    value: dict[str, Any] = {
+        "incident": incident.number,
+        "commit": debugged.branch.facts.commit,
+        "branch": debugged.branch.facts.id,
+        "opening": opening,
+        "answers": answers,
+    }
+    terminal.answer(value, "\n".join(one["answer"] for one in answers) or opening)
+
+
+def _talk(line: DebugLine) -> None:
+    """A conversation on the terminal, with the history and the keys of this side's readline."""
+    import readline  # noqa: F401 - input() uses it once it is imported
+
+    text, wants = line.hear()
+    while wants:
+        said, _, prompt = text.rpartition("\n")
+        if said:
+            print(_printable(said), flush=True)
+        try:
+            line.say(input(_printable(prompt)))
+        except (EOFError, KeyboardInterrupt):
+            print()
+            return
+        text, wants = line.hear()
+    if text:
+        print(_printable(text.rstrip("\n")))
+
+
+def _without_prompt(text: str) -> str:
+    """All lines but the last, which asks for the next command."""
+    return text.rpartition("\n")[0]
+
+
+def _printable(text: str) -> str:
+    """What the service's data could steer the terminal with is shown as an escape."""
+    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+# -- where no thread waits ------------------------------------------------------------------------------------------
+
+
+def _without_thread(terminal: Terminal, incident: Incident, branch: Branch, commands: list[str]) -> None:
+    if incident.sighting.kind is FailureKind.SIGNAL:
+        _native(terminal, incident, branch, commands)
+        return
+    stacks = {str(pid): _stacks_of(pid) for pid in procfs.tree_of(branch.facts.root)}
+    value = {"incident": incident.number, "commit": incident.at, "branch": branch.facts.id, "stacks": stacks}
+    terminal.answer(value, "\n".join(text for text in stacks.values() if text))
+
+
+def _stacks_of(pid: int) -> str:
+    tool = shutil.which("py-spy", path=_tool_path())
+    if tool is None:
+        raise ToolMissing(
+            "the stacks of the branch cannot be read",
+            cause="py-spy is not installed",
+            remedy="pip install py-spy",
+        )
+    done = subprocess.run(
+        [tool, "dump", "--pid", str(pid)], capture_output=True, text=True, check=False, timeout=60
+    )
+    return _printable(
+        done.stdout if done.returncode == 0 else f"process {pid}: {done.stderr.strip().splitlines()[-1:]}"
+    )
+
+
+def _native(terminal: Terminal, incident: Incident, branch: Branch, commands: list[str]) -> None:
+    """gdb on the process as it stands where the signal was about to strike."""
+    pid = _process_that_failed(incident, branch)
+    command = ["gdb", "-q", "-p", str(pid)]
+    if shutil.which("gdb") is None:
+        raise ToolMissing(
+            f"a native process is debugged with `{' '.join(command)}`",
+            cause="gdb is not installed",
+            remedy="apt install gdb; `relive debug --keep` keeps the branch meanwhile",
+        )
+    if not commands and sys.stdin.isatty() and not terminal.as_json:
+        terminal.status(f"Running {' '.join(command)}.")
+        subprocess.run(command, check=False)
+        return
+    batch = [*command, "-batch"]
+    for one in commands or ["thread apply all backtrace"]:
+        batch += ["-ex", one]
+    done = subprocess.run(
+        batch, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=120
+    )
+    text = _printable(done.stdout.rstrip())
+    value = {
+        "incident": incident.number,
+        "commit": incident.at,
+        "branch": branch.facts.id,
+        "ran": batch,
+        "output": text,
+    }
+    terminal.answer(value, text)
+
+
+def _process_that_failed(incident: Incident, branch: Branch) -> int:
+    """The host's pid of the process that got the signal; of the service's root where that cannot be told."""
+    wanted = incident.sighting.pid
+    for pid in procfs.tree_of(branch.facts.root):
+        words = (procfs.status_field(pid, "NSpid") or "").split()
+        if words and words[-1] == str(wanted):
+            return pid
+    return branch.facts.root
+
+
+def _tool_path() -> str | None:
+    """Where programs are looked for: beside this interpreter first, where py-spy lies if it came with it."""
+    return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])

@@ -1,0 +1,145 @@
+"""``debug``: a branch in which the thread that failed opens a debugger, at the failure or where its request begins.
+
+The thread that stood still while it was committed (``failure/waiting.py`` of the recorder) finds an order in its branch's directory
+of rings, and opens pdb on the frames of its exception: the process itself, with everything that was in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from relive.config import Settings
+from relive.errors import RefUnknown, UsageError
+from relive.model.commit import CommitId
+from relive.model.incident import FailureKind, Incident
+from relive.replay.debugline import DebugLine
+from relive.replay.plan import Pace
+from relive.replay.replay import Case, case_of_incident, service_address
+from relive.replay.sender import Sender
+from relive.sandbox.branch import Branch, restore
+from relive.store import Store
+
+__all__ = ["Debugged", "at_failure", "at_request", "has_waiting_thread", "restored"]
+
+_UNLIMITED = 86_400.0  # [s] a request may be looked at for a day
+_OPENS = 30.0  # [s] from the branch's first moment to the debugger's socket
+
+
+@dataclass(slots=True)
+class Debugged:
+    """A branch, and the line to the debugger in it."""
+
+    branch: Branch
+    line: DebugLine
+
+
+def has_waiting_thread(incident: Incident) -> bool:
+    """The commit at its moment holds a thread that waits at the place of failure."""
+    return incident.at is not None and incident.sighting.throw is not None
+
+
+def restored(settings: Settings, store: Store, incident: Incident) -> Branch:
+    """A branch of the commit at an incident's moment, without a debugger; the caller stops it.
+
+    Raises:
+        RefUnknown: there is no such commit; else as ``restore``.
+    """
+    return restore(settings, store, _commit_at(incident))
+
+
+def _commit_at(incident: Incident) -> CommitId:
+    if incident.at is None:
+        raise RefUnknown(
+            f"incident {incident.number} has no commit at its moment",
+            cause="commits at failures are limited in number, or this one failed; the agent's log says which",
+            remedy=f"`relive debug --at-request {incident.number}` begins before the failing request",
+        )
+    return incident.at
+
+
+@contextlib.contextmanager
+def at_failure(settings: Settings, store: Store, incident: Incident) -> Iterator[Debugged]:
+    """Restore the commit at the failure, with the debugger open in the failing frame. The branch is the caller's to stop.
+
+    Raises:
+        RefUnknown: there is no such commit; UsageError: no thread waits in it; else as ``restore``.
+        DebuggerSilent: the thread did not open a debugger; the branch is gone then.
+    """
+    commit, throw = _commit_at(incident), incident.sighting.throw
+    if throw is None:
+        raise UsageError(
+            f"in the commit of incident {incident.number} no thread waits at the place of failure",
+            remedy=f"`relive debug --at-request {incident.number}` begins before the failing request",
+        )
+    order = throw.replace("throw-", "debug-", 1)
+    branch = restore(settings, store, commit, lay_beside=lambda rings: (rings / order).touch())
+    with _line(branch, branch.rings / f"{order}.sock", lambda: branch.is_alive) as line:
+        yield Debugged(branch, line)
+
+
+@contextlib.contextmanager
+def at_request(settings: Settings, store: Store, incident: Incident) -> Iterator[Debugged]:
+    """Restore the commit before the failing request, send the recorded ones again, with the debugger open where it begins.
+
+    Raises:
+        UsageError: it did not happen in a request that was recorded; else as ``case_of_incident`` and ``restore``.
+        DebuggerSilent: the request came to no code of the service; the branch is gone then.
+    """
+    case = case_of_incident(settings, store, incident)
+    number = incident.occurrence(first=False).sighting.request
+    subject = next((step.exchange for step in case.plan.steps if step.exchange.number == number), None)
+    if number is None or subject is None or incident.sighting.kind is FailureKind.HANG:
+        raise UsageError(
+            f"incident {incident.number} did not happen in one recorded request",
+            remedy=f"`relive debug {incident.number}` opens the commit at the failure",
+        )
+    case = replace(case, plan=replace(case.plan, subject=number))
+    branch = restore(settings, store, case.commit)
+    order = branch.rings / "debug-request"
+    request = json.dumps({"method": subject.method, "target": subject.target})
+    sending = threading.Thread(target=_send, args=(branch, case, order, request), daemon=True)
+    sending.start()
+    with _line(branch, Path(f"{order}.sock"), sending.is_alive) as line:
+        yield Debugged(branch, line)
+
+
+@contextlib.contextmanager
+def _line(branch: Branch, path: Path, goes_on: Callable[[], bool]) -> Iterator[DebugLine]:
+    try:
+        line = DebugLine.open(path, _OPENS, goes_on)
+    except BaseException:
+        branch.stop()
+        raise
+    try:
+        yield line
+    finally:
+        line.close()
+
+
+def _send(branch: Branch, case: Case, order: Path, request: str) -> None:
+    """Send what was recorded; in a thread, since the debugger holds up the last request for as long as it is looked at."""
+
+    def lay_order() -> None:
+        fresh = order.with_name("debug-request.new")
+        fresh.write_text(request)
+        fresh.chmod(0o644)
+        fresh.replace(order)
+
+    async def carry_out() -> None:
+        peers, branch.peers = branch.peers, {}
+        cursor = case.manifest.cursor.sequence if case.manifest.cursor is not None else 0
+        address = service_address(case.manifest)
+        sender = Sender(branch.facts.init, address, peers, pace=Pace.FAST, limit=_UNLIMITED, cursor=cursor)
+        try:
+            await sender.carry_out(case.plan, asyncio.Event(), lay_order)
+        finally:
+            sender.close()
+
+    with contextlib.suppress(OSError):  # the branch was stopped meanwhile
+        asyncio.run(carry_out())
