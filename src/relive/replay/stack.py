@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 
 from relive.model.outcome import Stack
+from relive.sandbox.rootfs import INPROCESS_DIRECTORY
 
 __all__ = ["find_stack", "find_stacks"]
 
+_RECORDER = f"{INPROCESS_DIRECTORY}/"
 _HEAD = "Traceback (most recent call last):"
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>.+)$')
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
@@ -53,6 +55,8 @@ def _read_stack(lines: list[str], begin: int) -> tuple[Stack | None, int]:
             continue
         text.append(bare)
         match = _FRAME.match(bare)
+        if match is not None and match["file"].startswith(_RECORDER):
+            continue  # what it does between the service's frames depends on whether it records or replays
         if match is not None:
             frames.append((match["file"], int(match["line"]), match["function"]))
         elif bare and not bare.startswith(" "):

@@ -37,7 +37,9 @@ def walk(traceback: Optional[TracebackType]) -> Tuple[List[Step], int]:
 def is_own(frame: FrameType) -> bool:
     """It is the service's code, not that of a library or of Python."""
     file = frame.f_code.co_filename
-    if file.startswith(("<frozen", _standard_library)):
+    if file.startswith("<"):  # made from a text: by a library, unless it is the program (``python -c``)
+        return _module(frame) == "__main__"
+    if file.startswith(_standard_library):
         return False
     return not any(part in file for part in _LIBRARY_PARTS)
 
