@@ -6,9 +6,11 @@ import contextlib
 import http.client
 import json
 import os
+import shutil
 import signal
-import subprocess
-import time
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ import pytest
 from relive.model.failure import Where
 from relive.store.evidence import package_of
 
-from .harness import LIMIT, PYTHON, RELIVE, SERVICES, Relive, eventually, free_port
+from .harness import LIMIT, PYTHON, SERVICES, Relive, eventually, free_port
 
 
 @dataclass
@@ -53,9 +55,14 @@ class App:
         return int((self.life / "agent.pid").read_text().split()[0])
 
 
-@pytest.fixture
-def app(relive: Relive, tmp_path: Path) -> App:
-    return start(relive)
+@pytest.fixture(scope="module")
+def shared() -> Iterator[App]:
+    """One service for all tests that leave it as it was; each looks for failures of its own."""
+    home = Path(tempfile.mkdtemp(prefix="relive-"))
+    relive = Relive(home, "debug")
+    yield start(relive)
+    relive.close()
+    shutil.rmtree(home)
 
 
 def start(relive: Relive, *options: str) -> App:
@@ -79,8 +86,9 @@ def debug(
     return [one["answer"] for one in answer["answers"]]
 
 
-def test_a_debugger_opens_in_the_failing_frame_of_the_process_itself(app: App) -> None:
+def test_a_debugger_opens_in_the_failing_frame_of_the_process_itself(shared: App) -> None:
     """Values are printed, expressions are evaluated with the live objects, frames are walked; the original is untouched."""
+    app = shared
     assert app.ask("POST", "/payments/1386") == 500
     incident = app.incident("KeyError: 1386 in pay (failing_app.py:")
     assert "POST /payments/1386" in incident["sighting"]["summary"]
@@ -90,17 +98,11 @@ def test_a_debugger_opens_in_the_failing_frame_of_the_process_itself(app: App) -
     )
 
     number, total, items, seen, up = debug(
-        app.relive,
-        incident,
-        "p number",
-        "p order.total()",
-        "p order.items",
-        "p ACCOUNTS_SEEN",
-        "up",
+        app.relive, incident, "p number", "p order.total()", "p order.items", "p ACCOUNTS_SEEN", "up"
     )
     assert (number, total, items, seen) == ("1386", "14", "['book', 'pen']", "{'seen': 1}")
     assert "run_endpoint_function" in up
-    assert app.relive("ps") and app.ask("GET", "/ok") == 200
+    assert app.ask("GET", "/ok") == 200
     assert not list(app.relive.settings.branches.iterdir()), "the branch ended with the debugger"
 
     package = package_of(app.relive.settings.incidents, incident["number"])
@@ -116,64 +118,61 @@ def test_a_debugger_opens_in_the_failing_frame_of_the_process_itself(app: App) -
 
     replayed = app.relive("replay", "--pace", "fast", str(incident["number"]))
     assert replayed["runs"][0]["verdict"]["kind"] == "reproduced"
-
-
-def test_the_same_failure_again_is_counted_and_does_not_wait(app: App) -> None:
-    for _ in range(5):
-        assert app.ask("POST", "/payments/1386") == 500
-    eventually(lambda: app.incident("KeyError")["times"] == 5, "five sightings")
-    commits = [one for one in app.relive("log", "shop") if one["trigger"] == "incident"]
-    assert len(commits) == 1
-
-
-def test_what_is_logged_and_what_escapes_a_thread_are_incidents_too(app: App) -> None:
-    assert app.ask("GET", "/log") == 200
-    assert app.ask("GET", "/thread") == 200
-    assert app.incident("KeyError: 99")["sighting"]["where"] == Where.LOG
-    thread = app.incident("KeyError: 77")
-    assert thread["sighting"]["where"] == Where.THREAD
-    assert thread["at"]
-    (name,) = debug(app.relive, thread, "import threading;; p threading.current_thread().name")
-    assert name == "'accountant'"
-
-
-def test_an_answer_with_a_5xx_and_no_exception_stays_an_incident_of_its_own(app: App) -> None:
-    assert app.ask("GET", "/refuse") == 503
-    assert app.incident("status 503")["sighting"]["kind"] == "answer"
-
-
-@pytest.mark.parametrize("path", ["/payments/1386", "/sync/1386"])
-def test_at_request_stops_before_it_goes_wrong(app: App, path: str) -> None:
-    """In the handler's first line, with the state of before; a synchronous handler runs in a worker thread."""
-    method = "POST" if path.startswith("/payments") else "GET"
-    assert app.ask(method, path) == 500
-    incident = app.incident("KeyError: 1386")
+    # With the state of before, in the handler's first line.
     number, seen, _, order = debug(
         app.relive, incident, "p number", "p ACCOUNTS_SEEN", "n", "p order.number", options=("--at-request",)
     )
     assert (number, seen, order) == ("1386", "{'seen': 0}", "1386")
 
 
-def test_the_service_goes_on_when_the_agent_is_killed_while_a_thread_waits(app: App) -> None:
+def test_a_synchronous_handler_is_followed_into_its_worker_thread(shared: App) -> None:
+    assert shared.ask("GET", "/sync/5") == 500
+    incident = shared.incident("KeyError: 5 in pay_at_once")
+    (number,) = debug(shared.relive, incident, "p number", options=("--at-request",))
+    assert number == "5"
+
+
+def test_the_same_failure_again_is_counted_and_takes_no_other_commit(shared: App) -> None:
+    for _ in range(5):
+        assert shared.ask("GET", "/again") == 500
+    eventually(lambda: shared.incident("in again (")["times"] == 5, "five sightings")
+    incident = shared.incident("in again (")
+    commits = [
+        one for one in shared.relive("log", "shop") if one["taken_wall_ns"] > incident["last_seen_wall_ns"]
+    ]
+    assert commits == []
+
+
+def test_what_is_logged_and_what_escapes_a_thread_are_incidents_too(shared: App) -> None:
+    assert shared.ask("GET", "/log") == 200
+    assert shared.ask("GET", "/thread") == 200
+    assert shared.incident("KeyError: 99")["sighting"]["where"] == Where.LOG
+    thread = shared.incident("KeyError: 77")
+    assert thread["sighting"]["where"] == Where.THREAD
+    (name,) = debug(shared.relive, thread, "import threading;; p threading.current_thread().name")
+    assert name.splitlines()[-1] == "'accountant'"
+
+
+def test_an_answer_with_a_5xx_and_no_exception_stays_an_incident_of_its_own(shared: App) -> None:
+    assert shared.ask("GET", "/refuse") == 503
+    assert shared.incident("status 503")["sighting"]["kind"] == "answer"
+
+
+def test_the_service_goes_on_when_the_agent_is_killed_while_a_thread_waits(relive: Relive) -> None:
     """The agent stands still when the thread begins to wait, and is killed then."""
+    app = start(relive)
     os.kill(app.agent, signal.SIGSTOP)
     try:
         rings = app.life / "rings"
-        answers: list[int] = []
-        asking = subprocess.Popen(
-            [
-                PYTHON,
-                "-c",
-                f"import http.client as h; c = h.HTTPConnection('127.0.0.1', {app.outer});"
-                "c.request('POST', '/payments/1386'); print(c.getresponse().status)",
-            ],
-            stdout=subprocess.PIPE,
-        )
-        eventually(lambda: list(rings.glob("throw-*")), "a thread waits")
+        with ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(app.ask, "POST", "/payments/1386")
+            eventually(lambda: list(rings.glob("throw-*")), "a thread waits")
+            os.kill(app.agent, signal.SIGKILL)
+            assert answer.result(LIMIT) == 500
     finally:
-        os.kill(app.agent, signal.SIGKILL)
-    assert asking.communicate(timeout=LIMIT)[0].strip() == b"500"
+        with contextlib.suppress(OSError):
+            os.kill(app.agent, signal.SIGKILL)
     assert app.ask("GET", "/ok") == 200
-    app.relive("ps")  # gives it a new agent, which reads what the ring holds
+    relive("ps")  # gives it a new agent, which reads what the ring holds
     incident = app.incident("KeyError: 1386")
     assert incident["sighting"]["throw"] is None

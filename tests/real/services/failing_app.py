@@ -48,6 +48,11 @@ def pay_at_once(number: int) -> int:
     return ACCOUNTS[order.number]
 
 
+@app.get("/again")
+async def again() -> int:
+    return ACCOUNTS[4]
+
+
 @app.get("/refuse")
 async def refuse() -> None:
     raise HTTPException(503, "closed")

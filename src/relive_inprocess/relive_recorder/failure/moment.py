@@ -1,25 +1,24 @@
 """An exception was seen to escape: tell it, keep its package, and stand still where policy says so."""
 
 import collections
+import os
 import time
-from typing import Any, Deque, Dict, Optional, Tuple
+from typing import Any, Deque, Dict, Optional
 
 from relive_recorder import context
 from relive_recorder.failure import chain, waiting
 from relive_recorder.failure.frames import Step
-from relive_recorder.failure.representation import Representer, type_name
+from relive_recorder.failure.representation import MARK, Representer, own_dict, type_name
 from relive_recorder.recorder import FREE, OFF, recorder
 
 __all__ = ["seen"]
 
 _LOOK = 100_000_000  # [ns] for looking at values
-_AGAIN = 1_000_000_000  # [ns] the same object seen again after this is another exception at the same address
+_AGAIN = 1_000_000_000  # [ns] the same object seen again after this was raised again
 _PACKAGES = 20  # that are made ...
 _PACKAGES_TIME = 10_000_000_000  # [ns] ... in this time at most; the event is written for every failure
 _mono = time.monotonic_ns
 
-# (id of the exception, where it was raised, when it was seen, in which request)
-_passed: Deque[Tuple[int, Tuple[int, int], int, int]] = collections.deque(maxlen=64)
 _made: Deque[int] = collections.deque()
 
 
@@ -43,7 +42,7 @@ def seen(error: Optional[BaseException], where: str) -> None:
 
 def _seen(error: BaseException, where: str) -> None:
     fingerprint, place = chain.fingerprint(error)
-    if _has_passed(error, place):
+    if _has_passed(error):
         return
     representer = Representer(recorder.scrubber, _mono() + _LOOK)
     fields = _fields(error, where, fingerprint, place, representer)
@@ -84,17 +83,23 @@ def _fields(
     return fields
 
 
-def _has_passed(error: BaseException, place: Optional[Step]) -> bool:
-    """It was seen a moment ago, at a place further in (its traceback has become longer at the outer end since)."""
+def _has_passed(error: BaseException) -> bool:
+    """It was seen a moment ago, at a place further in.
+
+    The mark is in the exception's own ``__dict__``: an address says nothing, since the next exception is often made at the same
+    one, and holding the exception would keep alive what its frames hold.
+    """
+    held = own_dict(error)
+    if held is None:
+        return False
     now, request = _mono(), context.here().number
-    at = (id(place[0].f_code), place[1]) if place is not None else (0, 0)
-    for address, known, when, number in list(_passed):
-        # An address alone is not enough: the next exception of the kind is often made at the same one. But that happens
-        # to another request; and what is seen outside of any is the one that has just left its request.
-        if address == id(error) and known == at and now - when < _AGAIN and request in (number, 0):
-            return True
-    _passed.append((id(error), at, now, request))
-    return False
+    mark = dict.get(held, MARK)
+    dict.__setitem__(held, MARK, (os.getpid(), request, now))
+    if type(mark) is not tuple or mark[0] != os.getpid():
+        return False
+    # One object may be raised again and again, by another request or later. What is seen outside of any request a moment
+    # after it was seen in one has just left it.
+    return bool(now - mark[2] < _AGAIN and request in (mark[1], 0))
 
 
 def _may_make() -> bool:

@@ -16,13 +16,14 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 from relive_recorder.scrub import Scrubber
 from relive_recorder.values import pack
 
-__all__ = ["Representer", "type_name"]
+__all__ = ["MARK", "Representer", "own_dict", "type_name"]
 
 DEPTH = 4
 ITEMS = 24
 TEXT = 400  # [characters] of one text within a value
 WHOLE = 2000  # [characters] of one value
 NODES = 20_000  # values of one failure, those within others counted
+MARK = "_relive_seen"  # in the ``__dict__`` of exceptions that were seen; never shown
 _SCRUBBED = 4096  # [characters] that are searched for secrets before a text is cut
 
 _mono = time.monotonic_ns
@@ -193,10 +194,10 @@ def isinstance_exactly(kind: type, *wanted: type) -> bool:
 
 def _attributes(value: Any, mro: Tuple[type, ...]) -> Iterator[Tuple[str, Any]]:
     """What an object holds by itself: of its ``__dict__`` and its slots, past everything its class defines over them."""
-    own = _own_dict(value, mro)
+    own = own_dict(value)
     if own is not None:
         for name, item in islice(dict.items(own), 1000):
-            if type(name) is str:
+            if type(name) is str and name != MARK:
                 yield name, item
     for base in mro:
         for name, member in list(_type_dict(base).items()):
@@ -207,8 +208,9 @@ def _attributes(value: Any, mro: Tuple[type, ...]) -> Iterator[Tuple[str, Any]]:
                     pass
 
 
-def _own_dict(value: Any, mro: Tuple[type, ...]) -> Optional[Dict[str, Any]]:
-    for base in mro:
+def own_dict(value: Any) -> Optional[Dict[str, Any]]:
+    """An object's ``__dict__`` itself, whatever its class shows in its place; None if it has none."""
+    for base in _type_mro(type(value)):
         found = _type_dict(base).get("__dict__")
         if type(found) is types.GetSetDescriptorType:
             held = found.__get__(value)
