@@ -9,6 +9,7 @@ import pytest
 from relive.agent.sightings import (
     answer_sighting,
     broken_sighting,
+    exception_sighting,
     exit_sighting,
     fatal_sighting,
     hang_sighting,
@@ -151,3 +152,37 @@ def test_an_end_that_nobody_could_note_is_a_killed_capsule():
     seen = exit_sighting(None, stop_asked=False, now_ns=NOW)
     assert seen is not None
     assert seen.summary == "the capsule was killed (SIGKILL)"
+
+
+TOLD = {
+    "type": "builtins.KeyError",
+    "text": "1386\nand more",
+    "fingerprint": "ab" * 8,
+    "where": "handler",
+    "at": ("/srv/ledger.py", 127, "pay"),
+    "pid": 9,
+}
+
+
+def test_an_exception_is_told_with_its_place_and_its_request():
+    about = {"request": 12, "method": "POST", "target": "/payments", "sequence": 90, "log_begin": 12}
+    sighting = exception_sighting(TOLD, about, NOW, throw="throw-9-1", ends_service=False)
+    assert sighting.summary == "KeyError: 1386 in pay (ledger.py:127), request 12 (POST /payments)"
+    assert sighting.fingerprint == f"exception {'ab' * 8}"
+    assert (sighting.kind, sighting.request, sighting.sequence) == (FailureKind.EXCEPTION, 12, 90)
+    assert (sighting.throw, sighting.pid, sighting.exit_status) == ("throw-9-1", 9, None)
+
+
+def test_an_exception_outside_of_requests_says_where_and_whether_the_service_ends():
+    thread = exception_sighting(TOLD | {"where": "thread"}, {}, NOW, throw=None, ends_service=False)
+    assert thread.summary.endswith(", in a thread")
+    assert (
+        exception_sighting(TOLD | {"where": "main"}, {}, NOW, throw=None, ends_service=True).exit_status == 1
+    )
+
+
+def test_what_a_service_tells_of_itself_need_not_be_sensible():
+    odd = {"type": 7, "text": None, "at": "nowhere", "pid": "x", "fingerprint": "f" * 1000}
+    sighting = exception_sighting(odd, {}, NOW, throw=None, ends_service=False)
+    assert len(sighting.fingerprint) < 100
+    assert sighting.pid is None

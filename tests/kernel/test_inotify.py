@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from relive.kernel.inotify import AwaitedName
+from relive.kernel.inotify import AwaitedName, MadeNames
 
 
 def test_the_name_is_told_once_and_others_are_not(tmp_path: Path) -> None:
@@ -33,3 +33,13 @@ def test_what_was_there_before_does_not_count(tmp_path: Path) -> None:
 def test_no_directory_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         AwaitedName(tmp_path / "nowhere", "files.img")
+
+
+def test_all_names_that_were_made_are_told_once(tmp_path):
+    (tmp_path / "before").touch()
+    with MadeNames(tmp_path) as names:
+        assert names.take() == []
+        for name in ("one", "two"):
+            (tmp_path / name).touch()
+        assert names.take() == [b"one", b"two"]
+        assert names.take() == []

@@ -6,6 +6,7 @@ The other end, and the protocol, is ``failure/debugger.py`` of the recorder.
 from __future__ import annotations
 
 import codecs
+import contextlib
 import socket
 import time
 from collections.abc import Callable
@@ -88,10 +89,8 @@ class DebugLine:
 
     def say(self, line: str) -> None:
         """Send one line; that the debugger has ended is seen at the next ``hear``."""
-        try:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._connection.sendall(line.rstrip("\n").encode("utf-8", "replace") + b"\n")
-        except (BrokenPipeError, ConnectionResetError):
-            pass
 
     def close(self) -> None:
         """End the conversation; the debugger ends too, and its thread goes on. May be called again."""

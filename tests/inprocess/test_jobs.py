@@ -1,0 +1,77 @@
+"""A job of a real worker is a request, and what escapes it a failure."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from relive.model.failure import Where, read_package
+from relive.record.events import EventKind
+
+WORKER = """
+import sys
+from redis import Redis
+from rq import Queue, Worker
+import jobs
+redis = Redis(unix_socket_path=%r)
+queue = Queue("work", connection=redis)
+queue.enqueue(jobs.add, 2, 3)
+queue.enqueue(jobs.pay, 1386, api_key="sk-live-0815")
+Worker([queue], connection=redis).work(burst=True, logging_level="ERROR")
+"""
+JOBS = """
+def add(left, right):
+    return left + right
+def pay(order, api_key):
+    return {}[order]
+"""
+
+
+@pytest.fixture
+def redis(tmp_path: Path) -> Iterator[Path]:
+    program = shutil.which("redis-server")
+    if program is None:
+        pytest.skip("redis-server is not installed")
+    path = tmp_path / "redis"
+    server = subprocess.Popen(
+        [program, "--port", "0", "--unixsocket", path, "--save", "", "--daemonize", "no"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert server.stdout is not None
+    for line in server.stdout:
+        if "ready to accept connections" in line.lower():
+            break
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.connect(str(path))
+    yield path
+    server.terminate()
+    server.communicate(timeout=30)
+
+
+def test_jobs_of_an_rq_worker(run_recorded, redis, tmp_path):
+    (tmp_path / "jobs.py").write_text(JOBS)
+    ran = run_recorded(WORKER % str(redis))
+    assert "recorder switched off" not in ran.err
+    begun = ran.of(EventKind.HANDLING_STARTED)
+    assert [(one.fields["server"], one.fields["method"]) for one in begun] == [
+        ("rq", "jobs.add"),
+        ("rq", "jobs.pay"),
+    ]
+    assert len(ran.of(EventKind.HANDLING_ENDED)) == 2
+    (failure,) = ran.of(EventKind.FAILURE)
+    package = read_package(failure.data)
+    assert (package.where, package.text) == (Where.JOB, "1386")
+    request = package.request
+    assert request is not None
+    assert (request.server, request.method) == ("rq", "jobs.pay")
+    assert request.target.startswith("work/")
+    assert request.body is not None
+    assert "1386" in request.body
+    assert "sk-live-0815" not in failure.data.decode()

@@ -1,0 +1,57 @@
+"""What lies beside an incident."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+
+from model.test_failure import changed
+from relive.errors import RecordingCorrupt
+from relive.model.incident import FailureKind, Sighting
+from relive.record.events import Event, EventKind
+from relive.store.evidence import Evidence, keep, package_of
+from relive.store.incidents import Incidents
+
+EVENTS = [
+    Event(4, 10, 20, EventKind.HANDLING_STARTED, 0, 7, b"", {"pid": 1, "peer": ("127.0.0.1", 4)}),
+    Event(5, 11, 21, EventKind.HANDLING_BODY, 0, 7, b"\x00\xff", {"pid": 1}),
+]
+
+
+@pytest.fixture
+def incidents(tmp_path):
+    found = Incidents(tmp_path)
+    sighting = Sighting(kind=FailureKind.EXCEPTION, fingerprint="exception ab", summary="s", seen_wall_ns=1)
+    found.add("pay", "L", sighting, before=None, at=None, log_end=None, log_tail=[])
+    return found
+
+
+def test_package_and_events_are_kept_and_are_no_incidents_themselves(incidents, tmp_path):
+    keep(tmp_path, 1, Evidence(changed(), EVENTS))
+    assert package_of(tmp_path, 1).text == "1386"
+    first, second = map(json.loads, (tmp_path / "1.events.jsonl").read_text().splitlines())
+    assert first == {
+        "seq": 4,
+        "mono_ns": 10,
+        "wall_ns": 20,
+        "kind": "handling-started",
+        "request": 7,
+        "fields": {"pid": 1, "peer": ["127.0.0.1", 4]},
+    }
+    assert base64.b64decode(second["data"]) == b"\x00\xff"
+    assert [one.number for one in incidents.list()] == [1]
+
+
+def test_the_first_package_stays(incidents, tmp_path):
+    keep(tmp_path, 1, Evidence(changed(), EVENTS))
+    keep(tmp_path, 1, Evidence(changed(text="later"), []))
+    assert package_of(tmp_path, 1).text == "1386"
+
+
+def test_an_incident_without_a_package_has_none_and_a_damaged_one_is_said(tmp_path):
+    assert package_of(tmp_path, 1) is None
+    (tmp_path / "1.package.json").write_bytes(b"{}")
+    with pytest.raises(RecordingCorrupt):
+        package_of(tmp_path, 1)
