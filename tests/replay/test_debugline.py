@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 import relive
+from inprocess.conftest import each_python
 from relive.errors import DebuggerSilent
 from relive.replay.debugline import DebugLine
 
@@ -29,12 +31,15 @@ print("went on")
 
 
 @pytest.fixture
-def debugged(tmp_path):
-    """A process that waits for its debugger; (the line, the process)."""
-    import subprocess
+def python():
+    return sys.executable
 
+
+@pytest.fixture
+def debugged(tmp_path, python):
+    """A process that waits for its debugger; (the line, the process)."""
     process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(tmp_path / "debug.sock")],
+        [python, "-c", PROGRAM, str(tmp_path / "debug.sock")],
         env={"PYTHONPATH": str(INPROCESS)},
         stdout=subprocess.PIPE,
         text=True,
@@ -46,7 +51,9 @@ def debugged(tmp_path):
     process.communicate()
 
 
-def test_questions_and_answers(debugged):
+@each_python
+def test_questions_and_answers(debugged, python):
+    """On every Python: pdb changes with each."""
     line, process = debugged
     opening, wants = line.hear()
     assert wants

@@ -22,8 +22,8 @@ _mono = time.monotonic_ns
 
 def scrubbed(headers: Iterable[Tuple[str, str]]) -> Pairs:
     """Header pairs without secrets."""
-    named = recorder.scrubber.named
-    return [[name, named(name, value)] for name, value in headers]
+    header = recorder.scrubber.header
+    return [[name, header(name, value)] for name, value in headers]
 
 
 class _Kept:
