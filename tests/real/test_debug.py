@@ -160,6 +160,63 @@ def test_an_answer_with_a_5xx_and_no_exception_stays_an_incident_of_its_own(shar
     assert shared.incident("status 503")["sighting"]["kind"] == "answer"
 
 
+def test_where_no_thread_waits_the_stacks_are_shown(shared: App) -> None:
+    """An answer with a 5xx has a commit soon after it: there py-spy shows where every thread is."""
+    assert shared.ask("GET", "/refuse/again") == 503
+    incident = shared.incident("/refuse/again")
+    stacks = "".join(shared.relive("debug", str(incident["number"]))["stacks"].values())
+    assert "failing_app.py" in stacks
+
+
+FLASK = """
+from flask import Flask
+app = Flask("orders")
+@app.get("/orders/<int:number>")
+def order(number):
+    prices = [7, 5]
+    return {}[number]
+@app.get("/ok")
+def ok():
+    return "ok"
+"""
+
+
+@pytest.fixture
+def anybodys() -> Iterator[Path]:
+    """A directory that every user can read; pytest's own are root's."""
+    with tempfile.TemporaryDirectory(prefix="relive-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+def test_a_worker_of_gunicorn_is_debugged_as_another_user(relive: Relive, anybodys: Path) -> None:
+    """Two workers that were forked; the service's user is not root, as the directory of rings has to bear."""
+    (anybodys / "orders.py").write_text(FLASK)
+    inner, outer = free_port(), free_port()
+    listen = ["--listen", f"127.0.0.1:{outer}", "--upstream", str(inner)]
+    program = [
+        PYTHON.parent / "gunicorn",
+        "-w",
+        "2",
+        "-b",
+        f"127.0.0.1:{inner}",
+        "--chdir",
+        anybodys,
+        "orders:app",
+    ]
+    options = ["--detach", "--name", "orders", "--every", "start", "--user", "nobody", *listen]
+    answer = relive("run", *options, "--", *map(str, program))
+    app = App(relive, relive.settings.capsules / "orders" / answer["life"], outer)
+    eventually(lambda: relive("log", "orders"), "the commit at the start")
+    eventually(lambda: app.ask("GET", "/ok") == 200, "the service answers")
+    assert app.ask("GET", "/orders/12") == 500
+    incident = app.incident("KeyError: 12 in order (orders.py:7), request")
+    number, total = debug(relive, incident, "p number", "p sum(prices)")
+    assert (number, total) == ("12", "12")
+    (number,) = debug(relive, incident, "p number", options=("--at-request",))
+    assert number == "12"
+
+
 def test_the_service_goes_on_when_the_agent_is_killed_while_a_thread_waits(relive: Relive) -> None:
     """The agent stands still when the thread begins to wait, and is killed then."""
     app = start(relive)

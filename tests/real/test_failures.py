@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import os
+import shutil
 import signal
 import subprocess
 from dataclasses import dataclass
@@ -100,6 +101,9 @@ def test_a_fatal_signal_is_committed_before_it_kills(relive: Relive, path: str, 
     result = replay(relive, incident)
     assert result["exit_status"] == 0, json.dumps(result["runs"], indent=1)
     assert result["runs"][0]["outcome"]["signal"] == number
+    if path == "/segv" and shutil.which("gdb") is not None:
+        debugged = relive("debug", "-c", "print 6 * 7", "-c", "backtrace 1", str(incident["number"]))
+        assert "$1 = 42" in debugged["output"] and "#0" in debugged["output"]
 
 
 def test_a_crashing_child_is_an_incident_and_the_service_goes_on(relive: Relive) -> None:

@@ -53,6 +53,7 @@ async def again() -> int:
     return ACCOUNTS[4]
 
 
+@app.get("/refuse/again")
 @app.get("/refuse")
 async def refuse() -> None:
     raise HTTPException(503, "closed")
