@@ -48,6 +48,15 @@ _recent: Deque[int] = collections.deque()
 _has_stopped = False
 
 
+def _after_fork() -> None:
+    """The thread that may have held the turn is not there in the child."""
+    global _busy
+    _busy = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
 def decide(fingerprint: str) -> Optional[str]:
     """The name of the file to wait for, or None. A name that was given has to be waited for: it holds the turn."""
     if recorder.mode() != RECORD or recorder.options.wait_ms <= 0 or not _is_heard():
