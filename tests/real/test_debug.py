@@ -217,6 +217,37 @@ def test_a_worker_of_gunicorn_is_debugged_as_another_user(relive: Relive, anybod
     assert number == "12"
 
 
+MAIN = """
+import signal, time
+def work(order):
+    state = {"order": order}
+    raise ValueError("cannot go on", order)
+go = []
+signal.signal(signal.SIGUSR1, lambda *_: go.append(1))
+while not go:
+    time.sleep(0.01)
+work(7)
+"""
+
+
+def test_an_exception_that_ends_the_service_is_one_incident(relive: Relive, anybodys: Path) -> None:
+    """Not a second one for its exit status, by which a replay judges it."""
+    (anybodys / "main.py").write_text(MAIN)
+    program = [str(PYTHON), str(anybodys / "main.py")]
+    answer = relive("run", "--detach", "--name", "main", "--every", "start", "--", *program)
+    life = relive.settings.capsules / "main" / answer["life"]
+    eventually(lambda: relive("log", "main"), "the commit at the start")
+    os.kill(answer["pid"], signal.SIGUSR1)
+    eventually((life / "closed").exists, "the end is written down")
+    (incident,) = relive("incidents")
+    assert (incident["sighting"]["kind"], incident["sighting"]["exit_status"]) == ("exception", 1)
+    assert (
+        "ValueError" in incident["sighting"]["summary"]
+        and "in work (main.py:5)" in incident["sighting"]["summary"]
+    )
+    assert debug(relive, incident, "p state") == ["{'order': 7}"]
+
+
 def test_the_service_goes_on_when_the_agent_is_killed_while_a_thread_waits(relive: Relive) -> None:
     """The agent stands still when the thread begins to wait, and is killed then."""
     app = start(relive)

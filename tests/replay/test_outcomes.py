@@ -71,6 +71,13 @@ def test_an_incident_of_the_service_itself_is_a_death_whatever_its_request(kind)
     assert outcome.stack is not None
 
 
+def test_an_exception_is_judged_by_its_answer_or_by_the_end_of_the_service():
+    answered = recorded_outcome(sighting(FailureKind.EXCEPTION, request=1), exchange(), TRACEBACK)
+    assert (answered.end, answered.status) == (End.ANSWERED, exchange().status)
+    died = recorded_outcome(sighting(FailureKind.EXCEPTION, exit_status=1), None, TRACEBACK)
+    assert (died.end, died.exit_status, died.signal) == (End.DIED, 1, None)
+
+
 def test_a_hang_is_no_answer_though_one_came_later():
     assert recorded_outcome(sighting(FailureKind.HANG), exchange(), []).end is End.NO_ANSWER
 

@@ -33,6 +33,13 @@ def printed_by(code: str) -> list[str]:
     ).stderr.splitlines()
 
 
+def test_frames_of_the_recorder_are_not_the_services():
+    """Whether it records or replays it calls the service from other lines."""
+    recorder = '  File "/run/relive/inprocess/relive_recorder/servers/asgi.py", line 9, in _through\n    await app()\n'
+    between = SIMPLE.replace('  File "/app/pay.py", line 7', recorder + '  File "/app/pay.py", line 7')
+    assert find_stack(lines(between)).frames == find_stack(lines(SIMPLE)).frames
+
+
 def test_frames_come_outermost_first_with_the_exception():
     stack = find_stack(lines(SIMPLE))
     assert stack is not None
