@@ -52,11 +52,11 @@ def _heard(event: str, given: Tuple[Any, ...]) -> None:
 
 
 def _note(path: str, flags: int) -> None:
-    if (
-        not is_service(sys._getframe(3), _PASSING)
-        or flags & (os.O_DIRECTORY | os.O_PATH)
-        or _is_pythons(path)
-    ):
+    try:
+        caller = sys._getframe(3)
+    except ValueError:  # opened by the interpreter itself: no function of the service is there
+        return
+    if not is_service(caller, _PASSING) or flags & (os.O_DIRECTORY | os.O_PATH) or _is_pythons(path):
         return
     if path.startswith(recorder.options.rings):  # our own
         return
