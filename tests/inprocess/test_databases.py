@@ -21,10 +21,11 @@ import psycopg
 import pymysql
 import pytest
 import redis
-from tests.inprocess.conftest import INPROCESS, each_python
-from tests.real.harness import eventually, free_port
 
+from real.harness import eventually, free_port
 from relive.record.events import EventKind
+
+from .conftest import INPROCESS, each_python
 
 PROGRAMS = Path(__file__).parent / "programs"
 _POSTGRES = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
