@@ -14,7 +14,7 @@ import shutil
 import signal
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -107,6 +107,11 @@ class Branch:
                 f"the branch {self.facts.id} has ended", remedy="`relive ps --all` lists what was"
             ) from None
 
+    @property
+    def rings(self) -> Path:
+        """Directory of the rings of its Python processes."""
+        return self.directory / "rings"
+
     def log(self, stream: str) -> Path:
         """The file with its "stdout" or "stderr"."""
         return self.directory / "io" / f"{stream}.log"
@@ -188,6 +193,7 @@ def restore(
     name: str | None = None,
     lazily: bool = False,
     recorder: RingMode = RingMode.FREE,
+    lay_beside: Callable[[Path], None] | None = None,
 ) -> Branch:
     """Bring a commit to life in a sealed sandbox; the original, if it still runs, is not touched.
 
@@ -195,6 +201,7 @@ def restore(
         lazily: let it run before its memory is all there, which a page daemon then brings in. A commit of which nothing
             can come later is restored as ever. No other thread of the caller may be at work then (see ``Pager``).
         recorder: what the recorder in its Python processes does in the branch.
+        lay_beside: called with the directory of the branch's rings, when these are in it and nothing runs yet.
 
     Raises:
         RefUnknown, ObjectMissing, ObjectCorrupt: the store cannot give the commit.
@@ -220,7 +227,16 @@ def restore(
     sweep_unfinished(settings.branches, _STATE)
     with claimed(directory):
         return _restore_in(
-            directory, settings, store, commit, clock, name, began=began, lazily=lazily, recorder=recorder
+            directory,
+            settings,
+            store,
+            commit,
+            clock,
+            name,
+            began=began,
+            lazily=lazily,
+            recorder=recorder,
+            lay_beside=lay_beside,
         )
 
 
@@ -246,6 +262,7 @@ def _restore_in(
     began: float,
     lazily: bool,
     recorder: RingMode,
+    lay_beside: Callable[[Path], None] | None,
 ) -> Branch:
     """As ``restore``, in a directory that nobody else uses and that is gone when this fails; ``began``: monotonic [s]."""
     tools, identifier = CriuTools(settings.tools_path), directory.name
@@ -263,6 +280,8 @@ def _restore_in(
         images = directory / "images"
         store.lay_out_images(manifest, images, lazily=pager is not None)
         _make_rings(images, directory / "rings", recorder)
+        if lay_beside is not None:
+            lay_beside(directory / "rings")
         plan = _plan(manifest, images, f"{manifest.host.name[:40]}-{identifier}", clock, settings)
         built = builder.finish(replace(plan, pager=pager))
         root = _host_pid(built.init, built.root)
@@ -331,7 +350,8 @@ def _make_rings(images: Path, rings: Path, mode: RingMode) -> None:
     for entry in read_files(images):
         if entry.HasField("reg") and Path(entry.reg.name).parent == RINGS_DIRECTORY:
             path = rings / Path(entry.reg.name).name
-            if path.suffix == ".ring" and not path.exists():
+            # With ".new" behind its name it was just being made.
+            if path.name.endswith((".ring", ".ring.new")) and not path.exists():
                 make_branch_ring(path, entry.reg.size, entry.reg.mode & 0o777, mode)
 
 
