@@ -14,7 +14,12 @@ BAD = Outcome(end=End.ANSWERED, status=500, seconds=0.0123, packets_left=0, refu
 
 
 def run(number: int, kind: VerdictKind, outcome: Outcome | None = BAD, **more) -> Run:
-    verdict = Verdict(kind=kind, difference=more.pop("difference", None), notes=more.pop("notes", []))
+    verdict = Verdict(
+        kind=kind,
+        difference=more.pop("difference", None),
+        notes=more.pop("notes", []),
+        inside=more.pop("inside", []),
+    )
     facts = {"forwarded": 2, "restore_us": 81_500, "seconds": 0.5} | more
     return Run(number=number, verdict=verdict, outcome=outcome, **facts)
 
@@ -93,6 +98,23 @@ request 9 of pay: not reproduced, reproduced 0 of 1
 incident 17 of pay: reproduced 1 of 1
   from commit c0ffeec0ff, recorded: killed by signal 11
   run 1: reproduced: killed by signal 11; 2 other requests sent again, restored in 81.5 ms, sandbox already gone""",
+    ),
+    "reproduced, but something differed inside": (
+        replay(
+            run(
+                1,
+                REPRODUCED,
+                notes=["header x"],
+                inside=["event 3 of request 9: x", "no recorded answer to y"],
+            )
+        ),
+        0,
+        """\
+incident 17 of pay: reproduced 1 of 1
+  from commit c0ffeec0ff, recorded: status 500 after 12.3 ms
+  run 1: reproduced: status 500 after 12.3 ms; 2 other requests sent again, restored in 81.5 ms, 0 packets left
+         inside: event 3 of request 9: x
+         inside: no recorded answer to y""",
     ),
     "no run could be restored": (
         replay(

@@ -105,3 +105,17 @@ def test_it_imports_only_the_standard_library_and_itself(path):
             assert node.level == 0
             names = [node.module or ""]
         assert {name.partition(".")[0] for name in names} <= allowed
+
+
+def test_a_ring_has_its_name_only_when_its_header_is_whole(run_recorded, tmp_path, monkeypatch):
+    """A reader that finds no header never looks at that file again."""
+    (tmp_path / "home").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    ran = run_recorded(
+        "import mmap, os\nfrom relive_recorder import ring\n"
+        "real, seen = mmap.mmap, []\n"
+        "def look(*given):\n    seen.append(sorted(os.listdir('.')))\n    return real(*given)\n"
+        "os.chdir(os.environ['HOME'])\nring.mmap.mmap = look\nring.Ring('1-a.ring', 4096, 1)\n"
+        "print(seen, sorted(os.listdir('.')))"
+    )
+    assert ran.out == "[['1-a.ring.new']] ['1-a.ring']\n", ran.err

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.inprocess.conftest import each_python
-
 from relive.record.events import EventKind
+
+from .conftest import each_python
 
 HERE = Path(__file__).parent
 PROGRAM = """

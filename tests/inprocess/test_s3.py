@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.exchange.s3_server import BUCKET, Swift
-from tests.inprocess.conftest import INPROCESS
+
+from exchange.s3_server import BUCKET, Swift
+
+from .conftest import INPROCESS
 
 sys.path.insert(0, str(INPROCESS))
 from relive_recorder.kinds.s3 import operation_of

@@ -12,7 +12,8 @@ from urllib.parse import quote, quote_plus, urlencode
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.inprocess.conftest import INPROCESS, each_python
+
+from .conftest import INPROCESS, each_python
 
 sys.path.insert(0, str(INPROCESS))
 from relive_recorder import values

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.inprocess.conftest import each_python
-
 from relive.record.events import EventKind
+
+from .conftest import each_python
 
 READINGS = """
 import datetime, inspect, pickle, random, secrets, time, uuid

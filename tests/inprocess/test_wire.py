@@ -9,7 +9,8 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.inprocess.conftest import INPROCESS
+
+from .conftest import INPROCESS
 
 sys.path.insert(0, str(INPROCESS))
 from relive_recorder.wire import Collected, Dechunker, RequestOnWire, framed, in_pieces

@@ -134,3 +134,20 @@ def test_in_a_branch_the_writer_finds_another_epoch(tmp_path):
     assert struct.unpack_from("<8sQQQ", raw)[3] == RingMode.REPLAY
     with pytest.raises(RecordingCorrupt):
         make_branch_ring(tmp_path / "2", 100, 0o600, RingMode.FREE)
+
+
+def test_a_record_that_is_being_written_over_the_first_one_costs_only_that(ring):
+    """The writer puts the bytes first and says so in the head afterwards; a reader may come in between."""
+    written = 0
+    while ring.head + 16 + len(meta(written + 1)) <= ring.capacity:
+        written += 1
+        ring.write(written, meta(written), b"")
+    reader = RingReader(Path(ring.path))
+    at = ring.head
+    ring._put(b"\xff" * 40)
+    ring.head = at
+    events = reader.take()
+    assert [event.seq for event in events] == [*range(events[0].seq, written + 1)]
+    assert 1 < events[0].seq <= 3
+    assert reader.lost > 0
+    reader.close()

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relive.model.outcome import End, Outcome, Stack, VerdictKind
+from relive.model.outcome import End, InsideEvent, Outcome, Stack, VerdictKind
+from relive.replay.difference import first_difference
 from relive.replay.stack import find_stack
-from relive.replay.verdict import VOLATILE_HEADERS, compare, first_difference, is_failure, same_answer
+from relive.replay.verdict import VOLATILE_HEADERS, compare, is_failure, same_answer
 
 REPRODUCED, NOT, DIVERGED = VerdictKind.REPRODUCED, VerdictKind.NOT_REPRODUCED, VerdictKind.DIVERGED
 
@@ -414,3 +415,60 @@ def test_stacks_of_which_none_is_equal_are_told_by_the_first():
     )
     assert verdict.kind is DIVERGED
     assert "ConnectionResetError" in (verdict.difference or "")
+
+
+def asked(text: str) -> InsideEvent:
+    return InsideEvent(kind="query", lane=1, about={"asked": {"statement": text}, "answer": 1})
+
+
+def read(value: float) -> InsideEvent:
+    return InsideEvent(kind="clock", lane=1, about={"source": "time.time", "value": value})
+
+
+OTHER_CALL = "event 1 of request 9: query 'select' was recorded, query 'update' came"
+OTHER_READING = "event 1 of request 9: clock time.time: $.value: '1.0' was recorded, '2.0' came"
+INSIDE_CASES = {
+    "the same failure by another way": (
+        answered(stack=stack(), events=[asked("select")]),
+        answered(stack=stack(), events=[asked("update")]),
+        (REPRODUCED, None, [], [OTHER_CALL]),
+    ),
+    "an equal body after another call": (
+        answered(body="Internal Server Error", events=[asked("select")]),
+        answered(body="Internal Server Error", events=[asked("update")]),
+        (DIVERGED, OTHER_CALL, [], []),
+    ),
+    "an equal body after another reading": (
+        answered(body="Internal Server Error", events=[read(1.0)]),
+        answered(body="Internal Server Error", events=[read(2.0)]),
+        (REPRODUCED, None, [], [OTHER_READING]),
+    ),
+    "no failure, and the reason": (
+        answered(500, events=[read(1.0)]),
+        answered(200, events=[read(2.0)]),
+        (NOT, OTHER_READING, ["status 500 was recorded, 200 came"], []),
+    ),
+    "another failure, and the reason": (
+        answered(stack=stack("KeyError: 1"), events=[asked("select")]),
+        answered(stack=stack("ValueError: 1"), events=[asked("update")]),
+        (DIVERGED, OTHER_CALL, ["'KeyError: 1' was recorded, 'ValueError: 1' came"], []),
+    ),
+    "nothing known of one side": (
+        answered(events=[asked("select")]),
+        answered(),
+        (REPRODUCED, None, [], []),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", INSIDE_CASES)
+def test_what_happened_inside_is_weighed(name):
+    recorded, replayed, expected = INSIDE_CASES[name]
+    verdict = compare(recorded, replayed, request=9)
+    assert (verdict.kind, verdict.difference, verdict.notes, verdict.inside) == expected
+
+
+def test_what_differs_inside_can_be_ignored():
+    recorded, replayed, _ = INSIDE_CASES["an equal body after another call"]
+    assert compare(recorded, replayed, ignore=["event:query"]).kind is REPRODUCED
+    assert compare(recorded, replayed, ignore=["event:query:$.asked"]).kind is REPRODUCED

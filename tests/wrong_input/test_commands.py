@@ -77,6 +77,12 @@ def test_a_publication_that_cannot_be_meant(home: Home, publish: str):
     assert home.branches() == []
 
 
+@pytest.mark.parametrize("policy", ["perhaps", "no-kind:pass", "query:", ""])
+def test_a_policy_for_misses_that_is_none(home: Home, policy: str):
+    error = home.refused("usage", 2, "replay", "77", "--on-miss", policy)
+    assert repr(policy) in error["message"]
+
+
 def test_a_published_port_that_is_taken(home: Home, taken_port: int):
     error = home.refused("usage", 2, "restore", "good", "--publish", f"127.0.0.1:{taken_port}:80")
     assert str(taken_port) in error["message"]

@@ -155,9 +155,13 @@ class InsideDrain:
         body = fields.get("file")
         if isinstance(body, str) and _BODY.fullmatch(body):
             self._keep_body(body)
-        self._writer.append(
-            event.kind, 0, event.request, event.data, fields, at=(event.mono_ns, event.wall_ns)
-        )
+        try:
+            self._writer.append(
+                event.kind, 0, event.request, event.data, fields, at=(event.mono_ns, event.wall_ns)
+            )
+        except (ValueError, OverflowError) as error:
+            # JSON knows larger numbers and deeper trees than a recording; nobody's ring may end this thread.
+            self._log.warning("an event was not kept", pid=pid, kind=event.kind.value, cause=str(error))
 
     def _keep_body(self, name: str) -> None:
         source = self._rings / name

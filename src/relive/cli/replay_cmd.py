@@ -16,6 +16,8 @@ from relive.errors import UsageError
 from relive.model.branch import Clock
 from relive.model.outcome import End, Outcome, Replay, Run, VerdictKind
 from relive.model.text import is_number
+from relive.record.events import EventKind
+from relive.replay.answers import Calls
 from relive.replay.plan import Pace
 from relive.replay.replay import Wishes, case_of_incident, case_of_request
 from relive.replay.replay import replay as run_replay
@@ -42,7 +44,19 @@ def replay(
         Clock, typer.Option(help="The wall clock in the branch: as recorded, or now")
     ] = Clock.RECORDED,
     ignore: Annotated[
-        list[str] | None, typer.Option(help="What may differ: header:NAME or body:PATH, such as body:$.id")
+        list[str] | None,
+        typer.Option(
+            help="What may differ: header:NAME, body:PATH such as body:$.id, event:KIND, or event:KIND:PATH"
+        ),
+    ] = None,
+    calls: Annotated[
+        Calls, typer.Option(help="Who answers the service's calls: the recording, or the sealed network")
+    ] = Calls.RECORDED,
+    on_miss: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A call without a recorded answer: fail or pass, or KIND:pass such as http-call:pass"
+        ),
     ] = None,
     limit: Annotated[float | None, typer.Option(help="Seconds for the judged request", min=0.1)] = None,
     lazy: Annotated[
@@ -56,6 +70,7 @@ def replay(
     restored.
     """
     terminal = Terminal(as_json=as_json)
+    policy = dict(_policy(text) for text in on_miss or ())
     settings = load_settings()
     tend_capsules(settings)
     store = Store(settings.store)
@@ -75,11 +90,24 @@ def replay(
         ignore=tuple(ignore or ()),
         limit=limit,
         lazily=lazy,
+        calls=calls,
+        on_miss=policy,
     )
     with terminal.progress("replaying", times) as progress:
         result = asyncio.run(run_replay(settings, store, case, wishes, progress))
     terminal.answer(result, lambda: describe(result))
     raise typer.Exit(exit_status(result))
+
+
+def _policy(text: str) -> tuple[str, str]:
+    """(kind or "*", what becomes of a miss) of one ``--on-miss``; raises UsageError."""
+    kind, _, what = text.rpartition(":")
+    kind = kind or "*"
+    if what not in ("fail", "pass") or (kind != "*" and kind not in list(EventKind)):
+        raise UsageError(
+            f"--on-miss cannot be {text!r}", remedy="write fail, pass, or KIND:pass such as http-call:pass"
+        )
+    return kind, what
 
 
 def exit_status(result: Replay) -> int:
@@ -129,6 +157,7 @@ def _run_line(run: Run) -> str:
     )
     if run.verdict.difference:
         line += f"\n         first difference: {run.verdict.difference}"
+    line += "".join(f"\n         inside: {text}" for text in run.verdict.inside)
     if run.verdict.kind is VerdictKind.REPRODUCED:
         return line  # its notes are what varies with time; --json has them
     return line + "".join(f"\n         note: {note}" for note in run.verdict.notes)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from relive.model.commit import CommitId
 
-__all__ = ["End", "Outcome", "Replay", "Run", "Stack", "Verdict", "VerdictKind"]
+__all__ = ["End", "InsideEvent", "Miss", "Outcome", "Replay", "Run", "Stack", "Verdict", "VerdictKind"]
 
 
 class Value(BaseModel):
@@ -35,6 +36,36 @@ class Stack(Value):
     text: list[str]
 
 
+class InsideEvent(Value):
+    """Something that happened inside the service for the judged request, as it is compared.
+
+    Attributes:
+        kind: one of ``EventKind`` in ``relive.record.events``.
+        lane: thread or task within the request.
+        about: what is compared, by name (asked, answer, error, value, ...); what is long is a length and a digest.
+    """
+
+    kind: str
+    lane: int
+    about: dict[str, Any]
+
+
+class Miss(Value):
+    """A call in a replay to which the recording has no answer.
+
+    Attributes:
+        kind, asked: of the call; nearest: what the recorded call asked that differs least, if there is one left.
+        differs: paths of what differs from it.
+        policy: what became of it, "fail" or "pass" (the real call, in a sealed network).
+    """
+
+    kind: str
+    asked: dict[str, Any]
+    nearest: dict[str, Any] | None = None
+    differs: list[str] = []
+    policy: str
+
+
 class Outcome(Value):
     """How it ended.
 
@@ -44,6 +75,8 @@ class Outcome(Value):
         exit_status: of the service's root process as a shell shows it, if it died; signal: if one ended it.
         log: lines the service wrote to its standard error meanwhile.
         packets_left, refused: counters of the sandbox, None for a recorded outcome.
+        events: what happened inside for the judged request, at most 2000; None where nothing is known of it.
+        misses: calls of the whole service without a recorded answer, at most 100; empty for a recorded outcome.
     """
 
     end: End
@@ -59,6 +92,8 @@ class Outcome(Value):
     stack: Stack | None = None
     packets_left: int | None = None
     refused: int | None = None
+    events: list[InsideEvent] | None = None
+    misses: list[Miss] = []
 
 
 class VerdictKind(StrEnum):
@@ -75,12 +110,15 @@ class Verdict(Value):
 
     Attributes:
         difference: the first thing that differed, None if nothing that matters did.
-        notes: differences that do not change the verdict.
+        notes: differences that do not change the verdict and vary with time and port numbers.
+        inside: the first event inside that differed where it is not the difference, calls without a recorded answer, and
+            what makes the comparison of events weaker.
     """
 
     kind: VerdictKind
     difference: str | None = None
     notes: list[str] = []
+    inside: list[str] = []
 
 
 class Run(Value):

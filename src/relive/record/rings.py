@@ -111,11 +111,13 @@ class RingReader:
         raw = self._read(begin, head)
         # While we read, the writer went on and may have written over what we read first.
         safe = min(max(begin, self._head() - self._capacity), head)
-        self.lost += safe - self._at
-        torn = safe != self._at
+        # A record that is just being written may lie over our first one before the head says so.
+        torn = safe != self._at or head - self._at > self._capacity // 2
+        first = _first_record(raw[safe - begin :]) if torn else 0
+        self.lost += safe + first - self._at
         self._at = head
         os.pwrite(self._fd, struct.pack("<Q", head), _TAKEN_AT)
-        return list(_parse(self.path, raw[safe - begin :], resync=torn))
+        return list(_parse(self.path, raw[safe - begin + first :]))
 
     def _head(self) -> int:
         return int(_HEADER.unpack(os.pread(self._fd, _HEADER.size, 0))[5])
@@ -126,8 +128,8 @@ class RingReader:
         return first + (os.pread(self._fd, length - len(first), _PAGE) if len(first) < length else b"")
 
 
-def _parse(path: Path, raw: bytes, *, resync: bool) -> Iterator[Event]:
-    at = _first_record(raw) if resync else 0
+def _parse(path: Path, raw: bytes) -> Iterator[Event]:
+    at = 0
     while at < len(raw):
         record = _record_at(raw, at)
         if record is None:

@@ -18,9 +18,10 @@ from relive.config import Settings
 from relive.errors import RefUnknown, UsageError
 from relive.model.commit import CommitId
 from relive.model.incident import FailureKind, Incident
+from relive.record.rings import RingMode
 from relive.replay.debugline import DebugLine
 from relive.replay.plan import Pace
-from relive.replay.replay import Case, case_of_incident, service_address
+from relive.replay.replay import Case, Wishes, answers_for, case_of_incident, service_address
 from relive.replay.sender import Sender
 from relive.sandbox.branch import Branch, restore
 from relive.store import Store
@@ -100,7 +101,14 @@ def at_request(settings: Settings, store: Store, incident: Incident) -> Iterator
             remedy=f"`relive debug {incident.number}` opens the commit at the failure",
         )
     case = replace(case, plan=replace(case.plan, subject=number))
-    branch = restore(settings, store, case.commit)
+    answers = answers_for(case, Wishes())
+    branch = restore(
+        settings,
+        store,
+        case.commit,
+        recorder=RingMode.FREE if answers is None else RingMode.REPLAY,
+        lay_beside=None if answers is None else answers.lay,
+    )
     order = branch.rings / "debug-request"
     request = json.dumps({"method": subject.method, "target": subject.target})
     sending = threading.Thread(target=_send, args=(branch, case, order, request), daemon=True)

@@ -9,32 +9,49 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from relive.config import Settings
 from relive.errors import BranchUnknown, RecordingError, RefUnknown, ReliveError, RequestUnknown, UsageError
 from relive.model.branch import Clock
+from relive.model.capsule import LifePaths
 from relive.model.commit import CommitId, Manifest
 from relive.model.incident import FailureKind, Incident
-from relive.model.outcome import End, Outcome, Replay, Run, Verdict, VerdictKind
+from relive.model.outcome import End, Miss, Outcome, Replay, Run, Verdict, VerdictKind
+from relive.record.events import EventKind
 from relive.record.exchanges import Exchange, Exchanges
 from relive.record.reading import Recording
+from relive.record.rings import RingMode
+from relive.replay.answers import Answers, Calls
+from relive.replay.drain import BranchDrain
+from relive.replay.inside import Window, read_window, request_again, request_at_the_end, request_inside
 from relive.replay.outcomes import died_outcome, read_log, recorded_answer, recorded_outcome, replayed_answer
 from relive.replay.plan import Pace, Plan, make_plan
 from relive.replay.sender import Answer, Sender
+from relive.replay.sequence import miss_words, misses_of, sequence_of
 from relive.replay.verdict import compare, same_answer
 from relive.sandbox.branch import Branch, restore
 from relive.sandbox.seal import Seal
 from relive.store import Store
 
-__all__ = ["Case", "Wishes", "case_of_incident", "case_of_request", "replay", "service_address"]
+__all__ = [
+    "Case",
+    "Wishes",
+    "answers_for",
+    "case_of_incident",
+    "case_of_request",
+    "replay",
+    "service_address",
+]
 
 _FATAL_KINDS = (FailureKind.SIGNAL, FailureKind.EXIT, FailureKind.MEMORY)
 _LEAST_LIMIT = 10.0  # [s] that a replayed request may take
 _SLOWER = 3.0  # a replayed request may take so many times what the recorded one took
 _END_OF_TIME = (1 << 63) - 1  # a sequence number behind all
+_NOTED_MISSES = 5
+_HANDLER_SETTLE = 1.0  # [s] after the answer, for the end of its handler
 _LOG_SETTLE = 0.05  # [s] after the answer, for log lines that follow it
 
 
@@ -47,6 +64,8 @@ class Wishes:
         ignore: parts of answers that may differ, see ``verdict.compare``.
         limit: seconds for the judged request; None: from what was recorded.
         lazily: branches run before their memory is all there.
+        calls: who answers what the service asks others for.
+        on_miss: kind of event, or "*", to "fail" or "pass": what becomes of a call without a recorded answer.
     """
 
     times: int = 1
@@ -56,11 +75,19 @@ class Wishes:
     ignore: Collection[str] = ()
     limit: float | None = None
     lazily: bool = False
+    calls: Calls = Calls.RECORDED
+    on_miss: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is replayed: a commit, a plan, and the outcome that was recorded."""
+    """What is replayed: a commit, a plan, and the outcome that was recorded.
+
+    Attributes:
+        window: what happened inside from the commit to the failure; None where nobody recorded it.
+        exchange: the request that failed, also where the service is judged by its death.
+        inside: (pid, number in that process) of it; None where that is not known.
+    """
 
     service: str
     incident: int | None
@@ -70,11 +97,13 @@ class Case:
     recorded: Outcome
     earlier: dict[int, Outcome]
     limit: float
+    window: Window | None = None
+    exchange: Exchange | None = None
+    inside: tuple[int, int] | None = None
 
 
-def _recording_of(settings: Settings, service: str, life: str) -> tuple[Recording, Path]:
-    directory = settings.capsules / service / life
-    return Recording(directory / "recording"), directory / "io" / "stderr.log"
+def _paths_of(settings: Settings, service: str, life: str) -> LifePaths:
+    return LifePaths(settings.capsules / service / life)
 
 
 def case_of_incident(settings: Settings, store: Store, incident: Incident, *, first: bool = False) -> Case:
@@ -96,7 +125,8 @@ def case_of_incident(settings: Settings, store: Store, incident: Incident, *, fi
             remedy="run it with --every request or a shorter time, and wait for the failure to come back",
         )
     manifest = store.manifest(occurrence.before)
-    recording, log = _recording_of(settings, incident.service, incident.life)
+    paths = _paths_of(settings, incident.service, incident.life)
+    log = paths.logs[1]
     sighting = occurrence.sighting
     ends_service = sighting.kind in _FATAL_KINDS or sighting.exit_status is not None
     subject = sighting.request if not ends_service else None
@@ -106,15 +136,16 @@ def case_of_incident(settings: Settings, store: Store, incident: Incident, *, fi
             cause="its exception escaped outside of any request that the proxy recorded, and the service went on",
             remedy=f"`relive debug {incident.number}` opens a debugger where it was raised",
         )
-    exchanges = Exchanges(recording)
+    exchanges = Exchanges(Recording(paths.recording))
     exchange = exchanges.by_number(sighting.request) if sighting.request is not None else None
     seen_mono_ns = manifest.taken_monotonic_ns + sighting.seen_wall_ns - manifest.taken_wall_ns
     # Lines about a failure often follow its answer, so the end is where the log was when the incident was written down.
     lines = read_log(log, sighting.log_begin or 0, occurrence.log_end)
     recorded = recorded_outcome(sighting, exchange, lines)
-    return _case(
+    case = _case(
         store, exchanges, occurrence.before, incident.number, exchange, subject, seen_mono_ns, recorded
     )
+    return _with_inside(case, paths, exchange, seen_mono_ns)
 
 
 def case_of_request(settings: Settings, store: Store, commit: CommitId, number: int) -> Case:
@@ -131,8 +162,9 @@ def case_of_request(settings: Settings, store: Store, commit: CommitId, number: 
             cause="its target ran without --listen",
             remedy="replay an incident instead",
         )
-    recording, log = _recording_of(settings, manifest.target.name, manifest.target.life)
-    exchanges = Exchanges(recording)
+    paths = _paths_of(settings, manifest.target.name, manifest.target.life)
+    log = paths.logs[1]
+    exchanges = Exchanges(Recording(paths.recording))
     exchange = exchanges.by_number(number)
     if exchange.started_seq <= manifest.cursor.sequence:
         raise RequestUnknown(
@@ -142,7 +174,25 @@ def case_of_request(settings: Settings, store: Store, commit: CommitId, number: 
     before, after = _log_window(exchange, log)
     recorded = recorded_answer(exchange, read_log(log, before, after))
     failed = exchange.ended_mono_ns or exchange.started_mono_ns
-    return _case(store, exchanges, commit, None, exchange, number, failed, recorded)
+    case = _case(store, exchanges, commit, None, exchange, number, failed, recorded)
+    return _with_inside(case, paths, exchange, failed)
+
+
+def _with_inside(case: Case, paths: LifePaths, exchange: Exchange | None, failed_mono_ns: int) -> Case:
+    """The case with what was recorded inside the service."""
+    since = case.manifest.taken_monotonic_ns
+    if exchange is not None:
+        since = min(since, exchange.started_mono_ns)
+    window = read_window(paths.inside, since, failed_mono_ns)
+    if window is None:
+        return case
+    inside = (
+        request_inside(window.events, exchange) if exchange is not None else request_at_the_end(window.events)
+    )
+    recorded = case.recorded
+    if inside is not None:
+        recorded = recorded.model_copy(update={"events": sequence_of(window.events, *inside)})
+    return replace(case, window=window, exchange=exchange, inside=inside, recorded=recorded)
 
 
 def _log_window(exchange: Exchange | None, log: Path) -> tuple[int, int | None]:
@@ -190,6 +240,14 @@ def _case(
     return Case(manifest.target.name, incident, commit, manifest, plan, recorded, earlier, limit)
 
 
+def answers_for(case: Case, wishes: Wishes) -> Answers | None:
+    """What a branch of the case is answered with; None where nothing is to be, or was recorded inside."""
+    if case.window is None or wishes.calls is not Calls.RECORDED:
+        return None
+    policy = {"*": "fail", **wishes.on_miss}
+    return Answers(case.window, case.manifest.taken_monotonic_ns, policy, wishes.clock)
+
+
 async def replay(
     settings: Settings,
     store: Store,
@@ -203,12 +261,13 @@ async def replay(
     Call it from a process with one thread.
     """
     slots = asyncio.Semaphore(max(1, wishes.jobs))
+    answers = answers_for(case, wishes)
     done = 0
 
     async def one(number: int) -> Run:
         nonlocal done
         async with slots:
-            run = await _run(settings, store, case, wishes, number)
+            run = await _run(settings, store, case, wishes, answers, number)
         done += 1
         progress(done)
         return run
@@ -225,27 +284,95 @@ async def replay(
     )
 
 
-async def _run(settings: Settings, store: Store, case: Case, wishes: Wishes, number: int) -> Run:
+async def _run(
+    settings: Settings, store: Store, case: Case, wishes: Wishes, answers: Answers | None, number: int
+) -> Run:
     began = time.monotonic()
     try:
-        branch = restore(settings, store, case.commit, clock=wishes.clock, lazily=wishes.lazily)
+        branch = restore(
+            settings,
+            store,
+            case.commit,
+            clock=wishes.clock,
+            lazily=wishes.lazily,
+            recorder=RingMode.FREE if answers is None else RingMode.REPLAY,
+            lay_beside=None if answers is None else answers.lay,
+        )
     except ReliveError as error:
         return _not_restored(number, error)
+    drain = BranchDrain(branch.rings)
+    draining = asyncio.create_task(drain.run())
     try:
         outcome, earlier, forwarded = await _live(branch, case, wishes)
+        if answers is not None:
+            await _handler_ended(drain, case)
+        draining.cancel()
+        drain.close()
+        outcome = _with_events(outcome, drain, case) if answers is not None else outcome
         lost = branch.memory_lost
     finally:
+        draining.cancel()
         branch.stop()
     if lost is not None:  # whatever was seen of it is not the service's doing
         return _not_restored(number, lost)
     return Run(
         number=number,
-        verdict=compare(case.recorded, outcome, ignore=wishes.ignore, earlier=earlier),
+        verdict=_with_notes(
+            compare(case.recorded, outcome, ignore=wishes.ignore, earlier=earlier, request=case.plan.subject),
+            case.window if answers is not None else None,
+            outcome.misses,
+            drain.troubles,
+        ),
         outcome=outcome,
         forwarded=forwarded,
         restore_us=branch.facts.restore_us,
         seconds=time.monotonic() - began,
     )
+
+
+async def _handler_ended(drain: BranchDrain, case: Case) -> None:
+    """Wait until the handler of the judged request has told of its end, which follows the answer, if it did when recorded."""
+    recorded = case.recorded.events or ()
+    if not any(event.kind == EventKind.HANDLING_ENDED for event in recorded):
+        return
+    deadline = time.monotonic() + _HANDLER_SETTLE
+    while time.monotonic() < deadline:
+        inside = _inside_branch(drain, case)
+        if inside is not None and drain.has_handled(*inside):
+            return
+        await asyncio.sleep(0.01)
+
+
+def _inside_branch(drain: BranchDrain, case: Case) -> tuple[int, int] | None:
+    """(pid, number) of the judged request in the branch."""
+    if case.inside is None:
+        return None
+    return request_again(drain.events, case.inside, case.exchange)
+
+
+def _with_events(outcome: Outcome, drain: BranchDrain, case: Case) -> Outcome:
+    """The outcome with what happened inside the branch."""
+    inside = _inside_branch(drain, case)
+    events = sequence_of(drain.events, *inside) if inside is not None else None
+    return outcome.model_copy(update={"events": events, "misses": misses_of(drain.events)})
+
+
+def _with_notes(
+    verdict: Verdict, window: Window | None, misses: Collection[Miss], troubles: Collection[str]
+) -> Verdict:
+    """The verdict with what makes the comparison of events weaker, and what had no recorded answer."""
+    notes = [miss_words(miss) for miss in list(misses)[:_NOTED_MISSES]]
+    if len(misses) > _NOTED_MISSES:
+        notes.append(f"{len(misses) - _NOTED_MISSES} more calls had no recorded answer")
+    if window is not None and window.lost:
+        notes.append(
+            f"{window.lost} events were lost when the service was recorded; calls among them have no answer"
+        )
+    if window is not None and window.left_out:
+        notes.append(f"{window.left_out} events before the failure were too many to be laid out")
+    if window is not None and window.damage:
+        notes.append(f"what was recorded inside cannot be read to its end: {window.damage}")
+    return verdict.model_copy(update={"inside": [*verdict.inside, *notes, *troubles]})
 
 
 def _not_restored(number: int, error: ReliveError) -> Run:

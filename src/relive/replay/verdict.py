@@ -8,6 +8,12 @@ Rules, in order; the first that applies decides:
 3. Both printed a stack: reproduced if exception type and frames are equal, else diverged. Other threads may have printed
    stacks of their own meanwhile, so it is enough that one of each side is equal.
 4. Bodies: reproduced if they are equal but for declared and known volatile parts, else diverged at the first difference.
+   Where what happened inside is known of both and a call that the service made differs (``sequence``), an equal body, which
+   may say no more than "Internal Server Error", is not enough: diverged at that call.
+
+Where the outcome differs, and something inside had differed before (another call, another answer, another reading), that is told
+as the difference, and the outcome as a note: it came first, and is the likelier cause. Beside a reproduced failure it is only
+noted: the same exception from the same frames is the same failure, by whatever way it came.
 
 Headers, log lines, times and bodies beside an equal stack are only noted: they vary with time and port numbers.
 """
@@ -18,12 +24,13 @@ import json
 import re
 from collections.abc import Collection
 from itertools import zip_longest
-from typing import Any
 
 from relive.model.outcome import End, Outcome, Stack, Verdict, VerdictKind
+from relive.replay.difference import first_difference, short
+from relive.replay.sequence import first_differing_event, is_call
 from relive.replay.stack import find_stacks
 
-__all__ = ["VOLATILE_HEADERS", "compare", "first_difference", "is_failure", "same_answer"]
+__all__ = ["VOLATILE_HEADERS", "compare", "is_failure", "same_answer"]
 
 VOLATILE_HEADERS = frozenset(
     {
@@ -52,14 +59,47 @@ def is_failure(outcome: Outcome) -> bool:
 
 
 def compare(
-    recorded: Outcome, replayed: Outcome, *, ignore: Collection[str] = (), earlier: str | None = None
+    recorded: Outcome,
+    replayed: Outcome,
+    *,
+    ignore: Collection[str] = (),
+    earlier: str | None = None,
+    request: int | None = None,
 ) -> Verdict:
     """Judge a replay.
 
     Args:
-        ignore: what may differ: ``header:NAME`` or ``body:PATH`` such as ``body:$.id``.
+        ignore: what may differ: ``header:NAME``, ``body:PATH`` such as ``body:$.id``, ``event:KIND`` or ``event:KIND:PATH``.
         earlier: the first difference in the answers to requests before the failing one, if there was one.
+        request: number of the failing one, for the words.
     """
+    inside, is_other_call = _inside(recorded, replayed, ignore, request)
+    verdict = _judge(recorded, replayed, ignore, earlier, inside if is_other_call else None)
+    if inside is None or inside == verdict.difference:
+        return verdict
+    if verdict.kind is VerdictKind.REPRODUCED or verdict.difference is None:
+        return verdict.model_copy(update={"inside": [inside]})
+    return verdict.model_copy(update={"difference": inside, "notes": [verdict.difference, *verdict.notes]})
+
+
+def _inside(
+    recorded: Outcome, replayed: Outcome, ignore: Collection[str], request: int | None
+) -> tuple[str | None, bool]:
+    """The first event inside that differed, in words, and whether it is a call."""
+    if recorded.events is None or replayed.events is None:
+        return None, False
+    found = first_differing_event(recorded.events, replayed.events, ignore)
+    if found is None:
+        return None, False
+    place, one, other, words = found
+    of = f" of request {request}" if request is not None else ""
+    return f"event {place}{of}: {words}", is_call(one) or is_call(other)
+
+
+def _judge(
+    recorded: Outcome, replayed: Outcome, ignore: Collection[str], earlier: str | None, call: str | None
+) -> Verdict:
+    """By the rules; ``call``: the first difference inside, if it is a call."""
     notes = [f"before it: {earlier}"] if earlier else []
     how = _way_it_ended(recorded, replayed)
     if how is not None:
@@ -70,10 +110,11 @@ def compare(
         return Verdict(kind=VerdictKind.NOT_REPRODUCED, difference=how, notes=notes)
     stacks = _stacks(recorded, replayed)
     body = _bodies(recorded, replayed, ignore)
+    has_stacks = recorded.stack is not None and replayed.stack is not None
     if stacks is not None:
         return Verdict(kind=VerdictKind.DIVERGED, difference=stacks, notes=notes)
-    if body is not None and (recorded.stack is None or replayed.stack is None):
-        return Verdict(kind=VerdictKind.DIVERGED, difference=body, notes=notes)
+    if not has_stacks and (body or call) is not None:
+        return Verdict(kind=VerdictKind.DIVERGED, difference=body or call, notes=notes)
     notes += [
         note for note in (body, _headers(recorded, replayed, ignore), _logs(recorded, replayed)) if note
     ]
@@ -153,42 +194,9 @@ def _bodies(recorded: Outcome, replayed: Outcome, ignore: Collection[str]) -> st
     try:
         one, other = json.loads(recorded.body), json.loads(replayed.body)
     except (ValueError, RecursionError):
-        return f"body: {_short(recorded.body)} was recorded, {_short(replayed.body)} came"
+        return f"body: {short(recorded.body)} was recorded, {short(replayed.body)} came"
     found = first_difference(one, other, paths)
     return None if found is None else f"body {found}"
-
-
-def first_difference(one: Any, other: Any, ignore: Collection[str] = (), path: str = "$") -> str | None:
-    """Where two JSON values first differ, in order of keys and indexes; None if they are equal but for ``ignore``."""
-    if path in ignore:
-        return None
-    if isinstance(one, dict) and isinstance(other, dict):
-        for key in sorted(one.keys() | other.keys()):
-            below = f"{path}.{key}"
-            if below in ignore:
-                continue
-            if key not in one or key not in other:
-                return f"{below}: {'nothing' if key not in one else _short(one[key])} was recorded, " + (
-                    f"{'nothing' if key not in other else _short(other[key])} came"
-                )
-            found = first_difference(one[key], other[key], ignore, below)
-            if found is not None:
-                return found
-        return None
-    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        for index, (left, right) in enumerate(zip(one, other, strict=True)):
-            found = first_difference(left, right, ignore, f"{path}[{index}]")
-            if found is not None:
-                return found
-        return None
-    if type(one) is type(other) and one == other:
-        return None
-    return f"{path}: {_short(one)} was recorded, {_short(other)} came"
-
-
-def _short(value: object) -> str:
-    text = value if isinstance(value, str) else json.dumps(value)
-    return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
 def _headers(recorded: Outcome, replayed: Outcome, ignore: Collection[str]) -> str | None:
@@ -206,7 +214,7 @@ def _headers(recorded: Outcome, replayed: Outcome, ignore: Collection[str]) -> s
 def _logs(recorded: Outcome, replayed: Outcome) -> str | None:
     for index, (one, other) in enumerate(zip_longest(recorded.log, replayed.log)):
         if one is None or other is None or _without_numbers(one) != _without_numbers(other):
-            left, right = ("nothing" if line is None else _short(line) for line in (one, other))
+            left, right = ("nothing" if line is None else short(line) for line in (one, other))
             return f"log line {index + 1} differs: {left} was recorded, {right} came"
     return None
 

@@ -350,7 +350,8 @@ def _make_rings(images: Path, rings: Path, mode: RingMode) -> None:
     for entry in read_files(images):
         if entry.HasField("reg") and Path(entry.reg.name).parent == RINGS_DIRECTORY:
             path = rings / Path(entry.reg.name).name
-            if path.suffix == ".ring" and not path.exists():
+            # With ".new" behind its name it was just being made.
+            if path.name.endswith((".ring", ".ring.new")) and not path.exists():
                 make_branch_ring(path, entry.reg.size, entry.reg.mode & 0o777, mode)
 
 

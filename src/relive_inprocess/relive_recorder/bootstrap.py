@@ -4,7 +4,7 @@ import os
 import sys
 from typing import Callable, List, Tuple
 
-from relive_recorder import options
+from relive_recorder import lanes, options, playing
 from relive_recorder.recorder import recorder
 from relive_recorder.scrub import Scrubber
 
@@ -23,7 +23,9 @@ def start() -> None:
     chosen = options.Options.from_text(text)
     recorder.scrubber = Scrubber(chosen.secret_patterns, chosen.secret_names)
     recorder.scrubber.learn_environment(os.environ)
+    recorder.on_brought_back = playing.begin
     recorder.start(chosen)
+    lanes.install()
     recorder.emit("process-started", {"python": sys.version.split()[0], "argv": recorder.arguments()})
     for name, install in _installers():
         if name not in chosen.off:

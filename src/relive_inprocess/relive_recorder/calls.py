@@ -103,14 +103,20 @@ def _no_readings(_kind: str, _source: str) -> Any:
 
 _find: Callable[[Channel, Dict[str, Any]], Optional[Kept]] = _no_player
 _next_reading: Callable[[str, str], Any] = _no_readings
+_happened: Callable[[Channel, Dict[str, Any]], Any] = _no_player
 
 
 def answer_with(
-    find: Callable[[Channel, Dict[str, Any]], Optional[Kept]], reading: Callable[[str, str], Any]
+    find: Callable[[Channel, Dict[str, Any]], Optional[Kept]],
+    reading: Callable[[str, str], Any],
+    happened: Callable[[Channel, Dict[str, Any]], Any] = _no_player,
 ) -> None:
-    """Have a replay's calls answered by ``find`` (see ``Channel.find``) and its readings by ``reading`` (see ``next_reading``)."""
-    global _find, _next_reading
-    _find, _next_reading = find, reading
+    """Have a replay's calls answered by ``find`` (see ``Channel.find``) and its readings by ``reading`` (see ``next_reading``).
+
+    ``happened`` is told of calls that began before the commit and had their real answers by then.
+    """
+    global _find, _next_reading, _happened
+    _find, _next_reading, _happened = find, reading, happened
 
 
 def next_reading(kind: str, source: str) -> Any:
@@ -131,7 +137,7 @@ def through(channel: Channel, asked: Dict[str, Any], perform: Callable[[], Any])
                 attempt(_emit_error, channel, asked, error, _mono() - began)
                 raise
         else:
-            attempt(_emit_answer, channel, asked, value, _mono() - began)
+            attempt(_emit_recorded, channel, asked, value, _mono() - began)
             return value
         return _play(channel, asked, again)
     if mode == REPLAY and not channel.local:
@@ -156,7 +162,7 @@ async def through_async(
                 attempt(_emit_error, channel, asked, error, _mono() - began)
                 raise
         else:
-            attempt(_emit_answer, channel, asked, value, _mono() - began)
+            attempt(_emit_recorded, channel, asked, value, _mono() - began)
             return value
         return _play(channel, asked, again)
     if mode != REPLAY:
@@ -195,7 +201,7 @@ def through_steps(
             attempt(_emit_error, channel, asked, error, _mono() - began)
             raise
     else:
-        attempt(_emit_answer, channel, asked, value, _mono() - began)
+        attempt(_emit_recorded if mode == RECORD else _emit_answer, channel, asked, value, _mono() - began)
         return value
     return _play(channel, asked, again)
 
@@ -223,11 +229,26 @@ def _brought_back_meanwhile(channel: Channel, asked: Dict[str, Any]) -> Optional
 
 
 def _play(channel: Channel, asked: Dict[str, Any], kept: Kept) -> Any:
+    """Give a recorded answer, or raise the recorded error; a ``NoAnswer`` where what was kept of it is not enough."""
     fields = dict(kept.fields, asked=asked, played=True)
-    recorder.emit(channel.kind, fields, kept.data)
-    if "error" in kept.fields:
-        raise channel.rebuild_error(kept)
-    return channel.rebuild(kept)
+    recorder.emit(channel.kind, fields, b"" if "file" in kept.fields else kept.data)
+    try:
+        if "error" not in kept.fields:
+            return channel.rebuild(kept)
+        error = channel.rebuild_error(kept)
+    except Exception as fault:  # a recording is somebody else's, and may be of another version
+        raise NoAnswer(
+            f"the recorded answer to this {channel.kind} cannot be given again: {fault}"
+        ) from fault
+    raise error
+
+
+def _emit_recorded(channel: Channel, asked: Dict[str, Any], value: Any, took: int) -> None:
+    if (
+        not channel.local and recorder.mode() == REPLAY
+    ):  # committed after it was answered, but before this was written down
+        _happened(channel, asked)
+    _emit_answer(channel, asked, value, took)
 
 
 def _emit_answer(channel: Channel, asked: Dict[str, Any], value: Any, took: int) -> None:
@@ -250,7 +271,9 @@ def describe_error(error: BaseException) -> Dict[str, Any]:
 
 def _error_again(described: Dict[str, Any]) -> BaseException:
     module, _, name = str(described.get("type", "")).rpartition(".")
-    kind = getattr(sys.modules.get(module), name, None)
+    kind = getattr(sys.modules.get(module), "__dict__", {}).get(
+        name
+    )  # not asking a module that makes names up
     try:
         args = unpack(described.get("args"))
         if isinstance(kind, type) and issubclass(kind, BaseException):

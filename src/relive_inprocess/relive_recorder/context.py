@@ -1,21 +1,37 @@
 """Which request the running code belongs to, and which lane of it.
 
 A *request* is numbered by the recorder from 1, in the order in which the server began with them in this process. A *lane*
-is one thread or asyncio task that works for it, numbered from 1 in the order in which they first did anything that is
-recorded; in a replay they do so in the same order, while thread ids and names of tasks differ. Request 0 is all code that
-works for none: there each thread or task is a lane for as long as its context lives.
+is one thread or asyncio task that works for it. The first is lane 1. One that was started by another (``lanes``) has a number of
+up to 52 bits that is made of the starter's and of how many it had started before, so that it is the same in a replay,
+however they race; one of which nobody saw the start has the next number from 2 on. Request 0 is all code that works for none:
+there each thread or task is a lane for as long as its context lives.
 
 Contexts (contextvars) carry the request into tasks, and into threads that copy their context (``asyncio.to_thread``, anyio's
-workers).
+workers); into other threads ``lanes`` carries it.
 """
 
 import itertools
 import sys
 import threading
 from contextvars import ContextVar, Token, copy_context
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
-__all__ = ["OUTSIDE", "Request", "begin", "carried", "end", "here", "lane", "place"]
+__all__ = [
+    "OUTSIDE",
+    "Birth",
+    "Request",
+    "bear",
+    "begin",
+    "carried",
+    "end",
+    "enter",
+    "here",
+    "lane",
+    "leave",
+    "made",
+    "place",
+    "task_of",
+]
 
 _thread_id = threading.get_ident
 
@@ -52,10 +68,31 @@ class Request:
         self.store: Dict[str, Any] = {}
 
 
+class Birth:
+    """A lane that is known before its thread or task runs, so that two of them do not race for their numbers.
+
+    Attributes:
+        who: runs in it; 0 until it did anything that is recorded.
+    """
+
+    __slots__ = ("number", "request", "who")
+
+    def __init__(self, request: Request, number: int) -> None:
+        self.request = request
+        self.number = number
+        self.who = 0
+
+
+_Lane = Tuple[Request, int, int, Iterator[int]]
+_LANES = (1 << 52) - 1  # what a number of JSON holds for everybody
 OUTSIDE = Request(0, {})
 _request: "ContextVar[Request]" = ContextVar("relive_request", default=OUTSIDE)
-# (request, who works, lane): inherited by tasks and copied contexts, where "who works" then is somebody else.
-_lane: "ContextVar[Optional[Tuple[Request, int, int]]]" = ContextVar("relive_lane", default=None)
+# (request, who works, lane, those it starts): inherited by tasks and copied contexts, where "who works" then is somebody else.
+_lane: "ContextVar[Optional[_Lane]]" = ContextVar("relive_lane", default=None)
+_born: "ContextVar[Optional[Birth]]" = ContextVar("relive_born", default=None)  # of tasks
+_of_thread = (
+    threading.local()
+)  # birth: of what runs in it now, also where it runs in another thread's context
 
 
 def here() -> Request:
@@ -78,21 +115,27 @@ def end(token: "Token[Request]") -> None:
 
 def lane() -> int:
     """The running thread's or task's number within its request."""
-    return place()[1]
+    return _here()[2]
 
 
 def place() -> Tuple[int, int]:
     """(the request's number, ``lane``) of the running code."""
+    here_and_now = _here()
+    return here_and_now[0].number, here_and_now[2]
+
+
+def _here() -> _Lane:
     request = _request.get()
     loop = _current_loop()
     # The low bits tell tasks from threads; both are addresses of aligned objects.
     who = _thread_id() if loop is None else id(_current_task(loop)) | 1
     known = _lane.get()
     if known is not None and known[0] is request and known[1] == who:
-        return request.number, known[2]
-    number = next(request.lanes)
-    _lane.set((request, who, number))
-    return request.number, number
+        return known
+    number = _lane_at_birth(request, who) or next(request.lanes)
+    known = request, who, number, itertools.count(1)
+    _lane.set(known)
+    return known
 
 
 def carried(work: Callable[..., Any]) -> Callable[..., Any]:
@@ -100,13 +143,55 @@ def carried(work: Callable[..., Any]) -> Callable[..., Any]:
 
     For libraries that hand work to a thread of their own and wait for it: the lane must do nothing else meanwhile.
     """
-    here_and_now, request, number = copy_context(), _request.get(), lane()
+    here_and_now = copy_context()
+    request, _, number, started = _here()
 
     def do(given: Any, named: Any) -> Any:
-        _lane.set((request, _thread_id(), number))
+        _lane.set((request, _thread_id(), number, started))
         return work(*given, **named)
 
     def elsewhere(*given: Any, **named: Any) -> Any:
         return here_and_now.run(do, given, named)
 
     return elsewhere
+
+
+def _lane_at_birth(request: Request, who: int) -> int:
+    for birth in (_born.get(), getattr(_of_thread, "birth", None)):
+        if birth is not None and birth.request is request and birth.who in (0, who):
+            birth.who = who
+            return int(birth.number)
+    return 0
+
+
+def bear() -> Birth:
+    """The lane of a thread or task that is about to be started by the running code, for the same request."""
+    request, _, number, started = _here()
+    # Of integers a hash is the same in every process.
+    return Birth(request, hash((number, next(started))) & _LANES)
+
+
+def task_of(birth: Birth) -> "Token[Optional[Birth]]":
+    """A task that is made from now on, which copies this context, is in that lane; ``made`` ends it."""
+    return _born.set(birth)
+
+
+def made(token: "Token[Optional[Birth]]") -> None:
+    """See ``task_of``; in the same context."""
+    _born.reset(token)
+
+
+def enter(birth: Birth) -> Tuple[Request, Optional[Birth]]:
+    """Be in that lane, in this thread; returns what ``leave`` wants."""
+    before = _request.get(), getattr(_of_thread, "birth", None)
+    _request.set(birth.request)
+    _lane.set(None)  # a worker's lane is that of its present work, not of the last one
+    _of_thread.birth = birth
+    return before
+
+
+def leave(before: Tuple[Request, Optional[Birth]]) -> None:
+    """Be where this thread was before ``enter``."""
+    _request.set(before[0])
+    _lane.set(None)
+    _of_thread.birth = before[1]

@@ -58,7 +58,11 @@ class Recorder:
         options: what Relive asked for, see ``options``.
         scrubber: takes secrets out of texts.
         seq: number of the last event of this process.
-        on_brought_back: called once, with the mode, when this process finds itself in a branch.
+        on_brought_back: called once, with the mode, when this process finds itself in a branch; its other threads wait
+            until it returns.
+        on_late: called in a replay with kind and fields of an event that came about before the commit, but was not yet written.
+        before_fork: called in a replay, in the process that forks.
+        on_forked: called in a replay, in the process that was forked, before it records anything.
     """
 
     def __init__(self) -> None:
@@ -68,9 +72,14 @@ class Recorder:
         self._numbers = itertools.count(1)  # counts for all threads without a lock
         self.requests = 0
         self.on_brought_back: Callable[[int], None] = lambda _mode: None
+        self.on_late: Callable[[str, Dict[str, Any]], None] = lambda _kind, _fields: None
+        self.before_fork: Callable[[], None] = lambda: None
+        self.on_forked: Callable[[], None] = lambda: None
         self._ring: Optional[Ring] = None
         self._queue: Deque[Tuple[int, bytes, bytes]] = collections.deque()
         self._writing = threading.Lock()
+        self._finding = threading.RLock()
+        self._is_finding = False
 
     def start(self, options: Any) -> None:
         """Make the ring and begin.
@@ -79,27 +88,36 @@ class Recorder:
             OSError: the ring cannot be made.
         """
         self.options = options
-        self._ring = self._new_ring()
-        os.register_at_fork(after_in_child=self._after_fork)
+        self._ring = self._new_ring(RECORD)
+        os.register_at_fork(before=self._before_fork, after_in_child=self._after_fork)
 
-    def _new_ring(self) -> Ring:
+    def _new_ring(self, mode: int) -> Ring:
         path = f"{self.options.rings}/{os.getpid()}-{time.monotonic_ns():x}.ring"
-        return Ring(path, self.options.ring_bytes, RECORD)
+        return Ring(path, self.options.ring_bytes, mode)
+
+    def _before_fork(self) -> None:
+        if self.mode() == REPLAY:
+            try:
+                self.before_fork()
+            except BaseException as fault:
+                self.switch_off(fault)
 
     def _after_fork(self) -> None:
         ring, self._ring = self._ring, None
         self._queue.clear()
         self._writing = threading.Lock()
+        self._finding = threading.RLock()
         if ring is None:
             return
         try:
             parent = ring.words[PID]
             mode = ring.words[MODE]
             ring.forget()
-            if mode != RECORD:
-                # A branch's files are its own; a child that is forked there has nowhere to record to.
+            if mode not in (RECORD, REPLAY):
                 return
-            self._ring = self._new_ring()
+            if mode == REPLAY:
+                self.on_forked()
+            self._ring = self._new_ring(mode)
             self.emit("process-started", {"forked_from": parent, "argv": self.arguments()})
         except BaseException as fault:
             self.switch_off(fault)
@@ -121,11 +139,18 @@ class Recorder:
         return words[MODE]
 
     def _find_ourselves_in_a_branch(self, ring: Ring) -> None:
-        ring.adopt()
-        try:
-            self.on_brought_back(ring.words[MODE])
-        except BaseException as fault:
-            self.switch_off(fault)
+        # A lock is waited for only here, in a branch: nobody may ask the player for anything before it knows the answers.
+        with self._finding:
+            if self._is_finding or ring.words[EPOCH] == ring.epoch:
+                return
+            self._is_finding = True  # a signal handler of this very thread goes on without
+            try:
+                self.on_brought_back(ring.words[MODE])
+            except BaseException as fault:
+                self.switch_off(fault)
+            finally:
+                ring.adopt()
+                self._is_finding = False
 
     @property
     def epoch(self) -> int:
@@ -178,9 +203,14 @@ class Recorder:
 
     def emit_json(self, kind: str, fields: str, data: bytes = b"", request: Optional[int] = None) -> int:
         """As ``emit``, with the fields as JSON, in ASCII: for events of one fixed shape that come often."""
-        if self._ring is None:
+        ring = self._ring
+        if ring is None:
             return 0
         try:
+            if ring.words[EPOCH] != ring.epoch:
+                # Whoever asks for the mode first notices it there: so this was begun before the commit.
+                self._find_ourselves_in_a_branch(ring)
+                self.on_late(kind, json.loads(fields))
             self.seq = seq = next(self._numbers)
             number, lane = _place()
             if request is not None:

@@ -55,6 +55,9 @@ EPOCH, MODE, CAPACITY, HEAD, SEQ, PID, FAULT, TAKEN = range(2, 10)
 class Ring:
     """The writer. Not for two threads at once: ``recorder`` sees to that.
 
+    The file has its name only when its header is whole (before, ``.new`` is behind it): a reader may look at any moment, and
+    what it finds to be no ring it never looks at again.
+
     Raises:
         OSError: the file cannot be made; ENOSPC when there is no room for all of it.
     """
@@ -64,13 +67,15 @@ class Ring:
         self.capacity = capacity
         self.epoch = int.from_bytes(os.urandom(8), "little") | 1
         self.head = 0
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        self._into = self.epoch  # the file that was last written to
+        fresh = f"{path}.new"
+        fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             # Not stretched: on a full file system the first touch of a hole would kill the service (SIGBUS).
             os.posix_fallocate(fd, 0, HEADER_BYTES + capacity)
             self._map = mmap.mmap(fd, HEADER_BYTES + capacity)
         except BaseException:
-            os.unlink(path)
+            os.unlink(fresh)
             raise
         finally:
             os.close(fd)
@@ -78,15 +83,33 @@ class Ring:
             MAGIC, VERSION, self.epoch, mode, capacity, 0, 0, os.getpid(), 0, 0
         )
         self.words = memoryview(self._map)[:HEADER_BYTES].cast("Q")
+        os.rename(fresh, path)
 
     def write(self, seq: int, meta: bytes, data: bytes) -> bool:
-        """Put one record; False when it is longer than the ring, which then stays as it was."""
+        """Put one record; False when it is longer than the ring, which then stays as it was.
+
+        A process can be committed at any moment, also in here: what was begun in one file is then written again, into
+        the other one.
+        """
         length = len(meta) + len(data)
         size = length + 16
         if size > self.capacity:
             return False
         both = meta + data if data else meta
         record = _pack(length, len(meta), _crc32(both), length ^ 0xFFFFFFFF) + both
+        words = self.words
+        while True:
+            if words[EPOCH] != self._into:
+                self._into = words[EPOCH]
+                self.head = words[HEAD] = 0
+            self._put(record)
+            words[SEQ] = seq
+            words[HEAD] = self.head
+            if words[EPOCH] == self._into:
+                return True
+
+    def _put(self, record: bytes) -> None:
+        size = len(record)
         at = self.head % self.capacity
         room = self.capacity - at
         if size <= room:
@@ -95,16 +118,11 @@ class Ring:
         else:
             self._map[HEADER_BYTES + at :] = record[:room]
             self._map[HEADER_BYTES : HEADER_BYTES + size - room] = record[room:]
-        self.head = head = self.head + size
-        words = self.words
-        words[SEQ] = seq
-        words[HEAD] = head
-        return True
+        self.head += size
 
     def adopt(self) -> None:
-        """Go on in the file of a branch: from its beginning, with the epoch that stands there."""
+        """Know the file of a branch as one's own. Its first record goes to its beginning."""
         self.epoch = self.words[EPOCH]
-        self.head = self.words[HEAD]
 
     def forget(self) -> None:
         """Let go of the memory without touching what is in it (after a fork: it is the parent's)."""

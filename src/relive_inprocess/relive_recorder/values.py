@@ -9,6 +9,7 @@ with the one key ``"$"``: a list of a type's name and its content:
 ``{"$": ["tuple", [..]]}``       also ``set`` and ``frozenset`` (sorted by their JSON, so that equal sets are equal)
 ``{"$": ["dict", [[k, v], ..]]}``  a mapping in its order
 ``{"$": ["float", TEXT]}``       nan, inf, -inf
+``{"$": ["int", TEXT]}``         an integer of more than 63 bits, in hexadecimal
 ``{"$": ["complex", [r, i]]}``
 ``{"$": ["decimal", TEXT]}``     also ``fraction``, ``uuid``, ``datetime``, ``date``, ``time``, ``timedelta`` (days, seconds,
                                  microseconds), ``ipaddress``, ``path``
@@ -30,6 +31,7 @@ __all__ = ["NotKept", "pack", "to_json", "unpack"]
 
 DEPTH = 12
 ITEMS = 10_000
+_LARGE = 1 << 63
 _DATETIME = "datetime"
 
 
@@ -48,8 +50,10 @@ _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 def pack(value: Any, depth: int = DEPTH) -> Any:
     """See the module. Containers deeper than ``depth`` become opaque; of more than 10,000 items the rest is cut."""
     kind = type(value)
-    if value is None or kind is bool or kind is str or kind is int:
+    if value is None or kind is bool or kind is str:
         return value
+    if kind is int:  # a recording holds no more than 64 bits
+        return value if -_LARGE < value < _LARGE else {"$": ["int", hex(value)]}
     if kind is float:
         return value if math.isfinite(value) else {"$": ["float", float.__repr__(value)]}
     packer = _PACKERS.get(kind)
@@ -155,7 +159,7 @@ _PACKERS: Dict[type, Callable[[Any, int], Any]] = {
 # Subclasses: what they are a kind of, read with the base's own methods.
 _BASES = (
     (bool, lambda value, _depth: bool(value)),
-    (int, lambda value, _depth: int.__int__(value)),
+    (int, lambda value, _depth: pack(int.__int__(value))),
     (float, lambda value, _depth: pack(float.__float__(value))),
     (str, lambda value, _depth: str.__str__(value)),
     (bytes, _pack_bytes),
@@ -226,6 +230,7 @@ _UNPACKERS: Dict[str, Callable[[Any, Any], Any]] = {
     "set": lambda content, _all: {unpack(item) for item in content},
     "frozenset": lambda content, _all: frozenset(unpack(item) for item in content),
     "dict": _unpack_pairs,
+    "int": lambda content, _all: int(content, 16),
     "float": lambda content, _all: float(content),
     "complex": lambda content, _all: complex(unpack(content[0]), unpack(content[1])),
     "decimal": _imported("decimal", "Decimal"),

@@ -176,11 +176,9 @@ def begin(server: str, method: str, target: str, peer: List[Any], headers: Pairs
 def _number(mode: int, about: Dict[str, Any]) -> int:
     """The next one; in a replay the one that it had in the recording, as the player recognises it."""
     if mode == REPLAY:
-        from relive_recorder import playing
+        from relive_recorder.playing import recognise
 
-        recognise = getattr(playing, "recognise", None)
-        if recognise is not None:
-            return int(recognise(about))
+        return recognise(about)
     return recorder.next_request()
 
 

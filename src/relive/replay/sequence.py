@@ -1,0 +1,214 @@
+"""What happened inside for one request, as a sequence that can be compared with another life's.
+
+Rules:
+
+1. Lanes (threads, tasks) are compared each for itself: how they interleave is nobody's promise.
+2. Of an event its kind is compared, what was asked, what came back, or what was read; not its time, nor how long it took,
+   nor numbers of processes and threads, nor numbers in texts of log records.
+3. What the handler had done when it ended must be there on the other side, before its end or after; what came after its
+   end may be missing, since a branch is stopped when its answer is there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from relive.model.outcome import InsideEvent, Miss
+from relive.record.events import Event, EventKind
+from relive.replay.difference import first_difference, short
+
+__all__ = [
+    "MOST_EVENTS",
+    "event_words",
+    "first_differing_event",
+    "is_call",
+    "miss_words",
+    "misses_of",
+    "sequence_of",
+]
+
+MOST_EVENTS = 2000
+_MOST_MISSES = 100
+_LONG = 8192  # [bytes] of JSON of one part of an event
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
+_NUMBER = re.compile(r"[0-9]+")
+_CALL_PARTS = ("asked", "answer", "error", "bytes", "blake2b")
+# What is compared of an event; kinds that are not here are not compared.
+_PARTS: Mapping[str, tuple[str, ...]] = {
+    EventKind.HANDLING_STARTED: ("method", "target"),
+    EventKind.HANDLING_ENDED: ("status", "error"),
+    EventKind.QUERY: _CALL_PARTS,
+    EventKind.ROWS: ("rows",),
+    EventKind.HTTP_CALL: _CALL_PARTS,
+    EventKind.REDIS_COMMAND: _CALL_PARTS,
+    EventKind.S3_CALL: _CALL_PARTS,
+    EventKind.FILE_READ: _CALL_PARTS,
+    EventKind.SUBPROCESS: _CALL_PARTS,
+    EventKind.CLOCK: ("source", "value"),
+    EventKind.RANDOM: ("source", "value"),
+    EventKind.ENVIRONMENT_READ: ("name", "value"),
+    EventKind.LOG_RECORD: ("logger", "level", "text"),
+    EventKind.FAILURE: ("type", "fingerprint"),
+    EventKind.MISS: ("asked",),
+}
+_CALLS = frozenset(
+    {
+        *(EventKind.QUERY, EventKind.HTTP_CALL, EventKind.REDIS_COMMAND, EventKind.S3_CALL),
+        *(EventKind.FILE_READ, EventKind.SUBPROCESS, EventKind.MISS),
+    }
+)
+
+
+def sequence_of(events: Sequence[Event], pid: int, request: int) -> list[InsideEvent]:
+    """The first 2000 events of one request that are compared, in the order of time."""
+    found = []
+    for event in events:
+        if event.request != request or event.fields.get("pid") != pid or event.kind not in _PARTS:
+            continue
+        if event.kind is EventKind.MISS and event.fields.get("policy") == "pass":
+            continue  # the call itself follows
+        found.append(_as_compared(event))
+        if len(found) == MOST_EVENTS:
+            break
+    return found
+
+
+def _as_compared(event: Event) -> InsideEvent:
+    about = {name: _bounded(event.fields[name]) for name in _PARTS[event.kind] if name in event.fields}
+    if event.kind is EventKind.LOG_RECORD and isinstance(about.get("text"), str):
+        about["text"] = _NUMBER.sub("N", _ADDRESS.sub("A", about["text"]))  # of ports, above all
+    if event.data and "asked" in event.fields and "file" not in event.fields:
+        about["body"] = _digest(event.data)
+    kind = event.kind.value
+    if event.kind is EventKind.MISS:
+        about["missed"] = str(event.fields.get("kind"))
+    return InsideEvent(kind=kind, lane=int(event.fields.get("lane", 0)), about=about)
+
+
+def _bounded(value: Any) -> Any:
+    """As JSON has it (a recording gives tuples where a ring gives lists)."""
+    text = json.dumps(value)
+    return json.loads(text) if len(text) <= _LONG else {"bytes": len(text), "blake2b": _digest(text.encode())}
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def misses_of(events: Sequence[Event]) -> list[Miss]:
+    """The first 100 misses."""
+    found = [event.fields for event in events if event.kind is EventKind.MISS][:_MOST_MISSES]
+    return [
+        Miss(
+            kind=str(fields.get("kind")),
+            asked=_dict(fields.get("asked")) or {},
+            nearest=_dict(fields.get("nearest")),
+            differs=[str(path) for path in fields.get("differs", ())][:20],
+            policy=str(fields.get("policy")),
+        )
+        for fields in found
+    ]
+
+
+def _dict(value: Any) -> dict[str, Any] | None:
+    bounded = _bounded(value) if isinstance(value, dict) else None
+    return bounded if isinstance(bounded, dict) else None
+
+
+def miss_words(miss: Miss) -> str:
+    """A miss in one line."""
+    near = ""
+    if miss.nearest is not None:
+        near = f"; the nearest one, {_asked_words(miss.nearest)}, differs in {', '.join(miss.differs[:3])}"
+    return f"no recorded answer to {miss.kind} {_asked_words(miss.asked)} ({miss.policy}){near}"
+
+
+def is_call(event: InsideEvent | None) -> bool:
+    """The service asked somebody for something."""
+    return event is not None and event.kind in _CALLS
+
+
+def first_differing_event(
+    recorded: list[InsideEvent], replayed: list[InsideEvent], ignore: Collection[str] = ()
+) -> tuple[int, InsideEvent | None, InsideEvent | None, str] | None:
+    """The first event that differed: its place from 1, the two events, and in words; None when none did.
+
+    Args:
+        ignore: ``event:KIND`` (events of that kind are not compared) or ``event:KIND:PATH``, such as
+            ``event:query:$.asked.parameters[0]``.
+    """
+    kinds = {item.split(":")[1] for item in ignore if item.startswith("event:") and item.count(":") == 1}
+    one = [event for event in recorded if event.kind not in kinds]
+    other = [event for event in replayed if event.kind not in kinds]
+    lanes, came = _by_lane(other), _ended_at(other)
+    seen: dict[int, int] = defaultdict(int)
+    end = _ended_at(one)
+    for place, event in enumerate(one):
+        index = seen[event.lane]
+        seen[event.lane] += 1
+        counterpart = lanes[event.lane][index][1] if index < len(lanes[event.lane]) else None
+        if counterpart is None and place > end:
+            continue
+        words = _difference(event, counterpart, ignore)
+        if words is not None:
+            return place + 1, event, counterpart, words
+    for lane, events in lanes.items():
+        for place, event in events[seen[lane] :]:
+            if place <= came:
+                return len(one) + 1, None, event, f"{event_words(event)} came, which was not recorded"
+    return None
+
+
+def _by_lane(events: list[InsideEvent]) -> dict[int, list[tuple[int, InsideEvent]]]:
+    lanes: dict[int, list[tuple[int, InsideEvent]]] = defaultdict(list)
+    for place, event in enumerate(events):
+        lanes[event.lane].append((place, event))
+    return lanes
+
+
+def _ended_at(events: list[InsideEvent]) -> int:
+    """The place of the handler's end; behind all where it did not end."""
+    ends = (place for place, event in enumerate(events) if event.kind == EventKind.HANDLING_ENDED)
+    return next(ends, len(events))
+
+
+def _difference(one: InsideEvent, other: InsideEvent | None, ignore: Collection[str]) -> str | None:
+    if other is None:
+        return f"{event_words(one)} was recorded, nothing came"
+    if one.kind != other.kind or one.about.get("asked") != other.about.get("asked"):
+        if one.kind == other.kind and _part_difference(one, other, ignore) is None:
+            return None
+        return f"{event_words(one)} was recorded, {event_words(other)} came"
+    found = _part_difference(one, other, ignore)
+    return None if found is None else f"{event_words(one)}: {found}"
+
+
+def _part_difference(one: InsideEvent, other: InsideEvent, ignore: Collection[str]) -> str | None:
+    begin = f"event:{one.kind}:"
+    paths = {item.removeprefix(begin) for item in ignore if item.startswith(begin)}
+    return first_difference(one.about, other.about, paths)
+
+
+def event_words(event: InsideEvent) -> str:
+    """An event in a few words: its kind, and what tells it from others."""
+    about = event.about
+    if event.kind == EventKind.MISS:
+        return f"{about.get('missed')} {_asked_words(about.get('asked'))} without a recorded answer"
+    if "asked" in about:
+        return f"{event.kind} {_asked_words(about['asked'])}"
+    names = [
+        str(about[name])
+        for name in ("method", "target", "source", "name", "logger", "type", "status")
+        if name in about
+    ]
+    return " ".join([event.kind, *names])
+
+
+def _asked_words(asked: Any) -> str:
+    texts = [value for value in asked.values() if isinstance(value, str)] if isinstance(asked, dict) else []
+    return short(" ".join(texts)) if texts else short(asked)

@@ -1,0 +1,106 @@
+"""Threads and tasks that work for the request of whoever started them, in a lane that is known when they are started.
+
+``threading.Thread.start``, ``ThreadPoolExecutor.submit`` and the making of tasks by the loops of asyncio and uvloop. Were lanes
+numbered when their threads first do something, two threads would race for their numbers, and a replay would mix up what they
+read. Workers of anyio are not changed: their lanes are numbered as they come.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import Any, Callable, Optional
+
+from relive_recorder import context
+from relive_recorder.guard import attempt
+from relive_recorder.imports import when_imported
+from relive_recorder.recorder import recorder
+
+__all__ = ["install"]
+
+_WORKERS = ("concurrent.futures.", "anyio.")
+
+
+def install() -> None:
+    """Change ``threading`` now, the others when they are imported."""
+    _change_threads(threading)
+    when_imported("concurrent.futures.thread", _change_executor)
+    when_imported("asyncio.base_events", lambda module: _change_loop(module.BaseEventLoop))
+    when_imported("uvloop", lambda module: _change_loop(module.Loop))
+
+
+def _change_threads(module: Any) -> None:
+    start, bootstrap = module.Thread.start, module.Thread._bootstrap_inner
+
+    def start_in_lane(self: Any) -> None:
+        if recorder.mode() and not _is_worker(self):
+            self.__dict__["_relive_birth"] = attempt(context.bear)
+        start(self)
+
+    def bootstrap_in_lane(self: Any) -> None:
+        birth = self.__dict__.pop("_relive_birth", None)
+        if birth is not None:
+            # From 3.14 on a thread runs in a context of its own, which the starting thread has made.
+            own = getattr(self, "_context", None)
+            if own is None:
+                context.enter(birth)
+            else:
+                attempt(own.run, context.enter, birth)
+        bootstrap(self)
+
+    _take_place(start, start_in_lane)
+    _take_place(bootstrap, bootstrap_in_lane)
+    module.Thread.start, module.Thread._bootstrap_inner = start_in_lane, bootstrap_in_lane
+
+
+def _is_worker(thread: Any) -> bool:
+    """It works for whoever has work; and whether a new one is needed is a matter of time."""
+    modules = type(thread).__module__, getattr(getattr(thread, "_target", None), "__module__", None)
+    return any(type(one) is str and one.startswith(_WORKERS) for one in modules)
+
+
+def _change_executor(module: Any) -> None:
+    submit = module.ThreadPoolExecutor.submit
+
+    def submit_in_lane(self: Any, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        if recorder.mode():
+            fn = _in_lane(fn, attempt(context.bear))
+        return submit(self, fn, *args, **kwargs)
+
+    _take_place(submit, submit_in_lane)
+    module.ThreadPoolExecutor.submit = submit_in_lane
+
+
+def _in_lane(fn: Callable[..., Any], birth: Optional[context.Birth]) -> Callable[..., Any]:
+    if birth is None:
+        return fn
+
+    def work(*args: Any, **kwargs: Any) -> Any:
+        before = context.enter(birth)
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            context.leave(before)
+
+    return work
+
+
+def _change_loop(kind: Any) -> None:
+    create_task = kind.create_task
+
+    def create_task_in_lane(self: Any, coro: Any, **named: Any) -> Any:
+        birth = attempt(context.bear) if recorder.mode() else None
+        if birth is None:
+            return create_task(self, coro, **named)
+        token = context.task_of(birth)
+        try:
+            return create_task(self, coro, **named)
+        finally:
+            context.made(token)
+
+    _take_place(create_task, create_task_in_lane)
+    kind.create_task = create_task_in_lane
+
+
+def _take_place(original: Any, ours: Any) -> None:
+    functools.update_wrapper(ours, original)

@@ -1,0 +1,83 @@
+"""Recorded calls and readings, put where they are found: by what was asked, in the order in which they were recorded."""
+
+from __future__ import annotations
+
+import collections
+import json
+from typing import Any, Deque, Dict, Iterable, Iterator, List, Optional, Tuple
+
+from relive_recorder.playing.answers import Recorded
+
+__all__ = ["Entry", "Shelf", "content"]
+
+_encode = json.JSONEncoder(separators=(",", ":"), sort_keys=True, check_circular=False).encode
+_NEAR = 64  # calls that a miss is compared with
+
+
+class Entry:
+    """One recorded call, used once at most."""
+
+    __slots__ = ("recorded", "used")
+
+    def __init__(self, recorded: Recorded) -> None:
+        self.recorded = recorded
+        self.used = False
+
+
+def content(asked: Any) -> str:
+    """What is equal for equal calls. Half a surrogate pair is a question mark in a recording, and so here."""
+    text = _encode(asked)
+    if "\\ud" in text:
+        plain = json.dumps(asked, ensure_ascii=False).encode("utf-8", "replace")
+        text = _encode(json.loads(plain))
+    return text
+
+
+class Shelf:
+    """All calls and readings still to come. Not for two threads at once."""
+
+    def __init__(self) -> None:
+        self._calls: Dict[Tuple[Any, ...], Deque[Entry]] = {}
+        self._kinds: Dict[str, List[Entry]] = {}
+        self._readings: Dict[Tuple[int, int, str, str], Deque[Any]] = {}
+
+    def fill(self, events: Iterable[Recorded], *, renumbered: Optional[int] = None) -> None:
+        """Put them on the shelf; ``renumbered``: the number of their request, instead of the one they have."""
+        for event in events:
+            request = event.request if renumbered is None else renumbered
+            fields = event.fields
+            if "asked" in fields:
+                key = event.kind, content(fields["asked"])
+                entry = Entry(event)
+                for place in ((request, event.lane, *key), (request, *key), key):
+                    self._calls.setdefault(place, collections.deque()).append(entry)
+                self._kinds.setdefault(event.kind, []).append(entry)
+            elif "value" in fields and type(fields.get("source")) is str:
+                at = request, event.lane, event.kind, fields["source"]
+                self._readings.setdefault(at, collections.deque()).append(fields["value"])
+
+    def call(self, request: int, lane: int, kind: str, asked: Any, *, anywhere: bool) -> Optional[Recorded]:
+        """The first such call of that lane, else of that request, else, if ``anywhere``, of all. It is used then."""
+        key = kind, content(asked)
+        places: List[Tuple[Any, ...]] = [(request, lane, *key), (request, *key)]
+        if anywhere:
+            places.append(key)
+        for place in places:
+            row = self._calls.get(place)
+            while row:
+                entry = row.popleft()
+                if not entry.used:
+                    entry.used = True
+                    return entry.recorded
+        return None
+
+    def reading(self, request: int, lane: int, kind: str, source: str) -> Tuple[Any, ...]:
+        """(value,) of the next one; () when none is left."""
+        row = self._readings.get((request, lane, kind, source))
+        return (row.popleft(),) if row else ()
+
+    def candidates(self, request: int, lane: int, kind: str) -> Iterator[Recorded]:
+        """Calls of a kind that were not used yet, those of the lane first, then of the request; not more than 64."""
+        left = [entry.recorded for entry in self._kinds.get(kind, ()) if not entry.used]
+        left.sort(key=lambda one: (one.request != request, one.lane != lane))
+        return iter(left[:_NEAR])
