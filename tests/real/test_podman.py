@@ -48,14 +48,14 @@ def test_a_container_goes_through_the_store_and_counts_on(
     counted += podman.numbers("web")[-1:]
     podman.run("rm", "--force", "--time=0", "web")
 
-    commits = [relive("import", archive)["id"] for archive in (first, second)]
+    commits = [relive("import", str(archive))["id"] for archive in (first, second)]
     with contextlib.closing(Store(relive.settings.store)) as store:
         assert store.manifest(commits[1]).parents == commits[:1]
         assert store.get(commits[1]).new_bytes < store.get(commits[0]).new_bytes / 4
 
     for commit, suffix, last in zip(commits, (".tar.gz", ".tar.zst"), counted, strict=True):
         back = tmp_path / f"back{suffix}"
-        relive("export", commit, back, "--format=podman")
+        relive("export", commit, str(back), "--format=podman")
         began = datetime.now(UTC)
         podman.run("container", "restore", f"--import={back}")
         found = podman.count_to("web", last + 1, since=began)
@@ -72,10 +72,10 @@ def test_checkpointctl_shows_what_is_written(
     """Both kinds: a container's, and that of a process, which is for looking into only."""
     program = compiled(PROGRAMS / "counter.c", tmp_path, "-static", "-nostdlib", "-fno-stack-protector")
     process = start(program)
-    taken = [relive("import", FIRST)["id"], relive("commit", f"pid:{process.pid}")["id"]]
+    taken = [relive("import", str(FIRST))["id"], relive("commit", f"pid:{process.pid}")["id"]]
     for number, (commit, name) in enumerate(zip(taken, ("counter", f"pid:{process.pid}"), strict=True)):
         goal = tmp_path / f"{number}.tar"
-        relive("export", commit, goal, "--format=checkpointctl")
+        relive("export", commit, str(goal), "--format=checkpointctl")
         for command in (["show"], ["inspect", "--all"], ["memparse"]):
             done = subprocess.run(
                 ["checkpointctl", *command, goal], capture_output=True, text=True, check=False
