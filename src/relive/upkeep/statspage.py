@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import accumulate
 
+from relive.page import page, table
 from relive.upkeep.shares import KINDS
 from relive.upkeep.stats import StoreStats
 
@@ -27,20 +28,6 @@ _COLOURS = {
     "list": "#9aa4ae",
 }
 
-_STYLE = """
-:root { color-scheme: light dark; --ink: #1c2330; --dim: #5c6675; --line: #d5dae1; --ground: #ffffff; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6e9ee; --dim: #9aa4b2; --line: #394150; --ground: #14181f; } }
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--ground); margin: 2rem auto; max-width: 800px;
-  padding: 0 1rem; }
-h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
-table { border-collapse: collapse; width: 100%; } th, td { text-align: left; padding: .2rem .8rem .2rem 0;
-  border-bottom: 1px solid var(--line); } th { color: var(--dim); font-weight: 600; }
-td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
-svg { width: 100%; height: auto; } svg text { fill: var(--dim); font-size: 12px; }
-.axis { stroke: var(--line); } .dim { color: var(--dim); }
-.swatch { display: inline-block; width: .8em; height: .8em; margin-right: .5em; }
-"""
-
 
 def stats_page(
     stats: StoreStats, *, where: str, size: Callable[[float], str], when: Callable[[int], str]
@@ -52,15 +39,12 @@ def stats_page(
         size, when: show bytes and times (nanoseconds since the epoch).
     """
     ratio = f"{stats.logical / stats.stored:.1f} times less" if stats.stored < stats.logical else "no less"
-    parts = [
-        "<!DOCTYPE html>",
-        '<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">',
-        f"<title>Store {html.escape(where)}</title><style>{_STYLE}</style></head><body>",
+    body = [
         f"<h1>Store {html.escape(where)}</h1>",
         f"<p>{len(stats.commits)} commits bring back {size(stats.logical)} and take {size(stats.stored)}: {ratio}.</p>",
         "<h2>What takes the room</h2>",
         _bar(stats),
-        _table(
+        table(
             ["what", "bytes", "share"],
             [
                 [
@@ -76,7 +60,7 @@ def stats_page(
         _plot(stats, size, when),
         '<p class="dim">Added up over the commits that are kept, from the oldest to the newest, on a logarithmic scale.</p>',
         "<h2>Services</h2>",
-        _table(
+        table(
             ["service", "commits", "bring back", "stored"],
             [
                 [html.escape(one.name), str(one.commits), size(one.logical), size(one.stored)]
@@ -84,7 +68,7 @@ def stats_page(
             ],
         ),
         "<h2>Commits that would free most</h2>",
-        _table(
+        table(
             ["commit", "taken", "bring back", "new then", "freed if dropped"],
             [
                 [
@@ -97,23 +81,8 @@ def stats_page(
                 for one in sorted(stats.commits, key=lambda one: -one.alone)[:_MOST_ROWS]
             ],
         ),
-        "</body></html>",
     ]
-    return "\n".join(parts) + "\n"
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Cells are HTML; all columns but the first are numbers."""
-
-    def line(cells: Sequence[str], tag: str) -> str:
-        classes = ["", *[' class="number"'] * (len(cells) - 1)]
-        return (
-            "<tr>"
-            + "".join(f"<{tag}{c}>{cell}</{tag}>" for c, cell in zip(classes, cells, strict=True))
-            + "</tr>"
-        )
-
-    return "<table>" + line(head, "th") + "".join(line(row, "td") for row in rows) + "</table>"
+    return page(f"Store {where}", body)
 
 
 def _bar(stats: StoreStats) -> str:
