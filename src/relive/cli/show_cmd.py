@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from relive.agent.launch import tend_capsules
-from relive.cli.stacks import stack_lines
+from relive.analyse.account import Account, account_of
+from relive.cli.accounts import tell
 from relive.cli.terminal import AsJson, Terminal, duration, size, when
 from relive.config import load_settings
+from relive.errors import UsageError
 from relive.model.commit import ContainerFacts, EntryKind, Layer, LayerKind, Manifest
-from relive.model.incident import Incident
 from relive.model.text import escape, is_number
-from relive.replay.stack import find_stack
 from relive.store import Store, StoredCommit
 from relive.store.incidents import Incidents
 
@@ -26,17 +29,46 @@ def show(
     what: Annotated[
         str, typer.Argument(help="A commit (id, tag, NAME, NAME@{2 minutes ago}), or incident/NUMBER")
     ],
+    everything: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="Of an incident: with the libraries' frames, all locals, every row and every reading",
+        ),
+    ] = False,
+    page: Annotated[
+        Path | None, typer.Option("--html", help="Write an incident as a page to this file, replacing it")
+    ] = None,
+    spans: Annotated[
+        Path | None,
+        typer.Option("--otlp", help="Write its request as OpenTelemetry spans (OTLP/JSON) to this file"),
+    ] = None,
+    har: Annotated[
+        Path | None, typer.Option("--har", help="Write its HTTP requests as HAR 1.2 to this file")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a commit holds, or what is known of an incident"""
+    """Show what a commit holds, or what is known of an incident
+
+    Of an incident: the exception, the frames with their locals as they were when it was raised, what the request did until then,
+    and the commits and recordings that belong to it. Secrets stay masked, also in what is written to files.
+    """
     terminal = Terminal(as_json=as_json)
     settings = load_settings()
     tend_capsules(settings)
     number = what.removeprefix("incident/")
     if is_number(number) and (what != number or int(number) < 1000):
-        incident = Incidents(settings.incidents).get(int(number))
-        terminal.answer(incident, lambda: describe_incident(incident))
+        account = account_of(settings, Incidents(settings.incidents).get(int(number)))
+        for path, text in _files(account, page, spans, har):
+            _write(path, text)
+            terminal.status(f"Wrote {path}.")
+        if as_json:
+            terminal.answer(_as_value(account))
+        else:
+            tell(terminal, account, everything=everything)
         return
+    if page or spans or har:
+        raise UsageError("--html, --otlp and --har are for incidents", cause=f"{what!r} is none")
     store = Store(settings.store)
     commit = store.resolve(what)
     manifest = store.manifest(commit)
@@ -48,6 +80,35 @@ def show(
         "new_bytes": stored.new_bytes,
     }
     terminal.answer(value, lambda: describe_commit(stored, manifest))
+
+
+def _as_value(account: Account) -> dict[str, Any]:
+    """The incident's own fields, and beside them what else is known."""
+    value = account.model_dump(mode="json")
+    return {**value.pop("incident"), **value}
+
+
+def _files(
+    account: Account, html_path: Path | None, spans: Path | None, har: Path | None
+) -> Iterator[tuple[Path, str]]:
+    """(path, content) of each file that was asked for."""
+    from relive.analyse.har import har_of
+    from relive.analyse.incidentpage import incident_page
+    from relive.analyse.spans import spans_of
+
+    if html_path is not None:
+        yield html_path, incident_page(account, size=size, when=when, duration=duration)
+    if spans is not None:
+        yield spans, json.dumps(spans_of(account), indent=1)
+    if har is not None:
+        yield har, json.dumps(har_of(account), indent=1, ensure_ascii=False)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, "utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written", cause=error.strerror) from error
 
 
 def describe_commit(stored: StoredCommit, manifest: Manifest) -> str:
@@ -75,7 +136,7 @@ def describe_commit(stored: StoredCommit, manifest: Manifest) -> str:
         for one in target.processes
     ]
     lines += _sockets(manifest)
-    lines += _files(manifest)
+    lines += _changed_files(manifest)
     return "\n".join(lines)
 
 
@@ -106,7 +167,7 @@ def _where(layer: Layer) -> str:
     return f"Files below {layer.point}"
 
 
-def _files(manifest: Manifest) -> list[str]:
+def _changed_files(manifest: Manifest) -> list[str]:
     lines = []
     for layer in manifest.layers:
         entries = [
@@ -122,33 +183,3 @@ def _files(manifest: Manifest) -> list[str]:
             lines.append(f"  ... and {len(entries) - _SHOWN} more (--json lists all)")
         lines += [f"  left out: {one}" for one in layer.left_out]
     return lines
-
-
-def describe_incident(incident: Incident) -> str:
-    """An incident for people."""
-    sighting = incident.sighting
-    lines = [
-        f"incident {incident.number} of {incident.service}: {sighting.summary}",
-        f"Seen:     {when(sighting.seen_wall_ns)}, {incident.times} time{'s' * (incident.times != 1)}, kind {sighting.kind.value}",
-        f"Before:   {incident.before or 'no commit'}",
-        f"At:       {incident.at or 'no commit'}",
-    ]
-    if incident.latest is not None:
-        latest = incident.latest
-        lines.append(
-            f"Latest:   {when(latest.sighting.seen_wall_ns)}, before it {latest.before or 'no commit'}"
-        )
-    if sighting.signal is not None:
-        lines.append(f"Signal:   {sighting.signal} {sighting.signal_code or ''}".rstrip())
-    if sighting.open_requests:
-        lines.append(f"Open:     requests {', '.join(map(str, sighting.open_requests))}")
-    stack = find_stack(incident.log_tail)
-    lines += ["", "Stack:", *stack_lines(stack)] if stack is not None else []
-    if stack is None and incident.log_tail:
-        lines += [
-            "",
-            "Last lines of its standard error:",
-            *(f"  {line}" for line in incident.log_tail[-_SHOWN:]),
-        ]
-    lines += ["", f"Replay it with: relive replay {incident.number}"]
-    return "\n".join(lines)

@@ -10,7 +10,7 @@ import io
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -45,7 +45,8 @@ KeyFile = Annotated[
 ]
 _STEP = 1024.0
 _PIPE_WIDTH = 100_000  # [characters] nothing is folded or cut there
-_NUMBERS = frozenset({"incident", "pid", "times", "pause", "durable", "size"})  # columns set to the right
+# Columns set to the right.
+_NUMBERS = frozenset({"incident", "pid", "times", "pause", "durable", "size", "at ms", "lane", "took"})
 
 
 class Terminal:
@@ -70,10 +71,25 @@ class Terminal:
             self._out.print(str(value) if shown is None else shown, markup=False)
         sys.stdout.flush()
 
+    @property
+    def width(self) -> int:
+        """Characters in a line; in a pipe so many that nothing need be cut."""
+        return self._out.width
+
     def table(
-        self, value: Sequence[Any], columns: Sequence[str], rows: Sequence[Sequence[str]], empty: str
+        self,
+        value: Sequence[Any],
+        columns: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        empty: str,
+        *,
+        bad: Collection[int] = (),
     ) -> None:
-        """Show many values: JSON with ``--json``, else a table, or a status line when there are none."""
+        """Show many values: JSON with ``--json``, else a table, or a status line when there are none.
+
+        Args:
+            bad: numbers, from 0, of the rows that stand out.
+        """
         if self.as_json:
             self.answer(list(value))
             return
@@ -84,8 +100,8 @@ class Terminal:
         for name in columns:
             justify: Literal["left", "right"] = "right" if name in _NUMBERS else "left"
             table.add_column(name, justify=justify, no_wrap=name != columns[-1])
-        for row in rows:
-            table.add_row(*(Text(cell) for cell in row))
+        for number, row in enumerate(rows):
+            table.add_row(*(Text(cell) for cell in row), style="red" if number in bad else None)
         self._out.print(table)
 
     def status(self, text: str) -> None:

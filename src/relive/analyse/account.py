@@ -1,0 +1,320 @@
+"""All that is known of an incident, gathered from where it lies: beside the incident, in the recordings, in the store.
+
+Whatever of it is missing or cannot be read leaves a note; the rest is told all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from relive.analyse.masking import Mask
+from relive.analyse.proxied import Proxied, masked_exchange
+from relive.analyse.timeline import Timeline, make_timeline
+from relive.config import Settings
+from relive.errors import RecordingCorrupt, ReliveError
+from relive.model.commit import CommitId
+from relive.model.failure import ErrorPackage, read_package
+from relive.model.incident import FailureKind, Incident
+from relive.model.outcome import Stack
+from relive.record.events import Event, EventKind
+from relive.record.exchanges import Exchange, Exchanges
+from relive.record.reading import Recording
+from relive.replay.stack import find_stack
+from relive.store import Store
+from relive.store.keepsakes import Keepsakes
+
+__all__ = ["Account", "CommitFacts", "RecordingFacts", "account_of", "exception_of"]
+
+_SEEN_BY_PROXY = frozenset({FailureKind.ANSWER, FailureKind.BROKEN, FailureKind.HANG})
+_SLACK_NS = 50_000_000  # [ns] between the handler's end and the end of the answer on the wire
+_MOST_EVENTS = 50_000
+
+
+class Value(BaseModel):
+    """Base of the values here: immutable."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class CommitFacts(Value):
+    """A commit of an incident.
+
+    Attributes:
+        role: "before" the failing request, "at" the moment of failure, before the "latest" time.
+        taken_wall_ns, pause_us, size: None when the commit is not in the store any more.
+    """
+
+    role: str
+    id: CommitId
+    taken_wall_ns: int | None = None
+    pause_us: int | None = None
+    size: int | None = None
+
+
+class RecordingFacts(Value):
+    """Where the recordings are and what of them belongs to the incident.
+
+    Attributes:
+        proxy, inside: directories; None when there is none.
+        request: number in the proxy's recording; sequence: of the event at which it began.
+        pid, own_request: the process that handled it (as in its capsule) and the number it gave to the request.
+        events: how many events from inside belong to it.
+    """
+
+    proxy: str | None = None
+    inside: str | None = None
+    request: int | None = None
+    sequence: int | None = None
+    pid: int | None = None
+    own_request: int | None = None
+    events: int = 0
+
+
+class Account(Value):
+    """See the module.
+
+    Attributes:
+        stack: as the service printed it; where there is a package its frames say more.
+        notes: what is missing or could not be read, and what was cut.
+    """
+
+    incident: Incident
+    package: ErrorPackage | None
+    stack: Stack | None
+    timeline: Timeline | None
+    proxied: Proxied | None
+    commits: list[CommitFacts]
+    recording: RecordingFacts
+    notes: list[str]
+
+
+def exception_of(settings: Settings, incident: Incident) -> str:
+    """The exception in short, ``KeyError: 'EUR'``; empty where none is known."""
+    try:
+        data = Keepsakes(settings.incidents).package(incident.number)
+        package = read_package(data) if data is not None else None
+    except ReliveError:
+        package = None
+    if package is not None:
+        kind = package.type.rpartition(".")[2]
+        return f"{kind}: {package.text}" if package.text else kind
+    stack = find_stack(incident.log_tail)
+    return stack.exception if stack is not None else ""
+
+
+def account_of(settings: Settings, incident: Incident) -> Account:
+    """Gather it. Raises nothing but for settings: what cannot be read is said in ``notes``."""
+    notes: list[str] = []
+    directory = settings.capsules / incident.service / incident.life
+    package = _package(settings, incident, notes)
+    inside = _kept_events(settings, incident, notes)
+    exchange = _exchange(directory / "recording", incident, package, inside, notes)
+    if not inside:
+        inside = _recorded_events(directory / "inside", package, exchange, notes)
+    mask = Mask(settings.secret_patterns, settings.secret_names)
+    proxied = _masked(exchange, mask, notes)
+    return Account(
+        incident=incident,
+        package=package,
+        stack=find_stack(incident.log_tail),
+        timeline=make_timeline(inside, proxied, _commits_during(directory / "recording", exchange)),
+        proxied=proxied,
+        commits=list(_commits(settings, incident)),
+        recording=_facts(directory, exchange, inside),
+        notes=[*notes, *(package.cut if package is not None else [])],
+    )
+
+
+def _package(settings: Settings, incident: Incident, notes: list[str]) -> ErrorPackage | None:
+    try:
+        data = Keepsakes(settings.incidents).package(incident.number)
+        return read_package(data) if data is not None else None
+    except ReliveError as error:
+        notes.append(_sentence(error))
+        return None
+
+
+def _kept_events(settings: Settings, incident: Incident, notes: list[str]) -> list[Event]:
+    try:
+        return Keepsakes(settings.incidents).events(incident.number)
+    except ReliveError as error:
+        notes.append(_sentence(error))
+        return []
+
+
+def _sentence(error: ReliveError) -> str:
+    return f"{error.message}: {error.cause}" if error.cause else error.message
+
+
+# -- the request in the proxy's recording --------------------------------------------------------------------------------
+
+
+def _exchange(
+    directory: Path,
+    incident: Incident,
+    package: ErrorPackage | None,
+    inside: list[Event],
+    notes: list[str],
+) -> Exchange | None:
+    sighting, recording = incident.sighting, Recording(directory)
+    if not recording.segments():
+        return None
+    try:
+        if sighting.request is not None and (sighting.kind in _SEEN_BY_PROXY or package is None):
+            return Exchanges(recording).by_number(sighting.request)
+        begun = next(
+            (event for event in inside if event.kind is EventKind.HANDLING_STARTED and event.request), None
+        )
+        return _exchange_of(recording, begun) if begun is not None else None
+    except ReliveError as error:
+        notes.append(_sentence(error))
+        return None
+
+
+def _exchange_of(recording: Recording, begun: Event) -> Exchange | None:
+    """The exchange in which a handler began."""
+    for exchange in Exchanges(recording).all(after=_seq_before(recording, begun.mono_ns, spare=1)):
+        if exchange.started_mono_ns <= begun.mono_ns and _is_of(begun, exchange):
+            return exchange
+    return None
+
+
+def _is_of(begun: Event, exchange: Exchange) -> bool:
+    """The handler that began with this event served this exchange."""
+    ended = exchange.ended_mono_ns
+    if begun.mono_ns < exchange.started_mono_ns or (ended is not None and begun.mono_ns > ended + _SLACK_NS):
+        return False
+    path = str(begun.fields.get("target", "")).partition("?")[0]
+    if begun.fields.get("method") != exchange.method or path != exchange.target.partition("?")[0]:
+        return False
+    peer = begun.fields.get("peer")
+    port = peer[1] if isinstance(peer, list) and len(peer) == 2 else None
+    # A server that believes X-Forwarded-For tells another client than the proxy, with port 0.
+    return not port or exchange.local_port is None or port == exchange.local_port
+
+
+def _seq_before(recording: Recording, mono_ns: int, *, spare: int = 0) -> int:
+    """A seq behind which all events since a moment lie, with ``spare`` whole segments more: so that few have to be read."""
+    starts = []
+    for path in recording.segments():
+        after = int(path.stem) - 1
+        first = next(recording.events(after=after), None)
+        if first is not None and first.mono_ns > mono_ns:
+            break
+        starts.append(after)
+    return starts[-1 - spare] if len(starts) > spare else 0
+
+
+def _masked(exchange: Exchange | None, mask: Mask, notes: list[str]) -> Proxied | None:
+    try:
+        return masked_exchange(exchange, mask) if exchange is not None else None
+    except ReliveError as error:
+        notes.append(_sentence(error))
+        return None
+
+
+def _commits_during(directory: Path, exchange: Exchange | None) -> list[Event]:
+    if exchange is None:
+        return []
+    try:
+        events = Recording(directory).events(
+            after=exchange.started_seq, until=exchange.ended_seq or exchange.started_seq
+        )
+        return [event for event in events if event.kind is EventKind.COMMIT_TAKEN]
+    except RecordingCorrupt:
+        return []  # said already by whoever read the exchange
+
+
+# -- the recording inside ------------------------------------------------------------------------------------------------
+
+
+def _recorded_events(
+    directory: Path, package: ErrorPackage | None, exchange: Exchange | None, notes: list[str]
+) -> list[Event]:
+    """Events of the request from the recording itself, for incidents that none lie beside."""
+    recording = Recording(directory)
+    if not recording.segments():
+        return []
+    try:
+        if exchange is not None:
+            return _of_exchange(recording, exchange)
+        if package is not None and package.request is not None:
+            own = (
+                event
+                for event in recording.events()
+                if event.request == package.request.number and event.fields.get("pid") == package.pid
+            )
+            return _bounded(own, notes)
+    except ReliveError as error:
+        notes.append(_sentence(error))
+    return []
+
+
+def _of_exchange(recording: Recording, exchange: Exchange) -> list[Event]:
+    started, ended = exchange.started_mono_ns, exchange.ended_mono_ns
+    found: list[Event] = []
+    of: tuple[object, int] | None = None
+    for event in recording.events(after=_seq_before(recording, started)):
+        if ended is not None and event.mono_ns > ended + _SLACK_NS:
+            break
+        if event.mono_ns < started:
+            continue
+        if of is None and event.kind is EventKind.HANDLING_STARTED and _is_of(event, exchange):
+            of = event.fields.get("pid"), event.request
+        if of is not None and event.fields.get("pid") == of[0] and event.request in (0, of[1]):
+            found.append(event)
+        if len(found) == _MOST_EVENTS:
+            break
+    return found
+
+
+def _bounded(events: Iterator[Event], notes: list[str]) -> list[Event]:
+    found: list[Event] = []
+    for event in events:
+        if len(found) == _MOST_EVENTS:
+            notes.append(f"only the first {_MOST_EVENTS} events of the request are told")
+            break
+        found.append(event)
+    return found
+
+
+# -- facts ---------------------------------------------------------------------------------------------------------------
+
+
+def _commits(settings: Settings, incident: Incident) -> Iterator[CommitFacts]:
+    latest = incident.latest.before if incident.latest is not None else None
+    roles = [("before", incident.before), ("at", incident.at), ("latest", latest)]
+    store = Store(settings.store)
+    for role, commit in roles:
+        if commit is None:
+            continue
+        try:
+            manifest, stored = store.manifest(commit), store.get(commit)
+        except ReliveError:
+            yield CommitFacts(role=role, id=commit)
+            continue
+        yield CommitFacts(
+            role=role,
+            id=commit,
+            taken_wall_ns=manifest.taken_wall_ns,
+            pause_us=manifest.pause_us,
+            size=stored.bytes,
+        )
+
+
+def _facts(directory: Path, exchange: Exchange | None, inside: list[Event]) -> RecordingFacts:
+    own = next((event for event in inside if event.request), None)
+    pid = own.fields.get("pid") if own is not None else None
+    proxy, within = directory / "recording", directory / "inside"
+    return RecordingFacts(
+        proxy=str(proxy) if proxy.is_dir() else None,
+        inside=str(within) if within.is_dir() else None,
+        request=exchange.number if exchange is not None else None,
+        sequence=exchange.started_seq if exchange is not None else None,
+        pid=pid if isinstance(pid, int) else None,
+        own_request=own.request if own is not None else None,
+        events=len(inside),
+    )

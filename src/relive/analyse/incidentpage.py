@@ -1,0 +1,295 @@
+"""An incident as a page: what failed, the frames with source and locals, the timeline drawn in lanes, what belongs to it.
+
+Everything that came out of the service is escaped; the page runs no script and loads nothing (see ``relive.page``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from html import escape as escape_markup
+from typing import Any
+
+from relive.analyse.account import Account
+from relive.analyse.body import Body
+from relive.analyse.shown import printable, shorten
+from relive.analyse.timeline import Row, Timeline
+from relive.model.failure import ErrorPackage, Frame, Link
+from relive.page import page, table
+from relive.record.events import EventKind
+
+__all__ = ["incident_page"]
+
+_WIDTH, _LEFT, _RIGHT, _LANE, _BAR, _SCALE = 1060, 110, 10, 26, 16, 24  # [px] of the drawing
+_LEAST_BAR = 3.0  # [px] a shorter call would not be seen
+_TICKS = 5
+_MOST_ROWS = 2000  # rows that are drawn and listed; --json has all
+_MOST_DETAILS = 4000  # [characters] of the details of one row
+_COLOURS = {
+    EventKind.REQUEST_STARTED: "#6d7685",
+    EventKind.HANDLING_STARTED: "#9aa4ae",
+    EventKind.QUERY: "#3266a8",
+    EventKind.HTTP_CALL: "#d08a3c",
+    EventKind.REDIS_COMMAND: "#8a6fb0",
+    EventKind.S3_CALL: "#4ea3a0",
+    EventKind.FILE_READ: "#7a9b4a",
+    EventKind.SUBPROCESS: "#a0785a",
+    EventKind.LOG_RECORD: "#c2a83e",
+    EventKind.COMMIT_TAKEN: "#2f8f5b",
+    EventKind.FAILURE: "#b8524f",
+    EventKind.MISS: "#b8524f",
+}
+_OTHER = "#b9c0c9"
+_RELATIONS = {"cause": "caused by", "context": "while handling", "group": "in the group"}
+
+_STYLE = """
+pre, code { font: 13px/1.45 ui-monospace, monospace; } pre { overflow-x: auto; margin: .4rem 0; white-space: pre-wrap; }
+.raised { color: var(--bad); font-size: 1.1rem; overflow-wrap: anywhere; } td { vertical-align: top; overflow-wrap: anywhere; }
+details { border-bottom: 1px solid var(--line); padding: .25rem 0; } summary { cursor: pointer; overflow-wrap: anywhere; }
+.source { background: var(--shade); padding: .4rem .6rem; } .source b { color: var(--bad); }
+.locals td:first-child { white-space: nowrap; color: var(--dim); padding-right: 1.2rem; }
+.locals td { font: 13px/1.45 ui-monospace, monospace; }
+.library summary { color: var(--dim); } .failed { color: var(--bad); } rect { cursor: default; }
+rect.failed { stroke: var(--bad); stroke-width: 2; } .facts td:first-child { width: 9rem; color: var(--dim); }
+"""
+
+Duration = Callable[[float | None], str]
+
+
+def escape(text: object) -> str:
+    """Text for any place of the page, quoted attributes too; what turns the direction of text is written out."""
+    return escape_markup(printable(str(text)), quote=True)
+
+
+def incident_page(
+    account: Account, *, size: Callable[[float], str], when: Callable[[int], str], duration: Duration
+) -> str:
+    """The page.
+
+    Args:
+        size, when, duration: show bytes, times (nanoseconds since the epoch), and spans (microseconds).
+    """
+    incident = account.incident
+    body = [
+        f"<h1>Incident {incident.number} of {escape(incident.service)}</h1>",
+        f"<p>{escape(incident.sighting.summary)}</p>",
+        *_raised(account),
+        *_timeline(account.timeline, duration),
+        "<h2>What belongs to it</h2>",
+        _facts(account, size, when, duration),
+        *_notes(account.notes),
+    ]
+    return page(f"Incident {incident.number} of {incident.service}", body, style=_STYLE, width=1100)
+
+
+# -- the exception -------------------------------------------------------------------------------------------------------
+
+
+def _raised(account: Account) -> Iterator[str]:
+    package = account.package
+    if package is None:
+        lines = account.stack.text if account.stack is not None else account.incident.log_tail
+        if lines:
+            yield "<h2>What the service printed</h2>"
+            yield f"<pre class=source>{escape(chr(10).join(lines))}</pre>"
+        return
+    failing = package.failing_frame()
+    for number, link in enumerate(package.chain):
+        words = _RELATIONS.get(link.relation.value if link.relation is not None else "", "")
+        text = f"{link.type.removeprefix('builtins.')}: {link.text}"
+        heading = f"<p class=dim>{words}</p>" if number and words else ""
+        yield f"{heading}<p class=raised><code>{escape(text)}</code></p>"
+        yield from _frames(link, failing if number == 0 else None)
+
+
+def _frames(link: Link, failing: Frame | None) -> Iterator[str]:
+    """Innermost first; neighbouring frames of libraries in one fold."""
+    libraries: list[Frame] = []
+    for frame in reversed(link.frames):
+        if not frame.own:
+            libraries.append(frame)
+            continue
+        yield from _folded(libraries)
+        libraries = []
+        yield _frame(frame, is_open=frame is failing)
+    yield from _folded(libraries)
+
+
+def _folded(frames: Sequence[Frame]) -> Iterator[str]:
+    if frames:
+        inner = "".join(_frame(frame, is_open=False) for frame in frames)
+        yield f"<details class=library><summary>{len(frames)} frames of libraries</summary>{inner}</details>"
+
+
+def _frame(frame: Frame, *, is_open: bool) -> str:
+    parts = [f"<summary><code>{escape(frame.function)}</code> {escape(frame.file)}:{frame.line}</summary>"]
+    if frame.source is not None:
+        numbered = enumerate(frame.source.lines, frame.source.first)
+        lines = [f"{number:>5}  {escape(line)}" for number, line in numbered]
+        at = frame.line - frame.source.first
+        if 0 <= at < len(lines):
+            lines[at] = f"<b>{lines[at]}</b>"
+        parts.append(f"<pre class=source>{chr(10).join(lines)}</pre>")
+    if frame.locals:
+        rows = "".join(
+            f"<tr><td>{escape(name)}</td><td>{escape(text)}</td></tr>" for name, text in frame.locals.items()
+        )
+        parts.append(f"<table class=locals>{rows}</table>")
+    if frame.locals_cut:
+        parts.append(f"<p class=dim>{frame.locals_cut} more locals were not kept.</p>")
+    return f"<details{' open' if is_open else ''}>{''.join(parts)}</details>"
+
+
+# -- the timeline --------------------------------------------------------------------------------------------------------
+
+
+def _timeline(timeline: Timeline | None, duration: Duration) -> Iterator[str]:
+    if timeline is None or not timeline.rows:
+        return
+    rows = timeline.rows[:_MOST_ROWS]
+    yield f"<h2>Timeline, {duration(timeline.took_ns / 1000)}</h2>"
+    yield _drawing(rows, duration)
+    yield f'<p class="dim">{_legend(rows)}</p>'
+    if len(timeline.rows) > len(rows):
+        yield f'<p class="dim">{len(timeline.rows) - len(rows)} later rows are left out here; --json has them.</p>'
+    lines = [
+        [
+            f"{row.at_ns / 1e6:.2f}",
+            escape(_lane_name(_lane(row))),
+            escape(row.label),
+            _what(row),
+            f"<span class={'failed' if row.failed else 'fine'}>{escape(row.result)}</span>",
+            escape(duration(row.took_ns / 1000)) if row.took_ns is not None else "",
+        ]
+        for row in rows
+    ]
+    yield table(["at ms", "lane", "kind", "what", "result", "took"], lines, numbers=(0, 5))
+
+
+def _what(row: Row) -> str:
+    details = _details(row.details)
+    if not details:
+        return escape(row.what)
+    return f"<details><summary>{escape(row.what)}</summary><pre>{escape(details)}</pre></details>"
+
+
+def _details(details: dict[str, Any]) -> str:
+    told = {name: value for name, value in details.items() if name != "body"}
+    text = json.dumps(told, indent=1, ensure_ascii=False, default=str) if told else ""
+    body = details.get("body")
+    if isinstance(body, dict):
+        text += f"\nbody: {Body.model_validate(body).words()}"
+    return shorten(text, _MOST_DETAILS)
+
+
+Lane = tuple[int, int, int]
+
+
+def _lane(row: Row) -> Lane:
+    """(order, process, lane): the proxy's first, then lanes of the request, then what worked for none."""
+    if row.source == "proxy":
+        return 0, 0, 0
+    return (2 if row.outside else 1), row.pid or 0, row.lane
+
+
+def _lane_name(lane: Lane) -> str:
+    order, _, number = lane
+    return "proxy" if order == 0 else f"lane {number}" if order == 1 else f"beside {number}"
+
+
+def _drawing(rows: Sequence[Row], duration: Duration) -> str:
+    lanes = sorted({_lane(row) for row in rows})
+    first = min(0, *(row.at_ns for row in rows))
+    last = max(1, *(row.at_ns + (row.took_ns or 0) for row in rows))
+    span = last - first
+
+    def across(at_ns: int) -> float:
+        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * (at_ns - first) / span
+
+    height = _SCALE + _LANE * len(lanes)
+    pieces = []
+    for tick in range(_TICKS + 1):
+        at_ns = first + span * tick // _TICKS
+        x, anchor = across(at_ns), "end" if tick == _TICKS else "start" if tick == 0 else "middle"
+        pieces.append(f'<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{_SCALE - 6}" y2="{height}"/>')
+        label = escape(duration(at_ns / 1000))
+        pieces.append(f'<text x="{x:.1f}" y="12" text-anchor="{anchor}">{label}</text>')
+    for number, lane in enumerate(lanes):
+        y = _SCALE + _LANE * number
+        pieces.append(f'<text x="0" y="{y + 13}">{escape(_lane_name(lane))}</text>')
+    # Long ones first, so that what they hold lies on top of them.
+    for row in sorted(rows, key=lambda row: -(row.took_ns or 0)):
+        x = across(row.at_ns)
+        width = max(_LEAST_BAR, across(row.at_ns + (row.took_ns or 0)) - x)
+        y = _SCALE + _LANE * lanes.index(_lane(row))
+        took = f", {duration(row.took_ns / 1000)}" if row.took_ns is not None else ""
+        tooltip = escape(f"{row.label}: {row.what}\n{row.result}{took}")
+        marked = ' class="failed"' if row.failed else ""
+        pieces.append(
+            f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{_BAR}" rx="2"{marked} '
+            f'fill="{_COLOURS.get(row.kind, _OTHER)}"><title>{tooltip}</title></rect>'
+        )
+    return f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="timeline">{"".join(pieces)}</svg>'
+
+
+def _legend(rows: Sequence[Row]) -> str:
+    labels = {row.label: _COLOURS.get(row.kind, _OTHER) for row in rows}
+    return " ".join(
+        f'<span class="swatch" style="background:{colour}"></span>{escape(label)}&emsp;'
+        for label, colour in labels.items()
+    )
+
+
+# -- facts ---------------------------------------------------------------------------------------------------------------
+
+
+def _facts(
+    account: Account, size: Callable[[float], str], when: Callable[[int], str], duration: Duration
+) -> str:
+    rows = [*_incident_facts(account, when)]
+    for one in account.commits:
+        told = "no longer in the store"
+        if one.taken_wall_ns is not None:
+            told = f"{when(one.taken_wall_ns)}, pause {duration(one.pause_us)}, {size(one.size or 0)}"
+        rows.append((f"commit {one.role}", f"{one.id} ({told})"))
+    rows += _recording_facts(account)
+    if account.package is not None:
+        rows += _package_facts(account.package)
+    cells = "".join(f"<tr><td>{escape(name)}</td><td>{escape(value)}</td></tr>" for name, value in rows)
+    return f"<table class=facts>{cells}</table>"
+
+
+def _incident_facts(account: Account, when: Callable[[int], str]) -> Iterator[tuple[str, str]]:
+    incident = account.incident
+    times = f"{incident.times} time{'s' * (incident.times != 1)}"
+    yield "first seen", f"{when(incident.sighting.seen_wall_ns)}, kind {incident.sighting.kind.value}"
+    yield "seen", f"{times}, last {when(incident.last_seen_wall_ns)}"
+    yield "replay", f"relive replay {incident.number}"
+
+
+def _recording_facts(account: Account) -> Iterator[tuple[str, str]]:
+    facts = account.recording
+    if facts.request is not None:
+        yield "proxy", f"request {facts.request}, from event {facts.sequence}, in {facts.proxy}"
+    if facts.events:
+        yield (
+            "inside",
+            f"{facts.events} events of process {facts.pid}, in {facts.inside or 'files beside the incident'}",
+        )
+
+
+def _package_facts(package: ErrorPackage) -> Iterator[tuple[str, str]]:
+    yield "escaped from", f"{package.where.value}, thread {package.thread}, process {package.pid}"
+    yield "fingerprint", package.fingerprint
+    yield "command", " ".join(package.argv)
+    if package.revision is not None:
+        state = " with changes" if package.revision.dirty else ""
+        yield "revision", f"{package.revision.commit}{state} in {package.revision.root}"
+    yield "python", package.versions.python
+    yield "packages", ", ".join(f"{name} {version}" for name, version in package.versions.packages.items())
+    yield "environment", "  ".join(f"{name}={value}" for name, value in package.environment.items())
+
+
+def _notes(notes: Sequence[str]) -> Iterator[str]:
+    if notes:
+        yield "<h2>Notes</h2><ul>" + "".join(f"<li>{escape(note)}</li>" for note in notes) + "</ul>"

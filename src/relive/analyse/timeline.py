@@ -1,0 +1,335 @@
+"""What one request did and when: events turned into rows of a table, decided from values alone.
+
+Events of the recorder inside the service, the request as the proxy saw it, or both; both read one monotonic clock. The *start*
+of a timeline is the first that is known of the request. A call's event is written when it has ended, so it began so much
+earlier as it took.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from relive.analyse.body import Body
+from relive.analyse.proxied import Proxied
+from relive.analyse.words import CALLS, READINGS, error_text, phrase, status_text
+from relive.record.events import Event, EventKind
+from relive.record.exchanges import Ended
+
+__all__ = ["Row", "Timeline", "folded", "make_timeline"]
+
+_UNTOLD = frozenset({EventKind.ROWS, EventKind.HANDLING_STARTED, EventKind.HANDLING_ENDED})
+_ROWS_KEPT = 100  # rows of a query that its details hold
+# Fields of an event that are told in other ways.
+_PLACED = frozenset(
+    {"own_seq", "thread", "lane", "pid", "asked", "answer", "error", "ns", "body_ns", "file", "bytes", "cut"}
+)
+_ENDINGS = {
+    Ended.ABANDONED: "the client went away",
+    Ended.BROKEN: "connection ended without an answer",
+    Ended.OPEN: "no answer recorded",
+    Ended.LOST: "its end was not recorded",
+}
+
+
+class Row(BaseModel):
+    """One line of a timeline.
+
+    Attributes:
+        source: whose event it is; seq: the event's number there (inside: in its process).
+        at_ns: when it began, from the start of the timeline; took_ns: how long it took, None for what takes no time.
+        lane: thread or task within the request, from 1; 0 is the request as the proxy saw it.
+        outside: something of the same process that worked for no request.
+        count: how many events this row stands for (see ``folded``).
+        details: asked, answer, error, body, rows, and other fields of the event, as far as it has them.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    source: Literal["inside", "proxy"]
+    seq: int
+    kind: EventKind
+    at_ns: int
+    took_ns: int | None = None
+    lane: int = 0
+    pid: int | None = None
+    what: str
+    result: str
+    failed: bool = False
+    outside: bool = False
+    count: int = 1
+    details: dict[str, Any] = {}
+
+    @property
+    def label(self) -> str:
+        """The kind in a word for people."""
+        return _LABELS.get(self.kind, self.kind.value)
+
+
+_LABELS = {
+    EventKind.REQUEST_STARTED: "request",
+    EventKind.HANDLING_STARTED: "handler",
+    EventKind.HTTP_CALL: "http",
+    EventKind.REDIS_COMMAND: "redis",
+    EventKind.S3_CALL: "s3",
+    EventKind.FILE_READ: "file",
+    EventKind.ENVIRONMENT_READ: "environment",
+    EventKind.LOG_RECORD: "log",
+    EventKind.COMMIT_TAKEN: "commit",
+}
+
+
+class Timeline(BaseModel):
+    """The rows in the order in which they began.
+
+    Attributes:
+        began_wall_ns: when the request began.
+        took_ns: until its answer was whole, or until the last that is known of it.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    began_wall_ns: int
+    took_ns: int
+    rows: list[Row]
+
+
+def make_timeline(
+    inside: Sequence[Event], proxied: Proxied | None = None, commits: Sequence[Event] = ()
+) -> Timeline | None:
+    """The timeline of one request; None when nothing is known of it.
+
+    Args:
+        inside: events of the request, and those of its process outside requests (``request`` 0) meanwhile, in any order.
+        commits: ``commit-taken`` events of the proxy's recording during the request.
+    """
+    start = _start(inside, proxied)
+    if start is None:
+        return None
+    mono_ns, wall_ns = start
+    rows = [*_proxy_rows(proxied, commits, mono_ns), *_inside_rows(inside, mono_ns)]
+    rows.sort(key=lambda row: (row.at_ns, row.source != "proxy", row.seq))
+    last = max((row.at_ns + (row.took_ns or 0) for row in rows if not row.outside), default=0)
+    return Timeline(began_wall_ns=wall_ns, took_ns=max(0, last), rows=rows)
+
+
+def folded(rows: Iterable[Row]) -> list[Row]:
+    """The rows with neighbouring readings of the clock, or of chance, in one: ``time.time × 4``.
+
+    Neighbours are of one lane with nothing of that lane between them. What was read stays in the rows that were given.
+    """
+    shown: list[Row] = []
+    last: dict[tuple[int | None, int], list[Row]] = {}
+    runs: list[list[Row]] = []
+    for row in rows:
+        lane = (row.pid, row.lane)
+        run = last.get(lane)
+        if row.kind in READINGS and run is not None and run[0].kind in READINGS:
+            run.append(row)
+            continue
+        last[lane] = [row]
+        runs.append(last[lane])
+    for run in runs:
+        shown.append(run[0] if len(run) == 1 else _folded_run(run))
+    return shown
+
+
+def _folded_run(run: list[Row]) -> Row:
+    names = [row.what for row in run]
+    parts = [
+        f"{name} × {names.count(name)}" if names.count(name) > 1 else name for name in dict.fromkeys(names)
+    ]
+    result = f"{run[0].result} … {run[-1].result}" if len(parts) == 1 else ""
+    return run[0].model_copy(update={"what": ", ".join(parts), "result": result, "count": len(run)})
+
+
+def _start(inside: Sequence[Event], proxied: Proxied | None) -> tuple[int, int] | None:
+    """(monotonic, wall) in nanoseconds."""
+    known = [(proxied.began_mono_ns, proxied.began_wall_ns)] if proxied is not None else []
+    own = [event for event in inside if event.request]
+    handling = [event for event in own if event.kind is EventKind.HANDLING_STARTED]
+    known += [(event.mono_ns, event.wall_ns) for event in handling]
+    if not known:
+        known = [(event.mono_ns - _took(event), event.wall_ns - _took(event)) for event in own or inside]
+    return min(known, default=None)
+
+
+def _took(event: Event) -> int:
+    """How long it took, the reading of its answer's body included."""
+    took = _number(event, "ns") + _number(event, "body_ns")
+    return took if 0 <= took <= event.mono_ns else 0
+
+
+def _number(event: Event, name: str) -> int:
+    value = event.fields.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+# -- the proxy's ---------------------------------------------------------------------------------------------------------
+
+
+def _proxy_rows(proxied: Proxied | None, commits: Sequence[Event], start_ns: int) -> Iterator[Row]:
+    if proxied is None:
+        return
+    ended = proxied.ended_mono_ns
+    status = status_text(proxied.status)
+    ending = _ENDINGS.get(proxied.ended, "")
+    yield Row(
+        source="proxy",
+        seq=proxied.sequence,
+        kind=EventKind.REQUEST_STARTED,
+        at_ns=proxied.began_mono_ns - start_ns,
+        took_ns=None if ended is None else ended - proxied.began_mono_ns,
+        what=f"{proxied.method} {proxied.target}",
+        result=", ".join(filter(None, [status, ending])),
+        failed=bool(ending) or (proxied.status or 0) >= 500,
+        details={"client": proxied.client, "request": proxied.number, "connection": proxied.connection},
+    )
+    for event in commits:
+        yield Row(
+            source="proxy",
+            seq=event.seq,
+            kind=EventKind.COMMIT_TAKEN,
+            at_ns=event.mono_ns - start_ns,
+            what=f"commit {str(event.fields.get('commit', ''))[:10]}",
+            result="",
+            details=dict(event.fields),
+        )
+
+
+# -- from inside ---------------------------------------------------------------------------------------------------------
+
+
+def _inside_rows(inside: Sequence[Event], start_ns: int) -> Iterator[Row]:
+    fetched = _rows_by_query(inside)
+    yield from _handlings(inside, start_ns)
+    for event in inside:
+        if event.kind in _UNTOLD:
+            continue
+        more = fetched.get((_number(event, "pid"), _number(event, "own_seq")), [])
+        yield _inside_row(event, more if event.kind is EventKind.QUERY else [], start_ns)
+
+
+def _rows_by_query(inside: Sequence[Event]) -> Mapping[tuple[int, int], list[Event]]:
+    found: dict[tuple[int, int], list[Event]] = {}
+    for event in inside:
+        if event.kind is EventKind.ROWS:
+            found.setdefault((_number(event, "pid"), _number(event, "query")), []).append(event)
+    return found
+
+
+def _inside_row(event: Event, fetched: list[Event], start_ns: int) -> Row:
+    fields = dict(event.fields)
+    rows = [row for one in fetched for row in _listed(one.fields.get("rows"))]
+    if fetched:
+        fields["rows_fetched"] = sum(_count(one.fields.get("rows")) for one in fetched)
+    words = phrase(event.kind, fields)
+    details = _details(event)
+    if rows:
+        details["rows"] = rows[:_ROWS_KEPT]
+        if len(rows) > _ROWS_KEPT:
+            details["rows_cut"] = len(rows) - _ROWS_KEPT
+    return Row(
+        source="inside",
+        seq=_number(event, "own_seq") or event.seq,
+        kind=event.kind,
+        at_ns=event.mono_ns - _took(event) - start_ns,
+        took_ns=_took(event) if event.kind in CALLS and "ns" in event.fields else None,
+        lane=_number(event, "lane"),
+        pid=_number(event, "pid") or None,
+        what=words.what,
+        result=words.result,
+        failed=words.failed,
+        outside=event.request == 0,
+        details=details,
+    )
+
+
+def _listed(packed: Any) -> list[Any]:
+    return [row for row in packed if not _is_cut(row)] if isinstance(packed, list) else []
+
+
+def _is_cut(row: Any) -> bool:
+    return isinstance(row, dict) and isinstance(row.get("$"), list) and row["$"][:1] == ["cut"]
+
+
+def _count(packed: Any) -> int:
+    """Rows in a packed list, those that were cut from it counted."""
+    cut = (
+        [row["$"][1] for row in packed if _is_cut(row) and len(row["$"]) > 1]
+        if isinstance(packed, list)
+        else []
+    )
+    return len(_listed(packed)) + sum(one for one in cut if isinstance(one, int))
+
+
+def _details(event: Event) -> dict[str, Any]:
+    fields = event.fields
+    details: dict[str, Any] = {name: fields[name] for name in ("asked", "answer", "error") if name in fields}
+    details |= {name: value for name, value in fields.items() if name not in _PLACED}
+    thread = _number(event, "thread")
+    if thread:
+        details["thread"] = thread
+    file, size = fields.get("file"), fields.get("bytes")
+    if event.kind is not EventKind.FAILURE and (event.data or isinstance(file, str)):
+        details["body"] = Body.of(
+            event.data,
+            size=size if isinstance(size, int) else None,
+            file=file if isinstance(file, str) else None,
+        ).model_dump(mode="json", exclude_none=True)
+    return details
+
+
+def _handlings(inside: Sequence[Event], start_ns: int) -> Iterator[Row]:
+    """One row for each beginning of a handler, with its end where that is known."""
+    kinds = (EventKind.HANDLING_STARTED, EventKind.HANDLING_ENDED)
+    events = [event for event in inside if event.kind in kinds]
+    events.sort(key=lambda event: (_number(event, "pid"), event.request, event.mono_ns))
+    for _, group in groupby(events, key=lambda event: (_number(event, "pid"), event.request)):
+        begun: Event | None = None
+        for event in group:
+            if begun is not None and event.kind is EventKind.HANDLING_ENDED:
+                yield _handling(begun, event, start_ns)
+                begun = None
+            elif event.kind is EventKind.HANDLING_ENDED:
+                yield _handling(event, event, start_ns)
+            else:
+                if begun is not None:
+                    yield _handling(begun, None, start_ns)
+                begun = event
+        if begun is not None:
+            yield _handling(begun, None, start_ns)
+
+
+def _handling(begun: Event, ended: Event | None, start_ns: int) -> Row:
+    fields: dict[str, Any] = dict(begun.fields)
+    took: int | None = None
+    result, failed = "no end recorded", True
+    if ended is not None:
+        fields |= {name: ended.fields[name] for name in ("status", "error") if name in ended.fields}
+        took = max(0, ended.mono_ns - begun.mono_ns) if ended is not begun else _took(ended)
+        words = phrase(EventKind.HANDLING_ENDED, fields)
+        status = ended.fields.get("status")
+        result, failed = words.result, words.failed or (isinstance(status, int) and status >= 500)
+        if "error" in ended.fields and isinstance(status, int):
+            result = f"{status_text(status)}, {error_text(ended.fields['error'])}"
+    details = _details(begun)
+    if ended is not None and ended is not begun:
+        details["answer"] = _details(ended)
+    at_ns = begun.mono_ns - start_ns - (took or 0 if begun is ended else 0)
+    return Row(
+        source="inside",
+        seq=_number(begun, "own_seq") or begun.seq,
+        kind=EventKind.HANDLING_STARTED,
+        at_ns=at_ns,
+        took_ns=took,
+        lane=_number(begun, "lane"),
+        pid=_number(begun, "pid") or None,
+        what=phrase(EventKind.HANDLING_STARTED, fields).what,
+        result=result,
+        failed=failed,
+        details=details,
+    )

@@ -1,0 +1,248 @@
+"""An incident for people: what failed and where, with locals; what its request did; what belongs to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+
+from relive.analyse.account import Account, CommitFacts
+from relive.analyse.shown import one_line, printable, shorten
+from relive.analyse.timeline import Row, Timeline, folded
+from relive.cli.stacks import stack_lines
+from relive.cli.terminal import Terminal, duration, size, when
+from relive.model.failure import ErrorPackage, Frame, Link
+
+__all__ = ["tell"]
+
+_OWN_FRAMES = 4  # frames of the service's own code that are shown without --all
+_LOCALS = 12  # locals of a frame
+_ROWS = 60  # rows of the timeline
+_HEAD_ROWS = 20  # of these from its beginning
+_LOG_LINES = 20
+_LEAST_WHAT = 24  # [characters]
+_RESULT_SHARE = 0.4  # of the room that the texts of a timeline have
+_RELATIONS = {"cause": "Caused by", "context": "While handling", "group": "In the group"}
+
+
+def tell(terminal: Terminal, account: Account, *, everything: bool) -> None:
+    """Show it.
+
+    Args:
+        everything: with the libraries' frames, all locals, every row and reading.
+    """
+    width = terminal.width
+    package = account.package
+    lines = [*_headline(account)]
+    if package is not None:
+        lines += ["", *_exceptions(package, width, everything=everything)]
+    elif account.stack is not None:
+        lines += ["", "Stack:", *(printable(line) for line in stack_lines(account.stack))]
+    terminal.answer(None, "\n".join(lines))
+    if account.timeline is not None and account.timeline.rows:
+        _show_timeline(terminal, account.timeline, everything=everything)
+    terminal.answer(None, "\n".join(_rest(account)))
+
+
+# -- what failed ---------------------------------------------------------------------------------------------------------
+
+
+def _headline(account: Account) -> Iterator[str]:
+    incident, package = account.incident, account.package
+    sighting = incident.sighting
+    yield f"incident {incident.number} of {incident.service}: {one_line(sighting.summary)}"
+    if package is not None:
+        yield f"Raised:   {one_line(_named(package))}"
+        frame = package.failing_frame()
+        if frame is not None:
+            yield f"Where:    {_place(frame, package)}; it escaped from the {package.where.value}"
+        if package.request is not None:
+            request = package.request
+            yield f"Request:  {one_line(f'{request.method} {request.target}')}"
+    kind = f"kind {sighting.kind.value}"
+    yield f"Seen:     {when(sighting.seen_wall_ns)}, {incident.times} time{'s' * (incident.times != 1)}, {kind}"
+    yield f"Before:   {incident.before or 'no commit'}{_gone(account, 'before')}"
+    yield f"At:       {incident.at or 'no commit'}{_gone(account, 'at')}"
+    if incident.latest is not None:
+        latest = incident.latest
+        yield f"Latest:   {when(latest.sighting.seen_wall_ns)}, before it {latest.before or 'no commit'}"
+    if sighting.signal is not None:
+        yield f"Signal:   {sighting.signal} {sighting.signal_code or ''}".rstrip()
+    if sighting.open_requests:
+        yield f"Open:     requests {', '.join(map(str, sighting.open_requests))}"
+
+
+def _named(package: ErrorPackage) -> str:
+    return f"{_plain(package.type)}: {package.text}" if package.text else _plain(package.type)
+
+
+def _plain(kind: str) -> str:
+    return kind.removeprefix("builtins.")
+
+
+def _gone(account: Account, role: str) -> str:
+    facts = _commit(account.commits, role)
+    return " (no longer in the store)" if facts is not None and facts.taken_wall_ns is None else ""
+
+
+def _commit(commits: Sequence[CommitFacts], role: str) -> CommitFacts | None:
+    return next((one for one in commits if one.role == role), None)
+
+
+def _place(frame: Frame, package: ErrorPackage) -> str:
+    return one_line(f"{_short(frame.file, package)}:{frame.line} in {frame.function}")
+
+
+def _short(file: str, package: ErrorPackage) -> str:
+    """The file as seen from where the service's code lies."""
+    roots = [package.revision.root if package.revision is not None else "", package.cwd]
+    for root in roots:
+        if root and root != "/" and PurePath(file).is_relative_to(root):
+            return str(PurePath(file).relative_to(root))
+    return file
+
+
+# -- frames --------------------------------------------------------------------------------------------------------------
+
+
+def _exceptions(package: ErrorPackage, width: int, *, everything: bool) -> Iterator[str]:
+    for number, link in enumerate(package.chain):
+        if number:
+            words = _RELATIONS.get(link.relation.value if link.relation is not None else "", "Then")
+            yield ""
+            yield shorten(f"{words}: {one_line(f'{_plain(link.type)}: {link.text}')}", width)
+        else:
+            yield "Frames, innermost first:"
+        yield from _frames(link, package, width, everything=everything)
+
+
+def _frames(link: Link, package: ErrorPackage, width: int, *, everything: bool) -> Iterator[str]:
+    has_own = any(frame.own for frame in link.frames)
+    skipped = own = 0
+    for frame in reversed(link.frames):
+        is_shown = everything or ((frame.own or not has_own) and own < _OWN_FRAMES)
+        if not is_shown:
+            skipped += 1
+            continue
+        if skipped:
+            yield _left_out(skipped)
+            skipped = 0
+        own += 1
+        yield from _frame(frame, package, width, everything=everything)
+    if skipped:
+        yield _left_out(skipped)
+
+
+def _left_out(count: int) -> str:
+    return f"  … {count} frame{'s' * (count != 1)} of libraries or further out (--all)"
+
+
+def _frame(frame: Frame, package: ErrorPackage, width: int, *, everything: bool) -> Iterator[str]:
+    yield f"  {_place(frame, package)}"
+    if frame.source is not None:
+        at = frame.line - frame.source.first
+        if 0 <= at < len(frame.source.lines):
+            yield shorten(f"    > {one_line(frame.source.lines[at])}", width)
+    names = list(frame.locals)
+    shown = names if everything else names[:_LOCALS]
+    longest = max((len(name) for name in shown), default=0)
+    for name in shown:
+        yield shorten(f"      {one_line(name):<{longest}} = {one_line(frame.locals[name])}", width)
+    hidden = len(names) - len(shown)
+    if hidden:
+        yield f"      … {hidden} more locals (--all)"
+    if frame.locals_cut:
+        yield f"      … {frame.locals_cut} more locals were not kept"
+
+
+# -- the timeline --------------------------------------------------------------------------------------------------------
+
+
+def _show_timeline(terminal: Terminal, timeline: Timeline, *, everything: bool) -> None:
+    rows = timeline.rows if everything else folded(timeline.rows)
+    left_out = 0
+    if not everything and len(rows) > _ROWS:
+        left_out = len(rows) - _ROWS
+        rows = [*rows[:_HEAD_ROWS], *rows[len(rows) - (_ROWS - _HEAD_ROWS) :]]
+    has_lanes = len({(row.pid, row.lane) for row in rows if row.lane}) > 1
+    columns = ["at ms", *(["lane"] if has_lanes else []), "kind", "what", "result", "took"]
+    cells = [_cells(row, has_lanes=has_lanes) for row in rows]
+    is_cut = _fit(cells, columns, terminal.width)
+    terminal.answer(None, f"\nTimeline, {duration(timeline.took_ns / 1000)} in all:")
+    terminal.table(rows, columns, cells, "", bad={number for number, row in enumerate(rows) if row.failed})
+    if left_out:
+        terminal.answer(None, f"… {left_out} rows after the first {_HEAD_ROWS} are left out (--all)")
+    if is_cut:
+        terminal.answer(
+            None,
+            "Texts that end with … were cut to the width of the terminal (--html and --json have them whole)",
+        )
+
+
+def _cells(row: Row, *, has_lanes: bool) -> list[str]:
+    lane = "-" if row.outside or not row.lane else str(row.lane)
+    took = duration(row.took_ns / 1000) if row.took_ns is not None else ""
+    return [
+        f"{row.at_ns / 1e6:.1f}",
+        *([lane] if has_lanes else []),
+        row.label,
+        row.what,
+        row.result,
+        took,
+    ]
+
+
+def _fit(cells: list[list[str]], columns: list[str], width: int) -> bool:
+    """Shorten the texts, in place, so that each row is one line; tell whether anything was cut."""
+    what, result = columns.index("what"), columns.index("result")
+    longest = [max([len(name), *(len(row[at]) for row in cells)]) for at, name in enumerate(columns)]
+    gaps = 2 * len(columns)
+    room = width - gaps - sum(longest[at] for at in range(len(columns)) if at not in (what, result))
+    if longest[what] + longest[result] <= room:
+        return False
+    for_result = min(longest[result], max(int(room * _RESULT_SHARE), room - longest[what]))
+    for_what = max(_LEAST_WHAT, room - for_result)
+    was_cut = False
+    for row in cells:
+        for at, limit in ((what, for_what), (result, for_result)):
+            was_cut = was_cut or len(row[at]) > limit
+            row[at] = shorten(row[at], max(1, limit))
+    return was_cut
+
+
+# -- what belongs to it --------------------------------------------------------------------------------------------------
+
+
+def _rest(account: Account) -> Iterator[str]:
+    incident = account.incident
+    if account.package is None and account.stack is None and incident.log_tail:
+        yield "\nLast lines of its standard error:"
+        yield from (f"  {printable(line)}" for line in incident.log_tail[-_LOG_LINES:])
+    if account.recording.events or account.recording.request is not None:
+        yield f"\nRecorded: {_recorded(account)}"
+    for facts in account.commits:
+        if facts.taken_wall_ns is not None and account.package is not None:
+            taken = f"{when(facts.taken_wall_ns)}, pause {duration(facts.pause_us)}, {size(facts.size or 0)}"
+            yield f"Commit:   {facts.id[:10]} ({facts.role}), taken {taken}"
+    yield from _surroundings(account.package)
+    yield from (f"Note:     {one_line(note)}" for note in account.notes)
+    yield f"\nReplay it with: relive replay {incident.number}"
+
+
+def _recorded(account: Account) -> str:
+    facts = account.recording
+    parts = []
+    if facts.request is not None:
+        parts.append(f"request {facts.request} of the proxy, from event {facts.sequence}")
+    if facts.events:
+        parts.append(f"{facts.events} events inside process {facts.pid or '?'}")
+    return "; ".join(parts)
+
+
+def _surroundings(package: ErrorPackage | None) -> Iterator[str]:
+    if package is None:
+        return
+    yield f"Python:   {one_line(package.versions.python)}, {len(package.versions.packages)} packages (--json lists them)"
+    revision = package.revision
+    if revision is not None:
+        state = {True: ", with changes", False: "", None: ""}[revision.dirty]
+        yield f"Revision: {revision.commit[:12]}{state} in {one_line(revision.root)}"
