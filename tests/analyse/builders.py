@@ -46,9 +46,7 @@ class Events:
         at_ns = int(at * MS)
         inside = {"own_seq": seq, "thread": 7000 + lane, "lane": lane, "pid": self.pid, **fields}
         number = self.request if request is None else request
-        self.made.append(
-            Event(9000 + seq, MONO_NS + at_ns, WALL_NS + at_ns, kind, 0, number, data, inside)
-        )
+        self.made.append(Event(9000 + seq, MONO_NS + at_ns, WALL_NS + at_ns, kind, 0, number, data, inside))
         return seq
 
 
@@ -77,13 +75,14 @@ def paying() -> list[Event]:
         4,
         ns=2 * MS,
         asked={
-            "driver": "sqlite3",
+            "system": "sqlite",
+            "database": "orders.db",
             "statement": "SELECT id, customer, currency,\n  amount FROM orders WHERE id = ?",
-            "parameters": packed("tuple", [17]),
+            "parameters": [17],
         },
-        answer={"rowcount": -1},
+        answer={"columns": ["id", "customer", "currency", "amount"], "rowcount": -1},
     )
-    row = packed("tuple", [17, "Ada", "EUR", packed("decimal", "9.90")])
+    row = [17, "Ada", "EUR", packed("decimal", "9.90")]
     add(EventKind.ROWS, 4.1, query=query, rows=[row, row, row])
     add(
         EventKind.REDIS_COMMAND,
@@ -98,7 +97,12 @@ def paying() -> list[Event]:
         lane=2,
         ns=3 * MS,
         body_ns=MS,
-        asked={"method": "GET", "url": "http://rates:8080/EUR?day=1", "headers": {"accept": "application/json"}, "body": ""},
+        asked={
+            "method": "GET",
+            "url": "http://rates:8080/EUR?day=1",
+            "headers": {"accept": "application/json"},
+            "body": "",
+        },
         volatile={"user-agent": "httpx"},
         answer={"status": 503, "reason": "Service Unavailable", "headers": [["content-type", "text/plain"]]},
         bytes=8,
@@ -113,8 +117,22 @@ def paying() -> list[Event]:
     )
     add(EventKind.LOG_RECORD, 21, logger="pay", level="ERROR", text="no rate for EUR", where="pay.py:40")
     add(EventKind.CLOCK, 21.5, lane=9, request=0, source="time.monotonic", value=3.5)
-    add(EventKind.FAILURE, 22, type="builtins.KeyError", text="'EUR'", fingerprint="0123456789abcdef", where="handler", data=b"{}")
-    add(EventKind.HANDLING_ENDED, 23, status=500, headers=[["content-type", "text/plain"]], data=b"Internal Server Error")
+    add(
+        EventKind.FAILURE,
+        22,
+        type="builtins.KeyError",
+        text="'EUR'",
+        fingerprint="0123456789abcdef",
+        where="handler",
+        data=b"{}",
+    )
+    add(
+        EventKind.HANDLING_ENDED,
+        23,
+        status=500,
+        headers=[["content-type", "text/plain"]],
+        data=b"Internal Server Error",
+    )
     return events.made
 
 
@@ -136,7 +154,10 @@ def package_json(**parts: Any) -> bytes:
         "function": "pay",
         "module": "pay",
         "own": True,
-        "source": {"first": 19, "lines": ["def pay(order):", "    price = in_euro(order)", "    return price"]},
+        "source": {
+            "first": 19,
+            "lines": ["def pay(order):", "    price = in_euro(order)", "    return price"],
+        },
         "locals": {"order": "Order(id=17, currency='EUR')", "key": "<secret:0a0b0c0d>"},
         "locals_cut": 2,
     }
@@ -146,7 +167,10 @@ def package_json(**parts: Any) -> bytes:
         "function": "in_euro",
         "module": "rates",
         "own": True,
-        "source": {"first": 40, "lines": ["def in_euro(order):", "    return RATES[order.currency] * order.amount"]},
+        "source": {
+            "first": 40,
+            "lines": ["def in_euro(order):", "    return RATES[order.currency] * order.amount"],
+        },
         "locals": {"order": "Order(id=17, currency='EUR')", "note": HOSTILE},
         "locals_cut": 0,
     }
@@ -175,7 +199,12 @@ def package_json(**parts: Any) -> bytes:
             "body_cut": 0,
         },
         "chain": [
-            {"type": "builtins.KeyError", "text": "'EUR'", "relation": None, "frames": [library, handler, failing]},
+            {
+                "type": "builtins.KeyError",
+                "text": "'EUR'",
+                "relation": None,
+                "frames": [library, handler, failing],
+            },
             cause,
         ],
         "environment": {"HOME": "/srv", "API_KEY": "<secret:22222222>"},
@@ -230,6 +259,7 @@ def add_incident(home: Path, **parts: Any) -> Incident:
 def keep_beside(home: Path, number: int, package_: bytes | None, events: list[Event]) -> None:
     """What the agent writes beside an incident."""
     directory = home / "incidents"
+    directory.mkdir(parents=True, exist_ok=True)
     if package_ is not None:
         (directory / f"{number}.package.json").write_bytes(package_)
     (directory / f"{number}.events.jsonl").write_text("".join(f"{as_line(event)}\n" for event in events))
@@ -248,7 +278,7 @@ def record_by_proxy(home: Path, *, number: int = 7) -> None:
     """The proxy's recording of the request's life: an exchange around ``paying``, and one of another client."""
     directory = home / "capsules" / "pay" / "L1" / "recording"
     directory.mkdir(parents=True)
-    writer = RecordingWriter(directory, keep_bytes=1 << 20, on_trouble=lambda *_a, **_k: None)
+    writer = RecordingWriter(directory, keep_bytes=1 << 20)
 
     def at(milliseconds: float) -> tuple[int, int]:
         return MONO_NS + int(milliseconds * MS), WALL_NS + int(milliseconds * MS)

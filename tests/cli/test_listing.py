@@ -219,9 +219,9 @@ def test_incidents_are_listed(relive, incident):
     said = relive("incidents")
     assert (said.status, said.err) == (0, "")
     assert [cells(line) for line in said.out.splitlines()] == [
-        ["incident", "service", "first seen", "last", "times", "before", "at", "what"],
+        ["incident", "service", "first seen", "last", "times", "before", "at", "exception", "what"],
         [
-            *("1", "pay", "2023-11-14 22:13:15.000", "5 s", "1", incident.before[:10], "-"),
+            *("1", "pay", "2023-11-14 22:13:15.000", "5 s", "1", incident.before[:10], "-", "KeyError: [1]"),
             "request 7 (POST /pay) was answered with status 500",
         ],
     ]
@@ -245,8 +245,12 @@ Replay it with: relive replay 1
     assert str(relive("show", name)) == shown
 
 
-def test_an_incident_in_json_is_what_its_file_holds(relive, incident):
-    assert json.loads(relive("show", "incident/1", "--json").out) == incident.model_dump(mode="json")
+def test_an_incident_in_json_is_what_its_file_holds_and_what_else_is_known(relive, incident):
+    own = incident.model_dump(mode="json")
+    shown = json.loads(relive("show", "incident/1", "--json").out)
+    assert {name: shown[name] for name in own} == own
+    assert shown["stack"]["exception"] == "KeyError: [1]"
+    assert (shown["package"], shown["timeline"]) == (None, None)
     assert json.loads(relive("incidents", "--json").out) == [incident.model_dump(mode="json")]
 
 

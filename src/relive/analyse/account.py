@@ -6,11 +6,13 @@ Whatever of it is missing or cannot be read leaves a note; the rest is told all 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
 from relive.analyse.masking import Mask
+from relive.analyse.plainevents import plain
 from relive.analyse.proxied import Proxied, masked_exchange
 from relive.analyse.timeline import Timeline, make_timeline
 from relive.config import Settings
@@ -116,11 +118,12 @@ def account_of(settings: Settings, incident: Incident) -> Account:
         inside = _recorded_events(directory / "inside", package, exchange, notes)
     mask = Mask(settings.secret_patterns, settings.secret_names)
     proxied = _masked(exchange, mask, notes)
+    events = [_masked_event(event, mask) for event in inside]
     return Account(
         incident=incident,
-        package=package,
+        package=_masked_package(package, mask),
         stack=find_stack(incident.log_tail),
-        timeline=make_timeline(inside, proxied, _commits_during(directory / "recording", exchange)),
+        timeline=make_timeline(events, proxied, _commits_during(directory / "recording", exchange)),
         proxied=proxied,
         commits=list(_commits(settings, incident)),
         recording=_facts(directory, exchange, inside),
@@ -216,6 +219,21 @@ def _masked(exchange: Exchange | None, mask: Mask, notes: list[str]) -> Proxied 
         return None
 
 
+def _masked_event(event: Event, mask: Mask) -> Event:
+    """The recorder masked it by value; parameters of the target have names that tell more."""
+    target = event.fields.get("target")
+    if not isinstance(target, str):
+        return event
+    return replace(event, fields={**event.fields, "target": mask.target(target)})
+
+
+def _masked_package(package: ErrorPackage | None, mask: Mask) -> ErrorPackage | None:
+    if package is None or package.request is None:
+        return package
+    request = package.request.model_copy(update={"target": mask.target(package.request.target)})
+    return package.model_copy(update={"request": request})
+
+
 def _commits_during(directory: Path, exchange: Exchange | None) -> list[Event]:
     if exchange is None:
         return []
@@ -243,7 +261,7 @@ def _recorded_events(
             return _of_exchange(recording, exchange)
         if package is not None and package.request is not None:
             own = (
-                event
+                plain(event)
                 for event in recording.events()
                 if event.request == package.request.number and event.fields.get("pid") == package.pid
             )
@@ -257,7 +275,7 @@ def _of_exchange(recording: Recording, exchange: Exchange) -> list[Event]:
     started, ended = exchange.started_mono_ns, exchange.ended_mono_ns
     found: list[Event] = []
     of: tuple[object, int] | None = None
-    for event in recording.events(after=_seq_before(recording, started)):
+    for event in map(plain, recording.events(after=_seq_before(recording, started))):
         if ended is not None and event.mono_ns > ended + _SLACK_NS:
             break
         if event.mono_ns < started:

@@ -13,7 +13,7 @@ from typing import Any
 from relive.analyse.account import Account
 from relive.analyse.body import Body
 from relive.analyse.shown import printable, shorten
-from relive.analyse.timeline import Row, Timeline
+from relive.analyse.timeline import Row, Timeline, folded
 from relive.model.failure import ErrorPackage, Frame, Link
 from relive.page import page, table
 from relive.record.events import EventKind
@@ -49,6 +49,7 @@ details { border-bottom: 1px solid var(--line); padding: .25rem 0; } summary { c
 .source { background: var(--shade); padding: .4rem .6rem; } .source b { color: var(--bad); }
 .locals td:first-child { white-space: nowrap; color: var(--dim); padding-right: 1.2rem; }
 .locals td { font: 13px/1.45 ui-monospace, monospace; }
+td details { border: none; padding: 0; }
 .library summary { color: var(--dim); } .failed { color: var(--bad); } rect { cursor: default; }
 rect.failed { stroke: var(--bad); stroke-width: 2; } .facts td:first-child { width: 9rem; color: var(--dim); }
 """
@@ -118,7 +119,8 @@ def _frames(link: Link, failing: Frame | None) -> Iterator[str]:
 def _folded(frames: Sequence[Frame]) -> Iterator[str]:
     if frames:
         inner = "".join(_frame(frame, is_open=False) for frame in frames)
-        yield f"<details class=library><summary>{len(frames)} frames of libraries</summary>{inner}</details>"
+        told = f"{len(frames)} frame{'s' * (len(frames) != 1)} of libraries"
+        yield f"<details class=library><summary>{told}</summary>{inner}</details>"
 
 
 def _frame(frame: Frame, *, is_open: bool) -> str:
@@ -161,7 +163,7 @@ def _timeline(timeline: Timeline | None, duration: Duration) -> Iterator[str]:
             f"<span class={'failed' if row.failed else 'fine'}>{escape(row.result)}</span>",
             escape(duration(row.took_ns / 1000)) if row.took_ns is not None else "",
         ]
-        for row in rows
+        for row in folded(rows)
     ]
     yield table(["at ms", "lane", "kind", "what", "result", "took"], lines, numbers=(0, 5))
 
@@ -174,7 +176,7 @@ def _what(row: Row) -> str:
 
 
 def _details(details: dict[str, Any]) -> str:
-    told = {name: value for name, value in details.items() if name != "body"}
+    told = {name: value for name, value in details.items() if name not in ("body", "thread")}
     text = json.dumps(told, indent=1, ensure_ascii=False, default=str) if told else ""
     body = details.get("body")
     if isinstance(body, dict):

@@ -316,34 +316,24 @@ def _http(asked: Mapping[str, Any], status: int | None) -> Attributes:
 def _query(row: Row, asked: Mapping[str, Any]) -> Attributes:
     text = next((asked[name] for name in ("statement", "sql", "query") if name in asked), None)
     statement = unpacked_text(text) or row.what
-    rows = row.details.get("rows")
+    rows = row.details.get("rows_fetched")
     return {
         "db.system.name": _system(asked),
         "db.query.text": statement,
         "db.query.summary": short_statement(statement)[:255],
         "db.operation.name": statement.split(None, 1)[0].upper() if statement.strip() else None,
         "db.namespace": asked.get("database"),
-        "db.response.returned_rows": len(rows) if isinstance(rows, list) else None,
+        "db.response.returned_rows": rows if isinstance(rows, int) else None,
         **_server(asked),
     }
 
 
-_SYSTEMS = {
-    "sqlite": "sqlite",
-    "psycopg": "postgresql",
-    "asyncpg": "postgresql",
-    "postgres": "postgresql",
-    "mysql": "mysql",
-    "maria": "mariadb",
-}
+_SYSTEMS = frozenset({"sqlite", "postgresql", "mysql", "mariadb"})
 
 
 def _system(asked: Mapping[str, Any]) -> str:
-    """By what the recorder calls the library or the database."""
-    told = " ".join(
-        str(asked.get(name, "")) for name in ("driver", "library", "system", "database", "server")
-    ).lower()
-    return next((system for word, system in _SYSTEMS.items() if word in told), "other_sql")
+    system = asked.get("system")
+    return str(system) if isinstance(system, str) and system in _SYSTEMS else "other_sql"
 
 
 def _server(asked: Mapping[str, Any]) -> Attributes:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from relive.analyse.body import Body
+from relive.analyse.fetched import Fetched, fetched
 from relive.analyse.proxied import Proxied
 from relive.analyse.words import CALLS, READINGS, error_text, phrase, status_text
 from relive.record.events import Event, EventKind
@@ -44,7 +45,8 @@ class Row(BaseModel):
         lane: thread or task within the request, from 1; 0 is the request as the proxy saw it.
         outside: something of the same process that worked for no request.
         count: how many events this row stands for (see ``folded``).
-        details: asked, answer, error, body, rows, and other fields of the event, as far as it has them.
+        details: asked, answer, error, body, rows (the first hundred; ``rows_fetched`` counts all), and other fields of
+            the event, as far as it has them.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -103,7 +105,8 @@ def make_timeline(
     """The timeline of one request; None when nothing is known of it.
 
     Args:
-        inside: events of the request, and those of its process outside requests (``request`` 0) meanwhile, in any order.
+        inside: events of the request, and those of its process outside requests (``request`` 0) meanwhile, in any order; their
+            fields as JSON has them (see ``plainevents``).
         commits: ``commit-taken`` events of the proxy's recording during the request.
     """
     start = _start(inside, proxied)
@@ -119,7 +122,7 @@ def make_timeline(
 def folded(rows: Iterable[Row]) -> list[Row]:
     """The rows with neighbouring readings of the clock, or of chance, in one: ``time.time × 4``.
 
-    Neighbours are of one lane with nothing of that lane between them. What was read stays in the rows that were given.
+    Neighbours are of one lane with nothing of that lane between them; details have ``readings``: [what, value].
     """
     shown: list[Row] = []
     last: dict[tuple[int | None, int], list[Row]] = {}
@@ -143,7 +146,10 @@ def _folded_run(run: list[Row]) -> Row:
         f"{name} × {names.count(name)}" if names.count(name) > 1 else name for name in dict.fromkeys(names)
     ]
     result = f"{run[0].result} … {run[-1].result}" if len(parts) == 1 else ""
-    return run[0].model_copy(update={"what": ", ".join(parts), "result": result, "count": len(run)})
+    details = {"readings": [[row.what, row.details.get("value")] for row in run]}
+    return run[0].model_copy(
+        update={"what": ", ".join(parts), "result": result, "count": len(run), "details": details}
+    )
 
 
 def _start(inside: Sequence[Event], proxied: Proxied | None) -> tuple[int, int] | None:
@@ -204,13 +210,13 @@ def _proxy_rows(proxied: Proxied | None, commits: Sequence[Event], start_ns: int
 
 
 def _inside_rows(inside: Sequence[Event], start_ns: int) -> Iterator[Row]:
-    fetched = _rows_by_query(inside)
+    later = _rows_by_query(inside)
     yield from _handlings(inside, start_ns)
     for event in inside:
         if event.kind in _UNTOLD:
             continue
-        more = fetched.get((_number(event, "pid"), _number(event, "own_seq")), [])
-        yield _inside_row(event, more if event.kind is EventKind.QUERY else [], start_ns)
+        own = _number(event, "pid"), _number(event, "own_seq")
+        yield _inside_row(event, later.get(own, []), start_ns)
 
 
 def _rows_by_query(inside: Sequence[Event]) -> Mapping[tuple[int, int], list[Event]]:
@@ -221,17 +227,14 @@ def _rows_by_query(inside: Sequence[Event]) -> Mapping[tuple[int, int], list[Eve
     return found
 
 
-def _inside_row(event: Event, fetched: list[Event], start_ns: int) -> Row:
+def _inside_row(event: Event, later: list[Event], start_ns: int) -> Row:
     fields = dict(event.fields)
-    rows = [row for one in fetched for row in _listed(one.fields.get("rows"))]
-    if fetched:
-        fields["rows_fetched"] = sum(_count(one.fields.get("rows")) for one in fetched)
-    words = phrase(event.kind, fields)
     details = _details(event)
-    if rows:
-        details["rows"] = rows[:_ROWS_KEPT]
-        if len(rows) > _ROWS_KEPT:
-            details["rows_cut"] = len(rows) - _ROWS_KEPT
+    rows = fetched(event, later) if event.kind is EventKind.QUERY else None
+    if rows is not None:
+        fields["rows_fetched"] = rows.total
+        details |= _rows_details(details, rows)
+    words = phrase(event.kind, fields)
     return Row(
         source="inside",
         seq=_number(event, "own_seq") or event.seq,
@@ -248,22 +251,13 @@ def _inside_row(event: Event, fetched: list[Event], start_ns: int) -> Row:
     )
 
 
-def _listed(packed: Any) -> list[Any]:
-    return [row for row in packed if not _is_cut(row)] if isinstance(packed, list) else []
-
-
-def _is_cut(row: Any) -> bool:
-    return isinstance(row, dict) and isinstance(row.get("$"), list) and row["$"][:1] == ["cut"]
-
-
-def _count(packed: Any) -> int:
-    """Rows in a packed list, those that were cut from it counted."""
-    cut = (
-        [row["$"][1] for row in packed if _is_cut(row) and len(row["$"]) > 1]
-        if isinstance(packed, list)
-        else []
-    )
-    return len(_listed(packed)) + sum(one for one in cut if isinstance(one, int))
+def _rows_details(details: dict[str, Any], rows: Fetched) -> dict[str, Any]:
+    answer = details.get("answer")
+    kept = rows.rows[:_ROWS_KEPT]
+    found: dict[str, Any] = {"rows": kept, "rows_fetched": rows.total}
+    if isinstance(answer, dict):
+        found["answer"] = {name: value for name, value in answer.items() if name != "rows"}
+    return found
 
 
 def _details(event: Event) -> dict[str, Any]:

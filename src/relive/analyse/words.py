@@ -154,7 +154,7 @@ def _query(fields: Mapping[str, Any]) -> Phrase:
             return f"{rows} row{'s' * (rows != 1)}"
         if isinstance(changed, int) and changed >= 0:
             return f"{changed} row{'s' * (changed != 1)}"
-        return "done"
+        return "no rows fetched" if answer.get("columns") else "done"
 
     return Phrase(what, *_outcome(fields, told))
 

@@ -241,7 +241,8 @@ def _recorded(account: Account) -> str:
 def _surroundings(package: ErrorPackage | None) -> Iterator[str]:
     if package is None:
         return
-    yield f"Python:   {one_line(package.versions.python)}, {len(package.versions.packages)} packages (--json lists them)"
+    count = len(package.versions.packages)
+    yield f"Python:   {one_line(package.versions.python)}, {count} package{'s' * (count != 1)} (--json lists them)"
     revision = package.revision
     if revision is not None:
         state = {True: ", with changes", False: "", None: ""}[revision.dirty]

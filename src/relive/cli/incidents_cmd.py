@@ -7,11 +7,15 @@ from typing import Annotated
 import typer
 
 from relive.agent.launch import tend_capsules
+from relive.analyse.account import exception_of
+from relive.analyse.shown import one_line, shorten
 from relive.cli.terminal import AsJson, Terminal, age, when
 from relive.config import load_settings
 from relive.store.incidents import Incidents
 
 __all__ = ["incidents"]
+
+_EXCEPTION = 48  # [characters]
 
 
 def incidents(
@@ -32,9 +36,10 @@ def incidents(
             str(one.times),
             one.before[:10] if one.before else "-",
             one.at[:10] if one.at else "-",
+            shorten(one_line(exception_of(settings, one)), _EXCEPTION) or "-",
             one.sighting.summary,
         ]
         for one in found
     ]
-    columns = ["incident", "service", "first seen", "last", "times", "before", "at", "what"]
+    columns = ["incident", "service", "first seen", "last", "times", "before", "at", "exception", "what"]
     terminal.table(found, columns, rows, "There are no incidents.")

@@ -1,0 +1,165 @@
+"""What is known of an incident is gathered from wherever it lies; what is missing or damaged does not hide the rest."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from relive.analyse.account import Account, account_of, exception_of
+from relive.config import Settings
+from relive.model.incident import FailureKind
+from relive.record.events import EventKind
+from relive.record.log import RecordingWriter
+from relive.store import Store
+from relive.store.incidents import Incidents
+from store.builders import commit
+
+from .builders import (
+    OWN_REQUEST,
+    PID,
+    Events,
+    add_incident,
+    keep_beside,
+    package_json,
+    paying,
+    record_by_proxy,
+)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    home = tmp_path / "home"
+    home.mkdir()
+    return Settings(home=home)
+
+
+def record_inside(home: Path, events: list) -> None:
+    directory = home / "capsules" / "pay" / "L1" / "inside"
+    directory.mkdir(parents=True)
+    writer = RecordingWriter(directory)
+    for event in events:
+        writer.append(
+            event.kind, 0, event.request, event.data, event.fields, at=(event.mono_ns, event.wall_ns)
+        )
+    writer.close()
+
+
+def account(settings: Settings, number: int = 1) -> Account:
+    return account_of(settings, Incidents(settings.incidents).get(number))
+
+
+def test_all_that_lies_beside_the_incident_and_the_proxys_recording_is_put_together(settings):
+    add_incident(settings.home)
+    keep_beside(settings.home, 1, package_json(), paying())
+    record_by_proxy(settings.home)
+    found = account(settings)
+    assert found.package is not None
+    assert found.proxied is not None
+    assert found.proxied.number == 7
+    assert found.timeline is not None
+    assert {row.source for row in found.timeline.rows} == {"proxy", "inside"}
+    assert EventKind.COMMIT_TAKEN in [row.kind for row in found.timeline.rows]
+    facts = found.recording
+    assert (facts.request, facts.pid, facts.own_request, facts.events) == (7, PID, OWN_REQUEST, len(paying()))
+    assert found.notes == ["2 locals of pay were not kept"]
+
+
+def test_the_proxys_request_is_found_by_what_the_handler_was_told(settings):
+    """The recorder inside numbers requests on its own; method, path, time and port tell which of the proxy's it was."""
+    add_incident(settings.home, kind=FailureKind.EXIT, request=OWN_REQUEST)
+    keep_beside(settings.home, 1, package_json(), paying())
+    record_by_proxy(settings.home)
+    assert account(settings).recording.request == 7
+
+
+def test_without_events_beside_it_the_recording_inside_is_searched(settings):
+    add_incident(settings.home)
+    record_by_proxy(settings.home)
+    other = Events(request=4)
+    other.add(EventKind.HANDLING_STARTED, 0.5, method="POST", target="/pay", peer=["127.0.0.1", 999])
+    other.add(EventKind.LOG_RECORD, 3, text="of another request", level="INFO")
+    elsewhere = Events(request=OWN_REQUEST, pid=PID + 1)
+    elsewhere.add(EventKind.LOG_RECORD, 3, text="of another process", level="INFO")
+    events = sorted([*paying(), *other.made, *elsewhere.made], key=lambda event: event.mono_ns)
+    record_inside(settings.home, events)
+    found = account(settings)
+    assert found.timeline is not None
+    assert found.recording.events == len(paying())
+    assert not any("another" in row.what for row in found.timeline.rows)
+
+
+def test_only_a_package_finds_its_request_in_the_recording_inside(settings):
+    add_incident(settings.home, request=None)
+    (settings.incidents / "1.package.json").write_bytes(package_json())
+    record_inside(settings.home, paying())
+    found = account(settings)
+    assert found.recording.events == len([event for event in paying() if event.request])
+    assert found.proxied is None
+
+
+def test_with_nothing_but_the_incident_there_is_no_timeline(settings):
+    add_incident(settings.home)
+    found = account(settings)
+    assert (found.timeline, found.package, found.proxied, found.notes) == (None, None, None, [])
+
+
+def test_commits_tell_when_they_were_taken_and_which_are_gone(settings):
+    store = Store(settings.store)
+    before = commit(store)
+    store.close()
+    incidents = Incidents(settings.incidents)
+    made = add_incident(settings.home)
+    incidents.save(made.model_copy(update={"before": before.id, "at": "f" * 64}))
+    first, second = account(settings).commits
+    assert (first.role, first.id, first.taken_wall_ns) == ("before", before.id, before.taken_wall_ns)
+    assert (second.role, second.taken_wall_ns) == ("at", None)
+
+
+def test_a_hostile_package_is_noted_and_the_rest_is_told(settings):
+    add_incident(settings.home)
+    keep_beside(settings.home, 1, b'{"version": 1, "type": {"__reduce__": "os.system"}}', paying())
+    found = account(settings)
+    assert found.package is None
+    assert found.timeline is not None
+    assert found.notes[0].startswith("an error package cannot be read")
+
+
+def test_hostile_events_are_noted_and_the_package_is_told(settings):
+    add_incident(settings.home)
+    keep_beside(settings.home, 1, package_json(), [])
+    (settings.incidents / "1.events.jsonl").write_text('{"seq": "x"}\n')
+    found = account(settings)
+    assert found.package is not None
+    assert len(found.notes) == 2
+
+
+def test_a_damaged_recording_is_noted(settings):
+    add_incident(settings.home)
+    record_by_proxy(settings.home)
+    (segment,) = (settings.capsules / "pay" / "L1" / "recording").glob("*.events")
+    raw = segment.read_bytes()
+    segment.write_bytes(raw[:200] + b"\xff" * 40 + raw[240:])
+    found = account(settings)
+    assert found.proxied is None
+    assert len(found.notes) == 1
+
+
+def test_configured_secrets_are_masked(settings):
+    add_incident(settings.home)
+    record_by_proxy(settings.home)
+    found = account(settings.model_copy(update={"secret_names": ["host"]}))
+    assert found.proxied is not None
+    assert dict(found.proxied.headers)["host"] == "<secret>"
+
+
+def test_the_exception_in_short_comes_from_the_package_or_from_what_was_printed(settings):
+    incident = add_incident(settings.home)
+    assert exception_of(settings, incident) == ""
+    printed = ["Traceback (most recent call last):", '  File "a.py", line 1, in f', "ValueError: printed"]
+    assert exception_of(settings, incident.model_copy(update={"log_tail": printed})) == "ValueError: printed"
+    keep_beside(settings.home, 1, package_json(), [])
+    assert exception_of(settings, incident) == "KeyError: 'EUR'"
+    keep_beside(settings.home, 1, json.dumps({}).encode(), [])
+    assert exception_of(settings, incident) == ""

@@ -1,0 +1,59 @@
+"""Secrets that the proxy recorded as they were do not come out again."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from relive.analyse.masking import MASK, Mask
+
+SECRET = "correct-horse-17"
+
+
+def test_headers_that_carry_credentials_are_masked_and_others_are_not():
+    headers = Mask().headers([(b"authorization", b"Bearer abc"), (b"cookie", b"sid=1"), (b"accept", b"*/*")])
+    assert headers == [("authorization", MASK), ("cookie", MASK), ("accept", "*/*")]
+
+
+def test_parameters_of_a_query_are_masked_by_their_names():
+    assert Mask().target(f"/pay?a=1&api_key={SECRET}&b=") == f"/pay?a=1&api_key={MASK}&b="
+
+
+def test_what_was_met_once_is_masked_wherever_it_comes_again():
+    mask = Mask()
+    mask.headers([(b"x-api-key", SECRET.encode())])
+    assert mask.body(f"hello {SECRET}!".encode(), "text/plain") == f"hello {MASK}!".encode()
+    assert mask.target(f"/x/{SECRET}") == f"/x/{MASK}"
+
+
+@pytest.mark.parametrize("kind", ["application/json", "application/problem+json; charset=utf-8"])
+def test_fields_of_json_are_masked_by_their_names(kind):
+    body = {"user": {"name": "Ada", "password": SECRET, "pin_token": 17}, "list": [f"is {SECRET}"]}
+    masked = json.loads(Mask().body(json.dumps(body).encode(), kind))
+    assert masked == {"user": {"name": "Ada", "password": MASK, "pin_token": MASK}, "list": [f"is {MASK}"]}
+
+
+def test_json_without_secrets_stays_byte_for_byte():
+    body = b'{ "a" :1.0,\n"b":[ ] }'
+    assert Mask().body(body, "application/json") == body
+
+
+@pytest.mark.parametrize("body", [b"{", b"[" * 200_000, b"\xff\xfe"])
+def test_json_that_is_none_is_masked_by_value_only(body):
+    assert Mask().body(body, "application/json") == body
+
+
+def test_fields_of_forms_are_masked():
+    masked = Mask().body(b"user=ada&password=correct%20horse", "application/x-www-form-urlencoded")
+    assert masked == f"user=ada&password={MASK}".encode()
+
+
+def test_configured_names_and_patterns_and_card_numbers_are_secrets():
+    mask = Mask([r"IBAN\w+"], ["pin"])
+    assert mask.target("/x?pin=123456") == f"/x?pin={MASK}"
+    assert mask.body(b"pay IBAN123 by 4111 1111 1111 1111", "text/plain") == f"pay {MASK} by {MASK}".encode()
+
+
+def test_a_placeholder_of_the_recorder_stands():
+    assert Mask().target("/x?token=<secret:0a0b0c0d>") == "/x?token=<secret:0a0b0c0d>"
