@@ -66,8 +66,8 @@ def paying() -> list[Event]:
         target="/pay?token=<secret:0a0b0c0d>",
         peer=["127.0.0.1", PROXY_PORT],
         headers=[["host", "shop"], ["authorization", "<secret:11111111>"]],
-        data=b'{"order": 17}',
     )
+    add(EventKind.HANDLING_BODY, 1.05, bytes=13, data=b'{"order": 17}')
     for at in (1.1, 1.2, 1.3, 1.4):
         add(EventKind.CLOCK, at, source="time.time", value=1700000000.25 + at)
     query = add(
@@ -124,7 +124,7 @@ def paying() -> list[Event]:
         text="'EUR'",
         fingerprint="0123456789abcdef",
         where="handler",
-        data=b"{}",
+        data=package_json(),
     )
     add(
         EventKind.HANDLING_ENDED,
@@ -212,7 +212,7 @@ def package_json(**parts: Any) -> bytes:
         "revision": {"commit": "a" * 40, "dirty": True, "root": "/srv/shop"},
         "argv": ["uvicorn", "pay:app"],
         "cwd": "/srv/shop",
-        "cut": ["2 locals of pay were not kept"],
+        "cut": ["2 locals of pay"],
     }
     return json.dumps(whole | parts).encode()
 

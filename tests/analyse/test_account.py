@@ -63,7 +63,7 @@ def test_all_that_lies_beside_the_incident_and_the_proxys_recording_is_put_toget
     assert EventKind.COMMIT_TAKEN in [row.kind for row in found.timeline.rows]
     facts = found.recording
     assert (facts.request, facts.pid, facts.own_request, facts.events) == (7, PID, OWN_REQUEST, len(paying()))
-    assert found.notes == ["2 locals of pay were not kept"]
+    assert found.notes == ["left out: 2 locals of pay"]
 
 
 def test_the_proxys_request_is_found_by_what_the_handler_was_told(settings):
@@ -87,6 +87,8 @@ def test_without_events_beside_it_the_recording_inside_is_searched(settings):
     found = account(settings)
     assert found.timeline is not None
     assert found.recording.events == len(paying())
+    assert found.package is not None
+    assert found.timeline.rows[1].result == "500 Internal Server Error"
     assert not any("another" in row.what for row in found.timeline.rows)
 
 
@@ -121,7 +123,7 @@ def test_a_hostile_package_is_noted_and_the_rest_is_told(settings):
     add_incident(settings.home)
     keep_beside(settings.home, 1, b'{"version": 1, "type": {"__reduce__": "os.system"}}', paying())
     found = account(settings)
-    assert found.package is None
+    assert found.package is not None  # the one in the failure's event
     assert found.timeline is not None
     assert found.notes[0].startswith("an error package cannot be read")
 
@@ -163,3 +165,28 @@ def test_the_exception_in_short_comes_from_the_package_or_from_what_was_printed(
     assert exception_of(settings, incident) == "KeyError: 'EUR'"
     keep_beside(settings.home, 1, json.dumps({}).encode(), [])
     assert exception_of(settings, incident) == ""
+
+
+def test_secrets_in_what_the_incident_itself_holds_are_masked(settings):
+    """The agent wrote down the target of the request, and lines that the service printed."""
+    summary = "request 7 (POST /pay?token=hunter2222) was answered with status 500"
+    incident = add_incident(settings.home, summary=summary)
+    incident = incident.model_copy(
+        update={"log_tail": ["POST /pay?token=hunter2222 HTTP/1.1", "or hunter2222"]}
+    )
+    found = account_of(settings, incident)
+    assert (
+        found.incident.sighting.summary == "request 7 (POST /pay?token=<secret>) was answered with status 500"
+    )
+    assert "hunter2222" not in found.model_dump_json()
+
+
+def test_of_a_failure_that_was_logged_as_well_the_one_that_escaped_is_told(settings):
+    add_incident(settings.home)
+    events = Events()
+    events.add(EventKind.FAILURE, 1, where="handler", data=package_json(text="escaped"))
+    events.add(EventKind.FAILURE, 2, where="log", data=package_json(text="logged"))
+    keep_beside(settings.home, 1, None, events.made)
+    package = account(settings).package
+    assert package is not None
+    assert package.text == "escaped"

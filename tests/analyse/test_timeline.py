@@ -43,14 +43,14 @@ def proxied(tmp_path: Path) -> Proxied:
 
 INSIDE = [
     (0.0, "handler", "POST /pay?token=<secret:0a0b0c0d>", "500 Internal Server Error", 22.0),
-    (0.1, "clock", "time.time × 4", "1700000001.35 … 1700000001.65", None),
+    (0.1, "readings", "time.time × 4", "1700000001.35 … 1700000001.65", None),
     (1.0, "query", "SELECT … FROM orders WHERE id = ?", "3 rows", 2.0),
     (3.5, "redis", "GET cart:17", "b'2 books'", 0.5),
     (4.0, "http", "GET http://rates:8080/EUR?day=1", "503 Service Unavailable", 4.0),
     (9.0, "http", "GET http://rates:8080/EUR?day=2", "TimeoutError: timed out", 10.0),
     (20.0, "log", "no rate for EUR", "ERROR", None),
     (20.5, "clock", "time.monotonic", "3.5", None),
-    (21.0, "failure", "KeyError: 'EUR'", "escaped", None),
+    (21.0, "failure", "KeyError: 'EUR'", "escaped from the handler", None),
 ]
 
 
@@ -108,6 +108,9 @@ def test_an_exception_out_of_a_handler_is_told_with_its_status():
 
 def test_details_hold_what_was_asked_and_answered():
     rows = {row.kind: row for row in of(paying()).rows}
+    handler = rows[EventKind.HANDLING_STARTED].details
+    assert handler["body"]["text"] == '{"order": 17}'
+    assert handler["answer"]["body"]["text"] == "Internal Server Error"
     query = rows[EventKind.QUERY].details
     assert query["asked"]["parameters"] == [17]
     assert (len(query["rows"]), query["rows_fetched"]) == (3, 3)

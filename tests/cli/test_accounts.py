@@ -53,23 +53,23 @@ While handling: TimeoutError: timed out
       … 2 more locals were not kept
 
 Timeline, 24.5 ms in all:
-at ms  lane  kind     what                               result                            took
-  0.0     -  request  POST /pay?token=<secret>&x=1       500 Internal Server Error      24.5 ms
-  1.0     1  handler  POST /pay?token=<secret:0a0b0c0d>  500 Internal Server Error      22.0 ms
-  1.1     1  clock    time.time × 4                      1700000001.35 … 1700000001.65
-  2.0     1  query    SELECT … FROM orders WHERE id = ?  3 rows                          2.0 ms
-  4.5     1  redis    GET cart:17                        b'2 books'                      500 us
-  5.0     2  http     GET http://rates:8080/EUR?day=1    503 Service Unavailable         4.0 ms
-  6.0     -  commit   commit c0ffeec0ff
- 10.0     1  http     GET http://rates:8080/EUR?day=2    TimeoutError: timed out        10.0 ms
- 21.0     1  log      no rate for EUR                    ERROR
- 21.5     -  clock    time.monotonic                     3.5
- 22.0     1  failure  KeyError: 'EUR'                    escaped
+at ms  lane  kind      what                               result                            took
+  0.0     -  request   POST /pay?token=<secret>&x=1       500 Internal Server Error      24.5 ms
+  1.0     1  handler   POST /pay?token=<secret:0a0b0c0d>  500 Internal Server Error      22.0 ms
+  1.1     1  readings  time.time × 4                      1700000001.35 … 1700000001.65
+  2.0     1  query     SELECT … FROM orders WHERE id = ?  3 rows                          2.0 ms
+  4.5     1  redis     GET cart:17                        b'2 books'                      500 us
+  5.0     2  http      GET http://rates:8080/EUR?day=1    503 Service Unavailable         4.0 ms
+  6.0     -  commit    commit c0ffeec0ff
+ 10.0     1  http      GET http://rates:8080/EUR?day=2    TimeoutError: timed out        10.0 ms
+ 21.0     1  log       no rate for EUR                    ERROR
+ 21.5     -  clock     time.monotonic                     3.5
+ 22.0     1  failure   KeyError: 'EUR'                    escaped from the handler
 
-Recorded: request 7 of the proxy, from event 2; 14 events inside process 12
+Recorded: request 7 of the proxy, from event 2; 15 events inside process 12
 Python:   3.11.7, 1 package (--json lists them)
 Revision: aaaaaaaaaaaa, with changes in /srv/shop
-Note:     2 locals of pay were not kept
+Note:     left out: 2 locals of pay
 
 Replay it with: relive replay 1
 = 0"""

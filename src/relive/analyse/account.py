@@ -19,7 +19,7 @@ from relive.config import Settings
 from relive.errors import RecordingCorrupt, ReliveError
 from relive.model.commit import CommitId
 from relive.model.failure import ErrorPackage, read_package
-from relive.model.incident import FailureKind, Incident
+from relive.model.incident import FailureKind, Incident, Sighting
 from relive.model.outcome import Stack
 from relive.record.events import Event, EventKind
 from relive.record.exchanges import Exchange, Exchanges
@@ -28,10 +28,11 @@ from relive.replay.stack import find_stack
 from relive.store import Store
 from relive.store.keepsakes import Keepsakes
 
-__all__ = ["Account", "CommitFacts", "RecordingFacts", "account_of", "exception_of"]
+__all__ = ["Account", "CommitFacts", "RecordingFacts", "account_of", "exception_of", "masked_incident"]
 
 _SEEN_BY_PROXY = frozenset({FailureKind.ANSWER, FailureKind.BROKEN, FailureKind.HANG})
-_SLACK_NS = 50_000_000  # [ns] between the handler's end and the end of the answer on the wire
+# [ns] A handler may end so much later than its answer was whole on the wire: tasks in the background, a traceback to print.
+_SLACK_NS = 5_000_000_000
 _MOST_EVENTS = 50_000
 
 
@@ -116,18 +117,20 @@ def account_of(settings: Settings, incident: Incident) -> Account:
     exchange = _exchange(directory / "recording", incident, package, inside, notes)
     if not inside:
         inside = _recorded_events(directory / "inside", package, exchange, notes)
+    if package is None:
+        package = _recorded_package(inside, notes)
     mask = Mask(settings.secret_patterns, settings.secret_names)
     proxied = _masked(exchange, mask, notes)
     events = [_masked_event(event, mask) for event in inside]
     return Account(
-        incident=incident,
+        incident=masked_incident(incident, mask),
         package=_masked_package(package, mask),
-        stack=find_stack(incident.log_tail),
+        stack=find_stack([mask.sentence(line) for line in incident.log_tail]),
         timeline=make_timeline(events, proxied, _commits_during(directory / "recording", exchange)),
         proxied=proxied,
         commits=list(_commits(settings, incident)),
         recording=_facts(directory, exchange, inside),
-        notes=[*notes, *(package.cut if package is not None else [])],
+        notes=[*notes, *(f"left out: {what}" for what in (package.cut if package is not None else []))],
     )
 
 
@@ -135,6 +138,20 @@ def _package(settings: Settings, incident: Incident, notes: list[str]) -> ErrorP
     try:
         data = Keepsakes(settings.incidents).package(incident.number)
         return read_package(data) if data is not None else None
+    except ReliveError as error:
+        notes.append(_sentence(error))
+        return None
+
+
+def _recorded_package(inside: list[Event], notes: list[str]) -> ErrorPackage | None:
+    """The package in the failure's event, for incidents that none lies beside.
+
+    Of several the last that escaped; what was only logged is often the same exception once more.
+    """
+    failures = [event for event in inside if event.kind is EventKind.FAILURE and event.request and event.data]
+    failures.sort(key=lambda event: event.fields.get("where") != "log")
+    try:
+        return read_package(failures[-1].data) if failures else None
     except ReliveError as error:
         notes.append(_sentence(error))
         return None
@@ -188,7 +205,7 @@ def _exchange_of(recording: Recording, begun: Event) -> Exchange | None:
 def _is_of(begun: Event, exchange: Exchange) -> bool:
     """The handler that began with this event served this exchange."""
     ended = exchange.ended_mono_ns
-    if begun.mono_ns < exchange.started_mono_ns or (ended is not None and begun.mono_ns > ended + _SLACK_NS):
+    if begun.mono_ns < exchange.started_mono_ns or (ended is not None and begun.mono_ns > ended):
         return False
     path = str(begun.fields.get("target", "")).partition("?")[0]
     if begun.fields.get("method") != exchange.method or path != exchange.target.partition("?")[0]:
@@ -217,6 +234,24 @@ def _masked(exchange: Exchange | None, mask: Mask, notes: list[str]) -> Proxied 
     except ReliveError as error:
         notes.append(_sentence(error))
         return None
+
+
+def masked_incident(incident: Incident, mask: Mask) -> Incident:
+    """The incident; its summary names the target of the request, and its log lines are the service's."""
+
+    def masked(sighting: Sighting) -> Sighting:
+        return sighting.model_copy(update={"summary": mask.sentence(sighting.summary)})
+
+    latest = incident.latest
+    if latest is not None:
+        latest = latest.model_copy(update={"sighting": masked(latest.sighting)})
+    return incident.model_copy(
+        update={
+            "sighting": masked(incident.sighting),
+            "latest": latest,
+            "log_tail": [mask.sentence(line) for line in incident.log_tail],
+        }
+    )
 
 
 def _masked_event(event: Event, mask: Mask) -> Event:
@@ -276,15 +311,18 @@ def _of_exchange(recording: Recording, exchange: Exchange) -> list[Event]:
     found: list[Event] = []
     of: tuple[object, int] | None = None
     for event in map(plain, recording.events(after=_seq_before(recording, started))):
-        if ended is not None and event.mono_ns > ended + _SLACK_NS:
+        if len(found) == _MOST_EVENTS or (ended is not None and event.mono_ns > ended + _SLACK_NS):
             break
         if event.mono_ns < started:
             continue
         if of is None and event.kind is EventKind.HANDLING_STARTED and _is_of(event, exchange):
             of = event.fields.get("pid"), event.request
-        if of is not None and event.fields.get("pid") == of[0] and event.request in (0, of[1]):
+        if of is None or event.fields.get("pid") != of[0]:
+            continue
+        is_meanwhile = ended is None or event.mono_ns <= ended
+        if event.request == of[1] or (event.request == 0 and is_meanwhile):
             found.append(event)
-        if len(found) == _MOST_EVENTS:
+        if event.request == of[1] and event.kind is EventKind.HANDLING_ENDED:
             break
     return found
 

@@ -17,7 +17,7 @@ from relive_inprocess.relive_recorder.scrub import Scrubber
 __all__ = ["MASK", "Mask"]
 
 MASK = "<secret>"
-_PAIR = re.compile(r"(?P<name>[^=&?#\s]+)=(?P<value>[^&#\s]*)")
+_PAIR = re.compile(r"(?P<name>[^=&?#\s]+)=(?P<value>[^&#\s)]*)")
 
 
 class Mask(Scrubber):
@@ -43,6 +43,10 @@ class Mask(Scrubber):
         """The target of a request: parameters of its query by their names, the rest as text."""
         path, mark, query = target.partition("?")
         return self.text(path) + mark + self._pairs(query)
+
+    def sentence(self, text: str) -> str:
+        """A sentence or a line of a log, which may hold the target of a request."""
+        return self._pairs(text)
 
     def _pairs(self, query: str) -> str:
         def masked(found: re.Match[str]) -> str:

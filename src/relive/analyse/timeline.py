@@ -22,7 +22,8 @@ from relive.record.exchanges import Ended
 
 __all__ = ["Row", "Timeline", "folded", "make_timeline"]
 
-_UNTOLD = frozenset({EventKind.ROWS, EventKind.HANDLING_STARTED, EventKind.HANDLING_ENDED})
+_HANDLING = frozenset({EventKind.HANDLING_STARTED, EventKind.HANDLING_BODY, EventKind.HANDLING_ENDED})
+_UNTOLD = _HANDLING | {EventKind.ROWS}
 _ROWS_KEPT = 100  # rows of a query that its details hold
 # Fields of an event that are told in other ways.
 _PLACED = frozenset(
@@ -68,6 +69,8 @@ class Row(BaseModel):
     @property
     def label(self) -> str:
         """The kind in a word for people."""
+        if self.count > 1:
+            return "readings"
         return _LABELS.get(self.kind, self.kind.value)
 
 
@@ -278,27 +281,19 @@ def _details(event: Event) -> dict[str, Any]:
 
 
 def _handlings(inside: Sequence[Event], start_ns: int) -> Iterator[Row]:
-    """One row for each beginning of a handler, with its end where that is known."""
-    kinds = (EventKind.HANDLING_STARTED, EventKind.HANDLING_ENDED)
-    events = [event for event in inside if event.kind in kinds]
+    """One row for each beginning of a handler, with its body and its end where they are known."""
+    events = [event for event in inside if event.kind in _HANDLING]
     events.sort(key=lambda event: (_number(event, "pid"), event.request, event.mono_ns))
     for _, group in groupby(events, key=lambda event: (_number(event, "pid"), event.request)):
-        begun: Event | None = None
-        for event in group:
-            if begun is not None and event.kind is EventKind.HANDLING_ENDED:
-                yield _handling(begun, event, start_ns)
-                begun = None
-            elif event.kind is EventKind.HANDLING_ENDED:
-                yield _handling(event, event, start_ns)
-            else:
-                if begun is not None:
-                    yield _handling(begun, None, start_ns)
-                begun = event
-        if begun is not None:
-            yield _handling(begun, None, start_ns)
+        # Of bodies the last: it is told again when more of it was read.
+        of_kind = {event.kind: event for event in group}
+        begun, ended = of_kind.get(EventKind.HANDLING_STARTED), of_kind.get(EventKind.HANDLING_ENDED)
+        first = begun or ended
+        if first is not None:
+            yield _handling(first, of_kind.get(EventKind.HANDLING_BODY), ended, start_ns)
 
 
-def _handling(begun: Event, ended: Event | None, start_ns: int) -> Row:
+def _handling(begun: Event, body: Event | None, ended: Event | None, start_ns: int) -> Row:
     fields: dict[str, Any] = dict(begun.fields)
     took: int | None = None
     result, failed = "no end recorded", True
@@ -310,7 +305,7 @@ def _handling(begun: Event, ended: Event | None, start_ns: int) -> Row:
         result, failed = words.result, words.failed or (isinstance(status, int) and status >= 500)
         if "error" in ended.fields and isinstance(status, int):
             result = f"{status_text(status)}, {error_text(ended.fields['error'])}"
-    details = _details(begun)
+    details = (_details(body) if body is not None else {}) | _details(begun)
     if ended is not None and ended is not begun:
         details["answer"] = _details(ended)
     at_ns = begun.mono_ns - start_ns - (took or 0 if begun is ended else 0)

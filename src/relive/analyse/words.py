@@ -229,7 +229,11 @@ def _log(fields: Mapping[str, Any]) -> Phrase:
 
 
 def _failure(fields: Mapping[str, Any]) -> Phrase:
-    return Phrase(error_text({"type": fields.get("type"), "text": fields.get("text")}), "escaped", True)
+    where = fields.get("where")
+    told = (
+        "logged" if where == "log" else f"escaped from the {where}" if isinstance(where, str) else "escaped"
+    )
+    return Phrase(error_text({"type": fields.get("type"), "text": fields.get("text")}), told, True)
 
 
 def _miss(fields: Mapping[str, Any]) -> Phrase:

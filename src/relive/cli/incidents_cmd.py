@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from relive.agent.launch import tend_capsules
-from relive.analyse.account import exception_of
+from relive.analyse.account import exception_of, masked_incident
+from relive.analyse.masking import Mask
 from relive.analyse.shown import one_line, shorten
 from relive.cli.terminal import AsJson, Terminal, age, when
 from relive.config import load_settings
@@ -26,7 +27,8 @@ def incidents(
     terminal = Terminal(as_json=as_json)
     settings = load_settings()
     tend_capsules(settings)
-    found = Incidents(settings.incidents).list(service)
+    mask = Mask(settings.secret_patterns, settings.secret_names)
+    found = [masked_incident(one, mask) for one in Incidents(settings.incidents).list(service)]
     rows = [
         [
             str(one.number),
