@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from relive.analyse.account import Account, account_of, exception_of
+from relive.analyse.plainevents import plain
 from relive.config import Settings
 from relive.model.incident import FailureKind
 from relive.record.events import EventKind
 from relive.record.log import RecordingWriter
+from relive.record.reading import Recording
 from relive.store import Store
 from relive.store.incidents import Incidents
 from store.builders import commit
@@ -190,3 +192,21 @@ def test_of_a_failure_that_was_logged_as_well_the_one_that_escaped_is_told(setti
     package = account(settings).package
     assert package is not None
     assert package.text == "escaped"
+
+
+def test_what_the_request_did_after_the_incident_was_written_down_is_taken_from_the_recording(settings):
+    """The agent keeps what there is when it hears of the exception; the handler's end may come later."""
+    add_incident(settings.home)
+    events = paying()
+    later = Events(request=OWN_REQUEST)
+    later.add(EventKind.LOG_RECORD, 9000, text="of another day", level="INFO")
+    record_inside(settings.home, [*events, *later.made])
+    recorded = list(Recording(settings.home / "capsules" / "pay" / "L1" / "inside").events())
+    kept = [plain(event) for event in recorded if event.kind is not EventKind.HANDLING_ENDED][
+        : len(events) - 1
+    ]
+    keep_beside(settings.home, 1, package_json(), kept)
+    timeline = account(settings).timeline
+    assert timeline is not None
+    assert timeline.rows[0].result == "500 Internal Server Error"
+    assert not any("another day" in row.what for row in timeline.rows)

@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relive.analyse.masking import Mask
@@ -147,6 +147,7 @@ def test_readings_are_folded_within_a_lane_up_to_the_next_thing_in_it():
     assert rows[0].details["readings"] == [["time.time", 1], ["random.random", 3], ["time.time", 4]]
 
 
+@settings(max_examples=60)
 @given(
     st.lists(
         st.builds(

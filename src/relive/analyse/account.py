@@ -26,11 +26,13 @@ from relive.record.exchanges import Exchange, Exchanges
 from relive.record.reading import Recording
 from relive.replay.stack import find_stack
 from relive.store import Store
-from relive.store.keepsakes import Keepsakes
+from relive.store.evidence import events_of, package_of
 
 __all__ = ["Account", "CommitFacts", "RecordingFacts", "account_of", "exception_of", "masked_incident"]
 
-_SEEN_BY_PROXY = frozenset({FailureKind.ANSWER, FailureKind.BROKEN, FailureKind.HANG})
+_SEEN_IN_REQUEST = frozenset(
+    {FailureKind.ANSWER, FailureKind.BROKEN, FailureKind.HANG, FailureKind.EXCEPTION}
+)
 # [ns] A handler may end so much later than its answer was whole on the wire: tasks in the background, a traceback to print.
 _SLACK_NS = 5_000_000_000
 _MOST_EVENTS = 50_000
@@ -97,8 +99,7 @@ class Account(Value):
 def exception_of(settings: Settings, incident: Incident) -> str:
     """The exception in short, ``KeyError: 'EUR'``; empty where none is known."""
     try:
-        data = Keepsakes(settings.incidents).package(incident.number)
-        package = read_package(data) if data is not None else None
+        package = package_of(settings.incidents, incident.number)
     except ReliveError:
         package = None
     if package is not None:
@@ -115,7 +116,9 @@ def account_of(settings: Settings, incident: Incident) -> Account:
     package = _package(settings, incident, notes)
     inside = _kept_events(settings, incident, notes)
     exchange = _exchange(directory / "recording", incident, package, inside, notes)
-    if not inside:
+    if inside:
+        inside += _since_then(directory / "inside", inside, notes)
+    else:
         inside = _recorded_events(directory / "inside", package, exchange, notes)
     if package is None:
         package = _recorded_package(inside, notes)
@@ -136,8 +139,7 @@ def account_of(settings: Settings, incident: Incident) -> Account:
 
 def _package(settings: Settings, incident: Incident, notes: list[str]) -> ErrorPackage | None:
     try:
-        data = Keepsakes(settings.incidents).package(incident.number)
-        return read_package(data) if data is not None else None
+        return package_of(settings.incidents, incident.number)
     except ReliveError as error:
         notes.append(_sentence(error))
         return None
@@ -159,7 +161,7 @@ def _recorded_package(inside: list[Event], notes: list[str]) -> ErrorPackage | N
 
 def _kept_events(settings: Settings, incident: Incident, notes: list[str]) -> list[Event]:
     try:
-        return Keepsakes(settings.incidents).events(incident.number)
+        return events_of(settings.incidents, incident.number)
     except ReliveError as error:
         notes.append(_sentence(error))
         return []
@@ -183,7 +185,7 @@ def _exchange(
     if not recording.segments():
         return None
     try:
-        if sighting.request is not None and (sighting.kind in _SEEN_BY_PROXY or package is None):
+        if sighting.request is not None and (sighting.kind in _SEEN_IN_REQUEST or package is None):
             return Exchanges(recording).by_number(sighting.request)
         begun = next(
             (event for event in inside if event.kind is EventKind.HANDLING_STARTED and event.request), None
@@ -304,6 +306,28 @@ def _recorded_events(
     except ReliveError as error:
         notes.append(_sentence(error))
     return []
+
+
+def _since_then(directory: Path, kept: list[Event], notes: list[str]) -> list[Event]:
+    """What the request did after the incident was written down, up to its handler's end, where that is still recorded."""
+    own = [event for event in kept if event.request]
+    if not own or any(event.kind is EventKind.HANDLING_ENDED for event in own):
+        return []
+    pid, request = own[-1].fields.get("pid"), own[-1].request
+    found: list[Event] = []
+    try:
+        for event in map(plain, Recording(directory).events(after=max(event.seq for event in kept))):
+            if event.mono_ns > own[-1].mono_ns + _SLACK_NS:
+                break
+            if event.request == request and event.fields.get("pid") == pid:
+                if event.kind is EventKind.HANDLING_STARTED:  # of a later process with that pid
+                    break
+                found.append(event)
+                if event.kind is EventKind.HANDLING_ENDED:
+                    break
+    except ReliveError as error:
+        notes.append(_sentence(error))
+    return found
 
 
 def _of_exchange(recording: Recording, exchange: Exchange) -> list[Event]:

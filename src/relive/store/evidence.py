@@ -14,14 +14,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from relive.errors import RecordingCorrupt
 from relive.model.failure import ErrorPackage, read_package
-from relive.record.events import Event
+from relive.record.events import Event, EventKind
 from relive.store.durable import sync_directory
 from relive.store.troubles import disk_errors
 
-__all__ = ["Evidence", "keep", "package_of"]
+__all__ = ["Evidence", "events_of", "keep", "package_of"]
 
 _DATA_MOST = 8 << 20  # [bytes] of all events of one incident; later ones are kept without theirs
+
+_KINDS = frozenset(kind.value for kind in EventKind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,40 @@ def package_of(directory: Path, number: int) -> ErrorPackage | None:
     except FileNotFoundError:
         return None
     return read_package(data)
+
+
+def events_of(directory: Path, number: int) -> list[Event]:
+    """The events beside an incident, in their order; none if there are none. Kinds of a later Relive are passed over.
+
+    Raises:
+        RecordingCorrupt: what lies there is none.
+    """
+    path = _paths(directory, number)[1]
+    try:
+        lines = path.read_bytes().splitlines()
+    except FileNotFoundError:
+        return []
+    found = (_event(path, at, line) for at, line in enumerate(lines, 1))
+    return [event for event in found if event is not None]
+
+
+def _event(path: Path, at: int, line: bytes) -> Event | None:
+    try:
+        told = json.loads(line)
+        numbers = [told["seq"], told["mono_ns"], told["wall_ns"], told["request"]]
+        if not all(type(one) is int and 0 <= one < 1 << 63 for one in numbers):
+            raise ValueError("a number is none")
+        kind, fields = told["kind"], told["fields"]
+        if not isinstance(kind, str) or not isinstance(fields, dict):
+            raise ValueError("kind or fields are none")
+        data = base64.b64decode(told.get("data", ""), validate=True)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise RecordingCorrupt(
+            "the events beside an incident cannot be read", cause=f"{path}, line {at}: {error!r:.200}"
+        ) from error
+    if kind not in _KINDS:
+        return None
+    return Event(numbers[0], numbers[1], numbers[2], EventKind(kind), 0, numbers[3], data, fields)
 
 
 def _paths(directory: Path, number: int) -> tuple[Path, Path]:
