@@ -88,7 +88,7 @@ def paying() -> list[Event]:
         EventKind.REDIS_COMMAND,
         5,
         ns=MS // 2,
-        asked={"command": ["GET", "cart:17"]},
+        asked={"server": "cache:6379", "database": 2, "command": ["GET", "cart:17"]},
         answer=packed("bytes", base64.b64encode(b"2 books").decode()),
     )
     add(

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
+
+import pytest
+
 from relive.analyse.masking import Mask
 from relive.analyse.proxied import masked_exchange
+from relive.record.events import EventKind
 from relive.record.exchanges import Ended, Exchanges
+from relive.record.log import RecordingWriter
 from relive.record.reading import Recording
 
 from .builders import MONO_NS, MS, PROXY_PORT, record_by_proxy
@@ -23,3 +29,19 @@ def test_what_the_proxy_saw_is_told_with_secrets_masked(tmp_path):
     assert one.local_port == PROXY_PORT
     for secret in ("hunter2222", "abcdefgh", "12345678", "correct horse"):
         assert secret not in one.model_dump_json()
+
+
+@pytest.mark.parametrize(
+    ("coding", "body", "shown"),
+    [(b"gzip", gzip.compress(b"token 4111 1111 1111 1111"), "token <secret>"), (b"br", b"\x0btoken", "")],
+)
+def test_packed_bodies_are_masked_as_well_or_not_shown(tmp_path, coding, body, shown):
+    writer = RecordingWriter(tmp_path)
+    head = b"POST / HTTP/1.1\r\ncontent-encoding: " + coding + b"\r\n\r\n"
+    writer.append(EventKind.REQUEST_STARTED, 1, 1, head)
+    writer.append(EventKind.REQUEST_BODY, 1, 1, body)
+    writer.append(EventKind.REQUEST_ENDED, 1, 1, b"", {"bytes": len(body)})
+    writer.close()
+    one = masked_exchange(Exchanges(Recording(tmp_path)).by_number(1), Mask())
+    assert one.body.text == shown
+    assert one.body.cut == (0 if shown else len(body))

@@ -10,11 +10,13 @@ import pytest
 from google.protobuf import json_format
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, TracesData
 
-from relive.analyse.account import Account
+from relive.analyse.account import Account, account_of
 from relive.analyse.spans import spans_of
+from relive.config import Settings
 from relive.errors import UsageError
+from relive.record.events import EventKind
 
-from .builders import MS, WALL_NS
+from .builders import MS, WALL_NS, Events, add_incident, keep_beside
 
 IDS = ("traceId", "spanId", "parentSpanId")
 
@@ -81,7 +83,9 @@ def test_attributes_are_those_of_the_conventions(told):
     assert of_query["db.system.name"] == "sqlite"
     assert of_query["db.query.text"].startswith("SELECT id, customer")
     assert of_query["db.response.returned_rows"] == 3
-    assert facts(redis.attributes)["db.system.name"] == "redis"
+    of_redis = facts(redis.attributes)
+    assert (of_redis["db.system.name"], of_redis["db.namespace"]) == ("redis", "2")
+    assert (of_redis["server.address"], of_redis["server.port"]) == ("cache", 6379)
     of_http = facts(unavailable.attributes)
     assert of_http["url.full"] == "http://rates:8080/EUR?day=1"
     assert (of_http["server.address"], of_http["server.port"]) == ("rates", 8080)
@@ -127,3 +131,17 @@ def test_only_the_proxys_request_is_a_trace_of_one_span(told):
 def test_where_nothing_was_recorded_there_are_no_spans(told):
     with pytest.raises(UsageError, match="has no spans"):
         spans_of(told(inside=False, proxy=False))
+
+
+def test_a_subprocess_and_a_file_are_spans_of_their_own_kind(tmp_path):
+    incident = add_incident(tmp_path)
+    events = Events()
+    asked = {"argv": ["convert", "a.png"]}
+    events.add(EventKind.SUBPROCESS, 5, ns=MS, asked=asked, answer={"status": 2})
+    events.add(EventKind.FILE_READ, 6, asked={"path": "/etc/shop.conf"}, answer={"bytes": 3})
+    keep_beside(tmp_path, incident.number, None, events.made)
+    _, process, file = spans(account_of(Settings(home=tmp_path), incident))
+    assert (process.kind, file.kind) == (Span.SPAN_KIND_INTERNAL, Span.SPAN_KIND_INTERNAL)
+    assert facts(process.attributes)["process.command_args"] == ["convert", "a.png"]
+    assert facts(process.attributes)["process.exit.code"] == 2
+    assert facts(file.attributes)["file.path"] == "/etc/shop.conf"

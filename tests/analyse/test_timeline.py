@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import random
 from pathlib import Path
 
@@ -118,6 +119,14 @@ def test_details_hold_what_was_asked_and_answered():
     assert calls[0]["body"]["text"] == "too busy"
     assert calls[1]["error"]["type"] == "builtins.TimeoutError"
     assert "body" not in rows[EventKind.FAILURE].details
+
+
+def test_a_packed_answer_is_told_unpacked():
+    events = Events()
+    headers = [["Content-Encoding", "gzip"]]
+    events.add(EventKind.HTTP_CALL, 1, answer={"headers": headers}, bytes=24, data=gzip.compress(b"tired"))
+    (row,) = of(events.made).rows
+    assert row.details["body"] == {"text": "tired", "size": 5, "cut": 0}
 
 
 def test_readings_are_folded_within_a_lane_up_to_the_next_thing_in_it():

@@ -12,9 +12,12 @@ from relive.record.events import EventKind
 from .builders import packed
 from .test_shown import JSON
 
+NOT_FOUND = "FileNotFoundError: No such file or directory"
+MISSING = {"type": "builtins.FileNotFoundError", "errno": 2}
 TIMED_OUT = {"type": "socket.timeout", "args": packed("tuple", ["timed out", 3]), "text": ""}
 
 
+REFUSED = {"error": TIMED_OUT}
 UNAVAILABLE = {"asked": {"method": "PUT", "url": "http://a"}, "answer": {"status": 503}}
 OBJECT = {"operation": "GetObject", "bucket": "b", "key": "k/1"}
 MISSED = {"kind": "query", "asked": {"statement": "SELECT 2"}, "differs": ["statement"]}
@@ -22,7 +25,7 @@ FIELDS = (
     *("asked", "answer", "error", "status", "value", "source", "name", "text", "level", "kind", "differs"),
     *("bytes", "rows_fetched", "method", "target"),
 )
-PARTS = ("statement", "url", "command", "args", "path", "returncode", "status")
+PARTS = ("statement", "url", "command", "commands", "argv", "path", "operation", "key", "status", "errno")
 
 
 @pytest.mark.parametrize(
@@ -38,8 +41,15 @@ PARTS = ("statement", "url", "command", "args", "path", "returncode", "status")
         ("redis-command", {"asked": {"command": ["SET", "a", 1]}, "answer": True}, "SET a 1", "True", False),
         ("redis-command", {"asked": {"commands": [["GET", "a"], ["GET", "b"]]}, "answer": []}, "GET a; GET b", "[]", False),
         ("s3-call", {"asked": OBJECT, "answer": {"status": 200}}, "GetObject b/k/1", "200 OK", False),
-        ("file-read", {"asked": {"path": "/etc/x.conf"}, "bytes": 12}, "/etc/x.conf", "12 bytes", False),
-        ("subprocess", {"asked": {"args": ["ls", "-l"]}, "answer": {"returncode": 2}}, "ls -l", "exit 2", True),
+        ("redis-command", {"asked": {"command": ["GET", "a"]}, "answer": REFUSED}, "GET a", "timeout: timed out, 3", True),
+        ("redis-command", {"asked": {"command": ["KEYS"]}, "answer_in_data": True, "bytes": 9}, "KEYS", "9 bytes", False),
+        ("redis-command", {"message": ["message", "news", "x"]}, "message", "['message', 'news', 'x']", False),
+        ("redis-command", {"asked": {"commands": [["PING"]] * 10}}, "; ".join(["PING"] * 8) + "; 2 more", "None", False),
+        ("file-read", {"asked": {"path": "/x.conf"}, "answer": {"bytes": 12}}, "/x.conf", "12 bytes", False),
+        ("file-read", {"asked": {"path": "/x.conf"}, "error": MISSING}, "/x.conf", NOT_FOUND, True),
+        ("subprocess", {"asked": {"argv": ["ls", "-l"]}, "answer": {"status": 2}}, "ls -l", "exit 2", True),
+        ("subprocess", {"asked": {"argv": ["ls"]}, "answer": {"status": -9}}, "ls", "signal 9", True),
+        ("subprocess", {"asked": {"argv": ["ls"]}, "answer": {"status": 0}}, "ls", "exit 0", False),
         ("clock", {"source": "time.time", "value": 1.5}, "time.time", "1.5", False),
         ("environment-read", {"name": "HOME"}, "HOME", "not set", False),
         ("environment-read", {"name": "HOME", "value": "/"}, "HOME", "'/'", False),

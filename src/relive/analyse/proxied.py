@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 from relive.analyse.body import Body
+from relive.analyse.coding import coding_of, decoded
 from relive.analyse.masking import Mask
 from relive.record.exchanges import Ended, Exchange
 
@@ -83,5 +84,8 @@ def masked_exchange(exchange: Exchange, mask: Mask) -> Proxied:
 
 
 def _body(data: bytes, headers: list[tuple[str, str]], cut: int, mask: Mask) -> Body:
-    masked = mask.body(data, dict(headers).get("content-type", ""))
+    plain = decoded(data, coding_of(headers))
+    if plain is None:  # what is in it cannot be masked, and so is not shown
+        return Body.of(b"", size=len(data) + cut)
+    masked = mask.body(plain, dict(headers).get("content-type", ""))
     return Body.of(masked, size=len(masked) + cut if cut else None)

@@ -278,7 +278,9 @@ def _call(row: Row) -> tuple[int, Attributes]:
         case EventKind.REDIS_COMMAND:
             operation = row.what.partition(" ")[0]
             text = {"db.system.name": "redis", "db.operation.name": operation, "db.query.text": row.what}
-            return _CLIENT, text | _server(asked)
+            database = asked.get("database")
+            namespace = str(database) if isinstance(database, int) else None
+            return _CLIENT, text | {"db.namespace": namespace} | _server(asked)
         case EventKind.FILE_READ:
             return _INTERNAL, {"file.path": row.what}
         case _:
@@ -286,7 +288,7 @@ def _call(row: Row) -> tuple[int, Attributes]:
 
 
 def _process(row: Row, asked: Mapping[str, Any], answer: Mapping[str, Any]) -> Attributes:
-    status, words = answer.get("returncode"), asked.get("args")
+    status, words = answer.get("status"), asked.get("argv")
     told = words if isinstance(words, list) else [row.what]
     return {
         "process.command_args": [word if isinstance(word, str) else shown(word) for word in told],
@@ -314,8 +316,7 @@ def _http(asked: Mapping[str, Any], status: int | None) -> Attributes:
 
 
 def _query(row: Row, asked: Mapping[str, Any]) -> Attributes:
-    text = next((asked[name] for name in ("statement", "sql", "query") if name in asked), None)
-    statement = unpacked_text(text) or row.what
+    statement = unpacked_text(asked.get("statement")) or row.what
     rows = row.details.get("rows_fetched")
     return {
         "db.system.name": _system(asked),

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from relive.analyse.body import Body
+from relive.analyse.coding import coding_of, decoded
 from relive.analyse.fetched import Fetched, fetched
 from relive.analyse.proxied import Proxied
 from relive.analyse.words import CALLS, READINGS, error_text, phrase, status_text
@@ -270,14 +271,35 @@ def _details(event: Event) -> dict[str, Any]:
     thread = _number(event, "thread")
     if thread:
         details["thread"] = thread
-    file, size = fields.get("file"), fields.get("bytes")
+    file = fields.get("file")
     if event.kind is not EventKind.FAILURE and (event.data or isinstance(file, str)):
-        details["body"] = Body.of(
-            event.data,
-            size=size if isinstance(size, int) else None,
-            file=file if isinstance(file, str) else None,
-        ).model_dump(mode="json", exclude_none=True)
+        body = _body(event, file if isinstance(file, str) else None)
+        details["body"] = body.model_dump(mode="json", exclude_none=True)
     return details
+
+
+def _body(event: Event, file: str | None) -> Body:
+    plain = _readable(event)
+    size = _number(event, "bytes")
+    if plain != event.data:  # ``bytes`` counts it as it was packed
+        size = len(plain) + _number(event, "cut")
+    return Body.of(plain, size=size, file=file)
+
+
+def _readable(event: Event) -> bytes:
+    """The event's data, without the content coding that the answer's headers tell, where that can be taken off."""
+    answer = event.fields.get("answer", event.fields)
+    headers = answer.get("headers") if isinstance(answer, dict) else None
+    pairs = (
+        [pair for pair in headers if isinstance(pair, list) and len(pair) == 2]
+        if isinstance(headers, list)
+        else []
+    )
+    coding = coding_of([(str(name), str(value)) for name, value in pairs])
+    if event.fields.get("decoded") or event.kind is EventKind.HANDLING_STARTED:
+        return event.data
+    plain = decoded(event.data, coding)
+    return event.data if plain is None else plain
 
 
 def _handlings(inside: Sequence[Event], start_ns: int) -> Iterator[Row]:

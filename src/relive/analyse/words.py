@@ -6,7 +6,9 @@ or of another type is passed over.
 
 from __future__ import annotations
 
+import errno
 import http.client
+import os
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -37,6 +39,7 @@ CALLS = frozenset(
 )
 READINGS = frozenset({EventKind.CLOCK, EventKind.RANDOM})
 
+_COMMANDS, _WORDS = 8, 64  # of a pipeline that are told; words of one command
 _LONG = 400  # [characters] of a text in the model; a terminal cuts it further
 _COLUMNS = 24  # [characters] longer lists of columns are left out of a statement, as below
 _LISTED = re.compile(r"^(INSERT\s+INTO\s+\S+\s*)\([^()]{24,}\)", re.IGNORECASE)
@@ -72,9 +75,11 @@ def error_text(error: Any) -> str:
     """``TimeoutError: timed out`` of a recorded error."""
     if not isinstance(error, dict):
         return shown(error)
-    name, text = short_type(error.get("type")), error.get("text")
+    name, text, number = short_type(error.get("type")), error.get("text"), error.get("errno")
     if not isinstance(text, str) or not text:
         text = _arguments(error.get("args"))
+    if not text and isinstance(number, int) and number in errno.errorcode:
+        text = os.strerror(number)
     return f"{name}: {text}" if text else name
 
 
@@ -132,10 +137,6 @@ def _text(value: Any) -> str:
     return text if text is not None else shown(value)
 
 
-def _first(values: Mapping[str, Any], *names: str) -> Any:
-    return next((values[name] for name in names if values.get(name) is not None), None)
-
-
 def _outcome(fields: Mapping[str, Any], told: Callable[[], str]) -> tuple[str, bool]:
     if "error" in fields:
         return error_text(fields["error"]), True
@@ -144,9 +145,7 @@ def _outcome(fields: Mapping[str, Any], told: Callable[[], str]) -> tuple[str, b
 
 def _query(fields: Mapping[str, Any]) -> Phrase:
     asked, answer = _part(fields, "asked"), _part(fields, "answer")
-    statement = _first(asked, "statement", "sql", "query", "operation")
-    call = asked.get("call")
-    what = short_statement(_text(statement)) if statement is not None else _text(call) or "query"
+    what = short_statement(_text(asked.get("statement"))) or "query"
 
     def told() -> str:
         rows, changed = fields.get("rows_fetched"), answer.get("rowcount")
@@ -168,50 +167,50 @@ def _http(fields: Mapping[str, Any]) -> Phrase:
 
 
 def _redis(fields: Mapping[str, Any]) -> Phrase:
-    asked = _part(fields, "asked")
-    command = _first(asked, "command", "args", "commands")
-    if isinstance(command, dict) and isinstance(command.get("$"), list) and len(command["$"]) > 1:
-        command = command["$"][1]
-    words = command if isinstance(command, list) else [command]
-    if words and all(isinstance(one, list) for one in words):  # a pipeline: commands, each a list
-        what = "; ".join(" ".join(_text(word) for word in one) for one in words)
-    else:
-        what = " ".join(_text(word) for word in words)
-    rest = asked.get("args") if not isinstance(command, list) and "command" in asked else None
-    if isinstance(rest, list):
-        what = " ".join([what, *(_text(word) for word in rest)])
-    return Phrase(what or "command", *_outcome(fields, lambda: shown(fields.get("answer"))))
+    if "message" in fields:  # of a subscription
+        return Phrase("message", shown(fields["message"]))
+    asked, answer = _part(fields, "asked"), fields.get("answer")
+    commands = asked.get("commands")
+    several = commands if isinstance(commands, list) else [asked.get("command")]
+    what = "; ".join(_command(one) for one in several[:_COMMANDS])
+    if len(several) > _COMMANDS:
+        what += f"; {len(several) - _COMMANDS} more"
+    if isinstance(answer, dict) and "error" in answer:  # the server's, which is an answer to Redis
+        return Phrase(what, error_text(answer["error"]), True)
+    size = fields.get("bytes")
+    long = f"{size} bytes" if fields.get("answer_in_data") and isinstance(size, int) else None
+    return Phrase(what or "command", *_outcome(fields, lambda: long or shown(answer)))
+
+
+def _command(words: Any) -> str:
+    return " ".join(_text(word) for word in words[:_WORDS]) if isinstance(words, list) else _text(words)
 
 
 def _s3(fields: Mapping[str, Any]) -> Phrase:
-    asked = _part(fields, "asked")
-    parameters = _first(asked, "parameters", "params")
-    parameters = parameters if isinstance(parameters, dict) else asked
-    names = [_text(_first(parameters, name, name.lower())) for name in ("Bucket", "Key")]
-    place = "/".join(name for name in names if name)
-    operation = _text(_first(asked, "operation", "call"))
-    answer = _part(fields, "answer")
-    told = status_text(answer.get("status")) or "done"
-    return Phrase(f"{operation or 'S3'} {place}".rstrip(), *_outcome(fields, lambda: told))
+    asked, status = _part(fields, "asked"), _part(fields, "answer").get("status")
+    place = "/".join(_text(asked[name]) for name in ("bucket", "key") if asked.get(name) is not None)
+    result, failed = _outcome(fields, lambda: status_text(status) or "answered")
+    failed = failed or (isinstance(status, int) and status >= 500)
+    return Phrase(f"{_text(asked.get('operation')) or 'S3'} {place}".rstrip(), result, failed)
 
 
 def _file(fields: Mapping[str, Any]) -> Phrase:
-    asked = _part(fields, "asked")
-    count = _first(fields, "bytes") if "bytes" in fields else _part(fields, "answer").get("bytes")
-    told = f"{count} bytes" if isinstance(count, int) else "read"
-    return Phrase(_text(_first(asked, "path", "file")) or "file", *_outcome(fields, lambda: told))
+    size = _part(fields, "answer").get("bytes")
+    told = f"{size} bytes" if isinstance(size, int) else "read"
+    return Phrase(_text(_part(fields, "asked").get("path")) or "file", *_outcome(fields, lambda: told))
 
 
 def _subprocess(fields: Mapping[str, Any]) -> Phrase:
-    asked, answer = _part(fields, "asked"), fields.get("answer")
-    words = _first(asked, "args", "argv", "command")
-    if isinstance(words, dict) and isinstance(words.get("$"), list) and len(words["$"]) > 1:
-        words = words["$"][1]
-    what = " ".join(_text(word) for word in words) if isinstance(words, list) else _text(words)
-    status = _first(answer, "returncode", "status") if isinstance(answer, dict) else answer
-    is_status = isinstance(status, int) and not isinstance(status, bool)
-    result, failed = _outcome(fields, lambda: f"exit {status}" if is_status else "done")
-    return Phrase(what or "subprocess", result, failed or (is_status and status != 0))
+    status = _part(fields, "answer").get("status")
+    result, failed = _outcome(fields, lambda: _exit(status))
+    what = _command(_part(fields, "asked").get("argv")) or "subprocess"
+    return Phrase(what, result, failed or (isinstance(status, int) and status != 0))
+
+
+def _exit(status: Any) -> str:
+    if not isinstance(status, int):
+        return "done"
+    return f"exit {status}" if status >= 0 else f"signal {-status}"
 
 
 def _reading(fields: Mapping[str, Any]) -> Phrase:
