@@ -106,6 +106,8 @@ def test_it_shows_the_exception_the_frames_with_source_and_locals_and_what_belon
         "request 7, from event 2",
         "with changes in /srv/shop",
         "relive replay 1",
+        "starlette 0.41",
+        "API_KEY=<secret:22222222>",
     ):
         assert part in text, part
 

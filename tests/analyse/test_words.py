@@ -92,6 +92,7 @@ def test_a_statement_is_told_without_its_lists(statement, short):
 def test_an_error_is_told_by_its_text_or_its_arguments():
     assert error_text({"type": "a.B", "text": "boo"}) == "B: boo"
     assert error_text({"type": "builtins.OSError", "args": packed("tuple", [])}) == "OSError"
+    assert error_text({"type": "builtins.KeyError", "args": packed("tuple", ["EUR"])}) == "KeyError: 'EUR'"
     assert error_text({}) == "error"
     assert error_text("x") == "'x'"
 

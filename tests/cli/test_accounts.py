@@ -88,6 +88,11 @@ def test_an_incident_is_told_from_what_failed_to_what_belongs_to_it(relive, inci
     assert str(relive("show", "1")) == SHOWN
 
 
+def test_a_debugger_is_named_where_the_failing_thread_waits_in_the_commit(relive, home):
+    add_incident(home, throw="throw-1-2")
+    assert "Debug it with:  relive debug 1\n" in relive("show", "1").out
+
+
 def test_everything_is_told_where_it_is_asked_for(relive, incident):
     said = relive("show", "1", "--all").out
     assert "/usr/lib/python3/site-packages/starlette/routing.py:73 in app" in said

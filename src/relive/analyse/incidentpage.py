@@ -78,6 +78,7 @@ def incident_page(
         *_timeline(account.timeline, duration),
         "<h2>What belongs to it</h2>",
         _facts(account, size, when, duration),
+        *_surroundings(account.package),
         *_notes(account.notes),
     ]
     return page(f"Incident {incident.number} of {incident.service}", body, style=_STYLE, width=1100)
@@ -288,8 +289,19 @@ def _package_facts(package: ErrorPackage) -> Iterator[tuple[str, str]]:
         state = " with changes" if package.revision.dirty else ""
         yield "revision", f"{package.revision.commit}{state} in {package.revision.root}"
     yield "python", package.versions.python
-    yield "packages", ", ".join(f"{name} {version}" for name, version in package.versions.packages.items())
-    yield "environment", "  ".join(f"{name}={value}" for name, value in package.environment.items())
+
+
+def _surroundings(package: ErrorPackage | None) -> Iterator[str]:
+    """Long lists, folded."""
+    if package is None:
+        return
+    for title, values, between in (
+        ("packages", package.versions.packages, " "),
+        ("variables of the environment", package.environment, "="),
+    ):
+        lines = "\n".join(f"{name}{between}{value}" for name, value in values.items())
+        if lines:
+            yield f"<details><summary>{len(values)} {title}</summary><pre>{escape(lines)}</pre></details>"
 
 
 def _notes(notes: Sequence[str]) -> Iterator[str]:

@@ -77,19 +77,19 @@ def error_text(error: Any) -> str:
         return shown(error)
     name, text, number = short_type(error.get("type")), error.get("text"), error.get("errno")
     if not isinstance(text, str) or not text:
-        text = _arguments(error.get("args"))
+        text = _arguments(error.get("args"), quoted=name == "KeyError")  # as Python tells it
     if not text and isinstance(number, int) and number in errno.errorcode:
         text = os.strerror(number)
     return f"{name}: {text}" if text else name
 
 
-def _arguments(packed: Any) -> str:
+def _arguments(packed: Any, *, quoted: bool) -> str:
     content = packed
     if isinstance(packed, dict) and isinstance(packed.get("$"), list) and len(packed["$"]) > 1:
         content = packed["$"][1]
     if not isinstance(content, list):
         return ""
-    return ", ".join(item if isinstance(item, str) else shown(item) for item in content[:4])
+    return ", ".join(item if isinstance(item, str) and not quoted else shown(item) for item in content[:4])
 
 
 def status_text(status: Any) -> str:
