@@ -7,8 +7,6 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from relive.analyse.masking import Mask
 from relive.analyse.proxied import Proxied, masked_exchange
@@ -18,7 +16,6 @@ from relive.record.exchanges import Exchanges
 from relive.record.reading import Recording
 
 from .builders import MS, WALL_NS, Events, paying, record_by_proxy
-from .test_shown import JSON
 
 
 def told(rows: list[Row]) -> list[tuple[float, str, str, str, float | None]]:
@@ -154,46 +151,3 @@ def test_readings_are_folded_within_a_lane_up_to_the_next_thing_in_it():
         ("time.time", 1, 1),
     ]
     assert rows[0].details["readings"] == [["time.time", 1], ["random.random", 3], ["time.time", 4]]
-
-
-@settings(max_examples=60)
-@given(
-    st.lists(
-        st.builds(
-            Event,
-            st.integers(0, 99),
-            st.integers(0, 2**62),
-            st.integers(0, 2**62),
-            st.sampled_from(EventKind),
-            st.just(0),
-            st.integers(0, 3),
-            st.binary(max_size=20),
-            st.dictionaries(
-                st.sampled_from(
-                    (
-                        "own_seq",
-                        "pid",
-                        "lane",
-                        "ns",
-                        "asked",
-                        "answer",
-                        "error",
-                        "rows",
-                        "query",
-                        "file",
-                        "bytes",
-                    )
-                ),
-                JSON,
-                max_size=4,
-            ),
-        ),
-        max_size=8,
-    )
-)
-def test_no_event_can_break_a_timeline(events):
-    """What stands in events was written by the service."""
-    timeline = make_timeline(events)
-    if timeline is not None:
-        assert Timeline.model_validate_json(timeline.model_dump_json()).took_ns >= 0
-        folded(timeline.rows)
