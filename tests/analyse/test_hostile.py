@@ -104,7 +104,7 @@ def account(events: list[Event]) -> Account:
     )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(EVENTS, min_size=1, max_size=6))
 def test_no_event_can_break_a_face(events):
     made = account(events)
