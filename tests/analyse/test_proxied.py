@@ -21,7 +21,7 @@ def test_what_the_proxy_saw_is_told_with_secrets_masked(tmp_path):
     recording = Recording(tmp_path / "capsules" / "pay" / "L1" / "recording")
     one = masked_exchange(Exchanges(recording).by_number(7), Mask())
     assert (one.method, one.target, one.version) == ("POST", "/pay?token=<secret>&x=1", "HTTP/1.1")
-    assert dict(one.headers)["authorization"] == "<secret>"
+    assert dict(one.headers)["authorization"] == "Bearer <secret>"
     assert dict(one.headers)["host"] == "shop"
     assert one.body.text == '{"order": 17, "password": "<secret>"}'
     assert (one.status, one.answer_body.text, one.ended) == (500, "Internal Server Error", Ended.ANSWERED)
