@@ -126,6 +126,7 @@ class Program:
 
     Attributes:
         port: where it listens, None if it does not.
+        inside: in a capsule, Python processes get the recorder.
         tells: it tells when it stood still (see ``gaps_after``); who runs one that does not, sees for himself that it is up.
     """
 
@@ -134,6 +135,7 @@ class Program:
     environment: dict[str, str] = field(default_factory=dict)
     port: int | None = None
     tells: bool = True
+    inside: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +249,7 @@ class Lab:
             policy=Policy(at_start=False),
             listen=listen,
             upstream=("127.0.0.1", program.port) if program.port is not None else None,
+            inside=program.inside,
         )
         agent = _fork_agent(self, paths, spec, stopwatch, parts or [])
         try:

@@ -3,9 +3,9 @@
     python benchmarks/recorder.py [--rounds 15] [--json]
 
 Services: FastAPI under uvicorn and Flask under gunicorn (2 workers); each request does one SQLite insert, one select of five
-rows, one Redis INCR and one GET. Each runs bare, in a capsule with the recorder (no proxy in between), with sentry-sdk
-(locals on, nothing sent), and under opentelemetry-instrument (spans to a batch processor that drops them). All variants run at
-the same time and are asked in turn, 200 requests by one client in each round, so that all meet the same noise; then in turn by
+rows, one Redis INCR and one GET. Each runs bare, in a capsule without and with the recorder (no proxy in between), with sentry-sdk
+(locals on, nothing sent), and under opentelemetry-instrument (spans sent in batches to a listener that says yes). All variants
+run at the same time and are asked in turn, 200 requests by one client in each round, so that all meet the same noise; then in turn by
 eight clients for a second, for throughput. Ratios are per round, then their median.
 
 The peers come from the package index into a virtual environment of their own, in which all variants run. A Redis server
@@ -46,7 +46,16 @@ _CLIENTS = 8
 _SECONDS = 1.0
 _LIMIT = 60.0  # [s] for a service to come up
 _PACKAGES = [
-    *("fastapi", "uvicorn", "flask", "gunicorn", "redis", "sentry-sdk", "opentelemetry-distro"),
+    *(
+        "fastapi",
+        "uvicorn",
+        "flask",
+        "gunicorn",
+        "redis",
+        "sentry-sdk",
+        "opentelemetry-distro",
+        "opentelemetry-exporter-otlp-proto-http",
+    ),
     *(f"opentelemetry-instrumentation-{name}" for name in ("fastapi", "flask", "sqlite3", "redis")),
 ]
 _COMMON = """
@@ -85,6 +94,28 @@ def orders(customer):
 """
 
 
+_LISTENER = """
+import http.server, sys
+class Taker(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(200)
+        self.send_header("content-length", "0")
+        self.end_headers()
+    def log_message(self, *_):
+        pass
+http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Taker).serve_forever()
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Where the servers are that all variants use."""
+
+    redis: int
+    spans: int
+
+
 @dataclass(frozen=True, slots=True)
 class Variant:
     """One way in which a service runs: where it is asked."""
@@ -97,7 +128,9 @@ def _environment(place: Lab) -> Path:
     """A virtual environment with the services and the peers; returns its Python's directory."""
     where = place.settings.home.parent / "peers"
     subprocess.run([sys.executable, "-m", "venv", str(where)], check=True)
-    subprocess.run([str(where / "bin/pip"), "install", "--quiet", *_PACKAGES], check=True)
+    subprocess.run(
+        [str(where / "bin/pip"), "install", "-qq", *_PACKAGES], check=True, stderr=subprocess.DEVNULL
+    )
     return where / "bin"
 
 
@@ -124,20 +157,28 @@ def _command(bin_: Path, kind: str, module: str, port: int) -> list[str]:
     ]
 
 
-def _program(place: Lab, bin_: Path, kind: str, variant: str, redis: int) -> Program:
+def _program(place: Lab, bin_: Path, kind: str, variant: str, ports: Ports) -> Program:
     directory = place.fresh(f"{kind}-{variant}")
     name = f"orders_{kind}_{variant}"
     (directory / f"{name}.py").write_text(_COMMON + (_FASTAPI if kind == "fastapi" else _FLASK))
     port = free_port()
     command = _command(bin_, kind, f"{name}:app", port)
-    extra = {"REDIS_PORT": str(redis), "DATABASE": str(directory / "orders.db"), "PYTHONPATH": str(directory)}
+    extra = {
+        "REDIS_PORT": str(ports.redis),
+        "DATABASE": str(directory / "orders.db"),
+        "PYTHONPATH": str(directory),
+    }
     if variant == "sentry":
         extra["SENTRY"] = "1"
     if variant == "opentelemetry":
         command = [str(bin_ / "opentelemetry-instrument"), *command]
         extra |= {f"OTEL_{signal}_EXPORTER": "none" for signal in ("METRICS", "LOGS")}
-        extra |= {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}
-    return Program(name, command, extra, port, tells=False)
+        extra |= {
+            "OTEL_TRACES_EXPORTER": "otlp",
+            "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+            "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{ports.spans}",
+        }
+    return Program(name, command, extra, port, tells=False, inside=variant == "relive")
 
 
 @contextlib.contextmanager
@@ -150,6 +191,18 @@ def _redis(place: Lab) -> Iterator[int]:
     port = free_port()
     options = ["--port", str(port), "--save", "", "--dir", str(place.fresh("redis"))]
     process = subprocess.Popen([server, *options], stdout=subprocess.DEVNULL)
+    try:
+        yield port
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextlib.contextmanager
+def _spans() -> Iterator[int]:
+    """Somebody who takes spans and throws them away."""
+    port = free_port()
+    process = subprocess.Popen([sys.executable, "-c", _LISTENER, str(port)])
     try:
         yield port
     finally:
@@ -239,9 +292,10 @@ def _throughput(port: int) -> float:
     return sum(counts) / _SECONDS
 
 
-def _measure_kind(place: Lab, bin_: Path, kind: str, redis: int, rounds: int) -> list[dict[str, Any]]:
+def _measure_kind(place: Lab, bin_: Path, kind: str, ports: Ports, rounds: int) -> list[dict[str, Any]]:
     ways: dict[str, Callable[[Lab, Program], contextlib.AbstractContextManager[Variant]]] = {
         "bare": _running,
+        "capsule": _in_capsule,
         "relive": _in_capsule,
         "sentry": _running,
         "opentelemetry": _running,
@@ -249,7 +303,7 @@ def _measure_kind(place: Lab, bin_: Path, kind: str, redis: int, rounds: int) ->
     seen: dict[str, list[tuple[float, float, float]]] = {name: [] for name in ways}
     with contextlib.ExitStack() as stack:
         variants = {
-            name: stack.enter_context(way(place, _program(place, bin_, kind, name, redis)))
+            name: stack.enter_context(way(place, _program(place, bin_, kind, name, ports)))
             for name, way in ways.items()
         }
         for number in range(rounds + 1):
@@ -308,13 +362,13 @@ def main() -> None:
     )
     add_options(parser, 15)
     options = parser.parse_args()
-    with lab(options) as place, _redis(place) as redis:
+    with lab(options) as place, _redis(place) as redis, _spans() as spans:
         bin_ = _environment(place)
         start_up = _start_up(bin_, place)
         rows = [
             row
             for kind in ("fastapi", "flask")
-            for row in _measure_kind(place, bin_, kind, redis, options.rounds)
+            for row in _measure_kind(place, bin_, kind, Ports(redis, spans), options.rounds)
         ]
     result = {"rows": rows, "start-up": start_up, "rounds": options.rounds, "load": load_average()}
     if options.json:

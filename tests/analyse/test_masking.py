@@ -13,7 +13,7 @@ SECRET = "correct-horse-17"
 
 def test_headers_that_carry_credentials_are_masked_and_others_are_not():
     headers = Mask().headers([(b"authorization", b"Bearer abc"), (b"cookie", b"sid=1"), (b"accept", b"*/*")])
-    assert headers == [("authorization", f"Bearer {MASK}"), ("cookie", f"sid={MASK}"), ("accept", "*/*")]
+    assert headers == [("authorization", MASK), ("cookie", f"sid={MASK}"), ("accept", "*/*")]
 
 
 def test_parameters_of_a_query_are_masked_by_their_names():
