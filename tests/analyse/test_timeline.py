@@ -10,7 +10,7 @@ import pytest
 
 from relive.analyse.masking import Mask
 from relive.analyse.proxied import Proxied, masked_exchange
-from relive.analyse.timeline import Row, Timeline, folded, make_timeline
+from relive.analyse.timeline import Row, Timeline, folded, make_timeline, near_failure
 from relive.record.events import Event, EventKind
 from relive.record.exchanges import Exchanges
 from relive.record.reading import Recording
@@ -151,3 +151,18 @@ def test_readings_are_folded_within_a_lane_up_to_the_next_thing_in_it():
         ("time.time", 1, 1),
     ]
     assert rows[0].details["readings"] == [["time.time", 1], ["random.random", 3], ["time.time", 4]]
+
+
+@pytest.mark.parametrize(
+    ("failed_at", "kept"), [(5, ["in", "4", "5", "failed"]), (None, ["in", "8", "9"])], ids=["failed", "slow"]
+)
+def test_of_what_happened_outside_of_the_request_the_last_before_it_failed_is_near(failed_at, kept):
+    def row(at: int, what: str, kind: EventKind, *, outside: bool) -> Row:
+        return Row(source="inside", seq=at, kind=kind, at_ns=at, what=what, result="", outside=outside)
+
+    rows = [row(0, "in", EventKind.QUERY, outside=False)]
+    for at in range(1, 10):
+        rows.append(row(at, str(at), EventKind.QUERY, outside=True))
+        if at == failed_at:
+            rows.append(row(at, "failed", EventKind.FAILURE, outside=False))
+    assert [one.what for one in near_failure(rows, most=2)] == kept

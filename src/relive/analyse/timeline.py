@@ -21,7 +21,7 @@ from relive.analyse.words import CALLS, READINGS, error_text, phrase, status_tex
 from relive.record.events import Event, EventKind
 from relive.record.exchanges import Ended
 
-__all__ = ["Row", "Timeline", "folded", "make_timeline"]
+__all__ = ["Row", "Timeline", "folded", "make_timeline", "near_failure"]
 
 _HANDLING = frozenset({EventKind.HANDLING_STARTED, EventKind.HANDLING_BODY, EventKind.HANDLING_ENDED})
 _UNTOLD = _HANDLING | {EventKind.ROWS}
@@ -142,6 +142,18 @@ def folded(rows: Iterable[Row]) -> list[Row]:
     for run in runs:
         shown.append(run[0] if len(run) == 1 else _folded_run(run))
     return shown
+
+
+def near_failure(rows: Sequence[Row], most: int = 6) -> list[Row]:
+    """The rows without what the process did outside of the request, but for the last few of that before it failed.
+
+    Args:
+        most: how many rows of outside are kept. Where nothing failed inside the request, these are the last ones at all.
+    """
+    moment = min((row.at_ns for row in rows if row.kind is EventKind.FAILURE), default=None)
+    around = [row for row in rows if row.outside and (moment is None or row.at_ns <= moment)]
+    kept = {id(row) for row in around[-most:]}
+    return [row for row in rows if not row.outside or id(row) in kept]
 
 
 def _folded_run(run: list[Row]) -> Row:

@@ -7,7 +7,7 @@ from pathlib import PurePath
 
 from relive.analyse.account import Account, CommitFacts
 from relive.analyse.shown import one_line, printable, shorten
-from relive.analyse.timeline import Row, Timeline, folded
+from relive.analyse.timeline import Row, Timeline, folded, near_failure
 from relive.cli.stacks import stack_lines
 from relive.cli.terminal import Terminal, duration, size, when
 from relive.model.failure import ErrorPackage, Frame, Link
@@ -158,7 +158,8 @@ def _frame(frame: Frame, package: ErrorPackage, width: int, *, everything: bool)
 
 
 def _show_timeline(terminal: Terminal, timeline: Timeline, *, everything: bool) -> None:
-    rows = timeline.rows if everything else folded(timeline.rows)
+    rows = timeline.rows if everything else folded(near_failure(timeline.rows))
+    beside = 0 if everything else len(timeline.rows) - len(near_failure(timeline.rows))
     left_out = 0
     if not everything and len(rows) > _ROWS:
         left_out = len(rows) - _ROWS
@@ -171,6 +172,10 @@ def _show_timeline(terminal: Terminal, timeline: Timeline, *, everything: bool) 
     terminal.table(rows, columns, cells, "", bad={number for number, row in enumerate(rows) if row.failed})
     if left_out:
         terminal.answer(None, f"… {left_out} rows after the first {_HEAD_ROWS} are left out (--all)")
+    if beside:
+        terminal.answer(
+            None, f"… {beside} rows of what the process did outside of this request are left out (--all)"
+        )
     if is_cut:
         terminal.answer(
             None,
