@@ -10,7 +10,7 @@ ReliveError
 ├── CommitFailed          the target was not committed and runs on: 5
 │   ├── TargetUndumpable, CommitTimedOut
 ├── RestoreFailed         the branch did not come to life: 6
-│   ├── RestoreTimedOut, RestoreUnsupported, SealBroken, MemoryLost
+│   ├── RestoreTimedOut, RestoreUnsupported, SealBroken, DebuggerSilent, MemoryLost
 ├── StoreError            the store cannot give or take something: 7
 │   ├── StoreVersionUnknown, ObjectMissing, ObjectCorrupt, StoreBusy, KeyMissing, KeyWrong, SignatureInvalid
 ├── RecordingError        the recording cannot answer: 8

@@ -151,3 +151,11 @@ def test_a_record_that_is_being_written_over_the_first_one_costs_only_that(ring)
     assert 1 < events[0].seq <= 3
     assert reader.lost > 0
     reader.close()
+
+
+def test_one_that_was_just_being_made_at_the_commit_is_laid_empty(tmp_path):
+    path = tmp_path / "1-a.ring.new"
+    make_branch_ring(path, 0, 0o600, RingMode.FREE)
+    assert path.stat().st_size == 0
+    with pytest.raises(RecordingCorrupt):
+        make_branch_ring(tmp_path / "1-a.ring", 0, 0o600, RingMode.FREE)

@@ -186,12 +186,17 @@ def make_branch_ring(path: Path, size: int, permissions: int, mode: RingMode) ->
     """The file that a process finds in a branch in the place of its ring.
 
     Args:
-        size, permissions: of the file as the commit has it: CRIU compares them.
+        size, permissions: of the file as the commit has it: CRIU compares them. Of size 0 is one that was just being made
+            (its name ends with ``.new``); the process goes on making it.
 
     Raises:
         RecordingCorrupt: no ring has such a size.
         OSError: it cannot be written.
     """
+    if size == 0 and path.suffix == ".new":
+        path.touch(exist_ok=False)
+        path.chmod(permissions)
+        return
     capacity = size - _PAGE
     if not 0 < capacity <= _CAPACITY_MOST:
         raise RecordingCorrupt(f"the commit has a ring of {size} bytes", cause="no ring is as long")
