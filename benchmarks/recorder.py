@@ -5,8 +5,8 @@
 Services: FastAPI under uvicorn and Flask under gunicorn (2 workers); each request does one SQLite insert, one select of five
 rows, one Redis INCR and one GET. Each runs bare, in a capsule without and with the recorder (no proxy in between), with sentry-sdk
 (locals on, nothing sent), and under opentelemetry-instrument (spans sent in batches to a listener that says yes). All variants
-run at the same time and are asked in turn, 200 requests by one client in each round, so that all meet the same noise; then in turn by
-eight clients for a second, for throughput. Ratios are per round, then their median.
+run at the same time and are asked in turn, 200 requests by one client in each round, so that all meet the same noise; then in
+turn by eight clients for a second, for throughput. Ratios are per round, then their median.
 
 The peers come from the package index into a virtual environment of their own, in which all variants run. A Redis server
 must be installed.
