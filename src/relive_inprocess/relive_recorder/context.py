@@ -120,8 +120,13 @@ def lane() -> int:
 
 def place() -> Tuple[int, int]:
     """(the request's number, ``lane``) of the running code."""
-    here_and_now = _here()
-    return here_and_now[0].number, here_and_now[2]
+    request = _request.get()
+    known = _lane.get()
+    if known is not None and known[0] is request:
+        loop = _current_loop()
+        if known[1] == (_thread_id() if loop is None else id(_current_task(loop)) | 1):
+            return request.number, known[2]
+    return request.number, _here()[2]
 
 
 def _here() -> _Lane:

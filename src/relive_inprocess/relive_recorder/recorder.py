@@ -17,7 +17,7 @@ from relive_recorder import context
 from relive_recorder.ring import EPOCH, FAULT, MODE, PID, Ring
 from relive_recorder.scrub import Scrubber
 
-__all__ = ["FREE", "OFF", "RECORD", "REPLAY", "Recorder", "recorder"]
+__all__ = ["FREE", "OFF", "RECORD", "REPLAY", "Recorder", "encode", "mono", "recorder"]
 
 # Modes, as numbers of the ring's header.
 OFF = 0  # nothing is recorded (any more)
@@ -27,7 +27,7 @@ REPLAY = (
 )
 FREE = 3  # a branch that runs freely: calls go out (and find a sealed network), nothing is recorded
 
-_mono = time.monotonic_ns
+mono = time.monotonic_ns  # the real one, also when ``kinds/clock.py`` has changed the module
 _wall = time.time_ns
 _ident = threading.get_ident
 _place = context.place
@@ -48,7 +48,7 @@ def _encoder() -> Callable[[Any], str]:
     return slow.encode
 
 
-_encode = _encoder()
+encode = _encoder()  # of plain values, without asking whether they hold themselves
 
 
 class Recorder:
@@ -195,7 +195,7 @@ class Recorder:
         if self._ring is None:
             return 0
         try:
-            text = _encode(fields)
+            text = encode(fields)
         except BaseException as fault:
             self.switch_off(fault)
             return 0
@@ -217,7 +217,7 @@ class Recorder:
                 number = request
             meta = '[%d,%d,%d,"%s",%d,%d,%d,%s]' % (
                 seq,
-                _mono(),
+                mono(),
                 _wall(),
                 kind,
                 _ident(),
@@ -242,6 +242,8 @@ class Recorder:
                     self._ring.write(seq, meta, data)
             finally:
                 writing.release()
+            if not queue:
+                return
         # Not empty where somebody was interrupted by us, or has come while we wrote.
         while queue and writing.acquire(False):
             try:

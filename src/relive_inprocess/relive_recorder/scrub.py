@@ -14,7 +14,7 @@ characters are only replaced where their name told that they are secret.
 
 import os
 import re
-from typing import Any, Dict, Iterable, List, Mapping, Pattern, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Pattern, Tuple
 
 __all__ = ["Scrubber", "is_credential_name"]
 
@@ -55,7 +55,8 @@ _PLACEHOLDER = _Pattern(r"<secret:[0-9a-f]{8}>")
 _SHORTEST = 6  # [characters] shorter values stand in too many places by chance
 _MOST = 4096  # secrets that are remembered for good
 _RECENT = 128  # and those that are seen while the service runs: each is looked for in every text
-_MEMORY = 2048  # names, and headers, of which it is remembered what was made of them
+_MEMORY = 2048  # names, headers and texts of which it is remembered what was made of them
+_SHORT = 1024  # [characters] only such texts are
 _COOKIE_WORDS = frozenset(
     ("path", "domain", "expires", "max-age", "samesite", "priority", "version", "comment")
 )
@@ -80,9 +81,7 @@ class Scrubber:
         # (a way in which a secret is written, its placeholder), longest first: one that holds another is taken as a whole.
         self._known: Tuple[Tuple[str, str], ...] = ()
         self._named: Dict[str, bool] = {}  # what is_secret_name said
-        # Headers are nearly the same in every request: what became of them, for as long as no secret was learned.
-        self._headers: Dict[Tuple[str, str], str] = {}
-        self._headers_with: Tuple[Tuple[str, str], ...] = ()
+        self._texts: Dict[Any, Any] = {}  # see ``made``
 
     def learn_environment(self, environment: Mapping[str, str]) -> None:
         """Remember for good the secrets among a process's environment variables."""
@@ -138,6 +137,7 @@ class Scrubber:
         known += [(form, placeholder) for form in _forms(value)]
         # Nearly in order already, which is what sorting is fastest for.
         self._known = tuple(sorted(known, key=_length, reverse=True))
+        self._texts = {}  # after it: whoever made a text with what was known before puts it into the old one
 
     def named(self, name: str, value: str) -> str:
         """A value with a name: its placeholder if the name says that it is secret, else as ``text``."""
@@ -147,14 +147,30 @@ class Scrubber:
 
     def header(self, name: str, value: str) -> str:
         """As ``named``, but of a header's value only what is secret: names of cookies and schemes are kept."""
-        if self._headers_with is not self._known or len(self._headers) >= _MEMORY:
-            self._headers, self._headers_with = {}, self._known
-        made = self._headers.get((name, value))
+        texts = self.made()
+        made: Optional[str] = texts.get((name, value))
         if made is None:
-            headers, known = self._headers, self._known
-            made = self._header(name, value)
-            if known is self._known:
-                headers[name, value] = made
+            made = texts[name, value] = self._header(name, value)
+        return made
+
+    def made(self) -> Dict[Any, Any]:
+        """Where callers keep what they made of texts that come again and again: it holds for as long as no secret is learned, then
+        there is another one. Ask for it before the making. Keys: tuples that begin with the caller's own word or a header's name;
+        short texts only.
+        """
+        if len(self._texts) >= _MEMORY:
+            self._texts = {}
+        return self._texts
+
+    def often(self, value: str) -> str:
+        """As ``text``, for texts of which most come again and again: statements, names of commands."""
+        if len(value) > _SHORT:
+            return self.text(value)
+        texts = self._texts
+        made: Optional[str] = texts.get(value)
+        if made is None:
+            texts = self.made()
+            made = texts[value] = self.text(value)
         return made
 
     def _header(self, name: str, value: str) -> str:
@@ -193,8 +209,11 @@ class Scrubber:
         if "basic" in low or "bearer" in low:
             value = _SCHEME.sub(self._token, value)
             low = value.lower()
-        if any(hint in low for hint in self._hints) and (":" in value or "=" in value):
-            value = self._fields(value, low)
+        if ":" in value or "=" in value:
+            for hint in self._hints:
+                if hint in low:
+                    value = self._fields(value, low)
+                    break
         return _CARD.sub(self._card, value) if len(value) >= 13 else value
 
     def _token(self, found: Any) -> str:

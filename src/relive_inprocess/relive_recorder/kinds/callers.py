@@ -6,7 +6,7 @@ In a branch the machinery must go by what is really there: time-outs by its cloc
 import os
 from typing import Any, Dict, FrozenSet
 
-__all__ = ["is_machinery", "is_service"]
+__all__ = ["is_installed", "is_machinery", "is_service", "verdicts"]
 
 # The first part of a module's name.
 MACHINERY: FrozenSet[str] = frozenset(
@@ -21,17 +21,17 @@ _LIBRARY = os.path.dirname(os.__file__) + os.sep
 _PACKAGES = ("site-packages", "dist-packages")
 
 
-_verdicts: Dict[str, bool] = {}
+verdicts: Dict[str, bool] = {}  # what is_machinery said of modules, by name
 
 
 def is_machinery(frame: Any) -> bool:
     """The code that runs in a frame is of one of the modules in ``MACHINERY``."""
     name = frame.f_globals.get("__name__")
-    verdict = _verdicts.get(name) if type(name) is str else False
+    verdict = verdicts.get(name) if type(name) is str else False
     if verdict is None:
         verdict = name.partition(".")[0] in MACHINERY
-        if len(_verdicts) < 10_000:  # names may be made up without end
-            _verdicts[name] = verdict
+        if len(verdicts) < 10_000:  # names may be made up without end
+            verdicts[name] = verdict
     return verdict
 
 
@@ -46,6 +46,24 @@ def _is_python_itself(frame: Any) -> bool:
 
 
 _files: Dict[str, bool] = {}
+_installed: Dict[str, bool] = {}
+
+
+def is_installed(frame: Any, passing: FrozenSet[str]) -> bool:
+    """The first frame from here upwards that is of none of the modules ``passing`` is of Python's own library, of an installed
+    package, or of the recorder.
+    """
+    while frame is not None and frame.f_globals.get("__name__") in passing:
+        frame = frame.f_back
+    if frame is None:
+        return True
+    file = frame.f_code.co_filename
+    said = _installed.get(file)
+    if said is None:
+        said = "-packages/" in file or _is_python_itself(frame)
+        if len(_installed) < 10_000:
+            _installed[file] = said
+    return said
 
 
 def is_service(frame: Any, passing: FrozenSet[str]) -> bool:

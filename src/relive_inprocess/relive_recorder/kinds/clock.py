@@ -11,7 +11,7 @@ import time
 from typing import Any, Callable
 
 from relive_recorder.calls import next_reading
-from relive_recorder.kinds.callers import is_machinery
+from relive_recorder.kinds.callers import is_machinery, verdicts
 from relive_recorder.recorder import RECORD, REPLAY, recorder
 
 __all__ = ["install"]
@@ -30,8 +30,13 @@ def _reading(source: str, real: Callable[[], Any]) -> Callable[[], Any]:
     begin = '{"source":"%s","value":' % source
 
     def read() -> Any:
+        frame = _get_frame(1)
+        name = frame.f_globals.get("__name__")
+        # Nearly all readings are the machinery's: a dozen in a request. They are let through with a look into one dict.
+        if type(name) is str and verdicts.get(name):
+            return real()
         mode = recorder.mode()
-        if mode not in (RECORD, REPLAY) or is_machinery(_get_frame(1)):
+        if mode not in (RECORD, REPLAY) or is_machinery(frame):
             return real()
         value = real()
         if mode == REPLAY:

@@ -1,8 +1,8 @@
 """Reads of environment variables: ``os.environ``, ``os.getenv``.
 
 Event ``environment-read``: ``name``, ``value`` (scrubbed; absent when it is not set). Each name once for each request, and once
-for all that happens outside of requests; not what Python's own library reads for itself, nor lists of all of it. The
-environment is in memory, and so in the commit: in a replay nothing is answered.
+for all that happens outside of requests; not what Python's own library and installed packages read for themselves (some do at
+each call), nor lists of all of it. The environment is in memory, and so in the commit: in a replay nothing is answered.
 """
 
 import os
@@ -12,7 +12,7 @@ from typing import Any
 
 from relive_recorder import context
 from relive_recorder.guard import attempt
-from relive_recorder.kinds.callers import is_service
+from relive_recorder.kinds.callers import is_installed
 from relive_recorder.recorder import RECORD, REPLAY, recorder
 
 __all__ = ["install"]
@@ -33,9 +33,7 @@ def install() -> None:
         code = _get_frame(1).f_code
         if code is _ITEMS or code is _VALUES or self is not os.environ or type(key) is not str:
             return real(self, key)
-        if recorder.mode() not in (RECORD, REPLAY):
-            return real(self, key)
-        if not is_service(_get_frame(1), _PASSING):
+        if is_installed(_get_frame(1), _PASSING) or recorder.mode() not in (RECORD, REPLAY):
             return real(self, key)
         try:
             value = real(self, key)

@@ -18,12 +18,13 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from relive_recorder import bodies
 from relive_recorder.calls import Channel, Kept, NoAnswer
-from relive_recorder.recorder import FREE, OFF, recorder
+from relive_recorder.recorder import FREE, OFF, encode, recorder
 from relive_recorder.values import NotKept, pack, to_json, unpack
 
 __all__ = [
     "Query",
     "RowsLater",
+    "asked_json",
     "asked_of",
     "gather",
     "is_watching",
@@ -35,7 +36,9 @@ __all__ = [
 ]
 
 _PLAIN = frozenset((int, str, bool, type(None)))  # what JSON holds as it is
+_NUMBERS = frozenset((int, bool, float, type(None)))
 _FIRST_BATCH = 16
+_REMEMBERED = 1024  # [characters] of longer statements it is not remembered what was made of them
 # Names that libraries make from a thread's number or what they counted in this process (asyncpg, Django, SQLAlchemy): no choice of
 # the service, and not the same where requests overlap. They stand in statements that begin with one of these words.
 _WITH_NAMES = frozenset(("SAVE", "RELE", "ROLL", "FETC", "CLOS", "MOVE"))
@@ -99,6 +102,20 @@ def asked_of(
     return asked
 
 
+def asked_json(system: str, database: str, statement: Any, parameters: Any = None) -> str:
+    """As ``asked_of``, as JSON; quick for a statement that comes again."""
+    if type(statement) is not str or len(statement) > _REMEMBERED:
+        return encode(asked_of(system, database, statement, parameters))
+    made = recorder.scrubber.made()
+    key = "asked", system, database, statement
+    begin = made.get(key)
+    if begin is None:
+        begin = made[key] = encode(asked_of(system, database, statement))[:-1]
+    if not parameters:
+        return f"{begin}}}"
+    return f'{begin},"parameters":{encode(_bounded(_parameters(parameters)))}}}'
+
+
 def _statement(statement: Any) -> str:
     if type(statement) is bytes:
         statement = statement.decode("utf-8", "replace")
@@ -107,7 +124,7 @@ def _statement(statement: Any) -> str:
     text = str.__str__(statement)
     if text[:4].upper() in _WITH_NAMES:
         text = _MADE_NAME.sub("<name>", text)
-    return recorder.scrubber.text(text)
+    return recorder.scrubber.often(text)
 
 
 def _parameters(given: Any) -> Any:
@@ -137,6 +154,8 @@ def _parameter(value: Any, name: str = "") -> Any:
 def _bounded(packed: Any) -> Any:
     """Itself, or its length and digest where its JSON would be too long for an event."""
     if len(packed) <= 64:
+        if type(packed) is list and _NUMBERS.issuperset(map(type, packed)):
+            return packed
         most = max(map(_size, packed.values() if type(packed) is dict else packed), default=0)
         if most * len(packed) <= recorder.options.inline_bytes:
             return packed
@@ -261,8 +280,11 @@ class RowsLater:
             return
         rows, self._rows = self._rows, []
         _gathering.pop(id(self), None)
+        told: Dict[str, Any] = {"query": self._query}
         fields, data, more = rows_told(map(packed_row, rows), len(rows))
-        recorder.emit("rows", {"query": self._query, **fields, **more}, data)
+        told.update(fields)
+        told.update(more)
+        recorder.emit("rows", told, data)
 
 
 def packed_row(row: Any) -> List[Any]:
