@@ -253,8 +253,10 @@ def _emit_recorded(channel: Channel, asked: Dict[str, Any], value: Any, took: in
 
 def _emit_answer(channel: Channel, asked: Dict[str, Any], value: Any, took: int) -> None:
     answer, data, more = channel.tell(value)
-    seq = recorder.emit(channel.kind, {"asked": asked, "answer": answer, "ns": took, **more}, data)
-    channel.told(value, seq)
+    fields = {"asked": asked, "answer": answer, "ns": took}
+    if more:
+        fields.update(more)
+    channel.told(value, recorder.emit(channel.kind, fields, data))
 
 
 def _emit_error(channel: Channel, asked: Dict[str, Any], error: BaseException, took: int) -> None:

@@ -26,6 +26,7 @@ from relive_recorder.values import NotKept, pack, to_json, unpack
 __all__ = ["change", "change_async"]
 
 _KIND = "redis-command"
+_NOTHING_MORE: Dict[str, Any] = {}
 _MOST = 10_000  # members of a dict that are kept; ``values`` cuts longer ones
 # What the server says to the command that this context is about.
 _heard: "ContextVar[Optional[List[Any]]]" = ContextVar("relive_redis_heard", default=None)
@@ -88,7 +89,8 @@ def _asked_commands(client: Any, commands: Any) -> Dict[str, Any]:
 
 def _told_command(command: Any) -> List[Any]:
     told = [_told_argument(one) for one in command]
-    name = str(command[0]).upper() if type(command[0]) is not bytes else command[0].decode("latin-1").upper()
+    name = command[0]
+    name = name.decode("latin-1").upper() if type(name) is bytes else str(name).upper()
     if name.startswith(_WITH_SECRETS):
         return _without_secrets(name, told)
     return told
@@ -97,7 +99,7 @@ def _told_command(command: Any) -> List[Any]:
 def _told_argument(value: Any) -> Any:
     kind = type(value)
     if kind is str and len(value) <= recorder.options.inline_bytes:
-        return recorder.scrubber.text(value)
+        return recorder.scrubber.often(value)
     if kind is int or kind is bool or value is None:
         return value
     if kind is str:
@@ -233,6 +235,10 @@ class _Redis(Channel):
         self.last = last  # so many answers belong to the call; those before are of attempts that failed
 
     def tell(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
+        if self.last == 1 and self.heard:
+            said = self.heard[-1]
+            if said is None or type(said) is int:
+                return said, b"", _NOTHING_MORE
         heard = self.heard[-self.last :]
         texts: List[str] = []
         said, size = _told_said(heard[0] if self.last == 1 and heard else heard, texts)
@@ -319,7 +325,7 @@ def _command(real: Callable[..., Any]) -> Callable[..., Any]:
         channel = _Redis(1)
         token = _heard.set(channel.heard)
         try:
-            value = through(channel, asked, lambda: real(self, *args, **options))
+            value = through(channel, asked, functools.partial(real, self, *args, **options))
         finally:
             _heard.reset(token)
         if type(value) is _Played:
