@@ -10,7 +10,7 @@ from relive_recorder import context
 from relive_recorder.guard import attempt
 from relive_recorder.imports import when_imported
 from relive_recorder.recorder import OFF, recorder
-from relive_recorder.servers.handling import Handling, begin, scrubbed
+from relive_recorder.servers.handling import Handling, begin, scrubbed_raw
 
 __all__ = ["install"]
 
@@ -71,7 +71,10 @@ def _starlette(module: Any) -> None:
 
     @functools.wraps(call)
     async def call_recorded(self: Any, scope: Scope, receive: Receive, send: Send) -> None:
-        await _through(functools.partial(call, self), scope, receive, send)
+        if context.here().number:  # as under every server that is known
+            await call(self, scope, receive, send)
+        else:
+            await _through(functools.partial(call, self), scope, receive, send)
 
     module.Starlette.__call__ = call_recorded
 
@@ -134,14 +137,10 @@ def _begin(scope: Scope) -> Optional[Handling]:
     target = (path + b"?" + query if query else path).decode("latin-1")
     method = scope.get("method", "") if scope["type"] == "http" else "WEBSOCKET"
     peer: List[Any] = list(scope.get("client") or [])[:2]
-    handling = begin("asgi", method, target, peer, _headers(scope.get("headers", ())))
+    handling = begin("asgi", method, target, peer, *scrubbed_raw(scope.get("headers", ())))
     if handling is not None:
         handling.path_params_from(scope)
     return handling
-
-
-def _headers(pairs: Any) -> List[List[str]]:
-    return scrubbed((bytes(name).decode("latin-1"), bytes(value).decode("latin-1")) for name, value in pairs)
 
 
 class _Watch:
@@ -182,4 +181,4 @@ class _Watch:
 
     def _started(self, message: Dict[str, Any]) -> None:
         self._handling.status = int(message["status"])
-        self._handling.headers = _headers(message.get("headers", ()))
+        self._handling.headers, self._handling.headers_json = scrubbed_raw(message.get("headers", ()))

@@ -5,6 +5,7 @@ far as it was when something failed, ``handling-ended`` when the answer is whole
 that the server made, up to ``options.body_bytes``.
 """
 
+import json
 import time
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
@@ -12,18 +13,36 @@ from relive_recorder import bodies, context
 from relive_recorder.failure import waiting
 from relive_recorder.failure.moment import seen
 from relive_recorder.guard import attempt
-from relive_recorder.recorder import FREE, OFF, RECORD, REPLAY, recorder
+from relive_recorder.recorder import FREE, OFF, RECORD, REPLAY, encode, recorder
 
-__all__ = ["Handling", "begin", "scrubbed"]
+__all__ = ["Handling", "Raw", "begin", "scrubbed", "scrubbed_raw"]
 
 Pairs = List[List[str]]
+Raw = Iterable[Tuple[bytes, bytes]]
 _mono = time.monotonic_ns
+_quoted = json.encoder.encode_basestring_ascii
+_REMEMBERED = 4096  # [characters] as JSON; more headers than that are not remembered
 
 
 def scrubbed(headers: Iterable[Tuple[str, str]]) -> Pairs:
     """Header pairs without secrets."""
     header = recorder.scrubber.header
     return [[name, header(name, value)] for name, value in headers]
+
+
+def scrubbed_raw(headers: Raw) -> Tuple[Pairs, str]:
+    """Header pairs as ASGI has them, without secrets; and the same as JSON. Most requests of a client, and most answers, have
+    the same ones as the last: they are remembered as a whole, so nobody may change what is returned.
+    """
+    made = recorder.scrubber.made()
+    key = "headers", *((bytes(name), bytes(value)) for name, value in headers)
+    known: Optional[Tuple[Pairs, str]] = made.get(key)
+    if known is None:
+        pairs = scrubbed((name.decode("latin-1"), value.decode("latin-1")) for name, value in key[1:])  # type: ignore[misc]
+        known = pairs, encode(pairs)
+        if len(known[1]) < _REMEMBERED:
+            made[key] = known
+    return known
 
 
 class _Kept:
@@ -55,12 +74,14 @@ class Handling:
 
     Attributes:
         status, headers: of the answer; set by the server's hook when they are known.
+        headers_json: ``headers`` as JSON where the hook has it; else empty.
     """
 
     def __init__(self, request: context.Request) -> None:
         self.request = request
         self.status: Optional[int] = None
         self.headers: Pairs = []
+        self.headers_json = ""
         self.more: Dict[str, Any] = {}
         self._began = _mono()
         self._body = _Kept()
@@ -127,29 +148,38 @@ class Handling:
         if self._ended:
             return
         self._ended = True
-        attempt(self._tell_body)
+        if self._body.bytes:
+            attempt(self._tell_body)
         attempt(self._tell_end)
         context.end(self._token)
 
     def _tell_end(self) -> None:
-        fields: Dict[str, Any] = {"ns": _mono() - self._began, **self.more}
+        fields: Dict[str, Any] = {"ns": _mono() - self._began}
+        if self.more:
+            fields.update(self.more)
         if self.status is not None:
             fields["status"] = self.status
-            fields["headers"] = self.headers
         if self._error is not None:
             fields["error"] = self._error
         data = b""
         if self._answer.bytes:
             kept, data = bodies.keep(self._answer.whole())
-            fields.update(kept, bytes=self._answer.bytes)
-        recorder.emit("handling-ended", fields, data, self.request.number)
+            fields.update(kept)
+            fields["bytes"] = self._answer.bytes
+        text = encode(fields)
+        if self.status is not None:
+            text = f'{text[:-1]},"headers":{self.headers_json or encode(self.headers)}}}'
+        recorder.emit_json("handling-ended", text, data, self.request.number)
 
 
-def begin(server: str, method: str, target: str, peer: List[Any], headers: Pairs) -> Optional[Handling]:
+def begin(
+    server: str, method: str, target: str, peer: List[Any], headers: Pairs, headers_json: str = ""
+) -> Optional[Handling]:
     """A request begins, in the running context; None when nothing is recorded, or this is a part of a request already.
 
     Args:
         headers: as ``scrubbed`` gave them; ``target`` is scrubbed here.
+        headers_json: the same as JSON, where that is known already.
     """
     mode = recorder.mode()
     if mode == OFF or context.here().number:
@@ -167,10 +197,17 @@ def begin(server: str, method: str, target: str, peer: List[Any], headers: Pairs
     request = context.Request(_number(mode, about), about)
     handling = Handling(request)
     request.store["handling"] = handling
-    recorder.emit("handling-started", about, b"", request.number)
+    recorder.emit_json("handling-started", _about_json(about, headers_json), b"", request.number)
     if mode != RECORD:
         _stop_if_asked(method, target)
     return handling
+
+
+def _about_json(about: Dict[str, Any], headers_json: str) -> str:
+    if not headers_json or type(about["method"]) is not str:
+        return encode(about)
+    begins = f'{{"server":"{about["server"]}","method":{_quoted(about["method"])},"target":{_quoted(about["target"])}'
+    return f'{begins},"peer":{encode(about["peer"])},"headers":{headers_json}}}'
 
 
 def _number(mode: int, about: Dict[str, Any]) -> int:
