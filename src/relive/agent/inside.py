@@ -30,6 +30,10 @@ _RING = re.compile(r"(?P<pid>[0-9]+)-[0-9a-f]+\.ring")
 _BODY = re.compile(r"[0-9]+-[0-9]+\.body")
 
 
+def _time_of(pair: tuple[int, Event]) -> int:
+    return pair[1].mono_ns
+
+
 class InsideDrain:
     """Starts its thread at once.
 
@@ -94,7 +98,7 @@ class InsideDrain:
             for name in self._names():
                 events += self._take(name)
             # Of several processes, by time: CLOCK_MONOTONIC is one for all of a host.
-            for pid, event in sorted(events, key=lambda pair: pair[1].mono_ns):
+            for pid, event in sorted(events, key=_time_of):
                 self._keep(pid, event)
             self._writer.flush()
         for pid, event in events:

@@ -30,7 +30,11 @@ _HEADER = struct.Struct("<8sQQQQQQQQQ")
 _RECORD = struct.Struct("<IIII")
 _TAKEN_AT = 72
 _CAPACITY_MOST = 1 << 30
-_INSIDE_KINDS = frozenset(EventKind) - {EventKind.RECORDER_STARTED, EventKind.COMMIT_TAKEN}
+_INSIDE_KINDS = {
+    kind.value: kind for kind in EventKind if kind not in (EventKind.RECORDER_STARTED, EventKind.COMMIT_TAKEN)
+}
+_LARGEST = 1 << 63
+_decode = json.JSONDecoder().raw_decode
 
 
 class RingMode(IntEnum):
@@ -163,23 +167,22 @@ def _record_at(raw: bytes, at: int) -> tuple[bytes, bytes] | None:
 
 def _event(path: Path, at: int, meta: bytes, data: bytes) -> Event:
     try:
-        seq, mono_ns, wall_ns, kind, thread, lane, request, fields = json.loads(
-            meta.decode("utf-8", "surrogatepass")
-        )
-        event_kind = EventKind(kind)
-        if event_kind not in _INSIDE_KINDS or type(fields) is not dict:
-            raise ValueError(f"kind {kind}, fields {type(fields).__name__}")
-        if not all(
-            type(number) is int and 0 <= number < 1 << 63
-            for number in (seq, mono_ns, wall_ns, thread, lane, request)
-        ):
-            raise ValueError("a number is none")
+        text = meta.decode("utf-8", "surrogatepass")
+        (seq, mono_ns, wall_ns, kind, thread, lane, request, fields), end = _decode(text)
+        event_kind = _INSIDE_KINDS.get(kind)
+        if event_kind is None or type(fields) is not dict or end != len(text):
+            raise ValueError(
+                f"kind {kind}, fields {type(fields).__name__}, {len(text) - end} bytes behind them"
+            )
+        for number in (seq, mono_ns, wall_ns, thread, lane, request):
+            if type(number) is not int or not 0 <= number < _LARGEST:
+                raise ValueError("a number is none")
     except (ValueError, TypeError, RecursionError, OverflowError) as error:
         raise layout.corrupt(path, at, f"the record is no event: {error!r:.200}") from error
     if b"\\ud" in meta:  # half a surrogate pair is text for Python and JSON, but not for a recording
         fields = json.loads(json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace"))
-    inside: dict[str, Any] = {**fields, "own_seq": seq, "thread": thread, "lane": lane}
-    return Event(seq, mono_ns, wall_ns, event_kind, 0, request, data, inside)
+    fields["own_seq"], fields["thread"], fields["lane"] = seq, thread, lane
+    return Event(seq, mono_ns, wall_ns, event_kind, 0, request, data, fields)
 
 
 def make_branch_ring(path: Path, size: int, permissions: int, mode: RingMode) -> None:
