@@ -34,6 +34,25 @@ def test_a_learned_secret_is_found_in_any_text():
     assert scrubber.learn(placeholder) == placeholder
 
 
+def test_what_was_made_of_a_text_holds_until_a_secret_is_learned():
+    scrubber = Scrubber()
+    assert [scrubber.often("GET hunter22"), scrubber.often("GET hunter22")] == ["GET hunter22"] * 2
+    made = scrubber.made()
+    assert made["GET hunter22"] == "GET hunter22"
+    placeholder = scrubber.learn("hunter22")
+    made["GET hunter22"] = "made before it was learned"
+    assert scrubber.often("GET hunter22") == f"GET {placeholder}"
+
+
+def test_many_different_texts_are_not_all_remembered():
+    scrubber = Scrubber()
+    for number in range(5000):
+        scrubber.often(f"key-{number}")
+    scrubber.often("x" * 300)
+    assert 0 < len(scrubber.made()) <= 2048
+    assert "x" * 300 not in scrubber.made()
+
+
 def test_a_secret_within_another():
     scrubber = Scrubber()
     short, long = scrubber.learn("secret-a"), scrubber.learn("secret-a-and-b")

@@ -142,6 +142,21 @@ def test_things_are_told_once(run_recorded, python, tmp_path):
     assert logs[0]["where"].startswith(f"{tmp_path / 'program.py'}:")
 
 
+def test_what_packages_read_of_the_environment_is_not_told(run_recorded, tmp_path):
+    package = tmp_path / "lib" / "site-packages"
+    package.mkdir(parents=True)
+    (package / "installed.py").write_text(
+        "import os\ndef read():\n    return os.environ.get('OF_A_PACKAGE')\n"
+    )
+    ran = run_recorded(
+        f"import os, sys\nsys.path.insert(0, {str(package)!r})\nimport installed\n"
+        "installed.read(), os.environ.get('OF_THE_SERVICE'), 'BY_IN' in os.environ"
+    )
+    assert (ran.status, ran.err) == (0, "")
+    names = [event.fields["name"] for event in ran.of(EventKind.ENVIRONMENT_READ)]
+    assert names == ["OF_THE_SERVICE", "BY_IN"]
+
+
 def test_kinds_can_be_switched_off(run_recorded, tmp_path):
     (tmp_path / "small.ini").write_text("x")
     off = ["clock", "environment-read", "file-read", "log-record", "random", "subprocess"]

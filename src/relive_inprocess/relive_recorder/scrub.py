@@ -56,7 +56,7 @@ _SHORTEST = 6  # [characters] shorter values stand in too many places by chance
 _MOST = 4096  # secrets that are remembered for good
 _RECENT = 128  # and those that are seen while the service runs: each is looked for in every text
 _MEMORY = 2048  # names, headers and texts of which it is remembered what was made of them
-_SHORT = 1024  # [characters] only such texts are
+_SHORT = 256  # [characters] only such texts are
 _COOKIE_WORDS = frozenset(
     ("path", "domain", "expires", "max-age", "samesite", "priority", "version", "comment")
 )

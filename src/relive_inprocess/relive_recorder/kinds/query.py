@@ -154,7 +154,11 @@ def _parameter(value: Any, name: str = "") -> Any:
 def _bounded(packed: Any) -> Any:
     """Itself, or its length and digest where its JSON would be too long for an event."""
     if len(packed) <= 64:
-        if type(packed) is list and _NUMBERS.issuperset(map(type, packed)):
+        if (
+            type(packed) is list
+            and 32 * len(packed) <= recorder.options.inline_bytes
+            and _NUMBERS.issuperset(map(type, packed))
+        ):
             return packed
         most = max(map(_size, packed.values() if type(packed) is dict else packed), default=0)
         if most * len(packed) <= recorder.options.inline_bytes:

@@ -21,7 +21,7 @@ Pairs = List[List[str]]
 Raw = Iterable[Tuple[bytes, bytes]]
 _mono = time.monotonic_ns
 _quoted = json.encoder.encode_basestring_ascii
-_REMEMBERED = 4096  # [characters] as JSON; more headers than that are not remembered
+_REMEMBERED = 2048  # [characters] as JSON; more headers than that are not remembered
 
 
 def scrubbed(headers: Iterable[Tuple[str, str]]) -> Pairs:
