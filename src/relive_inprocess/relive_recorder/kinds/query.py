@@ -36,6 +36,7 @@ __all__ = [
 ]
 
 _PLAIN = frozenset((int, str, bool, type(None)))  # what JSON holds as it is
+_INTEGERS = frozenset((int,))
 _NUMBERS = frozenset((int, bool, float, type(None)))
 _FIRST_BATCH = 16
 _REMEMBERED = 1024  # [characters] of longer statements it is not remembered what was made of them
@@ -113,6 +114,8 @@ def asked_json(system: str, database: str, statement: Any, parameters: Any = Non
         begin = made[key] = encode(asked_of(system, database, statement))[:-1]
     if not parameters:
         return f"{begin}}}"
+    if type(parameters) is tuple and len(parameters) <= 8 and _INTEGERS.issuperset(map(type, parameters)):
+        return f'{begin},"parameters":[{",".join(map(repr, parameters))}]}}'
     return f'{begin},"parameters":{encode(_bounded(_parameters(parameters)))}}}'
 
 

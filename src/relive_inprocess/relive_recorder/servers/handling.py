@@ -20,6 +20,7 @@ __all__ = ["Handling", "Raw", "begin", "scrubbed", "scrubbed_raw"]
 Pairs = List[List[str]]
 Raw = Iterable[Tuple[bytes, bytes]]
 _mono = time.monotonic_ns
+_INTEGERS = frozenset((int,))
 _quoted = json.encoder.encode_basestring_ascii
 _REMEMBERED = 2048  # [characters] as JSON; more headers than that are not remembered
 
@@ -35,10 +36,11 @@ def scrubbed_raw(headers: Raw) -> Tuple[Pairs, str]:
     the same ones as the last: they are remembered as a whole, so nobody may change what is returned.
     """
     made = recorder.scrubber.made()
-    key = "headers", *((bytes(name), bytes(value)) for name, value in headers)
+    given = tuple([(bytes(name), bytes(value)) for name, value in headers])
+    key = "headers", given
     known: Optional[Tuple[Pairs, str]] = made.get(key)
     if known is None:
-        pairs = scrubbed((name.decode("latin-1"), value.decode("latin-1")) for name, value in key[1:])  # type: ignore[misc]
+        pairs = scrubbed((name.decode("latin-1"), value.decode("latin-1")) for name, value in given)
         known = pairs, encode(pairs)
         if len(known[1]) < _REMEMBERED:
             made[key] = known
@@ -166,7 +168,7 @@ class Handling:
             kept, data = bodies.keep(self._answer.whole())
             fields.update(kept)
             fields["bytes"] = self._answer.bytes
-        text = encode(fields)
+        text = _fields_json(fields)
         if self.status is not None:
             text = f'{text[:-1]},"headers":{self.headers_json or encode(self.headers)}}}'
         recorder.emit_json("handling-ended", text, data, self.request.number)
@@ -207,7 +209,20 @@ def _about_json(about: Dict[str, Any], headers_json: str) -> str:
     if not headers_json or type(about["method"]) is not str:
         return encode(about)
     begins = f'{{"server":"{about["server"]}","method":{_quoted(about["method"])},"target":{_quoted(about["target"])}'
-    return f'{begins},"peer":{encode(about["peer"])},"headers":{headers_json}}}'
+    return f'{begins},"peer":{_peer_json(about["peer"])},"headers":{headers_json}}}'
+
+
+def _peer_json(peer: List[Any]) -> str:
+    if len(peer) == 2 and type(peer[0]) is str and type(peer[1]) is int:
+        return f"[{_quoted(peer[0])},{peer[1]}]"
+    return encode(peer)
+
+
+def _fields_json(fields: Dict[str, Any]) -> str:
+    """At an end there are mostly numbers only."""
+    if _INTEGERS.issuperset(map(type, fields.values())):
+        return "{%s}" % ",".join([f'"{name}":{value}' for name, value in fields.items()])
+    return encode(fields)
 
 
 def _number(mode: int, about: Dict[str, Any]) -> int:
