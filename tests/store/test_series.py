@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -151,7 +152,7 @@ def test_no_thread_and_no_open_file_is_left_behind(store, restored):
         parent = take(store, service, parent).id
         if restored:
             contents(store, parent)
-    assert set(os.listdir("/proc/self/task")) == threads
+    assert no_more_than(threads)
     store.let_go()
     assert len(os.listdir("/proc/self/fd")) <= before + 3  # mapped page files and bases of the last commit
 
@@ -353,6 +354,16 @@ def test_what_the_next_commit_is_not_compared_with_is_let_go(store):
         assert Path("/proc/self/maps").read_text().count("(deleted)") <= mapped + 1  # the bases of XORs
 
 
+def no_more_than(threads: set[str]) -> bool:
+    """Threads that are not among these end; the kernel lists one for a moment after it was joined."""
+    deadline = time.monotonic() + 10
+    while not set(os.listdir("/proc/self/task")) <= threads:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.001)
+    return True
+
+
 def test_a_full_disk_is_told_by_who_makes_a_page_file_and_its_thread_is_gone(store, tmp_path, monkeypatch):
     service = Service(pages=3 * _WINDOW)
     one = take(store, service, None)
@@ -364,4 +375,4 @@ def test_a_full_disk_is_told_by_who_makes_a_page_file_and_its_thread_is_gone(sto
     monkeypatch.setattr(os, "pwrite", full)
     with pytest.raises(DiskFull):
         store.lay_out_images(store.manifest(one.id), tmp_path)
-    assert set(os.listdir("/proc/self/task")) == threads
+    assert no_more_than(threads)
