@@ -23,7 +23,6 @@ TESTED_IN = {
     "agent/exceptions.py": "tests/real/test_debug.py",
     "agent/failures.py": "tests/real/test_failures.py",
     "agent/gate.py": "tests/real/test_replay.py",
-    "agent/injection.py": "tests/real/test_recorder.py",
     "agent/launch.py": "tests/wrong_input/test_commands.py",
     "agent/recorder.py": "tests/real/test_replay.py",
     "cli/app.py": "tests/cli/test_help.py",

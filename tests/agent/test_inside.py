@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -20,15 +21,53 @@ sys.path.remove(str(INPROCESS))
 RECORD = '[%d,%d,5,"note",1,1,3,%s]'
 
 
+def drain_of(directory: Path, seen: list[Event]) -> InsideDrain:
+    return InsideDrain(
+        directory,
+        directory / "inside",
+        keep_bytes=1 << 20,
+        body_bytes=100,
+        is_alive=lambda _pid: True,
+        on_failure=seen.append,
+    )
+
+
 @pytest.mark.parametrize("fields", [f'{{"n":{1 << 80}}}', f'{{"n":[{{"deep":{-(1 << 70)}}}]}}'])
 def test_what_a_recording_cannot_hold_is_left_out_and_the_rest_is_kept(tmp_path: Path, fields: str) -> None:
     ring = Ring(str(tmp_path / "7-a.ring"), 1 << 16, 1)
     seen: list[Event] = []
-    drain = InsideDrain(
-        tmp_path, tmp_path / "inside", keep_bytes=1 << 20, is_alive=lambda _pid: True, on_failure=seen.append
-    )
+    drain = drain_of(tmp_path, seen)
     for number, text in enumerate(("{}", fields, "{}"), 1):
         ring.write(number, (RECORD % (number, number, text)).encode(), b"")
         drain.look()
     drain.close()
     assert [event.fields["own_seq"] for event in Recording(tmp_path / "inside").events()] == [1, 3]
+
+
+@pytest.mark.parametrize("length", [0, 40, 4096])
+def test_a_ring_that_is_cut_short_is_left_alone_and_the_others_go_on(tmp_path: Path, length: int) -> None:
+    cut, whole = Ring(str(tmp_path / "7-a.ring"), 1 << 16, 1), Ring(str(tmp_path / "8-b.ring"), 1 << 16, 1)
+    drain = drain_of(tmp_path, [])
+    for number in (1, 2):
+        cut.write(number, (RECORD % (number, number, "{}")).encode(), b"")
+        whole.write(number, (RECORD % (number, number, "{}")).encode(), b"")
+        drain.look()
+        os.truncate(cut.path, length)
+    drain.look()
+    cut.forget()
+    drain.close()
+    events = Recording(tmp_path / "inside").events()
+    assert [event.fields["own_seq"] for event in events if event.fields["pid"] == 8] == [1, 2]
+
+
+def test_a_body_that_is_longer_than_allowed_is_not_kept_and_its_event_is(tmp_path: Path) -> None:
+    ring = Ring(str(tmp_path / "7-a.ring"), 1 << 16, 1)
+    drain = drain_of(tmp_path, [])
+    for number, size in ((1, 100), (2, 101)):
+        (tmp_path / f"7-{number}.body").write_bytes(bytes(size))
+        fields = f'{{"file":"7-{number}.body"}}'
+        ring.write(number, (RECORD % (number, number, fields)).encode(), b"")
+    drain.look()
+    drain.close()
+    assert len(list(Recording(tmp_path / "inside").events())) == 2
+    assert [path.name for path in (tmp_path / "inside" / "bodies").iterdir()] == ["7-1.body"]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from pathlib import Path
 from typing import Any
 
 import structlog
@@ -72,7 +71,8 @@ class Agent:
             paths.rings.resolve(),
             paths.inside,
             keep_bytes=settings.inside_keep,
-            is_alive=lambda pid: Path(f"/proc/{init}/root/proc/{pid}").exists(),
+            body_bytes=2 * settings.body_limit,  # a secret's placeholder can be longer than the secret
+            is_alive=lambda pid: procfs.exists_inside(init, pid),
             on_failure=failed,
         )
         self._tasks.begin(exceptions.watch())

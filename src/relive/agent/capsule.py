@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pwd
+import shutil
 import signal
 import time
 import uuid
@@ -83,6 +84,7 @@ def new_life(settings: Settings, name: str) -> LifePaths:
 
     Raises:
         CapsuleExists: a capsule of that name runs.
+        HostIncapable: there is no place in memory for what it records.
     """
     running = [capsule for capsule in living_capsules(settings) if capsule.facts.spec.name == name]
     if running:
@@ -97,7 +99,11 @@ def new_life(settings: Settings, name: str) -> LifePaths:
     settings.capsules.mkdir(mode=0o700, parents=True, exist_ok=True)
     paths.io.mkdir(parents=True)
     paths.recording.mkdir()
-    make_rings(paths)
+    try:
+        make_rings(paths)
+    except BaseException:
+        shutil.rmtree(paths.directory)
+        raise
     return paths
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 
 from relive.config import Settings
+from relive.errors import HostIncapable
 from relive.model.capsule import LifePaths
 from relive.sandbox.rootfs import INPROCESS_DIRECTORY, RINGS_DIRECTORY
 
@@ -19,13 +22,35 @@ _IN_MEMORY = Path("/dev/shm/relive")
 def make_rings(paths: LifePaths) -> None:
     """Make the directory of a new life's rings, in memory: their pages must never wait for a disk.
 
-    Every user of the capsule may make files in it; on the host nobody but root reaches it.
+    Every user of the capsule may make files in it; on the host nobody but the caller (root) reaches it.
+
+    Raises:
+        HostIncapable: there is no place in memory, or somebody else has taken its name.
     """
-    _IN_MEMORY.mkdir(mode=0o700, exist_ok=True)
     rings = _IN_MEMORY / paths.directory.name
-    rings.mkdir()
-    rings.chmod(0o1777)
+    try:
+        _IN_MEMORY.mkdir(mode=0o700, exist_ok=True)
+        _check_ours(_IN_MEMORY)
+        rings.mkdir()
+        rings.chmod(0o1777)
+    except OSError as error:
+        raise HostIncapable(
+            f"the recorder has no place in memory: {rings} cannot be made",
+            cause=error.strerror or str(error),
+            remedy="mount a tmpfs at /dev/shm",
+        ) from error
     paths.rings.symlink_to(rings)
+
+
+def _check_ours(directory: Path) -> None:
+    """In /dev/shm everybody can make names: what is not ours could be exchanged for something else at any moment."""
+    facts = directory.lstat()
+    if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & 0o077:
+        raise HostIncapable(
+            f"{directory} is not Relive's own",
+            cause=f"it belongs to uid {facts.st_uid}, mode {stat.filemode(facts.st_mode)}",
+            remedy=f"look who made it, then remove it: rm -r {directory}",
+        )
 
 
 def remove_rings(paths: LifePaths) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 import structlog
 
 from relive.errors import RecordingCorrupt
+from relive.record.bodies import Bodies, is_body_name
 from relive.record.events import Event, EventKind
 from relive.record.log import RecordingWriter
 from relive.record.rings import RingReader
@@ -27,7 +28,6 @@ __all__ = ["InsideDrain"]
 HEARTBEAT = "agent.alive"
 _PERIOD = 0.05  # [s] between two looks
 _RING = re.compile(r"(?P<pid>[0-9]+)-[0-9a-f]+\.ring")
-_BODY = re.compile(r"[0-9]+-[0-9]+\.body")
 
 
 def _time_of(pair: tuple[int, Event]) -> int:
@@ -40,7 +40,8 @@ class InsideDrain:
     Args:
         rings: directory of the rings.
         recording: directory of the recording that is written.
-        keep_bytes: oldest events are dropped when the recording exceeds this.
+        keep_bytes: oldest events, and oldest long bodies, are dropped when either exceeds this.
+        body_bytes: of one long body; a longer file is refused.
         is_alive: tells whether a process (its pid in the capsule) still runs.
         on_failure: called in the drain's thread with every ``failure`` event; its fields hold ``pid`` too.
 
@@ -54,11 +55,11 @@ class InsideDrain:
         recording: Path,
         *,
         keep_bytes: int,
+        body_bytes: int,
         is_alive: Callable[[int], bool],
         on_failure: Callable[[Event], None],
     ) -> None:
         self._rings = rings
-        self._bodies = recording / "bodies"
         self._is_alive = is_alive
         self._on_failure = on_failure
         self._log = structlog.get_logger()
@@ -68,7 +69,7 @@ class InsideDrain:
         self._looking = threading.Lock()
         self._end = threading.Event()
         self._writer = RecordingWriter(recording, keep_bytes=keep_bytes, on_trouble=self._log.warning)
-        self._bodies.mkdir(mode=0o700, exist_ok=True)
+        self._bodies = Bodies(recording / "bodies", keep_bytes=keep_bytes, most=body_bytes)
         self._beat()
         self._thread = threading.Thread(target=self._work, name="inside-drain", daemon=True)
         self._thread.start()
@@ -157,7 +158,7 @@ class InsideDrain:
     def _keep(self, pid: int, event: Event) -> None:
         fields = {**event.fields, "pid": pid}
         body = fields.get("file")
-        if isinstance(body, str) and _BODY.fullmatch(body):
+        if is_body_name(body):
             self._keep_body(body)
         try:
             self._writer.append(
@@ -168,14 +169,8 @@ class InsideDrain:
             self._log.warning("an event was not kept", pid=pid, kind=event.kind.value, cause=str(error))
 
     def _keep_body(self, name: str) -> None:
-        source = self._rings / name
         try:
-            # Opened without following links: the service could lay any file of the host in its place.
-            fd = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-            with os.fdopen(fd, "rb") as file, (self._bodies / name).open("wb") as copy:
-                while block := file.read(1 << 20):
-                    copy.write(block)
-            source.unlink()
+            self._bodies.take_in(self._rings / name)
         except OSError as error:
             self._log.warning("a body was not kept", name=name, cause=str(error))
 

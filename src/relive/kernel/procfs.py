@@ -12,6 +12,7 @@ __all__ = [
     "ProcessStat",
     "children_of",
     "exists",
+    "exists_inside",
     "is_same_process",
     "listening_ports",
     "read_maps",
@@ -70,6 +71,11 @@ def exists(pid: int) -> bool:
     """There is a process of that number that is not a zombie."""
     stat = read_stat(pid)
     return stat is not None and stat.state not in "ZX"
+
+
+def exists_inside(first: int, number: int) -> bool:
+    """In the PID namespace of ``first``, its process 1, there is a process of that number there (a zombie counts)."""
+    return Path("/proc", str(first), "root", "proc", str(number)).exists()
 
 
 def is_same_process(pid: int, start_ticks: int) -> bool:

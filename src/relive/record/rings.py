@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
+from typing import Any
 
 from relive.errors import RecordingCorrupt
 from relive.record import layout
@@ -98,8 +99,8 @@ class RingReader:
 
     @property
     def is_switched_off(self) -> bool:
-        """The recorder switched itself off because of a fault of its own."""
-        return bool(_HEADER.unpack(os.pread(self._fd, _HEADER.size, 0))[8])
+        """The recorder switched itself off because of a fault of its own; raises RecordingCorrupt as ``take``."""
+        return bool(self._header()[8])
 
     def take(self) -> list[Event]:
         """All events since the last call, and remember for the next reader that they were taken.
@@ -122,8 +123,14 @@ class RingReader:
         os.pwrite(self._fd, struct.pack("<Q", head), _TAKEN_AT)
         return list(_parse(self.path, raw[safe - begin + first :]))
 
+    def _header(self) -> tuple[Any, ...]:
+        raw = os.pread(self._fd, _HEADER.size, 0)
+        if len(raw) != _HEADER.size:
+            raise layout.corrupt(self.path, 0, "the ring was cut short")
+        return _HEADER.unpack(raw)
+
     def _head(self) -> int:
-        return int(_HEADER.unpack(os.pread(self._fd, _HEADER.size, 0))[5])
+        return int(self._header()[5])
 
     def _read(self, begin: int, end: int) -> bytes:
         at, length = begin % self._capacity, end - begin

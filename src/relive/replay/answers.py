@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from relive.model.branch import Clock
+from relive.record.bodies import is_body_name
 from relive.record.events import Event, EventKind
 from relive.replay.inside import Window
 
 __all__ = ["Answers", "Calls"]
 
-_BODY = re.compile(r"[0-9]{1,20}-[0-9]{1,20}\.body")
 _OF_THE_READER = frozenset({"pid", "own_seq", "thread", "lane"})
 _MOST_SIBLINGS = 64
 
@@ -92,7 +91,7 @@ class Answers:
     def _add(self, process: _Process, event: Event) -> None:
         fields = {name: value for name, value in event.fields.items() if name not in _OF_THE_READER}
         body = fields.get("file")
-        if isinstance(body, str) and _BODY.fullmatch(body):
+        if is_body_name(body):
             self._body_names.add(body)
         process.serves = process.serves or event.kind is EventKind.HANDLING_STARTED
         line = [

@@ -14,6 +14,7 @@ and its data is the answer's body, where the channel keeps one.
 
 import sys
 import time
+import types
 from typing import Any, Awaitable, Callable, Dict, Generator, Optional, Tuple
 
 from relive_recorder.guard import attempt
@@ -151,34 +152,15 @@ async def through_async(
     channel: Channel, asked: Dict[str, Any], perform: Callable[[], Awaitable[Any]]
 ) -> Any:
     """As ``through``, for calls that are awaited."""
-    mode = recorder.mode()
-    if mode == RECORD:
-        began = _mono()
-        try:
-            value = await perform()
-        except BaseException as error:
-            again = _brought_back_meanwhile(channel, asked)
-            if again is None:
-                attempt(_emit_error, channel, asked, error, _mono() - began)
-                raise
-        else:
-            attempt(_emit_recorded, channel, asked, value, _mono() - began)
-            return value
-        return _play(channel, asked, again)
-    if mode != REPLAY:
-        return await perform()
-    if not channel.local:
-        kept = channel.find(asked)
-        if kept is not None:
-            return _play(channel, asked, kept)
-    began = _mono()
-    try:
-        value = await perform()
-    except BaseException as error:
-        attempt(_emit_error, channel, asked, error, _mono() - began)
-        raise
-    attempt(_emit_answer, channel, asked, value, _mono() - began)
-    return value
+    return await _awaited(channel, asked, perform)
+
+
+@types.coroutine
+def _awaited(
+    channel: Channel, asked: Dict[str, Any], perform: Callable[[], Awaitable[Any]]
+) -> Generator[Any, Any, Any]:
+    """What is awaited is a generator below (PEP 492): its steps are those of ``through_steps``."""
+    return (yield from through_steps(channel, asked, lambda: perform().__await__()))
 
 
 def through_steps(
