@@ -147,6 +147,8 @@ TESTED_IN = {
     "upkeep/source.py": "tests/upkeep/test_repair.py",
     "upkeep/statspage.py": "tests/upkeep/test_stats.py",
     "watch/release.py": "tests/watch/test_held.py",
+    "protocols/call.py": "tests/protocols/test_pool.py",
+    "protocols/session.py": "tests/protocols/test_pool.py",
     "watch/tracing.py": "tests/watch/test_followed.py",
 }
 # Rooms whose parts are tested through their door.

@@ -1,7 +1,8 @@
 """The one event type: what crossed the border of a service, in the order it crossed.
 
-A life of a service can have two recordings: one by the proxy, of the bytes that clients and service sent each other, and one
-by the recorder in its Python processes (*inside*), of what they did for each request. Events of the latter have in ``fields``
+A life of a service can have three recordings: one by the proxy, of the bytes that clients and service sent each other; one
+by the recorder in its Python processes (*inside*), of what they did for each request; and one of the connections that the
+service opened itself (*egress*), see ``dialogues.py``. Events of the latter have in ``fields``
 also ``pid`` (int: of the process, in its capsule), ``own_seq`` (int: the event's number in that process), ``thread`` (int) and
 ``lane`` (int: the thread or task within the request, from 1); their ``request`` is numbered in each process.
 
@@ -79,6 +80,18 @@ class EventKind(StrEnum):
                               ``method``, ``target``, ``peer``; ``throw`` (str: name of the file in the rings' directory
                               for which the failing thread waits, if it does). ``data``: the error package (JSON, see
                               ``relive.model.failure``), empty when too many were made.
+    dialogue-opened           The service opened a connection, ``connection``. ``to``, ``origin`` (lists: address, port; the other
+                              end as the service named it, and its own), ``connect_ns`` (int: how long the real one took),
+                              ``error`` (str: errno name such as "ECONNREFUSED", when there was none), ``up_base``,
+                              ``down_base`` (int: TCP sequence number of the first byte of each direction, as the service's
+                              kernel counts; absent when not known), ``tls`` (str, absent without: "opened", what follows is
+                              what was inside; "closed", it is what was on the wire).
+    dialogue-up               ``data``: bytes from the service. ``at`` (int: how many came before in this direction).
+    dialogue-down             ``data``: bytes to the service. ``at`` the same.
+    dialogue-ended            One direction has ended. ``way`` ("up", "down"), ``how`` ("closed", "reset", "lost": the recorder went
+                              away), ``bytes`` (int: all of the direction), ``cut`` (int: bytes at its end that were not kept).
+    name-lookup               A question to a name server, over UDP. ``to`` (list: address, port), ``question``, ``data``: raw
+                              messages; no ``data`` when no answer came. ``ns`` (int: how long it took).
     miss                      In a replay: a call without a recorded answer. ``asked``, ``kind``, ``nearest`` (dict, or absent),
                               ``differs`` (list of str: paths of the fields that differ), ``policy`` (str).
     note                      Something the recorder did by itself. ``about`` ("gate", "hold", "disk", "refused",
@@ -118,6 +131,11 @@ class EventKind(StrEnum):
     ENVIRONMENT_READ = "environment-read"
     LOG_RECORD = "log-record"
     FAILURE = "failure"
+    DIALOGUE_OPENED = "dialogue-opened"
+    DIALOGUE_UP = "dialogue-up"
+    DIALOGUE_DOWN = "dialogue-down"
+    DIALOGUE_ENDED = "dialogue-ended"
+    NAME_LOOKUP = "name-lookup"
     MISS = "miss"
     NOTE = "note"
 

@@ -1,0 +1,71 @@
+"""Which recorded call answers a question."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from relive.protocols.call import Call, CallEnd
+from relive.protocols.pool import Found, Pool
+from relive.record.events import EventKind
+
+REDIS = EventKind.REDIS_COMMAND
+
+
+def call(number: int, command: list[Any], dialogue: int = 1) -> Call:
+    return Call(
+        kind=REDIS,
+        asked={"command": command},
+        answer={"value": number},
+        end=CallEnd.ANSWERED,
+        dialogue=dialogue,
+        index=number,
+        to=("10.0.0.7", 6379),
+        asked_mono_ns=number,
+        ended_mono_ns=number + 1,
+        up=(0, 1),
+        down=(0, 1),
+    )
+
+
+def test_the_same_question_gets_its_answers_in_order_and_then_none() -> None:
+    pool = Pool([call(1, ["GET", "a"]), call(2, ["GET", "b"]), call(3, ["GET", "a"])])
+    taken = [pool.take(REDIS, {"command": ["GET", "a"]}, connection=1).call for _ in range(3)]
+    assert [one.index if one else None for one in taken] == [1, 3, None]
+    assert [one.index for one in pool.left()] == [2]
+
+
+def test_its_own_connection_comes_first() -> None:
+    pool = Pool([call(1, ["GET", "a"], dialogue=1), call(2, ["GET", "a"], dialogue=2)])
+    found = pool.take(REDIS, {"command": ["GET", "a"]}, connection=5, dialogue=2)
+    assert found.call is not None
+    assert found.call.index == 2
+
+
+def test_a_miss_names_the_nearest_call_and_what_differs() -> None:
+    seen: list[Found] = []
+    pool = Pool([call(1, ["SET", "a", "1"]), call(2, ["GET", "b"])], on_found=seen.append)
+    found = pool.take(REDIS, {"command": ["SET", "a", "2"]}, connection=4)
+    assert seen == [found]
+    assert (found.call, found.connection, found.differs) == (None, 4, ("$.command[2]",))
+    assert found.nearest is not None
+    assert found.nearest.index == 1
+
+
+def test_what_is_declared_to_differ_is_not_compared() -> None:
+    pool = Pool([call(1, ["GET", "a"])], ignore=["command"])
+    assert pool.take(REDIS, {"command": ["GET", "z"]}, connection=1).call is not None
+
+
+def test_a_used_call_is_given_again_only_where_that_is_allowed() -> None:
+    pool = Pool([call(1, ["GET", "a"])])
+    question = {"command": ["GET", "a"]}
+    assert not pool.take(REDIS, question, connection=1).again
+    assert pool.take(REDIS, question, connection=1).call is None
+    assert pool.take(REDIS, question, connection=1, again=True).again
+
+
+def test_what_happened_before_is_not_given() -> None:
+    first, second = call(1, ["GET", "a"]), call(2, ["GET", "a"])
+    pool = Pool([first, second])
+    pool.use_up(first)
+    assert pool.take(REDIS, {"command": ["GET", "a"]}, connection=1).call is second
