@@ -12,6 +12,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from relive.analyse.masking import Mask
+from relive.analyse.origins import Origin, Origins, needles
 from relive.analyse.plainevents import plain
 from relive.analyse.proxied import Proxied, masked_exchange
 from relive.analyse.timeline import Timeline, make_timeline
@@ -83,6 +84,7 @@ class Account(Value):
 
     Attributes:
         stack: as the service printed it; where there is a package its frames say more.
+        origins: who had written what the request read.
         notes: what is missing or could not be read, and what was cut.
     """
 
@@ -90,6 +92,7 @@ class Account(Value):
     package: ErrorPackage | None
     stack: Stack | None
     timeline: Timeline | None
+    origins: list[Origin] = []
     proxied: Proxied | None
     commits: list[CommitFacts]
     recording: RecordingFacts
@@ -130,6 +133,7 @@ def account_of(settings: Settings, incident: Incident) -> Account:
         package=_masked_package(package, mask),
         stack=find_stack([mask.sentence(line) for line in incident.log_tail]),
         timeline=make_timeline(events, proxied, _commits_during(directory / "recording", exchange)),
+        origins=_origins(directory / "inside", events, notes),
         proxied=proxied,
         commits=list(_commits(settings, incident)),
         recording=_facts(directory, exchange, inside),
@@ -349,6 +353,23 @@ def _of_exchange(recording: Recording, exchange: Exchange) -> list[Event]:
         if event.request == of[1] and event.kind is EventKind.HANDLING_ENDED:
             break
     return found
+
+
+def _origins(directory: Path, events: list[Event], notes: list[str]) -> list[Origin]:
+    """From the recording, as far as it reaches back."""
+    own = [event for event in events if event.request]
+    origins = Origins(own)
+    if not origins.names:
+        return []
+    until = max(event.mono_ns for event in own)
+    try:
+        for event in map(plain, Recording(directory).events_naming(needles(origins.names))):
+            if event.mono_ns > until:
+                break
+            origins.look_at(event)
+    except ReliveError as error:
+        notes.append(_sentence(error))
+    return origins.found()
 
 
 def _bounded(events: Iterator[Event], notes: list[str]) -> list[Event]:

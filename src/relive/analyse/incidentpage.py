@@ -12,6 +12,7 @@ from typing import Any
 
 from relive.analyse.account import Account
 from relive.analyse.body import Body
+from relive.analyse.origins import Origin
 from relive.analyse.shown import printable, shorten
 from relive.analyse.timeline import Row, Timeline, folded
 from relive.model.failure import ErrorPackage, Frame, Link
@@ -76,6 +77,7 @@ def incident_page(
         f"<p>{escape(incident.sighting.summary)}</p>",
         *_raised(account),
         *_timeline(account.timeline, duration),
+        *_origins(account.origins, duration),
         "<h2>What belongs to it</h2>",
         _facts(account, size, when, duration),
         *_surroundings(account.package),
@@ -141,6 +143,27 @@ def _frame(frame: Frame, *, is_open: bool) -> str:
     if frame.locals_cut:
         parts.append(f"<p class=dim>{frame.locals_cut} more locals were not kept.</p>")
     return f"<details{' open' if is_open else ''}>{''.join(parts)}</details>"
+
+
+# -- where what it read came from ------------------------------------------------------------------------------------------
+
+
+def _origins(origins: Sequence[Origin], duration: Duration) -> Iterator[str]:
+    if not origins:
+        return
+    yield "<h2>What it read was written before, last by</h2>"
+    rows = [
+        [
+            escape(origin.name) if write is origin.last[0] else "",
+            ("" if write.before_ns >= 0 else "+") + duration(abs(write.before_ns) / 1000),
+            f"request {write.request}" if write.request else f"thread {write.thread}",
+            escape(write.what),
+            escape(write.result),
+        ]
+        for origin in origins
+        for write in origin.last
+    ]
+    yield table(["read", "before", "by", "written", "result"], rows, numbers=[1])
 
 
 # -- the timeline --------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
 from relive.analyse.account import Account, CommitFacts
+from relive.analyse.origins import Write
 from relive.analyse.shown import one_line, printable, shorten
 from relive.analyse.timeline import Row, Timeline, folded, near_failure
 from relive.cli.stacks import stack_lines
@@ -40,6 +41,7 @@ def tell(terminal: Terminal, account: Account, *, everything: bool) -> None:
     terminal.answer(None, "\n".join(lines))
     if account.timeline is not None and account.timeline.rows:
         _show_timeline(terminal, account.timeline, everything=everything)
+    _show_origins(terminal, account)
     terminal.answer(None, "\n".join(_rest(account)))
 
 
@@ -183,6 +185,37 @@ def _show_timeline(terminal: Terminal, timeline: Timeline, *, everything: bool) 
         )
 
 
+def _show_origins(terminal: Terminal, account: Account) -> None:
+    """Who had written what the request read."""
+    rows = [(origin, write) for origin in account.origins for write in origin.last]
+    if not rows:
+        return
+    columns = ["read", "before", "by", "written", "result"]
+    cells = [
+        [
+            str(origin.name) if write is origin.last[0] else "",
+            _before(write),
+            _writer(account, write),
+            write.what,
+            write.result,
+        ]
+        for origin, write in rows
+    ]
+    _fit(cells, columns, terminal.width, "written")
+    terminal.answer(None, "\nWhat it read was written before, last by:")
+    terminal.table(rows, columns, cells, "")
+
+
+def _before(write: Write) -> str:
+    told = duration(abs(write.before_ns) / 1000)
+    return told if write.before_ns >= 0 else f"+{told}"
+
+
+def _writer(account: Account, write: Write) -> str:
+    process = f"process {write.pid}, " if write.pid not in (None, account.recording.pid) else ""
+    return process + (f"request {write.request}" if write.request else f"thread {write.thread}")
+
+
 def _cells(row: Row, *, has_lanes: bool) -> list[str]:
     lane = "-" if row.outside or not row.lane else str(row.lane)
     took = duration(row.took_ns / 1000) if row.took_ns is not None else ""
@@ -196,9 +229,9 @@ def _cells(row: Row, *, has_lanes: bool) -> list[str]:
     ]
 
 
-def _fit(cells: list[list[str]], columns: list[str], width: int) -> bool:
+def _fit(cells: list[list[str]], columns: list[str], width: int, what_column: str = "what") -> bool:
     """Shorten the texts, in place, so that each row is one line; tell whether anything was cut."""
-    what, result = columns.index("what"), columns.index("result")
+    what, result = columns.index(what_column), columns.index("result")
     longest = [max([len(name), *(len(row[at]) for row in cells)]) for at, name in enumerate(columns)]
     gaps = 2 * len(columns)
     room = width - gaps - sum(longest[at] for at in range(len(columns)) if at not in (what, result))

@@ -1,0 +1,113 @@
+"""The plan that was applied last and deleted (examples/dnsplans): it comes by itself, is explained, and comes back in branches."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import redis
+
+from ports import free_port
+
+from .harness import Process, Relive, ask, eventually
+
+server = shutil.which("redis-server")
+pytestmark = pytest.mark.skipif(server is None, reason="needs redis-server")
+EXAMPLE = Path(__file__).parents[2] / "examples" / "dnsplans"
+UVICORN = Path(sysconfig.get_path("scripts")) / "uvicorn"
+
+
+@pytest.fixture
+def store_port(start: Callable[..., Process]) -> int:
+    port = free_port()
+    start(str(server), "--port", str(port), "--bind", "127.0.0.1", "--save", "", stdout=subprocess.DEVNULL)
+    with redis.Redis(port=port) as client:
+        eventually(client.ping, "redis answers")
+    return port
+
+
+def test_the_older_plan_that_was_applied_last_is_found_and_comes_back(
+    relive: Relive, store_port: int
+) -> None:
+    environment = {"PLANS_REDIS": str(store_port)}
+    outer, inner = free_port(), free_port()
+    options = ["--detach", "--name", "names", "--every", "1s", "--listen", f"127.0.0.1:{outer}"]
+    service = [str(UVICORN), "app:app", "--app-dir", str(EXAMPLE), "--port", str(inner)]
+    relive("run", *options, "--upstream", str(inner), "--", *service, environment=environment)
+    ask(outer, "/endpoints")
+    command = [sys.executable, str(EXAMPLE / "traffic.py"), "--url", f"http://127.0.0.1:{outer}"]
+    told = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert told.returncode == 1, told.stdout + told.stderr
+    found = re.search(r"GET /resolve/(\S+)", told.stdout)
+    assert found is not None
+    eventually(lambda: relive("incidents"), "the incident")
+
+    shown = relive("show", "incident/1")
+    assert found[1] in shown["sighting"]["summary"]
+    (followed,) = (one for one in shown["origins"] if one["name"] == f"active {found[1]}")
+    newest, last = (int(write["what"].split()[-1]) for write in followed["last"][-2:])
+    assert last < newest  # the older plan came last, and from the other enactor
+    assert followed["last"][-1]["thread"] != followed["last"][-2]["thread"]
+    (plan,) = (one for one in shown["origins"] if one["name"] == f"plan:{last}")
+    assert plan["last"][-1]["what"].startswith("DEL ")
+    assert plan["last"][-1]["before_ns"] > 0
+
+    verdict = relive("replay", "1", "--times", "3")
+    assert [run["verdict"]["kind"] for run in verdict["runs"]] == ["reproduced"] * 3
+
+
+@pytest.fixture
+def fixed(tmp_path: Path) -> Path:
+    """A copy of the example with the patch applied, as a reader would apply it."""
+    copy = tmp_path / "examples" / "dnsplans"
+    shutil.copytree(EXAMPLE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    patch = ["patch", "-p1", "-i", str(EXAMPLE / "fix.patch")]
+    subprocess.run(patch, cwd=tmp_path, check=True, capture_output=True)
+    return copy
+
+
+def loaded(source: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("dnsplans_plans", source / "plans.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def late(plans: ModuleType, port: int) -> list[str]:
+    """One enactor was held up with plan 1 while the other applied plan 9 and deleted what was before 4; then asked."""
+    store = plans.PlanStore(port)
+    for number in range(1, 10):
+        store.add({"mail.example": [f"192.0.2.{number}"]})
+    store.apply("mail.example", 9)
+    store.delete_before(4)
+    store.apply("mail.example", 1)
+    found: list[str] = store.addresses("mail.example")
+    return found
+
+
+def test_the_one_harmful_order_fails_and_with_the_patch_it_does_not(store_port: int, fixed: Path) -> None:
+    example = loaded(EXAMPLE)
+    with pytest.raises(example.NoPlan, match=r"mail.example follows plan 1"):
+        late(example, store_port)
+    with redis.Redis(port=store_port) as client:
+        client.flushall()
+    assert late(loaded(fixed), store_port) == ["192.0.2.9"]
+
+
+def test_with_the_patch_a_plan_that_is_followed_stays(store_port: int, fixed: Path) -> None:
+    store = loaded(fixed).PlanStore(store_port)
+    for number in range(1, 10):
+        store.add({"mail.example": [f"192.0.2.{number}"]})
+    store.apply("mail.example", 2)
+    assert store.delete_before(8) == 6
+    assert store.addresses("mail.example") == ["192.0.2.2"]
