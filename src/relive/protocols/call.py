@@ -27,7 +27,8 @@ class Timed:
     """Bytes of an answer.
 
     Attributes:
-        after_ns: since the last byte of the question (for the first piece), or since the piece before; never negative.
+        after_ns: since the piece before; of the first one since the last byte of the question, or since the end of the answer before
+            on this connection where that was later, as it is when questions are not waited for. Never negative.
     """
 
     after_ns: int
@@ -39,10 +40,10 @@ class Call:
     """A call, with what it is found by, what is shown of it, and what is sent when it is asked again.
 
     Attributes:
-        kind: QUERY, REDIS_COMMAND, HTTP_CALL, S3_CALL, or DIALOGUE_UP for protocols that are only bytes.
+        kind: QUERY, REDIS_COMMAND, HTTP_CALL, S3_CALL, NAME_LOOKUP, or DIALOGUE_UP for protocols that are only bytes.
         asked: what it is found by and shown as, JSON values. The names are those of the recorder in Python processes
             (``src/relive_inprocess/relive_recorder/kinds``), so that a timeline reads the same, whoever recorded it.
-        answer: the same way, what is shown of the answer; None without one.
+        answer: the same way, what is shown of the answer, a JSON value; None without one (and for Redis's null).
         dialogue: number of its connection; index: its place among the calls of that, from 0.
         to: (address, port) it was sent to.
         asked_mono_ns: of the first byte of the question; ended_mono_ns: of the last of the answer, or of the end of the
@@ -55,7 +56,7 @@ class Call:
 
     kind: EventKind
     asked: Mapping[str, Any]
-    answer: Mapping[str, Any] | None
+    answer: Any
     end: CallEnd
     dialogue: int
     index: int

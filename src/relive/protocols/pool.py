@@ -1,19 +1,20 @@
 """The recorded calls of a replay: each is found by what is asked, and used once.
 
 Rules, in this order: a call of the same connection, in its order; one of another connection, in the order of time. Calls are
-the same when kind and ``asked`` are equal, but for what is declared to differ by nature. What was read only may be given once
-more when it is asked once more, if the protocol says so (``again``).
+the same when kind and ``asked`` are equal, but for what is declared to differ by nature: ``matching.py`` says what is compared.
+What was read only may be given once more when it is asked once more, if the protocol says so (``again``).
 """
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from relive.protocols.call import Call
+from relive.protocols.matching import compared, differences
 from relive.record.events import EventKind
 
 __all__ = ["Found", "Pool"]
@@ -25,9 +26,11 @@ class Found:
 
     Attributes:
         connection: number of the live connection.
-        call: the recorded call, None for a miss.
-        nearest: of a miss, the recorded call (used or not) that differs least; differs: the paths in ``asked`` that do.
+        call: the recorded call, None for a miss and for what was simulated.
+        nearest: of a miss, the recorded call (used or not) that differs least; differs: the names of what does, as ``--ignore``
+            takes them.
         again: the call had been used before.
+        simulated: it was not recorded; what was answered was worked out from what was (``--on-miss redis-command=simulate``).
     """
 
     connection: int
@@ -37,6 +40,12 @@ class Found:
     nearest: Call | None = None
     differs: tuple[str, ...] = ()
     again: bool = False
+    simulated: bool = False
+
+    @property
+    def is_miss(self) -> bool:
+        """Nothing was recorded that answers it, and nothing stood in for that."""
+        return self.call is None and not self.simulated
 
 
 class Pool:
@@ -44,7 +53,7 @@ class Pool:
 
     Args:
         calls: those that may be given, in the order of time.
-        ignore: names of what may differ, as ``--ignore`` takes them.
+        ignore: names of what may differ, as ``--ignore`` takes them; see ``matching.py``.
         on_found: told of every question.
 
     Attributes:
@@ -63,12 +72,25 @@ class Pool:
         self._all = list(calls)
         self._unused: dict[str, deque[Call]] = defaultdict(deque)
         self._used: dict[str, Call] = {}
+        self._keys: dict[tuple[int, int], tuple[str, Call]] = {}  # by dialogue and index
+        self._waiting: dict[EventKind, dict[tuple[int, int], Call]] = defaultdict(dict)
+        self._compared: list[tuple[Call, dict[str, Any]]] = []
         for call in self._all:
-            self._unused[_key(call.kind, self.masked(call.asked))].append(call)
+            parts = compared(call.kind, call.asked, self.ignore)
+            key = _key(call.kind, parts)
+            self._unused[key].append(call)
+            self._keys[call.dialogue, call.index] = key, call
+            self._waiting[call.kind][call.dialogue, call.index] = call
+            self._compared.append((call, parts))
 
-    def masked(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+    def masked(self, asked: Mapping[str, Any], kind: EventKind = EventKind.DIALOGUE_UP) -> dict[str, Any]:
         """What is compared of a question."""
-        return {name: value for name, value in asked.items() if name not in self.ignore}
+        return compared(kind, asked, self.ignore)
+
+    def has(self, kind: EventKind, asked: Mapping[str, Any], *, again: bool = False) -> bool:
+        """Whether ``take`` would find a call."""
+        key = _key(kind, compared(kind, asked, self.ignore))
+        return bool(self._unused.get(key)) or (again and key in self._used)
 
     def take(
         self,
@@ -78,71 +100,84 @@ class Pool:
         connection: int,
         dialogue: int | None = None,
         again: bool = False,
+        simulated: bool = False,
     ) -> Found:
         """Find the recorded call for a question and use it up.
 
         Args:
             dialogue: number of the recorded connection that this one continues, if it does.
             again: a call that was used may be given once more.
+            simulated: should it not be found, there is another answer to it.
         """
-        key = _key(kind, self.masked(asked))
+        parts = compared(kind, asked, self.ignore)
+        key = _key(kind, parts)
         waiting = self._unused.get(key)
         if waiting:
             own = next((call for call in waiting if call.dialogue == dialogue), waiting[0])
-            waiting.remove(own)
-            self._used[key] = own
+            self._use(key, own)
             found = Found(connection, kind, asked, own)
         elif again and key in self._used:
             found = Found(connection, kind, asked, self._used[key], again=True)
+        elif simulated:
+            found = Found(connection, kind, asked, None, simulated=True)
         else:
-            nearest, differs = self._nearest(kind, asked)
+            nearest, differs = self._nearest(kind, parts)
             found = Found(connection, kind, asked, None, nearest, differs)
+        self._on_found(found)
+        return found
+
+    def give(self, call: Call, *, connection: int) -> Found:
+        """A protocol has found the call itself: it is used up, and told of."""
+        self.use_up(call)
+        found = Found(connection, call.kind, call.asked, call)
         self._on_found(found)
         return found
 
     def use_up(self, call: Call) -> None:
         """A call that happened before: it is not given any more."""
-        waiting = self._unused.get(_key(call.kind, self.masked(call.asked)))
-        if waiting and call in waiting:
-            waiting.remove(call)
+        known = self._keys.get((call.dialogue, call.index))
+        if known is not None and known[1] in self._unused.get(known[0], ()):
+            self._use(known[0], known[1])
+
+    def after(self, call: Call) -> Call | None:
+        """The call that came next on its connection, used or not."""
+        known = self._keys.get((call.dialogue, call.index + 1))
+        return known[1] if known is not None else None
+
+    def waiting(self, kind: EventKind) -> Iterator[Call]:
+        """Calls of a kind that were not used yet, in the order of time."""
+        return iter(list(self._waiting[kind].values()))
+
+    def is_waiting(self, call: Call) -> bool:
+        """Whether it may still be given."""
+        return (call.dialogue, call.index) in self._waiting[call.kind]
+
+    def of(self, kind: EventKind) -> list[Call]:
+        """All calls of a kind, used or not, in the order of time."""
+        return [call for call in self._all if call.kind is kind]
 
     def left(self) -> list[Call]:
         """Calls that were recorded and not asked for, in the order of time."""
-        left = [call for waiting in self._unused.values() for call in waiting]
+        left = [call for waiting in self._waiting.values() for call in waiting.values()]
         return sorted(left, key=lambda call: (call.asked_mono_ns, call.dialogue, call.index))
 
-    def _nearest(self, kind: EventKind, asked: Mapping[str, Any]) -> tuple[Call | None, tuple[str, ...]]:
+    def _use(self, key: str, call: Call) -> None:
+        self._unused[key].remove(call)
+        self._used[key] = call
+        self._waiting[call.kind].pop((call.dialogue, call.index), None)
+
+    def _nearest(self, kind: EventKind, parts: Mapping[str, Any]) -> tuple[Call | None, tuple[str, ...]]:
         best: Call | None = None
         fewest: tuple[str, ...] = ()
-        for call in self._all:
+        for call, known in self._compared:
             if call.kind is not kind:
                 continue
-            differs = tuple(_differences(self.masked(call.asked), self.masked(asked), "$"))
+            most = 1 << 30 if best is None else len(fewest)
+            differs = differences(kind, known, parts, most)
             if best is None or len(differs) < len(fewest):
                 best, fewest = call, differs
         return best, fewest
 
 
-def _key(kind: EventKind, asked: Mapping[str, Any]) -> str:
-    return f"{kind.value} {json.dumps(asked, sort_keys=True, separators=(',', ':'))}"
-
-
-def _differences(one: Any, other: Any, path: str) -> list[str]:
-    """Paths at which two JSON values differ."""
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return [
-            found
-            for name in sorted(one.keys() | other.keys())
-            for found in (
-                _differences(one[name], other[name], f"{path}.{name}")
-                if name in one and name in other
-                else [f"{path}.{name}"]
-            )
-        ]
-    if isinstance(one, list | tuple) and isinstance(other, list | tuple) and len(one) == len(other):
-        return [
-            found
-            for index, (left, right) in enumerate(zip(one, other, strict=True))
-            for found in _differences(left, right, f"{path}[{index}]")
-        ]
-    return [] if one == other else [path]
+def _key(kind: EventKind, parts: Mapping[str, Any]) -> str:
+    return f"{kind.value} {json.dumps(parts, sort_keys=True, separators=(',', ':'))}"

@@ -14,7 +14,7 @@ from relive.protocols.call import Call
 from relive.protocols.pool import Pool
 from relive.record.dialogues import Dialogue
 
-__all__ = ["Act", "Close", "Protocol", "Reset", "Resume", "Send", "Session"]
+__all__ = ["NOWHERE", "Act", "Close", "Protocol", "Reset", "Resume", "Send", "Session"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,7 @@ class Reset:
 
 
 Act = Send | Close | Reset
+NOWHERE = ("", 0)  # where what is said does not depend on whom it is said to
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,10 @@ class Resume:
 
 class Session(ABC):
     """One connection. Acts are carried out in the order in which they are returned, over calls too."""
+
+    def begin(self) -> list[Act]:
+        """What the other end says first, unasked, on a new connection: called once, when the service has connected."""
+        return []
 
     @abstractmethod
     def feed(self, data: bytes) -> list[Act]:
@@ -89,8 +94,8 @@ class Protocol(ABC):
         """
 
     @abstractmethod
-    def open(self, pool: Pool, number: int) -> Session:
-        """A new connection; ``number`` names it in what the pool reports."""
+    def open(self, pool: Pool, number: int, *, to: tuple[str, int] = NOWHERE) -> Session:
+        """A new connection; ``number`` names it in what the pool reports; ``to`` is the (address, port) that was asked for."""
 
     @abstractmethod
     def resume(self, pool: Pool, number: int, where: Resume) -> tuple[Session, list[Act]]:

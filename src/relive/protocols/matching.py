@@ -1,0 +1,233 @@
+"""When two questions are the same: what is compared of them, and in which words it is said that they differ.
+
+Compared of HTTP and S3 calls (``asked`` as ``http.py`` makes it):
+
+    method, host, path   as they are; ``host`` with a port where that is not the usual one
+    query:NAME           each parameter, whatever the order of names; several values of one name in their order
+    header:NAME          every header but those that ``http.py`` calls volatile
+    body                 as JSON or as a form where its content type says so, of multipart without its boundary, else as it is;
+                         JSON and forms have paths, such as ``body:$.items[0].created_at``
+
+Of Redis commands: all of ``asked``, the command's name in capitals. Of everything else: all of ``asked``. There fields have paths,
+such as ``$.command[2]``.
+
+What may differ is declared by the same names, with ``*`` for anything: ``header:x-*``, ``query:ts``, ``body:$.items[*].id``,
+``$.command[2]``, or the name of a field of ``asked``. What is named is left out with all that lies beneath it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from relive.record.events import EventKind
+
+__all__ = ["boundary_of", "compared", "differences"]
+
+_HTTP = frozenset((EventKind.HTTP_CALL, EventKind.S3_CALL))
+_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\*)\]|\['([^']*)'\]")
+_PLAIN = re.compile(r"[^.\[\]'\s]+")
+_BOUNDARY = re.compile(r';\s*boundary="?([^";,\s]+)"?', re.IGNORECASE)
+_DEEPEST = 200  # JSON that is nested deeper is compared as text
+
+_Step = str | int | None  # a name, an index, or any index
+
+
+def compared(kind: EventKind, asked: Mapping[str, Any], ignore: Collection[str] = ()) -> dict[str, Any]:
+    """What is compared of a question, as JSON values."""
+    parts = (
+        _http(asked) if kind in _HTTP else dict(_redis(asked) if kind is EventKind.REDIS_COMMAND else asked)
+    )
+    for name in ignore:
+        parts = _without(parts, name, kind in _HTTP)
+    return parts
+
+
+def differences(
+    kind: EventKind, one: Mapping[str, Any], other: Mapping[str, Any], most: int = 1 << 30
+) -> tuple[str, ...]:
+    """Names of what differs between two values of ``compared``, as they can be ignored; at most ``most`` of them."""
+    found: list[str] = []
+    for name in sorted(one.keys() | other.keys()):
+        left, right = one.get(name), other.get(name)
+        if left == right and name in one and name in other:
+            continue
+        if kind not in _HTTP:
+            _paths(left, right, "$" + _step(name), found, most)
+        elif name in ("query", "header") and isinstance(left, Mapping) and isinstance(right, Mapping):
+            found += [
+                f"{name}:{key}"
+                for key in sorted(left.keys() | right.keys())
+                if left.get(key) != right.get(key)
+            ]
+        elif name == "body" and isinstance(left, Mapping | list) and isinstance(right, Mapping | list):
+            _paths(left, right, "body:$", found, most)
+        else:
+            found.append(name)
+        if len(found) >= most:
+            return tuple(found[:most])
+    return tuple(found)
+
+
+def boundary_of(content_type: str) -> str | None:
+    """The boundary between the parts of a multipart body."""
+    found = _BOUNDARY.search(content_type)
+    return found[1] if found is not None and content_type.lower().lstrip().startswith("multipart/") else None
+
+
+# -- what is compared -------------------------------------------------------------------------------------------------
+
+
+def _http(asked: Mapping[str, Any]) -> dict[str, Any]:
+    parts = urlsplit(str(asked.get("url", "")))
+    headers = {str(name): value for name, value in dict(asked.get("headers") or {}).items()}
+    content_type = str(headers.get("content-type", ""))
+    boundary = boundary_of(content_type)
+    if boundary is not None:
+        headers["content-type"] = _BOUNDARY.sub("", content_type)
+    return {
+        "method": asked.get("method"),
+        "host": parts.netloc.lower(),
+        "path": parts.path or "/",
+        "query": _pairs(parts.query),
+        "header": headers,
+        "body": _body(asked.get("body"), content_type.lower(), boundary),
+    }
+
+
+def _pairs(text: str) -> dict[str, list[str]]:
+    pairs: dict[str, list[str]] = {}
+    for name, value in parse_qsl(text, keep_blank_values=True, errors="surrogateescape"):
+        pairs.setdefault(name, []).append(value)
+    return pairs
+
+
+def _body(body: Any, content_type: str, boundary: str | None) -> Any:
+    if not isinstance(body, str) or not body:
+        return body
+    if boundary is not None:
+        return body.replace(boundary, "boundary")
+    if "json" in content_type:
+        return _json(body)
+    if "application/x-www-form-urlencoded" in content_type:
+        return _pairs(body) or body
+    return body
+
+
+def _json(text: str) -> Any:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    shallow = text.count("[") + text.count("{") <= _DEEPEST
+    return value if shallow or _is_shallow(value, _DEEPEST) else text
+
+
+def _is_shallow(value: Any, left: int) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return left > 0 and all(_is_shallow(one, left - 1) for one in inner)
+
+
+def _redis(asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    changed = dict(asked)
+    if "command" in asked:
+        changed["command"] = _capitals(asked["command"])
+    if isinstance(asked.get("commands"), list):
+        changed["commands"] = [_capitals(one) for one in asked["commands"]]
+    return changed
+
+
+def _capitals(command: Any) -> Any:
+    if isinstance(command, list) and command and isinstance(command[0], str):
+        return [command[0].upper(), *command[1:]]
+    return command
+
+
+# -- what is left out -------------------------------------------------------------------------------------------------
+
+
+def _without(parts: dict[str, Any], name: str, is_http: bool) -> dict[str, Any]:
+    group, colon, key = name.partition(":")
+    if is_http and colon and group in ("query", "header") and isinstance(parts.get(group), dict):
+        low = key.lower() if group == "header" else key
+        return {
+            **parts,
+            group: {one: value for one, value in parts[group].items() if not fnmatchcase(one, low)},
+        }
+    if is_http and colon and group == "body" and "body" in parts:
+        steps = _steps(key)
+        return {**parts, "body": _pruned(parts["body"], steps)} if steps else parts
+    if is_http:
+        name = {"headers": "header", "$.headers": "header"}.get(name, name)
+        gone = {"url": ("host", "path", "query")}.get(name, (name,))
+        return {one: value for one, value in parts.items() if one not in gone}
+    steps = _steps(name)
+    if steps:
+        pruned = _pruned(parts, steps)
+        return pruned if isinstance(pruned, dict) else parts
+    return {one: value for one, value in parts.items() if one != name}
+
+
+def _steps(path: str) -> list[_Step]:
+    """The steps of ``$.a[0]['b c']``; empty for what is no path."""
+    if not path.startswith("$"):
+        return []
+    steps: list[_Step] = []
+    at = 1
+    while at < len(path):
+        found = _STEP.match(path, at)
+        if found is None:
+            return []
+        at = found.end()
+        if found[2] is not None:
+            steps.append(None if found[2] == "*" else int(found[2]))
+        else:
+            steps.append(found[1] if found[1] is not None else found[3])
+    return steps
+
+
+def _pruned(value: Any, steps: list[_Step]) -> Any:
+    """The value without what lies at a path. An item of a list becomes None, so that those behind it keep their places."""
+    step, rest = steps[0], steps[1:]
+    if isinstance(step, str):
+        if not isinstance(value, Mapping):
+            return value
+        kept = {}
+        for name, inner in value.items():
+            if not fnmatchcase(name, step):
+                kept[name] = inner
+            elif rest:
+                kept[name] = _pruned(inner, rest)
+        return kept
+    if not isinstance(value, list):
+        return value
+    change: Callable[[Any], Any] = (lambda inner: _pruned(inner, rest)) if rest else lambda _inner: None
+    return [change(inner) if step is None or step == at else inner for at, inner in enumerate(value)]
+
+
+# -- what differs -----------------------------------------------------------------------------------------------------
+
+
+def _paths(one: Any, other: Any, path: str, found: list[str], most: int) -> None:
+    """Add the paths at which two JSON values differ."""
+    if len(found) >= most or one == other:
+        return
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        for name in sorted(one.keys() | other.keys()):
+            if name in one and name in other:
+                _paths(one[name], other[name], path + _step(name), found, most)
+            else:
+                found.append(path + _step(name))
+    elif isinstance(one, list | tuple) and isinstance(other, list | tuple) and len(one) == len(other):
+        for index, (left, right) in enumerate(zip(one, other, strict=True)):
+            _paths(left, right, f"{path}[{index}]", found, most)
+    else:
+        found.append(path)
+
+
+def _step(name: str) -> str:
+    return f".{name}" if _PLAIN.fullmatch(name) else f"['{name}']"
