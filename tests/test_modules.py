@@ -88,7 +88,6 @@ TESTED_IN = {
     "replay/inside.py": "tests/replay/test_answers.py",
     "replay/difference.py": "tests/replay/test_verdict.py",
     "replay/replay.py": "tests/real/test_replay.py",
-    "replay/sender.py": "tests/real/test_replay.py",
     "sandbox/branch.py": "tests/real/test_kinds.py",
     "sandbox/builder.py": "tests/real/test_kinds.py",
     "sandbox/firstprocess.py": "tests/real/test_seal.py",

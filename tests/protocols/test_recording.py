@@ -64,7 +64,10 @@ def test_a_reset_by_the_server_reaches_the_client():
 
 def test_a_server_that_is_not_there_is_an_error_of_the_dialogue():
     with recording(("127.0.0.1", free_port())) as pipe:
-        with socket.create_connection(("127.0.0.1", pipe.port)) as client, pytest.raises(ConnectionResetError):
+        with (
+            socket.create_connection(("127.0.0.1", pipe.port)) as client,
+            pytest.raises(ConnectionResetError),
+        ):
             client.recv(100)
         (dialogue,) = pipe.settle()
     assert dialogue.error == "ECONNREFUSED"

@@ -165,10 +165,12 @@ class Sender:
     async def _wait_for_turn(self, step: Step, began: float) -> None:
         if self._pace is Pace.RECORDED:
             await asyncio.sleep(max(0.0, step.after_commit_ns / 1e9 - (time.monotonic() - began)))
-        waits = [self._ended[number].wait() for number in step.waits_for if number in self._ended]
-        if waits:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.gather(*waits), _WAIT_LIMIT)
+        # One after the other: all must have ended. Gathered, each would leave an error that nobody looks at when this is given up.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_WAIT_LIMIT):
+                for number in step.waits_for:
+                    if number in self._ended:
+                        await self._ended[number].wait()
 
     async def _send(self, step: Step, answer: Answer) -> None:
         exchange = step.exchange
