@@ -8,27 +8,20 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import psycopg
-import pymysql
 import pytest
-import redis
 
-from real.harness import eventually, free_port
 from relive.record.events import EventKind
+from servers import HAS_MARIADB, HAS_POSTGRES, HAS_REDIS, mariadb_server, postgres_server, redis_server
 
 from .conftest import INPROCESS, each_python
 
 PROGRAMS = Path(__file__).parent / "programs"
-_POSTGRES = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
 _SERVERS = {
     "postgres": ("psycopg", "psycopg2", "asyncpg", "sqlalchemy", "django"),
     "redis": ("redis", "redis_async"),
@@ -36,97 +29,8 @@ _SERVERS = {
 }
 
 
-@contextmanager
-def _running(*command: str | Path, ready: Callable[[], object]) -> Iterator[None]:
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/")
-    try:
-        eventually(ready, f"{command[0]} answers")
-        yield
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _answers(connect: Callable[[], Any], broken: type[Exception]) -> Callable[[], bool]:
-    def attempt() -> bool:
-        try:
-            connect().close()
-        except broken:
-            return False
-        return True
-
-    return attempt
-
-
-@contextmanager
-def _postgres() -> Iterator[str]:
-    directory = Path(tempfile.mkdtemp(prefix="relive-pg-"))
-    try:
-        shutil.chown(directory, "postgres", "postgres")
-        as_user = ("runuser", "-u", "postgres", "--")
-        options = ("--no-sync", "--auth=trust", "--username=postgres", "--locale=C", "--encoding=UTF8")
-        initdb = (*as_user, _POSTGRES[-1].with_name("initdb"), *options, "-D", directory / "data")
-        subprocess.run(initdb, check=True, stdout=subprocess.DEVNULL, cwd="/")
-        port = free_port()
-        given = {
-            "port": port,
-            "listen_addresses": "127.0.0.1",
-            "fsync": "off",
-            "unix_socket_directories": directory,
-        }
-        words = [word for name, value in given.items() for word in ("-c", f"{name}={value}")]
-        address = f"postgresql://postgres@127.0.0.1:{port}/postgres"
-        ready = _answers(lambda: psycopg.connect(address), psycopg.OperationalError)
-        # runuser would have to pass signals on, so it is replaced by the server.
-        user = ("setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups")
-        with _running(*user, str(_POSTGRES[-1]), "-D", directory / "data", *words, ready=ready):
-            yield address
-    finally:
-        shutil.rmtree(directory)
-
-
-@contextmanager
-def _redis() -> Iterator[str]:
-    port = free_port()
-    ready = _answers(lambda: _pinged(redis.Redis(port=port)), redis.ConnectionError)
-    with _running("redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", ready=ready):
-        yield f"redis://127.0.0.1:{port}"
-
-
-def _pinged(client: redis.Redis) -> redis.Redis:
-    client.ping()
-    return client
-
-
-@contextmanager
-def _mariadb() -> Iterator[str]:
-    directory = Path(tempfile.mkdtemp(prefix="relive-my-"))
-    try:
-        data = f"--datadir={directory / 'data'}"
-        install = ("mariadb-install-db", "--no-defaults", data, "--skip-test-db", "--user=root")
-        subprocess.run(install, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        port = free_port()
-        words = (
-            f"--port={port}",
-            "--bind-address=127.0.0.1",
-            f"--socket={directory}/socket",
-            "--skip-grant-tables",
-        )
-        ready = _answers(
-            lambda: pymysql.connect(host="127.0.0.1", port=port, user="root"), pymysql.err.OperationalError
-        )
-        with _running("mariadbd", "--no-defaults", "--user=root", data, *words, ready=ready):
-            yield str(port)
-    finally:
-        shutil.rmtree(directory)
-
-
-_THERE = {
-    "postgres": bool(_POSTGRES),
-    "redis": shutil.which("redis-server") is not None,
-    "mariadb": shutil.which("mariadbd") is not None,
-}
-_START = {"postgres": _postgres, "redis": _redis, "mariadb": _mariadb}
+_THERE = {"postgres": HAS_POSTGRES, "redis": HAS_REDIS, "mariadb": HAS_MARIADB}
+_START = {"postgres": postgres_server, "redis": redis_server, "mariadb": mariadb_server}
 
 
 class Twice:

@@ -27,8 +27,8 @@ class Timed:
     """Bytes of an answer.
 
     Attributes:
-        after_ns: since the piece before; of the first one since the last byte of the question, or since the end of the answer before
-            on this connection where that was later, as it is when questions are not waited for. Never negative.
+        after_ns: since the piece before; of the first one since the last byte of the question, or since the end of the answer
+            before on this connection where that was later, as it is when questions are not waited for. Never negative.
     """
 
     after_ns: int

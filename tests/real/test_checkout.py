@@ -1,0 +1,117 @@
+"""The order that was charged nothing (examples/checkout): real PostgreSQL, Redis and gateway; its replay has none of them."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import psycopg
+import pytest
+
+from ports import free_port
+from servers import HAS_POSTGRES, HAS_REDIS, postgres_server, redis_server
+
+from .harness import Process, Relive, ask, eventually
+
+pytestmark = pytest.mark.skipif(not (HAS_POSTGRES and HAS_REDIS), reason="needs PostgreSQL and redis-server")
+EXAMPLE = Path(__file__).parents[2] / "examples" / "checkout"
+UVICORN = Path(sysconfig.get_path("scripts")) / "uvicorn"
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[dict[str, str]]:
+    with postgres_server() as database, redis_server() as carts:
+        yield {"CHECKOUT_DATABASE": database, "CHECKOUT_REDIS": carts.rpartition(":")[2]}
+
+
+@pytest.fixture
+def gateway(start: Callable[..., Process]) -> Callable[[float], dict[str, str]]:
+    """Starts a gateway that is busy for a share of its charges; returns where the service finds it."""
+
+    def begin(busy: float) -> dict[str, str]:
+        port = free_port()
+        start(sys.executable, EXAMPLE / "gateway.py", "--port", str(port), "--busy", str(busy))
+        return {"CHECKOUT_GATEWAY": f"http://127.0.0.1:{port}"}
+
+    return begin
+
+
+def test_the_second_try_asks_for_nothing_and_the_replay_shows_it_without_any_server(
+    relive: Relive, servers: dict[str, str], gateway: Callable[[float], dict[str, str]]
+) -> None:
+    outer, inner = free_port(), free_port()
+    options = ["--detach", "--name", "shop", "--every", "1s", "--listen", f"127.0.0.1:{outer}"]
+    service = [str(UVICORN), "app:app", "--app-dir", str(EXAMPLE), "--port", str(inner)]
+    environment = servers | gateway(0.1)
+    relive("run", *options, "--upstream", str(inner), "--", *service, environment=environment)
+    ask(outer, "/products")
+    command = [sys.executable, str(EXAMPLE / "traffic.py"), "--url", f"http://127.0.0.1:{outer}"]
+    told = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert told.returncode == 1, told.stdout + told.stderr
+    assert re.search(r"^500 after .*: POST /checkout/c\d+$", told.stdout, re.MULTILINE)
+    eventually(lambda: relive("incidents"), "the incident")
+
+    shown = relive("show", "incident/1")
+    assert re.search(r"ChargeRefused: order \d+: 422 amount 0 is not positive", shown["sighting"]["summary"])
+    calls = [
+        (row["what"].split()[0], row["result"])
+        for row in shown["timeline"]["rows"]
+        if row["kind"] == "http-call"
+    ]
+    assert calls == [("POST", "503 Service Unavailable"), ("POST", "422 Unprocessable Entity")]
+    (cart,) = (one for one in shown["origins"] if one["kind"] == "redis-command")
+    assert cart["last"][-1]["what"].startswith("DEL cart:")
+    assert cart["last"][-1]["before_ns"] < 0  # by the request itself
+
+    replay = relive("replay", "1", "--times", "3")
+    assert [run["verdict"]["kind"] for run in replay["runs"]] == ["reproduced"] * 3
+    assert {run["outcome"]["packets_left"] for run in replay["runs"]} == {0}
+
+
+def test_with_the_patch_the_second_try_asks_for_what_the_order_cost(
+    servers: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = tmp_path / "examples" / "checkout"
+    shutil.copytree(EXAMPLE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    patch = ["patch", "-p1", "-i", str(EXAMPLE / "fix.patch")]
+    subprocess.run(patch, cwd=tmp_path, check=True, capture_output=True)
+    for name, value in (servers | {"CHECKOUT_GATEWAY": "http://127.0.0.1:1"}).items():
+        monkeypatch.setenv(name, value)
+    for source, amounts in ((EXAMPLE, ["9.00", "0"]), (copy, ["9.00", "9.00"])):
+        assert asked_of_a_gateway_that_is_busy_once(loaded(source), servers["CHECKOUT_DATABASE"]) == amounts
+
+
+def asked_of_a_gateway_that_is_busy_once(app: ModuleType, database: str) -> list[str]:
+    """The amounts that one order was tried to be charged with."""
+    asked: list[str] = []
+
+    def post(_path: str, json: dict[str, str]) -> app.httpx.Response:
+        asked.append(json["amount"])
+        return app.httpx.Response(503 if len(asked) == 1 else 201, json={"charge": "ch_1"})
+
+    app.gateway.post = post
+    with psycopg.connect(database) as connection:
+        connection.execute((EXAMPLE / "schema.sql").read_text())
+    app.database.open(wait=True)
+    try:
+        app.carts.hset("cart:c1", "tin-1", 2)
+        app.check_out("c1")
+    finally:
+        app.database.close()
+    return asked
+
+
+def loaded(source: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("checkout_app", source / "app.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
