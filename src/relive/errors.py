@@ -14,7 +14,7 @@ ReliveError
 ├── StoreError            the store cannot give or take something: 7
 │   ├── StoreVersionUnknown, ObjectMissing, ObjectCorrupt, StoreBusy, KeyMissing, KeyWrong, SignatureInvalid
 ├── RecordingError        the recording cannot answer: 8
-│   ├── RecordingCorrupt, RequestUnknown, RequestTruncated
+│   ├── RecordingCorrupt, RequestUnknown, RequestTruncated, PackageMissing
 ├── CapsuleError          a capsule did not start or its agent does not answer: 9
 │   ├── CapsuleExists, CapsuleStartFailed, AgentUnreachable
 └── ExchangeError         a commit could not be sent or fetched: 11
@@ -50,6 +50,7 @@ __all__ = [
     "NotFound",
     "ObjectCorrupt",
     "ObjectMissing",
+    "PackageMissing",
     "PermissionMissing",
     "ProcessGone",
     "RecordingCorrupt",
@@ -328,6 +329,12 @@ class RequestTruncated(RecordingError):
     """The request's body was larger than the recorder keeps, so it cannot be sent again."""
 
     code = "request-truncated"
+
+
+class PackageMissing(RecordingError):
+    """The incident has no error package, without which nothing of it can be reproduced in a fresh process."""
+
+    code = "package-missing"
 
 
 class CapsuleError(ReliveError):

@@ -70,6 +70,7 @@ class Agent:
         drain = InsideDrain(
             paths.rings.resolve(),
             paths.inside,
+            beginnings=paths.beginnings,
             keep_bytes=settings.inside_keep,
             body_bytes=2 * settings.body_limit,  # a secret's placeholder can be longer than the secret
             is_alive=lambda pid: procfs.exists_inside(init, pid),

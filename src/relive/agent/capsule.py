@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import pwd
 import shutil
@@ -21,21 +20,20 @@ from relive.config import Settings
 from relive.engine.criu import CriuTools
 from relive.engine.layers import LayerScanner
 from relive.engine.target import LayerSource, Target
-from relive.errors import CapsuleExists, CapsuleStartFailed, TargetUnknown, UsageError
-from relive.kernel import libc, procfs
+from relive.errors import CapsuleExists, CapsuleStartFailed, TargetUnknown
+from relive.kernel import procfs
 from relive.kernel.mounts import make_private, pivot_root, read_mounts
 from relive.kernel.namespaces import Namespace
-from relive.kernel.seccomp import hide_io_uring
 from relive.model.capsule import CapsuleFacts, CapsuleSpec, LifePaths
 from relive.model.commit import LayerKind, TargetKind
 from relive.sandbox.rootfs import (
     INPROCESS_FILES,
-    IO_DIRECTORY,
     CoveredPoint,
     RootBuilder,
     layer_directories,
     plan_points,
 )
+from relive.sandbox.service import fork_service, look_up_user, take_identity
 from relive.sandbox.spawn import Channel, become_init, spawn_first_process, standard_streams
 
 __all__ = [
@@ -49,7 +47,6 @@ __all__ = [
 ]
 
 _NAMESPACES = Namespace.PID | Namespace.MOUNT | Namespace.IPC
-_PR_SET_CHILD_SUBREAPER = 36
 _START_LIMIT = 30.0  # [s]
 _RUN_SKIPPED = frozenset(
     {"relive", "log", "udev", "systemd", "user", "containers", "docker", "netns", "criu.kdat"}
@@ -182,7 +179,7 @@ def start_service(
     tools = CriuTools(settings.tools_path)
     tools.check()
     points = plan_points(read_mounts(), settings.home)
-    starter = _Starter(settings, spec, paths, points, tools, group, _look_up_user(spec.user))
+    starter = _Starter(settings, spec, paths, points, tools, group, look_up_user(spec.user))
     starter.prepare_streams()
     if spec.inside:
         compile_recorder(INPROCESS_FILES, spec.command, spec.environment)
@@ -220,15 +217,6 @@ def start_service(
     return facts
 
 
-def _look_up_user(name: str | None) -> pwd.struct_passwd | None:
-    if name is None:
-        return None
-    try:
-        return pwd.getpwnam(name)
-    except KeyError:
-        raise UsageError(f"there is no user {name!r}", remedy="name a user of this machine") from None
-
-
 @dataclass(frozen=True, slots=True)
 class _Starter:
     """What process 1 and the service's first process do."""
@@ -256,7 +244,10 @@ class _Starter:
                 self.group.join()
             self._mount_root()
             standard_streams(None, None)
-            service = self._fork_service()
+            spec = self.spec
+            service = fork_service(
+                spec.command, self._environment(), spec.directory, lambda: take_identity(self.user)
+            )
         except OSError as error:
             raise CapsuleStartFailed(
                 "the capsule cannot be set up",
@@ -279,46 +270,6 @@ class _Starter:
         builder.mount_proc()
         pivot_root(builder.root)
 
-    def _fork_service(self) -> int:
-        reading, writing = os.pipe()
-        service = os.fork()
-        if service == 0:
-            self._become_service(writing)
-        os.close(writing)
-        with os.fdopen(reading, "rb") as pipe:
-            failure = pipe.read()
-        if failure:
-            number, words = json.loads(failure)
-            os.waitpid(service, 0)
-            raise CapsuleStartFailed(
-                f"{self.spec.command[0]!r} cannot be started",
-                cause=words,
-                remedy=_remedy_for(number, self.spec.command[0]),
-            )
-        return service
-
-    def _become_service(self, failure: int) -> NoReturn:
-        try:
-            os.setsid()
-            # Orphans stay in the tree that is committed, as they would below process 1 of a container.
-            libc.call("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-            standard_streams(IO_DIRECTORY / "stdout.log", IO_DIRECTORY / "stderr.log")
-            hide_io_uring()
-            self._take_identity()
-            os.chdir(self.spec.directory)
-            for number in (signal.SIGPIPE, signal.SIGXFSZ):
-                signal.signal(number, signal.SIG_DFL)  # Python ignores these, and ignoring is inherited
-            signal.pthread_sigmask(signal.SIG_SETMASK, [])
-            for name in os.listdir("/proc/self/fd"):
-                if int(name) > 2 and int(name) != failure:
-                    with contextlib.suppress(OSError):
-                        os.close(int(name))
-            os.execvpe(self.spec.command[0], self.spec.command, self._environment())
-        except BaseException as error:
-            reason = error.errno if isinstance(error, OSError) else None
-            os.write(failure, json.dumps([reason, str(error)]).encode())
-        os._exit(127)
-
     def _environment(self) -> dict[str, str]:
         environment = self.spec.environment
         if self.spec.inside:
@@ -327,18 +278,3 @@ class _Starter:
             return environment
         name = self.user.pw_name
         return environment | {"HOME": self.user.pw_dir, "USER": name, "LOGNAME": name}
-
-    def _take_identity(self) -> None:
-        if self.user is None:
-            return
-        os.initgroups(self.user.pw_name, self.user.pw_gid)
-        os.setgid(self.user.pw_gid)
-        os.setuid(self.user.pw_uid)
-
-
-def _remedy_for(number: int | None, program: str) -> str:
-    if number == 2:
-        return f"check that {program!r} is installed and on PATH, and that the working directory exists"
-    if number == 13:
-        return f"make {program!r} executable and readable for the service's user"
-    return "correct the command"

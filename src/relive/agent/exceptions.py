@@ -16,6 +16,7 @@ from typing import Any
 
 import structlog
 
+from relive.agent.beginnings import beginning_for
 from relive.agent.capsule import Capsule
 from relive.agent.committer import Committer, RateLimit
 from relive.agent.keeper import Keeper
@@ -29,7 +30,9 @@ from relive.kernel import procfs
 from relive.kernel.inotify import MadeNames
 from relive.model.commit import CommitId, Trigger
 from relive.model.failure import read_package
+from relive.model.launch import Launch
 from relive.record.events import Event, EventKind
+from relive.record.exchanges import Exchanges
 from relive.record.reading import Recording
 from relive.store.evidence import Evidence
 
@@ -64,6 +67,7 @@ class ExceptionWatch:
         tasks: Tasks,
         look: Callable[[], None],
     ) -> None:
+        self._settings = settings
         self._capsule = capsule
         self._committer = committer
         self._keeper = keeper
@@ -142,7 +146,7 @@ class ExceptionWatch:
                 at = (await self._keeper.keep(taken)).id
         held = throw if is_held and at is not None else None
         sighting = exception_sighting(told, about, now_ns, throw=held, ends_service=ends_service)
-        evidence = await asyncio.to_thread(self._evidence, event)
+        evidence = await asyncio.to_thread(self._evidence, event, about.get("request"))
         known = self._answered.get(about["request"]) if about.get("request") is not None else None
         if known is not None:
             await self._keeper.add_evidence(known, evidence)
@@ -183,8 +187,12 @@ class ExceptionWatch:
 
     # -- evidence ------------------------------------------------------------------------------------------------
 
-    def _evidence(self, event: Event) -> Evidence:
-        """The package, if it is one, and what the request did up to now."""
+    def _evidence(self, event: Event, request: int | None) -> Evidence:
+        """The package, if it is one, what the request did up to now, and what a fresh process needs to do it again.
+
+        Args:
+            request: as the proxy counts.
+        """
         package: bytes | None = None
         if event.data:
             try:
@@ -193,11 +201,44 @@ class ExceptionWatch:
             except RecordingError as error:
                 self._log.warning("an error package is not kept", error=error.as_json())
         self._look()  # what the request did since then
+        events: list[Event] = []
         try:
-            return Evidence(package, self._events_of(event))
+            events = self._events_of(event)
         except RecordingError as error:
             self._log.warning("the events of an incident are not kept", error=error.as_json())
-            return Evidence(package, [])
+        paths = self._capsule.paths
+        return Evidence(
+            package,
+            events,
+            beginning=beginning_for(paths.beginnings, event.fields["pid"]),
+            launch=self._launch(),
+            request=self._request_bytes(request),
+            bodies=paths.inside / "bodies",
+        )
+
+    def _launch(self) -> Launch:
+        spec, settings = self._capsule.facts.spec, self._settings
+        return Launch(
+            command=spec.command,
+            directory=spec.directory,
+            user=spec.user,
+            address=spec.upstream,
+            ring=settings.ring,
+            inline_limit=settings.inline_limit,
+            body_limit=settings.body_limit,
+            record_not=settings.record_not,
+            secret_names=settings.secret_names,
+            secret_patterns=settings.secret_patterns,
+        )
+
+    def _request_bytes(self, request: int | None) -> bytes | None:
+        """None where there is none, or it is not whole: it is made again of what the service read of it then."""
+        if request is None:
+            return None
+        try:
+            return Exchanges(Recording(self._capsule.paths.recording)).by_number(request).request_bytes()
+        except RecordingError:
+            return None
 
     def _events_of(self, failure: Event) -> list[Event]:
         """The events of the failing request, and those of its process outside of requests meanwhile."""

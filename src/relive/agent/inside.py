@@ -17,6 +17,7 @@ from pathlib import Path
 
 import structlog
 
+from relive.agent.beginnings import Beginnings
 from relive.errors import RecordingCorrupt
 from relive.record.bodies import Bodies, is_body_name
 from relive.record.events import Event, EventKind
@@ -40,6 +41,7 @@ class InsideDrain:
     Args:
         rings: directory of the rings.
         recording: directory of the recording that is written.
+        beginnings: the file that ``Beginnings`` writes.
         keep_bytes: oldest events, and oldest long bodies, are dropped when either exceeds this.
         body_bytes: of one long body; a longer file is refused.
         is_alive: tells whether a process (its pid in the capsule) still runs.
@@ -54,6 +56,7 @@ class InsideDrain:
         rings: Path,
         recording: Path,
         *,
+        beginnings: Path,
         keep_bytes: int,
         body_bytes: int,
         is_alive: Callable[[int], bool],
@@ -70,6 +73,7 @@ class InsideDrain:
         self._end = threading.Event()
         self._writer = RecordingWriter(recording, keep_bytes=keep_bytes, on_trouble=self._log.warning)
         self._bodies = Bodies(recording / "bodies", keep_bytes=keep_bytes, most=body_bytes)
+        self._beginnings = Beginnings(beginnings)
         self._beat()
         self._thread = threading.Thread(target=self._work, name="inside-drain", daemon=True)
         self._thread.start()
@@ -99,9 +103,11 @@ class InsideDrain:
             for name in self._names():
                 events += self._take(name)
             # Of several processes, by time: CLOCK_MONOTONIC is one for all of a host.
-            for pid, event in sorted(events, key=_time_of):
+            events.sort(key=_time_of)
+            for pid, event in events:
                 self._keep(pid, event)
             self._writer.flush()
+            self._beginnings.take(events)
         for pid, event in events:
             if event.kind is EventKind.FAILURE:
                 self._on_failure(replace(event, fields={**event.fields, "pid": pid}))

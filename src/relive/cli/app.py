@@ -53,6 +53,7 @@ _COMMANDS = (
     _Command("stop"),
     _Command("incidents"),
     _Command("replay"),
+    _Command("reproduce"),
     _Command("debug"),
     _Command("retain"),
     _Command("gc"),

@@ -24,7 +24,7 @@ from relive.replay.replay import replay as run_replay
 from relive.store import Store
 from relive.store.incidents import Incidents
 
-__all__ = ["exit_status", "replay"]
+__all__ = ["exit_status", "parse_policy", "replay"]
 
 
 def replay(
@@ -70,7 +70,7 @@ def replay(
     restored.
     """
     terminal = Terminal(as_json=as_json)
-    policy = dict(_policy(text) for text in on_miss or ())
+    policy = dict(parse_policy(text) for text in on_miss or ())
     settings = load_settings()
     tend_capsules(settings)
     store = Store(settings.store)
@@ -99,7 +99,7 @@ def replay(
     raise typer.Exit(exit_status(result))
 
 
-def _policy(text: str) -> tuple[str, str]:
+def parse_policy(text: str) -> tuple[str, str]:
     """(kind or "*", what becomes of a miss) of one ``--on-miss``; raises UsageError."""
     kind, _, what = text.rpartition(":")
     kind = kind or "*"

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from relive.kernel import libc
 
-__all__ = ["Namespace", "enter", "holds_ipc", "in_network_of", "namespace_id", "unshare"]
+__all__ = ["Namespace", "enter", "holds_ipc", "in_network", "in_network_of", "namespace_id", "unshare"]
 
 Result = TypeVar("Result")
 
@@ -74,6 +74,13 @@ def in_network_of(pid: int, action: Callable[[], Result]) -> Result:
     return _within(pid, Namespace.NETWORK, action)
 
 
+def in_network(descriptor: int, action: Callable[[], Result]) -> Result:
+    """As ``in_network_of``, in the namespace that ``descriptor``, of a ``/proc/PID/ns/net``, keeps alive."""
+    return _in_thread(
+        "within-network", lambda: libc.call("setns", descriptor, int(Namespace.NETWORK)), action
+    )
+
+
 def holds_ipc(pid: int) -> bool:
     """There are System V shared memory segments, semaphores or message queues in the IPC namespace of ``pid``.
 
@@ -91,18 +98,22 @@ def holds_ipc(pid: int) -> bool:
 
 
 def _within(pid: int, kind: Namespace, action: Callable[[], Result]) -> Result:
+    return _in_thread(f"within-{pid}", lambda: enter(pid, kind), action)
+
+
+def _in_thread(name: str, go: Callable[[], object], action: Callable[[], Result]) -> Result:
     """Run ``action`` in a thread of its own: a namespace is a property of a thread and cannot always be left again."""
     outcome: list[Result] = []
     failure: list[BaseException] = []
 
     def work() -> None:
         try:
-            enter(pid, kind)
+            go()
             outcome.append(action())
         except BaseException as error:
             failure.append(error)
 
-    thread = threading.Thread(target=work, name=f"within-{pid}")
+    thread = threading.Thread(target=work, name=name)
     thread.start()
     thread.join()
     if failure:

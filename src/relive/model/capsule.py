@@ -185,6 +185,11 @@ class LifePaths:
         return self.directory / "inside"
 
     @property
+    def beginnings(self) -> Path:
+        """What its Python processes did when they began."""
+        return self.directory / "beginnings.jsonl"
+
+    @property
     def agent_socket(self) -> Path:
         """Where the agent takes commands."""
         return self.directory / "agent.sock"

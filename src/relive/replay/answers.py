@@ -17,7 +17,7 @@ from relive.record.bodies import is_body_name
 from relive.record.events import Event, EventKind
 from relive.replay.inside import Window
 
-__all__ = ["Answers", "Calls"]
+__all__ = ["Answers", "Calls", "event_line"]
 
 _OF_THE_READER = frozenset({"pid", "own_seq", "thread", "lane"})
 _MOST_SIBLINGS = 64
@@ -89,20 +89,11 @@ class Answers:
         return process
 
     def _add(self, process: _Process, event: Event) -> None:
-        fields = {name: value for name, value in event.fields.items() if name not in _OF_THE_READER}
-        body = fields.get("file")
+        body = event.fields.get("file")
         if is_body_name(body):
             self._body_names.add(body)
         process.serves = process.serves or event.kind is EventKind.HANDLING_STARTED
-        line = [
-            event.fields.get("own_seq", 0),
-            event.kind.value,
-            event.fields.get("lane", 1),
-            event.request,
-            fields,
-            base64.b64encode(event.data).decode(),
-        ]
-        process.lines.append(_encode(line))
+        process.lines.append(event_line(event))
 
     def lay(self, rings: Path) -> None:
         """Write them into ``answers`` in the directory of a branch's rings, readable for every user of the branch.
@@ -133,6 +124,20 @@ class Answers:
         with path.open("x") as file:
             file.write("\n".join([_encode(header), *process.lines]) + "\n")
         path.chmod(0o644)
+
+
+def event_line(event: Event) -> str:
+    """One event as a line of a file of answers, without its newline."""
+    fields = {name: value for name, value in event.fields.items() if name not in _OF_THE_READER}
+    line = [
+        event.fields.get("own_seq", 0),
+        event.kind.value,
+        event.fields.get("lane", 1),
+        event.request,
+        fields,
+        base64.b64encode(event.data).decode(),
+    ]
+    return _encode(line)
 
 
 def _encode(value: Any) -> str:

@@ -21,7 +21,7 @@ from relive.record.http1 import AnswerFramer, AnswerHead, Body, Stream
 from relive.record.http1 import End as MessageEnd
 from relive.replay.plan import Pace, Plan, Step
 
-__all__ = ["Answer", "Sender"]
+__all__ = ["Answer", "Connection", "Sender"]
 
 _READ = 1 << 16  # [bytes]
 _CONNECT_LIMIT = 5.0  # [s]
@@ -43,7 +43,7 @@ class Answer:
     seconds: float | None = None
 
 
-class _Connection:
+class Connection:
     """One connection into the branch, used by one request after the other."""
 
     def __init__(self, sock: socket.socket) -> None:
@@ -106,7 +106,7 @@ class Sender:
         self._pace = pace
         self._limit = limit
         self._cursor = cursor
-        self._connections: dict[int, _Connection] = {}
+        self._connections: dict[int, Connection] = {}
         self._ended: dict[int, asyncio.Event] = {}
         self.answers: dict[int, Answer] = {}
 
@@ -184,12 +184,12 @@ class Sender:
         """What of a continuing request had not reached the service when the commit was taken."""
         return exchange.request_body_after(self._cursor)
 
-    async def _connection(self, exchange: Exchange) -> _Connection:
+    async def _connection(self, exchange: Exchange) -> Connection:
         known = self._connections.get(exchange.connection)
         if known is not None:
             return known
         forged = self._forged.pop(exchange.local_port, None) if exchange.local_port is not None else None
-        connection = _Connection(forged if forged is not None else await self._connect())
+        connection = Connection(forged if forged is not None else await self._connect())
         self._connections[exchange.connection] = connection
         return connection
 

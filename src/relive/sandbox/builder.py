@@ -41,7 +41,7 @@ from relive.sandbox.peers import forge_peer
 from relive.sandbox.rootfs import IO_DIRECTORY, CoveredPoint, RootBuilder
 from relive.sandbox.seal import check_sealed
 
-__all__ = ["BranchBuilder", "BranchPlan", "Built", "RootPlan"]
+__all__ = ["BranchBuilder", "BranchPlan", "Built", "RootPlan", "close_proc"]
 
 _NAMESPACES = Namespace.PID | Namespace.MOUNT | Namespace.NETWORK | Namespace.IPC | Namespace.UTS
 _SPARE = 5.0  # [s] on top of CRIU's own limit, for mounts and sockets
@@ -294,7 +294,7 @@ def _restore(plan: BranchPlan, criu: Conversation, images: int, outlets: list[_O
                 plan.pager.wait_until_held()
             if plan.clock_shift_ns is not None:
                 shift_wall_clock(tree_of(plan.root), plan.clock_shift_ns)
-            _close_proc()
+            close_proc()
 
     try:
         with contextlib.closing(criu):
@@ -385,7 +385,7 @@ def _open_log(number: int, kind: str = "outlet") -> int:
     return os.open(IO_DIRECTORY / f"{kind}-{number}.log", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
 
 
-def _close_proc() -> None:
+def close_proc() -> None:
     """Keep root in the branch away from the parts of /proc that act on the whole machine.
 
     Done at the last moment, since CRIU itself writes to /proc/sys while it restores.

@@ -137,15 +137,19 @@ def standard_streams(stdout: Path | None, stderr: Path | None) -> None:
             os.close(descriptor)
 
 
-def become_init(program: Path, status: int, main: int) -> NoReturn:
-    """Turn the calling process 1 into ``relive-init``, with only 0, 1, 2 and ``status`` open.
+def become_init(program: Path, status: int, main: int, lifeline: int | None = None) -> NoReturn:
+    """Turn the calling process 1 into ``relive-init``, with only 0, 1, 2, ``status`` and ``lifeline`` open.
 
     Args:
         status: where it writes how ``main`` ended.
+        lifeline: a socket (SOCK_SEQPACKET) by whose hanging up everything in its PID namespace ends.
     """
+    kept = [status] if lifeline is None else [status, lifeline]
     for name in os.listdir("/proc/self/fd"):
-        if int(name) > 2 and int(name) != status:
+        if int(name) > 2 and int(name) not in kept:
             with contextlib.suppress(OSError):
                 os.close(int(name))
-    os.set_inheritable(status, True)
-    os.execv(program, [program.name, str(status), str(main)])
+    for descriptor in kept:
+        os.set_inheritable(descriptor, True)
+    options = [] if lifeline is None else ["--lifeline", str(lifeline)]
+    os.execv(program, [program.name, *options, str(status), str(main)])

@@ -1,28 +1,53 @@
 """What is kept beside an incident: its error package, and what its request did, as the recorder inside told it.
 
-Files of incident N: ``N.package.json``, an error package (``relive.model.failure``); ``N.events.jsonl``, one JSON object a line
-with ``seq`` (of the recording from inside), ``mono_ns``, ``wall_ns``, ``kind``, ``request``, ``fields``, and ``data`` (base64)
-where the event has some. They are copies, so that the recording's retention does not take them away.
+Files of incident N:
+
+``N.package.json``      an error package (``relive.model.failure``)
+``N.events.jsonl``      what the request did: one JSON object a line with ``seq`` (of the recording from inside), ``mono_ns``,
+                        ``wall_ns``, ``kind``, ``request``, ``fields``, and ``data`` (base64) where the event has some
+``N.beginning.jsonl``   in the same form, what its process and those that forked it did when they began, as far as it is kept
+``N.launch.json``       how the service had been started (``relive.model.launch``)
+``N.request``           the request as it was on the wire, where the proxy had all of it
+``N.bodies/``           long bodies that events name
+
+They are copies, so that the recording's retention does not take them away. Whoever has these files and ``N.json`` can reproduce
+the failure without any commit.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
+import shutil
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from relive.errors import RecordingCorrupt
 from relive.model.failure import ErrorPackage, read_package
+from relive.model.launch import Launch, read_launch
+from relive.record.bodies import is_body_name
 from relive.record.events import Event, EventKind
 from relive.store.durable import sync_directory
 from relive.store.troubles import disk_errors
 
-__all__ = ["Evidence", "events_of", "keep", "package_of"]
+__all__ = [
+    "Evidence",
+    "beginning_of",
+    "bodies_of",
+    "event_line",
+    "events_of",
+    "keep",
+    "launch_of",
+    "package_of",
+    "read_events",
+    "request_of",
+]
 
 _DATA_MOST = 8 << 20  # [bytes] of all events of one incident; later ones are kept without theirs
+_BODIES_MOST = 64 << 20  # [bytes] of all long bodies of one incident; later ones are left out
 
 _KINDS = frozenset(kind.value for kind in EventKind)
 
@@ -33,10 +58,17 @@ class Evidence:
 
     Attributes:
         package: the error package as the recorder wrote it, checked; None if it made none.
+        beginning: what its process did when it began; see ``relive.agent.beginnings``.
+        request: whole, as it was on the wire; None where the proxy had not all of it.
+        bodies: directory of the long bodies that the events name; None: none is kept.
     """
 
     package: bytes | None
     events: list[Event]
+    beginning: list[Event] = field(default_factory=list)
+    launch: Launch | None = None
+    request: bytes | None = None
+    bodies: Path | None = None
 
 
 def keep(directory: Path, number: int, evidence: Evidence) -> None:
@@ -50,6 +82,16 @@ def keep(directory: Path, number: int, evidence: Evidence) -> None:
         return
     with disk_errors("writing what belongs to an incident"):
         _replace(events, _lines(evidence.events))
+        if evidence.beginning:
+            _replace(_beside(directory, number, "beginning.jsonl"), _lines(evidence.beginning))
+        if evidence.launch is not None:
+            text = evidence.launch.model_dump_json(indent=2)
+            _replace(_beside(directory, number, "launch.json"), [text.encode()])
+        if evidence.request is not None:
+            _replace(_beside(directory, number, "request"), [evidence.request])
+        if evidence.bodies is not None:
+            named = [*evidence.events, *evidence.beginning]
+            _keep_bodies(evidence.bodies, bodies_of(directory, number), named)
         if evidence.package is not None:
             _replace(package, [evidence.package])
         sync_directory(directory)
@@ -74,7 +116,41 @@ def events_of(directory: Path, number: int) -> list[Event]:
     Raises:
         RecordingCorrupt: what lies there is none.
     """
-    path = _paths(directory, number)[1]
+    return read_events(_paths(directory, number)[1])
+
+
+def beginning_of(directory: Path, number: int) -> list[Event]:
+    """As ``events_of``: what the processes of an incident did when they began."""
+    return read_events(_beside(directory, number, "beginning.jsonl"))
+
+
+def launch_of(directory: Path, number: int) -> Launch | None:
+    """How the service of an incident had been started, None if that is not kept; raises RecordingCorrupt."""
+    try:
+        return read_launch(_beside(directory, number, "launch.json").read_bytes())
+    except FileNotFoundError:
+        return None
+
+
+def request_of(directory: Path, number: int) -> bytes | None:
+    """The request as it was on the wire, None if it is not kept."""
+    try:
+        return _beside(directory, number, "request").read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def bodies_of(directory: Path, number: int) -> Path:
+    """Directory of the long bodies; it need not be there."""
+    return _beside(directory, number, "bodies")
+
+
+def read_events(path: Path) -> list[Event]:
+    """Events of one file of the form above, in their order; none where there is no file.
+
+    Raises:
+        RecordingCorrupt: what lies there is none.
+    """
     try:
         lines = path.read_bytes().splitlines()
     except FileNotFoundError:
@@ -106,21 +182,42 @@ def _paths(directory: Path, number: int) -> tuple[Path, Path]:
     return directory / f"{number}.package.json", directory / f"{number}.events.jsonl"
 
 
+def _beside(directory: Path, number: int, what: str) -> Path:
+    return directory / f"{number}.{what}"
+
+
 def _lines(events: Iterable[Event]) -> Iterable[bytes]:
     held = 0
     for event in events:
-        line: dict[str, object] = {
-            "seq": event.seq,
-            "mono_ns": event.mono_ns,
-            "wall_ns": event.wall_ns,
-            "kind": event.kind.value,
-            "request": event.request,
-            "fields": dict(event.fields),
-        }
         held += len(event.data)
-        if event.data and held <= _DATA_MOST:
-            line["data"] = base64.b64encode(event.data).decode()
-        yield json.dumps(line, separators=(",", ":")).encode() + b"\n"
+        yield event_line(event, with_data=held <= _DATA_MOST)
+
+
+def event_line(event: Event, *, with_data: bool = True) -> bytes:
+    """One event in the form above, its newline included."""
+    line: dict[str, object] = {
+        "seq": event.seq,
+        "mono_ns": event.mono_ns,
+        "wall_ns": event.wall_ns,
+        "kind": event.kind.value,
+        "request": event.request,
+        "fields": dict(event.fields),
+    }
+    if event.data and with_data:
+        line["data"] = base64.b64encode(event.data).decode()
+    return json.dumps(line, separators=(",", ":")).encode() + b"\n"
+
+
+def _keep_bodies(source: Path, goal: Path, events: Iterable[Event]) -> None:
+    names = {name for name in (event.fields.get("file") for event in events) if is_body_name(name)}
+    held = 0
+    for name in sorted(names):
+        with contextlib.suppress(FileNotFoundError):  # retention was quicker
+            held += (source / name).stat().st_size
+            if held > _BODIES_MOST:
+                return
+            goal.mkdir(mode=0o700, exist_ok=True)
+            shutil.copyfile(source / name, goal / name)
 
 
 def _replace(path: Path, pieces: Iterable[bytes]) -> None:

@@ -25,6 +25,8 @@ def start() -> None:
     recorder.scrubber.learn_environment(os.environ)
     recorder.on_brought_back = playing.begin
     recorder.start(chosen)
+    if chosen.answers:
+        playing.begin_afresh(chosen.answers)
     lanes.install()
     recorder.emit("process-started", {"python": sys.version.split()[0], "argv": recorder.arguments()})
     for name, install in _installers():

@@ -23,6 +23,7 @@ class Options:
         secret_names, secret_patterns: see ``scrub``.
         wait_ms: how long a failing thread stands still at most for its commit; 0: not at all.
         failure_pause: seconds after a failure was committed before the same one is again.
+        answers: files in ``answers`` in ``rings``: this process begins in a replay, see ``playing/afresh.py``; none: it is recorded.
     """
 
     def __init__(self, given: Dict[str, Any]) -> None:
@@ -35,6 +36,7 @@ class Options:
         self.secret_patterns: List[str] = []
         self.wait_ms = 2000
         self.failure_pause = 30.0
+        self.answers: List[str] = []
         for name, value in given.items():
             default = getattr(self, name)  # AttributeError names what is not known
             if type(value) is not type(default) and not (type(default) is float and type(value) is int):

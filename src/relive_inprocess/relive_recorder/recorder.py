@@ -88,7 +88,7 @@ class Recorder:
             OSError: the ring cannot be made.
         """
         self.options = options
-        self._ring = self._new_ring(RECORD)
+        self._ring = self._new_ring(REPLAY if options.answers else RECORD)
         os.register_at_fork(before=self._before_fork, after_in_child=self._after_fork)
 
     def _new_ring(self, mode: int) -> Ring:

@@ -14,7 +14,7 @@ from relive_recorder.playing.recognising import Roll
 from relive_recorder.playing.shelf import Shelf
 from relive_recorder.recorder import REPLAY, recorder
 
-__all__ = ["Player", "begin", "recognise"]
+__all__ = ["Player", "begin", "play", "read_or_none", "recognise"]
 
 
 class Player:
@@ -30,7 +30,7 @@ class Player:
         self._asking = (
             threading.RLock()
         )  # held for microseconds; a signal handler of the same thread may ask, too
-        self._shelf = Shelf()
+        self._shelf = self._new_shelf()
         self._clocks = Clocks()
         self._answers = answers
         self._children = list(answers.children) if answers is not None else []
@@ -41,6 +41,9 @@ class Player:
         self._of: Dict[int, List[Recorded]] = {}
         self._unknown: Set[int] = set()
         recorder.requests = max([recorder.requests, *(event.request for event in events)])
+
+    def _new_shelf(self) -> Shelf:
+        return Shelf()
 
     # -- calls and readings --------------------------------------------------------------------------------------
 
@@ -134,7 +137,7 @@ class Player:
         if self._elsewhere is None:
             self._elsewhere = []
             for name in self._answers.siblings if self._answers is not None else ():
-                sibling = _read_or_none(self._directory, name)
+                sibling = read_or_none(self._directory, name)
                 if sibling is not None:
                     roll = Roll(sibling.events)
                     self._elsewhere.append(roll)
@@ -166,7 +169,7 @@ class Player:
     def child(self, name: Optional[str]) -> "Player":
         """The player of a process that was just forked: all that its file holds is still to come."""
         if name is not None:
-            return Player(self._directory, _read_or_none(self._directory, name), 0)
+            return Player(self._directory, read_or_none(self._directory, name), 0)
         nothing = Player(self._directory, None, 0)
         if self._answers is not None:
             nothing._answers = Answers(
@@ -190,8 +193,13 @@ def begin(mode: int) -> None:
     if mode != REPLAY:
         return
     directory = f"{recorder.options.rings}/answers"
-    answers = _read_or_none(directory, f"{os.getpid()}.jsonl")
-    _play(Player(directory, answers, recorder.seq))
+    answers = read_or_none(directory, f"{os.getpid()}.jsonl")
+    play(Player(directory, answers, recorder.seq))
+
+
+def play(player: Player) -> None:
+    """Have this process's calls, readings and requests answered by a player, and its children's by what that makes for them."""
+    _play(player)
     recorder.on_late = _late
     recorder.before_fork = _before_fork
     recorder.on_forked = _on_forked
@@ -233,7 +241,8 @@ def _on_forked() -> None:
         _play(_player.child(_next_child))
 
 
-def _read_or_none(directory: str, name: str) -> Optional[Answers]:
+def read_or_none(directory: str, name: str) -> Optional[Answers]:
+    """A file of answers; None, said in standard error, when it is not there or refused."""
     try:
         return read_answers(directory, name)
     except (Refused, OSError, MemoryError) as fault:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import json
-from typing import Any, Deque, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from relive_recorder.playing.answers import Recorded
 
@@ -34,9 +34,14 @@ def content(asked: Any) -> str:
 
 
 class Shelf:
-    """All calls and readings still to come. Not for two threads at once."""
+    """All calls and readings still to come. Not for two threads at once.
 
-    def __init__(self) -> None:
+    Args:
+        key: of what was asked; calls with equal ones are the same call.
+    """
+
+    def __init__(self, key: Callable[[Any], str] = content) -> None:
+        self._key = key
         self._calls: Dict[Tuple[Any, ...], Deque[Entry]] = {}
         self._kinds: Dict[str, List[Entry]] = {}
         self._readings: Dict[Tuple[int, int, str, str], Deque[Any]] = {}
@@ -47,7 +52,7 @@ class Shelf:
             request = event.request if renumbered is None else renumbered
             fields = event.fields
             if "asked" in fields:
-                key = event.kind, content(fields["asked"])
+                key = event.kind, self._key(fields["asked"])
                 entry = Entry(event)
                 for place in ((request, event.lane, *key), (request, *key), key):
                     self._calls.setdefault(place, collections.deque()).append(entry)
@@ -58,7 +63,7 @@ class Shelf:
 
     def call(self, request: int, lane: int, kind: str, asked: Any, *, anywhere: bool) -> Optional[Recorded]:
         """The first such call of that lane, else of that request, else, if ``anywhere``, of all. It is used then."""
-        key = kind, content(asked)
+        key = kind, self._key(asked)
         places: List[Tuple[Any, ...]] = [(request, lane, *key), (request, *key)]
         if anywhere:
             places.append(key)

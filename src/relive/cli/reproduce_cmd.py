@@ -1,0 +1,160 @@
+"""``relive reproduce``: does it fail again in a fresh process?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from relive.cli.replay_cmd import parse_policy
+from relive.cli.terminal import AsJson, Terminal, duration
+from relive.config import load_settings
+from relive.errors import UsageError
+from relive.model.reproduction import Attempt, Raised, Reproduction, ReproductionKind
+from relive.model.text import is_number
+from relive.reproduce.attempt import Wishes
+from relive.reproduce.environment import parse_variable, read_variables
+from relive.reproduce.reproduce import What
+from relive.reproduce.reproduce import reproduce as run_reproduction
+
+__all__ = ["describe", "exit_status", "reproduce"]
+
+_LOG_LINES = 12
+
+
+def reproduce(
+    incident: Annotated[str, typer.Argument(help="An incident's number")],
+    command: Annotated[
+        list[str] | None, typer.Argument(help="The service and its arguments, after --; default: as recorded")
+    ] = None,
+    checkout: Annotated[
+        str | None,
+        typer.Option(
+            help="A revision of git, or . for the files as they are; default: the recorded revision, where it is there"
+        ),
+    ] = None,
+    env: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, over the recorded environment")] = None,
+    env_file: Annotated[Path | None, typer.Option(help="File of NAME=VALUE lines")] = None,
+    database: Annotated[
+        list[str] | None, typer.Option(help="PATH=FILE: lay a file over a path, such as a SQLite database")
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(help="Port on which the service listens, if not the recorded one", min=1, max=65535),
+    ] = None,
+    times: Annotated[int, typer.Option(help="How often, each in a fresh process", min=1)] = 1,
+    ignore: Annotated[
+        list[str] | None, typer.Option(help="What may differ inside: event:KIND, or event:KIND:PATH")
+    ] = None,
+    on_miss: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A call of the request without a recorded answer: fail or pass, or KIND:pass such as http-call:pass"
+        ),
+    ] = None,
+    limit: Annotated[
+        float,
+        typer.Option(help="Seconds until the service listens, and again until it has answered", min=0.1),
+    ] = 30.0,
+    as_json: AsJson = False,
+) -> None:
+    """From the error package alone, without any commit: start the service afresh, send the request, and judge
+
+    Exit status: 0 reproduced every time, 1 never, 10 diverged or reproduced sometimes only, 6 it could not be started.
+    """
+    terminal = Terminal(as_json=as_json)
+    number = incident.removeprefix("incident/")
+    if not is_number(number):
+        raise UsageError(f"{incident!r} is no incident", remedy="`relive incidents` lists their numbers")
+    supplied = read_variables(env_file) if env_file is not None else {}
+    supplied |= dict(parse_variable(text) for text in env or ())
+    what = What(
+        incident=int(number),
+        command=tuple(command or ()),
+        checkout=checkout,
+        environment=supplied,
+        port=port,
+        times=times,
+    )
+    wishes = Wishes(
+        ignore=tuple(ignore or ()),
+        limit=limit,
+        on_miss=dict(parse_policy(text) for text in on_miss or ()),
+        databases=dict(_database(text) for text in database or ()),
+    )
+    with terminal.progress("reproducing", times) as progress:
+        result = run_reproduction(load_settings(), what, wishes, terminal.status, progress)
+    terminal.answer(result, lambda: describe(result))
+    raise typer.Exit(exit_status(result))
+
+
+def _database(text: str) -> tuple[str, Path]:
+    path, equals, file = text.partition("=")
+    if not equals or not path.startswith("/") or not file:
+        raise UsageError(f"--database cannot be {text!r}", remedy="write PATH=FILE, with an absolute PATH")
+    return path, Path(file)
+
+
+def exit_status(result: Reproduction) -> int:
+    """What all attempts mean as an exit status."""
+    kinds = {attempt.kind for attempt in result.attempts}
+    if kinds == {ReproductionKind.REPRODUCED}:
+        return 0
+    if kinds == {ReproductionKind.COULD_NOT_START}:
+        return 6
+    return 1 if kinds <= {ReproductionKind.NOT_REPRODUCED, ReproductionKind.COULD_NOT_START} else 10
+
+
+def describe(result: Reproduction) -> str:
+    """The result for people."""
+    lines = [
+        _headline(result),
+        f"  started:  {' '.join(result.command)}",
+        f"  in:       {result.directory}" + (f", as {result.user}" if result.user else ""),
+        f"  files:    {result.tree.words}",
+        f"  request:  {result.request or 'none, the program is only run'}",
+        f"  recorded: {_raised_words(result.recorded)}" + _status_words(result.recorded_status),
+    ]
+    if result.placeholders:
+        names = ", ".join(result.placeholders)
+        lines.append(f"  secrets:  placeholders stand in {names}; --env and --env-file supply values")
+    lines += [f"  note:     {note}" for note in result.notes]
+    lines += [line for attempt in result.attempts for line in _attempt_lines(attempt)]
+    failed = [one for one in result.attempts if one.kind is ReproductionKind.COULD_NOT_START and one.log]
+    if failed:
+        lines += ["", "Its standard error:", *(f"  {line}" for line in failed[0].log[-_LOG_LINES:])]
+    return "\n".join(lines)
+
+
+def _headline(result: Reproduction) -> str:
+    count = f"reproduced {result.reproduced} of {len(result.attempts)}"
+    first = next((one.kind for one in result.attempts if one.kind is not ReproductionKind.REPRODUCED), None)
+    words = count if first is None else f"{first.value.replace('-', ' ')}, {count}"
+    return f"incident {result.incident} of {result.service}: {words} in a fresh process"
+
+
+def _raised_words(raised: Raised) -> str:
+    text = f": {raised.text.splitlines()[0]}" if raised.text.strip() else ""
+    place = f" at {raised.file}:{raised.line} in {raised.function}" if raised.file else ""
+    return f"{raised.type.removeprefix('builtins.')}{text}{place}"
+
+
+def _status_words(status: int | None) -> str:
+    return f", answered with status {status}" if status is not None else ""
+
+
+def _attempt_lines(attempt: Attempt) -> list[str]:
+    line = f"  attempt {attempt.number}: {attempt.kind.value.replace('-', ' ')}"
+    if attempt.raised is not None:
+        line += f": {_raised_words(attempt.raised)}"
+    line += _status_words(attempt.status)
+    if attempt.ready_seconds is not None:
+        line += f"; ready after {duration(attempt.ready_seconds * 1e6)}"
+    if attempt.packets_left is not None:
+        line += f"; {attempt.packets_left} packets left"
+        line += f", {attempt.refused} refused" if attempt.refused else ""
+    found = [line]
+    if attempt.difference:
+        found.append(f"         first difference: {attempt.difference}")
+    return found + [f"         note: {note}" for note in attempt.notes]

@@ -1,0 +1,53 @@
+"""How a service had been started, as it is kept beside an incident: what a fresh process of it needs besides its error package."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from relive.errors import RecordingCorrupt
+from relive.model.text import NativeText
+
+__all__ = ["Launch", "read_launch"]
+
+_MOST_BYTES = 4 << 20
+
+
+class Launch(BaseModel):
+    """What ``relive run`` had been asked for, but for the environment, which the error package has without secrets.
+
+    Attributes:
+        user: name of the user it ran as; None: the one who ran Relive.
+        address: where it listened itself (host, port), behind the proxy; None when nothing was said of that.
+        ring, inline_limit, body_limit: bytes, record_not, secret_names, secret_patterns: settings of the recorder in it. With
+            others a call would be described otherwise, and its recorded answer not be found.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    version: Literal[1] = 1
+    command: list[NativeText] = Field(min_length=1, max_length=10_000)
+    directory: NativeText
+    user: str | None = None
+    address: tuple[str, int] | None = None
+    ring: int = Field(4 << 20, ge=1 << 16, le=1 << 30)
+    inline_limit: int = Field(64 << 10, ge=0, le=1 << 30)
+    body_limit: int = Field(16 << 20, ge=0, le=1 << 40)
+    record_not: list[str] = []
+    secret_names: list[str] = []
+    secret_patterns: list[str] = []
+
+
+def read_launch(data: bytes) -> Launch:
+    """Read it; raises RecordingCorrupt when it is none."""
+    if len(data) > _MOST_BYTES:
+        raise RecordingCorrupt("how a service had been started cannot be read", cause=f"{len(data)} bytes")
+    try:
+        return Launch.model_validate_json(data)
+    except ValidationError as error:
+        first = error.errors(include_input=False)[0]
+        place = ".".join(str(part) for part in first["loc"]) or "the whole"
+        raise RecordingCorrupt(
+            "how a service had been started cannot be read", cause=f"{place}: {first['msg']}"
+        ) from None

@@ -1,0 +1,110 @@
+"""The request that is sent again: as it was on the wire, or made again of what the service's server had read of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from relive.errors import RequestTruncated, UsageError
+from relive.record.bodies import is_body_name
+from relive.record.events import Event, EventKind
+from relive.reproduce.case import Case
+
+__all__ = ["SentRequest", "request_for"]
+
+PLACEHOLDER = re.compile(r"<secret:[0-9a-f]{8}>")
+_MADE_ANEW = frozenset({"content-length", "transfer-encoding", "expect"})
+_WORD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}")
+_LINE = re.compile(r"[^\x00-\x20\x7f]{1,65536}")
+_VALUE = re.compile(r"[^\x00\r\n]{0,65536}")
+
+
+@dataclass(frozen=True, slots=True)
+class SentRequest:
+    """Attributes:
+    data: head and body.
+    notes: what of it is not as it was.
+    """
+
+    method: str
+    target: str
+    data: bytes
+    notes: list[str]
+
+    @property
+    def words(self) -> str:
+        """``POST /orders``."""
+        return f"{self.method} {self.target}"
+
+
+def request_for(case: Case) -> SentRequest | None:
+    """The request of a failure; None where it escaped outside of any, so that the program is only run.
+
+    Raises:
+        RequestTruncated: its body was not kept whole.
+        UsageError: it is no request that can be sent: a websocket, or what is kept of it is no HTTP.
+    """
+    started = case.started
+    if case.is_job or (started is None and case.wire is None):
+        return None
+    if case.wire is not None:
+        words = case.wire.lstrip(b"\r\n").split(b"\n", 1)[0].split(b" ")
+        target = words[1].decode("latin-1") if len(words) > 1 else ""
+        return SentRequest(words[0].decode("latin-1"), target, case.wire, [])
+    assert started is not None
+    return _made_again(case, started)
+
+
+def _made_again(case: Case, started: Event) -> SentRequest:
+    method, target = str(started.fields.get("method")), str(started.fields.get("target"))
+    if method == "WEBSOCKET":
+        raise UsageError(
+            f"incident {case.incident.number} failed in a websocket",
+            cause="its messages are not kept beside it",
+            remedy=f"`relive replay {case.incident.number}` brings it back from a commit",
+        )
+    if not _WORD.fullmatch(method) or not _LINE.fullmatch(target):
+        raise UsageError("the request cannot be sent again", cause=f"{method!r} {target!r} is no HTTP")
+    body = _body(case, started.request)
+    headers = [(name, value) for name, value in _pairs(started) if name.lower() not in _MADE_ANEW]
+    if not any(name.lower() == "host" for name, _ in headers):
+        headers.insert(0, ("host", "localhost"))
+    if body:
+        headers.append(("content-length", str(len(body))))
+    head = "".join(f"{name}: {value}\r\n" for name, value in headers)
+    data = f"{method} {target} HTTP/1.1\r\n{head}\r\n".encode("latin-1", "replace") + body
+    notes = ["the request was made again of what the service had read; the proxy has not recorded it whole"]
+    hidden = [name for name, value in headers if PLACEHOLDER.search(value)]
+    if hidden or PLACEHOLDER.search(target) or PLACEHOLDER.search(body.decode("latin-1")):
+        where = f" in its headers {', '.join(hidden)}" if hidden else ""
+        notes.append(f"placeholders stand for secrets in the request{where}")
+    return SentRequest(method, target, data, notes)
+
+
+def _pairs(started: Event) -> Iterable[tuple[str, str]]:
+    for pair in started.fields.get("headers") or ():
+        if isinstance(pair, list | tuple) and len(pair) == 2:
+            name, value = str(pair[0]), str(pair[1])
+            if _WORD.fullmatch(name) and _VALUE.fullmatch(value):
+                yield name, value
+
+
+def _body(case: Case, request: int) -> bytes:
+    kept = [e for e in case.events if e.kind is EventKind.HANDLING_BODY and e.request == request]
+    if not kept:
+        return b""
+    last = kept[-1]
+    name = last.fields.get("file")
+    try:
+        body = (case.bodies / name).read_bytes() if is_body_name(name) else last.data
+    except FileNotFoundError:
+        body = b""
+    whole = last.fields.get("bytes")
+    if last.fields.get("cut") or (isinstance(whole, int) and whole and not body):
+        raise RequestTruncated(
+            f"the request of incident {case.incident.number} cannot be sent again",
+            cause=f"of its body of {whole} bytes not all was kept",
+            remedy="raise `body_limit` in relive.toml",
+        )
+    return body
