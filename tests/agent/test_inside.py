@@ -25,6 +25,7 @@ def drain_of(directory: Path, seen: list[Event]) -> InsideDrain:
     return InsideDrain(
         directory,
         directory / "inside",
+        beginnings=directory / "beginnings.jsonl",
         keep_bytes=1 << 20,
         body_bytes=100,
         is_alive=lambda _pid: True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import socket
 import time
@@ -203,7 +204,7 @@ class _Life:
         for address in (*tried, "127.0.0.1", "::1"):
             family = socket.AF_INET6 if ":" in address else socket.AF_INET
             kind = socket.SOCK_STREAM | socket.SOCK_CLOEXEC
-            sock = in_network(self.sandbox.network, lambda f=family, k=kind: socket.socket(f, k))
+            sock = in_network(self.sandbox.network, functools.partial(socket.socket, family, kind))
             sock.setblocking(False)
             try:
                 async with asyncio.timeout(_CONNECT_LIMIT):
@@ -316,11 +317,9 @@ class _Life:
         seal = self.sandbox.seal()
         port = self.plan.start.port
         where = f"on port {port}" if port is not None else "anywhere"
-        how = (
-            f"it ended with status {status}"
-            if status is not None
-            else f"it does not listen {where} after {self.wishes.limit:g} s"
-        )
+        how = f"it does not listen {where} after {self.wishes.limit:g} s"
+        if status is not None:
+            how = f"it ended with status {status}"
         if raised and status is not None:
             how += f": {raised[-1].type}: {raised[-1].text}"
         elsewhere = sorted(self.sandbox.listening_ports()) if status is None else []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from relive.errors import UsageError
 from relive.reproduce.case import Case
@@ -39,7 +40,7 @@ def start_for(case: Case, given: Sequence[str], port: int | None) -> Start:
     """
     launch, package = case.launch, case.package
     directory = launch.directory if launch is not None else package.cwd
-    if not os.path.isabs(directory) or "\0" in directory:
+    if not Path(directory).is_absolute() or "\0" in directory:
         raise UsageError("the working directory of the service is not known", cause=f"it says {directory!r}")
     notes: list[str] = []
     command = list(given)

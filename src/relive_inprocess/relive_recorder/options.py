@@ -23,7 +23,8 @@ class Options:
         secret_names, secret_patterns: see ``scrub``.
         wait_ms: how long a failing thread stands still at most for its commit; 0: not at all.
         failure_pause: seconds after a failure was committed before the same one is again.
-        answers: files in ``answers`` in ``rings``: this process begins in a replay, see ``playing/afresh.py``; none: it is recorded.
+        answers: files in ``answers`` in ``rings``: this process begins in a replay, see ``playing/afresh.py``; none: it is
+            recorded.
     """
 
     def __init__(self, given: Dict[str, Any]) -> None:
