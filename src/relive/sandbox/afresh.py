@@ -115,12 +115,16 @@ class Afresh:
     Attributes:
         init: host pid of its process 1; root: of the service, 0 when it has ended by now.
         network: a descriptor of its network namespace, which so outlives its processes.
+
+    Args:
+        refused: attempts to reach an address outside that were made to prove that there is no way.
     """
 
-    def __init__(self, place: Place, init: int, lifeline: socket.socket) -> None:
+    def __init__(self, place: Place, init: int, lifeline: socket.socket, refused: int) -> None:
         self.place = place
         self.init = init
         self._lifeline = lifeline
+        self._refused = refused
         self._init_handle = os.pidfd_open(init)
         self.network = os.open(f"/proc/{init}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         self.root = next(iter(procfs.children_of(init)), 0)
@@ -138,7 +142,8 @@ class Afresh:
 
     def seal(self) -> Seal:
         """The proof that nothing left; also when its processes have ended."""
-        return in_network(self.network, lambda: read_seal("thread-self"))
+        seal = in_network(self.network, lambda: read_seal("thread-self"))
+        return seal.model_copy(update={"refused": seal.refused - self._refused})
 
     def listening_ports(self) -> set[int]:
         """TCP ports on which anything in it listens."""
@@ -182,7 +187,7 @@ def start_afresh(settings: Settings, place: Place, spec: AfreshSpec) -> Afresh:
         report = channel.receive(time.monotonic() + _START_LIMIT)
         if report is None:
             raise CapsuleStartFailed("the sandbox was not ready in time", cause=f"{_START_LIMIT:g} s")
-        return Afresh(place, init, ours)
+        return Afresh(place, init, ours, int(str(report["refused"])))
     except OSError as error:
         ours.close()
         raise CapsuleStartFailed(
@@ -213,6 +218,7 @@ class _First:
         try:
             loopback.bring_up()
             check_sealed()
+            refused = read_seal("thread-self").refused
             for address in spec.addresses:
                 loopback.add_address(address)
             self._mount_root()
@@ -223,7 +229,7 @@ class _First:
             raise CapsuleStartFailed(
                 "the sandbox cannot be set up", cause=str(error), remedy="run `relive doctor`"
             ) from error
-        channel.send_values({"root": service})
+        channel.send_values({"root": service, "refused": refused})
         become_init(self.tools.init, status, service, self.lifeline.fileno())
 
     def _mount_root(self) -> None:

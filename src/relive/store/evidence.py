@@ -222,7 +222,9 @@ def _keep_bodies(source: Path, goal: Path, events: Iterable[Event]) -> None:
 
 def _replace(path: Path, pieces: Iterable[bytes]) -> None:
     fresh = path.with_name(f"{path.name}.new")
-    with fresh.open("wb") as file:
+    # For its owner only: a request may hold what opens doors elsewhere.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    with os.fdopen(os.open(fresh, flags, 0o600), "wb") as file:
         file.writelines(pieces)
         file.flush()
         os.fsync(file.fileno())

@@ -51,7 +51,7 @@ def make(error: BaseException, where: str, fingerprint: str, representer: Repres
             "python": sys.version.split()[0],
             "packages": versions.of_packages(_mono() + 30_000_000),
         },
-        "revision": revision.of(main_directory()),
+        "revision": revision.of(_code_directory(links)),
         "argv": [recorder.scrubber.text(word)[:_VALUE] for word in list(sys.argv)[:64]],
         "cwd": os.getcwd(),
         "cut": cut,
@@ -59,6 +59,12 @@ def make(error: BaseException, where: str, fingerprint: str, representer: Repres
     if representer.is_exhausted:
         cut.append("values that there was no time or room to look at")
     return _fitting(package)
+
+
+def _code_directory(links: List[Dict[str, Any]]) -> str:
+    """Where the service's code lies that failed; a server that runs it (``uvicorn app:app``) mostly lies elsewhere."""
+    own = [frame["file"] for frame in links[0]["frames"] if frame["own"]]
+    return os.path.dirname(os.path.abspath(own[-1])) if own and own[-1][:1] != "<" else main_directory()
 
 
 def _request(cut: List[str]) -> Optional[Dict[str, Any]]:

@@ -1,0 +1,258 @@
+"""Failures brought back in fresh processes, from what lies beside their incidents: no commit is there any more."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import http.server
+import itertools
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from ports import free_port
+
+from .harness import LIMIT, PYTHON, SERVICES, Process, Relive, eventually
+
+AFRESH = SERVICES / "afresh"
+server = shutil.which("redis-server")
+
+
+class Prices(http.server.ThreadingHTTPServer):
+    """Gives another price each time."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Price)
+        self.prices = itertools.count(1)
+        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+
+
+class _Price(http.server.BaseHTTPRequestHandler):
+    server: Prices
+
+    def do_GET(self) -> None:
+        data = json.dumps({"price": next(self.server.prices)}).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+class Kept:
+    """What lies beside the one incident of a service, taken to another host: into a home without commits and recordings."""
+
+    def __init__(self, relive: Relive, home: Path) -> None:
+        shutil.copytree(relive.settings.incidents, home / "incidents")
+        self.relive = Relive(home, "reproduce")
+
+    def path(self, what: str) -> Path:
+        return self.relive.settings.incidents / f"1.{what}"
+
+    def change(self, what: str, **values: object) -> None:
+        self.path(what).write_text(json.dumps({**json.loads(self.path(what).read_text()), **values}))
+
+    def __call__(self, *options: str, limit: int = 20) -> tuple[int, dict[str, Any]]:
+        """(exit status, answer) of ``relive reproduce 1``."""
+        done = self.relive.say("reproduce", "1", "--limit", str(limit), *options)
+        return done.returncode, json.loads(done.stdout)
+
+
+@pytest.fixture
+def moved(tmp_path_factory: pytest.TempPathFactory, relive: Relive) -> Iterator[Callable[[str], Kept]]:
+    """Ends a service, and takes its incident elsewhere."""
+    home = Path("/var/tmp") / f"relive-{os.getpid()}-{tmp_path_factory.mktemp('moved').name}"
+
+    def move(name: str) -> Kept:
+        eventually(lambda: relive("incidents"), "the incident")
+        eventually(lambda: (relive.settings.incidents / "1.package.json").exists(), "its package")
+        with contextlib.suppress(Exception):
+            relive("stop", name)
+        home.mkdir()
+        return Kept(relive, home)
+
+    yield move
+    shutil.rmtree(home, ignore_errors=True)
+
+
+def posted(port: int, path: str, body: dict[str, Any]) -> int:
+    """The status of the answer."""
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT)) as client:
+        client.request("POST", path, json.dumps(body), {"content-type": "application/json"})
+        answer = client.getresponse()
+        answer.read()
+        return answer.status
+
+
+def git(directory: Path, *words: str) -> str:
+    who = ["-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
+    done = subprocess.run(["git", "-C", str(directory), *who, *words], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def committed(directory: Path, words: str) -> str:
+    git(directory, "add", "-A")
+    git(directory, "commit", "-q", "-m", words)
+    return git(directory, "rev-parse", "HEAD")
+
+
+@pytest.mark.skipif(server is None, reason="needs redis-server")
+def test_a_service_with_calls_fails_again_at_its_revision_and_not_at_the_one_with_the_fix(
+    relive: Relive, tmp_path: Path, moved: Callable[[str], Kept], start: Callable[..., Process]
+) -> None:
+    code = tmp_path / "code"
+    code.mkdir()
+    shutil.copy(AFRESH / "orders.py", code)
+    git(code, "init", "-q")
+    failing = committed(code, "as it failed")
+    port, prices = free_port(), Prices()
+    start(str(server), "--port", str(port), "--save", "", stdout=subprocess.DEVNULL)
+    cache = redis.Redis(port=port)
+    eventually(lambda: _pings(cache), "redis answers")
+    cache.hset("rates", "EUR", 2)
+    cache.set("stock", 10)
+    inner, outer = free_port(), free_port()
+    relive(
+        *("run", "--detach", "--name", "orders", "--every", "never"),
+        *("--listen", f"127.0.0.1:{outer}", "--upstream", str(inner), "--"),
+        *(str(PYTHON), "-m", "uvicorn", "--app-dir", str(code), "orders:app", "--port", str(inner)),
+        environment={
+            "REDIS_PORT": str(port),
+            "PRICES": f"http://127.0.0.1:{prices.server_address[1]}/",
+            "PRICE_TOKEN": "nobody-may-know-this",
+        },
+    )
+    eventually(lambda: posted(outer, "/orders", {"currency": "EUR"}) == 200)
+    assert posted(outer, "/orders", {"currency": "CHF"}) == 500
+    kept = moved("orders")
+    cache.shutdown(nosave=True)
+    prices.shutdown()
+    prices.server_close()
+
+    # A line above it moves the failing one; then it is mended. The working tree has the mended one.
+    text = (code / "orders.py").read_text()
+    (code / "orders.py").write_text(text.replace("\n\n@app", "\n# Here.\n\n@app"))
+    further = committed(code, "a line more")
+    (code / "orders.py").write_text(text.replace('rates[wanted["currency"]]', 'rates.get(wanted["currency"], 1)'))
+    mended = committed(code, "mended")
+
+    status, told = kept("--times", "2")
+    assert (status, told["tree"]["revision"], told["tree"]["is_recorded"]) == (0, failing, True)
+    assert told["placeholders"] == ["PRICE_TOKEN"]
+    assert "nobody-may-know-this" not in json.dumps(told)
+    for one in told["attempts"]:
+        assert (one["raised"]["type"], one["raised"]["text"]) == ("builtins.KeyError", "'CHF'")
+        assert (one["raised"]["file"], one["raised"]["line"]) == (told["recorded"]["file"], told["recorded"]["line"])
+        assert (one["status"], one["packets_left"], one["refused"], one["misses"]) == (500, 0, 0, [])
+        assert one["notes"] == []  # all that happened in the request was as recorded
+
+    status, told = kept("--checkout", further)
+    assert (status, told["tree"]["is_recorded"]) == (0, False)
+    assert told["attempts"][0]["raised"]["line"] == told["recorded"]["line"] + 1
+    assert "the line moved" in told["attempts"][0]["notes"][0]
+
+    status, told = kept("--checkout", mended)
+    (one,) = told["attempts"]
+    assert (status, one["kind"], one["status"], one["raised"]) == (1, "not-reproduced", 200, None)
+    assert list(kept.relive.settings.branches.iterdir()) == []
+
+
+def _pings(client: redis.Redis) -> bool:
+    try:
+        return bool(client.ping())
+    except redis.ConnectionError:
+        return False
+
+
+def test_a_prefork_service_fails_again_on_the_hosts_database_and_not_on_another(
+    relive: Relive, tmp_path: Path, moved: Callable[[str], Kept]
+) -> None:
+    database, other = tmp_path / "shop.db", tmp_path / "other.db"
+    for path, names in ((database, ["tea"]), (other, ["tea", "gold"])):
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            connection.execute("CREATE TABLE items (name, price)")
+            connection.executemany("INSERT INTO items VALUES (?, 3)", [(name,) for name in names])
+            connection.commit()
+    inner, outer = free_port(), free_port()
+    relive(
+        *("run", "--detach", "--name", "shop", "--every", "never"),
+        *("--listen", f"127.0.0.1:{outer}", "--upstream", str(inner), "--"),
+        *(str(PYTHON), "-m", "gunicorn", "--workers", "2", "--chdir", str(AFRESH)),
+        *("--bind", f"127.0.0.1:{inner}", "shop:app"),
+        environment={"SHOP_DB": str(database)},
+    )
+    eventually(lambda: posted(outer, "/buy", {"name": "tea"}) == 200)
+    assert posted(outer, "/buy", {"name": "gold"}) == 500
+    kept = moved("shop")
+
+    status, told = kept()
+    assert (status, told["attempts"][0]["raised"]["text"]) == (0, "list index out of range")
+    assert not database.with_name("shop.db.asked").exists()  # what it writes is the sandbox's own
+
+    status, told = kept("--database", f"{database}={other}")
+    assert (status, told["attempts"][0]["status"]) == (1, 200)
+
+    # Without what the proxy has recorded, the request is made again of what the service had read.
+    kept.path("request").unlink()
+    status, told = kept()
+    assert status == 0
+    assert "made again" in told["notes"][0]
+
+    status, told = kept("--", str(PYTHON), "-c", "import sys; sys.exit('no such shop')")
+    (one,) = told["attempts"]
+    assert (status, one["kind"], one["exit_status"]) == (6, "could-not-start", 1)
+    assert one["log"][-1] == "no such shop"
+
+
+def test_a_program_dies_of_the_same_again(relive: Relive, moved: Callable[[str], Kept]) -> None:
+    relive("run", "--detach", "--name", "program", "--every", "never", "--", str(PYTHON), str(AFRESH / "program.py"))
+    kept = moved("program")
+    status, told = kept()
+    (one,) = told["attempts"]
+    assert (status, one["exit_status"], told["request"]) == (0, 1, None)
+    assert one["raised"]["text"] == told["recorded"]["text"]
+
+
+def test_a_hostile_package_reaches_nothing_of_the_host(relive: Relive, moved: Callable[[str], Kept]) -> None:
+    """GIVEN an incident from somebody else, WHEN it is reproduced, THEN what it starts finds no host to harm."""
+    relive("run", "--detach", "--name", "program", "--every", "never", "--", str(PYTHON), str(AFRESH / "program.py"))
+    kept = moved("program")
+    victim = kept.relive.home / "victim"
+    victim.write_text("whole")
+    outside = Path("/var/tmp") / f"{kept.relive.home.name}-outside"
+    script = (
+        f"echo $$ > {outside}; echo gone > {victim}; rm -rf {AFRESH}; "
+        "mount -t tmpfs none /mnt && echo mounted >&2; echo 1 > /proc/sys/kernel/sysrq && echo sysrq >&2; "
+        "mknod /tmp/disk b 8 0 && echo device >&2; kill -9 -1; exit 3"
+    )
+    kept.change("launch.json", command=["sh", "-c", script], directory="/")
+    package = json.loads(kept.path("package.json").read_text())
+    package["revision"] = {"commit": "0" * 40, "dirty": None, "root": "/etc/../../.."}
+    package["environment"].update({"LD_PRELOAD": "/nowhere.so", "RELIVE_RECORDER": "{", "A=B": "c"})
+    kept.path("package.json").write_text(json.dumps(package))
+    status, told = kept()
+    (one,) = told["attempts"]
+    assert (status, one["kind"], one["packets_left"]) == (10, "diverged", 0)
+    assert (victim.read_text(), outside.exists(), (AFRESH / "program.py").exists()) == ("whole", False, True)
+    assert not {"mounted", "sysrq", "device"} & set(one["log"])
+    kept.change("launch.json", directory="../tmp")
+    done = kept.relive.say("reproduce", "1")
+    assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (2, "usage")
+    kept.change("launch.json", directory="/", user="nobody-of-this-name")
+    status, told = kept()
+    assert (status, told["attempts"][0]["kind"]) == (6, "could-not-start")
+    kept.path("launch.json").write_text("{}")
+    done = kept.relive.say("reproduce", "1")
+    assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (8, "recording-corrupt")
