@@ -41,7 +41,8 @@ def lay(case: Case, rings: Path, policy: Mapping[str, str], *, has_request: bool
         "format": "relive-answers",
         "version": 1,
         "policy": dict(policy),
-        "clock": "recorded" if has_request or is_whole(case) else "real",
+        "clock": "recorded" if has_request or case.is_job or is_whole(case) else "real",
+        "judged": case.judged if has_request else 0,
     }
     beginning = [event for event in case.beginning if "asked" in event.fields]
     _write(directory / ANSWERS[0], header, events)
@@ -60,11 +61,9 @@ def judged_events(case: Case, *, has_request: bool) -> list[Event]:
     queue. Where that is not all it did (``is_whole``), without readings, which are found by their place alone.
     """
     if has_request:
-        started = case.started
-        return [event for event in case.events if started is not None and event.request == started.request]
+        return [event for event in case.events if event.request == case.judged]
     if case.is_job:
-        number = case.package.request.number if case.package.request is not None else 0
-        found = [event for event in case.events if event.request == number]
+        found = [event for event in case.events if event.request == case.judged]
     else:
         known = {_place(event): event for event in _own_beginning(case)}
         known.update((_place(event), event) for event in case.events)

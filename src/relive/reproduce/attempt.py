@@ -173,16 +173,15 @@ class _Life:
             how = f"no answer came within {self.wishes.limit:g} s"
         except OSError as error:
             how = f"the service took no connection: {error.strerror or error}"
-        number = self._judged_number()
+        number = self.plan.case.judged if self.plan.case.started is not None else None
         wait_until(self.sandbox, self.drain, lambda: self._has_handled(number), _SETTLE)
-        events = self._events(number)
         is_answered = answer.end.value == "answered"
         return Came(
             raised=_raised(self.drain.events, number),
             status=answer.status,
             how=how or ("" if is_answered else "the connection broke before the answer was whole"),
             exit_status=self._exit_status(),
-            events=events,
+            events=self._events(number),
             is_answered=is_answered,
         )
 
@@ -216,17 +215,15 @@ class _Life:
                 return sock
         raise failure
 
-    def _judged_number(self) -> int:
-        started = self.plan.case.started
-        return started.request if started is not None else 0
+    def _has_handled(self, number: int | None) -> bool:
+        """With None: whichever number it has here."""
+        ended = (event for event in self.drain.events if event.kind is EventKind.HANDLING_ENDED)
+        return any(number in (None, event.request) for event in ended)
 
-    def _has_handled(self, number: int) -> bool:
-        return any(e.kind is EventKind.HANDLING_ENDED and e.request == number for e in self.drain.events)
-
-    def _events(self, number: int) -> list[InsideEvent]:
+    def _events(self, number: int | None) -> list[InsideEvent]:
         began = (e for e in self.drain.events if e.kind is EventKind.HANDLING_STARTED and e.request == number)
         first = next(began, None)
-        return sequence_of(self.drain.events, first.fields["pid"], number) if first is not None else []
+        return sequence_of(self.drain.events, first.fields["pid"], first.request) if first is not None else []
 
     # -- a program -----------------------------------------------------------------------------------------------
 
@@ -268,9 +265,7 @@ class _Life:
         recorded: list[InsideEvent] = []
         if self.plan.request is not None or case.is_job or is_whole(case):
             events = judged_events(case, has_request=self.plan.request is not None)
-            recorded = sequence_of(
-                events, case.package.pid, self._judged_number() if self.plan.request else 0
-            )
+            recorded = sequence_of(events, case.package.pid, case.judged if self.plan.request else 0)
         status = case.recorded_status if self.plan.request is not None else None
         made = judge(Raised.of(case.package), status, recorded, came, self.wishes.ignore)
         return self._told(made, came)

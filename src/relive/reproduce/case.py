@@ -39,11 +39,15 @@ class Case:
     @property
     def started(self) -> Event | None:
         """The beginning of the failing request, or job; None where it failed outside of any, or that is not kept."""
-        number = self.package.request.number if self.package.request is not None else 0
         for event in self.events:
-            if event.kind is EventKind.HANDLING_STARTED and event.request == number:
+            if event.kind is EventKind.HANDLING_STARTED and event.request == self.judged:
                 return event
         return None
+
+    @property
+    def judged(self) -> int:
+        """The number of the failing request in its process; 0 where it failed outside of any."""
+        return self.package.request.number if self.package.request is not None else 0
 
     @property
     def is_job(self) -> bool:

@@ -46,24 +46,30 @@ def request_for(case: Case) -> SentRequest | None:
         UsageError: it is no request that can be sent: a websocket, or what is kept of it is no HTTP.
     """
     started = case.started
-    if case.is_job or (started is None and case.wire is None):
+    if case.is_job or not case.judged:
         return None
-    if case.wire is not None:
-        words = case.wire.lstrip(b"\r\n").split(b"\n", 1)[0].split(b" ")
-        target = words[1].decode("latin-1") if len(words) > 1 else ""
-        return SentRequest(words[0].decode("latin-1"), target, case.wire, [])
-    assert started is not None
-    return _made_again(case, started)
-
-
-def _made_again(case: Case, started: Event) -> SentRequest:
-    method, target = str(started.fields.get("method")), str(started.fields.get("target"))
-    if method == "WEBSOCKET":
+    failed = case.package.request
+    if failed is not None and failed.method == "WEBSOCKET":
         raise UsageError(
             f"incident {case.incident.number} failed in a websocket",
             cause="its messages are not kept beside it",
             remedy=f"`relive replay {case.incident.number}` brings it back from a commit",
         )
+    if case.wire is not None:
+        words = case.wire.lstrip(b"\r\n").split(b"\n", 1)[0].split(b" ")
+        target = words[1].decode("latin-1") if len(words) > 1 else ""
+        return SentRequest(words[0].decode("latin-1"), target, case.wire, [])
+    if started is None:
+        raise RequestTruncated(
+            f"the request of incident {case.incident.number} is not kept",
+            cause="neither the proxy nor the recorder inside has it any more",
+            remedy=f"`relive replay {case.incident.number}` brings the failure back from a commit",
+        )
+    return _made_again(case, started)
+
+
+def _made_again(case: Case, started: Event) -> SentRequest:
+    method, target = str(started.fields.get("method")), str(started.fields.get("target"))
     if not _WORD.fullmatch(method) or not _LINE.fullmatch(target):
         raise UsageError("the request cannot be sent again", cause=f"{method!r} {target!r} is no HTTP")
     body = _body(case, started.request)

@@ -6,7 +6,7 @@ It was never recorded itself, so what it does before the request has no place in
    began, by content, the last such answer again and again; for all others the real call goes out, and finds a sealed network.
 2. The judged request is recognised, as in every replay, and answered as in every replay. What the recording of it does not hold is
    looked for in the recorded beginning: a pool that connects at its first use did so in another request then.
-3. Where the file of the request holds no request, the whole program is judged: all calls and readings are answered from it.
+3. Where the file of the request names none, the whole program is judged: all calls and readings are answered from it.
 
 The key of placeholders (``scrub``) died with the recorded process, so one placeholder is as good as another here.
 """
@@ -70,7 +70,7 @@ class AfreshPlayer(Player):
         self._recorded_beginning = beginning
         self._beginning = _Beginning(beginning.events if beginning is not None else [])
         events = request.events if request is not None else []
-        self._judged = next((event.request for event in events if event.kind == "handling-started"), 0)
+        self._judged = request.judged if request is not None else 0
         self._roll = _LikeRoll(events)
 
     def _new_shelf(self) -> Shelf:
@@ -78,14 +78,14 @@ class AfreshPlayer(Player):
 
     def find(self, channel: calls.Channel, asked: Dict[str, Any]) -> Optional[calls.Kept]:
         """See ``Channel.find``."""
-        if context.here().number != self._judged:
+        if self._judged not in (0, context.here().number):
             kept = self._from_beginning(channel.kind, asked)
             if kept is None:
                 recorder.emit("miss", {"kind": channel.kind, "asked": asked, "policy": "pass"})
             return kept
         request, lane = self._judged, context.lane()
         with self._asking:
-            recorded = self._shelf.call(request, lane, channel.kind, asked, anywhere=request == 0)
+            recorded = self._shelf.call(request, lane, channel.kind, asked, anywhere=not request)
             if recorded is not None:
                 kept = self._kept(recorded)
                 if kept is not None:
@@ -105,7 +105,7 @@ class AfreshPlayer(Player):
 
     def reading(self, kind: str, source: str) -> Any:
         """See ``calls.next_reading``."""
-        if context.here().number != self._judged:
+        if self._judged not in (0, context.here().number):
             return None
         return super().reading(kind, source)
 

@@ -12,6 +12,7 @@ A file is JSON lines. The first one is an object:
                     finds a sealed network); "*" stands for all others
 ``clock``           "recorded", or "real": readings of clocks are not answered
 ``children``        list of ``[file, request, lane]`` of processes that were forked, in order
+``judged``          in a file for ``afresh`` only: number of the request that is judged there; 0: the whole program is
 ``siblings``        list of files of processes that may be given each other's requests (workers of one server)
 
 Each other line is one event: ``[own_seq, kind, lane, request, fields, data]`` with data in base64. Fields are those that were
@@ -59,7 +60,7 @@ class Answers:
     """One file.
 
     Attributes:
-        policy, clock, children, siblings: see the module.
+        policy, clock, children, siblings, judged: see the module.
         events: in the order of their seq.
     """
 
@@ -70,6 +71,8 @@ class Answers:
         self.clock: str = header.get("clock", "recorded")
         self.children: List[Any] = header.get("children", [])
         self.siblings: List[Any] = header.get("siblings", [])
+        self.judged: int = header.get("judged", 0)
+        _demand(type(self.judged) is int and 0 <= self.judged < 1 << 63, "its judged request")
         _demand(type(self.policy) is dict, "its policy is none")
         _demand(all(one in ("fail", "pass") for one in self.policy.values()), "its policy is unknown")
         _demand(self.clock in ("recorded", "real"), "its clock is unknown")

@@ -12,6 +12,8 @@ app = Flask(__name__)
 @app.post("/buy")
 def buy():
     with sqlite3.connect(os.environ["SHOP_DB"]) as connection:
-        found = connection.execute("SELECT price FROM items WHERE name = ?", (request.json["name"],)).fetchall()
+        found = connection.execute(
+            "SELECT price FROM items WHERE name = ?", (request.json["name"],)
+        ).fetchall()
     Path(os.environ["SHOP_DB"] + ".asked").touch()
     return {"price": found[0][0]}
