@@ -59,7 +59,7 @@ def reproduce(
     ] = 30.0,
     as_json: AsJson = False,
 ) -> None:
-    """From the error package alone, without any commit: start the service afresh, send the request, and judge
+    """Without any commit, from the error package alone: start the service afresh, send the request, judge
 
     Exit status: 0 reproduced every time, 1 never, 10 diverged or reproduced sometimes only, 6 it could not be started.
     """
