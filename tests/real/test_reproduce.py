@@ -17,15 +17,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 import redis
 
 from ports import free_port
+from servers import HAS_POSTGRES, HAS_REDIS, postgres_server, redis_server
 
-from .harness import LIMIT, PYTHON, SERVICES, Process, Relive, eventually
+from .harness import LIMIT, PYTHON, SERVICES, Relive, eventually
 
 AFRESH = SERVICES / "afresh"
-server = shutil.which("redis-server")
 
 
 class Prices(http.server.ThreadingHTTPServer):
@@ -88,10 +89,19 @@ def moved(tmp_path_factory: pytest.TempPathFactory, relive: Relive) -> Iterator[
     shutil.rmtree(home, ignore_errors=True)
 
 
+def got(port: int, path: str) -> int:
+    """The status of the answer."""
+    return _asked(port, "GET", path, None)
+
+
 def posted(port: int, path: str, body: dict[str, Any]) -> int:
     """The status of the answer."""
+    return _asked(port, "POST", path, json.dumps(body))
+
+
+def _asked(port: int, method: str, path: str, body: str | None) -> int:
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT)) as client:
-        client.request("POST", path, json.dumps(body), {"content-type": "application/json"})
+        client.request(method, path, body, {"content-type": "application/json"})
         answer = client.getresponse()
         answer.read()
         return answer.status
@@ -136,36 +146,22 @@ def committed(directory: Path, words: str) -> str:
     return git(directory, "rev-parse", "HEAD")
 
 
-@pytest.mark.skipif(server is None, reason="needs redis-server")
+@pytest.mark.skipif(not HAS_REDIS, reason="needs redis-server")
 def test_a_service_with_calls_fails_again_at_its_revision_and_not_at_the_one_with_the_fix(
-    relive: Relive, tmp_path: Path, moved: Callable[[str], Kept], start: Callable[..., Process]
+    relive: Relive, tmp_path: Path, moved: Callable[[str], Kept]
 ) -> None:
     code = tmp_path / "code"
     code.mkdir()
     shutil.copy(AFRESH / "orders.py", code)
     git(code, "init", "-q")
     failing = committed(code, "as it failed")
-    port, prices = free_port(), Prices()
-    start(str(server), "--port", str(port), "--save", "", stdout=subprocess.DEVNULL)
-    cache = redis.Redis(port=port)
-    eventually(lambda: _pings(cache), "redis answers")
-    cache.hset("rates", "EUR", 2)
-    cache.set("stock", 10)
-    inner, outer = free_port(), free_port()
-    relive(
-        *("run", "--detach", "--name", "orders", "--every", "never"),
-        *("--listen", f"127.0.0.1:{outer}", "--upstream", str(inner), "--"),
-        *(str(PYTHON), "-m", "uvicorn", "--app-dir", str(code), "orders:app", "--port", str(inner)),
-        environment={
-            "REDIS_PORT": str(port),
-            "PRICES": f"http://127.0.0.1:{prices.server_address[1]}/",
-            "PRICE_TOKEN": "nobody-may-know-this",
-        },
-    )
-    eventually(lambda: posted(outer, "/orders", {"currency": "EUR"}) == 200)
-    assert posted(outer, "/orders", {"currency": "CHF"}) == 500
-    kept = moved("orders")
-    cache.shutdown(nosave=True)
+    prices = Prices()
+    with redis_server() as url:
+        cache = redis.Redis.from_url(url)
+        cache.hset("rates", "EUR", 2)
+        cache.set("stock", 10)
+        _orders_fail(relive, code, url, prices)
+        kept = moved("orders")
     prices.shutdown()
     prices.server_close()
 
@@ -202,11 +198,20 @@ def test_a_service_with_calls_fails_again_at_its_revision_and_not_at_the_one_wit
     assert list(kept.relive.settings.branches.iterdir()) == []
 
 
-def _pings(client: redis.Redis) -> bool:
-    try:
-        return bool(client.ping())
-    except redis.ConnectionError:
-        return False
+def _orders_fail(relive: Relive, code: Path, url: str, prices: Prices) -> None:
+    inner, outer = free_port(), free_port()
+    relive(
+        *("run", "--detach", "--name", "orders", "--every", "never"),
+        *("--listen", f"127.0.0.1:{outer}", "--upstream", str(inner), "--"),
+        *(str(PYTHON), "-m", "uvicorn", "--app-dir", str(code), "orders:app", "--port", str(inner)),
+        environment={
+            "REDIS_URL": url,
+            "PRICES": f"http://127.0.0.1:{prices.server_address[1]}/",
+            "PRICE_TOKEN": "nobody-may-know-this",
+        },
+    )
+    eventually(lambda: posted(outer, "/orders", {"currency": "EUR"}) == 200)
+    assert posted(outer, "/orders", {"currency": "CHF"}) == 500
 
 
 def test_a_prefork_service_fails_again_on_the_hosts_database_and_not_on_another(
@@ -247,6 +252,40 @@ def test_a_prefork_service_fails_again_on_the_hosts_database_and_not_on_another(
     (one,) = told["attempts"]
     assert (status, one["kind"], one["exit_status"]) == (6, "could-not-start", 1)
     assert one["log"][-1] == "no such shop"
+
+
+@pytest.mark.skipif(not HAS_POSTGRES, reason="needs PostgreSQL")
+def test_a_pool_that_connected_in_an_earlier_request_connects_to_what_that_was_told(
+    relive: Relive, moved: Callable[[str], Kept]
+) -> None:
+    with postgres_server() as url:
+        with psycopg.connect(url) as connection:
+            connection.execute("CREATE TABLE accounts (id integer, balance numeric)")
+            connection.execute("INSERT INTO accounts VALUES (1, 2.5)")
+        inner, outer = free_port(), free_port()
+        relive(
+            *("run", "--detach", "--name", "accounts", "--every", "never"),
+            *("--listen", f"127.0.0.1:{outer}", "--upstream", str(inner), "--"),
+            *(
+                str(PYTHON),
+                "-m",
+                "gunicorn",
+                "--chdir",
+                str(AFRESH),
+                "--bind",
+                f"127.0.0.1:{inner}",
+                "accounts:app",
+            ),
+            environment={"ACCOUNTS": url.replace("postgresql", "postgresql+psycopg")},
+        )
+        eventually(lambda: got(outer, "/accounts/1") == 200)
+        got(outer, "/later/9")
+        kept = moved("accounts")
+    status, told = kept()
+    (one,) = told["attempts"]
+    assert (status, one["raised"]["text"]) == (0, "'NoneType' object is not subscriptable")
+    assert (one["misses"], one["refused"]) == ([], 0)
+    assert "had been told when it began" in " ".join(one["notes"])
 
 
 def test_a_program_dies_of_the_same_again(relive: Relive, moved: Callable[[str], Kept]) -> None:

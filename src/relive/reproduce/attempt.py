@@ -15,7 +15,7 @@ from pathlib import Path
 from relive.config import Settings
 from relive.errors import RecordingError, ReliveError
 from relive.kernel.namespaces import in_network
-from relive.model.failure import read_package
+from relive.model.failure import Where, read_package
 from relive.model.outcome import InsideEvent
 from relive.model.reproduction import Attempt, Raised, ReproductionKind, Tree
 from relive.record.events import Event, EventKind
@@ -233,11 +233,10 @@ class _Life:
         def is_over() -> bool:
             return any(one.fingerprint == recorded.fingerprint for one in _raised(self.drain.events, None))
 
-        if wait_until(self.sandbox, self.drain, is_over, self.wishes.limit):
-            # A program's end follows its exception at once; a service goes on after one in a thread.
-            wait_until(self.sandbox, self.drain, lambda: self._exit_status() is not None, _SETTLE)
-        else:
-            wait_until(self.sandbox, self.drain, lambda: self._exit_status() is not None, 0.0)
+        ends = self.plan.case.package.where is Where.MAIN and not self.plan.case.is_job
+        if wait_until(self.sandbox, self.drain, is_over, self.wishes.limit) and ends:
+            # Its end follows; a service goes on after an exception in a thread.
+            wait_until(self.sandbox, self.drain, lambda: self._exit_status() is not None, self.wishes.limit)
         self.drain.look()
         raised = _raised(self.drain.events, None)
         pid = next((e.fields["pid"] for e in self.drain.events if e.kind is EventKind.FAILURE), None)

@@ -42,6 +42,7 @@ __all__ = ["Afresh", "AfreshSpec", "Place", "prepared_place", "start_afresh"]
 
 _NAMESPACES = Namespace.PID | Namespace.MOUNT | Namespace.NETWORK | Namespace.IPC | Namespace.UTS
 _START_LIMIT = 30.0  # [s]
+_STATUS_LIMIT, _STATUS_POLL = 10.0, 0.002  # [s]
 _PR_CAPBSET_DROP = 24
 _CAPABILITY_VERSION = 0x20080522  # of capset(2): two sets of 32 bits
 _CAPABILITIES = struct.Struct("<IIIIII")  # (effective, permitted, inheritable) of each set
@@ -131,14 +132,22 @@ class Afresh:
 
     @property
     def wait_status(self) -> int | None:
-        """Raw wait status of the service, None while it runs."""
-        text = (self.place.directory / "status").read_text().split()
-        return int(text[0]) if text else None
+        """Raw wait status of the service, None while it runs, or when nobody could note it.
 
-    @property
-    def is_alive(self) -> bool:
-        """Something may still run in it."""
-        return not select.select([self._init_handle], [], [], 0)[0]
+        Process 1 notes it down, on the disk, a moment after the end; that is waited for.
+        """
+        until = time.monotonic() + _STATUS_LIMIT
+        while True:
+            is_over = not procfs.exists(self.root)
+            text = (self.place.directory / "status").read_text().split()
+            if text:
+                return int(text[0])
+            if not is_over or not self._is_alive(_STATUS_POLL) or time.monotonic() > until:
+                return None
+
+    def _is_alive(self, patience: float) -> bool:
+        """Process 1 runs, and runs on for so many seconds."""
+        return not select.select([self._init_handle], [], [], patience)[0]
 
     def seal(self) -> Seal:
         """The proof that nothing left; also when its processes have ended."""

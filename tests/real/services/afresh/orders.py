@@ -9,7 +9,7 @@ import redis
 from fastapi import FastAPI, Request
 
 app = FastAPI()
-cache = redis.Redis(port=int(os.environ["REDIS_PORT"]))
+cache = redis.Redis.from_url(os.environ["REDIS_URL"])
 rates = {name.decode(): int(rate) for name, rate in cache.hgetall("rates").items()}
 
 
