@@ -210,5 +210,11 @@ def event_words(event: InsideEvent) -> str:
 
 
 def _asked_words(asked: Any) -> str:
-    texts = [value for value in asked.values() if isinstance(value, str)] if isinstance(asked, dict) else []
+    texts = [text for value in asked.values() for text in _texts(value)] if isinstance(asked, dict) else []
     return short(" ".join(texts)) if texts else short(asked)
+
+
+def _texts(value: Any) -> list[str]:
+    """A text, or those in a list, such as the words of a command."""
+    values = value if isinstance(value, list | tuple) else [value]
+    return [one for one in values if isinstance(one, str)]
