@@ -157,6 +157,10 @@ def play(times: int, every: str) -> int:
             f"The state before the request comes back in {times} sealed sandboxes; each gets the same requests again."
         )
         verdict = run(relive(), "replay", str(number), "--times", str(times), ok=(0, 1, 10)).returncode
+        say(
+            "The same code, a fresh process, the same request: is it the code alone that fails, or the state it had?"
+        )
+        run(relive(), "reproduce", str(number), ok=(0, 1, 10))
         say("Meanwhile the original goes on.")
         run(relive(), "ps")
         with urllib.request.urlopen(f"{url}/accounts/1", timeout=10) as answer:

@@ -72,6 +72,7 @@ Revision: aaaaaaaaaaaa, with changes in /srv/shop
 Note:     left out: 2 locals of pay
 
 Replay it with: relive replay 1
+Without commit: relive reproduce 1
 = 0"""
 
 

@@ -88,6 +88,14 @@ def test_what_differed_first_is_told_before_the_exception_it_led_to():
     assert "builtins.OSError" in made.notes[0]
 
 
+def test_a_call_that_nobody_had_recorded_is_told_before_the_exception_it_led_to():
+    other = KEY.model_copy(update={"type": "builtins.OSError"})
+    came = Came((other,), 500, is_answered=True, missed="no recorded answer to query 'SELECT 3'")
+    made = judge(KEY, 500, [], came)
+    assert (made.kind, made.difference) == (DIVERGED, "no recorded answer to query 'SELECT 3'")
+    assert judge(KEY, 500, [], Came((KEY,), 500, is_answered=True, missed="x")).kind is REPRODUCED
+
+
 def test_the_same_failure_by_another_way_is_reproduced_and_the_way_is_noted():
     made = judge(KEY, 500, [ASKED, FAILED], answered(KEY, events=(OTHER, FAILED)))
     assert (made.kind, len(made.notes)) == (REPRODUCED, 1)

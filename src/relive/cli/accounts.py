@@ -264,6 +264,8 @@ def _rest(account: Account) -> Iterator[str]:
     yield from _surroundings(account.package)
     yield from (f"Note:     {one_line(note)}" for note in account.notes)
     yield f"\nReplay it with: relive replay {incident.number}"
+    if account.package is not None:
+        yield f"Without commit: relive reproduce {incident.number}"
     if incident.sighting.throw is not None:  # the failing thread stands still in the commit
         yield f"Debug it with:  relive debug {incident.number}"
 

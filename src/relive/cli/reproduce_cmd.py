@@ -21,6 +21,7 @@ from relive.reproduce.reproduce import reproduce as run_reproduction
 __all__ = ["describe", "exit_status", "reproduce"]
 
 _LOG_LINES = 12
+_NOT = 1  # the exit status of what never came again
 
 
 def reproduce(
@@ -86,6 +87,10 @@ def reproduce(
     with terminal.progress("reproducing", times) as progress:
         result = run_reproduction(load_settings(), what, wishes, terminal.status, progress)
     terminal.answer(result, lambda: describe(result))
+    if exit_status(result) == _NOT and result.tree.is_recorded:
+        terminal.hint(
+            f"the same code did not fail without the state it had; `relive replay {number}` brings that back, from a commit"
+        )
     raise typer.Exit(exit_status(result))
 
 

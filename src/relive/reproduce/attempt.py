@@ -183,6 +183,7 @@ class _Life:
             exit_status=self._exit_status(),
             events=self._events(number),
             is_answered=is_answered,
+            missed=self._missed(),
         )
 
     async def _exchange(self, request: SentRequest, port: int, answer: Answer) -> None:
@@ -248,6 +249,12 @@ class _Life:
             exit_status=self._exit_status(),
             events=sequence_of(self.drain.events, pid, 0),
             is_request=False,
+            missed=self._missed(),
+        )
+
+    def _missed(self) -> str | None:
+        return next(
+            (miss_words(miss) for miss in misses_of(self.drain.events) if miss.policy != "pass"), None
         )
 
     # -- what is said of it --------------------------------------------------------------------------------------
@@ -276,7 +283,7 @@ class _Life:
             number=0,
             kind=made.kind,
             difference=made.difference,
-            notes=[*made.notes, *self._notes()],
+            notes=[note for note in (*made.notes, *self._notes()) if note != made.difference],
             raised=made.raised,
             status=came.status,
             exit_status=came.exit_status,

@@ -7,7 +7,7 @@ Rules, in order; the first that applies decides:
    where both are known: reproduced. The place is the innermost frame of the service's own code: file, function and line, or at
    another line the same text of the line (lines move from one revision to another; that is noted).
 3. Else it diverged. What differed first is the first event of the request that differed (``relive.replay.sequence``), else the
-   exception.
+   first call of the request that has no recorded answer, else the exception.
 
 Placeholders of secrets are equal to each other, addresses in messages too: both are made anew by each process.
 """
@@ -43,6 +43,7 @@ class Came:
         events: what happened in the request.
         is_answered: a request was sent, and its answer is whole.
         is_request: a request was sent.
+        missed: the first call of what is judged that had no recorded answer, in words; None: none.
     """
 
     raised: Sequence[Raised]
@@ -52,6 +53,7 @@ class Came:
     events: Sequence[InsideEvent] = ()
     is_answered: bool = False
     is_request: bool = True
+    missed: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +84,10 @@ def judge(
             notes = [note for note in (_moved(recorded, raised), inside) if note]
             return Judgement(ReproductionKind.REPRODUCED, None, notes, raised)
     outcome, other = _outcome(recorded, recorded_status, came)
-    if inside is None:
+    first = inside or came.missed
+    if first is None:
         return Judgement(ReproductionKind.DIVERGED, outcome, [], other)
-    return Judgement(ReproductionKind.DIVERGED, inside, [outcome], other)
+    return Judgement(ReproductionKind.DIVERGED, first, [outcome], other)
 
 
 def _went_well(came: Came) -> bool:
