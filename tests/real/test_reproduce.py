@@ -24,7 +24,7 @@ import redis
 from ports import free_port
 from servers import HAS_POSTGRES, HAS_REDIS, postgres_server, redis_server
 
-from .harness import LIMIT, PYTHON, SERVICES, Relive, eventually
+from .harness import LIMIT, PYTHON, RELIVE, SERVICES, Process, Relive, eventually
 
 AFRESH = SERVICES / "afresh"
 
@@ -105,6 +105,15 @@ def _asked(port: int, method: str, path: str, body: str | None) -> int:
         answer = client.getresponse()
         answer.read()
         return answer.status
+
+
+def _runs(marker: str) -> bool:
+    """A process has that word in its command line."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if marker.encode() in path.read_bytes().split(b"\0"):
+                return True
+    return False
 
 
 HOSTILE = """
@@ -305,6 +314,31 @@ def test_a_program_dies_of_the_same_again(relive: Relive, moved: Callable[[str],
     assert (status, told["request"], len(told["attempts"])) == (0, None, 2)
     for one in told["attempts"]:
         assert (one["exit_status"], one["raised"]["text"]) == (1, told["recorded"]["text"])
+
+
+def test_a_sandbox_ends_with_the_command_however_that_dies(
+    relive: Relive, moved: Callable[[str], Kept], start: Callable[..., Process]
+) -> None:
+    relive(
+        "run",
+        "--detach",
+        "--name",
+        "program",
+        "--every",
+        "never",
+        "--",
+        str(PYTHON),
+        str(AFRESH / "program.py"),
+    )
+    kept = moved("program")
+    marker = f"{os.getpid()}.{free_port()}"
+    kept.change(
+        "launch.json", command=["sh", "-c", f"trap '' TERM HUP; sleep {marker} & exec sleep 3{marker}"]
+    )
+    command = start(RELIVE, "reproduce", "1", env=kept.relive.environment, stderr=subprocess.DEVNULL)
+    eventually(lambda: _runs(marker) and _runs(f"3{marker}"), "the sandbox")
+    command.popen.kill()
+    eventually(lambda: not _runs(marker) and not _runs(f"3{marker}"), "its end")
 
 
 def test_a_hostile_package_reaches_nothing_of_the_host(relive: Relive, moved: Callable[[str], Kept]) -> None:

@@ -14,13 +14,25 @@ def test_a_requests_own_events_are_judged_and_the_beginning_has_calls_only(tmp_p
     outside = query(41, "of nobody", request=0)
     begun = [event(EventKind.PROCESS_STARTED, 1, 0), clock(2, 1.0), query(3, "version", request=0)]
     given = case(started(), outside, query(42, "mine"), beginning=begun)
-    lay(given, tmp_path, {"*": "fail"}, has_request=True)
+    lay(given, tmp_path, {}, has_request=True)
     header, *lines = map(json.loads, (tmp_path / "answers/1.jsonl").read_text().splitlines())
     assert (header["judged"], header["clock"], header["policy"]) == (12, "recorded", {"*": "fail"})
     assert [(line[1], line[3]) for line in lines] == [("handling-started", 12), ("query", 12)]
     _, *lines = map(json.loads, (tmp_path / "answers/2.jsonl").read_text().splitlines())
     assert [line[4]["asked"]["sql"] for line in lines] == ["version"]
     assert "pid" not in lines[0][4]
+
+
+def test_programs_that_a_program_starts_are_run_unless_one_wishes_otherwise(tmp_path):
+    for number, (policy, wanted) in enumerate(
+        [
+            ({}, {"*": "fail", "subprocess": "pass"}),
+            ({"*": "pass", "subprocess": "fail"}, {"*": "pass", "subprocess": "fail"}),
+        ]
+    ):
+        (tmp_path / str(number)).mkdir()
+        lay(program(beginning=[]), tmp_path / str(number), policy, has_request=False)
+        assert json.loads((tmp_path / f"{number}/answers/1.jsonl").read_text())["policy"] == wanted
 
 
 def test_long_bodies_come_along_and_names_that_are_none_do_not(tmp_path):

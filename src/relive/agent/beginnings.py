@@ -22,6 +22,7 @@ __all__ = ["Beginnings", "beginning_for"]
 _EVENTS = 1000  # of one process ...
 _BYTES = 1 << 20  # ... which may be so long together, as lines
 _PROCESSES = 64
+_NONE = [0, 0]  # the room of a process of which no more is kept
 _READINGS = frozenset({EventKind.CLOCK, EventKind.RANDOM})
 _FORKS = 32  # generations
 
@@ -47,8 +48,7 @@ class Beginnings:
         """Keep what is to be kept of (pid, event) pairs."""
         lines = []
         for pid, event in events:
-            room = self._rooms.get(pid)
-            if room == [0, 0] and event.kind is not EventKind.PROCESS_STARTED:
+            if self._rooms.get(pid, _NONE) == _NONE and event.kind is not EventKind.PROCESS_STARTED:
                 continue
             if self._is_broken or not _belongs(event):
                 continue
@@ -73,7 +73,7 @@ class Beginnings:
         if room is None:
             return False
         if room[0] < 1 or room[1] < size:
-            room[:] = [0, 0]  # without a gap: what comes after it is not kept
+            room[:] = _NONE  # without a gap: what comes after it is not kept
             return False
         room[0] -= 1
         room[1] -= size

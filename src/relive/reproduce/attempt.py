@@ -94,7 +94,7 @@ def attempt(
         for path, source in wishes.databases.items():
             place.laying.file(source, path)
         has_request = plan.request is not None
-        lay(plan.case, place.rings, {"*": "fail", **wishes.on_miss}, has_request=has_request)
+        lay(plan.case, place.rings, wishes.on_miss, has_request=has_request)
         tell(f"Starting {' '.join(plan.start.command)} in a sealed sandbox.")
         try:
             sandbox = start_afresh(settings, place, _spec(plan, place))
