@@ -314,6 +314,7 @@ def test_a_program_dies_of_the_same_again(relive: Relive, moved: Callable[[str],
     assert (status, told["request"], len(told["attempts"])) == (0, None, 2)
     for one in told["attempts"]:
         assert (one["exit_status"], one["raised"]["text"]) == (1, told["recorded"]["text"])
+        assert one["notes"] == []  # event by event, from its beginning
 
 
 def test_a_sandbox_ends_with_the_command_however_that_dies(

@@ -35,6 +35,7 @@ from relive.sandbox.afresh import Afresh, AfreshSpec, Place, prepared_place, sta
 __all__ = ["Plan", "Wishes", "attempt"]
 
 _SETTLE = 1.0  # [s] after the answer, for the end of its handler
+_SETTLE_LATE = 5.0  # [s] the same, where what failed had not been the handler
 _LOG_LINES = 40
 _NOTED = 5
 _CONNECT_LIMIT = 5.0  # [s]
@@ -174,7 +175,14 @@ class _Life:
         except OSError as error:
             how = f"the service took no connection: {error.strerror or error}"
         number = self.plan.case.judged if self.plan.case.started is not None else None
-        wait_until(self.sandbox, self.drain, lambda: self._has_handled(number), _SETTLE)
+        # What a thread or a task dies of may come after the answer.
+        is_late = self.plan.case.package.where is not Where.HANDLER
+        wait_until(
+            self.sandbox,
+            self.drain,
+            lambda: self._has_handled(number) and (not is_late or bool(_raised(self.drain.events, number))),
+            _SETTLE_LATE if is_late else _SETTLE,
+        )
         is_answered = answer.end.value == "answered"
         return Came(
             raised=_raised(self.drain.events, number),
@@ -269,7 +277,7 @@ class _Life:
     def _judged(self, came: Came) -> Attempt:
         case = self.plan.case
         recorded: list[InsideEvent] = []
-        if self.plan.request is not None or case.is_job or is_whole(case):
+        if self.plan.request is not None or (is_whole(case) and not case.is_job):
             events = judged_events(case, has_request=self.plan.request is not None)
             recorded = sequence_of(events, case.package.pid, case.judged if self.plan.request else 0)
         status = case.recorded_status if self.plan.request is not None else None

@@ -45,12 +45,7 @@ def start_for(case: Case, given: Sequence[str], port: int | None) -> Start:
     notes: list[str] = []
     command = list(given)
     if not command and case.is_job:
-        raise UsageError(
-            f"incident {case.incident.number} failed in a job, and a sealed worker has no queue to take it from",
-            cause=f"its function is {package.request.method if package.request is not None else '?'}",
-            remedy="name a command that does the job: "
-            f"relive reproduce {case.incident.number} -- python -c 'import tasks; tasks.charge(17)'",
-        )
+        raise _no_queue(case)
     if not command and launch is not None:
         command = list(launch.command)
     if not command:
@@ -63,6 +58,18 @@ def start_for(case: Case, given: Sequence[str], port: int | None) -> Start:
     if port is None and address is not None and not given:
         port = address[1]
     return Start(command, directory, user, port, address[0] if address is not None else None, notes)
+
+
+def _no_queue(case: Case) -> UsageError:
+    name = case.package.request.method if case.package.request is not None else ""
+    module, _, function = name.rpartition(".")
+    known = bool(module) and all(part.isidentifier() for part in name.split("."))
+    words = f"import {module}; {module}.{function}(...)" if known else "import tasks; tasks.charge(17)"
+    return UsageError(
+        f"incident {case.incident.number} failed in a job, and a sealed worker has no queue to take it from",
+        cause=f"its function is {name!r}",
+        remedy=f"name a command that does the job: relive reproduce {case.incident.number} -- python -c '{words}'",
+    )
 
 
 def _from_arguments(argv: list[str]) -> list[str]:
