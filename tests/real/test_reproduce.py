@@ -12,6 +12,7 @@ import shutil
 import socket
 import sqlite3
 import subprocess
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -56,9 +57,9 @@ class _Price(http.server.BaseHTTPRequestHandler):
 class Kept:
     """What lies beside the one incident of a service, taken to another host: into a home without commits and recordings."""
 
-    def __init__(self, relive: Relive, home: Path) -> None:
-        shutil.copytree(relive.settings.incidents, home / "incidents")
-        self.relive = Relive(home, "reproduce")
+    def __init__(self, incidents: Path, relive: Relive) -> None:
+        shutil.copytree(incidents, relive.settings.incidents)
+        self.relive = relive
 
     def path(self, what: str) -> Path:
         return self.relive.settings.incidents / f"1.{what}"
@@ -82,11 +83,40 @@ def moved(tmp_path_factory: pytest.TempPathFactory, relive: Relive) -> Iterator[
         eventually((relive.settings.incidents / "1.package.json").exists, "its package")
         with contextlib.suppress(Exception):
             relive("stop", name)
-        home.mkdir()
-        return Kept(relive, home)
+        return Kept(relive.settings.incidents, Relive(home, "reproduce"))
 
     yield move
     shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def recorded_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the incident of a program that died lies; the same for all tests that begin with it."""
+    home = Path(tempfile.mkdtemp(prefix="relive-"))
+    relive = Relive(home, "reproduce")
+    relive(
+        "run",
+        "--detach",
+        "--name",
+        "program",
+        "--every",
+        "never",
+        "--",
+        str(PYTHON),
+        str(AFRESH / "program.py"),
+    )
+    eventually((home / "incidents/1.package.json").exists, "its package")
+    kept = tmp_path_factory.mktemp("recorded") / "incidents"
+    relive.close()
+    shutil.copytree(home / "incidents", kept)
+    shutil.rmtree(home)
+    return kept
+
+
+@pytest.fixture
+def died(recorded_program: Path, relive: Relive) -> Kept:
+    """The program's incident, in a home without its commits."""
+    return Kept(recorded_program, relive)
 
 
 def got(port: int, path: str) -> int:
@@ -297,80 +327,42 @@ def test_a_pool_that_connected_in_an_earlier_request_connects_to_what_that_was_t
     assert "had been told when it began" in " ".join(one["notes"])
 
 
-def test_a_program_dies_of_the_same_again(relive: Relive, moved: Callable[[str], Kept]) -> None:
-    relive(
-        "run",
-        "--detach",
-        "--name",
-        "program",
-        "--every",
-        "never",
-        "--",
-        str(PYTHON),
-        str(AFRESH / "program.py"),
-    )
-    kept = moved("program")
-    status, told = kept("--times", "2")
+def test_a_program_dies_of_the_same_again(died: Kept) -> None:
+    status, told = died("--times", "2")
     assert (status, told["request"], len(told["attempts"])) == (0, None, 2)
     for one in told["attempts"]:
         assert (one["exit_status"], one["raised"]["text"]) == (1, told["recorded"]["text"])
         assert one["notes"] == []  # event by event, from its beginning
 
 
-def test_a_sandbox_ends_with_the_command_however_that_dies(
-    relive: Relive, moved: Callable[[str], Kept], start: Callable[..., Process]
-) -> None:
-    relive(
-        "run",
-        "--detach",
-        "--name",
-        "program",
-        "--every",
-        "never",
-        "--",
-        str(PYTHON),
-        str(AFRESH / "program.py"),
-    )
-    kept = moved("program")
+def test_a_sandbox_ends_with_the_command_however_that_dies(died: Kept, start: Callable[..., Process]) -> None:
     marker = f"{os.getpid()}.{free_port()}"
-    kept.change(
+    died.change(
         "launch.json", command=["sh", "-c", f"trap '' TERM HUP; sleep {marker} & exec sleep 3{marker}"]
     )
-    command = start(RELIVE, "reproduce", "1", env=kept.relive.environment, stderr=subprocess.DEVNULL)
+    command = start(RELIVE, "reproduce", "1", env=died.relive.environment, stderr=subprocess.DEVNULL)
     eventually(lambda: _runs(marker) and _runs(f"3{marker}"), "the sandbox")
     command.popen.kill()
     eventually(lambda: not _runs(marker) and not _runs(f"3{marker}"), "its end")
 
 
-def test_a_hostile_package_reaches_nothing_of_the_host(relive: Relive, moved: Callable[[str], Kept]) -> None:
+def test_a_hostile_package_reaches_nothing_of_the_host(died: Kept) -> None:
     """GIVEN an incident from somebody else, WHEN it is reproduced, THEN what it starts finds no host to harm."""
-    relive(
-        "run",
-        "--detach",
-        "--name",
-        "program",
-        "--every",
-        "never",
-        "--",
-        str(PYTHON),
-        str(AFRESH / "program.py"),
-    )
-    kept = moved("program")
-    victim = kept.relive.home / "victim"
+    victim = died.relive.home / "victim"
     victim.write_text("whole")
-    outside = Path("/var/tmp") / f"{kept.relive.home.name}-outside"
+    outside = Path("/var/tmp") / f"{died.relive.home.name}-outside"
     with socket.create_server(("127.0.0.1", 0)) as hosts:
         script = HOSTILE.format(outside=outside, victim=victim, code=AFRESH, port=hosts.getsockname()[1])
-        kept.change("launch.json", command=[str(PYTHON), "-c", script], directory="/")
-        _check_hostile(kept, victim, outside)
-    kept.change("launch.json", directory="../tmp")
-    done = kept.relive.say("reproduce", "1")
+        died.change("launch.json", command=[str(PYTHON), "-c", script], directory="/")
+        _check_hostile(died, victim, outside)
+    died.change("launch.json", directory="../tmp")
+    done = died.relive.say("reproduce", "1")
     assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (2, "usage")
-    kept.change("launch.json", directory="/", user="nobody-of-this-name")
-    status, told = kept()
+    died.change("launch.json", directory="/", user="nobody-of-this-name")
+    status, told = died()
     assert (status, told["attempts"][0]["kind"]) == (6, "could-not-start")
-    kept.path("launch.json").write_text("{}")
-    done = kept.relive.say("reproduce", "1")
+    died.path("launch.json").write_text("{}")
+    done = died.relive.say("reproduce", "1")
     assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (8, "recording-corrupt")
 
 

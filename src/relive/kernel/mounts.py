@@ -105,8 +105,12 @@ def mount_overlay(
     upper: Path | None,
     work: Path | None,
     flags: MountFlag = MountFlag.NONE,
+    volatile: bool = False,
 ) -> None:
     """Mount an overlay; with no ``upper`` it is read-only and needs two lower directories.
+
+    With ``volatile`` nothing in it is ever brought to the disk for its own sake (Linux 5.10): its end need not wait until all the
+    host has written is there. It cannot be mounted a second time then.
 
     The first lower directory is the topmost. Paths with ``:`` or ``,`` are escaped as overlayfs demands.
 
@@ -115,7 +119,7 @@ def mount_overlay(
     """
     options = "lowerdir=" + ":".join(_escape(path) for path in lower)
     if upper is not None and work is not None:
-        options += f",upperdir={_escape(upper)},workdir={_escape(work)}"
+        options += f",upperdir={_escape(upper)},workdir={_escape(work)}" + (",volatile" if volatile else "")
     mount("overlay", point, "overlay", flags, options)
 
 

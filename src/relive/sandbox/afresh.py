@@ -244,7 +244,9 @@ class _First:
     def _mount_root(self) -> None:
         make_private()
         directory, settings = self.place.directory, self.settings
-        builder = RootBuilder(directory, home=settings.home, tools=settings.tools_path, devices=False)
+        builder = RootBuilder(
+            directory, home=settings.home, tools=settings.tools_path, devices=False, volatile=True
+        )
         for point in self.place.laying.points:
             builder.cover(point)
         self.place.laying.check(builder.root)

@@ -14,6 +14,7 @@ with the
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
@@ -111,14 +112,18 @@ class RootBuilder:
     Args:
         devices: device nodes that lie on the host's disks can be opened. Never in a branch: a disk's node would be a
             way out of it.
+        volatile: what is written is thrown away at the end; where the kernel knows of that, nothing waits for the disk.
     """
 
-    def __init__(self, directory: Path, *, home: Path, tools: Path, devices: bool = True) -> None:
+    def __init__(
+        self, directory: Path, *, home: Path, tools: Path, devices: bool = True, volatile: bool = False
+    ) -> None:
         self.root = directory / "root"
         self._layers = directory / "layers"
         self._under = directory / "under"
         self._home = home
         self._tools = tools
+        self._volatile = volatile
         self._flags = MountFlag.NONE if devices else MountFlag.NO_DEVICES
         self.root.mkdir(exist_ok=True)
 
@@ -143,11 +148,19 @@ class RootBuilder:
             overlaps = committed.is_relative_to(point.point)
             lower = [committed, self._see_through(point) if overlaps else Path(point.point)]
         try:
-            mount_overlay(self.inside(point.point), lower=lower, upper=upper, work=work, flags=self._flags)
+            self._mount(point, lower, upper, work)
         except OSError as error:
             if error.errno != errno.EINVAL or point.point == "/" or committed is not None:
                 raise
             bind(Path(point.point), self.inside(point.point), read_only=True)
+
+    def _mount(self, point: CoveredPoint, lower: list[Path], upper: Path, work: Path) -> None:
+        goal = self.inside(point.point)
+        if self._volatile:
+            with contextlib.suppress(OSError):  # an older kernel
+                mount_overlay(goal, lower=lower, upper=upper, work=work, flags=self._flags, volatile=True)
+                return
+        mount_overlay(goal, lower=lower, upper=upper, work=work, flags=self._flags)
 
     def _see_through(self, point: CoveredPoint) -> Path:
         # Overlayfs refuses a lower directory that lies below another one of the same file system, as the files of a

@@ -3,12 +3,12 @@
 import random
 import time
 
-drawn = [random.random() for _ in range(3)]
+drawn = [random.randrange(100_000) for _ in range(3)]
 at = time.time()
 
 
 def end():
-    raise ValueError(f"drew {drawn[-1]} at {at}")
+    raise ValueError(f"drew {drawn[-1]} at {at:.3f}")
 
 
 end()
