@@ -112,11 +112,16 @@ def test_a_revision_is_laid_over_what_git_knows_and_over_nothing_else(code, layi
     (code.root / "run.sh").write_text("#!/bin/sh\n")
     (code.root / "run.sh").chmod(0o755)
     (code.root / "link").symlink_to("run.sh")
+    (code.root / "same.py").write_text("same\n")
     (code.root / "below").mkdir(mode=0o750)
     (code.root / "below/deep.py").write_text("deep\n")
     (code.root / ".gitattributes").write_text("* text eol=crlf export-ignore\n")
     wanted = code.commit("wanted\n")
     (code.root / "new.py").write_text("not in that revision\n")
+    (code.root / "run.sh").chmod(0o644)
+    (code.root / "link").unlink()
+    (code.root / "link").symlink_to("shop.py")
+    (code.root / "below/deep.py").unlink()
     code.commit("later\n")
     (code.root / "data.db").write_text("git does not know it\n")
     assert lay_tree(Tree(root=str(code.root), revision=wanted, words=""), laying) == []
@@ -127,6 +132,7 @@ def test_a_revision_is_laid_over_what_git_knows_and_over_nothing_else(code, layi
     hidden = laid(laying, code.root / "new.py").stat()
     assert (stat.S_ISCHR(hidden.st_mode), hidden.st_rdev) == (True, 0)
     assert not laid(laying, code.root / "data.db").exists()
+    assert not laid(laying, code.root / "same.py").exists()  # the host has it as that revision has it
     assert (code.root / "shop.py").read_text() == "later\n"
 
 

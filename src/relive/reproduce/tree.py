@@ -7,8 +7,11 @@ repository can configure is run, and git runs as the repository's owner.
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import os
 import re
+import stat
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -27,7 +30,8 @@ _REVISION = re.compile(r"[^-\x00-\x20\x7f][^\x00-\x20\x7f]{0,255}")
 _FILES_MOST = 300_000
 _BYTES_MOST = 4 << 30
 _LIMIT = 120  # [s] for one git
-_LINK, _SUBMODULE = "120000", "160000"
+_LINK, _SUBMODULE, _PROGRAM = "120000", "160000", "100755"
+_SHA1_DIGITS = 40
 _COMPARED = 80  # [characters] of a recorded line, which may be cut
 _SECRET = "<secret:"
 _SAFE = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "protocol.allow=never")
@@ -243,7 +247,7 @@ def _lay_commit(repository: Repository, commit: str, laying: Laying) -> list[str
     notes = [
         f"the submodule {path} is as it is on this host" for mode, _, path in files if mode == _SUBMODULE
     ]
-    kept = [one for one in files if one[0] != _SUBMODULE]
+    kept = [one for one in files if one[0] != _SUBMODULE and not _stands_there(repository.root, *one)]
     if len(kept) > _FILES_MOST:
         raise UsageError("the revision is too large to be checked out", cause=f"{len(kept)} files")
     owner = repository.root.stat()
@@ -267,6 +271,28 @@ def _lay_commit(repository: Repository, commit: str, laying: Laying) -> list[str
     return notes
 
 
+def _stands_there(root: Path, mode: str, name: str, path: str) -> bool:
+    """The host has that very file there: of most files of a revision this is so, and nothing need be laid over them."""
+    here = root / path
+    try:
+        facts = here.lstat()
+        if mode == _LINK:
+            data = os.fsencode(here.readlink()) if stat.S_ISLNK(facts.st_mode) else None
+        elif stat.S_ISREG(facts.st_mode) and bool(facts.st_mode & stat.S_IXUSR) == (mode == _PROGRAM):
+            data = here.read_bytes()
+        else:
+            data = None
+    except (OSError, ValueError):
+        return False
+    if data is None:
+        return False
+    # As git names a blob (git-hash-object(1)); repositories of SHA-256 have longer names.
+    made = (
+        hashlib.sha256 if len(name) > _SHA1_DIGITS else functools.partial(hashlib.sha1, usedforsecurity=False)
+    )
+    return made(b"blob %d\0" % len(data) + data).hexdigest() == name
+
+
 def _check_name(path: str) -> None:
     parts = PurePosixPath(path).parts
     if not parts or path.startswith("/") or any(part in ("..", ".git") for part in parts):
@@ -281,5 +307,5 @@ def _write(goal: Path, mode: str, data: bytes) -> None:
         return
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(goal, flags, 0o600), "wb") as file:
-        os.fchmod(file.fileno(), 0o755 if mode == "100755" else 0o644)
+        os.fchmod(file.fileno(), 0o755 if mode == _PROGRAM else 0o644)
         file.write(data)
