@@ -38,6 +38,9 @@ def test_kinds_of_a_later_relive_are_passed_over(tmp_path):
         {"request": None},
         {"kind": 3},
         {"fields": []},
+        {"fields": {"pid": "7"}},
+        {"fields": {"own_seq": True}},
+        {"fields": {"lane": None}},
         {"data": "%"},
     ],
 )

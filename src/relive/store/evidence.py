@@ -168,6 +168,8 @@ def _event(path: Path, at: int, line: bytes) -> Event | None:
         kind, fields = told["kind"], told["fields"]
         if not isinstance(kind, str) or not isinstance(fields, dict):
             raise ValueError("kind or fields are none")
+        if not all(type(fields.get(name, 0)) is int for name in ("pid", "own_seq", "lane")):
+            raise ValueError("a process, a place or a lane is none")
         data = base64.b64decode(told.get("data", ""), validate=True)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise RecordingCorrupt(
