@@ -13,8 +13,8 @@ from relive.config import load_settings
 from relive.errors import UsageError
 from relive.model.reproduction import Attempt, Raised, Reproduction, ReproductionKind
 from relive.model.text import is_number
-from relive.reproduce.attempt import Wishes
 from relive.reproduce.environment import parse_variable, read_variables
+from relive.reproduce.plan import Wishes
 from relive.reproduce.reproduce import What
 from relive.reproduce.reproduce import reproduce as run_reproduction
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from relive.config import Settings
 from relive.model.reproduction import Raised, Reproduction
 from relive.reproduce.answers import ANSWERS
-from relive.reproduce.attempt import Plan, Wishes, attempt
+from relive.reproduce.attempt import attempt
 from relive.reproduce.case import case_of
 from relive.reproduce.command import start_for
 from relive.reproduce.environment import environment_for
+from relive.reproduce.plan import Plan, Wishes
 from relive.reproduce.request import request_for
 from relive.reproduce.tree import choose_tree
 
