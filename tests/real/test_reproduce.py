@@ -263,11 +263,22 @@ def test_a_prefork_service_fails_again_on_the_hosts_database_and_not_on_another(
             connection.executemany("INSERT INTO items VALUES (?, 3)", [(name,) for name in names])
             connection.commit()
     inner, outer = free_port(), free_port()
+    bind = f"127.0.0.1:{inner}"
+    command = [
+        str(PYTHON),
+        "-m",
+        "gunicorn",
+        "--workers",
+        "2",
+        "--chdir",
+        str(AFRESH),
+        "--bind",
+        bind,
+        "shop:app",
+    ]
     relive(
         *("run", "--detach", "--name", "shop", "--every", "never"),
-        *("--listen", f"127.0.0.1:{outer}", "--upstream", str(inner), "--"),
-        *(str(PYTHON), "-m", "gunicorn", "--workers", "2", "--chdir", str(AFRESH)),
-        *("--bind", f"127.0.0.1:{inner}", "shop:app"),
+        *("--listen", f"127.0.0.1:{outer}", "--upstream", str(inner), "--", *command),
         environment={"SHOP_DB": str(database)},
     )
     eventually(lambda: posted(outer, "/buy", {"name": "tea"}) == 200)
@@ -281,11 +292,13 @@ def test_a_prefork_service_fails_again_on_the_hosts_database_and_not_on_another(
     status, told = kept("--database", f"{database}={other}")
     assert (status, told["attempts"][0]["status"]) == (1, 200)
 
-    # Without what the proxy has recorded, the request is made again of what the service had read.
-    kept.path("request").unlink()
-    status, told = kept()
-    assert status == 0
-    assert "made again" in told["notes"][0]
+    # The error package alone: the request is made again of what the service had read.
+    alone = tmp_path / "7.package.json"
+    shutil.copy(kept.path("package.json"), alone)
+    done = kept.relive.say("reproduce", str(alone), "--", *command)
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["incident"], told["attempts"][0]["status"]) == (0, 7, 500)
+    assert any("made again" in note for note in told["notes"])
 
     status, told = kept("--", str(PYTHON), "-c", "import sys; sys.exit('no such shop')")
     (one,) = told["attempts"]

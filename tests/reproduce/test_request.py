@@ -64,5 +64,11 @@ def test_a_failure_outside_of_requests_has_none_and_a_websocket_cannot_be_sent()
     assert request_for(case(request={**REQUEST, "server": "rq"}, where="job")) is None
     with pytest.raises(UsageError):
         request_for(case(started(), request={**REQUEST, "method": "WEBSOCKET"}))
+
+
+def test_the_error_package_alone_has_the_request_as_well():
+    made = request_for(case(request={**REQUEST, "headers": [["host", "a"]], "body": "\u00e9=1"}))
+    assert made.data == b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\n\xc3\xa9=1"
+    assert "made again" in made.notes[0]
     with pytest.raises(RequestTruncated):
-        request_for(case())
+        request_for(case(request={**REQUEST, "body": "a", "body_cut": 9}))

@@ -25,7 +25,7 @@ _NOT = 1  # the exit status of what never came again
 
 
 def reproduce(
-    incident: Annotated[str, typer.Argument(help="An incident's number")],
+    incident: Annotated[str, typer.Argument(help="An incident's number, or the path of an error package")],
     command: Annotated[
         list[str] | None, typer.Argument(help="The service and its arguments, after --; default: as recorded")
     ] = None,
@@ -65,13 +65,12 @@ def reproduce(
     Exit status: 0 reproduced every time, 1 never, 10 diverged or reproduced sometimes only, 6 it could not be started.
     """
     terminal = Terminal(as_json=as_json)
-    number = incident.removeprefix("incident/")
-    if not is_number(number):
-        raise UsageError(f"{incident!r} is no incident", remedy="`relive incidents` lists their numbers")
+    directory, number = _incident(incident)
     supplied = read_variables(env_file) if env_file is not None else {}
     supplied |= dict(parse_variable(text) for text in env or ())
     what = What(
-        incident=int(number),
+        incident=number,
+        directory=directory,
         command=tuple(command or ()),
         checkout=checkout,
         environment=supplied,
@@ -92,6 +91,21 @@ def reproduce(
             f"the same code did not fail without the state it had; `relive replay {number}` brings that back, from a commit"
         )
     raise typer.Exit(exit_status(result))
+
+
+def _incident(text: str) -> tuple[Path | None, int]:
+    """(directory, number) of a number, ``incident/NUMBER``, or a file ``NUMBER.package.json`` anywhere; raises UsageError."""
+    number = text.removeprefix("incident/")
+    if is_number(number):
+        return None, int(number)
+    path = Path(text)
+    number = path.name.removesuffix(".package.json")
+    if number == path.name or not is_number(number) or not path.is_file():
+        raise UsageError(
+            f"{text!r} is no incident",
+            remedy="`relive incidents` lists their numbers; an error package is a file NUMBER.package.json",
+        )
+    return path.parent, int(number)
 
 
 def _database(text: str) -> tuple[str, Path]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from relive.config import Settings
-from relive.errors import PackageMissing
+from relive.errors import IncidentUnknown, PackageMissing
 from relive.model.failure import ErrorPackage
-from relive.model.incident import Incident
+from relive.model.incident import FailureKind, Incident, Sighting
 from relive.model.launch import Launch
 from relive.record.events import Event, EventKind
 from relive.store.evidence import beginning_of, bodies_of, events_of, launch_of, package_of, request_of
@@ -64,17 +63,24 @@ class Case:
         return self.incident.sighting.answer_status
 
 
-def case_of(settings: Settings, number: int) -> Case:
+def case_of(directory: Path, number: int) -> Case:
     """Gather what is kept of an incident.
 
+    Args:
+        directory: of the incidents, or another one with files that have such names; of these only the package must be there.
+
     Raises:
-        IncidentUnknown: there is none.
+        IncidentUnknown: there is neither an incident nor a package.
         PackageMissing: it has no error package.
         RecordingCorrupt: what lies there cannot be read.
     """
-    directory = settings.incidents
-    incident = Incidents(directory).get(number)
     package = package_of(directory, number)
+    try:
+        incident = Incidents(directory).get(number)
+    except IncidentUnknown:
+        if package is None:
+            raise
+        incident = _of_package(number, package)
     if package is None:
         raise PackageMissing(
             f"incident {number} has no error package",
@@ -89,4 +95,26 @@ def case_of(settings: Settings, number: int) -> Case:
         launch_of(directory, number),
         request_of(directory, number),
         bodies_of(directory, number),
+    )
+
+
+def _of_package(number: int, package: ErrorPackage) -> Incident:
+    """As much of an incident as its package tells."""
+    sighting = Sighting(
+        kind=FailureKind.EXCEPTION,
+        fingerprint=f"exception {package.fingerprint}",
+        summary=package.type,
+        seen_wall_ns=package.wall_ns,
+        pid=package.pid,
+        where=package.where,
+    )
+    name = Path(package.argv[0]).name if package.argv else "a service"
+    return Incident(
+        number=number,
+        service=name,
+        life="",
+        sighting=sighting,
+        before=None,
+        at=None,
+        last_seen_wall_ns=package.wall_ns,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from relive.config import Settings
 from relive.model.reproduction import Raised, Reproduction
@@ -24,6 +25,7 @@ class What:
     """What is reproduced, and as what.
 
     Attributes:
+        directory: where the incident lies; None: among those of this host.
         command: in the place of the recorded one; empty: that.
         checkout: a revision of git, "." for the files as they are, None: the recorded one where it is there.
         environment: variables over the recorded ones.
@@ -31,6 +33,7 @@ class What:
     """
 
     incident: int
+    directory: Path | None = None
     command: Sequence[str] = ()
     checkout: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -52,7 +55,7 @@ def reproduce(
         RequestTruncated, UsageError: what is kept is not enough, or what was asked for is not there.
         RecordingCorrupt: what is kept cannot be read.
     """
-    case = case_of(settings, what.incident)
+    case = case_of(what.directory or settings.incidents, what.incident)
     request = request_for(case)
     start = start_for(case, what.command, what.port)
     made = environment_for(case.package, case.launch, settings, what.environment, ANSWERS)

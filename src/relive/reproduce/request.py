@@ -1,4 +1,6 @@
-"""The request that is sent again: as it was on the wire, or made again of what the service's server had read of it."""
+"""The request that is sent again: as it was on the wire, or made again of what the service's server had read of it, as its events
+or the error package have it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from dataclasses import dataclass
 
 from relive.errors import RequestTruncated, UsageError
 from relive.record.bodies import is_body_name
-from relive.record.events import Event, EventKind
+from relive.record.events import EventKind
 from relive.reproduce.case import Case
 
 __all__ = ["SentRequest", "request_for"]
@@ -59,21 +61,21 @@ def request_for(case: Case) -> SentRequest | None:
         words = case.wire.lstrip(b"\r\n").split(b"\n", 1)[0].split(b" ")
         target = words[1].decode("latin-1") if len(words) > 1 else ""
         return SentRequest(words[0].decode("latin-1"), target, case.wire, [])
-    if started is None:
-        raise RequestTruncated(
-            f"the request of incident {case.incident.number} is not kept",
-            cause="neither the proxy nor the recorder inside has it any more",
-            remedy=f"`relive replay {case.incident.number}` brings the failure back from a commit",
-        )
-    return _made_again(case, started)
+    if started is not None:
+        about = started.fields
+        body = _read_body(case, started.request)
+        return _made_again(str(about.get("method")), str(about.get("target")), about.get("headers"), body)
+    assert failed is not None
+    if failed.body_cut:
+        raise _truncated(case, failed.body_cut + len(failed.body or ""))
+    body = (failed.body or "").encode()
+    return _made_again(failed.method, failed.target, failed.headers, body)
 
 
-def _made_again(case: Case, started: Event) -> SentRequest:
-    method, target = str(started.fields.get("method")), str(started.fields.get("target"))
+def _made_again(method: str, target: str, pairs: object, body: bytes) -> SentRequest:
     if not _WORD.fullmatch(method) or not _LINE.fullmatch(target):
         raise UsageError("the request cannot be sent again", cause=f"{method!r} {target!r} is no HTTP")
-    body = _body(case, started.request)
-    headers = [(name, value) for name, value in _pairs(started) if name.lower() not in _MADE_ANEW]
+    headers = [(name, value) for name, value in _pairs(pairs) if name.lower() not in _MADE_ANEW]
     if not any(name.lower() == "host" for name, _ in headers):
         headers.insert(0, ("host", "localhost"))
     if body:
@@ -88,15 +90,15 @@ def _made_again(case: Case, started: Event) -> SentRequest:
     return SentRequest(method, target, data, notes)
 
 
-def _pairs(started: Event) -> Iterable[tuple[str, str]]:
-    for pair in started.fields.get("headers") or ():
+def _pairs(given: object) -> Iterable[tuple[str, str]]:
+    for pair in given if isinstance(given, list | tuple) else ():
         if isinstance(pair, list | tuple) and len(pair) == 2:
             name, value = str(pair[0]), str(pair[1])
             if _WORD.fullmatch(name) and _VALUE.fullmatch(value):
                 yield name, value
 
 
-def _body(case: Case, request: int) -> bytes:
+def _read_body(case: Case, request: int) -> bytes:
     kept = [e for e in case.events if e.kind is EventKind.HANDLING_BODY and e.request == request]
     if not kept:
         return b""
@@ -108,9 +110,13 @@ def _body(case: Case, request: int) -> bytes:
         body = b""
     whole = last.fields.get("bytes")
     if last.fields.get("cut") or (isinstance(whole, int) and whole and not body):
-        raise RequestTruncated(
-            f"the request of incident {case.incident.number} cannot be sent again",
-            cause=f"of its body of {whole} bytes not all was kept",
-            remedy="raise `body_limit` in relive.toml",
-        )
+        raise _truncated(case, whole)
     return body
+
+
+def _truncated(case: Case, size: object) -> RequestTruncated:
+    return RequestTruncated(
+        f"the request of incident {case.incident.number} cannot be sent again",
+        cause=f"of its body of {size} bytes not all was kept",
+        remedy="raise `body_limit` in relive.toml",
+    )
