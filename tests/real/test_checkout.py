@@ -74,6 +74,10 @@ def test_the_second_try_asks_for_nothing_and_the_replay_shows_it_without_any_ser
     assert [run["verdict"]["kind"] for run in replay["runs"]] == ["reproduced"] * 3
     assert {run["outcome"]["packets_left"] for run in replay["runs"]} == {0}
 
+    # It is the code alone that fails: a fresh process, whose pools connect to what was recorded, does the same.
+    (attempt,) = relive("reproduce", "1")["attempts"]
+    assert (attempt["kind"], attempt["misses"], attempt["packets_left"]) == ("reproduced", [], 0)
+
 
 def test_with_the_patch_the_second_try_asks_for_what_the_order_cost(
     servers: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
