@@ -405,3 +405,85 @@ for number, order in ((5, [2, 0, 1]), (6, [1, 2, 0])):
     assert all(len(set(one)) == 4 for one in lanes)
     assert [lanes[0], lanes[2], lanes[4]] == [lanes[1], lanes[3], lanes[5]]
     assert [event.fields["about"] for event in notes if event.request == 1] == ["main", "2", "0", "1"]
+
+
+def test_workers_of_anyio_keep_their_lanes_and_so_does_what_a_plain_endpoint_starts(play):
+    """GIVEN an endpoint that is no coroutine, and starts threads, and one that has several threads at once by anyio
+    WHEN they race in another order
+    THEN each thread is in the same lane again.
+    """
+    ran = play("""
+import concurrent.futures, anyio, httpx
+from fastapi import FastAPI
+
+app = FastAPI()
+pool = concurrent.futures.ThreadPoolExecutor(3)
+order, turns = [], []
+
+def work(n):
+    turns[n].wait()
+    recorder.emit("note", {"about": str(n)})
+    turns[dict(zip(order, order[1:] + [3]))[n]].set()
+
+@app.get("/plain")
+def plain():
+    recorder.emit("note", {"about": "main"})
+    ends = [pool.submit(work, n) for n in range(2)]
+    last = threading.Thread(target=work, args=(2,)); last.start()
+    turns[order[0]].set()
+    for end in ends:
+        end.result()
+    last.join()
+
+async def one(n):
+    recorder.emit("note", {"about": "task %d" % n})
+    await anyio.to_thread.run_sync(work, n)
+
+@app.get("/several")
+async def several():
+    recorder.emit("note", {"about": "main"})
+    async with anyio.create_task_group() as group:
+        for n in range(3):
+            group.start_soon(one, n)
+        turns[order[0]].set()
+
+async def main():
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://it") as client:
+        for path in ("/plain", "/several"):
+            for one in ([2, 0, 1], [1, 2, 0]):
+                order[:], turns[:] = one, [threading.Event() for _ in range(4)]
+                await client.get(path)
+
+asyncio.run(main())
+""")
+    assert (ran.status, ran.err) == (0, "")
+    notes = [event for event in ran.of(EventKind.NOTE) if event.request]
+    seen = {(event.request, event.fields["about"]): event.fields["lane"] for event in notes}
+    lanes = [[seen[request, name] for name in ("main", "0", "1", "2")] for request in range(1, 5)]
+    assert all(len(set(one)) == 4 for one in lanes)
+    assert [lanes[0], lanes[2]] == [lanes[1], lanes[3]]
+
+
+def test_greenlets_of_a_request_are_lanes_of_their_own(play):
+    ran = play("""
+import gevent.monkey; gevent.monkey.patch_all()
+import gevent
+
+def work(name):
+    recorder.emit("note", {"about": name}); gevent.sleep(0); recorder.emit("note", {"about": name})
+
+for number in (1, 2):
+    token = context.begin(Request(number, {}))
+    recorder.emit("note", {"about": "main"})
+    gevent.joinall([gevent.spawn(work, name) for name in ("left", "right")])
+    own = threading.Thread(target=work, args=("thread",)); own.start(); own.join()
+    context.end(token)
+""")
+    assert (ran.status, ran.err) == (0, "")
+    notes = [event for event in ran.of(EventKind.NOTE) if event.request]
+    lanes = [
+        [(event.fields["about"], event.fields["lane"]) for event in notes if event.request == request]
+        for request in (1, 2)
+    ]
+    assert lanes[0] == lanes[1]
+    assert len(set(lanes[0])) == len({name for name, _ in lanes[0]}) == 4

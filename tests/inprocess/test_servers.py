@@ -29,7 +29,7 @@ LIMIT = 30.0  # [s]
 Result = TypeVar("Result")
 
 FASTAPI = """
-import asyncio, sys, uvicorn
+import asyncio
 from fastapi import FastAPI, Request, WebSocket
 from fastapi.responses import StreamingResponse
 app = FastAPI()
@@ -49,15 +49,32 @@ def fail(order: int, request: Request):
 async def ws(socket: WebSocket):
     await socket.accept()
     await socket.send_text(await socket.receive_text())
-uvicorn.run(app, port=int(sys.argv[1]), log_level="warning")
+"""
+UVICORN = """
+import sys, uvicorn
+uvicorn.run("api:app", port=int(sys.argv[1]), log_level="warning", loop=%r)
+"""
+HYPERCORN = """
+import sys
+from hypercorn.__main__ import main
+if __name__ == "__main__":
+    main(["-b", "127.0.0.1:" + sys.argv[1], "-w", "2", "api:app"])
+"""
+DAPHNE = """
+import sys
+from daphne.cli import CommandLineInterface
+CommandLineInterface().run(["-b", "127.0.0.1", "-p", sys.argv[1], "api:app"])
 """
 
 FLASK = """
+import time
 from flask import Flask, request
 app = Flask("shop")
 @app.post("/echo/<name>")
 def echo(name):
-    return {"name": name, "length": len(request.get_data())}
+    length = len(request.get_data())
+    time.sleep(0.01)
+    return {"name": name, "length": length}
 @app.get("/stream")
 def stream():
     return (piece for piece in [b"one ", b"two"])
@@ -69,8 +86,13 @@ def fail(order):
 GUNICORN = """
 import sys
 from gunicorn.app.wsgiapp import run
-sys.argv[1:] = ["-b", "127.0.0.1:" + sys.argv[1], %s, "shop:app"]
+sys.argv[1:] = ["-b", "127.0.0.1:" + sys.argv[1], %s]
 run()
+"""
+WAITRESS = """
+import sys
+from waitress.runner import run
+run(["waitress-serve", "--listen=127.0.0.1:" + sys.argv[1], "shop:app"])
 """
 
 DJANGO = """
@@ -112,9 +134,20 @@ web.run_app(app, host="127.0.0.1", port=int(sys.argv[1]), print=None)
 """
 # What differs between them: where a streamed body goes by unseen.
 SERVERS = {
-    "fastapi-uvicorn": (FASTAPI, "asgi", b"one two"),
-    "flask-gunicorn-sync": (GUNICORN % "'-w', '2'", "wsgi", b"one two"),
-    "flask-gunicorn-threads": (GUNICORN % "'--threads', '4'", "wsgi", b"one two"),
+    "fastapi-uvicorn": (UVICORN % "asyncio", "asgi", b"one two"),
+    "fastapi-uvloop": (UVICORN % "uvloop", "asgi", b"one two"),
+    "fastapi-hypercorn": (HYPERCORN, "asgi", b"one two"),
+    "fastapi-daphne": (DAPHNE, "asgi", b"one two"),
+    "fastapi-gunicorn": (GUNICORN % "'-k', 'asgi', 'api:app'", "asgi", b"one two"),
+    "fastapi-gunicorn-uvicorn": (
+        GUNICORN % "'-k', 'uvicorn_worker.UvicornWorker', 'api:app'",
+        "asgi",
+        b"one two",
+    ),
+    "flask-gunicorn-sync": (GUNICORN % "'-w', '2', 'shop:app'", "wsgi", b"one two"),
+    "flask-gunicorn-threads": (GUNICORN % "'--threads', '4', 'shop:app'", "wsgi", b"one two"),
+    "flask-gunicorn-gevent": (GUNICORN % "'-k', 'gevent', 'shop:app'", "wsgi", b"one two"),
+    "flask-waitress": (WAITRESS, "wsgi", b"one two"),
     "django-runserver": (DJANGO, "wsgi", b"one two"),
     "aiohttp": (AIOHTTP, "aiohttp", b""),
 }
@@ -143,7 +176,10 @@ class Served:
         for ring in self.rings.glob("*.ring"):
             reader = RingReader(ring)
             reader._at = 0  # from the beginning, however often
-            found += reader.take()
+            taken = reader.take()
+            for event in taken:
+                event.fields["pid"] = int(ring.name.partition("-")[0])
+            found += taken
             reader.close()
         return sorted((one for one in found if one.kind in kinds), key=lambda one: one.mono_ns)
 
@@ -173,6 +209,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Served]]:
 
     def begin(program: str) -> Served:
         (tmp_path / "shop.py").write_text(FLASK)
+        (tmp_path / "api.py").write_text(FASTAPI)
         file = tmp_path / "program.py"
         file.write_text(program)
         rings = tmp_path / "rings"
@@ -255,13 +292,14 @@ def test_a_request_is_recorded_and_an_exception_is_a_failure_with_its_frames(ser
     assert request is not None
     assert (request.method, request.server, request.number) == ("POST", kind, failure.request)
     assert request.query["a"] == "1"
-    if server not in ("fastapi-uvicorn", "flask-gunicorn-sync", "flask-gunicorn-threads"):
+    if server in ("django-runserver", "aiohttp"):
         assert request.body == "amount=7"  # the others had not read it
+    check_that_concurrent_requests_keep_apart(served)
 
 
-def test_concurrent_requests_keep_apart(serve):
-    """Each request's body event bears the number under which it began, whatever task runs in between."""
-    served = serve(FASTAPI)
+def check_that_concurrent_requests_keep_apart(served: Served) -> None:
+    """Each request's body event bears the number under which it began, whatever runs in between."""
+    before = len(served.events(EventKind.HANDLING_ENDED))
     names = [f"n{number}" for number in range(20)]
     threads = [
         threading.Thread(target=served.ask, args=("POST", f"/echo/{name}", name.encode())) for name in names
@@ -270,17 +308,25 @@ def test_concurrent_requests_keep_apart(serve):
         thread.start()
     for thread in threads:
         thread.join(LIMIT)
-    served.wait_for(EventKind.HANDLING_ENDED, len(names))
-    target = {one.request: one.fields["target"] for one in served.events(EventKind.HANDLING_STARTED)}
-    assert len(target) == len(names)
-    for one in served.events(EventKind.HANDLING_BODY):
-        assert target[one.request] == f"/echo/{one.data.decode()}"
-    for one in served.events(EventKind.HANDLING_ENDED):
-        assert target[one.request] == f"/echo/{json.loads(one.data)['name']}"
+    served.wait_for(EventKind.HANDLING_ENDED, before + len(names))
+    target = {named(one): one.fields["target"] for one in served.events(EventKind.HANDLING_STARTED)[before:]}
+    assert sorted(target.values()) == sorted(f"/echo/{name}" for name in names)
+    bodies = [one for one in served.events(EventKind.HANDLING_BODY) if named(one) in target]
+    ended = [one for one in served.events(EventKind.HANDLING_ENDED) if named(one) in target]
+    assert len(bodies) == len(ended) == len(names)
+    for one in bodies:
+        assert target[named(one)] == f"/echo/{one.data.decode()}"
+    for one in ended:
+        assert target[named(one)] == f"/echo/{json.loads(one.data)['name']}"
+
+
+def named(event: Event) -> tuple[int, int]:
+    """Requests are numbered in each process."""
+    return event.fields["pid"], event.request
 
 
 def test_a_long_body_lies_in_a_file_beside_the_ring(serve):
-    served = serve(FASTAPI)
+    served = serve(UVICORN % "asyncio")
     body = os.urandom(1 << 20)
     assert json.loads(served.ask("POST", "/echo/big", body)[1])["length"] == len(body)
     (event,) = served.wait_for(EventKind.HANDLING_BODY, 1)
@@ -292,7 +338,7 @@ def test_a_long_body_lies_in_a_file_beside_the_ring(serve):
 def test_a_websocket_is_one_request(serve):
     from websockets.sync.client import connect
 
-    served = serve(FASTAPI)
+    served = serve(UVICORN % "asyncio")
     with connect(f"ws://127.0.0.1:{served.port}/ws") as client:
         client.send("hello")
         assert client.recv() == "hello"

@@ -22,10 +22,12 @@ __all__ = [
     "Request",
     "bear",
     "begin",
+    "begin_born",
     "carried",
     "end",
     "enter",
     "here",
+    "know_greenlets",
     "lane",
     "leave",
     "made",
@@ -33,7 +35,7 @@ __all__ = [
     "task_of",
 ]
 
-_thread_id = threading.get_ident
+_thread_id: Callable[[], int] = threading.get_ident
 
 
 def _no_loop() -> Any:
@@ -90,9 +92,17 @@ _request: "ContextVar[Request]" = ContextVar("relive_request", default=OUTSIDE)
 # (request, who works, lane, those it starts): inherited by tasks and copied contexts, where "who works" then is somebody else.
 _lane: "ContextVar[Optional[_Lane]]" = ContextVar("relive_lane", default=None)
 _born: "ContextVar[Optional[Birth]]" = ContextVar("relive_born", default=None)  # of tasks
-_of_thread = (
-    threading.local()
-)  # birth: of what runs in it now, also where it runs in another thread's context
+# birth: of what runs in it now, also where it runs in another thread's context
+_of_thread: Any = threading.local()
+
+
+def know_greenlets(current: Callable[[], Any], of_greenlet: Any) -> None:
+    """From now on greenlets are told apart as threads are: ``current`` gives the running one, ``of_greenlet`` is as
+    ``threading.local()``. Each has a context of its own already.
+    """
+    global _thread_id, _of_thread
+    _thread_id = lambda: id(current())  # noqa: E731 - one call less where every event asks
+    _of_thread = of_greenlet
 
 
 def here() -> Request:
@@ -184,6 +194,12 @@ def task_of(birth: Birth) -> "Token[Optional[Birth]]":
 def made(token: "Token[Optional[Birth]]") -> None:
     """See ``task_of``; in the same context."""
     _born.reset(token)
+
+
+def begin_born(birth: Birth) -> None:
+    """Be in that lane, in this context, for as long as it lives."""
+    _request.set(birth.request)
+    _born.set(birth)
 
 
 def enter(birth: Birth) -> Tuple[Request, Optional[Birth]]:

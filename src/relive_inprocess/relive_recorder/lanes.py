@@ -1,14 +1,15 @@
 """Threads and tasks that work for the request of whoever started them, in a lane that is known when they are started.
 
-``threading.Thread.start``, ``ThreadPoolExecutor.submit`` and the making of tasks by the loops of asyncio and uvloop. Were lanes
-numbered when their threads first do something, two threads would race for their numbers, and a replay would mix up what they
-read. Workers of anyio are not changed: their lanes are numbered as they come.
+``threading.Thread.start``, ``ThreadPoolExecutor.submit`` (so ``asyncio.to_thread`` and ``run_in_executor``), ``anyio.to_thread``,
+the making of tasks by the loops of asyncio and uvloop, and gevent's greenlets. Were lanes numbered when their threads first do
+something, two threads would race for their numbers, and a replay would mix up what they read.
 """
 
 from __future__ import annotations
 
 import functools
 import threading
+from contextvars import Context
 from typing import Any, Callable, Optional
 
 from relive_recorder import context
@@ -27,6 +28,8 @@ def install() -> None:
     when_imported("concurrent.futures.thread", _change_executor)
     when_imported("asyncio.base_events", lambda module: _change_loop(module.BaseEventLoop))
     when_imported("uvloop", lambda module: _change_loop(module.Loop))
+    when_imported("anyio.to_thread", _change_anyio)
+    when_imported("gevent.greenlet", _gevent)
 
 
 def _change_threads(module: Any) -> None:
@@ -83,6 +86,39 @@ def _in_lane(fn: Callable[..., Any], birth: Optional[context.Birth]) -> Callable
             context.leave(before)
 
     return work
+
+
+def _change_anyio(module: Any) -> None:
+    run_sync = module.run_sync
+
+    async def run_sync_in_lane(func: Callable[..., Any], *args: Any, **named: Any) -> Any:
+        if recorder.mode():
+            func = _in_lane(func, attempt(context.bear))
+        return await run_sync(func, *args, **named)
+
+    _take_place(run_sync, run_sync_in_lane)
+    module.run_sync = run_sync_in_lane
+
+
+def _gevent(module: Any) -> None:
+    from gevent.local import local
+
+    context.know_greenlets(module.getcurrent, local())
+    module.Greenlet.add_spawn_callback(_spawned)
+
+
+def _spawned(greenlet: Any) -> None:
+    """It has a context of its own, in which nothing is yet: the service will find nothing in it either."""
+    birth = attempt(context.bear) if recorder.mode() else None
+    if birth is not None:
+        attempt(_begin_in, greenlet, birth)
+
+
+def _begin_in(greenlet: Any, birth: context.Birth) -> None:
+    own = greenlet.gr_context
+    if own is None:
+        own = greenlet.gr_context = Context()
+    own.run(context.begin_born, birth)
 
 
 def _change_loop(kind: Any) -> None:

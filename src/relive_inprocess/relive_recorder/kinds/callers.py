@@ -13,8 +13,9 @@ MACHINERY: FrozenSet[str] = frozenset(
     (
         "asyncio concurrent threading queue selectors socket socketserver ssl subprocess multiprocessing "
         "logging http urllib email sched random uuid tempfile importlib _pydatetime uvloop uvicorn gunicorn "
-        "hypercorn anyio sniffio trio httpx httpcore urllib3 aiohttp redis psycopg psycopg_pool psycopg2 "
-        "asyncpg pymysql sqlalchemy celery kombu rq botocore werkzeug relive_recorder _pytest pytest"
+        "hypercorn daphne twisted autobahn waitress gevent anyio sniffio trio httpx httpcore urllib3 aiohttp "
+        "redis psycopg psycopg_pool psycopg2 asyncpg pymysql sqlalchemy celery kombu billiard amqp vine rq botocore "
+        "werkzeug relive_recorder _pytest pytest"
     ).split()
 )
 _LIBRARY = os.path.dirname(os.__file__) + os.sep

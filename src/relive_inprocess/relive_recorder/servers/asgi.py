@@ -20,10 +20,11 @@ Send = Callable[[Dict[str, Any]], Awaitable[None]]
 
 
 def install() -> None:
-    """uvicorn (also as gunicorn's worker), hypercorn, daphne; Starlette and FastAPI under any other server."""
+    """uvicorn (also as gunicorn's worker), hypercorn, daphne, gunicorn; Starlette and FastAPI under any other server."""
     when_imported("uvicorn.config", _uvicorn)
     when_imported("hypercorn.app_wrappers", _hypercorn)
     when_imported("daphne.server", _daphne)
+    when_imported("gunicorn.workers.gasgi", _gunicorn)
     when_imported("starlette.applications", _starlette)
     when_imported("starlette.middleware.exceptions", _starlette_exceptions)
 
@@ -59,6 +60,17 @@ def _daphne(module: Any) -> None:
         attempt(_wrap_attribute, self, "application")
 
     module.Server.__init__ = make_recorded
+
+
+def _gunicorn(module: Any) -> None:
+    load = module.ASGIWorker.load_wsgi
+
+    @functools.wraps(load)
+    def load_recorded(self: Any) -> None:
+        load(self)
+        attempt(_wrap_attribute, self, "asgi")
+
+    module.ASGIWorker.load_wsgi = load_recorded
 
 
 def _wrap_attribute(holder: Any, name: str) -> None:
