@@ -12,12 +12,13 @@ import pytest
 
 from inprocess.conftest import INPROCESS
 from relive.model.branch import Clock
-from relive.record.events import Event, EventKind
+from relive.record.events import WITHIN_A_CALL, Event, EventKind
 from relive.record.log import RecordingWriter
 from relive.replay.answers import Answers
 from relive.replay.inside import Window, read_window, request_again, request_at_the_end, request_inside
 
 sys.path.insert(0, str(INPROCESS))
+from relive_recorder import context
 from relive_recorder.playing.answers import read_answers, read_body
 
 sys.path.remove(str(INPROCESS))
@@ -47,6 +48,17 @@ def rings(tmp_path: Path) -> Path:
 def lay(rings: Path, *events: Event, clock: Clock = Clock.RECORDED) -> Path:
     Answers(Window(list(events), rings.parent / "bodies"), TAKEN, {"*": "fail"}, clock).lay(rings)
     return rings / "answers"
+
+
+def test_what_was_part_of_another_call_is_no_answer(rings):
+    asked = {"asked": {"url": "/"}, "answer": None}
+    laid = lay(
+        rings,
+        event(EventKind.HTTP_CALL, 7, TAKEN + 1, 3, lane=1 + WITHIN_A_CALL, **asked),
+        event(EventKind.HTTP_CALL, 7, TAKEN + 2, 3, **asked),
+    )
+    assert [one.lane for one in read_answers(str(laid), "7.jsonl").events] == [1]
+    assert context.WITHIN == WITHIN_A_CALL
 
 
 def test_the_recorder_reads_what_was_laid_out(rings):

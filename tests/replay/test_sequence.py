@@ -7,7 +7,7 @@ import random
 import pytest
 
 from relive.model.outcome import InsideEvent
-from relive.record.events import Event, EventKind
+from relive.record.events import WITHIN_A_CALL, Event, EventKind
 from relive.replay.sequence import first_differing_event, misses_of, sequence_of
 
 STARTED = InsideEvent(kind="handling-started", lane=1, about={"method": "GET", "target": "/"})
@@ -146,3 +146,11 @@ def test_a_miss_that_passed_is_the_call_itself_in_the_sequence_and_told_beside_i
         ("pass", []),
         ("fail", ["$.s"]),
     ]
+
+
+def test_what_was_part_of_another_call_is_not_compared():
+    events = [
+        Event(seq, seq, seq, EventKind.QUERY, 0, 1, b"", {"pid": 7, "lane": lane, "asked": {"n": seq}})
+        for seq, lane in ((1, 1), (2, 1 + WITHIN_A_CALL), (3, 1))
+    ]
+    assert [one.about["asked"]["n"] for one in sequence_of(events, 7, 1)] == [1, 3]

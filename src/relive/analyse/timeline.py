@@ -18,7 +18,7 @@ from relive.analyse.coding import coding_of, decoded
 from relive.analyse.fetched import Fetched, fetched
 from relive.analyse.proxied import Proxied
 from relive.analyse.words import CALLS, READINGS, error_text, phrase, status_text
-from relive.record.events import Event, EventKind
+from relive.record.events import WITHIN_A_CALL, Event, EventKind, is_within_a_call
 from relive.record.exchanges import Ended
 
 __all__ = ["Row", "Timeline", "folded", "make_timeline", "near_failure"]
@@ -257,7 +257,7 @@ def _inside_row(event: Event, later: list[Event], start_ns: int) -> Row:
         kind=event.kind,
         at_ns=event.mono_ns - _took(event) - start_ns,
         took_ns=_took(event) if event.kind in CALLS and "ns" in event.fields else None,
-        lane=_number(event, "lane"),
+        lane=_number(event, "lane") & ~WITHIN_A_CALL,
         pid=_number(event, "pid") or None,
         what=words.what,
         result=words.result,
@@ -283,6 +283,8 @@ def _details(event: Event) -> dict[str, Any]:
     thread = _number(event, "thread")
     if thread:
         details["thread"] = thread
+    if is_within_a_call(event):
+        details["within_a_call"] = True
     file = fields.get("file")
     if event.kind is not EventKind.FAILURE and (event.data or isinstance(file, str)):
         body = _body(event, file if isinstance(file, str) else None)

@@ -4,7 +4,8 @@ A life of a service can have three recordings: one by the proxy, of the bytes th
 by the recorder in its Python processes (*inside*), of what they did for each request; and one of the connections that the
 service opened itself (*egress*), see ``dialogues.py``. Events of the latter have in ``fields``
 also ``pid`` (int: of the process, in its capsule), ``own_seq`` (int: the event's number in that process), ``thread`` (int) and
-``lane`` (int: the thread or task within the request, from 1); their ``request`` is numbered in each process.
+``lane`` (int: the thread or task within the request, from 1; with ``WITHIN_A_CALL`` added where it was part of a call that is
+recorded itself); their ``request`` is numbered in each process.
 
 Terms: a *request* is numbered once, over the whole life of a recording; a *connection* is one client connection with
 the one service connection behind it, numbered the same way; *seq* is the place of an event in the recording.
@@ -18,7 +19,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-__all__ = ["Event", "EventKind"]
+__all__ = ["WITHIN_A_CALL", "Event", "EventKind", "is_within_a_call"]
+
+WITHIN_A_CALL = 1 << 52
 
 
 class EventKind(StrEnum):
@@ -163,3 +166,9 @@ class Event:
     request: int = 0
     data: bytes = b""
     fields: Mapping[str, Any] = field(default_factory=dict)
+
+
+def is_within_a_call(event: Event) -> bool:
+    """A replay, in which the call is answered, does not come here."""
+    lane = event.fields.get("lane")
+    return isinstance(lane, int) and lane >= WITHIN_A_CALL

@@ -14,7 +14,7 @@ from typing import Any
 
 from relive.model.branch import Clock
 from relive.record.bodies import is_body_name
-from relive.record.events import Event, EventKind
+from relive.record.events import Event, EventKind, is_within_a_call
 from relive.replay.inside import Window
 
 __all__ = ["Answers", "Calls", "event_line"]
@@ -89,6 +89,8 @@ class Answers:
         return process
 
     def _add(self, process: _Process, event: Event) -> None:
+        if is_within_a_call(event):
+            return
         body = event.fields.get("file")
         if is_body_name(body):
             self._body_names.add(body)

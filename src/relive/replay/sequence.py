@@ -7,6 +7,7 @@ Rules:
    nor numbers of processes and threads, nor numbers in texts of log records.
 3. What the handler had done when it ended must be there on the other side, before its end or after; what came after its
    end may be missing, since a branch is stopped when its answer is there.
+4. What was part of another call is not compared: where that is answered, it does not happen.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from relive.model.outcome import InsideEvent, Miss
-from relive.record.events import Event, EventKind
+from relive.record.events import Event, EventKind, is_within_a_call
 from relive.replay.difference import first_difference, short
 
 __all__ = [
@@ -69,6 +70,8 @@ def sequence_of(events: Sequence[Event], pid: int, request: int) -> list[InsideE
     found = []
     for event in events:
         if event.request != request or event.fields.get("pid") != pid or event.kind not in _PARTS:
+            continue
+        if is_within_a_call(event):
             continue
         if event.kind is EventKind.MISS and event.fields.get("policy") == "pass":
             continue  # the call itself follows

@@ -10,6 +10,10 @@ when it has ended; its fields are:
     more    what the channel adds (sizes, what was cut, the name of a body's file)
 
 and its data is the answer's body, where the channel keeps one.
+
+Calls that are made while another one is performed are part of it: they are recorded in a lane of their own (``context.WITHIN``),
+and a replay, which answers the outermost, neither answers nor misses them. Of a ``local`` call they are no part, since that is
+performed in a replay too.
 """
 
 import sys
@@ -17,6 +21,7 @@ import time
 import types
 from typing import Any, Awaitable, Callable, Dict, Generator, Optional, Tuple
 
+from relive_recorder import context
 from relive_recorder.guard import attempt
 from relive_recorder.recorder import RECORD, REPLAY, recorder
 from relive_recorder.values import pack, unpack
@@ -131,7 +136,7 @@ def through(channel: Channel, asked: Dict[str, Any], perform: Callable[[], Any])
     if mode == RECORD:
         began = _mono()
         try:
-            value = perform()
+            value = perform() if channel.local else _within(perform)
         except BaseException as error:
             again = _brought_back_meanwhile(channel, asked)
             if again is None:
@@ -146,6 +151,15 @@ def through(channel: Channel, asked: Dict[str, Any], perform: Callable[[], Any])
         if kept is not None:
             return _play(channel, asked, kept)
     return _watched(channel, asked, perform) if mode == REPLAY else perform()
+
+
+def _within(perform: Callable[[], Any]) -> Any:
+    call = attempt(context.inward)
+    try:
+        return perform()
+    finally:
+        if call is not None:
+            context.outward(call)
 
 
 async def through_async(
@@ -176,7 +190,7 @@ def through_steps(
         return (yield from perform())
     began = _mono()
     try:
-        value = yield from perform()
+        value = yield from (perform() if channel.local else _steps_within(perform))
     except BaseException as error:
         again = _brought_back_meanwhile(channel, asked) if mode == RECORD else None
         if again is None:
@@ -188,11 +202,20 @@ def through_steps(
     return _play(channel, asked, again)
 
 
+def _steps_within(perform: Callable[[], Generator[Any, Any, Any]]) -> Generator[Any, Any, Any]:
+    call = attempt(context.inward)
+    try:
+        return (yield from perform())
+    finally:
+        if call is not None:
+            context.outward(call)
+
+
 def _watched(channel: Channel, asked: Dict[str, Any], perform: Callable[[], Any]) -> Any:
     """Perform really in a replay, and record what came of it into the branch's ring."""
     began = _mono()
     try:
-        value = perform()
+        value = perform() if channel.local else _within(perform)
     except BaseException as error:
         attempt(_emit_error, channel, asked, error, _mono() - began)
         raise

@@ -6,6 +6,11 @@ up to 52 bits that is made of the starter's and of how many it had started befor
 however they race; one of which nobody saw the start has the next number from 2 on. Request 0 is all code that works for none:
 there each thread or task is a lane for as long as its context lives.
 
+What a call to somebody else does until it has its answer (a token that is fetched first, a log written by an adapter, tasks of a
+driver) is part of the call: in a replay the call is answered, and none of it happens. There the lane's number has the bit
+``WITHIN`` as well (``inward``), so that nobody waits for it in a replay, and what it starts is not counted among what the lane
+starts.
+
 Contexts (contextvars) carry the request into tasks, and into threads that copy their context (``asyncio.to_thread``, anyio's
 workers); into other threads ``lanes`` carries it.
 """
@@ -18,6 +23,7 @@ from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 __all__ = [
     "OUTSIDE",
+    "WITHIN",
     "Birth",
     "Request",
     "bear",
@@ -26,11 +32,14 @@ __all__ = [
     "carried",
     "end",
     "enter",
+    "further",
     "here",
+    "inward",
     "know_greenlets",
     "lane",
     "leave",
     "made",
+    "outward",
     "place",
     "task_of",
 ]
@@ -86,7 +95,8 @@ class Birth:
 
 
 _Lane = Tuple[Request, int, int, Iterator[int]]
-_LANES = (1 << 52) - 1  # what a number of JSON holds for everybody
+WITHIN = 1 << 52  # in a lane's number: this is part of a call
+_LANES = WITHIN - 1  # together they are what a number of JSON holds for everybody
 OUTSIDE = Request(0, {})
 _request: "ContextVar[Request]" = ContextVar("relive_request", default=OUTSIDE)
 # (request, who works, lane, those it starts): inherited by tasks and copied contexts, where "who works" then is somebody else.
@@ -153,6 +163,27 @@ def _here() -> _Lane:
     return known
 
 
+def inward() -> Tuple[_Lane, _Lane]:
+    """A call begins, in this thread or task; returns what ``outward`` wants when it has ended. The outermost counts."""
+    before = _here()
+    request, who, number, _ = before
+    within = request, who, number | WITHIN, itertools.count(1)
+    _lane.set(within)
+    return before, within
+
+
+def outward(call: Tuple[_Lane, _Lane]) -> None:
+    """The call has ended, or the service's own code runs within it; does nothing where another lane is worked in."""
+    if _lane.get() is call[1]:
+        _lane.set(call[0])
+
+
+def further(call: Tuple[_Lane, _Lane]) -> None:
+    """The service's own code has done its part; does nothing where another lane is worked in."""
+    if _lane.get() is call[0]:
+        _lane.set(call[1])
+
+
 def carried(work: Callable[..., Any]) -> Callable[..., Any]:
     """As ``work``, but wherever it is called, once, it is done for this request and in this lane.
 
@@ -183,7 +214,7 @@ def bear() -> Birth:
     """The lane of a thread or task that is about to be started by the running code, for the same request."""
     request, _, number, started = _here()
     # Of integers a hash is the same in every process.
-    return Birth(request, hash((number, next(started))) & _LANES)
+    return Birth(request, hash((number, next(started))) & _LANES | number & WITHIN)
 
 
 def task_of(birth: Birth) -> "Token[Optional[Birth]]":

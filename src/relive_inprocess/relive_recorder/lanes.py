@@ -8,6 +8,7 @@ something, two threads would race for their numbers, and a replay would mix up w
 from __future__ import annotations
 
 import functools
+import importlib
 import threading
 from contextvars import Context
 from typing import Any, Callable, Optional
@@ -101,9 +102,7 @@ def _change_anyio(module: Any) -> None:
 
 
 def _gevent(module: Any) -> None:
-    from gevent.local import local
-
-    context.know_greenlets(module.getcurrent, local())
+    context.know_greenlets(module.getcurrent, importlib.import_module("gevent.local").local())
     module.Greenlet.add_spawn_callback(_spawned)
 
 

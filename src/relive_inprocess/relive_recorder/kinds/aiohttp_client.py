@@ -9,6 +9,7 @@ import functools
 import sys
 from typing import Any, Dict, List, Optional, Tuple
 
+from relive_recorder import context
 from relive_recorder.calls import Kept, NoAnswer
 from relive_recorder.guard import attempt
 from relive_recorder.kinds.http_exchange import Exchange, answer_of, error_of, forget
@@ -27,6 +28,7 @@ def change() -> None:
     response = _aiohttp("client_reqrep").ClientResponse
     stream = _aiohttp("streams").StreamReader
     connector.connect = _connect(connector.connect)
+    connector.close = _closing(connector.close)
     response.start = _start(response.start)
     for name in ("close", "release"):
         setattr(response, name, _letting_go(getattr(response, name)))
@@ -71,8 +73,13 @@ def _connect(real: Any) -> Any:
             kept = exchange.find()
             if kept is not None:
                 return _played_connection(self, req, exchange, kept)
+        call = attempt(context.inward)
         try:
-            connection = await real(self, req, *given, **named)
+            try:
+                connection = await real(self, req, *given, **named)
+            finally:
+                if call is not None:
+                    context.outward(call)
         except BaseException as error:
             kept = _brought_back(exchange)
             if kept is not None:
@@ -83,6 +90,21 @@ def _connect(real: Any) -> Any:
         return connection
 
     return connect
+
+
+def _closing(real: Any) -> Any:
+    """Of connections, which in a replay are not there, so that there is no task for it either."""
+
+    @functools.wraps(real)
+    def close(self: Any, *given: Any, **named: Any) -> Any:
+        call = attempt(context.inward) if recorder.mode() in (RECORD, REPLAY) else None
+        try:
+            return real(self, *given, **named)
+        finally:
+            if call is not None:
+                context.outward(call)
+
+    return close
 
 
 def _start(real: Any) -> Any:

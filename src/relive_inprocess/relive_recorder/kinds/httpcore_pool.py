@@ -7,6 +7,7 @@ httpcore's own ``Response``, and httpx makes of it what it always makes.
 import functools
 from typing import Any, AsyncIterator, Dict, Iterator, List, Optional, Tuple
 
+from relive_recorder import context
 from relive_recorder.calls import Kept, NoAnswer
 from relive_recorder.guard import attempt
 from relive_recorder.kinds.http_exchange import Exchange, answer_of, described, error_of, forget
@@ -40,7 +41,8 @@ def _sync(real: Any) -> Any:
             if kept is not None:
                 return call.play(kept)
         try:
-            response = real(self, request)
+            with call:
+                response = real(self, request)
         except BaseException as error:
             kept = call.brought_back(error)
             if kept is None:
@@ -65,7 +67,8 @@ def _async(real: Any) -> Any:
             if kept is not None:
                 return call.play(kept)
         try:
-            response = await real(self, request)
+            with call:
+                response = await real(self, request)
         except BaseException as error:
             kept = call.brought_back(error)
             if kept is None:
@@ -85,6 +88,14 @@ class _Call:
         self.exchange = Exchange()
         self.sent = request.stream = _Sent(request.stream)
         self._mode = recorder.mode()
+
+    def __enter__(self) -> None:
+        """It is performed now: see ``context.inward``."""
+        self.sent.call = attempt(context.inward)
+
+    def __exit__(self, *_: Any) -> None:
+        if self.sent.call is not None:
+            context.outward(self.sent.call)
 
     def _asks(self) -> None:
         request, url = self._request, self._request.url
@@ -158,12 +169,17 @@ def _text(headers: Any) -> List[Tuple[str, str]]:
 
 
 class _Sent:
-    """A request's body on its way: httpcore iterates over it, once."""
+    """A request's body on its way: httpcore iterates over it, once.
+
+    Attributes:
+        call: in which it is sent, see ``context.inward``; what makes the body is the service's own code.
+    """
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
         self._held: Optional[List[bytes]] = None
         self.body = Collected(recorder.options.body_bytes)
+        self.call: Any = None
 
     def read_all(self) -> None:
         """In a replay: all of it, so that it is known what is asked."""
@@ -184,18 +200,34 @@ class _Sent:
         if self._held is not None:
             yield from self._held
             return
+        self._outward()
         for part in self._stream:
             attempt(self.body.add, part)
+            self._further()
             yield part
+            self._outward()
+        self._further()
+
+    def _outward(self) -> None:
+        if self.call is not None:
+            context.outward(self.call)
+
+    def _further(self) -> None:
+        if self.call is not None:
+            context.further(self.call)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         if self._held is not None:
             for part in self._held:
                 yield part
             return
+        self._outward()
         async for part in self._stream:
             attempt(self.body.add, part)
+            self._further()
             yield part
+            self._outward()
+        self._further()
 
     def __getattr__(self, name: str) -> Any:  # "close", "aclose" where the stream has them
         return getattr(self._stream, name)
