@@ -30,6 +30,30 @@ def add(left, right):
 def pay(order, api_key):
     return {}[order]
 """
+CELERY = """
+import os, signal, threading
+from celery import Celery
+app = Celery("shop", broker="redis+socket://%%s", backend="redis+socket://%%s")
+app.conf.update(task_default_queue="work")
+@app.task
+def add(left, right):
+    return left + right
+@app.task
+def pay(order, api_key):
+    return {}[order]
+@app.task(bind=True, max_retries=1)
+def again(self):
+    if self.request.retries:
+        return "in the end"
+    raise self.retry(countdown=0)
+def send():
+    for task in (add.delay(2, 3), pay.delay(1386, api_key="sk-live-0815"), again.delay()):
+        task.get(timeout=30, propagate=False)
+    os.kill(os.getpid(), signal.SIGTERM)
+sender = threading.Thread(target=send)
+sender.start()
+app.worker_main(["worker", "-P", %r, "-c", "2", "-l", "CRITICAL", "--without-gossip", "--without-mingle"])
+"""
 
 
 @pytest.fixture
@@ -74,4 +98,31 @@ def test_jobs_of_an_rq_worker(run_recorded, redis, tmp_path):
     assert request.target.startswith("work/")
     assert request.body is not None
     assert "1386" in request.body
+    assert "sk-live-0815" not in failure.data.decode()
+
+
+@pytest.mark.parametrize("pool", ["prefork", "solo", "threads"])
+def test_tasks_of_a_celery_worker(run_recorded, redis, pool):
+    """A task that is tried again begins twice, and is no failure."""
+    ran = run_recorded(CELERY % pool % (redis, redis))
+    assert ran.status == 0, ran.err
+    assert "recorder switched off" not in ran.err
+    begun = [(one.fields["server"], one.fields["method"]) for one in ran.of(EventKind.HANDLING_STARTED)]
+    assert sorted(begun) == [
+        ("celery", "__main__.add"),
+        ("celery", "__main__.again"),
+        ("celery", "__main__.again"),
+        ("celery", "__main__.pay"),
+    ]
+    assert len(ran.of(EventKind.HANDLING_ENDED)) == 4
+    (failure,) = ran.of(EventKind.FAILURE)
+    package = read_package(failure.data)
+    assert (package.where, package.type, package.text) == (Where.JOB, "builtins.KeyError", "1386")
+    frame = package.failing_frame()
+    assert frame is not None
+    assert (frame.function, frame.locals["order"]) == ("pay", "1386")
+    request = package.request
+    assert request is not None
+    assert (request.server, request.method) == ("celery", "__main__.pay")
+    assert request.target.startswith("work/")
     assert "sk-live-0815" not in failure.data.decode()

@@ -52,13 +52,13 @@ async def ws(socket: WebSocket):
 """
 UVICORN = """
 import sys, uvicorn
-uvicorn.run("api:app", port=int(sys.argv[1]), log_level="warning", loop=%r)
+uvicorn.run("api:app", port=int(sys.argv[1]), log_level="warning")
 """
 HYPERCORN = """
 import sys
 from hypercorn.__main__ import main
 if __name__ == "__main__":
-    main(["-b", "127.0.0.1:" + sys.argv[1], "-w", "2", "api:app"])
+    main(["-b", "127.0.0.1:" + sys.argv[1], "api:app"])
 """
 DAPHNE = """
 import sys
@@ -134,8 +134,7 @@ web.run_app(app, host="127.0.0.1", port=int(sys.argv[1]), print=None)
 """
 # What differs between them: where a streamed body goes by unseen.
 SERVERS = {
-    "fastapi-uvicorn": (UVICORN % "asyncio", "asgi", b"one two"),
-    "fastapi-uvloop": (UVICORN % "uvloop", "asgi", b"one two"),
+    "fastapi-uvicorn": (UVICORN, "asgi", b"one two"),
     "fastapi-hypercorn": (HYPERCORN, "asgi", b"one two"),
     "fastapi-daphne": (DAPHNE, "asgi", b"one two"),
     "fastapi-gunicorn": (GUNICORN % "'-k', 'asgi', 'api:app'", "asgi", b"one two"),
@@ -328,7 +327,7 @@ def named(event: Event) -> tuple[int, int]:
 
 
 def test_a_long_body_lies_in_a_file_beside_the_ring(serve):
-    served = serve(UVICORN % "asyncio")
+    served = serve(UVICORN)
     body = os.urandom(1 << 20)
     assert json.loads(served.ask("POST", "/echo/big", body)[1])["length"] == len(body)
     (event,) = served.wait_for(EventKind.HANDLING_BODY, 1)
@@ -340,7 +339,7 @@ def test_a_long_body_lies_in_a_file_beside_the_ring(serve):
 def test_a_websocket_is_one_request(serve):
     from websockets.sync.client import connect
 
-    served = serve(UVICORN % "asyncio")
+    served = serve(UVICORN)
     with connect(f"ws://127.0.0.1:{served.port}/ws") as client:
         client.send("hello")
         assert client.recv() == "hello"
