@@ -31,7 +31,7 @@ def pay(order, api_key):
     return {}[order]
 """
 CELERY = """
-import os, signal, threading
+import signal, threading, time
 from celery import Celery
 app = Celery("shop", broker="redis+socket://%%s", backend="redis+socket://%%s")
 app.conf.update(task_default_queue="work")
@@ -48,8 +48,9 @@ def again(self):
     raise self.retry(countdown=0)
 def send():
     for task in (add.delay(2, 3), pay.delay(1386, api_key="sk-live-0815"), again.delay()):
-        task.get(timeout=30, propagate=False)
-    os.kill(os.getpid(), signal.SIGTERM)
+        while not task.ready():  # get() wants the loop that the worker has
+            time.sleep(0.01)
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGTERM)
 sender = threading.Thread(target=send)
 sender.start()
 app.worker_main(["worker", "-P", %r, "-c", "2", "-l", "CRITICAL", "--without-gossip", "--without-mingle"])
@@ -109,10 +110,10 @@ def test_tasks_of_a_celery_worker(run_recorded, redis, pool):
     assert "recorder switched off" not in ran.err
     begun = [(one.fields["server"], one.fields["method"]) for one in ran.of(EventKind.HANDLING_STARTED)]
     assert sorted(begun) == [
-        ("celery", "__main__.add"),
-        ("celery", "__main__.again"),
-        ("celery", "__main__.again"),
-        ("celery", "__main__.pay"),
+        ("celery", "shop.add"),
+        ("celery", "shop.again"),
+        ("celery", "shop.again"),
+        ("celery", "shop.pay"),
     ]
     assert len(ran.of(EventKind.HANDLING_ENDED)) == 4
     (failure,) = ran.of(EventKind.FAILURE)
@@ -123,6 +124,6 @@ def test_tasks_of_a_celery_worker(run_recorded, redis, pool):
     assert (frame.function, frame.locals["order"]) == ("pay", "1386")
     request = package.request
     assert request is not None
-    assert (request.server, request.method) == ("celery", "__main__.pay")
+    assert (request.server, request.method) == ("celery", "shop.pay")
     assert request.target.startswith("work/")
     assert "sk-live-0815" not in failure.data.decode()
