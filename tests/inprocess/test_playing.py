@@ -487,3 +487,56 @@ for number in (1, 2):
     ]
     assert lanes[0] == lanes[1]
     assert len(set(lanes[0])) == len({name for name, _ in lanes[0]}) == 4
+
+
+CHILD = """
+import json, sys, time
+from relive_recorder.calls import Channel, through
+from relive_recorder.recorder import recorder
+class Echo(Channel):
+    kind = "http-call"
+recorder.scrubber.learn("planted-secret")
+answers = [time.time()]
+for text in sys.argv[1:] + ["with " + recorder.scrubber.text("planted-secret")]:
+    try:
+        answers.append(through(Echo(), {"text": text}, lambda: "really"))
+    except ConnectionError:
+        answers.append("nobody")
+print(json.dumps(answers))
+"""
+
+
+@each_python
+def test_a_process_that_is_started_by_exec_is_known_by_its_command(play, tmp_path, python):
+    """GIVEN three recorded processes with commands like these, and one whose command differs in a number
+    WHEN processes are started in a replay, one more of them than was recorded
+    THEN each has the answers of one of the same command, in order, and the one too many has none.
+    """
+    child = tmp_path / "child.py"
+    child.write_text(CHILD)
+    ran = play(
+        f"""
+import subprocess
+command = [sys.executable, {str(child)!r}]
+def told(name, text, answer):
+    bring_back([reading(1, "clock", "time.time", answer * 1000.5), call(2, text, answer),
+                call(3, "with <secret:00000000>", "a secret")], name=name)
+told("70-1.jsonl", "a", 1)
+told("71-2.jsonl", "a", 2)
+told("72-3.jsonl", "b", 3)
+started = {{"format": "relive-answers", "version": 1, "started": [
+    ["70-1.jsonl", command + ["a"]], ["71-2.jsonl", command + ["a"]], ["72-3.jsonl", command + ["b", "17"]]]}}
+with open(recorder.options.rings + "/answers/started.json", "w") as file:
+    json.dump(started, file)
+for words in (["b", "18"], ["a"], ["a"], ["a"]):
+    sys.stdout.write(subprocess.run(command + words, stdout=subprocess.PIPE, check=True).stdout.decode())
+""",
+        python,
+    )
+    *known, unknown = printed(ran)
+    assert known == [
+        [3001.5, 3, "nobody", "a secret"],
+        [1000.5, 1, "a secret"],
+        [2001.0, 2, "a secret"],
+    ]
+    assert unknown[1:] == ["nobody", "nobody"]

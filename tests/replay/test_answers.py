@@ -19,7 +19,7 @@ from relive.replay.inside import Window, read_window, request_again, request_at_
 
 sys.path.insert(0, str(INPROCESS))
 from relive_recorder import context
-from relive_recorder.playing.answers import read_answers, read_body
+from relive_recorder.playing.answers import read_answers, read_body, read_started
 
 sys.path.remove(str(INPROCESS))
 
@@ -50,6 +50,22 @@ def lay(rings: Path, *events: Event, clock: Clock = Clock.RECORDED) -> Path:
     return rings / "answers"
 
 
+def test_processes_that_were_started_by_exec_are_listed_by_their_commands(rings):
+    """Not those of the commit, and not those that were forked."""
+    laid = lay(
+        rings,
+        event(EventKind.PROCESS_STARTED, 7, TAKEN - 1, command=["python", "old.py"]),
+        event(EventKind.PROCESS_STARTED, 9, TAKEN + 1, command=["python", "new.py"]),
+        event(EventKind.PROCESS_STARTED, 10, TAKEN + 2, forked_from=9),
+        event(EventKind.PROCESS_STARTED, 9, TAKEN + 3, command=["python", "newer.py"]),
+    )
+    started = read_started(str(laid))
+    assert [words[1] for _, words in started.commands] == ["new.py", "newer.py"]
+    assert started.nothing().policy == {"*": "fail"}
+    for name, _ in started.commands:
+        assert read_answers(str(laid), name).events[0].kind == "process-started"
+
+
 def test_what_was_part_of_another_call_is_no_answer(rings):
     asked = {"asked": {"url": "/"}, "answer": None}
     laid = lay(
@@ -76,7 +92,7 @@ def test_the_recorder_reads_what_was_laid_out(rings):
     assert (first.request, first.lane, first.body(), first.fields) == (3, 1, b"\x00data", asked)
     assert (answers.policy, answers.clock) == ({"*": "fail"}, "recorded")
     assert read_body(str(laid), "7-1.body") == b"long"
-    assert sorted(path.name for path in laid.iterdir()) == ["7-1.body", "7.jsonl", "8.jsonl"]
+    assert sorted(path.name for path in laid.iterdir()) == ["7-1.body", "7.jsonl", "8.jsonl", "started.json"]
     assert {stat.S_IMODE(path.stat().st_mode) for path in laid.iterdir()} == {0o644}
 
 

@@ -64,6 +64,7 @@ class Answers:
             "clock": "real" if clock is Clock.NOW else "recorded",
         }
         self._processes: list[_Process] = []
+        self._started: list[tuple[str, list[str]]] = []
         now: dict[int, _Process] = {}
         for event in window.events:
             pid = int(event.fields.get("pid", 0))
@@ -73,6 +74,8 @@ class Answers:
                 if isinstance(parent, int):
                     place = process.name, event.request, int(event.fields.get("lane", 1))
                     self._of(now, parent).children.append(place)
+                elif isinstance(command := event.fields.get("command"), list | tuple):
+                    self._started.append((process.name, [str(word) for word in command]))
                 now[pid] = process
             process = self._of(now, pid)
             self._add(process, event)
@@ -105,6 +108,9 @@ class Answers:
         """
         directory = rings / "answers"
         directory.mkdir(mode=0o755)
+        started = directory / "started.json"
+        started.write_text(_encode({**self._header, "started": self._started}))
+        started.chmod(0o644)
         written = set()
         for process in self._processes:
             self._write(directory, process)

@@ -5,7 +5,8 @@ import sys
 from typing import Callable, List, Tuple
 
 from relive_recorder import lanes, options, playing
-from relive_recorder.recorder import recorder
+from relive_recorder.playing import joining
+from relive_recorder.recorder import RECORD, REPLAY, recorder
 from relive_recorder.scrub import Scrubber
 
 __all__ = ["start"]
@@ -24,11 +25,16 @@ def start() -> None:
     recorder.scrubber = Scrubber(chosen.secret_patterns, chosen.secret_names)
     recorder.scrubber.learn_environment(os.environ)
     recorder.on_brought_back = playing.begin
-    recorder.start(chosen)
+    command = [recorder.scrubber.text(word) for word in joining.command()]
+    joined = joining.join(chosen.rings, command)
+    recorder.start(chosen, REPLAY if chosen.answers or joined is not None else RECORD)
     if chosen.answers:
         playing.begin_afresh(chosen.answers)
+    elif joined is not None:
+        playing.begin_started(joined)
     lanes.install()
-    recorder.emit("process-started", {"python": sys.version.split()[0], "argv": recorder.arguments()})
+    about = {"python": sys.version.split()[0], "argv": recorder.arguments(), "command": command}
+    recorder.emit("process-started", about)
     for name, install in _installers():
         if name not in chosen.off:
             install()

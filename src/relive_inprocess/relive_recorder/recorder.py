@@ -81,14 +81,14 @@ class Recorder:
         self._finding = threading.RLock()
         self._is_finding = False
 
-    def start(self, options: Any) -> None:
+    def start(self, options: Any, mode: int = RECORD) -> None:
         """Make the ring and begin.
 
         Raises:
             OSError: the ring cannot be made.
         """
         self.options = options
-        self._ring = self._new_ring(REPLAY if options.answers else RECORD)
+        self._ring = self._new_ring(mode)
         os.register_at_fork(before=self._before_fork, after_in_child=self._after_fork)
 
     def _new_ring(self, mode: int) -> Ring:

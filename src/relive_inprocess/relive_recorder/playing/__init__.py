@@ -1,12 +1,12 @@
-"""Answers from a recording. ``begin``, ``begin_afresh`` and ``recognise`` are for others; ``player`` says what they promise."""
+"""Answers from a recording. ``begin...`` and ``recognise`` are for others; ``player`` says what they promise."""
 
 from __future__ import annotations
 
 from typing import List
 
-from relive_recorder.playing.player import begin, recognise
+from relive_recorder.playing.player import begin, begin_started, recognise
 
-__all__ = ["begin", "begin_afresh", "recognise"]
+__all__ = ["begin", "begin_afresh", "begin_started", "recognise"]
 
 
 def begin_afresh(names: List[str]) -> None:

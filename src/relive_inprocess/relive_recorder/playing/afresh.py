@@ -20,7 +20,7 @@ from relive_recorder import calls, context
 from relive_recorder.playing.answers import Answers, Recorded
 from relive_recorder.playing.player import Player, play, read_or_none
 from relive_recorder.playing.recognising import Roll
-from relive_recorder.playing.shelf import Shelf, content
+from relive_recorder.playing.shelf import content
 from relive_recorder.recorder import recorder
 
 __all__ = ["AfreshPlayer", "begin"]
@@ -42,10 +42,6 @@ def begin(names: List[str]) -> None:
     play(AfreshPlayer(directory, read_or_none(directory, request), read_or_none(directory, beginning)))
 
 
-def _likeness(asked: Any) -> str:
-    return _PLACEHOLDER.sub("<secret>", content(asked))
-
-
 class _Beginning:
     """What recorded processes asked before; each answer is there as often as it is wanted."""
 
@@ -53,10 +49,10 @@ class _Beginning:
         self._left: Dict[Any, List[Recorded]] = {}
         for event in reversed(events):
             if "asked" in event.fields:
-                self._left.setdefault((event.kind, _likeness(event.fields["asked"])), []).append(event)
+                self._left.setdefault((event.kind, content(event.fields["asked"], is_alike=True)), []).append(event)
 
     def call(self, kind: str, asked: Any) -> Optional[Recorded]:
-        row = self._left.get((kind, _likeness(asked)))
+        row = self._left.get((kind, content(asked, is_alike=True)))
         if not row:
             return None
         return row.pop() if len(row) > 1 else row[0]
@@ -66,15 +62,12 @@ class AfreshPlayer(Player):
     """See the module. Any thread may ask."""
 
     def __init__(self, directory: str, request: Optional[Answers], beginning: Optional[Answers]) -> None:
-        super().__init__(directory, request, 0)
+        super().__init__(directory, request, 0, is_alike=True)
         self._recorded_beginning = beginning
         self._beginning = _Beginning(beginning.events if beginning is not None else [])
         events = request.events if request is not None else []
         self._judged = request.judged if request is not None else 0
         self._roll = _LikeRoll(events)
-
-    def _new_shelf(self) -> Shelf:
-        return Shelf(_likeness)
 
     def find(self, channel: calls.Channel, asked: Dict[str, Any]) -> Optional[calls.Kept]:
         """See ``Channel.find``."""

@@ -3,6 +3,8 @@
 Directory ``answers`` in that of the rings:
 
 ``PID.jsonl``       for a process that is in the commit; ``PID-SEQ.jsonl`` for one that was forked later
+``started.json``    one JSON object: ``format``, ``version``, ``policy`` and ``clock`` as below, and ``started``: list of
+                    ``[file, command]`` of processes that were started by exec after the commit, in order
 ``PID-N.body``      long bodies; events name them in ``file``, see ``bodies``
 
 A file is JSON lines. The first one is an object:
@@ -25,11 +27,21 @@ import base64
 import json
 import os
 import stat
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 
-__all__ = ["Answers", "Recorded", "Refused", "read_answers", "read_body"]
+__all__ = [
+    "STARTED",
+    "Answers",
+    "Recorded",
+    "Refused",
+    "Started",
+    "read_answers",
+    "read_body",
+    "read_started",
+]
 
 VERSION = 1
+STARTED = "started.json"
 _LONGEST = 1 << 29  # [bytes] of a file
 _LONGEST_BODY = 1 << 28  # [bytes]
 _MOST = 1_000_000  # events
@@ -81,6 +93,38 @@ class Answers:
         _demand(type(self.siblings) is list, "its siblings")
         _demand(all(_is_name(one) for one in self.siblings), "a sibling of it is none")
         self.events = events
+
+
+class Started:
+    """Processes that were started by exec.
+
+    Attributes:
+        commands: (file, command line) of each, in order.
+    """
+
+    def __init__(self, told: Any) -> None:
+        _demand(type(told) is dict, "it is no object")
+        listed = told.pop("started", [])
+        _demand(type(listed) is list and len(listed) <= _MOST_CHILDREN, "its processes")
+        _demand(all(_is_started(one) for one in listed), "a process of it is none")
+        self.commands: List[Tuple[str, List[str]]] = [(name, words) for name, words in listed]
+        self._header = told
+        self.nothing()
+
+    def nothing(self) -> Answers:
+        """No answer at all, with the policy of this replay. Raises Refused."""
+        return Answers(self._header, [])
+
+
+def read_started(directory: str) -> Started:
+    """Read ``started.json``. Raises Refused, OSError."""
+    raw = _read(f"{directory}/{STARTED}", _LONGEST)
+    try:
+        return Started(json.loads(raw))
+    except Refused:
+        raise
+    except (ValueError, RecursionError) as fault:
+        raise Refused(f"it is no JSON: {str(fault)[:200]}") from fault
 
 
 def read_answers(directory: str, name: str) -> Answers:
@@ -137,6 +181,12 @@ def _is_child(child: Any) -> bool:
     if type(child) is not list or len(child) != 3:
         return False
     return _is_name(child[0]) and all(type(number) is int and number >= 0 for number in child[1:])
+
+
+def _is_started(one: Any) -> bool:
+    if type(one) is not list or len(one) != 2 or not _is_name(one[0]) or type(one[1]) is not list:
+        return False
+    return all(type(word) is str for word in one[1])
 
 
 def _demand(condition: bool, otherwise: str) -> None:

@@ -10,11 +10,12 @@ from relive_recorder import calls, context
 from relive_recorder.playing.answers import Answers, Recorded, Refused, read_answers, read_body
 from relive_recorder.playing.clocks import Clocks
 from relive_recorder.playing.difference import differing
+from relive_recorder.playing.joining import Joined
 from relive_recorder.playing.recognising import Roll
 from relive_recorder.playing.shelf import Shelf
 from relive_recorder.recorder import REPLAY, recorder
 
-__all__ = ["Player", "begin", "play", "read_or_none", "recognise"]
+__all__ = ["Player", "begin", "begin_started", "play", "read_or_none", "recognise"]
 
 
 class Player:
@@ -23,14 +24,18 @@ class Player:
     Args:
         answers: None: there are none, so that every call is a miss.
         after: own_seq of the last event that has happened already.
+        is_alike: any two secrets are equal: this process began with another key than the recorded one.
     """
 
-    def __init__(self, directory: str, answers: Optional[Answers], after: int) -> None:
+    def __init__(
+        self, directory: str, answers: Optional[Answers], after: int, *, is_alike: bool = False
+    ) -> None:
         self._directory = directory
+        self._is_alike = is_alike
         self._asking = (
             threading.RLock()
         )  # held for microseconds; a signal handler of the same thread may ask, too
-        self._shelf = self._new_shelf()
+        self._shelf = Shelf(is_alike=is_alike)
         self._clocks = Clocks()
         self._answers = answers
         self._children = list(answers.children) if answers is not None else []
@@ -41,9 +46,6 @@ class Player:
         self._of: Dict[int, List[Recorded]] = {}
         self._unknown: Set[int] = set()
         recorder.requests = max([recorder.requests, *(event.request for event in events)])
-
-    def _new_shelf(self) -> Shelf:
-        return Shelf()
 
     # -- calls and readings --------------------------------------------------------------------------------------
 
@@ -169,7 +171,8 @@ class Player:
     def child(self, name: Optional[str]) -> "Player":
         """The player of a process that was just forked: all that its file holds is still to come."""
         if name is not None:
-            return Player(self._directory, read_or_none(self._directory, name), 0)
+            answers = read_or_none(self._directory, name)
+            return Player(self._directory, answers, 0, is_alike=self._is_alike)
         nothing = Player(self._directory, None, 0)
         if self._answers is not None:
             nothing._answers = Answers(
@@ -197,12 +200,11 @@ def begin(mode: int) -> None:
     play(Player(directory, answers, recorder.seq))
 
 
-def play(player: Player) -> None:
-    """Have this process's calls, readings and requests answered by a player, and its children's by what that makes for them."""
-    _play(player)
-    recorder.on_late = _late
-    recorder.before_fork = _before_fork
-    recorder.on_forked = _on_forked
+def begin_started(joined: Joined) -> None:
+    """Called when this process was started in a replay, before it records anything."""
+    directory = f"{recorder.options.rings}/answers"
+    answers = read_or_none(directory, joined.name) if joined.name is not None else joined.nothing
+    play(Player(directory, answers, 0, is_alike=True))
 
 
 def recognise(about: Dict[str, Any]) -> int:
@@ -220,9 +222,13 @@ def recognise(about: Dict[str, Any]) -> int:
     return _player.recognise(about) if _player is not None else recorder.next_request()
 
 
-def _play(player: Player) -> None:
+def play(player: Player) -> None:
+    """Have this process's calls, readings and requests answered by a player, and its children's by what that makes for them."""
     global _player
     _player = player
+    recorder.on_late = _late
+    recorder.before_fork = _before_fork
+    recorder.on_forked = _on_forked
     calls.answer_with(player.find, player.reading, player.happened)
 
 
@@ -238,7 +244,7 @@ def _before_fork() -> None:
 
 def _on_forked() -> None:
     if _player is not None:
-        _play(_player.child(_next_child))
+        play(_player.child(_next_child))
 
 
 def read_or_none(directory: str, name: str) -> Optional[Answers]:
