@@ -63,13 +63,13 @@ class Lively:
     """The service behind the proxy."""
 
     def __init__(
-        self, relive: Relive, directory: Path, upstream: Upstream, forking: bool = False, **environment: str
+        self, relive: Relive, directory: Path, upstream: Upstream, program: str = "", **environment: str
     ) -> None:
         self.relive = relive
         inner, self.port = free_port(), free_port()
         command = (
-            [str(PYTHON), str(SERVICES / "forking.py"), str(inner)]
-            if forking
+            [str(PYTHON), str(SERVICES / program), str(inner)]
+            if program
             else [
                 str(PYTHON),
                 "-m",
@@ -156,7 +156,7 @@ def test_a_process_that_is_forked_for_a_request_plays_what_the_recorded_one_did(
     relive: Relive, tmp_path: Path, upstream: Upstream
 ) -> None:
     """The commit holds the parent only; the answers of the child that was forked later come to the one forked in the branch."""
-    lively = Lively(relive, tmp_path, upstream, forking=True)
+    lively = Lively(relive, tmp_path, upstream, program="forking.py")
     assert lively.ask("/first")[0] == 200
     commit = relive("commit", "lively")["id"]
     assert lively.ask("/again")[0] == 200
@@ -170,6 +170,24 @@ def test_a_process_that_is_forked_for_a_request_plays_what_the_recorded_one_did(
         assert run["outcome"]["body"] == body.decode()
         assert run["outcome"]["events"] == result["recorded"]["events"]
         assert (run["verdict"]["inside"], run["outcome"]["misses"]) == ([], [])
+    assert upstream.asked == asked
+
+
+def test_processes_that_are_started_for_a_request_play_what_the_recorded_ones_did(
+    relive: Relive, tmp_path: Path, upstream: Upstream
+) -> None:
+    """By subprocess and by multiprocessing (spawn): nothing of the commit's memory is in them."""
+    lively = Lively(relive, tmp_path, upstream, program="starting.py")
+    assert lively.ask("/first")[0] == 200
+    commit = relive("commit", "lively")["id"]
+    status, body = lively.ask("/again")
+    assert status == 200
+    eventually(lambda: len(lively.recorded(EventKind.HTTP_CALL)) >= 4, "the recording has it all")
+    asked = list(upstream.asked)
+    code, result = lively.replay(commit, lively.last_request())
+    assert code == 0, result["runs"]
+    (run,) = result["runs"]
+    assert (run["outcome"]["body"], run["outcome"]["misses"]) == (body.decode(), [])
     assert upstream.asked == asked
 
 
