@@ -41,6 +41,8 @@ def _runs(path: str) -> bool:
 
 
 PYTHONS = pythons()
+# Another Python, with services' libraries in it, that tests of those shall run instead of this one.
+LIBRARIES_PYTHON = os.environ.get("LIBRARIES_PYTHON", sys.executable)
 each_python = pytest.mark.parametrize("python", PYTHONS.values(), ids=PYTHONS.keys())
 
 
@@ -61,7 +63,7 @@ class Ran:
 def run_recorded(tmp_path: Path) -> Callable[..., Ran]:
     """Run a program's text; ``options`` as in ``relive_recorder.options``."""
 
-    def run(program: str, python: str = sys.executable, **options: object) -> Ran:
+    def run(program: str, python: str = LIBRARIES_PYTHON, **options: object) -> Ran:
         rings = tmp_path / "rings"
         rings.mkdir(exist_ok=True)
         environment = os.environ | {

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ import pytest
 from relive.record.events import EventKind
 from servers import HAS_MARIADB, HAS_POSTGRES, HAS_REDIS, mariadb_server, postgres_server, redis_server
 
-from .conftest import INPROCESS, each_python
+from .conftest import INPROCESS, LIBRARIES_PYTHON, each_python
 
 PROGRAMS = Path(__file__).parent / "programs"
 _SERVERS = {
@@ -40,7 +39,7 @@ class Twice:
         rings.mkdir()
         options = {"rings": str(rings), "off": ["clock", "random"]}
         environment = os.environ | {"PYTHONPATH": str(INPROCESS), "RELIVE_RECORDER": json.dumps(options)}
-        command = [sys.executable, PROGRAMS / "twice.py", PROGRAMS / f"with_{scenario}.py", address]
+        command = [LIBRARIES_PYTHON, PROGRAMS / "twice.py", PROGRAMS / f"with_{scenario}.py", address]
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(
             command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True
@@ -91,7 +90,12 @@ def _switched_off(addresses: dict[str, str], rings: Path) -> dict[str, Any]:
         "PYTHONPATH": str(INPROCESS),
         "RELIVE_RECORDER": json.dumps({"rings": str(rings)}),
     }
-    command = [sys.executable, PROGRAMS / "switched_off.py", addresses["postgres"], addresses["redis"] + "/2"]
+    command = [
+        LIBRARIES_PYTHON,
+        PROGRAMS / "switched_off.py",
+        addresses["postgres"],
+        addresses["redis"] + "/2",
+    ]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
     return {"status": done.returncode, "out": done.stdout, "err": done.stderr}
 

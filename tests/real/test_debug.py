@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,7 @@ from typing import Any
 import pytest
 
 from relive.model.failure import Where
+from relive.sandbox.branch import find_branch
 from relive.store.evidence import package_of
 
 from .harness import LIMIT, PYTHON, SERVICES, Relive, eventually, free_port
@@ -30,6 +32,7 @@ class App:
     relive: Relive
     life: Path
     outer: int
+    inner: int
 
     def ask(self, method: str, path: str) -> int:
         with contextlib.closing(
@@ -72,7 +75,7 @@ def start(relive: Relive, *options: str) -> App:
     answer = relive(
         "run", "--detach", "--name", "shop", "--every", "start", *listen, *options, "--", *program
     )
-    app = App(relive, relive.settings.capsules / "shop" / answer["life"], outer)
+    app = App(relive, relive.settings.capsules / "shop" / answer["life"], outer, inner)
     eventually(lambda: relive("log", "shop"), "the commit at the start")
     eventually(lambda: app.ask("GET", "/ok") == 200, "the service answers")
     return app
@@ -206,7 +209,7 @@ def test_a_worker_of_gunicorn_is_debugged_as_another_user(relive: Relive, anybod
     ]
     options = ["--detach", "--name", "orders", "--every", "start", "--user", "nobody", *listen]
     answer = relive("run", *options, "--", *map(str, program))
-    app = App(relive, relive.settings.capsules / "orders" / answer["life"], outer)
+    app = App(relive, relive.settings.capsules / "orders" / answer["life"], outer, inner)
     eventually(lambda: relive("log", "orders"), "the commit at the start")
     eventually(lambda: app.ask("GET", "/ok") == 200, "the service answers")
     assert app.ask("GET", "/orders/12") == 500
@@ -266,3 +269,26 @@ def test_the_service_goes_on_when_the_agent_is_killed_while_a_thread_waits(reliv
     relive("ps")  # gives it a new agent, which reads what the ring holds
     incident = app.incident("KeyError: 1386")
     assert incident["sighting"]["throw"] is None
+
+
+def test_a_branch_of_the_debugger_can_be_kept_and_its_service_goes_on(shared: App) -> None:
+    app = shared
+    assert app.ask("GET", "/kept/1388") == 500
+    incident = app.incident("KeyError: 1388 in pay_and_stay (failing_app.py:")
+    answer = app.relive("debug", "--keep", "-c", "p number", str(incident["number"]))
+    assert [one["answer"] for one in answer["answers"]] == ["1388"]
+    branch = find_branch(app.relive.settings, answer["branch"])
+    assert branch.is_alive
+    ask = (
+        f"import urllib.request as r; print(r.urlopen('http://127.0.0.1:{app.inner}/ok', timeout=30).read())"
+    )
+    done = subprocess.run(
+        branch.command_inside([str(PYTHON), "-c", ask]),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout.startswith('b\'{"seen":')
+    app.relive("stop", answer["branch"])
+    assert not list(app.relive.settings.branches.iterdir())

@@ -20,7 +20,7 @@ SHOPS = {
     "django-uvicorn": ((*UVICORN, "django_shop:asgi"), "/order/pen", "told (django_shop.py:"),
     "django-uvicorn-async": ((*UVICORN, "django_shop:asgi"), "/async/pen", "told (django_shop.py:"),
     "django-gunicorn": ((*GUNICORN, "-w", "2", "django_shop:wsgi"), "/order/pen", "told (django_shop.py:"),
-    "aiohttp": ((str(SERVICES / "aiohttp_shop.py"), "{port}"), "/order/pen", "order (aiohttp_shop.py:"),
+    "aiohttp": (("{copy}", "{port}"), "/order/pen", "order (aiohttp_shop.py:"),
 }
 
 
@@ -33,8 +33,9 @@ def test_a_failing_request_is_an_incident_which_a_replay_reproduces(
     THEN the failing frame is there with its values, and each comes again to the last digit.
     """
     command, path, place = SHOPS[shop]
+    changed = changed_copy(SERVICES / "aiohttp_shop.py", tmp_path / "code")
     inner, outer = free_port(), free_port()
-    words = [str(PYTHON), *(word.format(port=inner) for word in command)]
+    words = [str(PYTHON), *(word.format(port=inner, copy=changed) for word in command)]
     listen = ["--listen", f"127.0.0.1:{outer}", "--upstream", str(inner)]
     relive(
         *("run", "--detach", "--name", "shop", "--every", "start", *listen, "--", *words),
@@ -51,12 +52,26 @@ def test_a_failing_request_is_an_incident_which_a_replay_reproduces(
     text = json.dumps(shown)
     assert '"left": "-1"' in text
     assert '"what": "\'pen\'"' in text
-    if "django" in shop:
+    if "aiohttp" in shop:
+        assert shown["package"]["revision"]["dirty"] is True
+    else:
         assert "insert into" in text.lower()
     (run,) = relive("replay", "--pace", "fast", number)["runs"]
     assert run["verdict"]["kind"] == "reproduced", run
     assert run["verdict"]["inside"] == [], run
     assert run["outcome"]["misses"] == []
+
+
+def changed_copy(source: Path, directory: Path) -> Path:
+    """A file that was changed since it was committed."""
+    directory.mkdir()
+    copy = directory / source.name
+    copy.write_text(source.read_text())
+    who = ("-c", "user.name=n", "-c", "user.email=e")
+    for words in (("init", "-q"), ("add", "."), (*who, "commit", "-q", "-m", "one")):
+        subprocess.run(["git", *words], cwd=directory, check=True)
+    copy.write_text(f"{source.read_text()}# changed\n")
+    return copy
 
 
 @pytest.mark.skipif(server is None, reason="needs redis-server")

@@ -23,13 +23,14 @@ from relive.agent.keeper import Keeper
 from relive.agent.proxied import find_request
 from relive.agent.sightings import exception_sighting
 from relive.agent.tasks import Tasks
+from relive.agent.worktree import has_changes
 from relive.config import Settings
 from relive.engine.captured import Capture
 from relive.errors import CommitFailed, ProcessGone, RecordingError, ReliveError
 from relive.kernel import procfs
 from relive.kernel.inotify import MadeNames
 from relive.model.commit import CommitId, Trigger
-from relive.model.failure import read_package
+from relive.model.failure import ErrorPackage, read_package
 from relive.model.launch import Launch
 from relive.record.events import Event, EventKind
 from relive.record.exchanges import Exchanges
@@ -45,6 +46,7 @@ _SETTLE = 0.1  # [s] after an answer, for an exception that escaped after it
 _KNOWN_MOST = 4096  # requests that are remembered
 _COMMITS, _COMMITS_TIME = 6, 60.0  # commits at exceptions in so many seconds, whatever they are
 _EVENTS_MOST = 20_000
+_ROOTS_MOST = 64  # places of code that are looked at
 _OUTSIDE_MOST = 500  # events outside of requests before a failure outside of one
 
 
@@ -80,6 +82,7 @@ class ExceptionWatch:
         self._pending: set[asyncio.Task[None]] = set()
         self._told: OrderedDict[int, None] = OrderedDict()
         self._answered: OrderedDict[int, int] = OrderedDict()
+        self._changed: dict[str, bool | None] = {}  # by the root of a work tree
         self._log = structlog.get_logger()
         self.main_failed = False
 
@@ -196,8 +199,7 @@ class ExceptionWatch:
         package: bytes | None = None
         if event.data:
             try:
-                read_package(event.data)
-                package = event.data
+                package = self._with_changes(read_package(event.data), event.data)
             except RecordingError as error:
                 self._log.warning("an error package is not kept", error=error.as_json())
         self._look()  # what the request did since then
@@ -239,6 +241,18 @@ class ExceptionWatch:
             return Exchanges(Recording(self._capsule.paths.recording)).by_number(request).request_bytes()
         except RecordingError:
             return None
+
+    def _with_changes(self, package: ErrorPackage, data: bytes) -> bytes:
+        """The package, with the word whether the code was changed since it was committed; found out once for each place."""
+        revision = package.revision
+        if revision is None:
+            return data
+        if revision.root not in self._changed and len(self._changed) < _ROOTS_MOST:
+            # As the service sees it: its files may be its capsule's own.
+            seen = Path(f"/proc/{self._capsule.facts.root}/root") / revision.root.lstrip("/")
+            self._changed[revision.root] = has_changes(seen, revision.commit)
+        told = revision.model_copy(update={"dirty": self._changed.get(revision.root)})
+        return package.model_copy(update={"revision": told}).model_dump_json().encode()
 
     def _events_of(self, failure: Event) -> list[Event]:
         """The events of the failing request, and those of its process outside of requests meanwhile."""

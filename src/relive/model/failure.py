@@ -131,7 +131,11 @@ class Versions(Value):
 
 
 class Revision(Value):
-    """The commit that was checked out where the service's code lies. ``dirty`` is None: that was not looked into."""
+    """The commit that was checked out where the service's code lies.
+
+    Attributes:
+        dirty: a tracked file differed from what git had of it when the first incident was kept; None: that could not be told.
+    """
 
     commit: Hex
     dirty: bool | None = None

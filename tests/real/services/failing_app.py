@@ -48,6 +48,11 @@ def pay_at_once(number: int) -> int:
     return ACCOUNTS[order.number]
 
 
+@app.get("/kept/{number}")
+def pay_and_stay(number: int) -> int:
+    return ACCOUNTS[number]
+
+
 @app.get("/again")
 async def again() -> int:
     return ACCOUNTS[4]

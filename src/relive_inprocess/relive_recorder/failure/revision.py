@@ -12,7 +12,7 @@ _known: Dict[str, Optional[Dict[str, Any]]] = {}
 
 
 def of(directory: str) -> Optional[Dict[str, Any]]:
-    """``commit`` (hex), ``dirty`` (None: to know that one would have to compare every file), ``root``; None outside of git.
+    """``commit`` (hex), ``dirty`` (None: the agent finds out, who has the time), ``root``; None outside of git.
 
     Asked once for each directory: what a process runs is what it has loaded.
     """
