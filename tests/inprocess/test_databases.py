@@ -222,7 +222,8 @@ def test_a_query_of_django_is_one_event(replay):
     (updated,) = queries(replay, 'UPDATE "things_thing"')
     assert updated["answer"]["rowcount"] == 2
     statements = [one["asked"]["statement"] for one in replay["events"] if "asked" in one]
-    assert statements.count("COMMIT") == statements.count("BEGIN") == 3
+    assert statements.count("COMMIT") == statements.count("BEGIN")
+    assert statements.count("BEGIN") in (2, 3)  # from Django 6 on one insert is no transaction
 
 
 @on("psycopg", "psycopg2", "pymysql")

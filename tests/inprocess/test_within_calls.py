@@ -37,6 +37,9 @@ def noted(seq, meta, data):
 def now():
     return time.time()
 
+def in_thread(work):
+    return asyncio.get_running_loop().run_in_executor(None, work)
+
 def told():
     mine = [one for one in tape if one[3] == 1 and one[2] < context.WITHIN]
     return sorted((json.dumps([kind, lane, fields.get("asked"), fields.get("value"), fields.get("text")])
@@ -89,7 +92,7 @@ def beside():
 
 async def main():
     first = await through_async(Echo(), {"text": "async"}, inner_async)
-    return first, *await asyncio.gather(asyncio.to_thread(now), asyncio.to_thread(beside))
+    return first, *await asyncio.gather(in_thread(now), in_thread(beside))
 
 database = sqlite3.connect(":memory:", isolation_level=None)
 database.create_function("ask", 1, lambda number: str(token()))
@@ -110,7 +113,7 @@ async def pieces():
 async def main():
     async with httpx.AsyncClient() as client:
         said = (await client.post(address + "/json", content=pieces())).text
-    return said, await asyncio.gather(asyncio.to_thread(now), asyncio.to_thread(now))
+    return said, await asyncio.gather(in_thread(now), in_thread(now))
 
 def handle():
     return httpx.post(address + "/json", content=body()).text, time.time(), asyncio.run(main())
@@ -122,7 +125,7 @@ async def main():
     async with aiohttp.ClientSession() as session:
         async with session.get(address.replace("127.0.0.1", "localhost") + "/json") as answer:
             said = await answer.text()
-    return said, await asyncio.gather(asyncio.to_thread(now), asyncio.to_thread(now))
+    return said, await asyncio.gather(in_thread(now), in_thread(now))
 twice(lambda: asyncio.run(main()))
 """
 REQUESTS = """

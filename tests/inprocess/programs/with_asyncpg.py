@@ -31,7 +31,7 @@ async def main(address, keep):
 async def on(connection):
     yield connection.get_server_version(), connection.get_settings().TimeZone, connection.is_in_transaction()
     yield await connection.execute(TABLE)
-    at = datetime.datetime(2024, 2, 29, 12, 30, tzinfo=datetime.UTC)
+    at = datetime.datetime(2024, 2, 29, 12, 30, tzinfo=datetime.timezone.utc)
     values = (
         "a",
         Decimal("1.50"),

@@ -11,7 +11,7 @@ def main(address, keep):
     if not settings.configured:
         parts = urlsplit(address)
         database = {"ENGINE": "django.db.backends.postgresql", "NAME": parts.path[1:], "USER": parts.username}
-        database |= {"HOST": parts.hostname, "PORT": parts.port, "CONN_MAX_AGE": None}
+        database.update({"HOST": parts.hostname, "PORT": parts.port, "CONN_MAX_AGE": None})
         settings.configure(DATABASES={"default": database}, INSTALLED_APPS=[], USE_TZ=True)
         django.setup()
     from django.db import IntegrityError, connection, models, transaction

@@ -59,7 +59,7 @@ def on(connection):
     cursor.execute("set timezone to 'Europe/Berlin'")
     cursor.execute(TABLE)
     yield cursor.statusmessage, cursor.description, cursor.rowcount
-    at = datetime.datetime(2024, 2, 29, 12, 30, tzinfo=datetime.UTC)
+    at = datetime.datetime(2024, 2, 29, 12, 30, tzinfo=datetime.timezone.utc)
     values = (
         "a",
         Decimal("1.50"),

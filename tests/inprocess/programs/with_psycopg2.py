@@ -54,7 +54,7 @@ def on(connection):
     cursor = connection.cursor()
     cursor.execute(TABLE)
     yield cursor.statusmessage, cursor.description, cursor.rowcount, connection.status
-    at = datetime.datetime(2024, 2, 29, 12, 30, tzinfo=datetime.UTC)
+    at = datetime.datetime(2024, 2, 29, 12, 30, tzinfo=datetime.timezone.utc)
     values = ("a", Decimal("1.50"), at, at.date(), extras.Json({"a": [1, None]}), ["x", None])
     values += (b"\x00\xff", True, 0.1, datetime.timedelta(days=1, seconds=2))
     cursor.execute(f"insert into things values (default, {', '.join(['%s'] * 10)}) returning id", values)

@@ -41,8 +41,9 @@ def main(address, keep):
             driver, create_engine(address.replace("postgresql:", f"postgresql+{driver}:"))
         )
         yield from on(engine)
-    keep.setdefault("runner", asyncio.Runner())
-    yield from keep["runner"].run(asynchronous(address.replace("postgresql:", "postgresql+asyncpg:"), keep))
+    loop = keep["loop"] if "loop" in keep else keep.setdefault("loop", asyncio.new_event_loop())
+    answers = asynchronous(address.replace("postgresql:", "postgresql+asyncpg:"), keep)
+    yield from loop.run_until_complete(answers)
 
 
 def on(engine):

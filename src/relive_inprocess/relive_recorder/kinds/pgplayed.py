@@ -4,6 +4,7 @@ Results are recorded as they came over the wire (text, or bytes in the binary fo
 types' numbers. So in a replay psycopg itself turns them into values, with the adapters and row factories the service gave it.
 """
 
+import sys
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from relive_recorder.calls import Kept
@@ -202,10 +203,24 @@ def transformer_class(adapters: Any, base: Any) -> Any:
             known = self._loaders[format]
             if oid not in known:
                 chosen = self._adapters.get_loader(oid, format) or self._adapters.get_loader(0, format)
-                known[oid] = in_python.get(chosen, chosen)(oid, self)
+                slow = in_python.get(chosen, chosen)
+                known[oid] = (slow if slow is not chosen else _array_in_python(chosen))(oid, self)
             return known[oid]
 
     return Transformer
+
+
+def _array_in_python(loader: Any) -> Any:
+    """A loader of arrays; any other as it is. Those are made for each type from one in C, which is not among the optimised, and
+    takes every transformer for one in C (psycopg 3.2: the service would die).
+    """
+    arrays = sys.modules.get("psycopg.types.array")
+    for fast in loader.__mro__:
+        slow = getattr(arrays, fast.__name__, None)
+        if fast.__module__.endswith("._psycopg") and isinstance(slow, type):
+            own = {name: value for name, value in vars(loader).items() if not name.startswith("__")}
+            return slow if fast is loader else type(loader.__name__, (slow,), own)
+    return loader
 
 
 def connection_class(base: Any) -> Any:
