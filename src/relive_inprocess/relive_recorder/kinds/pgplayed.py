@@ -204,7 +204,10 @@ def transformer_class(adapters: Any, base: Any) -> Any:
             if oid not in known:
                 chosen = self._adapters.get_loader(oid, format) or self._adapters.get_loader(0, format)
                 slow = in_python.get(chosen, chosen)
-                known[oid] = (slow if slow is not chosen else _array_in_python(chosen))(oid, self)
+                made = (slow if slow is not chosen else _array_in_python(chosen))(oid, self)
+                if "_tx" in getattr(made, "__dict__", ()):  # of arrays and the like, for what is in them
+                    made._tx = self
+                known[oid] = made
             return known[oid]
 
     return Transformer
