@@ -89,6 +89,11 @@ from gunicorn.app.wsgiapp import run
 sys.argv[1:] = ["-b", "127.0.0.1:" + sys.argv[1], %s]
 run()
 """
+WERKZEUG = """
+import sys
+from shop import app
+app.run(port=int(sys.argv[1]))
+"""
 WAITRESS = """
 import sys
 from waitress.runner import run
@@ -146,6 +151,7 @@ SERVERS = {
     "flask-gunicorn-sync": (GUNICORN % "'-w', '2', 'shop:app'", "wsgi", b"one two"),
     "flask-gunicorn-threads": (GUNICORN % "'--threads', '4', 'shop:app'", "wsgi", b"one two"),
     "flask-gunicorn-gevent": (GUNICORN % "'-k', 'gevent', 'shop:app'", "wsgi", b"one two"),
+    "flask-werkzeug": (WERKZEUG, "wsgi", b"one two"),
     "flask-waitress": (WAITRESS, "wsgi", b"one two"),
     "django-runserver": (DJANGO, "wsgi", b"one two"),
     "aiohttp": (AIOHTTP, "aiohttp", b""),

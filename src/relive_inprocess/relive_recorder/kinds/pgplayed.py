@@ -237,6 +237,7 @@ def connection_class(base: Any) -> Any:
         error_message = b""
         nonblocking = 1
         _encoding = "utf-8"
+        _procpid = 0  # of connections in Python (psycopg without C): there is nothing to let go of
 
         @classmethod
         def made(cls, real: Any, told: Dict[str, Any]) -> Any:

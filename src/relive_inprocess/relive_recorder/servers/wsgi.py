@@ -210,7 +210,19 @@ class _Input:
             yield self._noted(line)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.__wrapped__, name)
+        found = getattr(self.__wrapped__, name)
+        # Beyond PEP 3333; where a stream has them, werkzeug reads by these.
+        if name == "readinto":
+            return functools.partial(self._read_into, found)
+        if name == "read1":
+            return lambda *given: self._noted(found(*given))
+        return found
+
+    def _read_into(self, real: Any, into: Any) -> Any:
+        size = real(into)
+        if size is not None:
+            self._noted(bytes(memoryview(into)[:size]))
+        return size
 
 
 def _watch_start(handling: Handling, start_response: Any) -> Any:
