@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from relive.record.bodies import is_body_name
-from relive.record.events import Event, EventKind
+from relive.record.events import Event, EventKind, is_within_a_call
 from relive.replay.answers import event_line
 from relive.reproduce.case import Case
 
@@ -95,6 +95,7 @@ def _place(event: Event) -> int:
 
 
 def _write(path: Path, header: Mapping[str, object], events: Iterable[Event]) -> None:
-    lines: Sequence[str] = [json.dumps(header), *(event_line(event) for event in events)]
+    told = (event for event in events if not is_within_a_call(event))
+    lines: Sequence[str] = [json.dumps(header), *(event_line(event) for event in told)]
     path.write_text("\n".join(lines) + "\n")
     path.chmod(0o644)

@@ -49,7 +49,9 @@ class _Beginning:
         self._left: Dict[Any, List[Recorded]] = {}
         for event in reversed(events):
             if "asked" in event.fields:
-                self._left.setdefault((event.kind, content(event.fields["asked"], is_alike=True)), []).append(event)
+                self._left.setdefault((event.kind, content(event.fields["asked"], is_alike=True)), []).append(
+                    event
+                )
 
     def call(self, kind: str, asked: Any) -> Optional[Recorded]:
         row = self._left.get((kind, content(asked, is_alike=True)))
