@@ -18,7 +18,7 @@ import re
 from collections import deque
 from typing import NamedTuple, TypeAlias
 
-from relive.record._chunked import ChunkedBody, ChunkError
+from relive.record._chunked import ChunkedBody, ChunkError, dechunk
 from relive.record._heads import AnswerHead, HeadError, RequestHead, parse_answer_head, parse_request_head
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "RequestHead",
     "Stream",
     "Violation",
+    "dechunk",
 ]
 
 DEFAULT_MAX_HEAD_BYTES = 128 * 1024

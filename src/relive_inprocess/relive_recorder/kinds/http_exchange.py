@@ -22,6 +22,7 @@ from relive_recorder import bodies
 from relive_recorder.calls import Channel, Kept, NoAnswer, describe_error
 from relive_recorder.guard import attempt
 from relive_recorder.kinds import s3
+from relive_recorder.kinds.headers import VOLATILE
 from relive_recorder.recorder import RECORD, REPLAY, recorder
 from relive_recorder.values import NotKept, unpack
 from relive_recorder.wire import Collected
@@ -29,15 +30,6 @@ from relive_recorder.wire import Collected
 __all__ = ["Exchange", "asked_of"]
 
 _mono = time.monotonic_ns
-# Set by libraries, by tracing or by the moment: a call with other values of these is still the same call.
-_VOLATILE = frozenset(
-    (
-        "accept-encoding connection content-length date expect host keep-alive te traceparent tracestate "
-        "baggage transfer-encoding user-agent x-request-id x-correlation-id x-amzn-trace-id sentry-trace b3 "
-        "x-b3-traceid x-b3-spanid x-b3-sampled x-b3-parentspanid x-cloud-trace-context amz-sdk-invocation-id "
-        "amz-sdk-request x-amz-date"
-    ).split()
-)
 # Of whose errors the text may be asked: their __str__ is known.
 _HARMLESS = frozenset(
     ("builtins", "socket", "ssl", "http", "urllib3", "httpcore", "aiohttp", "asyncio", "botocore")
@@ -64,7 +56,7 @@ def asked_of(
     volatile: Dict[str, str] = {}
     for name, value in headers:
         low = name.lower()
-        into = volatile if low in _VOLATILE else chosen
+        into = volatile if low in VOLATILE else chosen
         kept = scrubber.header(low, value)
         into[low] = f"{into[low]}, {kept}" if low in into else kept
     operation = s3.operation_of(method, url, chosen)
