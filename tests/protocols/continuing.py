@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
+from protocols.answering import bytes_of
 from relive.protocols.pool import Pool
 from relive.protocols.session import Protocol, Resume
 from relive.record.dialogues import Dialogue, Way
-
-from protocols.answering import bytes_of
 
 __all__ = ["assert_it_continues_everywhere", "standings"]
 
@@ -22,17 +23,20 @@ def standings(dialogue: Dialogue) -> list[tuple[int, int]]:
     return found
 
 
-def assert_it_continues_everywhere(protocol: Protocol, dialogue: Dialogue, *, step: int = 1) -> int:
-    """The service says the rest of what it had said, whole or byte by byte; the number of places is returned."""
+def assert_it_continues_everywhere(protocol: Protocol, dialogue: Dialogue, *, most: int = 2000) -> None:
+    """The service says the rest of what it had said, at once or bit by bit; at no more than ``most`` places, evenly chosen."""
     said, heard = dialogue.text(Way.UP), dialogue.text(Way.DOWN)
     calls = protocol.calls(dialogue)
-    places = standings(dialogue)[::step]
-    for at, (up, down) in enumerate(places):
+    places = standings(dialogue)
+    for at, (up, down) in enumerate(places[:: -(-len(places) // most)]):
         pool = Pool([call for call in calls if call.up[1] > up])
         session, acts = protocol.resume(pool, 1, Resume(dialogue, up, down))
         got = heard[:down] + bytes_of(acts)
         rest = said[up:]
-        for part in [rest] if at % 2 else [rest[one : one + 1] for one in range(len(rest))]:
-            got += bytes_of(session.feed(part))
-        assert got == heard, f"continued at {up} up, {down} down"
-    return len(places)
+        size = max(1, len(rest) // (1 if at % 2 else 50))
+        for begin in range(0, len(rest), size):
+            got += bytes_of(session.feed(rest[begin : begin + size]))
+        same = os.path.commonprefix((got, heard))  # noqa: RUF071  of bytes, which is meant
+        assert got == heard, (
+            f"at {up} up, {down} down: {got[len(same) :][:60]!r}, not {heard[len(same) :][:60]!r}"
+        )

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from relive.protocols.call import Call, CallEnd
 from relive.protocols.http.asking import answer_of, asked_of
-from relive.protocols.plain import rest_as_bytes, turns
+from relive.protocols.plain import turns
 from relive.protocols.timing import Timing
 from relive.record.dialogues import Dialogue, Tls, Way
 from relive.record.http1 import (
@@ -60,9 +60,15 @@ def scheme_of(dialogue: Dialogue) -> str:
 
 def closes_after(request: RequestHead, answer: AnswerHead) -> bool:
     """Whether the connection ends with an answer: both ends have to want it to stay (RFC 9112, 9.3)."""
-    return answer.lasts_until_close or not (
+    return ends_with_connection(request, answer) or not (
         _stays(request.version, request.headers) and _stays(answer.version, answer.headers)
     )
+
+
+def ends_with_connection(request: RequestHead, answer: AnswerHead) -> bool:
+    """Whether nothing else says where the answer's body ends; some answers have none, whatever their heads say."""
+    has_body = request.method != b"HEAD" and answer.status >= 200 and answer.status not in (204, 304)
+    return has_body and answer.lasts_until_close
 
 
 def _stays(version: bytes, headers: tuple[tuple[bytes, bytes], ...]) -> bool:
@@ -175,7 +181,7 @@ class _Reading:
         if self._stream is not None:
             calls += turns(self._dialogue, self._timing, *self._stream, len(calls))
         elif self._junk is not None:
-            calls += rest_as_bytes(self._dialogue, self._timing, *self._junk_places(), len(calls))
+            calls += turns(self._dialogue, self._timing, *self._junk_places(), len(calls))
         return calls
 
     def _junk_places(self) -> tuple[int, int]:
@@ -226,7 +232,7 @@ class _Reading:
                 "interim": draft.final_begin - begin if answer is not None else down_end - begin,
                 "head": len(answer.raw) if answer is not None else 0,
                 "chunked": answer is not None and answer.length is None and not answer.lasts_until_close,
-                "until_close": answer is not None and answer.lasts_until_close,
+                "until_close": answer is not None and ends_with_connection(draft.head, answer),
                 "closes": closes,
                 "stream": draft.whole
                 and answer is not None

@@ -12,6 +12,7 @@ from relive.protocols.pool import Found, Pool
 from relive.protocols.resuming import standing
 from relive.protocols.session import Act, Close, Reset, Resume, Send, Session
 from relive.protocols.timing import Timing, ending_acts, rest_of, sends
+from relive.record.events import EventKind
 from relive.record.http1 import Body, End, Piece, RequestFramer, RequestHead, Violation, dechunk
 
 __all__ = ["HttpSession"]
@@ -90,6 +91,9 @@ class HttpSession(Session):
             self._bytes = PlainSession(self._pool, self._number, self._to, last=stood.past[-1])
             return acts + self._bytes.carry_on(calls[len(messages) :], where)
         self._next = next(iter(messages[len(stood.past) :]), None)
+        rest = [call for call in calls[len(messages) :] if not call.extra["question"]]
+        if not self._is_over and self._next is None and stood.half is None:
+            acts += standing(rest[:1], where, self._pool, self._end_of_bytes).acts
         if stood.half is not None:
             self._half, self._given = stood.half, stood.given
             acts += self.feed(Timing(where.dialogue).up[stood.half.up[0] : where.up])
@@ -183,6 +187,7 @@ class HttpSession(Session):
         acts = [*sends(pieces), *self._finish(call)]
         if call.extra["stream"]:
             return acts + self._become_bytes(call)
+        acts += self._unasked(call)
         if not self._is_over and call.answer is not None and _wants_end(head):
             self._is_over = True
             acts.append(Close())
@@ -198,6 +203,24 @@ class HttpSession(Session):
         acts = ending_acts(call.end, call.end_after_ns)
         self._is_over = self._is_over or bool(acts)
         self._is_mute = not acts
+        return acts
+
+    def _unasked(self, call: Call) -> list[Act]:
+        """What came after an answer without a question, on the recorded connection that this one follows; it is the last of it."""
+        following = self._pool.after(call) if call.dialogue == self._dialogue else None
+        if self._is_over or following is None or following.kind is not EventKind.DIALOGUE_UP:
+            return []
+        if following.extra["question"]:
+            return []
+        self._pool.give(following, connection=self._number)
+        return [*sends(following.pieces), *self._end_of_bytes(following)]
+
+    def _end_of_bytes(self, call: Call) -> list[Act]:
+        if call.extra["closes"]:
+            self._is_over = True
+            return [Close(call.end_after_ns)]
+        acts = ending_acts(call.end, call.end_after_ns)
+        self._is_over = self._is_over or bool(acts)
         return acts
 
     def _become_bytes(self, call: Call) -> list[Act]:
