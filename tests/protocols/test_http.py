@@ -249,7 +249,7 @@ def test_what_a_server_says_unasked_it_says_again_where_its_connection_goes_on()
     late = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
     said = dialogue([(Way.UP, GET_A), (Way.DOWN, OK_2), (Way.DOWN, late)], closed=Way.DOWN)
     assert_it_continues_everywhere(HTTP, said)
-    session, acts = HTTP.resume(Pool([]), 1, Resume(said, len(GET_A), len(OK_2)))
+    _, acts = HTTP.resume(Pool([]), 1, Resume(said, len(GET_A), len(OK_2)))
     assert [type(act) for act in acts] == [Send, Close]
     assert bytes_of(HTTP.open(Pool(HTTP.calls(said)), 1).feed(GET_A)) == OK_2
 

@@ -146,7 +146,7 @@ class _Reading:
         first = content[0][1] if isinstance(content, list) and content else None
         if kind == b">":
             return name_of(draft.words[0]).lower().encode() != first
-        if kind == b"*" and first in MESSAGES:
+        if kind == b"*" and isinstance(first, bytes) and first in MESSAGES:
             return self._state.listens
         return self._state.monitors and kind == b"+" and name_of(draft.words[0]) != "MONITOR"
 
