@@ -43,7 +43,7 @@ def twice(server: tuple[str, int], program: Callable[[int], Any]) -> tuple[Any, 
         first = program(pipe.port)
         calls = calls_of(pipe)
     for one in pipe.dialogues:
-        assert_it_continues_everywhere(HTTP, one, most=120)
+        assert_it_continues_everywhere(HTTP, one, most=40)
     found: list[Found] = []
     pool = Pool(calls, on_found=found.append)
     with answering(HTTP, pool, to=server, port=pipe.port) as port:
@@ -445,7 +445,7 @@ def test_a_head_without_a_body_is_answered_without_one():
 
 
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=12))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_how_the_bytes_are_cut_makes_no_difference(cuts):
     up = GET_A + post(b'{"a":1}') + GET_A.replace(b"/a", b"/b")
     down = [OK_2, b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n", OK_2]
@@ -465,7 +465,7 @@ def test_how_the_bytes_are_cut_makes_no_difference(cuts):
 
 
 @given(st.lists(st.tuples(st.sampled_from(Way), st.binary(min_size=1, max_size=80)), max_size=8))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_nothing_that_is_said_raises(pieces):
     said = dialogue([(Way.UP, GET_A), *pieces])
     calls = HTTP.calls(said)

@@ -71,7 +71,7 @@ def twice(server: tuple[str, int], program: Callable[[int], Any]) -> tuple[Any, 
     calls = [call for one in dialogues for call in REDIS.calls(one)]
     for one in dialogues:
         assert REDIS.recognises(one)
-        assert_it_continues_everywhere(REDIS, one, most=150)
+        assert_it_continues_everywhere(REDIS, one, most=40)
     found: list[Found] = []
     pool = Pool(sorted(calls, key=lambda call: call.asked_mono_ns), on_found=found.append)
     with answering(REDIS, pool, to=server, port=pipe.port) as port:
@@ -385,7 +385,7 @@ def test_a_connection_goes_on_in_the_database_that_it_had_selected():
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=10))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_how_the_bytes_are_cut_makes_no_difference(cuts):
     whole = said(*TALK)
 
@@ -411,7 +411,7 @@ WORDS = st.sampled_from([*TALK, (Way.UP, b"*1\r\n$1"), (Way.DOWN, b">1\r\n+x\r\n
         st.one_of(WORDS, st.tuples(st.sampled_from(Way), st.binary(min_size=1, max_size=30))), max_size=9
     )
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_nothing_that_is_said_raises(pieces):
     one = said(*pieces)
     calls = REDIS.calls(one)

@@ -3,7 +3,8 @@
 Compared of HTTP and S3 calls (``asked`` as ``http.py`` makes it):
 
     method, host, path   as they are; ``host`` with a port where that is not the usual one
-    query:NAME           each parameter, whatever the order of names; several values of one name in their order
+    query:NAME           each parameter, whatever the order of names; several values of one name in their order; of S3 without
+                         the signature of a presigned URL
     header:NAME          every header but those that ``http.py`` calls volatile
     body                 as JSON or as a form where its content type says so, of multipart without its boundary, else as it is;
                          JSON and forms have paths, such as ``body:$.items[0].created_at``
@@ -32,6 +33,10 @@ _HTTP = frozenset((EventKind.HTTP_CALL, EventKind.S3_CALL))
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\*)\]|\['([^']*)'\]")
 _PLAIN = re.compile(r"[^.\[\]'\s]+")
 _BOUNDARY = re.compile(r';\s*boundary="?([^";,\s]+)"?', re.IGNORECASE)
+# Of a presigned URL: what differs with each second, and who signed.
+_SIGNED = frozenset(
+    "x-amz-signature x-amz-date x-amz-credential x-amz-security-token signature expires awsaccesskeyid".split()
+)
 _DEEPEST = 200  # JSON that is nested deeper is compared as text
 
 _Step = str | int | None  # a name, an index, or any index
@@ -42,6 +47,10 @@ def compared(kind: EventKind, asked: Mapping[str, Any], ignore: Collection[str] 
     parts = (
         _http(asked) if kind in _HTTP else dict(_redis(asked) if kind is EventKind.REDIS_COMMAND else asked)
     )
+    if kind is EventKind.S3_CALL:
+        parts["query"] = {
+            name: value for name, value in parts["query"].items() if name.lower() not in _SIGNED
+        }
     for name in ignore:
         parts = _without(parts, name, kind in _HTTP)
     return parts
@@ -158,12 +167,12 @@ def _without(parts: dict[str, Any], name: str, is_http: bool) -> dict[str, Any]:
             **parts,
             group: {one: value for one, value in parts[group].items() if not fnmatchcase(one, low)},
         }
-    if is_http and colon and group == "body" and "body" in parts:
+    if is_http and colon and group == "body" and key != "$":
         steps = _steps(key)
-        return {**parts, "body": _pruned(parts["body"], steps)} if steps else parts
+        return {**parts, "body": _pruned(parts["body"], steps)} if steps and "body" in parts else parts
     if is_http:
         name = {"headers": "header", "$.headers": "header"}.get(name, name)
-        gone = {"url": ("host", "path", "query")}.get(name, (name,))
+        gone = {"body:$": ("body",), "url": ("host", "path", "query")}.get(name, (name,))
         return {one: value for one, value in parts.items() if one not in gone}
     steps = _steps(name)
     if steps:

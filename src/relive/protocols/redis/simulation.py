@@ -30,6 +30,10 @@ _LAST_WAITS = frozenset(
 )  # time-out: the last word [s]
 _FIRST_WAITS = frozenset(("BLMPOP", "BZMPOP"))  # the first
 _STREAM_WAITS = frozenset(("XREAD", "XREADGROUP"))  # behind BLOCK [ms]
+_MANY_KEYS = frozenset(
+    "DEL UNLINK MGET MSET MSETNX EXISTS RENAME COPY BLPOP BRPOP LMOVE RPOPLPUSH SMOVE SINTERSTORE SUNIONSTORE SDIFFSTORE "
+    "ZUNIONSTORE ZINTERSTORE EVAL EVALSHA FCALL".split()
+)
 _NEVER = frozenset(
     "MONITOR SYNC PSYNC SHUTDOWN DEBUG WAIT WAITAOF REPLICAOF SLAVEOF CLIENT EVAL EVALSHA FCALL SCRIPT".split()
 )
@@ -47,7 +51,6 @@ class Worked:
 @dataclass(slots=True)
 class _Server:
     server: Any
-    touched: set[tuple[int, bytes]] = field(default_factory=set)
     clients: dict[int, Any] = field(default_factory=dict)
 
 
@@ -117,17 +120,17 @@ class Simulation:
 
     def _seed(self, server: _Server, calls: Iterable[Call]) -> None:
         written: set[tuple[int, bytes]] = set()
+        known: set[tuple[int, tuple[bytes, ...]]] = set()
         for call in calls:
             if call.end is not CallEnd.ANSWERED or call.extra["push"]:
                 continue
             for database, words, said in _parts(call):
-                keys = {(database, word) for word in words[1:]}
-                if is_read(words):
-                    if not keys & written and not keys & server.touched:
-                        self._know(server, database, words, said)
-                        server.touched |= keys
-                else:
+                keys = {(database, key) for key in _keys_of(words)}
+                if not is_read(words):
                     written |= keys
+                elif not keys & written and (database, tuple(words)) not in known:
+                    self._know(server, database, words, said)
+                    known.add((database, tuple(words)))
 
     def _apply(self, server: _Server, call: Call) -> None:
         for database, words, said in _parts(call):
@@ -182,6 +185,11 @@ def _writing(words: _Command, said: Said) -> list[_Command]:
     if writer is None or len(words) < 2:
         return []
     return writer(words[1:], said[1])
+
+
+def _keys_of(words: _Command) -> list[bytes]:
+    """The keys of a command; for some more than that."""
+    return words[1:] if name_of(words) in _MANY_KEYS else words[1:2]
 
 
 def _items(content: Any) -> list[bytes] | None:
