@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import random
 import socket
 import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -406,6 +409,34 @@ def test_another_question_is_told_what_comes_nearest_and_how_to_accept_it(live, 
     assert asking(live, recorded, ignore=differs)[0] == OK_2
     answered = httpx.Response(502, content=said.partition(b"\r\n\r\n")[2]).json()
     assert answered["differs"] == list(differs)
+
+
+def test_what_is_compressed_is_compared_by_its_content():
+    """gzip writes the time into its head."""
+    noise = random.Random(1).randbytes(70_000).hex().encode()
+
+    def packed(text: bytes, when: int, size: int) -> bytes:
+        body = gzip.compress(text[:-1] + b', "noise": "%b"}' % noise[:size], mtime=when)
+        return post(body, more=b"Content-Encoding: gzip\r\n")
+
+    for size in (0, 140_000):
+        assert asking(packed(b'{"a": 1}', 1, size), packed(b'{"a": 1}', 2, size))[0] == OK_2
+    assert asking(packed(b'{"a": 1}', 1, 0), packed(b'{"a": 2}', 1, 0))[1].differs == ("body:$.a",)
+
+
+def test_signatures_of_aws_are_not_compared():
+    one, other = (
+        post(b"{}", more=b"Authorization: AWS4-HMAC-SHA256 Signature=%b\r\n" % sign) for sign in (b"a", b"b")
+    )
+    assert asking(one, other)[0] == OK_2
+
+
+def test_of_what_was_not_kept_to_its_end_it_is_not_known_how_it_ended():
+    said = dialogue([(Way.UP, GET_A), (Way.DOWN, OK_2[:-1])], closed=Way.DOWN)
+    said.endings[Way.DOWN] = replace(said.endings[Way.DOWN], cut=1)
+    (call,) = HTTP.calls(said)
+    assert call.end is CallEnd.OPEN
+    assert [type(act) for act in HTTP.open(Pool([call]), 1).feed(GET_A)] == [Send]
 
 
 def test_secrets_stand_in_no_question():

@@ -64,6 +64,32 @@ def test_a_used_call_is_given_again_only_where_that_is_allowed() -> None:
     assert pool.take(REDIS, question, connection=1, again=True).again
 
 
+def test_a_call_can_be_looked_for_and_given_by_itself():
+    seen: list[Found] = []
+    first, second = call(1, ["GET", "a"]), call(2, ["GET", "b"])
+    pool = Pool([first, second], on_found=seen.append)
+    assert pool.after(first) is second
+    assert pool.after(second) is None
+    assert pool.has(REDIS, {"command": ["get", "a"]})
+    assert pool.give(first, connection=3) == seen[0]
+    assert (seen[0].call, seen[0].connection) == (first, 3)
+    assert not pool.is_waiting(first)
+    assert not pool.has(REDIS, {"command": ["GET", "a"]})
+    assert pool.has(REDIS, {"command": ["GET", "a"]}, again=True)
+    assert (list(pool.waiting(REDIS)), pool.of(REDIS)) == ([second], [first, second])
+
+
+def test_what_was_simulated_is_no_miss():
+    seen: list[Found] = []
+    pool = Pool([call(1, ["GET", "a"])], on_found=seen.append)
+    pool.take(REDIS, {"command": ["GET", "z"]}, connection=1, simulated=True)
+    pool.take(REDIS, {"command": ["GET", "a"]}, connection=1, simulated=True)
+    assert [(one.simulated, one.is_miss, one.call is None) for one in seen] == [
+        (True, False, True),
+        (False, False, False),
+    ]
+
+
 def test_what_happened_before_is_not_given() -> None:
     first, second = call(1, ["GET", "a"]), call(2, ["GET", "a"])
     pool = Pool([first, second])

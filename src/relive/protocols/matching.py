@@ -6,7 +6,8 @@ Compared of HTTP and S3 calls (``asked`` as ``http.py`` makes it):
     query:NAME           each parameter, whatever the order of names; several values of one name in their order; of S3 without
                          the signature of a presigned URL
     header:NAME          every header but those that ``http.py`` calls volatile
-    body                 as JSON or as a form where its content type says so, of multipart without its boundary, else as it is;
+    body                 as JSON or as a form where its content type says so, of multipart without its boundary, else as it is
+                         (always without gzip and deflate);
                          JSON and forms have paths, such as ``body:$.items[0].created_at``
 
 Of Redis commands: all of ``asked``, the command's name in capitals. Of everything else: all of ``asked``. There fields have paths,
@@ -18,8 +19,10 @@ What may differ is declared by the same names, with ``*`` for anything: ``header
 
 from __future__ import annotations
 
+import base64
 import json
 import re
+import zlib
 from collections.abc import Callable, Collection, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
@@ -27,7 +30,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from relive.record.events import EventKind
 
-__all__ = ["boundary_of", "compared", "differences"]
+__all__ = ["boundary_of", "compared", "differences", "uncompressed"]
 
 _HTTP = frozenset((EventKind.HTTP_CALL, EventKind.S3_CALL))
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\*)\]|\['([^']*)'\]")
@@ -37,6 +40,7 @@ _BOUNDARY = re.compile(r';\s*boundary="?([^";,\s]+)"?', re.IGNORECASE)
 _SIGNED = frozenset(
     "x-amz-signature x-amz-date x-amz-credential x-amz-security-token signature expires awsaccesskeyid".split()
 )
+_LARGEST = 16 << 20  # [bytes] of a body that is compressed
 _DEEPEST = 200  # JSON that is nested deeper is compared as text
 
 _Step = str | int | None  # a name, an index, or any index
@@ -88,6 +92,19 @@ def boundary_of(content_type: str) -> str | None:
     return found[1] if found is not None and content_type.lower().lstrip().startswith("multipart/") else None
 
 
+def uncompressed(body: bytes, encoding: str) -> bytes:
+    """A body without gzip or deflate: the same content has other bytes in another second. As it is where that fails."""
+    window = {"gzip": 31, "x-gzip": 31, "deflate": 15}.get(encoding.strip().lower())
+    if window is None:
+        return body
+    unpacker = zlib.decompressobj(window)
+    try:
+        plain = unpacker.decompress(body, _LARGEST)
+    except zlib.error:
+        return body
+    return plain if unpacker.eof else body
+
+
 # -- what is compared -------------------------------------------------------------------------------------------------
 
 
@@ -104,8 +121,23 @@ def _http(asked: Mapping[str, Any]) -> dict[str, Any]:
         "path": parts.path or "/",
         "query": _pairs(parts.query),
         "header": headers,
-        "body": _body(asked.get("body"), content_type.lower(), boundary),
+        "body": _body(
+            _readable(asked.get("body"), str(headers.get("content-encoding", ""))),
+            content_type.lower(),
+            boundary,
+        ),
     }
+
+
+def _readable(body: Any, encoding: str) -> Any:
+    """A body that is kept as bytes because it is compressed, as text if it is one."""
+    packed = body.get("$") if encoding and isinstance(body, Mapping) else None
+    if not isinstance(packed, list) or len(packed) != 2 or packed[0] != "bytes":
+        return body
+    try:
+        return uncompressed(base64.b64decode(packed[1]), encoding).decode("utf-8")
+    except ValueError:
+        return body
 
 
 def _pairs(text: str) -> dict[str, list[str]]:

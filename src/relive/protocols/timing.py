@@ -74,8 +74,11 @@ class Timing:
     def end(self) -> tuple[CallEnd, int | None]:
         """How the connection ended, for a call that it left without an answer, and when (None while it is open).
 
-        What the first end to go did is what counts: the other one's end follows from it.
+        What the first end to go did is what counts: the other one's end follows from it. Where not all that was said was kept, it
+        is not known what became of the call: it is open.
         """
+        if any(ending.cut for ending in self._dialogue.endings.values()):
+            return CallEnd.OPEN, None
         endings = [
             (ending.mono_ns, ending.seq, way, ending.how)
             for way, ending in self._dialogue.endings.items()

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from relive.protocols.matching import boundary_of
+from relive.protocols.matching import boundary_of, uncompressed
 from relive.record.events import EventKind
 from relive.record.http1 import AnswerHead, RequestHead, dechunk
 from relive_inprocess.relive_recorder.kinds.headers import VOLATILE
@@ -65,16 +65,17 @@ def asked_of(
     method, url = head.method.decode("latin-1"), url_of(head, scheme, to)
     operation = operation_of(method, url, chosen)
     asked: dict[str, Any] = {"method": method, "url": url}
-    if operation is not None:
+    if operation is not None or chosen.get("authorization", "").startswith("AWS4-"):
         for name in ("authorization", "x-amz-security-token"):  # a signature differs with each second
             if name in chosen:
                 volatile[name] = chosen.pop(name)
+    if operation is not None:
         asked = {**operation, **asked}
     asked["headers"] = dict(sorted(chosen.items()))
     payload = body if body is None or head.length is not None else dechunk(body)
     if payload and operation is not None:
         payload = _TRAILER_SIGNATURE.sub(b"", _CHUNK_SIGNATURE.sub(rb"\1\r", payload))
-    asked["body"] = dict(UNSENT) if payload is None else _told(payload, chosen.get("content-type", ""))
+    asked["body"] = dict(UNSENT) if payload is None else _told(payload, chosen)
     return Asked(EventKind.HTTP_CALL if operation is None else EventKind.S3_CALL, asked, volatile)
 
 
@@ -101,13 +102,13 @@ def url_of(head: RequestHead, scheme: str, to: tuple[str, int]) -> str:
     return f"{scheme}://{host.removesuffix(_USUAL_PORT[scheme])}{target}"
 
 
-def _told(body: bytes, content_type: str) -> Any:
+def _told(body: bytes, headers: Mapping[str, str]) -> Any:
     if len(body) <= INLINE:
         try:
             return body.decode("utf-8")
         except UnicodeDecodeError:
             return pack(body)
-    normal = _normal(body, content_type)
+    normal = _normal(uncompressed(body, headers.get("content-encoding", "")), headers.get("content-type", ""))
     return {"bytes": len(normal), "blake2b": blake2b(normal, digest_size=16).hexdigest()}
 
 
