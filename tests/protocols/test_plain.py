@@ -102,10 +102,19 @@ def test_the_longest_question_that_fits_is_meant():
 
 
 def test_to_one_who_never_answers_everything_may_be_said():
-    session, found, _ = open_to(dialogue([(UP, b"log line 1\n")], to=AT))
+    session, found, pool = open_to(dialogue([(UP, b"log line 1\n")], to=AT))
     assert session.feed(b"another line at 17:00\n") == []
     assert session.feed(b"and another\n") == []
-    assert [one.is_miss for one in found] == [False]
+    other = PLAIN.open(pool, 2, to=AT)
+    assert other.feed(b"a new connection to it\n") == []
+    assert [one.is_miss for one in found] == [False, False]
+
+
+def test_who_once_did_not_answer_is_no_such_one():
+    answered = dialogue([(UP, b"a"), (DOWN, b"b")], to=AT)
+    session, found, _ = open_to(dialogue([(UP, b"question")], to=AT, closed=UP), answered)
+    assert [type(act) for act in session.feed(b"another")] == [Reset]
+    assert found[0].is_miss
 
 
 def test_others_are_not_asked_for_what_was_said_to_this_one():

@@ -71,6 +71,24 @@ def test_recorded_writes_are_done_when_they_are_given():
     assert [one.simulated for one in live.found] == [True, True, False, True]
 
 
+def test_what_happened_before_the_replay_has_happened():
+    redis = Redis("simulate")
+    said = dialogue(
+        [
+            (Way.UP, bulk(b"SET", b"a", b"5") + bulk(b"INCR", b"a") + bulk(b"INCR", b"b")),
+            (Way.DOWN, b"+OK\r\n:6\r\n:1\r\n"),
+        ],
+        to=AT,
+    )
+    calls = redis.calls(said)
+    pool = Pool(calls)
+    for call in calls[:2]:
+        pool.use_up(call)
+    session = redis.open(pool, 1, to=AT)
+    assert bytes_of(session.feed(bulk(b"GET", b"a") + bulk(b"EXISTS", b"b"))) == b"$1\r\n6\r\n:0\r\n"
+    assert bytes_of(session.feed(bulk(b"INCR", b"b") + bulk(b"GET", b"b"))) == b":1\r\n$1\r\n1\r\n"
+
+
 def test_a_transaction_is_worked_out_as_one():
     live = Live((bulk(b"GET", b"n"), b"$1\r\n1\r\n"))
     assert live(b"MULTI") == b"+OK\r\n"

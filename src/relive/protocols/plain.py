@@ -126,16 +126,20 @@ class PlainSession(Session):
 
     def _fitting(self) -> Call | None:
         own = self._own()
-        if own is not None and (self._held.startswith(own.extra["question"]) or own.extra["sink"]):
+        if own is not None and self._held.startswith(own.extra["question"]):
             return own
+        sink = self._sink()
+        if sink is not None:
+            return sink
         if own is not None and own.extra["question"].startswith(self._held):
             return None
-        fitting = [
-            call
-            for call in self._others()
-            if call.extra["sink"] or self._held.startswith(call.extra["question"])
-        ]
+        fitting = [call for call in self._others() if self._held.startswith(call.extra["question"])]
         return max(fitting, key=lambda call: len(call.extra["question"]), default=None)
+
+    def _sink(self) -> Call | None:
+        """A call to the same goal, where no connection was ever answered."""
+        known = [call for call in self._pool.of(_KIND) if call.to == self._to]
+        return known[0] if known and all(call.extra["sink"] for call in known) else None
 
     def _may_become_one(self) -> bool:
         own = self._own()

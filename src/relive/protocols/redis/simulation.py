@@ -1,7 +1,7 @@
 """A Redis that knows what was recorded, for commands that were not: fakeredis, asked for by option only.
 
-What stands in it: the values of recorded reads (of a key that was not written before in the recording), and on top of that, as the
-replay goes on, what the recorded commands that are given wrote and read. So a key that the recording never touched is not there,
+What stands in it: the values of recorded reads (of a key that was not written before in the recording), and on top of that what
+recorded commands wrote and read, those before the replay and, as it goes on, those that are given. So a key that the recording never touched is not there,
 and what a script wrote is not known. Each server (address and port) has one of its own, with its databases.
 
 A command that would wait is run as in a transaction, where it does not; if it finds nothing, it is told so after its time-out, or
@@ -75,7 +75,7 @@ class Simulation:
         self._noted: list[Call] = []
 
     def note(self, call: Call) -> None:
-        """A recorded call was given (or happened before): what it read and wrote is so from now on."""
+        """A recorded call was given: what it read and wrote is so from now on."""
         if call.end is not CallEnd.ANSWERED or call.kind is not EventKind.REDIS_COMMAND or call.extra["push"]:
             return
         known = self._servers.get(call.to)
@@ -97,10 +97,10 @@ class Simulation:
         server = self._servers.get(to)
         if server is None:
             server = self._servers[to] = _Server(self._fakeredis.FakeServer(version=(7,)))
-            self._seed(server, [call for call in pool.of(EventKind.REDIS_COMMAND) if call.to == to])
-            for call in self._noted:
-                if call.to == to:
-                    self._apply(server, call)
+            known = [call for call in pool.of(EventKind.REDIS_COMMAND) if call.to == to]
+            self._seed(server, known)
+            for call in self._happened(pool, known):
+                self._apply(server, call)
         if any(name_of(words) in _NEVER for words in commands):
             return None
         if is_transaction:
@@ -131,6 +131,15 @@ class Simulation:
                 elif not keys & written and (database, tuple(words)) not in known:
                     self._know(server, database, words, said)
                     known.add((database, tuple(words)))
+
+    def _happened(self, pool: Pool, known: list[Call]) -> list[Call]:
+        """Calls that are used up: first those of the time before the replay, then what was given, as it was given."""
+        given = {(call.dialogue, call.index) for call in self._noted}
+        before = [
+            call for call in known if not pool.is_waiting(call) and (call.dialogue, call.index) not in given
+        ]
+        whole = [call for call in before if call.end is CallEnd.ANSWERED and not call.extra["push"]]
+        return [*whole, *(call for call in self._noted if call.to == known[0].to)] if known else []
 
     def _apply(self, server: _Server, call: Call) -> None:
         for database, words, said in _parts(call):
