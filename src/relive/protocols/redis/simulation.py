@@ -1,8 +1,9 @@
 """A Redis that knows what was recorded, for commands that were not: fakeredis, asked for by option only.
 
 What stands in it: the values of recorded reads (of a key that was not written before in the recording), and on top of that what
-recorded commands wrote and read, those before the replay and, as it goes on, those that are given. So a key that the recording never touched is not there,
-and what a script wrote is not known. Each server (address and port) has one of its own, with its databases.
+recorded commands wrote and read, those before the replay and, as it goes on, those that are given. So a key that the recording
+never touched is not there, and what a script wrote is not known. Each server (address and port) has one of its own, with its
+databases.
 
 A command that would wait is run as in a transaction, where it does not; if it finds nothing, it is told so after its time-out, or
 never, as Redis would. Scripts, modules and whatever else fakeredis has not are not run.
