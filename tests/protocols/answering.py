@@ -5,7 +5,7 @@ It stands in for the stubs of a branch. It lives in a thread with an event loop 
     with answering(Redis(), pool, to=("127.0.0.1", 6379), port=pipe.port) as port:
         talk_to(port)
 
-Pauses are kept, or divided by ``speed``.
+Pauses are kept, or divided by ``speed``; those before what comes unasked end when the service says something.
 """
 
 from __future__ import annotations
@@ -73,10 +73,11 @@ class _Server:
         self._tasks.add(task)
         session = self._protocol.open(self._pool, next(self._numbers), to=self._to)
         acts: asyncio.Queue[Act | None] = asyncio.Queue()
+        fed = asyncio.Event()
         _put(acts, session.begin())
-        hearing = asyncio.create_task(self._hear(reader, session, acts))
+        hearing = asyncio.create_task(self._hear(reader, session, acts, fed))
         try:
-            await self._do(acts, writer)
+            await self._do(acts, writer, fed)
         finally:
             hearing.cancel()
             writer.close()
@@ -85,17 +86,30 @@ class _Server:
             self._tasks.discard(task)
 
     async def _hear(
-        self, reader: asyncio.StreamReader, session: Session, acts: asyncio.Queue[Act | None]
+        self,
+        reader: asyncio.StreamReader,
+        session: Session,
+        acts: asyncio.Queue[Act | None],
+        fed: asyncio.Event,
     ) -> None:
         with contextlib.suppress(ConnectionError):
             while data := await reader.read(1 << 16):
                 _put(acts, session.feed(data))
+                fed.set()
         _put(acts, session.hang_up())
         acts.put_nowait(None)
 
-    async def _do(self, acts: asyncio.Queue[Act | None], writer: asyncio.StreamWriter) -> None:
+    async def _do(
+        self, acts: asyncio.Queue[Act | None], writer: asyncio.StreamWriter, fed: asyncio.Event
+    ) -> None:
         while (act := await acts.get()) is not None:
-            await asyncio.sleep(act.after_ns / 1e9 / self._speed)
+            pause = act.after_ns / 1e9 / self._speed
+            if act.unasked:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(fed.wait(), pause)
+            else:
+                fed.clear()
+                await asyncio.sleep(pause)
             if isinstance(act, Send):
                 writer.write(act.data)
                 with contextlib.suppress(ConnectionError):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import socket
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -350,6 +352,25 @@ def test_messages_come_again_after_what_they_came_after():
     session, _ = open_to(said(*TALK))
     session.feed(TALK[0][1])
     assert bytes_of(session.feed(TALK[11][1])) == b"".join(data for _, data in TALK[12:15]) + TALK[16][1][:-7]
+
+
+def test_who_speaks_before_a_message_is_due_does_not_wait_for_it():
+    """The message comes before the answer, as it did, and at once: else a ping would be answered after an hour."""
+    subscribed = b"*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n"
+    message = b"*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n"
+    one = said((Way.UP, bulk(b"SUBSCRIBE", b"c")), (Way.DOWN, subscribed), (Way.DOWN, message))
+    one.pieces[-1] = replace(one.pieces[-1], mono_ns=3_600_000_000_000)
+    with (
+        answering(REDIS, Pool(REDIS.calls(one)), to=AT) as port,
+        socket.create_connection(("127.0.0.1", port), timeout=20) as connection,
+    ):
+        connection.sendall(bulk(b"SUBSCRIBE", b"c"))
+        assert connection.recv(1000) == subscribed
+        connection.sendall(bulk(b"PING"))
+        got = b""
+        while not got.endswith(b"$4\r\npong\r\n$0\r\n\r\n"):
+            got += connection.recv(1000)
+        assert got.startswith(message)
 
 
 @pytest.mark.parametrize(("way", "kind"), [("closed", Close), ("reset", Reset)])

@@ -44,7 +44,8 @@ def standing(
             found.past.append(call)
             pool.use_up(call)
             given = max(0, where.down - call.down[0])
-            found.acts += sends(rest_of(call.pieces, given)) + finish(call)
+            unasked = bool(call.extra.get("push"))
+            found.acts += sends(rest_of(call.pieces, given), unasked=unasked) + finish(call)
         elif call.up[0] < where.up:
             found.half, found.given = call, max(0, where.down - call.down[0])
     return found

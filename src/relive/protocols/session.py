@@ -19,24 +19,31 @@ __all__ = ["NOWHERE", "Act", "Close", "Protocol", "Reset", "Resume", "Send", "Se
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send bytes, so long after what was done before on this connection (or after what was fed)."""
+    """Send bytes, so long after what was done before on this connection (or after what was fed).
+
+    Attributes:
+        unasked: it comes of itself, as a notification does: should the service say something before, it is not waited for longer.
+    """
 
     data: bytes
     after_ns: int = 0
+    unasked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Close the connection as one does."""
+    """Close the connection as one does. ``unasked`` as in ``Send``."""
 
     after_ns: int = 0
+    unasked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """Break the connection: the service sees ECONNRESET."""
+    """Break the connection: the service sees ECONNRESET. ``unasked`` as in ``Send``."""
 
     after_ns: int = 0
+    unasked: bool = False
 
 
 Act = Send | Close | Reset

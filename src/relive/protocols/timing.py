@@ -115,9 +115,9 @@ def rest_of(pieces: Iterable[Timed], given: int) -> tuple[Timed, ...]:
     return tuple(rest)
 
 
-def sends(pieces: Iterable[Timed]) -> list[Act]:
+def sends(pieces: Iterable[Timed], *, unasked: bool = False) -> list[Act]:
     """To send pieces as they came."""
-    return [Send(piece.data, piece.after_ns) for piece in pieces]
+    return [Send(piece.data, piece.after_ns, unasked) for piece in pieces]
 
 
 def ending_acts(end: CallEnd, after_ns: int) -> list[Act]:

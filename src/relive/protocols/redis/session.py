@@ -229,12 +229,17 @@ class RedisSession(Session):
         following = self._pool.after(call)
         while following is not None and following.extra.get("push") and self._pool.is_waiting(following):
             self._pool.use_up(following)
-            acts += self._given_again(following, following.pieces)
+            acts += self._given_again(following, following.pieces, unasked=True)
             following = self._pool.after(following)
         return acts
 
     def _given_again(
-        self, call: Call, pieces: tuple[Timed, ...], words: list[bytes] | None = None
+        self,
+        call: Call,
+        pieces: tuple[Timed, ...],
+        words: list[bytes] | None = None,
+        *,
+        unasked: bool = False,
     ) -> list[Act]:
         """Pieces as they were; said anew where this connection speaks another version of RESP."""
         if self._is_mute:
@@ -243,10 +248,10 @@ class RedisSession(Session):
         if words is not None and name_of(words) == "HELLO":
             spoken = self._state.version
         if spoken == self._state.version or not pieces:
-            return sends(pieces)
+            return sends(pieces, unasked=unasked)
         whole = Values().feed(b"".join(piece.data for piece in pieces))
         said = b"".join(encode(_mapped(one.said, words), self._state.version) for one in whole)
-        return [Send(said, sum(piece.after_ns for piece in pieces))]
+        return [Send(said, sum(piece.after_ns for piece in pieces), unasked)]
 
     def _finish(self, call: Call) -> list[Act]:
         if call.end is CallEnd.ANSWERED:
