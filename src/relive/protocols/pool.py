@@ -109,8 +109,28 @@ class Pool:
             again: a call that was used may be given once more.
             simulated: should it not be found, there is another answer to it.
         """
-        parts = compared(kind, asked, self.ignore)
-        key = _key(kind, parts)
+        found = self.find(kind, asked, connection=connection, dialogue=dialogue, again=again)
+        if found is not None:
+            return found
+        if simulated:
+            found = Found(connection, kind, asked, None, simulated=True)
+        else:
+            nearest, differs = self._nearest(kind, compared(kind, asked, self.ignore))
+            found = Found(connection, kind, asked, None, nearest, differs)
+        self._on_found(found)
+        return found
+
+    def find(
+        self,
+        kind: EventKind,
+        asked: Mapping[str, Any],
+        *,
+        connection: int,
+        dialogue: int | None = None,
+        again: bool = False,
+    ) -> Found | None:
+        """As ``take``, but a miss is None and is not told of."""
+        key = _key(kind, compared(kind, asked, self.ignore))
         waiting = self._unused.get(key)
         if waiting:
             own = next((call for call in waiting if call.dialogue == dialogue), waiting[0])
@@ -118,11 +138,8 @@ class Pool:
             found = Found(connection, kind, asked, own)
         elif again and key in self._used:
             found = Found(connection, kind, asked, self._used[key], again=True)
-        elif simulated:
-            found = Found(connection, kind, asked, None, simulated=True)
         else:
-            nearest, differs = self._nearest(kind, parts)
-            found = Found(connection, kind, asked, None, nearest, differs)
+            return None
         self._on_found(found)
         return found
 

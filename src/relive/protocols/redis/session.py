@@ -113,14 +113,15 @@ class RedisSession(Session):
 
     def _single(self, words: list[bytes], asked: dict[str, Any], database: int, replies: int) -> list[Act]:
         own = is_housekeeping(words) or is_read(words)
-        if not self._pool.has(_KIND, asked, again=own):
+        found = self._pool.find(_KIND, asked, connection=self._number, dialogue=self._dialogue, again=own)
+        if found is None:
             said = housekeeping_answer(words, self._state, self._number)
             if said is not None:
                 return self._say(said) if replies else []
             worked = self._worked_out(asked, database, [words])
             if worked is not None:
                 return worked
-        found = self._pool.take(_KIND, asked, connection=self._number, dialogue=self._dialogue, again=own)
+            found = self._pool.take(_KIND, asked, connection=self._number)
         if found.call is None:
             return self._miss(found) if replies or self._resets else []
         return self._play(found.call, words)
