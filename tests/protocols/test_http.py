@@ -257,6 +257,30 @@ def test_what_a_server_says_unasked_it_says_again_where_its_connection_goes_on()
     assert bytes_of(HTTP.open(Pool(HTTP.calls(said)), 1).feed(GET_A)) == OK_2
 
 
+def test_a_question_half_said_is_answered_though_nothing_else_is_known():
+    said = dialogue([(Way.UP, post(b'{"a":1}')), (Way.DOWN, OK_2)])
+    session, acts = HTTP.resume(Pool([]), 1, Resume(said, 30, 0))
+    assert acts == []
+    assert bytes_of(session.feed(said.text(Way.UP, 30))) == OK_2
+
+
+def test_a_question_that_goes_on_otherwise_is_another_question():
+    said = dialogue([(Way.UP, post(b'{"a":1}')), (Way.DOWN, OK_2)])
+    found: list[Found] = []
+    session, _ = HTTP.resume(Pool(HTTP.calls(said), on_found=found.append), 1, Resume(said, 30, 0))
+    answer = bytes_of(session.feed(post(b'{"a":2}')[30:]))
+    assert answer.startswith(b"HTTP/1.1 502 ")
+    assert found[0].differs == ("body:$.a",)
+
+
+def test_an_answer_that_has_begun_goes_on_whatever_the_rest_of_the_question_is():
+    """It came before the question was whole; bytes of it are at the service already."""
+    said = dialogue([(Way.UP, post(b'{"a":1}')[:-2]), (Way.DOWN, OK_2), (Way.UP, b"1}")])
+    up, down = len(post(b'{"a":1}')) - 2, 10
+    session, acts = HTTP.resume(Pool(HTTP.calls(said)), 1, Resume(said, up, down))
+    assert bytes_of(acts + session.feed(b"2}")) == OK_2[10:]
+
+
 def test_requests_that_are_not_waited_for_are_answered_in_their_order():
     def program(port: int) -> tuple[bytes, str]:
         return talked(port, GET_A + GET_A.replace(b"/a", b"/b") + GET_A.replace(b"/a", b"/close"))

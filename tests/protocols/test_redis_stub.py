@@ -295,6 +295,18 @@ def test_a_transaction_may_be_said_piece_by_piece():
     assert [one.is_miss for one in found] == [False]
 
 
+def test_a_transaction_under_way_may_go_on_otherwise_and_is_then_another():
+    one = said(*TALK[2:11])
+    sizes = [len(data) for way, data in TALK[2:6] if way is Way.UP]
+    found: list[Found] = []
+    where = Resume(one, sum(sizes), len(b"+OK\r\n+QUEUED\r\n"))
+    session, acts = REDIS.resume(Pool(REDIS.calls(one), on_found=found.append), 1, where)
+    assert acts == []
+    assert bytes_of(session.feed(bulk(b"GET", b"other"))) == b"+QUEUED\r\n"
+    assert b"differs in $.commands[1][1]" in bytes_of(session.feed(bulk(b"EXEC")))
+    assert [one.is_miss for one in found] == [True]
+
+
 def test_a_transaction_that_was_not_recorded_fails_at_its_end():
     session, found = open_to(said((Way.UP, bulk(b"GET", b"a")), (Way.DOWN, b"$-1\r\n")))
     answer = bytes_of(session.feed(bulk(b"MULTI") + bulk(b"SET", b"a", b"1") + bulk(b"EXEC")))

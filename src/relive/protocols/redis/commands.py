@@ -28,6 +28,7 @@ _READS = frozenset(
 _READING_WORDS = {
     "CONFIG": ("GET",),
     "CLUSTER": ("SLOTS", "SHARDS", "NODES", "INFO", "MYID", "KEYSLOT"),
+    "SENTINEL": ("GET-MASTER-ADDR-BY-NAME", "MASTER", "MASTERS", "REPLICAS", "SLAVES", "SENTINELS", "MYID"),
     "CLIENT": ("ID", "GETNAME", "INFO", "LIST"),
     "SCRIPT": ("EXISTS", "LOAD"),
     "FUNCTION": ("LIST", "DUMP"),
