@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from protocols.answering import answering, bytes_of
 from protocols.continuing import assert_it_continues_everywhere
 from protocols.httpservers import raw_server, read_request, reset, serving, uvicorn_serving
+from protocols.mixing import conversations
 from protocols.recording import Pipe, recording
 from protocols.scripted import dialogue
 from relive.protocols.call import Call, CallEnd
@@ -497,6 +498,25 @@ def test_a_head_without_a_body_is_answered_without_one():
 
 
 # -- whatever comes ---------------------------------------------------------------------------------------------------
+
+
+PAIRS = [
+    (GET_A, OK_2),
+    (post(b'{"a":1}'), OK_2),
+    (GET_A.replace(b"GET", b"HEAD"), b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n"),
+    (
+        GET_A.replace(b"/a", b"/c"),
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n",
+    ),
+    (GET_A.replace(b"/a", b"/n"), b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n"),
+    (GET_A.replace(b"Host", b"Connection: upgrade\r\nUpgrade: x\r\nHost"), OK_2),
+]
+
+
+@given(conversations(PAIRS), st.sampled_from([None, *Way]))
+@settings(max_examples=40, deadline=None)
+def test_whatever_is_said_continues(pieces, closed):
+    assert_it_continues_everywhere(HTTP, dialogue(pieces, closed=closed), most=30)
 
 
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=12))

@@ -21,6 +21,7 @@ from redis.retry import Retry
 from ports import free_port
 from protocols.answering import answering, bytes_of
 from protocols.continuing import assert_it_continues_everywhere
+from protocols.mixing import conversations
 from protocols.recording import recording
 from protocols.scripted import dialogue
 from relive.protocols.call import Call, CallEnd
@@ -415,6 +416,36 @@ def test_a_connection_goes_on_in_the_database_that_it_had_selected():
     pool = Pool(REDIS.calls(one))
     session, _ = REDIS.resume(pool, 1, Resume(one, len(before[0][1]), 5))
     assert bytes_of(session.feed(bulk(b"GET", b"a"))) == b"$1\r\n1\r\n"
+
+
+MESSAGE = b">3\r\n+message\r\n+c\r\n+hi\r\n"
+PAIRS = [
+    (bulk(b"GET", b"a"), b"$3\r\nxyz\r\n"),
+    (bulk(b"HGETALL", b"h"), b"%1\r\n+a\r\n:1\r\n"),
+    (bulk(b"SET", b"a", b"1"), b"+OK\r\n"),
+    (bulk(b"MULTI"), b"+OK\r\n"),
+    (bulk(b"EXEC"), b"*1\r\n:1\r\n"),
+    (bulk(b"DISCARD"), b"+OK\r\n"),
+    (bulk(b"SELECT", b"1"), b"+OK\r\n"),
+    (bulk(b"HELLO", b"3"), b"%0\r\n"),
+    (bulk(b"SUBSCRIBE", b"c", b"d"), MESSAGE.replace(b"message", b"subscribe") * 2),
+    (bulk(b"UNSUBSCRIBE", b"c"), MESSAGE.replace(b"message", b"unsubscribe")),
+    (b"PING\r\n", b"+PONG\r\n"),
+]
+
+
+@given(conversations(PAIRS, MESSAGE), st.sampled_from([None, *Way]))
+@settings(max_examples=40, deadline=None)
+def test_whatever_is_said_continues(pieces, closed):
+    assert_it_continues_everywhere(REDIS, said(*pieces, closed=closed), most=30)
+
+
+def test_a_client_may_do_without_answers():
+    asked = bulk(b"CLIENT", b"REPLY", b"OFF") + bulk(b"SET", b"a", b"1") + bulk(b"CLIENT", b"REPLY", b"ON")
+    asked += bulk(b"CLIENT", b"REPLY", b"SKIP") + bulk(b"SET", b"a", b"2") + bulk(b"GET", b"a")
+    one = said((Way.UP, asked), (Way.DOWN, b"+OK\r\n$1\r\n2\r\n"))
+    assert [call.end for call in REDIS.calls(one)] == [CallEnd.ANSWERED] * 6
+    assert_it_continues_everywhere(REDIS, one)
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=10))

@@ -128,7 +128,8 @@ class _Reading:
         draft = self._unanswered[0] if self._unanswered else None
         if draft is None or self._is_unasked(whole.said, draft):
             if draft is not None and draft.said:
-                draft.down_end = self._down  # said in the middle of an answer, and given with it again
+                draft.down_end = self._down  # said in the middle of an answer, and given with that again
+                draft.replies[-1] = self._down - draft.down_begin
             else:
                 self._take_push(whole.said, begin)
             return

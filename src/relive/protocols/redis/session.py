@@ -248,7 +248,7 @@ class RedisSession(Session):
         spoken = 3 if call.extra["version"] == 3 else 2
         if words is not None and name_of(words) == "HELLO":
             spoken = self._state.version
-        if spoken == self._state.version or not pieces:
+        if spoken == self._state.version or call.dialogue == self._dialogue or not pieces:
             return sends(pieces, unasked=unasked)
         whole = Values().feed(b"".join(piece.data for piece in pieces))
         said = b"".join(encode(_mapped(one.said, words), self._state.version) for one in whole)
