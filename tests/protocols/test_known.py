@@ -44,6 +44,14 @@ def test_what_is_encrypted_is_bytes():
     assert protocol_of(closed).name == "bytes"
 
 
+def test_where_nothing_was_said_others_with_the_same_goal_tell():
+    silent = dialogue([], to=("10.0.0.7", 8000))
+    others = [dialogue([(Way.UP, S3)], to=silent.to), dialogue([], to=silent.to)]
+    assert Known().protocol_of(silent).name == "bytes"
+    assert Known().protocol_of(silent, others).name == "s3"
+    assert Known().protocol_of(dialogue([(Way.UP, b"\0\1")], to=silent.to), others).name == "bytes"
+
+
 def test_each_protocol_has_a_name_of_its_own():
     names = [protocol.name for protocol in Known().all]
     assert len(set(names)) == len(names)

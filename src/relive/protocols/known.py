@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import cast
 
 from relive.errors import UsageError
@@ -14,7 +14,7 @@ from relive.protocols.plain import Plain
 from relive.protocols.redis import OnMiss as RedisOnMiss
 from relive.protocols.redis import Redis
 from relive.protocols.session import Protocol
-from relive.record.dialogues import Dialogue
+from relive.record.dialogues import Dialogue, Tls
 
 __all__ = ["Known", "protocol_of"]
 
@@ -55,9 +55,17 @@ class Known:
             Plain(),
         )
 
-    def protocol_of(self, dialogue: Dialogue) -> Protocol:
-        """What is spoken in a dialogue; "bytes" where nothing was said, or nothing that is understood."""
-        return next(protocol for protocol in self.all if protocol.recognises(dialogue))
+    def protocol_of(self, dialogue: Dialogue, others: Iterable[Dialogue] = ()) -> Protocol:
+        """What is spoken in a dialogue; "bytes" where that is nothing that is understood.
+
+        Args:
+            others: dialogues with the same goal. Where nothing was said (a connection that a pool opened and did not use), the
+                last of these in which something was tells; without one, the port does.
+        """
+        spoken = dialogue
+        if not dialogue.pieces and dialogue.tls is not Tls.CLOSED:
+            spoken = next((one for one in reversed([*others]) if one.pieces), dialogue)
+        return next(protocol for protocol in self.all if protocol.recognises(spoken))
 
 
 def protocol_of(dialogue: Dialogue) -> Protocol:
