@@ -92,6 +92,13 @@ class Pool:
         key = _key(kind, compared(kind, asked, self.ignore))
         return bool(self._unused.get(key)) or (again and key in self._used)
 
+    def peek(self, kind: EventKind, asked: Mapping[str, Any], *, dialogue: int | None = None) -> Call | None:
+        """The unused call that ``take`` would give; nothing is used up or told."""
+        waiting = self._unused.get(_key(kind, compared(kind, asked, self.ignore)))
+        if not waiting:
+            return None
+        return next((call for call in waiting if call.dialogue == dialogue), waiting[0])
+
     def take(
         self,
         kind: EventKind,

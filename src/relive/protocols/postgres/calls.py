@@ -1,0 +1,432 @@
+"""The calls of a recorded dialogue: one for each query cycle or Execute, with its answer in parts.
+
+Besides queries: ``CONNECT`` (opening the connection, with ``parameters`` {"user": NAME}), ``CANCEL`` (a connection made to cancel a
+query), and calls of functions by the "fast path" (``function``: its oid). What makes no sense is a last call of kind DIALOGUE_UP.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from relive.protocols.call import Call, CallEnd, Timed
+from relive.protocols.postgres.answers import tags_of, told_answer, told_opening
+from relive.protocols.postgres.book import Book, Role, Unit, asked_of, copied_of, learn
+from relive.protocols.postgres.framing import Message
+from relive.protocols.postgres.messages import (
+    Column,
+    read_oids,
+    read_query,
+    read_row_description,
+    read_startup,
+)
+from relive.protocols.postgres.parts import Parts, Trail
+from relive.protocols.postgres.steps import Step, Transcript, read_steps
+from relive.record.dialogues import Dialogue, Ending, Way
+from relive.record.events import EventKind
+
+__all__ = ["Decoded", "asked_to_cancel", "asked_to_connect", "asked_to_function", "decode_dialogue"]
+
+_EXTENDED = frozenset("PBDEC")
+_Columns = tuple[Column, ...]
+
+
+def asked_to_connect(body: bytes) -> dict[str, Any]:
+    """``asked`` of a StartupMessage."""
+    told = read_startup(body)
+    parameters = told[1] if told is not None else {}
+    user = parameters.get("user", "")
+    return {**asked_of(parameters.get("database") or user, "CONNECT"), "parameters": {"user": user}}
+
+
+def asked_to_cancel() -> dict[str, Any]:
+    """``asked`` of a CancelRequest: which query is meant cannot be compared, since process numbers differ."""
+    return asked_of("", "CANCEL")
+
+
+def asked_to_function(database: str, body: bytes) -> dict[str, Any]:
+    """``asked`` of a FunctionCall."""
+    oid = int.from_bytes(body[:4], "big")
+    return {**asked_of(database, f"<function {oid}>"), "arguments": base64.b64encode(body[4:]).decode()}
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A call on its way.
+
+    Attributes:
+        steps: indices, by role; more: of what it was given besides (copied data, passwords).
+        boundary: index of the step with which the client began to wait.
+    """
+
+    asked: dict[str, Any]
+    steps: dict[Role, int]
+    unit: Unit | None = None
+    more: list[int] = field(default_factory=list)
+    boundary: int = 0
+    before: str = ""
+    after: str = ""
+    trail: list[Timed] = field(default_factory=list)
+    is_connect: bool = False
+    no_answer: bool = False
+
+
+class Decoded:
+    """A dialogue as calls.
+
+    Args:
+        steps: how many of its steps are looked at; all without it. So the book and state of a connection in its past are found.
+
+    Attributes:
+        book, database, state: of the connection after those steps; ``state`` is that of ReadyForQuery, "" before the first.
+        calls: in the order in which they were asked.
+        call_of: index of the call that a step belongs to, by the step's index.
+    """
+
+    def __init__(self, transcript: Transcript, steps: int | None = None) -> None:
+        self.book = Book()
+        self.database = ""
+        self.state = ""
+        self.call_of: dict[int, int] = {}
+        self._told = transcript
+        self._steps = transcript.steps[:steps]
+        self._drafts: list[_Draft] = []
+        self._cycle: list[_Draft] = []  # since the last ReadyForQuery
+        self._batch: list[int] = []
+        for index in range(len(self._steps)):
+            self._take(index)
+        self._end_batch(len(self._steps) - 1)
+        self._end_cycle(None)
+        self.calls = [self._call(number, draft) for number, draft in enumerate(self._drafts)]
+        if steps is None:
+            self._add_rest()
+
+    # -- steps -----------------------------------------------------------------------------------------------------------
+
+    def _take(self, index: int) -> None:
+        step = self._steps[index]
+        if step.content:
+            return
+        match step.kind:
+            case kind if kind in _EXTENDED:
+                self._batch.append(index)
+            case "H":
+                self._end_batch(index)
+            case "S":
+                self._end_batch(index)
+                self._end_cycle(index)
+            case "Q":
+                self._alone(index, asked_of(self.database, read_query(step.message.body)))
+            case "F":
+                self._alone(index, asked_to_function(self.database, step.message.body))
+            case "startup":
+                asked = asked_to_connect(step.message.body)
+                self.database = asked["database"]
+                self._alone(index, asked).is_connect = True
+            case "cancel":
+                self._alone(index, asked_to_cancel()).no_answer = True
+            case "p" if self._drafts and self._drafts[-1].is_connect:
+                self._drafts[-1].more.append(index)
+                self.call_of[index] = len(self._drafts) - 1
+                self._ready(step)
+        self._keep_trail(step)
+
+    def _alone(self, index: int, asked: dict[str, Any]) -> _Draft:
+        """A call of one message."""
+        self._end_batch(index)
+        self._end_cycle(None)
+        draft = _Draft(asked, {Role.EXECUTE: index}, boundary=index, before=self.state)
+        self._add(draft)
+        self._copied(draft, index)
+        self._ready(self._steps[index])
+        draft.after = self.state
+        return draft
+
+    def _ready(self, step: Step) -> None:
+        for message in step.answer:
+            if message.kind == "Z":
+                self.state = message.body[:1].decode("latin-1")
+
+    def _add(self, draft: _Draft) -> None:
+        self._drafts.append(draft)
+        for index in draft.steps.values():
+            self.call_of[index] = len(self._drafts) - 1
+
+    def _copied(self, draft: _Draft, index: int) -> None:
+        """What a COPY was given is part of what was asked."""
+        if self._steps[index].copy_at is None:
+            return
+        data: list[bytes] = []
+        for number in range(index + 1, len(self._steps)):
+            step = self._steps[number]
+            if not step.content:
+                break
+            draft.more.append(number)
+            self.call_of[number] = self.call_of[index]
+            if step.kind == "d":
+                data.append(step.message.body)
+            elif step.kind == "f":
+                draft.asked["copy_failed"] = True
+        draft.asked["copied"] = copied_of(b"".join(data))
+
+    def _end_batch(self, boundary: int) -> None:
+        if not self._batch:
+            return
+        indices, self._batch = self._batch, []
+        units, _ = self.book.read([self._steps[index].message for index in indices])
+        for unit in units:
+            steps = {role: indices[place] for place, role in unit.roles}
+            asked = asked_of(self.database, unit.statement.text, unit)
+            if all(self._steps[index].skipped for index in steps.values()):
+                continue
+            draft = _Draft(asked, steps, unit, boundary=boundary, before=self.state)
+            self._add(draft)
+            self._cycle.append(draft)
+            if Role.EXECUTE in steps:
+                self._copied(draft, steps[Role.EXECUTE])
+        for unit in units:
+            for place, role in unit.roles:
+                learn(unit, role, self._steps[indices[place]].answer)
+
+    def _end_cycle(self, sync: int | None) -> None:
+        cycle, self._cycle = self._cycle, []
+        if sync is None:
+            return
+        self._ready(self._steps[sync])
+        if not cycle:
+            return
+        cycle[-1].steps[Role.SYNC] = sync
+        self.call_of[sync] = self._drafts.index(cycle[-1])
+        if len(cycle) == 1:
+            cycle[0].after = self.state
+
+    def _keep_trail(self, step: Step) -> None:
+        if self._drafts and step.end > step.settled:
+            since = self._told.asked_ns(step)
+            self._drafts[-1].trail += self._told.chunks(step.settled, step.end, since)
+
+    # -- calls -------------------------------------------------------------------------------------------------------------
+
+    def _call(self, number: int, draft: _Draft) -> Call:
+        told = self._told
+        steps = [self._steps[index] for index in sorted((*draft.steps.values(), *draft.more))]
+        if draft.is_connect:
+            parts, pieces = self._opening(steps)
+        else:
+            parts, pieces = self._parts(draft)
+        end, ended_ns, end_after = self._end(draft, parts, steps)
+        is_last = number == len(self._drafts) - 1
+        parts = replace(parts, trail=self._trail(draft, is_last and end is CallEnd.ANSWERED))
+        messages = [message for step in steps for message in step.answer if message.begin < step.settled]
+        answered = bool(messages) or (end is CallEnd.ANSWERED and not draft.no_answer)
+        answer = (
+            (told_opening(messages) if draft.is_connect else told_answer(messages, _columns_of(draft)))
+            if answered
+            else None
+        )
+        first, last = steps[0], steps[-1]
+        return Call(
+            kind=EventKind.QUERY,
+            asked=draft.asked,
+            answer=answer,
+            end=end,
+            dialogue=told.dialogue.number,
+            index=number,
+            to=told.dialogue.to,
+            asked_mono_ns=told.piece(Way.UP, first.message.begin).mono_ns,
+            ended_mono_ns=ended_ns,
+            up=(first.message.begin, last.message.end),
+            down=(min(step.begin for step in steps), max(step.settled for step in steps)),
+            pieces=pieces,
+            end_after_ns=end_after,
+            extra={"parts": parts},
+        )
+
+    def _since(self, draft: _Draft, step: Step) -> int:
+        return max(self._told.asked_ns(step), self._told.asked_ns(self._steps[draft.boundary]))
+
+    def _parts(self, draft: _Draft) -> tuple[Parts, tuple[Timed, ...]]:
+        told = self._told
+        answers: dict[Role, tuple[Timed, ...]] = {}
+        pieces: list[Timed] = []
+        failed = stops = ready_at = None
+        copied = None
+        messages: list[Message] = []
+        for role, index in sorted(draft.steps.items()):
+            step = self._steps[index]
+            if step.skipped and not step.answer:
+                continue
+            since = self._since(draft, step)
+            if step.copy_at is not None and draft.more:
+                copied = step.copy_at - step.begin
+            begin, ready = step.begin, _ready_of(step)
+            if role is Role.EXECUTE and ready is not None:  # a Query: ReadyForQuery is kept apart
+                answers[role] = told.chunks(begin, ready.begin, since)
+                answers[Role.SYNC] = told.chunks(ready.begin, step.settled, since)
+                ready_at = 5
+                pieces += told.chunks(begin, step.settled, since)
+            else:
+                answers[role] = told.chunks(begin, step.settled, since)
+                pieces += answers[role]
+                if ready is not None:
+                    ready_at = ready.begin + 5 - begin
+            if copied is not None and role is Role.EXECUTE:
+                answers[role] = self._copy_chunks(draft, step, ready.begin if ready else step.settled)
+            if failed is None and step.failed and not (role is Role.EXECUTE and draft.unit is None):
+                failed = role
+            if stops is None and not step.whole:
+                stops = role
+            messages += [message for message in step.answer if message.begin < step.settled]
+        if draft.unit is None and any(message.kind == "E" for message in messages):
+            failed = Role.EXECUTE
+        columns, types = _described(messages, draft)
+        parts = Parts(
+            answers,
+            copied,
+            failed,
+            None if draft.no_answer else stops,
+            draft.before if draft.after else "",
+            draft.after,
+            tags_of(message for message in messages),
+            columns,
+            types,
+            draft.unit is None,
+            ready_at,
+            self._is_cut(stops),
+        )
+        return parts, tuple(pieces)
+
+    def _copy_chunks(self, draft: _Draft, step: Step, end: int) -> tuple[Timed, ...]:
+        """The first part, up to the place where the server waits for data, and the second, since the data had come."""
+        assert step.copy_at is not None
+        first = self._told.chunks(step.begin, step.copy_at, self._since(draft, step))
+        given = self._told.asked_ns(self._steps[draft.more[-1]])
+        return (*first, *self._told.chunks(step.copy_at, end, given))
+
+    def _opening(self, steps: Sequence[Step]) -> tuple[Parts, tuple[Timed, ...]]:
+        """Of connecting: what follows the authentication, from AuthenticationOk on; or the error that ended it."""
+        told = self._told
+        last = steps[-1]
+        begin = next(
+            (
+                message.begin
+                for step in steps
+                for message in step.answer
+                if (message.kind == "R" and message.body == b"\0\0\0\0") or message.kind == "E"
+            ),
+            last.settled,
+        )
+        pieces = tuple(
+            chunk for step in steps for chunk in told.chunks(step.begin, step.settled, told.asked_ns(step))
+        )
+        answer = told.chunks(begin, last.settled, told.asked_ns(last))
+        is_open = any(message.kind == "Z" for message in last.answer)
+        failed = Role.EXECUTE if last.failed else None
+        stops = None if is_open else Role.EXECUTE
+        return Parts({Role.EXECUTE: answer}, failed=failed, stops=stops, cut=self._is_cut(stops)), pieces
+
+    def _is_cut(self, stops: Role | None) -> bool:
+        down = self._told.dialogue.endings.get(Way.DOWN)
+        return stops is not None and down is not None and down.cut > 0
+
+    def _ending(self) -> tuple[Way, Ending] | None:
+        """What ended the connection first; None where that is not known."""
+        endings = self._told.dialogue.endings
+        found = min(endings.items(), key=lambda one: one[1].seq, default=None)
+        return None if found is None or found[1].how == "lost" else found
+
+    def _end(self, draft: _Draft, parts: Parts, steps: Sequence[Step]) -> tuple[CallEnd, int | None, int]:
+        told = self._told
+        asked = max(told.asked_ns(step) for step in steps)
+        ends = [told.piece(Way.DOWN, step.settled - 1).mono_ns for step in steps if step.settled > step.begin]
+        last = max((asked, *ends))
+        if parts.stops is None and not draft.no_answer:
+            return CallEnd.ANSWERED, last, 0
+        ending = self._ending()
+        if ending is None:
+            return CallEnd.OPEN, None, 0
+        way, how = ending
+        after = max(0, how.mono_ns - last)
+        if way is Way.UP:
+            return CallEnd.GIVEN_UP, how.mono_ns, after
+        return (CallEnd.RESET if how.how == "reset" else CallEnd.CLOSED), how.mono_ns, after
+
+    def _trail(self, draft: _Draft, is_last: bool) -> Trail:
+        ending = self._ending() if is_last and self._told.broken is None else None
+        if ending is None or ending[0] is not Way.DOWN:
+            return Trail(tuple(draft.trail))
+        said = self._told.dialogue.of(Way.DOWN)
+        last = max(said[-1].mono_ns if said else 0, self._told.asked_ns(self._steps[-1]))
+        return Trail(tuple(draft.trail), ending[1].how, max(0, ending[1].mono_ns - last))
+
+    def _add_rest(self) -> None:
+        told, dialogue = self._told, self._told.dialogue
+        if told.broken is None:
+            return
+        up, down = told.rest
+        sent, got = dialogue.text(Way.UP, up), dialogue.text(Way.DOWN, down)
+        if not sent and not got:
+            return
+        since = told.piece(Way.UP, max(0, up - 1)).mono_ns if dialogue.of(Way.UP) else dialogue.opened_mono_ns
+        self.calls.append(
+            Call(
+                kind=EventKind.DIALOGUE_UP,
+                asked={"system": "postgresql", "bytes": copied_of(sent)},
+                answer={"bytes": copied_of(got), "why": told.broken} if got else None,
+                end=CallEnd.ANSWERED if got else CallEnd.OPEN,
+                dialogue=dialogue.number,
+                index=len(self.calls),
+                to=dialogue.to,
+                asked_mono_ns=since,
+                ended_mono_ns=dialogue.pieces[-1].mono_ns if got else None,
+                up=(up, up + len(sent)),
+                down=(down, down + len(got)),
+                pieces=told.chunks(down, down + len(got), since),
+            )
+        )
+
+
+def _ready_of(step: Step) -> Message | None:
+    return next((message for message in step.answer if message.kind == "Z"), None)
+
+
+def _columns_of(draft: _Draft) -> _Columns | None:
+    """Of the rows of a unit, where they were described before it."""
+    unit = draft.unit
+    if unit is None or unit.portal is None:
+        return None
+    if unit.portal.columns is not None:
+        return unit.portal.columns
+    return _formatted(unit.statement.columns, unit.portal.bind.result_formats)
+
+
+def _formatted(columns: _Columns | None, formats: tuple[int, ...]) -> _Columns | None:
+    if columns is None:
+        return None
+    every = formats if len(formats) == len(columns) else (formats[:1] or (0,)) * len(columns)
+    return tuple(replace(column, format=form) for column, form in zip(columns, every, strict=True))
+
+
+def _described(messages: Iterable[Message], draft: _Draft) -> tuple[_Columns | None, tuple[int, ...] | None]:
+    """(columns, types of parameters) as far as this call shows them, or what its connection had been told before."""
+    columns = types = None
+    for message in messages:
+        if message.kind == "T" and columns is None:
+            columns = read_row_description(message.body)
+        elif message.kind == "n" and columns is None:
+            columns = ()
+        elif message.kind == "t" and types is None:
+            types = read_oids(message.body)
+    unit = draft.unit
+    if unit is not None:
+        columns = unit.statement.columns if columns is None else columns
+        types = unit.statement.types or None if types is None else types
+    return columns, types
+
+
+def decode_dialogue(dialogue: Dialogue) -> tuple[Transcript, Decoded]:
+    """Never raises for what was said."""
+    transcript = read_steps(dialogue)
+    return transcript, Decoded(transcript)

@@ -1,0 +1,57 @@
+"""PostgreSQL as one of the protocols that Relive understands."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+from weakref import WeakKeyDictionary
+
+from relive.protocols.call import Call
+from relive.protocols.pool import Pool
+from relive.protocols.postgres.calls import decode_dialogue
+from relive.protocols.postgres.framing import FrontendFramer
+from relive.protocols.postgres.lore import Lore
+from relive.protocols.postgres.resuming import resume_session
+from relive.protocols.postgres.session import PostgresSession
+from relive.protocols.session import NOWHERE, Act, Protocol, Resume, Session
+from relive.record.dialogues import Dialogue, Tls, Way
+
+__all__ = ["PostgreSQL"]
+
+
+class PostgreSQL(Protocol):
+    """See the package.
+
+    The pool of a session holds all recorded calls; those that were answered before the commit are used up (``Pool.use_up``),
+    not left out: they tell how connections are opened and what statements return.
+    """
+
+    name: ClassVar[str] = "postgresql"
+
+    def __init__(self) -> None:
+        self._lore: WeakKeyDictionary[Pool, Lore] = WeakKeyDictionary()
+
+    def recognises(self, dialogue: Dialogue) -> bool:
+        """By the first packet, which names the protocol's version or asks for encryption."""
+        if dialogue.tls is Tls.CLOSED:
+            return False
+        framer = FrontendFramer()
+        return bool(framer.feed(dialogue.text(Way.UP, 0, 1 << 14)))
+
+    def calls(self, dialogue: Dialogue) -> list[Call]:
+        """As ``Protocol.calls``; ``extra["parts"]`` is a ``Parts``."""
+        return decode_dialogue(dialogue)[1].calls
+
+    def open(self, pool: Pool, number: int, *, to: tuple[str, int] = NOWHERE) -> Session:
+        """As ``Protocol.open``."""
+        return PostgresSession(pool, number, self._lore_of(pool), to)
+
+    def resume(self, pool: Pool, number: int, where: Resume) -> tuple[Session, list[Act]]:
+        """As ``Protocol.resume``; calls that were answered before are used up here."""
+        session = PostgresSession(pool, number, self._lore_of(pool), where.dialogue.to)
+        return session, resume_session(session, where)
+
+    def _lore_of(self, pool: Pool) -> Lore:
+        found = self._lore.get(pool)
+        if found is None:
+            found = self._lore[pool] = Lore(pool)
+        return found
