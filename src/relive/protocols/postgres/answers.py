@@ -67,7 +67,7 @@ class _Result:
         if self.columns:
             told["columns"] = [one.name for one in self.columns]
             told["types"] = [one.type for one in self.columns]
-        if self.columns or self._rows:
+        if self._rows or (self.columns and tag is not None):
             told["rowcount"] = len(self._rows) + self._cut
             told["rows"] = self._rows
             if self._cut:

@@ -77,7 +77,8 @@ class Decoded:
     """A dialogue as calls.
 
     Args:
-        steps: how many of its steps are looked at; all without it. So the book and state of a connection in its past are found.
+        steps: how many of its steps are looked at, to find the book and state of the connection then; no calls are made. Without it
+            all are.
 
     Attributes:
         book, database, state: of the connection after those steps; ``state`` is that of ReadyForQuery, "" before the first.
@@ -99,8 +100,9 @@ class Decoded:
             self._take(index)
         self._end_batch(len(self._steps) - 1)
         self._end_cycle(None)
-        self.calls = [self._call(number, draft) for number, draft in enumerate(self._drafts)]
+        self.calls: list[Call] = []
         if steps is None:
+            self.calls += [self._call(number, draft) for number, draft in enumerate(self._drafts)]
             self._add_rest()
 
     # -- steps -----------------------------------------------------------------------------------------------------------
@@ -355,7 +357,7 @@ class Decoded:
 
     def _trail(self, draft: _Draft, is_last: bool) -> Trail:
         ending = self._ending() if is_last and self._told.broken is None else None
-        if ending is None or ending[0] is not Way.DOWN:
+        if ending is None or ending[0] is not Way.DOWN or self._steps[-1].kind == "X":
             return Trail(tuple(draft.trail))
         said = self._told.dialogue.of(Way.DOWN)
         last = max(said[-1].mono_ns if said else 0, self._told.asked_ns(self._steps[-1]))

@@ -156,7 +156,9 @@ class PostgresSession(Session):
     def _open(self, message: Message) -> None:
         asked = asked_to_connect(message.body)
         self.database, self.user = asked["database"], asked["parameters"]["user"]
-        found = self.pool.take(QUERY, asked, connection=self._number, again=True, simulated=True)
+        found = self.pool.take(
+            QUERY, asked, connection=self._number, dialogue=self.own, again=True, simulated=True
+        )
         call = found.call
         parts = parts_of(call) if call is not None else None
         if call is not None and parts is not None and not found.again:
@@ -360,10 +362,10 @@ class PostgresSession(Session):
         return (Timed(0, build("t", told) + described),)
 
     def _sync(self) -> None:
-        if self._copying is not None:  # while data is copied a server passes over it
+        if self._is_copying():  # while data is copied a server passes over it
             return
         self._answer_batch()
-        if self._copying is None and not self.acts.over:
+        if not self._is_copying() and not self.acts.over:
             self.skipping = False
             self._ready()
 
@@ -389,6 +391,9 @@ class PostgresSession(Session):
             self.acts.follow(parts.trail)
 
     # -- COPY ... FROM STDIN -----------------------------------------------------------------------------------------------
+
+    def _is_copying(self) -> bool:
+        return self._copying is not None
 
     def _takes_data(self, asked: Mapping[str, Any]) -> bool:
         return (

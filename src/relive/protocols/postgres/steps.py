@@ -170,6 +170,8 @@ class _Reading:
                 break
         else:
             broken = broken or answered.broken
+            if answered.broken is None and answered.rest:
+                self._take_part(len(answered.rest))
         self._settle_rest()
         self._told.broken = broken
         if broken == "encrypted":
@@ -198,6 +200,16 @@ class _Reading:
         if _ends(head, message):
             self._whole(head, message)
         return None
+
+    def _take_part(self, size: int) -> None:
+        """The beginning of a message of which the rest never came."""
+        head = self._next_head()
+        if head is None:
+            return
+        if not self._begun:
+            head.begin = self._at
+        self._at += size
+        head.end = head.settled = self._at
 
     def _is_before(self, message: Message, step: Step) -> bool:
         """Whether it was said before the step was asked."""
