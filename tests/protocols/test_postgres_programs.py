@@ -17,7 +17,6 @@ import asyncpg
 import psycopg
 import pytest
 
-from databases import POSTGRES, running_postgres
 from relive.protocols.call import Call, CallEnd
 from relive.protocols.pool import Found, Pool
 from relive.protocols.postgres import PostgreSQL
@@ -25,14 +24,16 @@ from relive.protocols.postgres.steps import read_steps
 from relive.protocols.postgres.values import decode
 from relive.protocols.session import Resume
 from relive.record.dialogues import Dialogue, Piece, Way
+from servers import HAS_POSTGRES, postgres_server
 
+from .answering import answering
 from .conversations import said
 from .postgres_programs import PROGRAMS
 from .recording import recording
-from .stub import stub
 
-pytestmark = pytest.mark.skipif(POSTGRES is None, reason="no PostgreSQL server is installed")
+pytestmark = pytest.mark.skipif(not HAS_POSTGRES, reason="no PostgreSQL server is installed")
 TO = ("127.0.0.1", 5432)
+QUICK = 1e9  # pauses are not kept
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Recorded:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[tuple[str, int]]:
-    with running_postgres() as address:
+    with postgres_server() as address:
         yield "127.0.0.1", int(address.rpartition(":")[2].partition("/")[0])
 
 
@@ -69,8 +70,8 @@ each_program = pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_sees_the_same_without_the_server(recordings, name):
     recorded, found = recordings[name], list[Found]()
     pool = Pool(recorded.calls(), on_found=found.append)
-    with stub(PostgreSQL(), pool, TO) as server:
-        assert PROGRAMS[name](server.port) == recorded.seen
+    with answering(PostgreSQL(), pool, to=TO, speed=QUICK) as port:
+        assert PROGRAMS[name](port) == recorded.seen
     assert [one.asked for one in found if one.is_miss or one.again or one.simulated] == []
     assert pool.left() == []
 
@@ -82,11 +83,11 @@ def test_a_program_sees_the_same_without_the_server(recordings, name):
 def test_a_program_that_runs_twice_as_often_gets_its_reads_again_and_no_write(recordings, name):
     found: list[Found] = []
     pool = Pool(recordings[name].calls(), on_found=found.append)
-    with stub(PostgreSQL(), pool, TO) as server:
-        PROGRAMS[name](server.port)
+    with answering(PostgreSQL(), pool, to=TO, speed=QUICK) as port:
+        PROGRAMS[name](port)
         del found[:]
         with pytest.raises(Exception, match=r"Relive: no recorded answer to"):
-            PROGRAMS[name](server.port)
+            PROGRAMS[name](port)
     gc.collect()
     misses = [one for one in found if one.is_miss]
     assert misses and all(one.nearest is not None for one in misses)
@@ -244,8 +245,8 @@ def test_a_password_is_not_needed_again(server):
         assert program(pipe.port) == [("keeper",), "keeper"]
     recorded = Recorded([], pipe.dialogues)
     assert "SCRAM-SHA-256" in str(pipe.dialogues[0].text(Way.DOWN))
-    with stub(PostgreSQL(), Pool(recorded.calls()), TO) as again:
-        assert program(again.port) == [("keeper",), "keeper"]
+    with answering(PostgreSQL(), Pool(recorded.calls()), to=TO, speed=QUICK) as again:
+        assert program(again) == [("keeper",), "keeper"]
     dialogue = pipe.dialogues[0]
     begin = next(step.message.end for step in read_steps(dialogue).steps if step.kind == "startup")
     for up, down in cuts(dialogue)[::7]:
@@ -253,6 +254,28 @@ def test_a_password_is_not_needed_again(server):
         if up >= begin:  # a client that has not begun makes up words of its own
             got = said(acts) + said(session.feed(dialogue.text(Way.UP)[up:]))
             assert got == dialogue.text(Way.DOWN)[down:]
+
+
+def test_a_connection_that_the_server_ended_is_ended_again(server):
+    """The number of the server's process is the recorded one: what refers to it still does."""
+
+    def program(port: int) -> list[object]:
+        address = f"postgresql://postgres@127.0.0.1:{port}/postgres"
+        connection = psycopg.connect(address, autocommit=True)
+        with psycopg.connect(address, autocommit=True) as other:
+            ended = other.execute(
+                "select pg_terminate_backend(%s, 5000)", (connection.info.backend_pid,)
+            ).fetchone()
+        with pytest.raises(psycopg.OperationalError) as failure:
+            connection.execute("select 2")
+        return [ended, failure.value.sqlstate, connection.closed]
+
+    with recording(server) as pipe:
+        first = program(pipe.port)
+    assert first == [(True,), "57P01", True]
+    recorded = Recorded([], pipe.dialogues)
+    with answering(PostgreSQL(), Pool(recorded.calls()), to=TO) as port:
+        assert program(port) == first
 
 
 def test_damaged_dialogues_and_wrong_questions_never_raise(recordings):

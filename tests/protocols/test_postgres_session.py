@@ -382,6 +382,13 @@ def test_a_miss_is_an_error_that_names_the_nearest_call_and_what_differs():
     assert said(session.feed(extended(ASK, b"7"))) == answered("x")
 
 
+def test_a_miss_can_break_the_connection():
+    session = PostgreSQL("reset").open(pool_of(conversation(*OPEN)), 1, to=TO)
+    session.feed(STARTUP)
+    assert session.feed(query("select never_asked")) == [Reset()]
+    assert session.feed(query("select 1")) == []
+
+
 def test_reads_are_given_again_and_writes_are_not():
     read, write = "select n from t", "insert into t values (1) returning n"
     dialogue = conversation(

@@ -4,6 +4,6 @@
 ``parts`` is how an answer is kept; ``session`` answers a restored service. What is matched and how: ``docs/stubs.md``.
 """
 
-from relive.protocols.postgres.protocol import PostgreSQL
+from relive.protocols.postgres.protocol import OnMiss, PostgreSQL
 
-__all__ = ["PostgreSQL"]
+__all__ = ["OnMiss", "PostgreSQL"]

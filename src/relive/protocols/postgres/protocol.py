@@ -11,11 +11,11 @@ from relive.protocols.postgres.calls import decode_dialogue
 from relive.protocols.postgres.framing import FrontendFramer
 from relive.protocols.postgres.lore import Lore
 from relive.protocols.postgres.resuming import resume_session
-from relive.protocols.postgres.session import PostgresSession
+from relive.protocols.postgres.session import OnMiss, PostgresSession
 from relive.protocols.session import NOWHERE, Act, Protocol, Resume, Session
 from relive.record.dialogues import Dialogue, Tls, Way
 
-__all__ = ["PostgreSQL"]
+__all__ = ["OnMiss", "PostgreSQL"]
 
 
 class PostgreSQL(Protocol):
@@ -23,11 +23,15 @@ class PostgreSQL(Protocol):
 
     The pool of a session holds all recorded calls; those that were answered before the commit are used up (``Pool.use_up``),
     not left out: they tell how connections are opened and what statements return.
+
+    Args:
+        on_miss: what becomes of a question that was not recorded: "answer" (an error message, the connection goes on) or "reset".
     """
 
     name: ClassVar[str] = "postgresql"
 
-    def __init__(self) -> None:
+    def __init__(self, on_miss: OnMiss = "answer") -> None:
+        self._on_miss: OnMiss = on_miss
         self._lore: WeakKeyDictionary[Pool, Lore] = WeakKeyDictionary()
 
     def recognises(self, dialogue: Dialogue) -> bool:
@@ -43,11 +47,11 @@ class PostgreSQL(Protocol):
 
     def open(self, pool: Pool, number: int, *, to: tuple[str, int] = NOWHERE) -> Session:
         """As ``Protocol.open``."""
-        return PostgresSession(pool, number, self._lore_of(pool), to)
+        return PostgresSession(pool, number, self._lore_of(pool), to, self._on_miss)
 
     def resume(self, pool: Pool, number: int, where: Resume) -> tuple[Session, list[Act]]:
         """As ``Protocol.resume``; calls that were answered before are used up here."""
-        session = PostgresSession(pool, number, self._lore_of(pool), where.dialogue.to)
+        session = PostgresSession(pool, number, self._lore_of(pool), where.dialogue.to, self._on_miss)
         return session, resume_session(session, where)
 
     def _lore_of(self, pool: Pool) -> Lore:

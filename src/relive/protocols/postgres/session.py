@@ -10,7 +10,7 @@ import json
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from relive.protocols.call import Call, CallEnd, Timed
 from relive.protocols.pool import Found, Pool
@@ -27,7 +27,9 @@ from relive.protocols.postgres.statements import ends_transaction, is_read, stat
 from relive.protocols.session import Act, Session
 from relive.record.events import EventKind
 
-__all__ = ["Answer", "PostgresSession"]
+__all__ = ["Answer", "OnMiss", "PostgresSession"]
+
+OnMiss = Literal["answer", "reset"]  # with an error of PostgreSQL's, or by breaking the connection
 
 QUERY = EventKind.QUERY
 _AUTHENTICATED = build("R", b"\0\0\0\0")
@@ -73,7 +75,9 @@ class PostgresSession(Session):
         passwords: while a recorded authentication goes on: (message of the client, answer) in their order.
     """
 
-    def __init__(self, pool: Pool, number: int, lore: Lore, to: tuple[str, int]) -> None:
+    def __init__(
+        self, pool: Pool, number: int, lore: Lore, to: tuple[str, int], on_miss: OnMiss = "answer"
+    ) -> None:
         self.pool = pool
         self.lore = lore
         self.acts = Acts()
@@ -88,6 +92,7 @@ class PostgresSession(Session):
         self.passwords: deque[tuple[bytes, tuple[Timed, ...]]] = deque()
         self.reported: Mapping[str, str] = {}
         self._number = number
+        self._on_miss = on_miss
         self._to = to
         self._batch: list[Message] = []
         self._batched = 0
@@ -487,6 +492,9 @@ class PostgresSession(Session):
         return Answer(parts)
 
     def _miss(self, found: Found) -> None:
+        if self._on_miss == "reset":
+            self.acts.end(CallEnd.RESET, 0)
+            return
         asked = json.dumps(found.asked.get("statement"), ensure_ascii=False)[:500]
         more: dict[str, str] = {}
         if found.nearest is not None:
