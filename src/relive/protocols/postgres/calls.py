@@ -219,8 +219,8 @@ class Decoded:
         else:
             parts, pieces = self._parts(draft)
         end, ended_ns, end_after = self._end(draft, parts, steps)
-        is_last = number == len(self._drafts) - 1
-        parts = replace(parts, trail=self._trail(draft, is_last and end is CallEnd.ANSWERED))
+        if end is CallEnd.ANSWERED:
+            parts = replace(parts, trail=self._trail(number, draft))
         messages = [message for step in steps for message in step.answer if message.begin < step.settled]
         answered = bool(messages) or (end is CallEnd.ANSWERED and not draft.no_answer)
         answer = (
@@ -355,13 +355,22 @@ class Decoded:
             return CallEnd.GIVEN_UP, how.mono_ns, after
         return (CallEnd.RESET if how.how == "reset" else CallEnd.CLOSED), how.mono_ns, after
 
-    def _trail(self, draft: _Draft, is_last: bool) -> Trail:
-        ending = self._ending() if is_last and self._told.broken is None else None
-        if ending is None or ending[0] is not Way.DOWN or self._steps[-1].kind == "X":
-            return Trail(tuple(draft.trail))
-        said = self._told.dialogue.of(Way.DOWN)
-        last = max(said[-1].mono_ns if said else 0, self._told.asked_ns(self._steps[-1]))
-        return Trail(tuple(draft.trail), ending[1].how, max(0, ending[1].mono_ns - last))
+    def _trail(self, number: int, draft: _Draft) -> Trail:
+        """What came unasked after a call that was answered, and whether the server then ended the connection."""
+        said = tuple(draft.trail)
+        ending = self._ending() if self._told.broken is None else None
+        if ending is None or ending[0] is not Way.DOWN:
+            return Trail(said)
+        end = ending[1]
+        if number + 1 < len(self._drafts):  # something was asked later: after the end, or before it
+            following = self._steps[min(self._drafts[number + 1].steps.values())]
+            if self._told.piece(Way.UP, following.message.begin).seq < end.seq:
+                return Trail(said)
+        elif self._steps[-1].kind == "X":
+            return Trail(said)
+        down = self._told.dialogue.of(Way.DOWN)
+        asked = self._told.asked_ns(self._steps[draft.boundary])
+        return Trail(said, end.how, max(0, end.mono_ns - max(down[-1].mono_ns if down else 0, asked)))
 
     def _add_rest(self) -> None:
         told, dialogue = self._told, self._told.dialogue

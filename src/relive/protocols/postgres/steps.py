@@ -93,8 +93,8 @@ class Step:
 
     @property
     def failed(self) -> bool:
-        """The server answered with an error."""
-        return any(message.kind == "E" for message in self.answer)
+        """The server answered with an error; a farewell in its trail is none."""
+        return any(message.kind == "E" and message.begin < self.settled for message in self.answer)
 
 
 class Transcript:
