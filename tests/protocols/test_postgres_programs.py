@@ -32,7 +32,6 @@ from .postgres_programs import PROGRAMS
 from .recording import recording
 
 pytestmark = pytest.mark.skipif(not HAS_POSTGRES, reason="no PostgreSQL server is installed")
-TO = ("127.0.0.1", 5432)
 QUICK = 1e9  # pauses are not kept
 
 
@@ -70,7 +69,7 @@ each_program = pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_sees_the_same_without_the_server(recordings, name):
     recorded, found = recordings[name], list[Found]()
     pool = Pool(recorded.calls(), on_found=found.append)
-    with answering(PostgreSQL(), pool, to=TO, speed=QUICK) as port:
+    with answering(PostgreSQL(), pool, to=recorded.dialogues[0].to, speed=QUICK) as port:
         assert PROGRAMS[name](port) == recorded.seen
     assert [one.asked for one in found if one.is_miss or one.again or one.simulated] == []
     assert pool.left() == []
@@ -82,8 +81,9 @@ def test_a_program_sees_the_same_without_the_server(recordings, name):
 @each_program
 def test_a_program_that_runs_twice_as_often_gets_its_reads_again_and_no_write(recordings, name):
     found: list[Found] = []
-    pool = Pool(recordings[name].calls(), on_found=found.append)
-    with answering(PostgreSQL(), pool, to=TO, speed=QUICK) as port:
+    recorded = recordings[name]
+    pool = Pool(recorded.calls(), on_found=found.append)
+    with answering(PostgreSQL(), pool, to=recorded.dialogues[0].to, speed=QUICK) as port:
         PROGRAMS[name](port)
         del found[:]
         with pytest.raises(Exception, match=r"Relive: no recorded answer to"):
@@ -245,7 +245,7 @@ def test_a_password_is_not_needed_again(server):
         assert program(pipe.port) == [("keeper",), "keeper"]
     recorded = Recorded([], pipe.dialogues)
     assert "SCRAM-SHA-256" in str(pipe.dialogues[0].text(Way.DOWN))
-    with answering(PostgreSQL(), Pool(recorded.calls()), to=TO, speed=QUICK) as again:
+    with answering(PostgreSQL(), Pool(recorded.calls()), to=recorded.dialogues[0].to, speed=QUICK) as again:
         assert program(again) == [("keeper",), "keeper"]
     dialogue = pipe.dialogues[0]
     begin = next(step.message.end for step in read_steps(dialogue).steps if step.kind == "startup")
@@ -274,7 +274,7 @@ def test_a_connection_that_the_server_ended_is_ended_again(server):
         first = program(pipe.port)
     assert first == [(True,), "57P01", True]
     recorded = Recorded([], pipe.dialogues)
-    with answering(PostgreSQL(), Pool(recorded.calls()), to=TO) as port:
+    with answering(PostgreSQL(), Pool(recorded.calls()), to=recorded.dialogues[0].to) as port:
         assert program(port) == first
 
 

@@ -170,7 +170,7 @@ def test_calls_read_like_those_of_the_recorder_in_processes():
         ("down", 1, build("2") + selected("1", "2", described=False) + ready("T")),
     )
     connect, prepare, ask = PostgreSQL().calls(dialogue)
-    begin = {"system": "postgresql", "database": "shop"}
+    begin = {"system": "postgresql", "server": "10.0.0.5:5432", "database": "shop"}
     assert connect.asked == {**begin, "statement": "CONNECT", "parameters": {"user": "ann"}}
     assert connect.answer == {
         "parameters": {"server_version": "15.4", "TimeZone": "Etc/UTC"},
@@ -380,6 +380,15 @@ def test_a_miss_is_an_error_that_names_the_nearest_call_and_what_differs():
     assert told["hint"] == "To accept the difference: --ignore '$.parameters[0]'"
     assert seen[-1].is_miss
     assert said(session.feed(extended(ASK, b"7"))) == answered("x")
+
+
+def test_another_server_has_other_answers():
+    seen: list[Found] = []
+    dialogue = conversation(*OPEN, ("up", 1, query("select n")), ("down", 1, selected("x") + ready("I")))
+    session = PostgreSQL().open(pool_of(dialogue, seen=seen), 1, to=("10.0.0.6", 5432))
+    assert said(session.feed(STARTUP)) == OPENING
+    assert fields(said(session.feed(query("select n"))))["code"] == "58000"
+    assert seen[-1].differs == ("$.server",)
 
 
 def test_a_miss_can_break_the_connection():

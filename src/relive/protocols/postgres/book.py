@@ -183,15 +183,16 @@ class _Reading:
 # -- what is asked -----------------------------------------------------------------------------------------------------
 
 
-def asked_of(database: str, statement: str, unit: Unit | None = None) -> dict[str, Any]:
+def asked_of(server: str, database: str, statement: str, unit: Unit | None = None) -> dict[str, Any]:
     """``asked`` of a call: the shape of the in-process recorder's queries (``kinds/query.py`` there), and what only the wire has.
 
-    ``system``, ``database``, ``statement``; ``parameters`` where there are some; ``formats`` where not all results are asked for as
-    text (codes of the columns, one for all where they are the same); ``fetch``: at most so many rows, 0 for a Bind alone; ``part``:
-    the how manieth Execute of a portal, from 2; ``prepare``: neither bound nor executed.
+    ``system``, ``server`` ("ADDRESS:PORT"), ``database``, ``statement``; ``parameters`` where there are some; ``formats`` where not
+    all results are asked for as text (codes of the columns, one for all where they are the same); ``fetch``: rows at most, 0
+    for a Bind alone; ``part``: the how manieth Execute of a portal, from 2; ``prepare``: neither bound nor executed.
     """
     asked: dict[str, Any] = {
         "system": "postgresql",
+        "server": server,
         "database": database,
         "statement": told_statement(statement),
     }

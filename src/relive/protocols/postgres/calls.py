@@ -33,23 +33,26 @@ _EXTENDED = frozenset("PBDEC")
 _Columns = tuple[Column, ...]
 
 
-def asked_to_connect(body: bytes) -> dict[str, Any]:
+def asked_to_connect(server: str, body: bytes) -> dict[str, Any]:
     """``asked`` of a StartupMessage."""
     told = read_startup(body)
     parameters = told[1] if told is not None else {}
     user = parameters.get("user", "")
-    return {**asked_of(parameters.get("database") or user, "CONNECT"), "parameters": {"user": user}}
+    return {**asked_of(server, parameters.get("database") or user, "CONNECT"), "parameters": {"user": user}}
 
 
-def asked_to_cancel() -> dict[str, Any]:
+def asked_to_cancel(server: str) -> dict[str, Any]:
     """``asked`` of a CancelRequest: which query is meant cannot be compared, since process numbers differ."""
-    return asked_of("", "CANCEL")
+    return asked_of(server, "", "CANCEL")
 
 
-def asked_to_function(database: str, body: bytes) -> dict[str, Any]:
+def asked_to_function(server: str, database: str, body: bytes) -> dict[str, Any]:
     """``asked`` of a FunctionCall."""
     oid = int.from_bytes(body[:4], "big")
-    return {**asked_of(database, f"<function {oid}>"), "arguments": base64.b64encode(body[4:]).decode()}
+    return {
+        **asked_of(server, database, f"<function {oid}>"),
+        "arguments": base64.b64encode(body[4:]).decode(),
+    }
 
 
 @dataclass(slots=True)
@@ -92,6 +95,7 @@ class Decoded:
         self.state = ""
         self.call_of: dict[int, int] = {}
         self._told = transcript
+        self._server = f"{transcript.dialogue.to[0]}:{transcript.dialogue.to[1]}"
         self._steps = transcript.steps[:steps]
         self._drafts: list[_Draft] = []
         self._cycle: list[_Draft] = []  # since the last ReadyForQuery
@@ -120,15 +124,15 @@ class Decoded:
                 self._end_batch(index)
                 self._end_cycle(index)
             case "Q":
-                self._alone(index, asked_of(self.database, read_query(step.message.body)))
+                self._alone(index, asked_of(self._server, self.database, read_query(step.message.body)))
             case "F":
-                self._alone(index, asked_to_function(self.database, step.message.body))
+                self._alone(index, asked_to_function(self._server, self.database, step.message.body))
             case "startup":
-                asked = asked_to_connect(step.message.body)
+                asked = asked_to_connect(self._server, step.message.body)
                 self.database = asked["database"]
                 self._alone(index, asked).is_connect = True
             case "cancel":
-                self._alone(index, asked_to_cancel()).no_answer = True
+                self._alone(index, asked_to_cancel(self._server)).no_answer = True
             case "p" if self._drafts and self._drafts[-1].is_connect:
                 self._drafts[-1].more.append(index)
                 self.call_of[index] = len(self._drafts) - 1
@@ -180,7 +184,7 @@ class Decoded:
         units, _ = self.book.read([self._steps[index].message for index in indices])
         for unit in units:
             steps = {role: indices[place] for place, role in unit.roles}
-            asked = asked_of(self.database, unit.statement.text, unit)
+            asked = asked_of(self._server, self.database, unit.statement.text, unit)
             if all(self._steps[index].skipped for index in steps.values()):
                 continue
             draft = _Draft(asked, steps, unit, boundary=boundary, before=self.state)

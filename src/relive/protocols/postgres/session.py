@@ -94,6 +94,7 @@ class PostgresSession(Session):
         self._number = number
         self._on_miss = on_miss
         self._to = to
+        self._server = f"{to[0]}:{to[1]}"
         self._batch: list[Message] = []
         self._batched = 0
         self._copying: _Copying | None = None
@@ -142,7 +143,7 @@ class PostgresSession(Session):
             case "p":
                 self._authenticate(message)
             case "cancel":
-                self.pool.take(QUERY, asked_to_cancel(), connection=self._number, simulated=True)
+                self.pool.take(QUERY, asked_to_cancel(self._server), connection=self._number, simulated=True)
                 self.acts.close()
             case _:  # Terminate
                 self.acts.close()
@@ -159,7 +160,7 @@ class PostgresSession(Session):
     # -- opening ---------------------------------------------------------------------------------------------------------
 
     def _open(self, message: Message) -> None:
-        asked = asked_to_connect(message.body)
+        asked = asked_to_connect(self._server, message.body)
         self.database, self.user = asked["database"], asked["parameters"]["user"]
         found = self.pool.take(
             QUERY, asked, connection=self._number, dialogue=self.own, again=True, simulated=True
@@ -227,10 +228,10 @@ class PostgresSession(Session):
         if self.skipping or self.acts.over:
             return
         if message.kind == "F":
-            asked, statement = asked_to_function(self.database, message.body), ""
+            asked, statement = asked_to_function(self._server, self.database, message.body), ""
         else:
             statement = read_query(message.body)
-            asked = asked_of(self.database, statement)
+            asked = asked_of(self._server, self.database, statement)
             if self._begins_copy(statement, asked, None):
                 return
         self._answer_alone(self._find(asked, statement, None), statement)
@@ -278,7 +279,7 @@ class PostgresSession(Session):
     def _answer_role(self, unit: Unit, role: Role, answers: dict[int, Answer | Found]) -> None:
         statement = unit.statement.text
         if id(unit) not in answers:
-            asked = asked_of(self.database, statement, unit)
+            asked = asked_of(self._server, self.database, statement, unit)
             if unit.part == 1 and self._takes_data(asked):
                 self._answer_copy_role(unit, role, statement, asked)
                 return
