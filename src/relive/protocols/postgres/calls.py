@@ -203,8 +203,8 @@ class Decoded:
         self._ready(self._steps[sync])
         if not cycle:
             return
+        self.call_of[sync] = self.call_of[next(iter(cycle[-1].steps.values()))]
         cycle[-1].steps[Role.SYNC] = sync
-        self.call_of[sync] = self._drafts.index(cycle[-1])
         if len(cycle) == 1:
             cycle[0].after = self.state
 

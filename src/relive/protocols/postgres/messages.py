@@ -5,6 +5,7 @@ Readers never raise for what was sent: what makes no sense is None.
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -161,6 +162,7 @@ def read_query(body: bytes) -> str:
     return text_of(body.partition(b"\0")[0])
 
 
+@functools.lru_cache(maxsize=512)  # the same again with each query
 def read_parse(body: bytes) -> Parse | None:
     """A Parse message."""
     try:
@@ -208,6 +210,7 @@ def read_oids(body: bytes) -> tuple[int, ...]:
         return ()
 
 
+@functools.lru_cache(maxsize=512)  # the same again with each query
 def read_row_description(body: bytes) -> tuple[Column, ...]:
     """The columns of a RowDescription."""
     try:

@@ -32,6 +32,7 @@ _EXTENDED = frozenset("PBDEC")
 _UNASKED = frozenset("NAS")
 _NO_ANSWER = frozenset("HdcfX") | {"cancel"}
 _COPY_CONTENT = frozenset("dcfSH")
+_PASSED_OVER = _EXTENDED | frozenset("Hdcf")
 _ANSWERS = {  # what a server may say to each message, besides _UNASKED
     SSL: frozenset((BYTE, "E")),
     GSSENC: frozenset((BYTE, "E")),
@@ -217,7 +218,10 @@ class _Reading:
         return said < self._told.piece(Way.UP, step.message.end - 1).seq
 
     def _trail(self, message: Message) -> str | None:
-        before = next((step for step in reversed(self._steps[: self._head]) if step.end), None)
+        index = self._head - 1
+        while index >= 0 and not self._steps[index].end:
+            index -= 1
+        before = self._steps[index] if index >= 0 else None
         if before is None:
             return f"{message.kind!r} before anything was asked"
         before.answer.append(message)
@@ -250,10 +254,9 @@ class _Reading:
             self._skip_from(self._head)
 
     def _skip_from(self, index: int) -> None:
-        for step in self._steps[index:]:
-            if step.kind not in _EXTENDED and step.kind not in "Hdcf":
-                break
-            step.skipped = True
+        while index < len(self._steps) and self._steps[index].kind in _PASSED_OVER:
+            self._steps[index].skipped = True
+            index += 1
 
     def _copy_begins(self, head: Step, message: Message) -> None:
         head.copy_at = message.end
