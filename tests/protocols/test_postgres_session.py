@@ -538,6 +538,22 @@ def test_statements_that_were_prepared_before_the_commit_are_there():
     assert then == dialogue.text(Way.DOWN, down)
 
 
+def test_answers_that_came_before_they_were_waited_for_go_on_at_their_place():
+    """A server that is asked much says what its buffer cannot hold before it sees the Sync."""
+    first, second = extended(ASK, b"1")[:-5], extended(ASK, b"2")
+    dialogue = conversation(
+        *OPEN,
+        ("up", 1, first),
+        ("down", 1, answered("x")[:30]),
+        ("up", 1, second),
+        ("down", 1, answered("x")[30:-6] + answered("y")),
+    )
+    asked, told = dialogue.text(Way.UP), dialogue.text(Way.DOWN)
+    for up in range(len(STARTUP), len(asked) + 1):
+        for down in {len(OPENING), len(OPENING) + (29 if up >= len(STARTUP + first) else 0)}:
+            assert b"".join(resumed(dialogue, up, down)) == told[down:], f"at {up}, {down}"
+
+
 def test_a_transaction_that_was_open_stays_so():
     dialogue = conversation(*OPEN, ("up", 1, query("begin")), ("down", 1, done("BEGIN", "T")))
     up, down = len(dialogue.text(Way.UP)), len(dialogue.text(Way.DOWN))
