@@ -6,7 +6,7 @@ import itertools
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relive.protocols.postgres.framing import BackendFramer, FrontendFramer, Message
@@ -46,6 +46,7 @@ def backend() -> BackendFramer:
     return framer
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 10_000), max_size=40))
 def test_messages_are_the_same_however_their_bytes_come(cuts):
     up, down = all_of(FrontendFramer(), UP, cuts), all_of(backend(), DOWN, cuts)
@@ -57,6 +58,7 @@ def test_messages_are_the_same_however_their_bytes_come(cuts):
         assert all(data[message.begin : message.end].endswith(message.body) for message in messages)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200), st.lists(st.integers(0, 200), max_size=5))
 def test_no_bytes_make_it_raise(data, cuts):
     for framer in (FrontendFramer(), FrontendFramer(opened=True), backend()):
@@ -65,6 +67,7 @@ def test_no_bytes_make_it_raise(data, cuts):
         assert data[framer.place :] == framer.rest
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=100))
 def test_no_content_makes_a_reader_raise(data):
     for read in (
@@ -154,6 +157,7 @@ def test_the_state_after_a_statement_follows_its_tags(state, statement, tags, af
     assert state_after(state, statement, tags) == after
 
 
+@settings(deadline=None)
 @given(st.text(max_size=200))
 def test_no_text_makes_it_raise(text):
     is_read(text), split(text), told_statement(text), words_of(text)
