@@ -2,7 +2,7 @@
 
 ReliveError
 ├── UsageError            a request that cannot be meant: exit status 2
-│   └── ConfigInvalid
+│   ├── ConfigInvalid, FixtureInvalid
 ├── NotFound              a name that stands for nothing: 3
 │   ├── TargetUnknown, ProcessGone, RefUnknown, RefAmbiguous, IncidentUnknown, BranchUnknown
 ├── HostIncapable         this machine cannot do it (see ``relive doctor``): 4
@@ -41,6 +41,7 @@ __all__ = [
     "DebuggerSilent",
     "DiskFull",
     "ExchangeError",
+    "FixtureInvalid",
     "HostIncapable",
     "HostUnfit",
     "IncidentUnknown",
@@ -125,6 +126,12 @@ class ConfigInvalid(UsageError):
     """``relive.toml`` or a ``RELIVE_*`` variable holds a value that is not allowed."""
 
     code = "config-invalid"
+
+
+class FixtureInvalid(UsageError):
+    """A rule file of a fixture that cannot be read, or whose rows no database takes."""
+
+    code = "fixture-invalid"
 
 
 class NotFound(ReliveError):
