@@ -20,7 +20,8 @@ ReliveError
 └── ExchangeError         a commit could not be sent or fetched: 11
     ├── RemoteUnknown, RemoteUnreachable, RemoteRefused, ArchiveInvalid
 
-Exit statuses 0 and 1 are the verdicts of ``relive replay`` (reproduced, not reproduced); 10 is "diverged".
+Exit statuses 0 and 1 are the verdicts of ``relive replay`` (reproduced, not reproduced); 10 is "diverged". ``relive fixture``
+ends with 1 when a query is not satisfied.
 ``docs/errors.md`` is generated from this module.
 """
 

@@ -33,6 +33,7 @@ def test_the_commands_are_those_that_are_documented():
             "run",
             "commit",
             "debug",
+            "fixture",
             "log",
             "show",
             "tag",

@@ -29,7 +29,15 @@ from relive.replay.stack import find_stack
 from relive.store import Store
 from relive.store.evidence import events_of, package_of
 
-__all__ = ["Account", "CommitFacts", "RecordingFacts", "account_of", "exception_of", "masked_incident"]
+__all__ = [
+    "Account",
+    "CommitFacts",
+    "RecordingFacts",
+    "account_of",
+    "exception_of",
+    "inside_of",
+    "masked_incident",
+]
 
 _SEEN_IN_REQUEST = frozenset(
     {FailureKind.ANSWER, FailureKind.BROKEN, FailureKind.HANG, FailureKind.EXCEPTION}
@@ -117,12 +125,7 @@ def account_of(settings: Settings, incident: Incident) -> Account:
     notes: list[str] = []
     directory = settings.capsules / incident.service / incident.life
     package = _package(settings, incident, notes)
-    inside = _kept_events(settings, incident, notes)
-    exchange = _exchange(directory / "recording", incident, package, inside, notes)
-    if inside:
-        inside += _since_then(directory / "inside", inside, notes)
-    else:
-        inside = _recorded_events(directory / "inside", package, exchange, notes)
+    inside, exchange = _inside(settings, incident, package, notes)
     if package is None:
         package = _recorded_package(inside, notes)
     mask = Mask(settings.secret_patterns, settings.secret_names)
@@ -139,6 +142,25 @@ def account_of(settings: Settings, incident: Incident) -> Account:
         recording=_facts(directory, exchange, inside),
         notes=[*notes, *(f"left out: {what}" for what in (package.cut if package is not None else []))],
     )
+
+
+def inside_of(settings: Settings, incident: Incident) -> tuple[list[Event], list[str]]:
+    """(events of its request from inside the service, notes on what of them is missing)."""
+    notes: list[str] = []
+    events, _ = _inside(settings, incident, _package(settings, incident, notes), notes)
+    return events, notes
+
+
+def _inside(
+    settings: Settings, incident: Incident, package: ErrorPackage | None, notes: list[str]
+) -> tuple[list[Event], Exchange | None]:
+    """(events from inside, the exchange in the proxy's recording)."""
+    directory = settings.capsules / incident.service / incident.life
+    inside = _kept_events(settings, incident, notes)
+    exchange = _exchange(directory / "recording", incident, package, inside, notes)
+    if inside:
+        return inside + _since_then(directory / "inside", inside, notes), exchange
+    return _recorded_events(directory / "inside", package, exchange, notes), exchange
 
 
 def _package(settings: Settings, incident: Incident, notes: list[str]) -> ErrorPackage | None:

@@ -55,6 +55,7 @@ _COMMANDS = (
     _Command("replay"),
     _Command("reproduce"),
     _Command("debug"),
+    _Command("fixture"),
     _Command("retain"),
     _Command("gc"),
     _Command("verify"),
