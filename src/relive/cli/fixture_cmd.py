@@ -88,8 +88,7 @@ def fixture(
         else:
             assert incident is not None
             recorded = _recorded(load_settings(), incident, database, terminal)
-            with terminal.progress("searching rows", 0):
-                made, checked = from_recorded(recorded, chosen, source=f"incident {incident}")
+            made, checked = from_recorded(recorded, chosen, source=f"incident {incident}")
         written = build(made, output, chosen, force=force)
     _tell(terminal, made, checked, chosen, written)
     raise typer.Exit(_UNSATISFIED if any(not one.satisfied for one in checked) else 0)
