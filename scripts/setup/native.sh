@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The C programs of native/, compiled into $RELIVE_TOOLS: NAME.c becomes relive-NAME, a static program that runs
-# in any root file system; prlimit_shim.c becomes prlimit_shim.so, which CRIU is started with.
+# in any root file system; prlimit_shim.c becomes prlimit_shim.so, which CRIU is started with; quick_abi3.c becomes the recorder's
+# _quick.abi3.so, which lies beside its Python modules, since it goes with them into capsules.
 . "$(dirname "$0")/prelude.sh"
 
 make_scratch
@@ -8,22 +9,36 @@ flags=(-std=gnu11 -O2 -g -Wall -Wextra -Werror)
 # Headers count for every program that lies beside them.
 headers=("$REPO"/native/*.h)
 made=()
+python_headers=
+for candidate in /usr/bin/python3 python3; do
+    python_headers=$("$candidate" -c 'import sysconfig; print(sysconfig.get_path("include"))' 2>/dev/null) || continue
+    [[ ! -r $python_headers/Python.h ]] || break
+done
 for source in "$REPO"/native/*.c; do
     name=$(basename "$source" .c)
-    if [[ $name == *_shim ]]; then
+    place=$RELIVE_TOOLS
+    if [[ $name == *_abi3 ]]; then
+        # Without the C library: its symbols are then asked for without their versions, so that older and other libraries have them.
+        # It loads in every CPython from 3.8 on, whichever this interpreter is, whose headers are asked for the stable ABI only.
+        place=$REPO/src/relive_inprocess/relive_recorder target=_${name%_abi3}.abi3.so
+        command=(gcc "${flags[@]}" -shared -fPIC -nostdlib -fvisibility=hidden -fno-stack-protector "-I$python_headers" "$source")
+    elif [[ $name == *_shim ]]; then
         target=$name.so command=(gcc "${flags[@]}" -shared -fPIC "$source" -ldl)
     else
         target=relive-$name command=(gcc "${flags[@]}" -static "$source")
     fi
     key="$(sha256_of "$source" "${headers[@]}" "$0") $(gcc -dumpfullversion)"
-    [[ -x $RELIVE_TOOLS/$target ]] && stamp_says "native-$name" "$key" && continue
+    # Of what lies in this checkout, and not with the tools, another checkout with the same tools knows nothing.
+    stamp=native-$name
+    [[ $place == "$RELIVE_TOOLS" ]] || stamp+=-$(cksum <<<"$REPO" | cut -d' ' -f1)
+    [[ -x $place/$target ]] && stamp_says "$stamp" "$key" && continue
     run_logged "$SCRATCH/log" "${command[@]}" -o "$SCRATCH/$target" || fail "native/$name.c could not be compiled" \
         "$(grep -E 'error|warning|undefined|cannot' "$SCRATCH/log" | head -n 8)" \
         "Compile it by hand to see everything: ${command[*]} -o /tmp/$target"
-    mkdir -p "$RELIVE_TOOLS"
+    mkdir -p "$place"
     # A new file under the old name: a capsule that runs the old program keeps it.
-    cp "$SCRATCH/$target" "$RELIVE_TOOLS/.$target.new" && mv "$RELIVE_TOOLS/.$target.new" "$RELIVE_TOOLS/$target"
-    stamp "native-$name" "$key"
+    cp "$SCRATCH/$target" "$place/.$target.new" && mv "$place/.$target.new" "$place/$target"
+    stamp "$stamp" "$key"
     made+=("$target")
 done
 if ((${#made[@]})); then say "compiled ${made[*]}"; else say "all native programs are up to date"; fi

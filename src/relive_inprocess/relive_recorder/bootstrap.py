@@ -4,7 +4,7 @@ import os
 import sys
 from typing import Callable, List, Tuple
 
-from relive_recorder import lanes, options, playing
+from relive_recorder import lanes, options, playing, quick, scrub
 from relive_recorder.playing import joining
 from relive_recorder.recorder import RECORD, REPLAY, recorder
 from relive_recorder.scrub import Scrubber
@@ -22,18 +22,24 @@ def start() -> None:
     if not text:
         return
     chosen = options.Options.from_text(text)
+    native = quick.load() if chosen.quick else None
+    scrub.check_with(native.Checker if native is not None else None)
     recorder.scrubber = Scrubber(chosen.secret_patterns, chosen.secret_names)
     recorder.scrubber.learn_environment(os.environ)
     recorder.on_brought_back = playing.begin
     command = [recorder.scrubber.text(word) for word in joining.command()]
     joined = joining.join(chosen.rings, command)
-    recorder.start(chosen, REPLAY if chosen.answers or joined is not None else RECORD)
+    mode = REPLAY if chosen.answers or joined is not None else RECORD
+    recorder.start(chosen, mode, quick_kind=native.Quick if native is not None else None)
     if chosen.answers:
         playing.begin_afresh(chosen.answers)
     elif joined is not None:
         playing.begin_started(joined)
     lanes.install()
     about = {"python": sys.version.split()[0], "argv": recorder.arguments(), "command": command}
+    about["quick"] = native is not None
+    if native is None:
+        about["why_not_quick"] = quick.why_not
     recorder.emit("process-started", about)
     for name, install in _installers():
         if name not in chosen.off:

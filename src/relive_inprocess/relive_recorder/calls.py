@@ -32,7 +32,10 @@ __all__ = [
     "NoAnswer",
     "answer_with",
     "describe_error",
+    "failed",
     "next_reading",
+    "play",
+    "succeeded",
     "through",
     "through_async",
     "through_steps",
@@ -138,18 +141,17 @@ def through(channel: Channel, asked: Dict[str, Any], perform: Callable[[], Any])
         try:
             value = perform() if channel.local else _within(perform)
         except BaseException as error:
-            again = _brought_back_meanwhile(channel, asked)
+            again = failed(channel, asked, error, began)
             if again is None:
-                attempt(_emit_error, channel, asked, error, _mono() - began)
                 raise
         else:
             attempt(_emit_recorded, channel, asked, value, _mono() - began)
             return value
-        return _play(channel, asked, again)
+        return play(channel, asked, again)
     if mode == REPLAY and not channel.local:
         kept = channel.find(asked)
         if kept is not None:
-            return _play(channel, asked, kept)
+            return play(channel, asked, kept)
     return _watched(channel, asked, perform) if mode == REPLAY else perform()
 
 
@@ -185,7 +187,7 @@ def through_steps(
     if mode == REPLAY and not channel.local:
         kept = channel.find(asked)
         if kept is not None:
-            return _play(channel, asked, kept)
+            return play(channel, asked, kept)
     if mode not in (RECORD, REPLAY):
         return (yield from perform())
     began = _mono()
@@ -199,7 +201,22 @@ def through_steps(
     else:
         attempt(_emit_recorded if mode == RECORD else _emit_answer, channel, asked, value, _mono() - began)
         return value
-    return _play(channel, asked, again)
+    return play(channel, asked, again)
+
+
+def succeeded(channel: Channel, asked: Dict[str, Any], value: Any, began: int) -> None:
+    """For who performs calls in the original himself: this one gave a value. Never raises."""
+    attempt(_emit_recorded, channel, asked, value, _mono() - began)
+
+
+def failed(channel: Channel, asked: Dict[str, Any], error: BaseException, began: int) -> Optional[Kept]:
+    """For who performs calls in the original himself: this one raised an error, which is recorded. Or, where the process was brought back
+    meanwhile, the recorded answer, to be given by ``play`` instead of the error.
+    """
+    again = _brought_back_meanwhile(channel, asked)
+    if again is None:
+        attempt(_emit_error, channel, asked, error, _mono() - began)
+    return again
 
 
 def _steps_within(perform: Callable[[], Generator[Any, Any, Any]]) -> Generator[Any, Any, Any]:
@@ -233,7 +250,7 @@ def _brought_back_meanwhile(channel: Channel, asked: Dict[str, Any]) -> Optional
         return None
 
 
-def _play(channel: Channel, asked: Dict[str, Any], kept: Kept) -> Any:
+def play(channel: Channel, asked: Dict[str, Any], kept: Kept) -> Any:
     """Give a recorded answer, or raise the recorded error; a ``NoAnswer`` where what was kept of it is not enough."""
     fields = dict(kept.fields, asked=asked, played=True)
     recorder.emit(channel.kind, fields, b"" if "file" in kept.fields else kept.data)

@@ -25,6 +25,7 @@ class Options:
         failure_pause: seconds after a failure was committed before the same one is again.
         answers: files in ``answers`` in ``rings``: this process begins in a replay, see ``playing/afresh.py``; none: it is
             recorded.
+        quick: the part in C is used where it can be loaded.
     """
 
     def __init__(self, given: Dict[str, Any]) -> None:
@@ -38,6 +39,7 @@ class Options:
         self.wait_ms = 2000
         self.failure_pause = 30.0
         self.answers: List[str] = []
+        self.quick = True
         for name, value in given.items():
             default = getattr(self, name)  # AttributeError names what is not known
             if type(value) is not type(default) and not (type(default) is float and type(value) is int):

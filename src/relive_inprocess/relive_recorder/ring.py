@@ -39,6 +39,7 @@ import mmap
 import os
 import struct
 import zlib
+from typing import Any, Callable, Optional
 
 __all__ = ["HEADER_BYTES", "RECORD_HEADER", "Ring"]
 
@@ -58,11 +59,16 @@ class Ring:
     The file has its name only when its header is whole (before, ``.new`` is behind it): a reader may look at any moment, and
     what it finds to be no ring it never looks at again.
 
+    Args:
+        quick: makes the writer in C (see ``quick``) of descriptor, capacity and epoch. It then does all the writing.
+
     Raises:
         OSError: the file cannot be made; ENOSPC when there is no room for all of it.
     """
 
-    def __init__(self, path: str, capacity: int, mode: int) -> None:
+    def __init__(
+        self, path: str, capacity: int, mode: int, quick: Optional[Callable[[int, int, int], Any]] = None
+    ) -> None:
         self.path = path
         self.capacity = capacity
         self.epoch = int.from_bytes(os.urandom(8), "little") | 1
@@ -74,6 +80,7 @@ class Ring:
             # Not stretched: on a full file system the first touch of a hole would kill the service (SIGBUS).
             os.posix_fallocate(fd, 0, HEADER_BYTES + capacity)
             self._map = mmap.mmap(fd, HEADER_BYTES + capacity)
+            self.quick = None if quick is None else quick(fd, capacity, self.epoch)
         except BaseException:
             os.unlink(fresh)
             raise
@@ -91,6 +98,8 @@ class Ring:
         A process can be committed at any moment, also in here: what was begun in one file is then written again, into
         the other one.
         """
+        if self.quick is not None:
+            return bool(self.quick.put(seq, meta, data))
         length = len(meta) + len(data)
         size = length + 16
         if size > self.capacity:
@@ -123,8 +132,12 @@ class Ring:
     def adopt(self) -> None:
         """Know the file of a branch as one's own. Its first record goes to its beginning."""
         self.epoch = self.words[EPOCH]
+        if self.quick is not None:
+            self.quick.adopt()
 
     def forget(self) -> None:
         """Let go of the memory without touching what is in it (after a fork: it is the parent's)."""
+        if self.quick is not None:
+            self.quick.forget()
         self.words.release()
         self._map.close()

@@ -18,6 +18,7 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from relive_recorder import bodies
 from relive_recorder.calls import Channel, Kept, NoAnswer
+from relive_recorder.guard import attempt
 from relive_recorder.recorder import FREE, OFF, encode, recorder
 from relive_recorder.values import NotKept, pack, to_json, unpack
 
@@ -26,12 +27,14 @@ __all__ = [
     "RowsLater",
     "asked_json",
     "asked_of",
+    "asked_quickly",
     "gather",
     "is_watching",
     "packed_row",
     "rows_again",
     "rows_told",
     "settle",
+    "tell_rows",
     "values_again",
 ]
 
@@ -117,6 +120,23 @@ def asked_json(system: str, database: str, statement: Any, parameters: Any = Non
     if type(parameters) is tuple and len(parameters) <= 8 and _INTEGERS.issuperset(map(type, parameters)):
         return f'{begin},"parameters":[{",".join(map(repr, parameters))}]}}'
     return f'{begin},"parameters":{encode(_bounded(_parameters(parameters)))}}}'
+
+
+def asked_quickly(system: str, database: str, statement: Any, parameters: Any = None) -> Optional[bytes]:
+    """As ``asked_json``, made and understood by the writer in C: the time (8 bytes), then the JSON. None where it has to be told in
+    the long way.
+    """
+    quick = recorder.quick
+    if quick is None or type(statement) is not str:
+        return None
+    known = recorder.scrubber.made().get(("asked", system, database, statement))
+    if known is None:
+        attempt(
+            asked_json, system, database, statement
+        )  # which remembers what was made of it, where it is not too long
+        return None
+    asked: Optional[bytes] = quick.asked(known, ',"parameters":', parameters or None)
+    return asked
 
 
 def _statement(statement: Any) -> str:
@@ -287,11 +307,19 @@ class RowsLater:
             return
         rows, self._rows = self._rows, []
         _gathering.pop(id(self), None)
-        told: Dict[str, Any] = {"query": self._query}
-        fields, data, more = rows_told(map(packed_row, rows), len(rows))
-        told.update(fields)
-        told.update(more)
-        recorder.emit("rows", told, data)
+        tell_rows(self._query, rows)
+
+
+def tell_rows(query: int, rows: List[Any]) -> None:
+    """Write one event ``rows``: what was fetched of the query of that number."""
+    quick = recorder.quick
+    if not rows or (quick is not None and quick.rows(query, rows) is not None):
+        return
+    told: Dict[str, Any] = {"query": query}
+    fields, data, more = rows_told(map(packed_row, rows), len(rows))
+    told.update(fields)
+    told.update(more)
+    recorder.emit("rows", told, data)
 
 
 def packed_row(row: Any) -> List[Any]:

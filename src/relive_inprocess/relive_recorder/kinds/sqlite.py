@@ -5,12 +5,21 @@ module cannot be changed, so ``sqlite3.Connection`` and ``sqlite3.Cursor`` becom
 """
 
 import functools
+import sys
 from typing import Any, Callable, Dict, List, Tuple
 
 from relive_recorder import context
 from relive_recorder.calls import describe_error, through
 from relive_recorder.guard import attempt
-from relive_recorder.kinds.query import Query, RowsLater, asked_json, asked_of, is_watching
+from relive_recorder.kinds.query import (
+    Query,
+    RowsLater,
+    asked_json,
+    asked_of,
+    asked_quickly,
+    is_watching,
+    tell_rows,
+)
 from relive_recorder.recorder import FREE, OFF, RECORD, encode, mono, recorder
 
 __all__ = ["change", "change_aiosqlite"]
@@ -25,7 +34,7 @@ class _Sqlite(Query):
 
     def told(self, value: Any, seq: int) -> None:
         if value is not None and value.description is not None:
-            value._relive_rows = RowsLater(seq)
+            value._relive_rows = seq
 
 
 _sqlite = _Sqlite()
@@ -79,20 +88,27 @@ def _answer(cursor: Any) -> Dict[str, Any]:
 
 
 def _cursor_class(real: Any) -> Any:
-    real_execute, real_fetchone = real.execute, real.fetchone
+    real_execute, real_fetchone, real_fetchall = real.execute, real.fetchone, real.fetchall
 
     class Cursor(real):  # type: ignore[misc]
+        # Of a query that gives rows: its number until some are fetched one by one, then the ``RowsLater`` that gathers them.
         _relive_rows: Any = None
 
         def execute(self, *given: Any) -> Any:
-            mode = recorder.mode()
-            if mode in (OFF, FREE) or not given:
-                return real_execute(self, *given)
             if self._relive_rows is not None:
                 _settle(self)
-            if mode == RECORD:
-                return _recorded(self, given, real_execute)
-            return _through(self, given, lambda: real_execute(self, *given))
+            asked = asked_quickly("sqlite", _database(self), *given) if 0 < len(given) < 3 else None
+            if asked is None:
+                return _execute(self, given, real_execute)
+            try:
+                value = real_execute(self, *given)
+            except BaseException as error:
+                attempt(_emit_error, *_asked_again(asked), error)
+                raise
+            quick = recorder.quick
+            if quick is None or quick.executed(asked, value) is None:
+                attempt(_emit_answer, *_asked_again(asked), value)
+            return value
 
         def executemany(self, *given: Any) -> Any:
             if not is_watching() or len(given) != 2:
@@ -120,24 +136,23 @@ def _cursor_class(real: Any) -> Any:
 
         def fetchone(self) -> Any:
             row = real_fetchone(self)
-            later = self._relive_rows
-            if later is not None:
+            if self._relive_rows is not None:
                 if row is None:
                     _settle(self)
                 else:
-                    attempt(later.one, row, 1)
+                    attempt(_one, self, row, 1)
             return row
 
         def fetchmany(self, *given: Any, **named: Any) -> Any:
             rows = real.fetchmany(self, *given, **named)
             if self._relive_rows is not None:
-                attempt(self._relive_rows.many, rows)
+                attempt(_many, self, rows)
             return rows
 
         def fetchall(self) -> Any:
-            rows = real.fetchall(self)
+            rows = real_fetchall(self)
             if self._relive_rows is not None:
-                attempt(self._relive_rows.many, rows)
+                attempt(_many, self, rows)
             return rows
 
         def __next__(self) -> Any:
@@ -147,7 +162,7 @@ def _cursor_class(real: Any) -> Any:
                 _settle(self)
                 raise
             if self._relive_rows is not None:
-                attempt(self._relive_rows.one, row)
+                attempt(_one, self, row)
             return row
 
         def close(self) -> None:
@@ -155,13 +170,19 @@ def _cursor_class(real: Any) -> Any:
             real.close(self)
 
         def __del__(self) -> None:
-            _settle(self)
+            if type(self._relive_rows) is RowsLater:
+                _settle(self)
 
     return Cursor
 
 
-def _recorded(cursor: Any, given: Tuple[Any, ...], real_execute: Callable[..., Any]) -> Any:
-    """As ``_through`` in the original, where these are the calls that come most often: the same event, made at once as JSON."""
+def _execute(cursor: Any, given: Tuple[Any, ...], real_execute: Callable[..., Any]) -> Any:
+    mode = recorder.mode()
+    if mode in (OFF, FREE) or not given:
+        return real_execute(cursor, *given)
+    if mode != RECORD:
+        return _through(cursor, given, lambda: real_execute(cursor, *given))
+    # As ``_through``, where these are the calls that come most often: the same event, made at once as JSON.
     asked = attempt(asked_json, "sqlite", _database(cursor), *given[:2])
     if asked is None:
         return real_execute(cursor, *given)
@@ -169,17 +190,24 @@ def _recorded(cursor: Any, given: Tuple[Any, ...], real_execute: Callable[..., A
     try:
         value = real_execute(cursor, *given)
     except BaseException as error:
-        attempt(_emit_error, asked, error, mono() - began)
+        attempt(_emit_error, asked, began, error)
         raise
-    attempt(_emit_answer, asked, value, mono() - began)
+    attempt(_emit_answer, asked, began, value)
     return value
 
 
-def _emit_error(asked: str, error: BaseException, took: int) -> None:
+def _asked_again(asked: bytes) -> Tuple[str, int]:
+    """(JSON, when it began) of what ``asked_quickly`` gave."""
+    return str(asked[8:], "ascii"), int.from_bytes(asked[:8], sys.byteorder)  # type: ignore[arg-type]
+
+
+def _emit_error(asked: str, began: int, error: BaseException) -> None:
+    took = mono() - began
     recorder.emit_json("query", f'{{"asked":{asked},"error":{encode(describe_error(error))},"ns":{took}}}')
 
 
-def _emit_answer(asked: str, cursor: Any, took: int) -> None:
+def _emit_answer(asked: str, began: int, cursor: Any) -> None:
+    took = mono() - began
     columns = cursor.description
     if columns is not None:
         more = f',"columns":{_columns_json(columns)}'
@@ -190,7 +218,7 @@ def _emit_answer(asked: str, cursor: Any, took: int) -> None:
     answer = f'{{"rowcount":{cursor.rowcount}{more}}}'
     seq = recorder.emit_json("query", f'{{"asked":{asked},"answer":{answer},"ns":{took}}}')
     if columns is not None:
-        cursor._relive_rows = RowsLater(seq)
+        cursor._relive_rows = seq
 
 
 _columns: Dict[Any, str] = {}
@@ -238,15 +266,33 @@ def _database(cursor: Any) -> str:
     return getattr(cursor.connection, "_relive_database", "")
 
 
+def _one(cursor: Any, row: Any, *batch: int) -> None:
+    later = cursor._relive_rows
+    if type(later) is not RowsLater:
+        later = cursor._relive_rows = RowsLater(later)
+    later.one(row, *batch)
+
+
+def _many(cursor: Any, rows: List[Any]) -> None:
+    later = cursor._relive_rows
+    if type(later) is RowsLater:
+        later.many(rows)
+    else:
+        tell_rows(later, rows)
+
+
 def _settle(cursor: Any) -> None:
     """What was fetched from the last query is all that will be."""
     later = cursor._relive_rows
     if later is not None:
         cursor._relive_rows = None
-        attempt(later.flush)
+        if type(later) is RowsLater:
+            attempt(later.flush)
 
 
 def _connection_class(real: Any, real_cursor: Any, cursor: Any) -> Any:
+    make_cursor = real.cursor
+
     class Connection(real):  # type: ignore[misc]
         _relive_database = ""
         _relive_own_end = False
@@ -265,7 +311,8 @@ def _connection_class(real: Any, real_cursor: Any, cursor: Any) -> Any:
 
         # Since 3.11 these make their cursor without asking ``cursor``.
         def execute(self, *given: Any) -> Any:
-            return self.cursor().execute(*given)
+            made = make_cursor(self, cursor) if type(self) is Connection else self.cursor()
+            return made.execute(*given)
 
         def executemany(self, *given: Any) -> Any:
             return self.cursor().executemany(*given)
