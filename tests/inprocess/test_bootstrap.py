@@ -85,11 +85,19 @@ def test_a_fault_at_the_start_is_one_line(options):
     assert done.stderr.startswith("relive: not recording this process: ")
 
 
-def test_a_fault_later_switches_it_off_with_one_line(run_recorded):
+@pytest.mark.parametrize("quick", [False, True])
+def test_a_fault_later_switches_it_off_with_one_line(run_recorded, quick):
+    """GIVEN that an event can no more be written, by the one or the other way WHEN there is one THEN the service goes on."""
+    breaks = (
+        "recorder.quick = type('Broken', (), {'emit': broken, 'last': lambda _: 0})()"
+        if quick
+        else "recorder._put = broken"
+    )
     ran = run_recorded(
         "import time\nfrom relive_recorder.recorder import recorder\n"
-        "def broken(*_): raise ValueError('no more')\nrecorder._put = broken\n"
-        "print(time.time() > 0, time.time() > 0)"
+        f"def broken(*_): raise ValueError('no more')\n{breaks}\n"
+        "print(time.time() > 0, time.time() > 0)",
+        quick=quick,
     )
     assert (ran.status, ran.out) == (0, "True True\n")
     assert len(ran.err.splitlines()) == 1

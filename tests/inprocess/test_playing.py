@@ -197,7 +197,8 @@ print(json.dumps([ask("a", broken), ask("a")]))
 
 def test_an_event_that_was_being_written_at_the_commit_is_whole_in_the_branch(play):
     """The commit comes between the bytes of the record and the head that makes them count."""
-    ran = play("""
+    ran = play(
+        """
 ring = recorder._ring
 real = ring._put
 def interrupted(record):
@@ -207,7 +208,9 @@ def interrupted(record):
 ring._put = interrupted
 recorder.emit("note", {"about": "during"})
 recorder.emit("note", {"about": "after"})
-""")
+""",
+        quick=False,
+    )
     assert (ran.status, ran.err) == (0, "")
     assert [event.fields["about"] for event in ran.events] == ["during", "after"]
 

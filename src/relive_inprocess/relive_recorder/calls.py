@@ -210,8 +210,8 @@ def succeeded(channel: Channel, asked: Dict[str, Any], value: Any, began: int) -
 
 
 def failed(channel: Channel, asked: Dict[str, Any], error: BaseException, began: int) -> Optional[Kept]:
-    """For who performs calls in the original himself: this one raised an error, which is recorded. Or, where the process was brought back
-    meanwhile, the recorded answer, to be given by ``play`` instead of the error.
+    """For who performs calls in the original himself: this one raised an error, which is recorded. Or, where the process was
+    brought back meanwhile, the recorded answer, to be given by ``play`` instead of the error.
     """
     again = _brought_back_meanwhile(channel, asked)
     if again is None:

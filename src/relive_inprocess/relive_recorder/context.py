@@ -19,7 +19,7 @@ import itertools
 import sys
 import threading
 from contextvars import ContextVar, Token, copy_context
-from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple, Union
 
 __all__ = [
     "OUTSIDE",
@@ -65,19 +65,29 @@ _current_task: Callable[[Any], Any] = id
 class Request:
     """One request inside the service.
 
+    Args:
+        about: or a function that gives it, which is called when somebody wants to know.
+
     Attributes:
         number: from 1; 0 stands for "no request". In a replay the number it had in the recording.
-        about: what the server knows of it: method, target, peer (host, port), server.
         store: room for whoever keeps something per request (the player's place in the recording).
     """
 
-    __slots__ = ("about", "lanes", "number", "store")
+    __slots__ = ("_about", "lanes", "number", "store")
 
-    def __init__(self, number: int, about: Dict[str, Any]) -> None:
+    def __init__(self, number: int, about: Union[Dict[str, Any], Callable[[], Dict[str, Any]]]) -> None:
         self.number = number
-        self.about = about
+        self._about = about
         self.lanes = itertools.count(1)
         self.store: Dict[str, Any] = {}
+
+    @property
+    def about(self) -> Dict[str, Any]:
+        """What the server knows of it: method, target, peer (host, port), server."""
+        about = self._about
+        if not isinstance(about, dict):
+            about = self._about = about()
+        return about
 
 
 class Birth:
@@ -151,7 +161,7 @@ def place() -> Tuple[int, int]:
 
 
 def for_quick() -> Tuple[Any, ...]:
-    """What ``place`` goes by, for the writer in C: the variables of request and lane, who finds out a lane, the request that is none."""
+    """What ``place`` goes by, for the writer in C: two variables, who finds out a lane, the request that is none."""
     return _request, _lane, _here, OUTSIDE
 
 

@@ -1,28 +1,30 @@
 """The recorder's quick part in C, where it can be loaded: ``native/quick_abi3.c`` tells what it does.
 
-``make setup`` compiles it. Without it, with another Python than CPython, in a second interpreter of a process, or where it cannot be
-loaded, the Python code does the same: the records are equal to the byte.
+``make setup`` compiles it. Without it, with another Python than CPython, in a second interpreter of a process, or where it cannot
+be loaded, the Python code does the same: the records are equal to the byte.
 """
 
 import os
 import sys
 from typing import Any, Optional
 
-__all__ = ["load", "why_not"]
+__all__ = ["load", "module", "why_not"]
 
 _NAME = "relive_recorder._quick"
 _FILE = "_quick.abi3.so"
 
 why_not = "nobody asked for it"  # a sentence; empty where it was loaded
+module: Any = None  # where it was loaded
 
 
 def load() -> Optional[Any]:
-    """The module, with ``Quick`` and ``Checker``; None where it cannot be had, and then ``why_not`` says why. Never raises."""
-    global why_not
+    """Load the module; None where it cannot be had, and then ``why_not`` says why. Never raises."""
+    global why_not, module
     try:
         why_not = _unfit()
         if not why_not:
-            return _loaded()
+            module = _loaded()
+            return module
     except Exception as fault:
         why_not = f"{type(fault).__name__}: {fault}"
     return None
@@ -53,8 +55,8 @@ def _loaded() -> Any:
         path = f"/proc/self//fd/{fd}"
         loader = _frozen_importlib_external.ExtensionFileLoader(_NAME, path)
         spec = _frozen_importlib.ModuleSpec(_NAME, loader, origin=path)
-        module = _frozen_importlib.module_from_spec(spec)
-        loader.exec_module(module)
+        loaded = _frozen_importlib.module_from_spec(spec)
+        loader.exec_module(loaded)
     finally:
         os.close(fd)
-    return module
+    return loaded

@@ -214,12 +214,12 @@ class Recorder:
         """
         if self._ring is None:
             return 0
-        quick = self.quick
-        if quick is not None:
-            written = quick.emit(kind, fields, data, request)
-            if written is not None:
-                return int(written)
         try:
+            quick = self.quick
+            if quick is not None:
+                written: Optional[int] = quick.emit(kind, fields, data, request)
+                if written is not None:
+                    return written
             text = encode(fields)
         except BaseException as fault:
             self.switch_off(fault)
@@ -231,12 +231,12 @@ class Recorder:
         ring = self._ring
         if ring is None:
             return 0
-        quick = self.quick
-        if quick is not None:
-            written = quick.emit(kind, fields, data, request)
-            if written is not None:
-                return int(written)
         try:
+            quick = self.quick
+            if quick is not None:
+                written: Optional[int] = quick.emit(kind, fields, data, request)
+                if written is not None:
+                    return written
             if ring.words[EPOCH] != ring.epoch:
                 # Whoever asks for the mode first notices it there: so this was begun before the commit.
                 self._find_ourselves_in_a_branch(ring)

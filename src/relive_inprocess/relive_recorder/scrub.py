@@ -96,6 +96,7 @@ class Scrubber:
         self._known: Tuple[Tuple[str, str], ...] = ()
         self._named: Dict[str, bool] = {}  # what is_secret_name said
         self._texts: Dict[Any, Any] = {}  # see ``made``
+        self._checker_kind = _checker_kind
         self.checker: Any = None if _checker_kind is not None else False
 
     def learn_environment(self, environment: Mapping[str, str]) -> None:
@@ -217,7 +218,7 @@ class Scrubber:
         """A text without the secrets in it."""
         checker = self.checker
         if checker is None:
-            checker = self._make_checker()
+            checker = self.make_checker()
         if checker and checker.clean(value):
             return value
         for secret, placeholder in self._known:
@@ -238,10 +239,11 @@ class Scrubber:
                     break
         return _CARD.sub(self._card, value) if len(value) >= 13 else value
 
-    def _make_checker(self) -> Any:
+    def make_checker(self) -> Any:
+        """Make ``checker`` for what is known now, where there is a kind of it."""
         while True:
             known = self._known
-            checker = _checker_kind(self._hints, tuple([form for form, _ in known]), not self._patterns)
+            checker = self._checker_kind(self._hints, tuple([form for form, _ in known]), not self._patterns)
             self.checker = checker
             if self._known is known:  # else another thread learned something meanwhile
                 return checker

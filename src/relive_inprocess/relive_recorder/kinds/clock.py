@@ -10,6 +10,7 @@ import sys
 import time
 from typing import Any, Callable
 
+from relive_recorder import quick
 from relive_recorder.calls import next_reading
 from relive_recorder.kinds.callers import is_machinery, verdicts
 from relive_recorder.recorder import RECORD, REPLAY, recorder
@@ -23,7 +24,11 @@ _get_frame = sys._getframe
 def install() -> None:
     """Replace the functions of ``time``. What was imported from it by name before stays as it was."""
     for name in _SOURCES:
-        setattr(time, name, _reading(f"time.{name}", getattr(time, name)))
+        real = getattr(time, name)
+        told = _reading(f"time.{name}", real)
+        if quick.module is not None:
+            told = quick.module.clock(name, real, told, verdicts, time, real.__doc__ or "")
+        setattr(time, name, told)
 
 
 def _reading(source: str, real: Callable[[], Any]) -> Callable[[], Any]:

@@ -112,7 +112,7 @@ def _asked_quickly(client: Any, command: Any) -> Optional[bytes]:
 
 def _asked_again(asked: bytes) -> Tuple[Dict[str, Any], int]:
     """(what was asked, when) of what ``_asked_quickly`` gave."""
-    return json.loads(asked[8:]), int.from_bytes(asked[:8], sys.byteorder)  # type: ignore[arg-type]
+    return json.loads(asked[8:]), int.from_bytes(asked[:8], sys.byteorder)
 
 
 def _told_quickly(asked: bytes, heard: List[Any]) -> bool:

@@ -198,7 +198,7 @@ def _execute(cursor: Any, given: Tuple[Any, ...], real_execute: Callable[..., An
 
 def _asked_again(asked: bytes) -> Tuple[str, int]:
     """(JSON, when it began) of what ``asked_quickly`` gave."""
-    return str(asked[8:], "ascii"), int.from_bytes(asked[:8], sys.byteorder)  # type: ignore[arg-type]
+    return str(asked[8:], "ascii"), int.from_bytes(asked[:8], sys.byteorder)
 
 
 def _emit_error(asked: str, began: int, error: BaseException) -> None:

@@ -10,7 +10,7 @@ from relive_recorder import context
 from relive_recorder.guard import attempt
 from relive_recorder.imports import when_imported
 from relive_recorder.recorder import OFF, recorder
-from relive_recorder.servers.handling import Handling, begin, scrubbed_raw
+from relive_recorder.servers.handling import Handling, begin
 
 __all__ = ["install"]
 
@@ -86,7 +86,7 @@ def _starlette(module: Any) -> None:
         if context.here().number:  # as under every server that is known
             await call(self, scope, receive, send)
         else:
-            await _through(functools.partial(call, self), scope, receive, send)
+            await Recorded(functools.partial(call, self))(scope, receive, send)
 
     module.Starlette.__call__ = call_recorded
 
@@ -119,28 +119,27 @@ class Recorded:
         self.__wrapped__ = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await _through(self.__wrapped__, scope, receive, send)
+        handling = _begun(scope)
+        if handling is None:
+            await self.__wrapped__(scope, receive, send)
+            return
+        watch = _Watch(handling, receive, send)
+        try:
+            await self.__wrapped__(scope, watch.receive, watch.send)
+        except BaseException as error:
+            attempt(handling.failed, error)
+            raise
+        finally:
+            handling.ended()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__wrapped__, name)
 
 
-async def _through(app: Any, scope: Scope, receive: Receive, send: Send) -> None:
-    kind = scope.get("type")
-    handling = None
-    if kind in ("http", "websocket") and recorder.mode() != OFF and not context.here().number:
-        handling = attempt(_begin, scope)
-    if handling is None:
-        await app(scope, receive, send)
-        return
-    watch = _Watch(handling, receive, send)
-    try:
-        await app(scope, watch.receive, watch.send)
-    except BaseException as error:
-        attempt(handling.failed, error)
-        raise
-    finally:
-        handling.ended()
+def _begun(scope: Scope) -> Optional[Handling]:
+    if scope.get("type") not in ("http", "websocket") or recorder.mode() == OFF or context.here().number:
+        return None
+    return attempt(_begin, scope)
 
 
 def _begin(scope: Scope) -> Optional[Handling]:
@@ -149,7 +148,7 @@ def _begin(scope: Scope) -> Optional[Handling]:
     target = (path + b"?" + query if query else path).decode("latin-1")
     method = scope.get("method", "") if scope["type"] == "http" else "WEBSOCKET"
     peer: List[Any] = list(scope.get("client") or [])[:2]
-    handling = begin("asgi", method, target, peer, *scrubbed_raw(scope.get("headers", ())))
+    handling = begin("asgi", method, target, peer, [], tuple(scope.get("headers", ())))
     if handling is not None:
         handling.path_params_from(scope)
     return handling
@@ -181,16 +180,20 @@ class _Watch:
     def _count(self, name: str) -> None:
         self._handling.more[name] = self._handling.more.get(name, 0) + 1
 
-    async def send(self, message: Dict[str, Any]) -> None:
+    def send(self, message: Dict[str, Any]) -> Awaitable[None]:
+        """No coroutine of its own, but the server's: one less for each message."""
+        try:
+            self._sent(message)
+        except Exception as fault:
+            recorder.switch_off(fault)
+        return self._send(message)
+
+    def _sent(self, message: Dict[str, Any]) -> None:
         kind = message.get("type")
         if kind == "http.response.start":
-            attempt(self._started, message)
+            self._handling.status = int(message["status"])
+            self._handling.raw_headers = tuple(message.get("headers", ()))
         elif kind == "http.response.body":
-            attempt(self._handling.sent, bytes(message.get("body") or b""))
+            self._handling.sent(bytes(message.get("body") or b""))
         elif kind == "websocket.send":
-            attempt(self._count, "messages_out")
-        await self._send(message)
-
-    def _started(self, message: Dict[str, Any]) -> None:
-        self._handling.status = int(message["status"])
-        self._handling.headers, self._handling.headers_json = scrubbed_raw(message.get("headers", ()))
+            self._count("messages_out")

@@ -5,6 +5,7 @@ far as it was when something failed, ``handling-ended`` when the answer is whole
 that the server made, up to ``options.body_bytes``.
 """
 
+import functools
 import json
 import time
 from typing import Any, Dict, Iterable, List, Optional, Tuple
@@ -31,20 +32,28 @@ def scrubbed(headers: Iterable[Tuple[str, str]]) -> Pairs:
     return [[name, header(name, value)] for name, value in headers]
 
 
-def scrubbed_raw(headers: Raw) -> Tuple[Pairs, str]:
-    """Header pairs as ASGI has them, without secrets; and the same as JSON. Most requests of a client, and most answers, have
-    the same ones as the last: they are remembered as a whole, so nobody may change what is returned.
+def scrubbed_raw(headers: Iterable[Tuple[Any, Any]]) -> Tuple[Pairs, str]:
+    """Header pairs, as ASGI has them (bytes) or as text, without secrets; and the same as JSON. Most requests of a client, and most
+    answers, have the same ones as the last: they are remembered as a whole, so nobody may change what is returned.
     """
     made = recorder.scrubber.made()
-    given = tuple([(bytes(name), bytes(value)) for name, value in headers])
+    given = tuple([(_plain(name), _plain(value)) for name, value in headers])
     key = "headers", given
     known: Optional[Tuple[Pairs, str]] = made.get(key)
     if known is None:
-        pairs = scrubbed((name.decode("latin-1"), value.decode("latin-1")) for name, value in given)
+        pairs = scrubbed((_text(name), _text(value)) for name, value in given)
         known = pairs, encode(pairs)
         if len(known[1]) < _REMEMBERED:
             made[key] = known
     return known
+
+
+def _plain(part: Any) -> Any:
+    return str(part) if isinstance(part, str) else bytes(part)
+
+
+def _text(part: Any) -> str:
+    return part if type(part) is str else part.decode("latin-1")
 
 
 class _Kept:
@@ -76,18 +85,19 @@ class Handling:
 
     Attributes:
         status, headers: of the answer; set by the server's hook when they are known.
-        headers_json: ``headers`` as JSON where the hook has it; else empty.
+        raw_headers: set instead of ``headers`` where they are not scrubbed yet: pairs of bytes, or of str.
     """
 
     def __init__(self, request: context.Request) -> None:
         self.request = request
         self.status: Optional[int] = None
         self.headers: Pairs = []
-        self.headers_json = ""
+        self.raw_headers: Optional[Tuple[Any, ...]] = None
         self.more: Dict[str, Any] = {}
         self._began = _mono()
-        self._body = _Kept()
-        self._answer = _Kept()
+        self._body: Optional[_Kept] = None
+        self._answer: Optional[_Kept] = None
+        self._sole = b""  # the answer as long as it is in one piece
         self._body_told = 0
         self._ended = False
         self._error: Optional[Dict[str, str]] = None
@@ -98,12 +108,15 @@ class Handling:
 
     def received(self, piece: bytes, *, is_last: bool) -> None:
         """A piece of the body has been read; of an empty body nothing is told."""
-        self._body.add(piece)
+        if piece:
+            if self._body is None:
+                self._body = _Kept()
+            self._body.add(piece)
         if is_last:
             self._tell_body()
 
     def _tell_body(self) -> None:
-        if self._body.bytes > self._body_told:
+        if self._body is not None and self._body.bytes > self._body_told:
             self._body_told = self._body.bytes
             fields, data = bodies.keep(self._body.whole())
             fields["bytes"] = self._body.bytes
@@ -111,7 +124,7 @@ class Handling:
 
     def body_so_far(self) -> bytes:
         """What has been read of it, and is held."""
-        return self._body.whole()
+        return self._body.whole() if self._body is not None else b""
 
     def path_params_from(self, holder: Any) -> None:
         """A mapping that will have ``path_params`` once a router has found its way (an ASGI scope)."""
@@ -133,6 +146,12 @@ class Handling:
 
     def sent(self, piece: bytes) -> None:
         """A piece of the answer's body was given to the server."""
+        if self._answer is None:
+            if not self._sole:
+                self._sole = piece
+                return
+            self._answer = _Kept()
+            self._answer.add(self._sole)
         self._answer.add(piece)
 
     def failed(self, error: BaseException, where: str = "handler") -> None:
@@ -150,9 +169,18 @@ class Handling:
         if self._ended:
             return
         self._ended = True
-        if self._body.bytes:
+        if self._body is not None:
             attempt(self._tell_body)
-        attempt(self._tell_end)
+        quick = recorder.quick
+        if (
+            quick is None
+            or self.more
+            or self._error is not None
+            or self._answer is not None
+            or quick.ended(self._began, self.status, self.raw_headers, self._sole, self.request.number)
+            is None
+        ):
+            attempt(self._tell_end)
         context.end(self._token)
 
     def _tell_end(self) -> None:
@@ -164,24 +192,29 @@ class Handling:
         if self._error is not None:
             fields["error"] = self._error
         data = b""
-        if self._answer.bytes:
-            kept, data = bodies.keep(self._answer.whole())
+        answer = self._answer
+        if answer is None:
+            answer = _Kept()
+            answer.add(self._sole)
+        if answer.bytes:
+            kept, data = bodies.keep(answer.whole())
             fields.update(kept)
-            fields["bytes"] = self._answer.bytes
+            fields["bytes"] = answer.bytes
         text = _fields_json(fields)
         if self.status is not None:
-            text = f'{text[:-1]},"headers":{self.headers_json or encode(self.headers)}}}'
+            headers = encode(self.headers) if self.raw_headers is None else scrubbed_raw(self.raw_headers)[1]
+            text = f'{text[:-1]},"headers":{headers}}}'
         recorder.emit_json("handling-ended", text, data, self.request.number)
 
 
 def begin(
-    server: str, method: str, target: str, peer: List[Any], headers: Pairs, headers_json: str = ""
+    server: str, method: str, target: str, peer: List[Any], headers: Pairs, raw_headers: Any = None
 ) -> Optional[Handling]:
     """A request begins, in the running context; None when nothing is recorded, or this is a part of a request already.
 
     Args:
         headers: as ``scrubbed`` gave them; ``target`` is scrubbed here.
-        headers_json: the same as JSON, where that is known already.
+        raw_headers: what is not scrubbed yet, in the place of ``headers``: pairs of bytes, or of str.
     """
     mode = recorder.mode()
     if mode == OFF or context.here().number:
@@ -189,20 +222,37 @@ def begin(
     if mode == FREE:
         _stop_if_asked(method, target)
         return None
-    about = {
-        "server": server,
-        "method": method,
-        "target": recorder.scrubber.text(target),
-        "peer": peer,
-        "headers": headers,
-    }
-    request = context.Request(_number(mode, about), about)
+    quick = recorder.quick if mode == RECORD else None
+    if quick is not None and raw_headers is not None:
+        request = context.Request(
+            recorder.next_request(), functools.partial(_about, server, method, target, peer, raw_headers)
+        )
+    else:
+        about = _about(server, method, target, peer, raw_headers, headers)
+        request = context.Request(_number(mode, about), about)
     handling = Handling(request)
     request.store["handling"] = handling
-    recorder.emit_json("handling-started", _about_json(about, headers_json), b"", request.number)
+    number = request.number
+    if (
+        quick is None
+        or raw_headers is None
+        or quick.started(server, method, target, peer, raw_headers, number) is None
+    ):
+        text = "" if raw_headers is None else scrubbed_raw(raw_headers)[1]
+        recorder.emit_json("handling-started", _about_json(request.about, text), b"", number)
     if mode != RECORD:
         _stop_if_asked(method, target)
     return handling
+
+
+def _about(
+    server: str, method: str, target: str, peer: List[Any], raw: Any, headers: Optional[Pairs] = None
+) -> Dict[str, Any]:
+    pairs = (
+        headers if raw is None else scrubbed_raw(raw)[0]
+    )  # before the target: a secret in them may stand there too
+    target = recorder.scrubber.text(target)
+    return {"server": server, "method": method, "target": target, "peer": peer, "headers": pairs}
 
 
 def _about_json(about: Dict[str, Any], headers_json: str) -> str:

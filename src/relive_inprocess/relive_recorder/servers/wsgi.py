@@ -4,13 +4,13 @@ Flask and Django make an answer of an exception themselves: they are watched at 
 """
 
 import functools
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from relive_recorder import context
 from relive_recorder.guard import attempt
 from relive_recorder.imports import when_imported
 from relive_recorder.recorder import OFF, recorder
-from relive_recorder.servers.handling import Handling, begin, scrubbed
+from relive_recorder.servers.handling import Handling, begin
 
 __all__ = ["install"]
 
@@ -149,9 +149,8 @@ def _begin(environ: Environ) -> Optional[Handling]:
     if not target:
         path = f"{environ.get('SCRIPT_NAME', '')}{environ.get('PATH_INFO', '')}"
         target = f"{path}?{query}" if query else path
-    handling = begin(
-        "wsgi", environ.get("REQUEST_METHOD", ""), target, _peer(environ), scrubbed(_headers(environ))
-    )
+    method = environ.get("REQUEST_METHOD", "")
+    handling = begin("wsgi", method, target, _peer(environ), [], _headers(environ))
     stream = environ.get("wsgi.input")
     if handling is not None and stream is not None and _may_have_body(environ):
         environ["wsgi.input"] = _Input(stream, handling, environ.get("CONTENT_LENGTH"))
@@ -167,14 +166,26 @@ def _may_have_body(environ: Environ) -> bool:
     return bool(environ.get("HTTP_TRANSFER_ENCODING")) or environ.get("CONTENT_LENGTH") not in (None, "", "0")
 
 
-def _headers(environ: Environ) -> Iterator[Any]:
+_header_names: Dict[str, str] = {}  # by a variable's name; empty where it is none
+
+
+def _headers(environ: Environ) -> Tuple[Tuple[str, str], ...]:
+    pairs = []
     for key, value in list(environ.items()):
-        if type(value) is not str:
-            continue
-        if key.startswith("HTTP_"):
-            yield key[5:].replace("_", "-").lower(), value
-        elif key in ("CONTENT_TYPE", "CONTENT_LENGTH") and value:
-            yield key.replace("_", "-").lower(), value
+        name = _header_names.get(key)
+        if name is None:
+            name = _header_name(key)
+        if name and type(value) is str and (value or key[:5] == "HTTP_"):
+            pairs.append((name, value))
+    return tuple(pairs)
+
+
+def _header_name(key: str) -> str:
+    name = key[5:] if key.startswith("HTTP_") else key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else ""
+    name = name.replace("_", "-").lower()
+    if len(_header_names) < 1000 and len(key) < 100:
+        _header_names[key] = name
+    return name
 
 
 class _Input:
@@ -236,7 +247,7 @@ def _watch_start(handling: Handling, start_response: Any) -> Any:
 
 def _note_start(handling: Handling, status: Any, headers: Any) -> None:
     handling.status = int(str(status).split(" ", 1)[0])
-    handling.headers = scrubbed((str(name), str(value)) for name, value in list(headers))
+    handling.raw_headers = tuple([(str(name), str(value)) for name, value in list(headers)])
 
 
 def _watch_answer(handling: Handling, environ: Environ, answer: Any) -> Any:

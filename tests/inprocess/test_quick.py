@@ -1,0 +1,449 @@
+"""The part in C does what the part in Python does: the same answers to the same questions, the same records to the byte."""
+
+from __future__ import annotations
+
+import json
+import math
+import mmap
+import re
+import struct
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from .conftest import INPROCESS, each_python
+
+sys.path.insert(0, str(INPROCESS))
+from relive_recorder import context, quick, scrub, values
+from relive_recorder.kinds import query
+from relive_recorder.options import Options
+from relive_recorder.recorder import RECORD, encode, recorder
+from relive_recorder.ring import EPOCH, HEADER_BYTES, RECORD_HEADER, Ring
+from relive_recorder.servers import handling
+
+sys.path.remove(str(INPROCESS))
+
+native = quick.load()
+assert native is not None, f"run make setup: {quick.why_not}"
+
+SECRETS = ["hunter2-hunter2", "grünes-Geheimnis", "a&b c=d/e", "4f6f0d", "tok_1234567890"]
+LIKELY = [
+    "password",
+    "PassWord",
+    "api-key",
+    "to\u212aen",
+    "https://u:p@h/",
+    "Bearer abcdefgh1",
+    "basic ",
+    "4111 1111-11111111 1",
+    "4111111111111111",
+    "123456789012",
+    "=",
+    ":",
+    '"',
+    "\\",
+    "é",
+    "\U0001f600",
+    "\ud800",
+    "\x00\x7f\n",
+    "&",
+]
+texts = st.lists(st.sampled_from(LIKELY + SECRETS) | st.text(max_size=6), max_size=8).map("".join)
+plain = st.none() | st.booleans() | st.integers(-(1 << 70), 1 << 70) | st.floats() | texts
+packable = st.recursive(
+    plain | st.binary(max_size=20) | texts.map(lambda one: one.encode("utf-8", "replace")),
+    lambda below: st.lists(below, max_size=4) | st.tuples(below),
+    max_leaves=8,
+)
+
+
+class Bench:
+    """A recorder with a ring of its own, with the part in C or without."""
+
+    def __init__(self, directory: Path, with_it: bool, number: int) -> None:
+        scrub.check_with(native.Checker if with_it else None)
+        self.scrubber = scrub.Scrubber(names=["farbe"])
+        self.scrubber._key = b"the same for all"
+        scrub.check_with(None)
+        for secret in SECRETS:
+            self.scrubber.learn(secret)
+        self.path = directory / f"{number}.ring"
+        make = (
+            (
+                lambda fd, capacity, epoch: native.Quick(
+                    fd, capacity, epoch, 0, 1024, self.scrubber, *context.for_quick()
+                )
+            )
+            if with_it
+            else None
+        )
+        self.ring = Ring(str(self.path), 1 << 16, RECORD, make)
+
+    def __enter__(self) -> Bench:
+        recorder.options = Options({"inline_bytes": 4096})
+        recorder.scrubber, recorder._ring, recorder.quick = self.scrubber, self.ring, self.ring.quick
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        recorder._ring = recorder.quick = None
+
+    def records(self) -> list[tuple[str, bytes]]:
+        """(what follows the lane, data) of each event, its own time and number taken away; every checksum is looked at."""
+        raw = self.path.read_bytes()
+        head, at, found = struct.unpack_from("<Q", raw, 40)[0], HEADER_BYTES, []
+        while at < HEADER_BYTES + head:
+            length, meta, crc, turned = RECORD_HEADER.unpack_from(raw, at)
+            body = raw[at + 16 : at + 16 + length]
+            assert zlib.crc32(body) == crc
+            assert turned == length ^ 0xFFFFFFFF
+            told = body[:meta].decode("ascii")
+            json.loads(told)
+            found.append((told.split(",", 3)[3], body[meta:]))
+            at += 16 + length
+        return found
+
+
+@pytest.fixture(scope="module")
+def benches(tmp_path_factory):
+    """Makes a pair: in C, in Python."""
+    numbers = iter(range(10**6))
+    directory = tmp_path_factory.mktemp("rings")
+    made = []
+
+    def make() -> list[Bench]:
+        for bench in made:
+            bench.ring.forget()
+            bench.path.unlink()
+        made[:] = [Bench(directory, with_it, next(numbers)) for with_it in (True, False)]
+        return list(made)
+
+    return make
+
+
+@given(st.binary(max_size=400), st.integers(0, 300))
+def test_the_checksum(data, more):
+    data += bytes(more)
+    assert native.crc32(data) == zlib.crc32(data)
+
+
+@given(texts)
+@example("to\u212aen=geheim12345")
+@example("4111 1111-11111111 1x")
+@example('{"password": "geheim"}')
+@example("PASSWORD=geheim")
+def test_a_text_that_is_said_to_be_clean_has_no_secret_in_it(text):
+    checker = native.Checker(("password", "token", "key"), tuple(SECRETS), True)
+    slow = scrub.Scrubber()
+    for secret in SECRETS:
+        slow.learn(secret)
+    if checker.clean(text):
+        assert slow.text(text) == text
+
+
+def test_most_texts_are_said_to_be_clean():
+    """Otherwise the test above would say nothing."""
+    checker = native.Checker(("password",), tuple(SECRETS), True)
+    assert all(
+        map(
+            checker.clean,
+            ["", "SELECT a FROM b WHERE c = ?", "Grüße", "2026-11-21 23:59:59", "\U0001f600 12345"],
+        )
+    )
+    assert not native.Checker((), ("\ud800abcdef",), True).clean("x")
+    assert not native.Checker((), (), False).clean("x")
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+def test_what_is_learned_is_looked_for_from_then_on(secret):
+    scrub.check_with(native.Checker)
+    scrubber = scrub.Scrubber()
+    scrub.check_with(None)
+    assert scrubber.text(f"a {secret} b") == f"a {secret} b"
+    placeholder = scrubber.learn(secret)
+    assert scrubber.text(f"a {secret} b") == f"a {placeholder} b"
+
+
+@given(
+    st.recursive(
+        plain,
+        lambda below: st.lists(below, max_size=4) | st.dictionaries(texts, below, max_size=4),
+        max_leaves=8,
+    )
+)
+def test_an_event_is_the_same_json(benches, value):
+    quickly, slowly = benches()
+    for bench in (quickly, slowly):
+        with bench:
+            recorder.emit("note", {"about": value}, b"data", 7)
+            recorder.emit_json("note", encode([1]), b"")
+    assert quickly.records() == slowly.records()
+
+
+@given(st.lists(st.lists(packable, max_size=4).map(tuple) | st.lists(plain, max_size=3), max_size=5))
+def test_rows_are_told_the_same(benches, rows):
+    quickly, slowly = benches()
+    for bench in (quickly, slowly):
+        with bench:
+            query.tell_rows(5, list(rows))
+    assert quickly.records() == slowly.records()
+
+
+@given(
+    st.lists(packable, max_size=5).map(tuple)
+    | st.lists(packable, max_size=3)
+    | st.none()
+    | st.dictionaries(texts, plain, max_size=2)
+)
+def test_parameters_of_a_query_are_told_the_same(benches, parameters):
+    quickly, slowly = benches()
+    with quickly:
+        query.asked_quickly("sqlite", "a.db", "SELECT ?", parameters)  # the first time it says nothing
+        told = query.asked_quickly("sqlite", "a.db", "SELECT ?", parameters)
+    with slowly:
+        known = query.asked_json("sqlite", "a.db", "SELECT ?", parameters)
+    assert told is None or told[8:].decode("ascii") == known
+
+
+@given(packable)
+def test_an_answer_is_told_the_same(benches, value):
+    quickly, _ = benches()
+    with quickly:
+        asked = quickly.ring.quick.asked('{"a":1', "", None)
+        told = quickly.ring.quick.answered("redis-command", asked, value)
+        packed = recorder.scrubber.packed(values.pack(value))
+    if told is not None:
+        fields = json.loads(f"[{quickly.records()[0][0]}")[-1]
+        assert encode(fields["answer"]) == encode(packed)
+        assert fields["asked"] == {"a": 1}
+        assert fields["ns"] >= 0
+
+
+headers = st.lists(
+    st.tuples(
+        st.sampled_from(["host", "Cookie", "x-farbe", "authorization", "accept", "x-api-key", "ü"]),
+        texts.filter(str.isascii),
+    ),
+    max_size=4,
+)
+
+
+@given(
+    headers,
+    texts,
+    st.binary(max_size=40) | texts.map(lambda one: one.encode("utf-8", "replace")),
+    st.booleans(),
+)
+def test_a_request_is_told_the_same(benches, pairs, target, body, as_bytes):
+    raw = (
+        tuple((name.encode("latin-1"), value.encode("latin-1")) for name, value in pairs)
+        if as_bytes
+        else tuple(pairs)
+    )
+    told = []
+    for bench in benches():
+        with bench:
+            recorder.requests = 0
+            about = handling.begin("asgi", "GET", target, ["::1", 5], [], raw)
+            about.status, about.raw_headers = 200, raw
+            about.sent(body)
+            about.ended()
+            assert about.request.about["headers"] == handling.scrubbed_raw(raw)[0]
+        told.append(
+            [(text.split('"ns":')[0], text.split(',"status"')[-1], data) for text, data in bench.records()]
+        )
+    assert told[0] == told[1]
+
+
+def test_plain_events_are_written_by_the_part_in_c(benches):
+    """Otherwise the tests above would say nothing."""
+    with benches()[0] as bench:
+        quickly = bench.ring.quick
+        assert quickly.emit("note", {"a": [1.5, None, "é", {"b": (True,)}]}, b"", None) == 1
+        assert quickly.rows(1, [(1, "a", b"b", None, 2.5)]) == 2
+        assert quickly.started("asgi", "GET", "/a", ["h", 1], ((b"host", b"h"),), 3) == 3
+        assert quickly.ended(0, 200, ((b"a", b"b"),), b"{}", 3) == 4
+        asked = quickly.asked('{"a":1', ',"parameters":', (1, "x"))
+        assert quickly.answered("redis-command", asked, [b"OK", 1]) == 5
+        assert quickly.last() == 5
+
+
+@pytest.mark.parametrize(
+    "fields", [{"a": math.nan}, {1: 2}, {"a": {1}}, {"a": 1 << 64}, {"a": "\ud800"}], ids=repr
+)
+def test_what_is_not_plain_gets_no_number_and_leaves_nothing(benches, fields):
+    with benches()[0] as bench:
+        assert bench.ring.quick.emit("note", fields, b"", None) is None
+        assert (bench.ring.quick.last(), bench.records()) == (0, [])
+
+
+def test_a_ring_goes_round_and_longer_records_are_left_out(tmp_path):
+    scrubber = scrub.Scrubber()
+
+    def made(fd, capacity, epoch):
+        return native.Quick(fd, capacity, epoch, 0, 64, scrubber, *context.for_quick())
+
+    for name, make in (("c", made), ("python", None)):
+        ring = Ring(str(tmp_path / name), 200, RECORD, make)
+        said = [ring.write(number, b"[%d]" % number, b"x" * (number * 37 % 190)) for number in range(40)]
+        assert said == [16 + len(b"[%d]" % number) + number * 37 % 190 <= 200 for number in range(40)]
+        ring.forget()
+    same = [(tmp_path / name).read_bytes() for name in ("c", "python")]
+    assert same[0][40:56] + same[0][4096:] == same[1][40:56] + same[1][4096:]
+
+
+def test_in_the_file_of_a_branch_its_first_record_goes_to_the_beginning(benches):
+    with benches()[0] as bench:
+        recorder.emit("note", {"about": "before"})
+        bench.ring.words[EPOCH] += 2
+        assert bench.ring.quick.emit("note", {}, b"", None) is None  # Python has to see where it is
+        bench.ring.adopt()
+        recorder.emit("note", {"about": "after"})
+        assert ["after" in text for text, _ in bench.records()] == [True]
+
+
+def test_after_it_is_forgotten_nothing_is_written(benches):
+    with benches()[0] as bench:
+        writer = bench.ring.quick
+        bench.ring.forget()
+        assert writer.emit("note", {}, b"", None) is None
+        assert writer.put(1, b"", b"") is False
+        with bench.path.open("r+b") as file:
+            assert mmap.mmap(file.fileno(), 0)[40:48] == bytes(8)
+
+
+SAME = """
+import asyncio, json, logging, os, sqlite3, sys, threading, time
+sys.path.insert(0, os.path.dirname(__file__))
+from relive_recorder.recorder import recorder
+from relive_recorder.servers import asgi, wsgi
+assert (recorder.quick is not None) is QUICK, "quick"
+db = sqlite3.connect(":memory:")
+db.execute("CREATE TABLE t (a, b, c)")
+smile = "\\u00e9\\ud83d\\ude00".encode("utf-16", "surrogatepass").decode("utf-16")
+for row in [(1, "x", None), (2.5, "pass=geheim", b"\\xff"), (1 << 40, smile, b"ok")] * 3:
+    db.execute("INSERT INTO t VALUES (?, ?, ?)", row)
+print(db.execute("SELECT * FROM t").fetchall() == list(db.execute("SELECT * FROM t")))
+cursor = db.execute("SELECT a FROM t LIMIT 3")
+print(cursor.fetchone(), cursor.fetchmany(1), cursor.fetchone(), cursor.fetchone())
+for given in (("SELECT nothing",), ("SELECT ?", (1, 2)), (5,), ()):
+    for _ in range(2):
+        try:
+            db.execute(*given)
+        except (sqlite3.Error, TypeError, ValueError) as error:
+            print(type(error).__name__)
+db.execute("SELECT :a", {"a": 1}).fetchall()
+db.commit()
+async def app(scope, receive, send):
+    logging.getLogger("a").warning("hello %s", scope["path"])
+    await asyncio.gather(*[asyncio.create_task(work(n)) for n in range(3)])
+    await receive()
+    headers = [(b"a", b"b"), (b"set-cookie", b"id=0123456789")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": b"one" if scope["path"] == "/1" else b"\\xff\\x00"})
+    if scope["path"] == "/2":
+        raise KeyError("no")
+async def work(n):
+    time.time(); db.execute("SELECT ?", (n,)).fetchall()
+async def ask(path, *headers):
+    sent = []
+    async def receive():
+        return {"type": "http.request", "body": b"body", "more_body": False}
+    async def send(message):
+        sent.append(message["type"])
+    scope = {"type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "headers": list(headers)}
+    scope["client"] = ["h", 1]
+    try:
+        await asgi.Recorded(app)(scope, receive, send)
+    except KeyError:
+        print("failed")
+    print(sent)
+for path, headers in (("/1", [(b"host", b"h")]), ("/2", [(b"cookie", b"a=b; c=dddddddd")]), ("/1?token=abcdef123", [])):
+    asyncio.run(ask(path, *headers))
+def shop(environ, start):
+    start("200 OK", [("A", "b")])
+    return [b"text", b"more"]
+environ = {"REQUEST_METHOD": "GET", "PATH_INFO": "/w", "HTTP_X_A": "b", "HTTP_COOKIE": "a=b", "REMOTE_ADDR": "h"}
+print(wsgi.Recorded(shop)(environ, lambda *_: None))
+thread = threading.Thread(target=lambda: time.monotonic())
+thread.start(); thread.join()
+if os.fork() == 0:
+    time.time(); os._exit(0)
+os.wait()
+print(time.time.__name__, time.time.__module__, type(time.time()).__name__)
+"""
+# What differs between two runs of one program: times, and the key by which secrets are named.
+_PASSING = {
+    "ns",
+    "body_ns",
+    "own_seq",
+    "thread",
+    "argv",
+    "quick",
+    "why_not_quick",
+    "value",
+    "forked_from",
+    "throw",
+    "volatile",
+    "fingerprint",
+}
+
+
+@each_python
+def test_a_whole_service_is_recorded_the_same(run_recorded, tmp_path, python):
+    told = []
+    for with_it in (True, False):
+        for ring in (tmp_path / "rings").glob("*"):
+            ring.unlink()
+        ran = run_recorded(SAME.replace("QUICK", str(with_it)), python, quick=with_it)
+        assert (ran.status, ran.err.count("relive:")) == (0, 0), ran.err
+        shown = [
+            (
+                event.kind,
+                event.request,
+                event.fields["lane"],
+                _masked({name: value for name, value in event.fields.items() if name not in _PASSING}),
+                event.data if event.kind != "failure" else b"",
+            )
+            for event in ran.events
+        ]
+        told.append((ran.out, shown))
+    assert told[0][0] == told[1][0]
+    assert told[0][1] == told[1][1]
+    assert len(told[0][1]) > 60
+
+
+def _masked(value: object) -> str:
+    return re.sub("<secret:[0-9a-f]{8}>|0x[0-9a-f]+", "<>", json.dumps(value, sort_keys=True, default=str))
+
+
+def test_it_says_whether_it_is_at_work_and_why_not(run_recorded, tmp_path):
+    with_it = run_recorded("pass").events[0].fields
+    assert (with_it["quick"], "why_not_quick" in with_it) == (True, False)
+    for ring in (tmp_path / "rings").glob("*"):
+        ring.unlink()
+    without = run_recorded("pass", quick=False).events[0].fields
+    assert (without["quick"], without["why_not_quick"]) == (False, "nobody asked for it")
+
+
+@pytest.mark.parametrize("content", [b"\x7fELF no library", None])
+def test_a_library_that_cannot_be_loaded_is_no_error(tmp_path, content):
+    if content is not None:
+        (tmp_path / "_quick.abi3.so").write_bytes(content)
+    program = (
+        f"from relive_recorder import quick; quick.__file__ = {str(tmp_path / 'quick.py')!r}\n"
+        "print(quick.load(), quick.why_not)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"PYTHONPATH": str(INPROCESS)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith("None ImportError: " if content else "None FileNotFoundError: ")
+    assert done.stderr == ""
