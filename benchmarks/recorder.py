@@ -8,6 +8,14 @@ rows, one Redis INCR and one GET. Each runs bare, in a capsule without and with 
 run at the same time and are asked in turn, 200 requests by one client in each round, so that all meet the same noise; then in
 turn by eight clients for a second, for throughput. Ratios are per round, then their median.
 
+"Ordinary load" is an open loop: requests begin at fixed times, a quarter as many as the bare service answers one after the other,
+and the time is taken from when a request should have begun. Between two of them the service sleeps, as services mostly do, so
+its caches are colder, and waking it up is part of both times. The closed loop sends the next request as soon as it has the answer:
+there the service never rests, and nothing but it counts.
+
+What one event costs is measured in one process without a server: processor time of the thread, the least of many runs, over that of
+the bare call; with the recorder's part in C and without.
+
 The peers come from the package index into a virtual environment of their own, in which all variants run. A Redis server
 must be installed.
 """
@@ -17,6 +25,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import http.client
+import json
 import os
 import shutil
 import subprocess
@@ -42,6 +51,7 @@ from _lab import (
 )
 
 _REQUESTS = 200
+_LOAD = 0.25  # ordinary load, as a part of what the bare service can do for one client
 _CLIENTS = 8
 _SECONDS = 1.0
 _LIMIT = 60.0  # [s] for a service to come up
@@ -114,6 +124,17 @@ class Ports:
 
     redis: int
     spans: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """What one round saw of one variant: milliseconds, and requests a second."""
+
+    p50: float
+    p99: float
+    ordinary_p50: float
+    ordinary_p99: float
+    rate: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +293,20 @@ def _latencies(port: int) -> list[float]:
     return took
 
 
+def _ordinary(port: int, period: float) -> list[float]:
+    """Milliseconds of each of ``_REQUESTS`` requests, one every ``period`` seconds, from when it was due."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    took = []
+    due = time.perf_counter() + period
+    for number in range(_REQUESTS):
+        time.sleep(max(0.0, due - time.perf_counter()))
+        _ask(connection, number)
+        took.append((time.perf_counter() - due) * 1e3)
+        due += period
+    connection.close()
+    return took
+
+
 def _throughput(port: int) -> float:
     """Requests a second with ``_CLIENTS`` clients."""
     counts = [0] * _CLIENTS
@@ -300,7 +335,8 @@ def _measure_kind(place: Lab, bin_: Path, kind: str, ports: Ports, rounds: int) 
         "sentry": _running,
         "opentelemetry": _running,
     }
-    seen: dict[str, list[tuple[float, float, float]]] = {name: [] for name in ways}
+    seen: dict[str, list[_Round]] = {name: [] for name in ways}
+    period = 0.0
     with contextlib.ExitStack() as stack:
         variants = {
             name: stack.enter_context(way(place, _program(place, bin_, kind, name, ports)))
@@ -311,37 +347,82 @@ def _measure_kind(place: Lab, bin_: Path, kind: str, ports: Ports, rounds: int) 
             order = order[number % len(order) :] + order[: number % len(order)]  # nobody is always the first
             for name in order:
                 took = sorted(_latencies(variants[name].port))
+                if not number:  # the first warms up
+                    period = median(took) / 1e3 / _LOAD if name == "bare" else period
+                    continue
+                eased = sorted(_ordinary(variants[name].port, period))
                 rate = _throughput(variants[name].port)
-                if number:  # the first warms up
-                    seen[name].append((median(took), took[int(len(took) * 0.99)], rate))
+                seen[name].append(_Round(median(took), _p99(took), median(eased), _p99(eased), rate))
     return [_row(kind, name, seen[name], seen["bare"]) for name in ways]
 
 
-def _row(
-    kind: str, name: str, rounds: list[tuple[float, float, float]], bare: list[tuple[float, float, float]]
-) -> dict[str, Any]:
+def _p99(times: list[float]) -> float:
+    return times[int(len(times) * 0.99)]
+
+
+def _row(kind: str, name: str, rounds: list[_Round], bare: list[_Round]) -> dict[str, Any]:
+    pairs = list(zip(rounds, bare, strict=True))
     return {
         "service": kind,
         "with": name,
-        "p50 ms": median(one[0] for one in rounds),
-        "p50 iqr": quartiles([one[0] for one in rounds]),
-        "p50/bare": median(one[0] / other[0] for one, other in zip(rounds, bare, strict=True)),
-        "p99/bare": median(one[1] / other[1] for one, other in zip(rounds, bare, strict=True)),
-        "requests/s": median(one[2] for one in rounds),
-        "rate/bare": median(one[2] / other[2] for one, other in zip(rounds, bare, strict=True)),
+        "p50 ms": median(one.p50 for one in rounds),
+        "p50 iqr": quartiles([one.p50 for one in rounds]),
+        "p50/bare": median(one.p50 / other.p50 for one, other in pairs),
+        "p99/bare": median(one.p99 / other.p99 for one, other in pairs),
+        "ordinary p50 ms": median(one.ordinary_p50 for one in rounds),
+        "ordinary p50/bare": median(one.ordinary_p50 / other.ordinary_p50 for one, other in pairs),
+        "ordinary p99/bare": median(one.ordinary_p99 / other.ordinary_p99 for one, other in pairs),
+        "requests/s": median(one.rate for one in rounds),
+        "rate/bare": median(one.rate / other.rate for one, other in pairs),
     }
+
+
+def _recorder_alone(place: Lab, *, quick: bool) -> dict[str, str]:
+    """The environment of a process with the recorder and without a capsule."""
+    from relive.agent.injection import with_recorder  # noqa: PLC0415
+
+    rings = place.fresh("rings")
+    found = with_recorder(dict(os.environ), place.settings)
+    options = json.loads(found["RELIVE_RECORDER"]) | {"rings": str(rings), "quick": quick}
+    source = Path(__file__).parent.parent / "src" / "relive_inprocess"
+    return found | {"PYTHONPATH": str(source), "RELIVE_RECORDER": json.dumps(options)}
+
+
+def _event_costs(bin_: Path, place: Lab, redis: int, runs: int) -> list[dict[str, Any]]:
+    """Microseconds that one call takes longer because it is recorded."""
+    program = Path(__file__).parent / "_event_costs.py"
+
+    def measure(environment: dict[str, str]) -> dict[str, float]:
+        done = subprocess.run(
+            [str(bin_ / "python"), str(program), str(redis)],
+            env=environment,
+            check=True,
+            stdout=subprocess.PIPE,
+        )
+        return dict(json.loads(done.stdout))
+
+    ways = {"bare": dict(os.environ), "in C": {}, "in Python": {}}
+    seen: dict[str, list[dict[str, float]]] = {name: [] for name in ways}
+    for _ in range(runs):
+        for name, environment in ways.items():
+            seen[name].append(measure(environment or _recorder_alone(place, quick=name == "in C")))
+    least = {
+        name: {what: min(one[what] for one in found) for what in found[0]} for name, found in seen.items()
+    }
+    return [
+        {
+            "recorded": what,
+            "bare us": bare,
+            "in C us more": least["in C"][what] - bare,
+            "in Python us more": least["in Python"][what] - bare,
+        }
+        for what, bare in least["bare"].items()
+    ]
 
 
 def _start_up(bin_: Path, place: Lab) -> dict[str, float]:
     """Milliseconds that the recorder adds to the start of a Python that does nothing."""
-    from relive.agent.injection import with_recorder  # noqa: PLC0415
-
-    rings = place.fresh("rings")
-    bare = dict(os.environ)
-    with_it = with_recorder(bare, place.settings)
-    source = Path(__file__).parent.parent / "src" / "relive_inprocess"
-    with_it["PYTHONPATH"] = str(source)
-    with_it["RELIVE_RECORDER"] = with_it["RELIVE_RECORDER"].replace("/run/relive/rings", str(rings))
+    bare, with_it = dict(os.environ), _recorder_alone(place, quick=True)
 
     def start(environment: dict[str, str]) -> float:
         began = time.perf_counter()
@@ -365,18 +446,26 @@ def main() -> None:
     with lab(options) as place, _redis(place) as redis, _spans() as spans:
         bin_ = _environment(place)
         start_up = _start_up(bin_, place)
+        costs = _event_costs(bin_, place, redis, max(3, options.rounds // 2))
         rows = [
             row
             for kind in ("fastapi", "flask")
             for row in _measure_kind(place, bin_, kind, Ports(redis, spans), options.rounds)
         ]
-    result = {"rows": rows, "start-up": start_up, "rounds": options.rounds, "load": load_average()}
+    result = {
+        "rows": rows,
+        "events": costs,
+        "start-up": start_up,
+        "rounds": options.rounds,
+        "load": load_average(),
+    }
     if options.json:
         print_json(result)
         return
     print_table(
         f"latency of a request, {options.rounds} rounds of {_REQUESTS}, load average {result['load']}", rows
     )
+    print_table("what one recorded call costs", costs)
     print_table("start of a Python process", [start_up])
 
 

@@ -252,7 +252,7 @@ def test_a_request_is_told_the_same(benches, pairs, target, body, as_bytes):
             about.status, about.raw_headers = 200, raw
             about.sent(body)
             about.ended()
-            assert about.request.about["headers"] == handling.scrubbed_raw(raw)[0]
+            assert [name for name, _ in about.request.about["headers"]] == [name for name, _ in pairs]
         told.append(
             [(text.split('"ns":')[0], text.split(',"status"')[-1], data) for text, data in bench.records()]
         )
