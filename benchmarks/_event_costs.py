@@ -94,7 +94,7 @@ CALLS: dict[str, Callable[[], Any]] = {
     "SQLite statement": lambda: database.execute("UPDATE orders SET customer = ? WHERE id = ?", (7, 1)),
     "SQLite select, 5 rows (2 events)": _rows,
     "Redis command": lambda: redis.get("count"),
-    "clock": lambda: time.time(),
+    "clock": time.time,
     "os.urandom": lambda: os.urandom(16),
     "uuid4": uuid.uuid4,
     "log record": lambda: logger.warning("order %d of %s", 7, "somebody"),

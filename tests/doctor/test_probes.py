@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from relive.doctor.probes import (
     memory_cgroup,
     overlay,
     processes,
+    recorder,
     tcp_repair,
 )
 from relive.doctor.probes.privileges import judge
@@ -197,6 +199,21 @@ def test_a_seccomp_filter_without_effect_is_noticed(try_one: TryOne, monkeypatch
 
 
 @pytest.mark.real
+def test_the_recorders_part_in_c_may_be_absent(
+    try_one: TryOne, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert try_one("recorder").outcome is Outcome.WORKS
+    copy = tmp_path / "inprocess"
+    shutil.copytree(recorder.INPROCESS_FILES, copy, ignore=shutil.ignore_patterns("*.so"))
+    monkeypatch.setattr(recorder, "INPROCESS_FILES", copy)
+    finding = try_one("recorder", run=recorder.recorder)
+    assert finding.outcome is Outcome.LIMITED and "_quick.abi3.so" in str(finding.cause)
+    assert finding.remedy == "run `make setup`"
+    (copy / "relive_recorder" / "quick.py").write_text("nonsense")
+    finding = try_one("recorder", run=recorder.recorder)
+    assert finding.outcome is Outcome.FAILS and "nonsense" in str(finding.cause)
+
+
 def test_io_uring_may_be_absent(try_one: TryOne) -> None:
     def run(ground: Ground) -> Result:
         hide_io_uring()

@@ -164,7 +164,7 @@ class InsideDrain:
     def _keep(self, pid: int, event: Event) -> None:
         fields = {**event.fields, "pid": pid}
         body = fields.get("file")
-        if is_body_name(body):
+        if body is not None and is_body_name(body):
             self._keep_body(body)
         try:
             self._writer.append(

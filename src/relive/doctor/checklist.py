@@ -19,6 +19,7 @@ from relive.doctor.probes.overlay import overlay
 from relive.doctor.probes.podman import podman
 from relive.doctor.probes.privileges import privileges
 from relive.doctor.probes.processes import pidfd, proc_children, tracing
+from relive.doctor.probes.recorder import recorder
 from relive.doctor.probes.tcp_repair import tcp_repair
 from relive.doctor.probes.tools import tools
 from relive.doctor.scratch import Scratch
@@ -49,6 +50,7 @@ CHECKLIST: tuple[Probe, ...] = (
     Probe("CRIU dump and restore", True, 15.0, dump_restore, _SETUP, needs_directory=True),
     Probe("CRIU, other user's process", True, 15.0, dump_restore_other_user, _SETUP, needs_directory=True),
     Probe("CRIU kernel cache", False, 5.0, kernel_cache, _SETUP, needs_directory=True),
+    Probe("recorder", False, 4.0, recorder, "run `make setup`"),
     Probe("io_uring", False, 1.0, io_uring, DEFECT),
     Probe("memory cgroup", False, 1.0, memory_cgroup, "give this container a cgroup that it may write to"),
     Probe(

@@ -11,7 +11,6 @@ import os
 import stat
 import struct
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
@@ -34,7 +33,13 @@ _INSIDE_KINDS = {
     kind.value: kind for kind in EventKind if kind not in (EventKind.RECORDER_STARTED, EventKind.COMMIT_TAKEN)
 }
 _LARGEST = 1 << 63
-_decode = json.JSONDecoder().raw_decode
+_INTEGERS = frozenset((int,))
+_NO_RECORD = "no record stands there"
+_decoder: Any = json.JSONDecoder()
+_scan = (
+    _decoder.scan_once
+)  # as ``raw_decode``, which is a call more; raises StopIteration where nothing begins
+_unpack, _crc32 = _RECORD.unpack_from, zlib.crc32
 
 
 class RingMode(IntEnum):
@@ -121,7 +126,7 @@ class RingReader:
         self.lost += safe + first - self._at
         self._at = head
         os.pwrite(self._fd, struct.pack("<Q", head), _TAKEN_AT)
-        return list(_parse(self.path, raw[safe - begin + first :]))
+        return _parse(self.path, raw[safe - begin + first :])
 
     def _header(self) -> tuple[Any, ...]:
         raw = os.pread(self._fd, _HEADER.size, 0)
@@ -138,15 +143,24 @@ class RingReader:
         return first + (os.pread(self._fd, length - len(first), _PAGE) if len(first) < length else b"")
 
 
-def _parse(path: Path, raw: bytes) -> Iterator[Event]:
-    at = 0
-    while at < len(raw):
-        record = _record_at(raw, at)
-        if record is None:
-            raise layout.corrupt(path, at, "no record stands there")
-        meta, data = record
-        yield _event(path, at, meta, data)
-        at += _RECORD.size + len(meta) + len(data)
+def _parse(path: Path, raw: bytes) -> list[Event]:
+    """All records; one loop without calls of our own, since an agent reads ten thousand a second beside a busy service."""
+    events = []
+    view, at, end = memoryview(raw), 0, len(raw)
+    while at < end:
+        begin = at + _RECORD.size
+        if begin > end:
+            raise layout.corrupt(path, at, _NO_RECORD)
+        length, meta_length, crc, turned = _unpack(raw, at)
+        behind = begin + length
+        if length ^ turned != 0xFFFFFFFF or meta_length > length or behind > end:
+            raise layout.corrupt(path, at, _NO_RECORD)
+        if _crc32(view[begin:behind]) != crc:
+            raise layout.corrupt(path, at, _NO_RECORD)
+        data_at = begin + meta_length
+        events.append(_event(path, at, raw[begin:data_at], raw[data_at:behind] if data_at < behind else b""))
+        at = behind
+    return events
 
 
 def _first_record(raw: bytes) -> int:
@@ -174,16 +188,16 @@ def _record_at(raw: bytes, at: int) -> tuple[bytes, bytes] | None:
 def _event(path: Path, at: int, meta: bytes, data: bytes) -> Event:
     try:
         text = meta.decode("utf-8", "surrogatepass")
-        (seq, mono_ns, wall_ns, kind, thread, lane, request, fields), end = _decode(text)
+        (seq, mono_ns, wall_ns, kind, thread, lane, request, fields), end = _scan(text, 0)
         event_kind = _INSIDE_KINDS.get(kind)
         if event_kind is None or type(fields) is not dict or end != len(text):
             raise ValueError(
                 f"kind {kind}, fields {type(fields).__name__}, {len(text) - end} bytes behind them"
             )
-        for number in (seq, mono_ns, wall_ns, thread, lane, request):
-            if type(number) is not int or not 0 <= number < _LARGEST:
-                raise ValueError("a number is none")
-    except (ValueError, TypeError, RecursionError, OverflowError) as error:
+        numbers = seq, mono_ns, wall_ns, thread, lane, request
+        if not _INTEGERS.issuperset(map(type, numbers)) or min(numbers) < 0 or max(numbers) >= _LARGEST:
+            raise ValueError("a number is none")
+    except (ValueError, TypeError, RecursionError, OverflowError, StopIteration) as error:
         raise layout.corrupt(path, at, f"the record is no event: {error!r:.200}") from error
     if b"\\ud" in meta:  # half a surrogate pair is text for Python and JSON, but not for a recording
         fields = json.loads(json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace"))
