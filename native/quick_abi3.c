@@ -445,7 +445,7 @@ static void put_json(Text *text, PyObject *value, int depth) {
     } else if (type == &PyList_Type || type == &PyTuple_Type) {
         Py_ssize_t count = type == &PyList_Type ? PyList_Size(value) : PyTuple_Size(value);
         PUT(text, "[");
-        for (Py_ssize_t i = 0; i < count; i++) {
+        for (Py_ssize_t i = 0; i < count && !text->failed; i++) {
             if (i) PUT(text, ",");
             put_json(text, type == &PyList_Type ? PyList_GetItem(value, i) : PyTuple_GetItem(value, i), depth + 1);
         }
@@ -455,7 +455,8 @@ static void put_json(Text *text, PyObject *value, int depth) {
         PyObject *key, *item;
         int first = 1;
         PUT(text, "{");
-        while (PyDict_Next(value, &at, &key, &item)) {
+        // A failure makes an exception, so the garbage collector may have run, and any code with it: nothing is looked at after one.
+        while (!text->failed && PyDict_Next(value, &at, &key, &item)) {
             if (Py_TYPE(key) != &PyUnicode_Type) {
                 text->failed = 1;
                 return;

@@ -21,7 +21,7 @@ for source in "$REPO"/native/*.c; do
         # Without the C library: its symbols are then asked for without their versions, so that older and other libraries have them.
         # It loads in every CPython from 3.8 on, whichever this interpreter is, whose headers are asked for the stable ABI only.
         place=$REPO/src/relive_inprocess/relive_recorder target=_${name%_abi3}.abi3.so
-        command=(gcc "${flags[@]}" -shared -fPIC -nostdlib -fvisibility=hidden -fno-stack-protector "-I$python_headers" "$source")
+        command=(gcc "${flags[@]}" -shared -fPIC -nostdlib -fvisibility=hidden -fno-stack-protector -s "-I$python_headers" "$source")
     elif [[ $name == *_shim ]]; then
         target=$name.so command=(gcc "${flags[@]}" -shared -fPIC "$source" -ldl)
     else

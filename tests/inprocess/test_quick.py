@@ -13,7 +13,7 @@ import zlib
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from .conftest import INPROCESS, each_python
@@ -168,6 +168,7 @@ def test_what_is_learned_is_looked_for_from_then_on(secret):
     assert scrubber.text(f"a {secret} b") == f"a {placeholder} b"
 
 
+@settings(max_examples=50)
 @given(
     st.recursive(
         plain,
@@ -184,6 +185,7 @@ def test_an_event_is_the_same_json(benches, value):
     assert quickly.records() == slowly.records()
 
 
+@settings(max_examples=50)
 @given(st.lists(st.lists(packable, max_size=4).map(tuple) | st.lists(plain, max_size=3), max_size=5))
 def test_rows_are_told_the_same(benches, rows):
     quickly, slowly = benches()
@@ -193,6 +195,7 @@ def test_rows_are_told_the_same(benches, rows):
     assert quickly.records() == slowly.records()
 
 
+@settings(max_examples=50)
 @given(
     st.lists(packable, max_size=5).map(tuple)
     | st.lists(packable, max_size=3)
@@ -209,6 +212,7 @@ def test_parameters_of_a_query_are_told_the_same(benches, parameters):
     assert told is None or told[8:].decode("ascii") == known
 
 
+@settings(max_examples=50)
 @given(packable)
 def test_an_answer_is_told_the_same(benches, value):
     quickly, _ = benches()
@@ -232,6 +236,7 @@ headers = st.lists(
 )
 
 
+@settings(max_examples=50)
 @given(
     headers,
     texts,
