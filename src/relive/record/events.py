@@ -60,15 +60,10 @@ class EventKind(StrEnum):
                               no byte of this answer came, the service may just have closed an idle connection).
     commit-taken              ``commit`` (str: its id), ``cursor`` (int: seq of the last event before it),
                               ``closed_ns`` (int: how long the gate was closed; None if it was not).
-<<<<<<< HEAD
     process-started           A Python process with the recorder in it began. ``python`` (str), ``argv`` (list of str), and
                               ``forked_from`` (int: pid of its parent) or, of one that was started by exec, ``command`` (list of
-                              str: its command line).
-=======
-    process-started           A Python process with the recorder in it began. ``python`` (str), ``argv`` (list of str), ``quick``
-                              (bool: with the recorder's part in C; else ``why_not_quick``, a sentence), or ``forked_from``
-                              (int: pid of its parent).
->>>>>>> c6b0480 (The recorder's part in C in the manual)
+                              str: its command line) and ``quick`` (bool: with the recorder's part in C; else
+                              ``why_not_quick``, a sentence).
     handling-started          The service's server began with a request. ``server`` ("asgi", "wsgi", ...), ``method``,
                               ``target`` (str), ``peer`` (list: host, port), ``headers`` (list of pairs). ``data``: its body
                               where it is there by then.

@@ -16,7 +16,7 @@ import sys
 from contextvars import ContextVar
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from relive_recorder import bodies
+from relive_recorder import bodies, context
 from relive_recorder.calls import (
     Channel,
     Kept,
@@ -370,8 +370,13 @@ def _command(real: Callable[..., Any]) -> Callable[..., Any]:
             return _execute(self, real, args, options)
         heard: List[Any] = []
         token = _heard.set(heard)
+        call = attempt(context.inward)
         try:
-            value = real(self, *args, **options)
+            try:
+                value = real(self, *args, **options)
+            finally:
+                if call is not None:
+                    context.outward(call)
         except BaseException as error:
             channel, (again, began) = _channel(heard), _asked_again(asked)
             kept = failed(channel, again, error, began)
@@ -413,8 +418,13 @@ def _command_async(real: Callable[..., Any]) -> Callable[..., Any]:
             return await _execute_async(self, real, args, options)
         heard: List[Any] = []
         token = _heard.set(heard)
+        call = attempt(context.inward)
         try:
-            value = await real(self, *args, **options)
+            try:
+                value = await real(self, *args, **options)
+            finally:
+                if call is not None:
+                    context.outward(call)
         except BaseException as error:
             channel, (again, began) = _channel(heard), _asked_again(asked)
             kept = failed(channel, again, error, began)
