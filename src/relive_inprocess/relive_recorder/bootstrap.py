@@ -2,7 +2,7 @@
 
 import os
 import sys
-from typing import Callable, List, Tuple
+from typing import Any, Callable, Dict, List, Tuple
 
 from relive_recorder import lanes, options, playing, quick, scrub
 from relive_recorder.playing import joining
@@ -36,7 +36,11 @@ def start() -> None:
     elif joined is not None:
         playing.begin_started(joined)
     lanes.install()
-    about = {"python": sys.version.split()[0], "argv": recorder.arguments(), "command": command}
+    about: Dict[str, Any] = {
+        "python": sys.version.split()[0],
+        "argv": recorder.arguments(),
+        "command": command,
+    }
     about["quick"] = native is not None
     if native is None:
         about["why_not_quick"] = quick.why_not
