@@ -14,7 +14,7 @@ from pathlib import Path
 
 from relive_recorder import calls
 from relive_recorder.recorder import REPLAY, recorder
-from relive_recorder.ring import MODE
+from relive_recorder.ring import HEAD, HEADER_BYTES, MODE, RECORD_HEADER
 
 
 class Event:
@@ -23,20 +23,25 @@ class Event:
 
 
 class Tape:
-    """Every event of this process, as it goes to the ring."""
+    """Every event of this process, as it stands in the ring, whoever wrote it."""
 
     def __init__(self):
-        self._events = []
-        self._put = recorder._put
-        recorder._put = self._noted
-
-    def _noted(self, seq, meta, data):
-        self._put(seq, meta, data)
-        seq, _, _, kind, thread, lane, _, fields = json.loads(meta)
-        self._events.append(Event(kind, dict(fields, own_seq=seq, thread=thread, lane=lane), data))
+        self._at = recorder._ring.words[HEAD]
 
     def take(self):
-        taken, self._events = self._events, []
+        ring, at = recorder._ring, self._at
+        self._at = head = ring.words[HEAD]
+        assert head - at <= ring.capacity, "the ring is too small for this scenario"
+        begin = at % ring.capacity
+        raw = ring._map[HEADER_BYTES + begin :] + ring._map[HEADER_BYTES : HEADER_BYTES + begin]
+        taken, at, end = [], 0, head - at
+        while at < end:
+            length, meta, _, _ = RECORD_HEADER.unpack_from(raw, at)
+            body = raw[at + RECORD_HEADER.size : at + RECORD_HEADER.size + length]
+            seq, _, _, kind, thread, lane, _, fields = json.loads(body[:meta])
+            fields = dict(fields, own_seq=seq, thread=thread, lane=lane)
+            taken.append(Event(kind, fields, body[meta:]))
+            at += RECORD_HEADER.size + length
         return taken
 
 
