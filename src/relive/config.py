@@ -81,6 +81,11 @@ class Settings(BaseSettings):
         gt=0,
         description="bytes kept of the recording from inside a service; the oldest events go first",
     )
+    egress_keep: int = Field(
+        1 << 30,
+        gt=0,
+        description="bytes kept of the recording of what a service asked of others; the oldest events go first",
+    )
     ring: int = Field(
         4 << 20,
         ge=1 << 16,

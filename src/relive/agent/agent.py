@@ -14,6 +14,7 @@ from typing import Any
 
 import structlog
 
+from relive.agent.border import Border
 from relive.agent.capsule import Capsule
 from relive.agent.committer import Committer
 from relive.agent.control import serve_control
@@ -53,6 +54,7 @@ class Agent:
         self._recorder = Recorder(
             settings, capsule, self._committer, self._keeper, self._tasks, self._failures.hear
         )
+        self._border = Border(settings, capsule, self._committer)
         self._inside = self._drain(settings) if facts.spec.inside else None
 
     def _drain(self, settings: Settings) -> InsideDrain:
@@ -89,6 +91,7 @@ class Agent:
                 self._failures.watch_memory(),
                 self._keeper.make_ready(),
                 self._recorder.run(),
+                self._border.run(),
                 self._commit_by_policy(),
             ):
                 self._tasks.begin(work)
@@ -105,6 +108,7 @@ class Agent:
         if self._committer.tracer is not None:
             await self._committer.tracer.close()
         await self._recorder.end()
+        await self._border.end()
         if self._inside is not None:
             await asyncio.to_thread(self._inside.close)
             remove_rings(self._capsule.paths)
@@ -129,7 +133,8 @@ class Agent:
                 self._failures.stop_asked = True
                 return {}
             case "status":
-                link = self._committer.link
+                proxy = self._committer.proxy
+                link = proxy.link if proxy is not None else None
                 return {"pending": self._keeper.pending, "recording": link is not None and link.is_open}
         raise ValueError(f"no such operation: {request['op']}")
 
@@ -159,7 +164,8 @@ class Agent:
             return
         for _ in range(int(_READY_LIMIT / _READY_POLL)):
             listens = upstream[1] in procfs.listening_ports(self._capsule.facts.root)
-            if listens and self._committer.link is not None:
+            proxy = self._committer.proxy
+            if listens and (proxy is None or proxy.link is not None):
                 return
             await asyncio.sleep(_READY_POLL)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from relive.agent.border import start_border
 from relive.agent.bytecode import compile_recorder
 from relive.agent.injection import make_rings, with_recorder
 from relive.agent.memory import MemoryGroup
@@ -20,12 +21,13 @@ from relive.config import Settings
 from relive.engine.criu import CriuTools
 from relive.engine.layers import LayerScanner
 from relive.engine.target import LayerSource, Target
-from relive.errors import CapsuleExists, CapsuleStartFailed, TargetUnknown
+from relive.errors import CapsuleExists, CapsuleStartFailed, ReliveError, TargetUnknown
 from relive.kernel import procfs
 from relive.kernel.mounts import make_private, pivot_root, read_mounts
 from relive.kernel.namespaces import Namespace
 from relive.model.capsule import CapsuleFacts, CapsuleSpec, LifePaths
 from relive.model.commit import LayerKind, TargetKind
+from relive.sandbox.border import HostNetwork, raise_border
 from relive.sandbox.rootfs import (
     INPROCESS_FILES,
     CoveredPoint,
@@ -179,15 +181,27 @@ def start_service(
     tools = CriuTools(settings.tools_path)
     tools.check()
     points = plan_points(read_mounts(), settings.home)
-    starter = _Starter(settings, spec, paths, points, tools, group, look_up_user(spec.user))
+    network = HostNetwork.read() if spec.record_egress else None
+    starter = _Starter(settings, spec, paths, points, tools, group, look_up_user(spec.user), network)
     starter.prepare_streams()
     if spec.inside:
         compile_recorder(INPROCESS_FILES, spec.command, spec.environment)
     channel = Channel()
+    init: int | None = None
+    kinds = _NAMESPACES | Namespace.NETWORK if spec.record_egress else _NAMESPACES
     try:
-        init = spawn_first_process(_NAMESPACES, lambda: starter.run(channel), channel)
+        init = spawn_first_process(kinds, lambda: starter.run(channel), channel)
         channel.theirs.close()
         report = channel.receive(time.monotonic() + _START_LIMIT)
+        if spec.record_egress and report is not None:
+            start_border(settings, paths, init)
+            channel.go()
+            report = channel.receive(time.monotonic() + _START_LIMIT)
+    except ReliveError:
+        if init is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(init, signal.SIGKILL)
+        raise
     except OSError as error:
         raise CapsuleStartFailed(
             "the capsule's namespaces cannot be made", cause=str(error), remedy="run `relive doctor`"
@@ -228,6 +242,7 @@ class _Starter:
     tools: CriuTools
     group: MemoryGroup | None
     user: pwd.struct_passwd | None
+    network: HostNetwork | None
 
     def prepare_streams(self) -> None:
         """Make the output files, owned by the service's user, who may want to open /dev/stdout again."""
@@ -242,6 +257,10 @@ class _Starter:
         try:
             if self.group is not None:
                 self.group.join()
+            if self.network is not None:
+                raise_border(self.network)
+                channel.send_values({})
+                channel.wait_for_go()  # the first connection of the service finds the recorder there
             self._mount_root()
             standard_streams(None, None)
             spec = self.spec

@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 import structlog
 
+from relive.agent.attendant import Attendant
 from relive.agent.capsule import Capsule, capsule_target
-from relive.agent.gate import ProxyGate, ProxyLink
+from relive.agent.gate import BorderGate, ProxyGate, ProxyLink
 from relive.agent.keeper import Keeper
 from relive.config import Settings
 from relive.engine.capture import StoppedBy, capture
@@ -32,7 +33,7 @@ class Committer:
 
     Attributes:
         tracer: the failure watch, which has to step aside for CRIU; None while there is none.
-        link: the line to the recording proxy; None while there is none.
+        proxy: the recording proxy; None without one. border: the recorder of what the service asks of others; None without one.
     """
 
     def __init__(self, settings: Settings, capsule: Capsule, keeper: Keeper) -> None:
@@ -47,7 +48,8 @@ class Committer:
         self._log = structlog.get_logger().bind(service=capsule.facts.spec.name)
         self.lock = asyncio.Lock()
         self.tracer: Tracer | None = None
-        self.link: ProxyLink | None = None
+        self.proxy: Attendant | None = None
+        self.border: Attendant | None = None
 
     async def commit(self, trigger: Trigger) -> StoredCommit:
         """Take a commit and wait until it is durable."""
@@ -74,7 +76,11 @@ class Committer:
             return taken if taken is not None else await self._capture_now(trigger, stopped)
 
     async def _capture_now(self, trigger: Trigger, stopped: StoppedBy | None) -> Capture:
-        gate = ProxyGate(self.link, asyncio.get_running_loop(), self._capsule.paths.recording)
+        loop = asyncio.get_running_loop()
+        gate = BorderGate(
+            ProxyGate(self._link(self.proxy), loop, self._capsule.paths.recording),
+            ProxyGate(self._link(self.border), loop, self._capsule.paths.egress),
+        )
         try:
             taken = await asyncio.to_thread(
                 capture,
@@ -92,6 +98,10 @@ class Committer:
             raise
         self._log.info("committed", capture=taken.name, trigger=trigger.value, pause_us=taken.pause_us)
         return taken
+
+    @staticmethod
+    def _link(attendant: Attendant | None) -> ProxyLink | None:
+        return attendant.link if attendant is not None else None
 
     def close(self) -> None:
         """End the watchdog and close the store."""

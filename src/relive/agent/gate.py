@@ -18,7 +18,7 @@ from relive.kernel.unixpath import near
 from relive.model.commit import Cursor, OpenRequest
 from relive.record.reading import Recording
 
-__all__ = ["ProxyGate", "ProxyLink"]
+__all__ = ["BorderGate", "ProxyGate", "ProxyLink"]
 
 _ANSWER_WITHIN = 5.0  # [s]
 
@@ -130,3 +130,25 @@ class ProxyGate:
             return future.result(_ANSWER_WITHIN + 1)
         except (ConnectionError, TimeoutError):
             return None
+
+
+class BorderGate:
+    """Both gates of a service: for what clients ask of it, and for what others answer it."""
+
+    def __init__(self, inward: ProxyGate, outward: ProxyGate) -> None:
+        self._inward = inward
+        self._outward = outward
+
+    def close(self) -> Cursor | None:
+        """Let no byte through. Where the outward recording stands is told by the event that ``open`` leaves in it."""
+        self._outward.close()
+        return self._inward.close()
+
+    def settle(self, cursor: Cursor) -> Cursor:
+        """See ``ProxyGate``."""
+        return self._inward.settle(cursor)
+
+    def open(self, capture: str | None) -> None:
+        """Let bytes through again."""
+        self._inward.open(capture)
+        self._outward.open(capture)

@@ -51,6 +51,12 @@ def run(
     memory: Annotated[str | None, typer.Option(help="Most memory for the service, such as 512M")] = None,
     user: Annotated[str | None, typer.Option(help="User the service runs as; default: the caller")] = None,
     recorder: Annotated[bool, typer.Option(help="Record inside the service's Python processes, too")] = True,
+    record_egress: Annotated[
+        bool,
+        typer.Option(
+            "--record-egress", help="Record at its border what the service asks of others, in any language"
+        ),
+    ] = False,
     detach: Annotated[
         bool, typer.Option("--detach", "-d", help="Return at once; the service runs on")
     ] = False,
@@ -79,6 +85,7 @@ def run(
         memory=_parse_size(memory) if memory else None,
         user=user,
         inside=recorder,
+        record_egress=record_egress,
     )
     capsule = launch(settings, spec)
     facts = capsule.facts

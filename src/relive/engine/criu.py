@@ -20,6 +20,7 @@ from google.protobuf.message import DecodeError
 from relive.engine import criu_rpc_pb2 as rpc
 from relive.engine.kerndat import place_kerndat
 from relive.errors import ToolMissing
+from relive.kernel.namespaces import Namespace, namespace_id
 
 __all__ = ["Aside", "Conversation", "CriuDied", "CriuTimedOut", "CriuTools", "Notified", "base_options"]
 
@@ -132,7 +133,7 @@ class Conversation:
         """Start CRIU in the caller's namespaces.
 
         Args:
-            inside: pid whose mount and PID namespaces CRIU enters first; None: the caller's, as its children get them.
+            inside: pid whose mount, PID and network namespaces CRIU enters first; None: the caller's, as its children get them.
             inside_ipc: it enters that process's IPC namespace too, and then leaves that out of a dump.
             keep: descriptors CRIU inherits under the same number.
 
@@ -199,6 +200,10 @@ def _spawn(
     command = [str(tools.criu), "swrk", str(channel)]
     if inside is not None:
         kinds = ["--mount", "--pid", "--ipc"] if inside_ipc else ["--mount", "--pid"]
+        if namespace_id(inside, Namespace.NETWORK) != namespace_id("self", Namespace.NETWORK):
+            kinds.append(
+                "--net"
+            )  # a branch makes one of its own: what the commit's looked like is in its sockets
         command = ["nsenter", f"--target={inside}", *kinds, "--", *command]
     try:
         return subprocess.Popen(

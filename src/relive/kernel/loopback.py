@@ -10,11 +10,14 @@ import struct
 import time
 from pathlib import Path
 
-__all__ = ["add_address", "bring_up"]
+__all__ = ["add_address", "addresses", "bring_up"]
 
 _SIOCSIFFLAGS = 0x8914
 _IFF_UP_RUNNING = 0x41
 _RTM_NEWADDR = 20
+_RTM_GETADDR = 22
+_NLM_F_REQUEST_DUMP = 0x1 | 0x300
+_NLMSG_DONE = 3
 _NLM_F_REQUEST_ACK_CREATE = 0x1 | 0x4 | 0x400
 _IFA_ADDRESS, _IFA_LOCAL = 1, 2
 _IFA_F_NODAD = 0x02
@@ -51,6 +54,37 @@ def add_address(address: str) -> None:
         raise OSError(-error, f"cannot give {address} to lo")
     if family == socket.AF_INET6:
         _wait_until_local(address)
+
+
+def addresses() -> set[str]:
+    """All addresses that devices of the caller's network namespace have, ``lo``'s among them."""
+    found: set[str] = set()
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as channel:
+        body = struct.pack("BBBBi", socket.AF_UNSPEC, 0, 0, 0, 0)
+        channel.send(struct.pack("IHHII", 16 + len(body), _RTM_GETADDR, _NLM_F_REQUEST_DUMP, 1, 0) + body)
+        while not _take_addresses(channel.recv(1 << 16), found):
+            pass
+    return found
+
+
+def _take_addresses(data: bytes, found: set[str]) -> bool:
+    """Read one packet of the answer; True when it was the last."""
+    offset = 0
+    while offset + 16 <= len(data):
+        length, kind = struct.unpack_from("IH", data, offset)
+        if kind == _NLMSG_DONE:
+            return True
+        family, place = data[offset + 16], offset + 24  # behind struct ifaddrmsg
+        texts = {}
+        while place + 4 <= offset + length:
+            size, attribute = struct.unpack_from("HH", data, place)
+            if attribute in (_IFA_LOCAL, _IFA_ADDRESS):
+                texts[attribute] = socket.inet_ntop(family, data[place + 4 : place + size])
+            place += (size + 3) & ~3
+        if texts:
+            found.add(texts.get(_IFA_LOCAL) or texts[_IFA_ADDRESS])
+        offset += (length + 3) & ~3
+    return False
 
 
 def _wait_until_local(address: str) -> None:

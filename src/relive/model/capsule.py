@@ -105,6 +105,7 @@ class CapsuleSpec(BaseModel):
         memory: bytes of memory the capsule may use; None: no limit.
         user: name of the user the service runs as; None: the caller.
         inside: Python processes of the service get the recorder.
+        record_egress: the service gets a network of its own, and what it asks of others is recorded at its border.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -120,6 +121,7 @@ class CapsuleSpec(BaseModel):
     memory: int | None = None
     user: str | None = None
     inside: bool = True
+    record_egress: bool = False
 
 
 class CapsuleFacts(BaseModel):
@@ -188,6 +190,16 @@ class LifePaths:
     def beginnings(self) -> Path:
         """What its Python processes did when they began."""
         return self.directory / "beginnings.jsonl"
+
+    @property
+    def egress(self) -> Path:
+        """Directory of the recording of what the service asked of others."""
+        return self.directory / "egress"
+
+    @property
+    def egress_socket(self) -> Path:
+        """Where the recorder at the border takes commands."""
+        return self.directory / "egress.sock"
 
     @property
     def agent_socket(self) -> Path:

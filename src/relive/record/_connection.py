@@ -21,6 +21,7 @@ from relive.record._flight import BodyKeeper, Flight
 from relive.record._service import Dialer, ServiceSocket
 from relive.record.events import EventKind
 from relive.record.http1 import Body, End, Piece, RequestFramer, RequestHead, Stream, Violation
+from relive.record.passages import Mark
 
 if TYPE_CHECKING:
     from relive.record.proxy import Proxy
@@ -237,7 +238,14 @@ class Connection(asyncio.Protocol):
     def _dial(self) -> None:
         proxy = self.proxy
         frozen = bool(self._stops & _GATE)
-        self._dialer = Dialer(proxy.loop, proxy.addresses, proxy.dial_seconds(), self._dialed, frozen=frozen)
+        self._dialer = Dialer(
+            proxy.loop,
+            proxy.addresses,
+            proxy.dial_seconds(),
+            self._dialed,
+            frozen=frozen,
+            mark=Mark.OWN if proxy.options.network_of is not None else 0,
+        )
 
     def _dialed(self, result: socket.socket | OSError) -> None:
         self._dialer = None

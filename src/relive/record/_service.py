@@ -21,6 +21,7 @@ __all__ = ["Address", "Dialer", "ServiceOwner", "ServiceSocket"]
 
 Address: TypeAlias = tuple[int, Any]  # (family, what socket.connect takes)
 _SMALL_READ, _LARGE_READ = 64 * 1024, 256 * 1024
+_READS_AT_ONCE = 16
 _RETRY_SECONDS = 0.05
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 _IN_PROGRESS = (errno.EINPROGRESS, errno.EALREADY, errno.EWOULDBLOCK)
@@ -142,21 +143,28 @@ class ServiceSocket:
             self._loop.add_reader(self._fd, self._readable)
 
     def _readable(self) -> None:
-        try:
-            data = self._sock.recv(self._read_size)
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError as error:
-            self._lose(error)
-            return
-        if data:
+        """Read until nothing is left: when a reset comes with data, libuv calls once and never again (uv__poll_io)."""
+        for _ in range(_READS_AT_ONCE):
+            if not self._reading:
+                return
+            try:
+                data = self._sock.recv(self._read_size)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                self._lose(error)
+                return
+            if not data:
+                self._at_eof = True
+                self.pause_reading()
+                self._owner.service_eof()
+                return
             # Large reads only where they fill up: the memory is taken before it is known how much comes.
             self._read_size = _LARGE_READ if len(data) >= _SMALL_READ else _SMALL_READ
             self._owner.service_data(data)
-        else:
-            self._at_eof = True
+        if self._reading:  # others have their turn, and then a call comes in any case
             self.pause_reading()
-            self._owner.service_eof()
+            self.resume_reading()
 
     def _writable(self) -> None:
         while self._queue:
@@ -204,6 +212,7 @@ class Dialer:
 
     ``done`` is called once, with the connected socket or the last error; never from within the constructor, and
     never after ``cancel``. While frozen, nothing is tried, and an attempt that was under way is given up and repeated.
+    ``mark``: of its packets (see ``passages.py``).
     """
 
     def __init__(
@@ -214,7 +223,9 @@ class Dialer:
         done: Callable[[socket.socket | OSError], None],
         *,
         frozen: bool,
+        mark: int = 0,
     ) -> None:
+        self._mark = mark
         self._loop = loop
         self._addresses = addresses
         self._tries = 0
@@ -254,6 +265,8 @@ class Dialer:
         self._tries += 1
         try:
             sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+            if self._mark:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, self._mark)
         except OSError as error:  # no file descriptor left
             self._settle(error.errno or errno.EMFILE)
             return

@@ -2,7 +2,7 @@
 
     python -m relive.record.proxy --listen ADDR:PORT --upstream HOST:PORT --recording DIR --control UNIXSOCKET
         [--ready-fd N] [--every-request] [--hang-after SECONDS] [--body-limit BYTES] [--keep-bytes BYTES]
-        [--log FILE ...]
+        [--log FILE ...] [--network-of PID]
 
 When it listens it writes one JSON line to descriptor N and closes it: ``{"listen": [ADDR, PORT], "pid": PID}``.
 On SIGTERM it takes no more connections, lets requests in flight end for up to ``DRAIN_SECONDS``, and exits 0.
@@ -64,6 +64,7 @@ from pathlib import Path
 from typing import Any
 
 from relive.errors import CapsuleStartFailed, ReliveError, UsageError
+from relive.kernel.namespaces import Namespace, enter
 from relive.kernel.unixpath import near
 from relive.record._connection import Connection
 from relive.record._control import ControlHub, ControlLink, error_reply
@@ -74,7 +75,7 @@ from relive.record._service import Address
 from relive.record.events import EventKind
 from relive.record.log import RecordingWriter
 
-__all__ = ["DEFAULT_BODY_LIMIT", "Proxy", "ProxyOptions", "main"]
+__all__ = ["DEFAULT_BODY_LIMIT", "Proxy", "ProxyOptions", "bind_control", "main"]
 
 DEFAULT_BODY_LIMIT = 16 * 1024 * 1024
 START_SECONDS = 10.0  # how long requests wait for a service that has never been seen
@@ -93,6 +94,7 @@ class ProxyOptions:
         body_limit: bytes kept of each body, and of each direction of a stream.
         keep_bytes: bound of the recording's size; None keeps everything.
         logs: files whose sizes are recorded with requests; they need not exist yet.
+        network_of: pid of a process in whose network namespace the service listens; None: in the proxy's own.
     """
 
     listen: str
@@ -105,6 +107,7 @@ class ProxyOptions:
     body_limit: int = DEFAULT_BODY_LIMIT
     keep_bytes: int | None = None
     logs: tuple[str, ...] = ()
+    network_of: int | None = None
 
 
 class Proxy:
@@ -246,6 +249,9 @@ class Proxy:
         for number in (signal.SIGTERM, signal.SIGINT):
             self.loop.add_signal_handler(number, stop.set)
         listener, control = bind_listener(self.options.listen), bind_control(self.options.control)
+        if self.options.network_of is not None:
+            # The listener stays in the host's network. From here on every new socket leads to the service.
+            enter(self.options.network_of, Namespace.NETWORK)
         logs = list(self.options.logs)
         fields = {
             "listen": self.options.listen,
@@ -384,6 +390,7 @@ def parse_options(arguments: Sequence[str]) -> ProxyOptions:
     parser.add_argument("--hang-after", type=float, metavar="SECONDS")
     parser.add_argument("--body-limit", type=int, default=DEFAULT_BODY_LIMIT, metavar="BYTES")
     parser.add_argument("--keep-bytes", type=int, metavar="BYTES")
+    parser.add_argument("--network-of", type=int, metavar="PID")
     parser.add_argument("--log", action="append", default=[], dest="logs", metavar="FILE")
     values = vars(parser.parse_args(arguments))
     return ProxyOptions(**values | {"logs": tuple(values["logs"])})

@@ -21,7 +21,7 @@ _MESSAGE_MOST = 1 << 20  # [bytes]
 
 
 class Channel:
-    """The line over which process 1 reports once, either values or an error."""
+    """The line over which process 1 reports, either values or an error."""
 
     def __init__(self) -> None:
         self.ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -60,6 +60,15 @@ class Channel:
         if "error" in message:
             raise _error_from(message["error"])
         return message["values"]
+
+    def wait_for_go(self) -> None:
+        """Called in process 1, after a report, until ``go`` is called outside; the process ends when that never comes."""
+        if not self.theirs.recv(1):
+            os._exit(1)
+
+    def go(self) -> None:
+        """Let process 1 go on."""
+        self.ours.send(b"g")
 
     def close(self) -> None:
         """Close both ends."""

@@ -1,0 +1,118 @@
+"""Which sockets there are in a network namespace (sock_diag(7)): a few microseconds, however many connections are open."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from dataclasses import dataclass
+
+__all__ = ["SocketList", "Taken"]
+
+_NETLINK_SOCK_DIAG = 4
+_BY_FAMILY = 20
+_REQUEST_DUMP = 0x1 | 0x300
+_DONE, _ERROR = 3, 2
+_HEADER = struct.Struct("=IHHII")
+_ANY_STATE, _SYN_SENT, _LISTEN = 0xFFFFFFFF, 1 << 2, 1 << 10
+_V6_ONLY = 11  # INET_DIAG_SKV6ONLY
+_MESSAGE = 72  # [bytes] struct inet_diag_msg
+_READ = 1 << 17  # [bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """An address that a socket has bound.
+
+    Attributes:
+        v6_only: an IPv6 socket that takes no IPv4.
+    """
+
+    address: str
+    port: int
+    v6_only: bool = False
+
+    def takes(self, address: str, port: int) -> bool:
+        """What is sent there reaches the socket, if the address is one of the host's own."""
+        if port != self.port:
+            return False
+        if self.address == "0.0.0.0":
+            return ":" not in address
+        if self.address == "::":
+            return ":" in address or not self.v6_only
+        return self.address == address
+
+
+class SocketList:
+    """Asks the kernel; sees the namespace in which it was made. Use it from one thread."""
+
+    def __init__(self) -> None:
+        self._socket = socket.socket(
+            socket.AF_NETLINK, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG
+        )
+
+    def close(self) -> None:
+        """Close its line to the kernel."""
+        self._socket.close()
+
+    def listening(self) -> set[Taken]:
+        """TCP sockets that listen."""
+        return {taken for taken, _ in self._ask(socket.IPPROTO_TCP, _LISTEN)}
+
+    def datagram(self) -> set[Taken]:
+        """UDP sockets."""
+        return {taken for taken, _ in self._ask(socket.IPPROTO_UDP, _ANY_STATE)}
+
+    def connecting(self) -> set[tuple[tuple[str, int], tuple[str, int]]]:
+        """(own end, goal) of TCP sockets whose handshake has not been answered."""
+        return {
+            ((taken.address, taken.port), goal) for taken, goal in self._ask(socket.IPPROTO_TCP, _SYN_SENT)
+        }
+
+    def _ask(self, protocol: int, states: int) -> list[tuple[Taken, tuple[str, int]]]:
+        found: list[tuple[Taken, tuple[str, int]]] = []
+        for family in (socket.AF_INET, socket.AF_INET6):
+            body = struct.pack("=BBBBI48x", family, protocol, 0, 0, states)
+            header = _HEADER.pack(_HEADER.size + len(body), _BY_FAMILY, _REQUEST_DUMP, 1, 0)
+            self._socket.send(header + body)
+            while self._read(found):
+                pass
+        return found
+
+    def _read(self, found: list[tuple[Taken, tuple[str, int]]]) -> bool:
+        """Take one packet of the answer; False when it was the last."""
+        data = self._socket.recv(_READ)
+        offset = 0
+        while offset + _HEADER.size <= len(data):
+            length, kind, _, _, _ = _HEADER.unpack_from(data, offset)
+            if kind in (_DONE, _ERROR):
+                return False
+            found.append(_described(data[offset + _HEADER.size : offset + length]))
+            offset += (length + 3) & ~3
+        return True
+
+
+def _described(message: bytes) -> tuple[Taken, tuple[str, int]]:
+    """inet_diag_msg: family, state, timer, retransmissions; ports; two addresses of 16 bytes; interface, ..."""
+    family = message[0]
+    own_port, goal_port = struct.unpack_from(">HH", message, 4)
+    size = 4 if family == socket.AF_INET else 16
+    own = _plain(socket.inet_ntop(family, message[8 : 8 + size]))
+    goal = _plain(socket.inet_ntop(family, message[24 : 24 + size]))
+    return Taken(own, own_port, _is_v6_only(message)), (goal, goal_port)
+
+
+def _plain(address: str) -> str:
+    """An IPv4 address that an IPv6 socket uses, as the packets have it."""
+    return address.removeprefix("::ffff:") if "." in address else address
+
+
+def _is_v6_only(message: bytes) -> bool:
+    offset = _MESSAGE
+    while offset + 4 <= len(message):
+        length, kind = struct.unpack_from("=HH", message, offset)
+        if length < 4:
+            break
+        if kind == _V6_ONLY:
+            return message[offset + 4] != 0
+        offset += (length + 3) & ~3
+    return False

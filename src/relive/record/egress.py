@@ -1,0 +1,232 @@
+"""The recorder at the border of a capsule: carries all that the service asks of others, and records it.
+
+    python -m relive.record.egress --network-of PID --recording DIR --control UNIXSOCKET [--ready-fd N] [--keep-bytes BYTES]
+
+It lives in the host's network and makes the real connections there; the capsule's network (``relive.sandbox.border``) brings it
+those of the service. When it is ready it writes one JSON line to descriptor N and closes it: ``{"pid": PID}``. It ends by itself
+when process PID, the capsule's first, has ended, and on SIGTERM.
+
+The service comes first: no state of the recording or of the disk keeps traffic from flowing. If the recorder dies, connections
+that it carried end; new ones wait until the next recorder is there.
+
+The control socket and its messages ``close``, ``open`` and ``status`` are those of the proxy (``proxy.py``). Between ``closed`` and
+``opened`` no byte, end or new connection reaches the service; what the service says flows on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import os
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from relive.errors import HostIncapable, ReliveError
+from relive.kernel.packets import read_packet
+from relive.record._calls import Calls
+from relive.record._carrier import Carrier, Opening
+from relive.record._control import ControlHub, ControlLink, error_reply
+from relive.record._datagrams import Datagrams
+from relive.record._gate import Gate
+from relive.record._inner import InnerNetwork
+from relive.record._reach import Reach
+from relive.record.events import EventKind
+from relive.record.log import RecordingWriter
+from relive.record.proxy import bind_control
+
+__all__ = ["Egress", "EgressOptions", "main"]
+
+
+@dataclass(frozen=True, slots=True)
+class EgressOptions:
+    """What the command line says; see the module."""
+
+    network_of: int
+    recording: Path
+    control: Path
+    ready_fd: int | None = None
+    keep_bytes: int | None = None
+
+
+class Egress:
+    """The recorder's state. Lives in one event loop.
+
+    Raises:
+        HostIncapable: the capsule's network cannot be entered or lacks what is needed.
+    """
+
+    def __init__(self, options: EgressOptions, loop: asyncio.AbstractEventLoop) -> None:
+        self.options = options
+        self.loop = loop
+        self.writer = RecordingWriter(options.recording, keep_bytes=options.keep_bytes, on_trouble=_say)
+        try:
+            self.inner = InnerNetwork(options.network_of)
+        except OSError as error:
+            raise HostIncapable(
+                "the capsule's network cannot be watched", cause=str(error), remedy="run `relive doctor`"
+            ) from error
+        self.gate = Gate(loop, self.writer)
+        self.hub = ControlHub(self)
+        self.calls = Calls(loop, self.inner, self.writer, self._stands)
+        self.datagrams = Datagrams(loop, self.inner, self.writer)
+        self.carriers: dict[int, Carrier] = {}
+
+    def _stands(self, opening: Opening, inner: socket.socket, outer: socket.socket) -> None:
+        frozen = self.gate.is_closed
+        carrier = Carrier(self.loop, self.writer, opening, inner, outer, self._carried, frozen=frozen)
+        self.carriers[opening.number] = self.gate.keepers[opening.number] = carrier
+
+    def _carried(self, carrier: Carrier) -> None:
+        self.carriers.pop(carrier.opening.number, None)
+        self.gate.keepers.pop(carrier.opening.number, None)
+
+    def _packets(self) -> None:
+        for waiting in self.inner.queue.waiting():
+            packet = read_packet(waiting.data)
+            if packet is None:
+                self.inner.queue.drop(waiting.number)
+            elif packet.protocol == socket.IPPROTO_TCP:
+                self.calls.begins(waiting, packet)
+            else:
+                self.datagrams.leaves(waiting, packet)
+
+    # For agents
+
+    def control_message(self, link: ControlLink, op: str, message: dict[str, Any]) -> dict[str, Any] | None:
+        """Act on a message of an agent; see the proxy's table."""
+        acts: dict[str, Callable[[ControlLink, dict[str, Any]], dict[str, Any]]] = {
+            "close": self._close,
+            "open": self._open,
+            "status": self._status,
+        }
+        act = acts.get(op)
+        return (
+            act(link, message) if act is not None else error_reply("unknown-op", f"there is no op {op!r:.50}")
+        )
+
+    def control_lost(self, link: ControlLink, *, was_last: bool) -> None:  # noqa: ARG002 - of the protocol
+        """An agent went away: what it had stopped goes on."""
+        self.gate.owner_gone(link)
+
+    def _close(self, link: ControlLink, _message: dict[str, Any]) -> dict[str, Any]:
+        if self.gate.is_closed:
+            return error_reply("gate-closed", "the gate is closed already")
+        return {"op": "closed", "cursor": self.gate.close(link), "connections": []}
+
+    def _open(self, link: ControlLink, message: dict[str, Any]) -> dict[str, Any]:
+        commit = message.get("commit")
+        if not (commit is None or isinstance(commit, str)):
+            return error_reply("bad-message", "commit is neither text nor null")
+        if not self.gate.is_closed:
+            return error_reply("gate-not-closed", "the gate is open; it may have opened by itself")
+        if self.gate.owner is not link:
+            return error_reply("not-yours", "another connection closed the gate")
+        return {"op": "opened", "cursor": self.gate.open(commit)}
+
+    def _status(self, _link: ControlLink, _message: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "op": "status",
+            "pid": os.getpid(),
+            "gate": "closed" if self.gate.is_closed else "open",
+            "connections": len(self.carriers),
+            "cursor": self.writer.last_seq,
+            "recording": self.writer.is_on,
+            "events_lost": self.writer.lost,
+        }
+
+    # Life
+
+    async def serve(self) -> None:
+        """Carry until SIGTERM, SIGINT or the capsule's end.
+
+        Raises:
+            CapsuleStartFailed: the control socket cannot be bound.
+        """
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self.loop.add_signal_handler(number, stop.set)
+        capsule = os.pidfd_open(self.options.network_of)
+        self.loop.add_reader(capsule, stop.set)
+        control = bind_control(self.options.control)
+        self.writer.append(EventKind.RECORDER_STARTED, fields={"pid": os.getpid(), "logs": []})
+        self.writer.flush()
+        server = await self.loop.create_unix_server(self.hub.link, sock=control)
+        reach = Reach(self.loop, self.inner, self._trouble)
+        self.loop.add_reader(self.inner.queue.fileno(), self._packets)
+        self._say_ready()
+        gc.collect()
+        gc.freeze()
+        try:
+            await stop.wait()
+        finally:
+            self.loop.remove_reader(capsule)
+            self.loop.remove_reader(self.inner.queue.fileno())
+            server.close()
+            reach.close()
+            self.calls.close()
+            self.datagrams.close()
+            for carrier in list(self.carriers.values()):
+                carrier.shut()
+            self.inner.close()
+            self.options.control.unlink(missing_ok=True)
+            self.writer.close()
+            os.close(capsule)
+
+    def _trouble(self, text: str) -> None:
+        _say(text)
+        self.writer.append(EventKind.NOTE, fields={"about": "reach", "text": text})
+        self.writer.flush()
+
+    def _say_ready(self) -> None:
+        if self.options.ready_fd is not None:
+            os.write(self.options.ready_fd, json.dumps({"pid": os.getpid()}).encode() + b"\n")
+            os.close(self.options.ready_fd)
+
+
+def parse_options(arguments: Sequence[str]) -> EgressOptions:
+    """The options of a command line; argparse ends the process with status 2 if it is wrong."""
+    parser = argparse.ArgumentParser(prog="python -m relive.record.egress", description="Record what leaves.")
+    parser.add_argument("--network-of", required=True, type=int, metavar="PID")
+    parser.add_argument("--recording", required=True, type=Path, metavar="DIR")
+    parser.add_argument("--control", required=True, type=Path, metavar="UNIXSOCKET")
+    parser.add_argument("--ready-fd", type=int, metavar="N")
+    parser.add_argument("--keep-bytes", type=int, metavar="BYTES")
+    return EgressOptions(**vars(parser.parse_args(arguments)))
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"relive egress: {text}\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the recorder; returns its exit status."""
+    options = parse_options(sys.argv[1:] if arguments is None else arguments)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # two descriptors a connection
+
+    async def run() -> None:
+        await Egress(options, asyncio.get_running_loop()).serve()
+
+    try:
+        # Not uvloop: when an error comes with data, libuv takes the descriptor out of its epoll set after one callback
+        # (uv__poll_io), and of a socket that takes errors for single datagrams nothing is heard again.
+        with asyncio.Runner() as runner:
+            runner.run(run())
+    except ReliveError as error:
+        cause = f" ({error.cause})" if error.cause is not None else ""
+        sys.stderr.write(f"Error: {error}{cause}\n")
+        return error.exit_status
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,118 @@
+"""A network with a border, as a capsule has one, and the recorder at it; clients in there are played by the test."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from relive.kernel.namespaces import in_network_of
+from relive.record.dialogues import Dialogue, read_dialogues
+from relive.record.events import Event, EventKind
+from relive.record.reading import Recording
+
+Result = TypeVar("Result")
+LIMIT = 10.0  # [s]
+_HOLDER = """
+import sys
+from relive.kernel.namespaces import Namespace, unshare
+from relive.sandbox.border import HostNetwork, raise_border
+host = HostNetwork.read()
+unshare(Namespace.NETWORK)
+raise_border(host)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+class Bordered:
+    """A process whose network has a border, and a recorder that can be ended and started again."""
+
+    def __init__(self, directory: Path, host: Sequence[str] = ()) -> None:
+        """``host``: words before a command that make its network the host's; none: the test's own."""
+        self.host = list(host)
+        self.recording = directory / "egress"
+        self.control = directory / "control"
+        self.holder = subprocess.Popen(
+            [*self.host, sys.executable, "-c", _HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert self.holder.stdout is not None
+        assert self.holder.stdout.readline() == b"ready\n"
+        self.recorder: subprocess.Popen[bytes] | None = None
+
+    def start(self, *options: str) -> None:
+        """Start a recorder and wait until it is ready."""
+        reading, writing = os.pipe()
+        command = [sys.executable, "-m", "relive.record.egress", "--network-of", str(self.holder.pid)]
+        command += ["--recording", str(self.recording), "--control", str(self.control), *options]
+        self.recorder = subprocess.Popen(
+            [*self.host, *command, "--ready-fd", str(writing)], pass_fds=[writing]
+        )
+        os.close(writing)
+        with os.fdopen(reading) as pipe:
+            assert json.loads(pipe.readline())["pid"] == self.recorder.pid
+
+    def kill(self) -> None:
+        """End the recorder with SIGKILL."""
+        self.end(signal.SIGKILL)
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        """End the recorder; returns its status."""
+        assert self.recorder is not None
+        recorder, self.recorder = self.recorder, None
+        recorder.send_signal(number)
+        return recorder.wait(LIMIT)
+
+    def within(self, action: Callable[[], Result]) -> Result:
+        """Do something in there."""
+        return in_network_of(self.holder.pid, action)
+
+    def connect(self, goal: tuple[str, int], timeout: float = LIMIT) -> socket.socket:
+        """A connection of the service."""
+        return self.within(lambda: socket.create_connection(goal, timeout=timeout))
+
+    def events(self) -> list[Event]:
+        """All that is recorded."""
+        return list(Recording(self.recording).events())
+
+    def dialogue(self, sock_or_name: socket.socket | tuple[str, int]) -> Dialogue:
+        """The dialogue of a connection of the service, by its own end."""
+        name = sock_or_name.getsockname()[:2] if isinstance(sock_or_name, socket.socket) else sock_or_name[:2]
+        return next(one for one in self.dialogues() if one.origin == name)
+
+    def dialogues(self) -> list[Dialogue]:
+        return read_dialogues(self.events())
+
+    def notes(self) -> list[dict[str, Any]]:
+        return [dict(event.fields) for event in self.events() if event.kind is EventKind.NOTE]
+
+    def close(self) -> None:
+        if self.recorder is not None:
+            self.end()
+        assert self.holder.stdin is not None
+        self.holder.stdin.close()
+        self.holder.wait(LIMIT)
+        assert self.holder.stdout is not None
+        self.holder.stdout.close()
+
+
+def eventually(check: Callable[[], Result | None], what: str) -> Result:
+    """The first true value that ``check`` returns; what it raises counts as not yet."""
+    until = time.monotonic() + LIMIT
+    last: BaseException | None = None
+    while time.monotonic() < until:
+        try:
+            value = check()
+        except (OSError, StopIteration, KeyError) as error:
+            last, value = error, None
+        if value:
+            return value
+        time.sleep(0.005)
+    raise AssertionError(f"not in time: {what} ({last!r})")

@@ -1,0 +1,55 @@
+"""Which sockets there are, in the network of this process."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from relive.kernel.sockdiag import SocketList, Taken
+
+
+@pytest.fixture
+def sockets():
+    found = SocketList()
+    yield found
+    found.close()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "::1", "::"])
+def test_a_listening_socket_is_seen_as_long_as_it_listens(sockets, address):
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.create_server((address, 0), family=family) as listener:
+        port = listener.getsockname()[1]
+        (taken,) = {one for one in sockets.listening() if one.port == port}
+        assert taken == Taken(address, port, v6_only=family == socket.AF_INET6)  # as create_server says
+        assert taken.takes("::1" if family == socket.AF_INET6 else "127.0.0.1", port)
+        assert not taken.takes("127.0.0.1" if family == socket.AF_INET6 else "::1", port)
+    assert port not in {one.port for one in sockets.listening()}
+
+
+def test_a_socket_for_both_families_takes_both(sockets):
+    with socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as listener:
+        (taken,) = {one for one in sockets.listening() if one.port == listener.getsockname()[1]}
+        assert taken.takes("127.0.0.1", taken.port) and taken.takes("::1", taken.port)
+
+
+def test_a_datagram_socket_is_seen(sockets):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(("127.0.0.1", 0))
+        assert Taken("127.0.0.1", sock.getsockname()[1]) in sockets.datagram()
+
+
+def test_who_waits_for_an_answer_is_seen(sockets):
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen(0)
+        waiting = [socket.socket() for _ in range(3)]
+        for sock in waiting:
+            sock.setblocking(False)
+            sock.connect_ex(deaf.getsockname())
+        own = {(sock.getsockname(), deaf.getsockname()) for sock in waiting}
+        assert own & sockets.connecting()
+        for sock in waiting:
+            sock.close()
+        assert not own & sockets.connecting()
