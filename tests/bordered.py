@@ -47,13 +47,15 @@ class Bordered:
         assert self.holder.stdout.readline() == b"ready\n"
         self.recorder: subprocess.Popen[bytes] | None = None
 
-    def start(self, *options: str) -> None:
+    def start(self, *options: str, **environment: str) -> None:
         """Start a recorder and wait until it is ready."""
         reading, writing = os.pipe()
         command = [sys.executable, "-m", "relive.record.egress", "--network-of", str(self.holder.pid)]
         command += ["--recording", str(self.recording), "--control", str(self.control), *options]
         self.recorder = subprocess.Popen(
-            [*self.host, *command, "--ready-fd", str(writing)], pass_fds=[writing]
+            [*self.host, *command, "--ready-fd", str(writing)],
+            pass_fds=[writing],
+            env=os.environ | environment,
         )
         os.close(writing)
         with os.fdopen(reading) as pipe:

@@ -20,6 +20,7 @@ TESTED_IN = {
     "agent/agent.py": "tests/real/test_failures.py",
     "agent/attendant.py": "tests/real/test_failures.py",
     "agent/border.py": "tests/real/test_egress.py",
+    "agent/trust.py": "tests/real/test_egress.py",
     "agent/capsule.py": "tests/real/test_uvicorn.py",
     "agent/committer.py": "tests/agent/test_tasks.py",
     "agent/exceptions.py": "tests/real/test_debug.py",

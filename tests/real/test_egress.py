@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import http.client
+import http.server
+import shlex
+import shutil
 import socket
 import threading
 from collections.abc import Iterator
@@ -9,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from certificates import TestAuthority
 from ports import free_port
 from relive.images.sockets import read_connections, read_files
 from relive.model.capsule import LifePaths
-from relive.record.dialogues import Way, read_dialogues
+from relive.record.dialogues import Tls, Way, read_dialogues
 from relive.record.events import EventKind
 from relive.record.reading import Recording
 
@@ -42,6 +47,32 @@ def echo() -> Iterator[int]:
     listener.close()
 
 
+@pytest.fixture
+def https(tmp_path: Path) -> Iterator[tuple[int, Path]]:
+    """Port of a web server at localhost, and the file of the authority that has issued its certificate."""
+    authority = TestAuthority(tmp_path)
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            body = f"hello {self.path}\n".encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.socket = authority.server("localhost").wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server.server_port, authority.path
+    server.shutdown()
+    server.server_close()
+
+
 class Client:
     """Sends lines and gets lines."""
 
@@ -61,10 +92,14 @@ class Client:
 
 
 def run(
-    relive: Relive, *command: str | Path, name: str = "service", options: tuple[str, ...] = ()
+    relive: Relive,
+    *command: str | Path,
+    name: str = "service",
+    options: tuple[str, ...] = (),
+    environment: dict[str, str] | None = None,
 ) -> Capsule:
     words = ["--detach", "--every", "never", "--no-recorder", "--record-egress", "--name", name, *options]
-    answer = relive("run", *words, "--", *(str(word) for word in command))
+    answer = relive("run", *words, "--", *(str(word) for word in command), environment=environment)
     return Capsule(answer["name"], answer["life"], answer["pid"])
 
 
@@ -113,7 +148,6 @@ def test_the_proxy_finds_a_service_behind_its_border(relive: Relive, echo: int) 
     port, upstream = free_port(), free_port()
     options = ("--listen", f"127.0.0.1:{port}", "--upstream", str(upstream))
     capsule = run(relive, PYTHON, "-m", "http.server", str(upstream), "--bind", "127.0.0.1", options=options)
-    import http.client
 
     def ask() -> int:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT)
@@ -130,3 +164,38 @@ def test_the_proxy_finds_a_service_behind_its_border(relive: Relive, echo: int) 
     assert not [
         e for e in Recording(life(relive, capsule).egress).events() if e.kind is EventKind.DIALOGUE_OPENED
     ]
+
+
+HTTPS_CLIENTS = {
+    "curl": ["curl", "-sS", "URL"],
+    "requests": [PYTHON, "-c", "import requests; print(requests.get('URL').text, end='')"],
+    "httpx": [PYTHON, "-c", "import httpx; print(httpx.get('URL').text, end='')"],
+    "urllib": [
+        PYTHON,
+        "-c",
+        "from urllib.request import urlopen; print(urlopen('URL').read().decode(), end='')",
+    ],
+    "node": ["node", "-e", "fetch('URL').then(r => r.text()).then(t => process.stdout.write(t))"],
+}
+
+
+def test_https_of_every_client_is_opened(relive: Relive, https: tuple[int, Path], tmp_path: Path) -> None:
+    """One service that runs them all; each trusts the server by the variable that it knows."""
+    port, roots = https
+    names = [name for name in HTTPS_CLIENTS if shutil.which(str(HTTPS_CLIENTS[name][0]))]
+    script = tmp_path / "all.sh"
+    lines = []
+    for name in names:
+        words = [str(word).replace("URL", f"https://localhost:{port}/{name}") for word in HTTPS_CLIENTS[name]]
+        lines.append(shlex.join(words))
+    script.write_text("\n".join([*lines, "echo finished", "exec sleep 60"]))
+    variables = "SSL_CERT_FILE REQUESTS_CA_BUNDLE CURL_CA_BUNDLE NODE_EXTRA_CA_CERTS"
+    capsule = run(relive, "sh", script, environment=dict.fromkeys(variables.split(), str(roots)))
+    eventually(lambda: "finished" in relive.output(capsule), "all have asked")
+    assert relive.output(capsule).split("\n")[:-2] == [f"hello /{name}" for name in names]
+    dialogues = read_dialogues(Recording(life(relive, capsule).egress).events())
+    said = {one.text(Way.UP).split()[1].decode(): one for one in dialogues}
+    assert set(said) == {f"/{name}" for name in names}
+    for path, one in said.items():
+        assert one.tls is Tls.OPENED
+        assert f"hello {path}\n".encode() in one.text(Way.DOWN)

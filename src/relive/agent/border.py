@@ -13,26 +13,33 @@ import structlog
 from relive.agent.attendant import Attendant, attendant_command
 from relive.config import Settings
 from relive.errors import CapsuleStartFailed
-from relive.model.capsule import LifePaths
+from relive.model.capsule import CapsuleSpec, LifePaths
 
 if TYPE_CHECKING:  # the capsule is started with the recorder at its border
     from relive.agent.capsule import Capsule
     from relive.agent.committer import Committer
 
-__all__ = ["Border", "start_border"]
+__all__ = ["Border", "make_authority", "start_border"]
 
 _MODULE = "relive.record.egress"
 _READY_WITHIN = 20.0  # [s]
 
 
-def start_border(settings: Settings, paths: LifePaths, init: int) -> None:
+def make_authority(paths: LifePaths, name: str) -> bytes:
+    """Make the authority of a life and return its certificate (PEM)."""
+    from relive.record.authority import Authority  # noqa: PLC0415 - `cryptography` takes its time to be imported
+
+    return Authority.make(paths.authority, name).certificate
+
+
+def start_border(settings: Settings, spec: CapsuleSpec, paths: LifePaths, init: int) -> None:
     """Start the recorder for a capsule whose network is there; returns when it takes connections.
 
     Raises:
         CapsuleStartFailed: it did not start.
     """
     reading, writing = os.pipe()
-    command = attendant_command(_MODULE, [*_options(settings, paths, init), "--ready-fd", str(writing)])
+    command = attendant_command(_MODULE, [*_options(settings, spec, paths, init), "--ready-fd", str(writing)])
     try:
         with paths.agent_log.open("ab") as log:
             subprocess.Popen(
@@ -57,11 +64,12 @@ def start_border(settings: Settings, paths: LifePaths, init: int) -> None:
         )
 
 
-def _options(settings: Settings, paths: LifePaths, init: int) -> list[str]:
-    return [
+def _options(settings: Settings, spec: CapsuleSpec, paths: LifePaths, init: int) -> list[str]:
+    options = [
         *("--network-of", str(init), "--recording", str(paths.egress)),
         *("--control", str(paths.egress_socket), "--keep-bytes", str(settings.egress_keep)),
     ]
+    return [*options, "--authority", str(paths.authority)] if spec.opens_tls else options
 
 
 class Border:
@@ -75,7 +83,7 @@ class Border:
             self._recorder = Attendant(
                 "the recorder at the border",
                 _MODULE,
-                _options(settings, paths, capsule.facts.init),
+                _options(settings, capsule.facts.spec, paths, capsule.facts.init),
                 paths.egress_socket,
                 paths.agent_log,
                 _heard,

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from relive.agent.border import start_border
+from relive.agent.border import make_authority, start_border
 from relive.agent.bytecode import compile_recorder
 from relive.agent.injection import make_rings, with_recorder
 from relive.agent.memory import MemoryGroup
+from relive.agent.trust import lay_bundles, plan_bundles
 from relive.config import Settings
 from relive.engine.criu import CriuTools
 from relive.engine.layers import LayerScanner
@@ -181,8 +182,17 @@ def start_service(
     tools = CriuTools(settings.tools_path)
     tools.check()
     points = plan_points(read_mounts(), settings.home)
-    network = HostNetwork.read() if spec.record_egress else None
-    starter = _Starter(settings, spec, paths, points, tools, group, look_up_user(spec.user), network)
+    starter = _Starter(
+        settings,
+        spec,
+        paths,
+        points,
+        tools,
+        group,
+        look_up_user(spec.user),
+        HostNetwork.read() if spec.record_egress else None,
+        make_authority(paths, spec.name) if spec.opens_tls else None,
+    )
     starter.prepare_streams()
     if spec.inside:
         compile_recorder(INPROCESS_FILES, spec.command, spec.environment)
@@ -194,7 +204,7 @@ def start_service(
         channel.theirs.close()
         report = channel.receive(time.monotonic() + _START_LIMIT)
         if spec.record_egress and report is not None:
-            start_border(settings, paths, init)
+            start_border(settings, spec, paths, init)
             channel.go()
             report = channel.receive(time.monotonic() + _START_LIMIT)
     except ReliveError:
@@ -233,7 +243,7 @@ def start_service(
 
 @dataclass(frozen=True, slots=True)
 class _Starter:
-    """What process 1 and the service's first process do."""
+    """What process 1 and the service's first process do. ``authority``: certificate (PEM) that the service is to trust."""
 
     settings: Settings
     spec: CapsuleSpec
@@ -243,6 +253,7 @@ class _Starter:
     group: MemoryGroup | None
     user: pwd.struct_passwd | None
     network: HostNetwork | None
+    authority: bytes | None
 
     def prepare_streams(self) -> None:
         """Make the output files, owned by the service's user, who may want to open /dev/stdout again."""
@@ -288,11 +299,15 @@ class _Starter:
         builder.hide_home()
         builder.mount_proc()
         pivot_root(builder.root)
+        if self.authority is not None:
+            lay_bundles(plan_bundles(self.spec.environment)[0], self.authority)
 
     def _environment(self) -> dict[str, str]:
         environment = self.spec.environment
         if self.spec.inside:
             environment = with_recorder(environment, self.settings)
+        if self.authority is not None:
+            environment = environment | plan_bundles(environment)[1]
         if self.user is None:
             return environment
         name = self.user.pw_name

@@ -57,6 +57,12 @@ def run(
             "--record-egress", help="Record at its border what the service asks of others, in any language"
         ),
     ] = False,
+    tls: Annotated[
+        bool,
+        typer.Option(
+            help="With --record-egress: open TLS, with a certificate authority of the capsule's own"
+        ),
+    ] = True,
     detach: Annotated[
         bool, typer.Option("--detach", "-d", help="Return at once; the service runs on")
     ] = False,
@@ -86,6 +92,7 @@ def run(
         user=user,
         inside=recorder,
         record_egress=record_egress,
+        tls=tls,
     )
     capsule = launch(settings, spec)
     facts = capsule.facts

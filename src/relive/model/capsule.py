@@ -106,6 +106,7 @@ class CapsuleSpec(BaseModel):
         user: name of the user the service runs as; None: the caller.
         inside: Python processes of the service get the recorder.
         record_egress: the service gets a network of its own, and what it asks of others is recorded at its border.
+        tls: with record_egress, TLS is opened with an authority of the capsule's own.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -122,6 +123,12 @@ class CapsuleSpec(BaseModel):
     user: str | None = None
     inside: bool = True
     record_egress: bool = False
+    tls: bool = True
+
+    @property
+    def opens_tls(self) -> bool:
+        """The capsule has an authority of its own."""
+        return self.record_egress and self.tls
 
 
 class CapsuleFacts(BaseModel):
@@ -195,6 +202,11 @@ class LifePaths:
     def egress(self) -> Path:
         """Directory of the recording of what the service asked of others."""
         return self.directory / "egress"
+
+    @property
+    def authority(self) -> Path:
+        """Directory of what TLS is opened with (see ``relive.record.authority``); never within the service's reach."""
+        return self.directory / "authority"
 
     @property
     def egress_socket(self) -> Path:

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relive.record._service import ServiceSocket
-from relive.record.dialogues import Way
+from relive.record.dialogues import Tls, Way
 from relive.record.events import EventKind
 from relive.record.log import RecordingWriter
 
-__all__ = ["Carrier", "Opening"]
+__all__ = ["Carrier", "Opening", "watch_over"]
 
 _HIGH_WATER = 1 << 20  # [bytes] that wait for one end before no more is read from the other
 _KEEPALIVE_IDLE, _KEEPALIVE_PAUSE, _KEEPALIVE_TRIES = 60, 15, 8  # [s], [s], times
@@ -32,6 +32,7 @@ class Opening:
     Attributes:
         at: monotonic and wall time [ns] at which it was seen first.
         bases: sequence numbers of the first bytes from and to the service, None where not known.
+        tls: what becomes of encryption, where there is any.
     """
 
     number: int
@@ -40,11 +41,14 @@ class Opening:
     at: tuple[int, int]
     connect_ns: int
     bases: tuple[int, int] | None = None
+    tls: Tls | None = None
 
     def fields(self) -> dict[str, Any]:
         """Of the event dialogue-opened."""
         told: dict[str, Any] = {"to": self.to, "origin": self.origin, "connect_ns": self.connect_ns}
-        if self.bases is not None:
+        if self.tls is not None:
+            told["tls"] = self.tls.value
+        if self.bases is not None and self.tls is not Tls.OPENED:  # those count what is on the wire
             told |= {"up_base": self.bases[0], "down_base": self.bases[1]}
         return told
 
@@ -84,14 +88,19 @@ class Carrier:
         self._directions = {Way.UP: _Direction(), Way.DOWN: _Direction()}
         writer.append(EventKind.DIALOGUE_OPENED, opening.number, fields=opening.fields(), at=opening.at)
         writer.flush()
-        _watch_over(outer)
+        self._told_in = writer.segment
+        watch_over(outer)
         self._ends: dict[Way, ServiceSocket] = {}  # by the direction that is read there
         self._reset_when_sent: Way | None = None
         self._frozen = self._closed = False
-        self._ends[Way.UP] = ServiceSocket(loop, inner, _End(self, Way.UP))
-        self._ends[Way.DOWN] = ServiceSocket(loop, outer, _End(self, Way.DOWN))
+        self._loop = loop
+        self._read_from(Way.UP, inner)
+        self._read_from(Way.DOWN, outer)
         if frozen:
             self.freeze()
+
+    def _read_from(self, way: Way, sock: socket.socket) -> None:
+        self._ends[way] = ServiceSocket(self._loop, sock, _End(self, way))
 
     # The gate: see ``_gate.GateKeeper``
 
@@ -125,17 +134,38 @@ class Carrier:
 
     def came(self, way: Way, data: bytes) -> None:
         """Bytes of a direction: record them, then hand them on."""
+        self.said(way, data)
+        self.send(way, data)
+
+    def said(self, way: Way, data: bytes) -> None:
+        """Record bytes of a direction."""
+        if self._told_in != self._writer.segment:
+            self.tell_again()
         direction = self._directions[way]
         self._writer.append(_KINDS[way], self.opening.number, data=data, fields={"at": direction.said})
         self._writer.flush()
         direction.said += len(data)
         if self._writer.is_on:
             direction.kept = direction.said
+
+    def send(self, way: Way, raw: bytes) -> None:
+        """Hand bytes on. The end they came from is not read while too many of them wait."""
         out = self._ends[_other(way)]
-        out.send(data)
+        out.send(raw)
+        direction = self._directions[way]
         if out.backlog > _HIGH_WATER and not direction.paused:
             direction.paused = True
             self._ends[way].pause_reading()
+
+    def tell_again(self) -> None:
+        """Say of the dialogue what is known by now: so each segment of the recording can be read without those before it."""
+        fields = self.opening.fields() | {
+            "up_at": self._directions[Way.UP].said,
+            "down_at": self._directions[Way.DOWN].said,
+        }
+        self._writer.append(EventKind.DIALOGUE_OPENED, self.opening.number, fields=fields)
+        self._writer.flush()
+        self._told_in = self._writer.segment
 
     def ended(self, way: Way) -> None:
         """A direction has ended in order; the other may go on."""
@@ -222,7 +252,7 @@ def _other(way: Way) -> Way:
     return Way.DOWN if way is Way.UP else Way.UP
 
 
-def _watch_over(outer: socket.socket) -> None:
+def watch_over(outer: socket.socket) -> None:
     """A service's own keep-alive probes end at the recorder, which sends some of its own instead."""
     with contextlib.suppress(OSError):
         outer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

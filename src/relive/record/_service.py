@@ -77,8 +77,8 @@ class ServiceSocket:
         self.resume_reading()
 
     def send(self, data: bytes) -> None:
-        """Send, now as far as the kernel takes it; the rest when it can. Must not be called while frozen."""
-        if self._queue:
+        """Send, now as far as the kernel takes it; the rest when it can, and while frozen nothing."""
+        if self._queue or self._frozen:
             self._enqueue(memoryview(data))
             return
         try:

@@ -97,8 +97,13 @@ class Dialogue:
 
     def text(self, way: Way, begin: int = 0, end: int | None = None) -> bytes:
         """Bytes of a direction between two places, as far as they were kept."""
-        whole = b"".join(piece.data for piece in self.of(way))
-        return whole[begin:end]
+        parts = []
+        for piece in self.of(way):
+            low = max(begin - piece.at, 0)
+            high = len(piece.data) if end is None else min(end - piece.at, len(piece.data))
+            if low < high:
+                parts.append(piece.data[low:high])
+        return b"".join(parts)
 
     def place(self, way: Way, sequence: int) -> int | None:
         """The place to which a TCP sequence number belongs; None where the base is not known.
@@ -108,7 +113,8 @@ class Dialogue:
         base = self.up_base if way is Way.UP else self.down_base
         if base is None:
             return None
-        said = sum(len(piece.data) for piece in self.of(way))
+        pieces = self.of(way)
+        said = pieces[-1].at + len(pieces[-1].data) if pieces else 0
         if way in self.endings:
             said = max(said, self.endings[way].total)
         offset = (sequence - base) % _WRAP
@@ -138,7 +144,12 @@ def read_dialogues(events: Iterable[Event]) -> list[Dialogue]:
 def _add(found: dict[int, Dialogue], event: Event) -> None:
     fields = event.fields
     if event.kind is EventKind.DIALOGUE_OPENED:
-        found[event.connection] = _opened(event)
+        known = found.get(event.connection)
+        told = _opened(event)
+        if known is None:
+            found[event.connection] = told
+        else:  # said again, in a later segment or with what has become known meanwhile
+            known.tls, known.up_base, known.down_base = told.tls, told.up_base, told.down_base
         return
     dialogue = found.get(event.connection)
     if dialogue is None:

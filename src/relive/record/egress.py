@@ -1,6 +1,7 @@
 """The recorder at the border of a capsule: carries all that the service asks of others, and records it.
 
     python -m relive.record.egress --network-of PID --recording DIR --control UNIXSOCKET [--ready-fd N] [--keep-bytes BYTES]
+        [--authority DIR]
 
 It lives in the host's network and makes the real connections there; the capsule's network (``relive.sandbox.border``) brings it
 those of the service. When it is ready it writes one JSON line to descriptor N and closes it: ``{"pid": PID}``. It ends by itself
@@ -38,6 +39,7 @@ from relive.record._datagrams import Datagrams
 from relive.record._gate import Gate
 from relive.record._inner import InnerNetwork
 from relive.record._reach import Reach
+from relive.record._watched import Trust, WatchedCarrier
 from relive.record.events import EventKind
 from relive.record.log import RecordingWriter
 from relive.record.proxy import bind_control
@@ -47,13 +49,19 @@ __all__ = ["Egress", "EgressOptions", "main"]
 
 @dataclass(frozen=True, slots=True)
 class EgressOptions:
-    """What the command line says; see the module."""
+    """What the command line says; see the module.
+
+    Attributes:
+        keep_bytes: bound of the recording's size; None keeps everything.
+        authority: directory of what TLS is opened with (see ``authority.py``); None: it is not.
+    """
 
     network_of: int
     recording: Path
     control: Path
     ready_fd: int | None = None
     keep_bytes: int | None = None
+    authority: Path | None = None
 
 
 class Egress:
@@ -78,10 +86,13 @@ class Egress:
         self.calls = Calls(loop, self.inner, self.writer, self._stands)
         self.datagrams = Datagrams(loop, self.inner, self.writer)
         self.carriers: dict[int, Carrier] = {}
+        self.trust = _trust(options.authority) if options.authority is not None else None
 
     def _stands(self, opening: Opening, inner: socket.socket, outer: socket.socket) -> None:
         frozen = self.gate.is_closed
-        carrier = Carrier(self.loop, self.writer, opening, inner, outer, self._carried, frozen=frozen)
+        carrier = WatchedCarrier(
+            self.loop, self.writer, opening, inner, outer, self._carried, frozen=frozen, trust=self.trust
+        )
         self.carriers[opening.number] = self.gate.keepers[opening.number] = carrier
 
     def _carried(self, carrier: Carrier) -> None:
@@ -199,7 +210,19 @@ def parse_options(arguments: Sequence[str]) -> EgressOptions:
     parser.add_argument("--control", required=True, type=Path, metavar="UNIXSOCKET")
     parser.add_argument("--ready-fd", type=int, metavar="N")
     parser.add_argument("--keep-bytes", type=int, metavar="BYTES")
+    parser.add_argument("--authority", type=Path, metavar="DIR")
     return EgressOptions(**vars(parser.parse_args(arguments)))
+
+
+def _trust(directory: Path) -> Trust | None:
+    from relive.record._tls import Roots  # noqa: PLC0415 - `cryptography` takes its time to be imported
+    from relive.record.authority import Authority  # noqa: PLC0415
+
+    try:
+        return Trust(Authority.load(directory), Roots())
+    except (OSError, ValueError) as error:
+        _say(f"TLS is not opened: {directory} cannot be read: {error}")
+        return None
 
 
 def _say(text: str) -> None:

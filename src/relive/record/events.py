@@ -90,7 +90,9 @@ class EventKind(StrEnum):
                               ``error`` (str: errno name such as "ECONNREFUSED", when there was none), ``up_base``,
                               ``down_base`` (int: TCP sequence number of the first byte of each direction, as the service's
                               kernel counts; absent when not known), ``tls`` (str, absent without: "opened", what follows is
-                              what was inside; "closed", it is what was on the wire).
+                              what was inside; "closed", it is what was on the wire). Said again of a dialogue that goes on
+                              when its ``tls`` has become known, and in each later segment: then with ``up_at``, ``down_at``
+                              (int: bytes so far), and when it was seen first stands only in the first.
     dialogue-up               ``data``: bytes from the service. ``at`` (int: how many came before in this direction).
     dialogue-down             ``data``: bytes to the service. ``at`` the same.
     dialogue-ended            One direction has ended. ``way`` ("up", "down"), ``how`` ("closed", "reset", "lost": the recorder went

@@ -105,6 +105,11 @@ class RecordingWriter:
         """Events not recorded since the recording was last switched off; 0 once it is on again."""
         return self._lost
 
+    @property
+    def segment(self) -> int:
+        """Names the segment that is being written; another one when a new file was begun."""
+        return self._first_seq
+
     def next_request(self) -> int:
         """A request number never given before in this recording."""
         self.last_request += 1
