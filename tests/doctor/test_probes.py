@@ -16,6 +16,7 @@ from relive.doctor import Finding, Outcome
 from relive.doctor.finding import Result
 from relive.doctor.probe import Ground
 from relive.doctor.probes import (
+    border,
     dirty_pages,
     disk,
     dump_restore,
@@ -29,6 +30,7 @@ from relive.doctor.probes import (
 )
 from relive.doctor.probes.privileges import judge
 from relive.engine.kerndat import place_kerndat
+from relive.errors import ToolMissing
 from relive.kernel.seccomp import hide_io_uring
 
 TryOne = Callable[..., Finding]
@@ -254,6 +256,20 @@ def test_forged_ends_that_do_not_fit_are_noticed(try_one: TryOne, monkeypatch: P
     monkeypatch.setattr(tcp_repair, "_described", misfit)
     monkeypatch.setattr(tcp_repair, "_ANSWER", 0.2)
     assert try_one("TCP_REPAIR").outcome is Outcome.FAILS
+
+
+def test_a_border_needs_its_programs(try_one: TryOne, monkeypatch: Patch) -> None:
+    assert try_one("border of a capsule").outcome is Outcome.WORKS
+    monkeypatch.setattr(border, "raise_border", missing)
+    finding = try_one("border of a capsule")
+    assert finding.outcome is Outcome.FAILS and "iptables-restore is not installed" in str(finding)
+    monkeypatch.setenv("PATH", "/nonexistent")
+    finding = try_one("border of a capsule")
+    assert finding.outcome is Outcome.FAILS and "apt-get install iproute2" in str(finding.remedy)
+
+
+def missing(_host: object) -> None:
+    raise ToolMissing("iptables-restore is not installed")
 
 
 def test_written_pages_need_both_calls(try_one: TryOne, monkeypatch: Patch) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import http.client
 import http.server
+import os
 import shlex
 import shutil
+import signal
 import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -18,8 +21,9 @@ from ports import free_port
 from relive.images.sockets import read_connections, read_files
 from relive.model.capsule import LifePaths
 from relive.record.dialogues import Tls, Way, read_dialogues
-from relive.record.events import EventKind
+from relive.record.events import Event, EventKind
 from relive.record.reading import Recording
+from servers import HAS_POSTGRES, HAS_REDIS, postgres_server, redis_server
 
 from .harness import LIMIT, PYTHON, SERVICES, Capsule, Load, Relive, eventually
 
@@ -107,6 +111,10 @@ def life(relive: Relive, capsule: Capsule) -> LifePaths:
     return LifePaths(relive.settings.capsules / capsule.name / capsule.life)
 
 
+def recorded(relive: Relive, capsule: Capsule) -> list[Event]:
+    return list(Recording(life(relive, capsule).egress).events())
+
+
 def client_of(port: int) -> Client:
     return eventually(lambda: Client(port), "the service is reached")
 
@@ -142,6 +150,73 @@ def test_a_commit_under_traffic_knows_where_each_connection_stood(relive: Relive
         b"",
         b"%d\n" % (dialogue.text(Way.UP, 0, down).count(b"\n") + 1),
     )
+
+
+def test_a_killed_recorder_is_replaced_and_the_service_goes_on(relive: Relive, echo: int) -> None:
+    """Its connections end with it, which this service does not survive; one that connects anew does not notice."""
+    port = free_port()
+    asks = f"""
+import socket
+listener = socket.create_server(("127.0.0.1", {port}))
+while True:
+    client, _ = listener.accept()
+    with client, socket.create_connection(("127.0.0.1", {echo})) as other:
+        other.sendall(client.recv(100))
+        client.sendall(other.recv(100))
+"""
+    capsule = run(relive, PYTHON, "-c", asks)
+
+    def ask() -> bytes:
+        with socket.create_connection(("127.0.0.1", port), timeout=LIMIT) as sock:
+            sock.sendall(b"hello")
+            return sock.recv(100)
+
+    assert eventually(ask, "it is reached") == b"hello"
+    started = [e for e in recorded(relive, capsule) if e.kind is EventKind.RECORDER_STARTED]
+    os.kill(started[0].fields["pid"], signal.SIGKILL)
+    assert eventually(ask, "it is reached again") == b"hello"
+    again = [e for e in recorded(relive, capsule) if e.kind is EventKind.RECORDER_STARTED]
+    assert len(again) == 2
+    assert len(read_dialogues(recorded(relive, capsule))) == 2
+    assert "the recorder at the border ended; starting another" in relive.agent_log(capsule)
+
+
+@pytest.mark.skipif(not (HAS_POSTGRES and HAS_REDIS), reason="needs PostgreSQL and Redis")
+def test_databases_under_traffic_are_recorded_and_the_commit_comes_back(relive: Relive) -> None:
+    port = free_port()
+    with postgres_server() as url, redis_server() as redis_url:
+        redis_port = urlsplit(redis_url).port
+        capsule = run(relive, PYTHON, SERVICES / "databases.py", port, url, redis_port)
+        client = eventually(
+            lambda: socket.create_connection(("127.0.0.1", port), timeout=LIMIT), "it is reached"
+        )
+        answers = client.makefile("rb")
+        said = 0
+
+        def count() -> None:
+            nonlocal said
+            said += 1
+            client.sendall(b"line %d\n" % said)
+            assert answers.readline() == b"%d %d\n" % (said, said)
+
+        with Load(count, client.close) as load:
+            commit = relive.commit(capsule)
+            load.more()
+        branch = relive.restore(commit)
+        images = relive.settings.branches / branch.id / "images"
+        stand = {one.local: one for one in read_connections(images, read_files(images))}
+        dialogues = read_dialogues(recorded(relive, capsule))
+        open_ones = [one for one in dialogues if one.origin in stand]
+        assert len(open_ones) == 3  # two of the pool, one of redis-py
+        for one in open_ones:
+            stream = stand[one.origin].stream
+            up = one.place(Way.UP, stream.outq_seq - stream.outq_len)
+            down = one.place(Way.DOWN, stream.inq_seq)
+            assert up is not None and 0 < up <= len(one.text(Way.UP))
+            assert down is not None and 0 < down <= len(one.text(Way.DOWN))
+        texts = b"".join(one.text(Way.UP) for one in dialogues)
+        assert texts.count(b"INCR") == said
+        assert all(b"line %d" % number in texts for number in range(1, said + 1))
 
 
 def test_the_proxy_finds_a_service_behind_its_border(relive: Relive, echo: int) -> None:

@@ -16,8 +16,9 @@ import pytest
 
 from bordered import LIMIT, Bordered, eventually
 from kernel.helpers import needs_root
-from relive.record.dialogues import Way
+from relive.record.dialogues import Way, read_dialogues
 from relive.record.events import EventKind
+from relive.record.reading import Recording
 
 pytestmark = needs_root
 _RESET = struct.pack("ii", 1, 0)
@@ -275,6 +276,35 @@ def test_a_hundred_megabytes_pass_unchanged(border):
         dialogue = border.dialogue(sock)
         assert sum(len(piece.data) for piece in dialogue.of(Way.DOWN)) == size
         assert dialogue.endings[Way.DOWN].cut == 0
+        # The last segment can be read without those before it, which a bound on the recording drops.
+        segment = Recording(border.recording).segments()[-1]
+        (rest,) = read_dialogues(Recording(border.recording).events(after=int(segment.stem)))
+        assert (rest.to, rest.origin, rest.down_base) == (dialogue.to, dialogue.origin, dialogue.down_base)
+        first = rest.of(Way.DOWN)[0]
+        assert first.at > 0 and rest.text(Way.DOWN, first.at, first.at + 9) == first.data[:9]
+
+
+def test_a_full_disk_switches_the_recording_off_and_traffic_goes_on(tmp_path):
+    border = Bordered(tmp_path)
+    border.recording.mkdir()
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "none", border.recording], check=False
+    ).returncode:
+        border.close()
+        pytest.skip("no right to mount")
+    try:
+        border.start()
+        with Server(echo) as server, border.connect(server.name) as sock:
+            for _ in range(100):
+                sock.sendall(b"x" * 50_000)
+                assert exactly(sock, 50_000) == b"x" * 50_000
+            dialogue = border.dialogue(sock)
+            kept = sum(len(piece.data) for piece in dialogue.pieces)
+            assert 0 < kept < 1 << 20
+        border.end()
+    finally:
+        border.close()
+        subprocess.run(["umount", "--lazy", border.recording], check=True)
 
 
 def test_a_killed_recorder_ends_its_connections_and_the_next_one_carries_new_ones(border):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from relive.config import Settings
 from relive.doctor.finding import Finding
 from relive.doctor.probe import DEFECT, Probe, conduct
+from relive.doctor.probes.border import border
 from relive.doctor.probes.dirty_pages import dirty_pages
 from relive.doctor.probes.disk import disk, reflink
 from relive.doctor.probes.dump_restore import dump_restore, dump_restore_other_user
@@ -51,6 +52,13 @@ CHECKLIST: tuple[Probe, ...] = (
     Probe("CRIU, other user's process", True, 15.0, dump_restore_other_user, _SETUP, needs_directory=True),
     Probe("CRIU kernel cache", False, 5.0, kernel_cache, _SETUP, needs_directory=True),
     Probe("recorder", False, 4.0, recorder, "run `make setup`"),
+    Probe(
+        "border of a capsule",
+        False,
+        8.0,
+        border,
+        "install iproute2 and iptables, and use a kernel with NFQUEUE, TPROXY and REJECT, if you need --record-egress",
+    ),
     Probe("io_uring", False, 1.0, io_uring, DEFECT),
     Probe("memory cgroup", False, 1.0, memory_cgroup, "give this container a cgroup that it may write to"),
     Probe(
