@@ -181,6 +181,40 @@ while True:
     assert "the recorder at the border ended; starting another" in relive.agent_log(capsule)
 
 
+def test_what_a_service_says_before_its_end_arrives(relive: Relive) -> None:
+    size = 30 << 20
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        says = (
+            f"import socket; s = socket.create_connection({listener.getsockname()}); s.sendall(bytes({size}))"
+        )
+        run(relive, PYTHON, "-c", says)
+        listener.settimeout(LIMIT)
+        sock, _ = listener.accept()
+        with sock:
+            sock.settimeout(LIMIT)
+            got = 0
+            while data := sock.recv(1 << 20):
+                got += len(data)
+    assert got == size
+
+
+def test_what_a_service_answers_before_its_end_arrives(relive: Relive) -> None:
+    port, size = free_port(), 30 << 20
+    answers = f"""
+import socket
+sock, _ = socket.create_server(("127.0.0.1", {port})).accept()
+sock.sendall(bytes({size}))
+"""
+    run(relive, PYTHON, "-c", answers)
+    with eventually(
+        lambda: socket.create_connection(("127.0.0.1", port), timeout=LIMIT), "it is reached"
+    ) as sock:
+        got = 0
+        while data := sock.recv(1 << 20):
+            got += len(data)
+    assert got == size
+
+
 @pytest.mark.skipif(not (HAS_POSTGRES and HAS_REDIS), reason="needs PostgreSQL and Redis")
 def test_databases_under_traffic_are_recorded_and_the_commit_comes_back(relive: Relive) -> None:
     port = free_port()

@@ -97,6 +97,10 @@ def run(
     capsule = launch(settings, spec)
     facts = capsule.facts
     terminal.status(f"{spec.name} runs as process {facts.root}, life {facts.life}.")
+    if record_egress:
+        terminal.status(
+            "What it asks of others is recorded at its border: docs/egress.md says what differs for it."
+        )
     if detach:
         terminal.answer({"name": spec.name, "life": facts.life, "pid": facts.root}, spec.name)
         return

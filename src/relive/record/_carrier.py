@@ -130,6 +130,11 @@ class Carrier:
         self._writer.flush()
         self._close(reset=False)
 
+    @property
+    def has_said_all(self) -> bool:
+        """The service's direction has ended, and all of it has been handed on."""
+        return self._directions[Way.UP].ended and not self._ends[Way.DOWN].backlog
+
     # What the ends tell
 
     def came(self, way: Way, data: bytes) -> None:

@@ -56,6 +56,11 @@ class Reach:
         for carried in list(self._carried):
             carried.close(reset=True)
 
+    @property
+    def has_said_all(self) -> bool:
+        """All that the service has said has been handed on, and it says no more."""
+        return all(carried.has_said_all for carried in self._carried)
+
     def _look(self) -> None:
         self._timer = self._loop.call_later(_LOOK_EVERY, self._look)
         now = {one for one in self._inner.sockets.listening() if one.port != ENTRANCE}
@@ -144,14 +149,22 @@ class _Carried:
     ) -> None:
         self._done = done
         self._ended = 0
+        self._service_ended = False
         ends = _Half(self), _Half(self)
         self._sockets = ServiceSocket(loop, client, ends[0]), ServiceSocket(loop, service, ends[1])
+        self._service = ends[1]
         ends[0].own, ends[0].other = self._sockets
         ends[1].other, ends[1].own = self._sockets
 
-    def half_ended(self) -> None:
+    @property
+    def has_said_all(self) -> bool:
+        """The service has ended its direction, and the client has all of it."""
+        return self._service_ended and not self._sockets[0].backlog
+
+    def half_ended(self, half: _Half) -> None:
         """One direction has ended."""
         self._ended += 1
+        self._service_ended = self._service_ended or half is self._service
         self.look()
 
     def look(self) -> None:
@@ -182,7 +195,7 @@ class _Half:
 
     def service_eof(self) -> None:
         self.other.shutdown()
-        self._carried.half_ended()
+        self._carried.half_ended(self)
 
     def service_lost(self, _error: OSError, /) -> None:
         self._carried.close(reset=True)

@@ -5,7 +5,7 @@
 
 It lives in the host's network and makes the real connections there; the capsule's network (``relive.sandbox.border``) brings it
 those of the service. When it is ready it writes one JSON line to descriptor N and closes it: ``{"pid": PID}``. It ends by itself
-when process PID, the capsule's first, has ended, and on SIGTERM.
+when process PID, the capsule's first, has ended and what its service had said last has been handed on, and on SIGTERM.
 
 The service comes first: no state of the recording or of the disk keeps traffic from flowing. If the recorder dies, connections
 that it carried end; new ones wait until the next recorder is there.
@@ -22,6 +22,7 @@ import gc
 import json
 import os
 import resource
+import select
 import signal
 import socket
 import sys
@@ -45,6 +46,8 @@ from relive.record.log import RecordingWriter
 from relive.record.proxy import bind_control
 
 __all__ = ["Egress", "EgressOptions", "main"]
+
+DRAIN_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +180,9 @@ class Egress:
         gc.freeze()
         try:
             await stop.wait()
+            self.loop.remove_reader(capsule)
+            if select.select([capsule], [], [], 0)[0]:
+                await self._drain(reach)
         finally:
             self.loop.remove_reader(capsule)
             self.loop.remove_reader(self.inner.queue.fileno())
@@ -190,6 +196,14 @@ class Egress:
             self.options.control.unlink(missing_ok=True)
             self.writer.close()
             os.close(capsule)
+
+    async def _drain(self, reach: Reach) -> None:
+        """The capsule has ended: what its service has said last is still on its way."""
+        end = self.loop.time() + DRAIN_SECONDS
+        while self.loop.time() < end and not (
+            reach.has_said_all and all(one.has_said_all for one in self.carriers.values())
+        ):
+            await asyncio.sleep(0.01)
 
     def _trouble(self, text: str) -> None:
         _say(text)
