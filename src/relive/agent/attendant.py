@@ -59,7 +59,8 @@ class Attendant:
                 log.error(f"{self.name} does not start", cause=str(error))
                 return
             await gone.wait()
-            log.warning(f"{self.name} ended; starting another")
+            if is_wanted():
+                log.warning(f"{self.name} ended; starting another")
 
     async def _reach(self, gone: asyncio.Event) -> ProxyLink:
         def on_event(message: dict[str, Any]) -> None:

@@ -68,7 +68,9 @@ def lay_bundles(bundles: list[Bundle], certificate: bytes) -> None:
     Raises:
         OSError: they cannot be written.
     """
-    _DIRECTORY.mkdir(mode=0o755, parents=True, exist_ok=True)
+    for directory in (_DIRECTORY.parent, _DIRECTORY):
+        directory.mkdir(exist_ok=True)
+        directory.chmod(0o755)  # whatever the umask is
     for bundle in bundles:
         roots = bundle.source.read_bytes() if bundle.source is not None else b""
         bundle.path.write_bytes(_joined(roots, certificate))

@@ -134,7 +134,7 @@ def raise_border(host: HostNetwork) -> None:
         with contextlib.suppress(OSError):  # not every kernel lets a namespace have its own
             (_NET / name).write_text(text)
     loopback.bring_up()
-    for address in host.addresses:
+    for address in set(host.addresses) - {"127.0.0.1", "::1"}:  # those are there since it came up
         loopback.add_address(address)
     orders = "".join(f"{route.order}\n" for route in host.routes if route.family == 4)
     _told(["ip", "-4", "-batch", "-"], orders)
