@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import socket
 import struct
 import subprocess
@@ -364,3 +365,67 @@ def test_other_datagrams_are_carried_and_refused_as_on_the_host(shared, address)
         with pytest.raises(ConnectionRefusedError):
             client.recv(1)
     assert [note["about"] for note in shared.notes() if tuple(note.get("to", ())) == goal] == ["datagrams"]
+
+
+def test_while_the_gate_is_closed_nothing_reaches_the_service_and_all_of_it_later(shared):
+    """What it says flows on; an answer, a new connection, a refusal and a datagram wait."""
+    with Server(echo) as server, shared.connect(server.name) as sock, ThreadPoolExecutor(2) as pool:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            nobody = listener.getsockname()
+        udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        udp.bind(("127.0.0.1", 0))
+        asker = shared.within(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        with udp, asker, Agent(shared.control) as agent:
+            cursor = agent.ask("close")["cursor"]
+            sock.sendall(b"question")
+            asker.sendto(b"datagram", udp.getsockname())
+            answer, peer = udp.recvfrom(100)
+            udp.sendto(answer, peer)
+            stands = pool.submit(shared.connect, server.name)
+            refused = pool.submit(shared.connect, nobody)
+            eventually(lambda: len(server.peers) == 2, "the real connection stands")
+            eventually(lambda: any(one.to == nobody for one in shared.dialogues()), "the refusal is known")
+            eventually(lambda: shared.dialogue(sock).text(Way.UP) == b"question", "it flows on")
+            assert is_silent(sock) and is_silent(asker) and not stands.done() and not refused.done()
+            assert shared.dialogue(sock).text(Way.DOWN) == b""
+            assert agent.ask("open", commit="abc")["op"] == "opened"
+            assert exactly(sock, 8) == b"question"
+            asker.settimeout(LIMIT)
+            assert asker.recv(100) == b"datagram"
+            stands.result(LIMIT).close()
+            with pytest.raises(ConnectionRefusedError):
+                refused.result(LIMIT)
+        (taken,) = [event for event in shared.events() if event.kind is EventKind.COMMIT_TAKEN]
+        assert (taken.fields["commit"], taken.fields["cursor"]) == ("abc", cursor)
+
+
+def is_silent(sock: socket.socket) -> bool:
+    sock.setblocking(False)
+    try:
+        return not sock.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return True
+    finally:
+        sock.settimeout(LIMIT)
+
+
+class Agent:
+    """The agent's line to the recorder."""
+
+    def __init__(self, path: Path) -> None:
+        self._sock = socket.socket(socket.AF_UNIX)
+        self._sock.settimeout(LIMIT)
+        self._sock.connect(str(path))
+        self._lines = self._sock.makefile("rb")
+
+    def ask(self, op: str, **fields: object) -> dict[str, object]:
+        self._sock.sendall(json.dumps({"op": op, "id": 1, **fields}).encode() + b"\n")
+        answer: dict[str, object] = json.loads(self._lines.readline())
+        return answer
+
+    def __enter__(self) -> Agent:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lines.close()
+        self._sock.close()

@@ -16,6 +16,7 @@ from relive.kernel.nfqueue import WaitingPacket
 from relive.kernel.packets import Packet
 from relive.kernel.tcprepair import next_sent
 from relive.record._carrier import Opening
+from relive.record._gate import CLOSED_SECONDS
 from relive.record._inner import InnerNetwork
 from relive.record.events import EventKind
 from relive.record.log import RecordingWriter
@@ -30,6 +31,8 @@ _IN_PROGRESS = (errno.EINPROGRESS, errno.EALREADY, errno.EWOULDBLOCK)
 _IP_BIND_ADDRESS_NO_PORT = 24
 _LOOK_AFTER = 0.25  # [s] how often it is looked whether the service still waits
 _TAKEN_WITHIN = 3.0  # [s] after its packet was let pass, in which the service's connection comes in
+_NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_PAUSE = 0.1  # [s] until it is tried again to take connections in
 _WORD = 0xFFFFFFFF
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
@@ -54,6 +57,8 @@ class Calls:
         self._stands = stands
         self._attempts: dict[Key, _Attempt] = {}
         self._watch: asyncio.TimerHandle | None = None
+        self._frozen = False
+        self._held: list[tuple[int, Mark]] = []
         for entrance in inner.entrances:
             loop.add_reader(entrance.fileno(), self._take_in, entrance)
 
@@ -74,9 +79,40 @@ class Calls:
         if self._watch is None:
             self._watch = self.loop.call_later(_LOOK_AFTER, self._look_who_waits)
 
+    # The gate: see ``_gate.GateKeeper``
+
+    def freeze(self) -> None:
+        """From now on no connection comes to be, and none fails."""
+        self._frozen = True
+
+    def thaw(self) -> None:
+        """Go on."""
+        self._frozen = False
+        held, self._held = self._held, []
+        for waiting, mark in held:
+            self.inner.queue.let_pass(waiting, mark)
+
+    def report(self) -> dict[str, int | None] | None:
+        """Nothing."""
+        return None
+
+    def shut(self) -> None:
+        """See ``close``."""
+
+    def let_pass(self, waiting: int, mark: Mark) -> None:
+        """A packet goes on, when the gate is open."""
+        if self._frozen:
+            self._held.append((waiting, mark))
+        else:
+            self.inner.queue.let_pass(waiting, mark)
+
     def forget(self, key: Key) -> None:
         """An attempt has ended."""
         self._attempts.pop(key, None)
+
+    def _reopen(self, entrance: socket.socket) -> None:
+        if entrance.fileno() >= 0:
+            self.loop.add_reader(entrance.fileno(), self._take_in, entrance)
 
     def close(self) -> None:
         """Give up all that is under way."""
@@ -93,7 +129,12 @@ class Calls:
                 sock, peer = entrance.accept()
             except (BlockingIOError, InterruptedError):
                 return
-            except OSError:  # the service took it back, or no descriptor is left
+            except OSError as error:
+                if error.errno not in _NO_DESCRIPTORS:
+                    continue  # the service took it back
+                # It would be reported again and again without one being free.
+                self.loop.remove_reader(entrance.fileno())
+                self.loop.call_later(_PAUSE, self._reopen, entrance)
                 return
             sock.setblocking(False)
             attempt = self._attempts.pop((peer[:2], sock.getsockname()[:2]), None)
@@ -159,7 +200,7 @@ class _Attempt:
     def repeated(self, waiting: int) -> None:
         """The service's kernel sends its first packet again."""
         if self._connected_ns is not None:
-            self._calls.inner.queue.let_pass(waiting, Mark.RECORDED)
+            self._calls.let_pass(waiting, Mark.RECORDED)
         else:
             self._calls.inner.queue.drop(waiting)
 
@@ -197,7 +238,7 @@ class _Attempt:
             self._failed(code)
             return
         self._connected_ns = time.monotonic_ns() - self.began[0]
-        self._timer = self._calls.loop.call_later(_TAKEN_WITHIN, self.give_up)
+        self._timer = self._calls.loop.call_later(_TAKEN_WITHIN + CLOSED_SECONDS, self.give_up)
         self._let_go(Mark.RECORDED)
 
     def _failed(self, code: int) -> None:
@@ -227,7 +268,7 @@ class _Attempt:
         if mark is None:
             self._calls.inner.queue.drop(waiting)
         else:
-            self._calls.inner.queue.let_pass(waiting, mark)
+            self._calls.let_pass(waiting, mark)
 
 
 def reset(sock: socket.socket) -> None:

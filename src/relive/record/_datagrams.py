@@ -26,6 +26,7 @@ _ANSWERED_WITHIN = 10.0  # [s] for a question
 _LARGEST = 65535
 _IP_RECVERR, _IPV6_RECVERR = 11, 25
 _MOST_PORTS = 4096
+_MOST_HELD = 4096  # datagrams while the gate is closed; what comes on top is lost, as on a full line
 _MOST_NOTED = 256  # goals that a note is made of
 
 
@@ -56,6 +57,28 @@ class Datagrams:
         self._noted: set[tuple[str, int]] = set()
         self._raw: dict[int, socket.socket] = {}
         self._sweep: asyncio.TimerHandle | None = None
+        self._frozen = False
+        self._held: list[tuple[tuple[str, int], bytes]] = []
+
+    # The gate: see ``_gate.GateKeeper``
+
+    def freeze(self) -> None:
+        """From now on nothing goes to the service."""
+        self._frozen = True
+
+    def thaw(self) -> None:
+        """Go on."""
+        self._frozen = False
+        held, self._held = self._held, []
+        for goal, packet in held:
+            self._put_in(goal, packet)
+
+    def report(self) -> dict[str, int | None] | None:
+        """Nothing."""
+        return None
+
+    def shut(self) -> None:
+        """See ``close``."""
 
     def leaves(self, waiting: WaitingPacket, packet: Packet) -> None:
         """A datagram waits in the queue."""
@@ -150,6 +173,10 @@ class Datagrams:
             self._put_in(port.origin, unreachable_port(packet))
 
     def _put_in(self, goal: tuple[str, int], packet: bytes) -> None:
+        if self._frozen:
+            if len(self._held) < _MOST_HELD:
+                self._held.append((goal, packet))
+            return
         family = socket.AF_INET6 if ":" in goal[0] else socket.AF_INET
         raw = self._raw.get(family)
         if raw is None:

@@ -21,6 +21,7 @@ from relive.record.passages import ENTRANCE
 __all__ = ["Reach"]
 
 _LOOK_EVERY = 0.02  # [s]
+_PAUSE = 0.1  # [s] until it is tried again to take connections
 _HIGH_WATER = 1 << 20  # [bytes]
 _BACKLOG = 4096
 _IN_PROGRESS = (errno.EINPROGRESS, errno.EALREADY, errno.EWOULDBLOCK)
@@ -89,6 +90,10 @@ class Reach:
         self._doors[taken] = sock
         self._loop.add_reader(sock.fileno(), self._come, sock)
 
+    def _reopen(self, door: socket.socket) -> None:
+        if door.fileno() >= 0:
+            self._loop.add_reader(door.fileno(), self._come, door)
+
     def _shut(self, taken: Taken) -> None:
         sock = self._doors.pop(taken)
         if sock is not None:
@@ -99,7 +104,14 @@ class Reach:
         while True:
             try:
                 client, peer = door.accept()
-            except OSError:
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                if error.errno in (errno.ECONNABORTED, errno.EPROTO):
+                    continue  # the client took it back
+                # No descriptor is left, which would be reported again and again.
+                self._loop.remove_reader(door.fileno())
+                self._loop.call_later(_PAUSE, self._reopen, door)
                 return
             client.setblocking(False)
             goal = client.getsockname()

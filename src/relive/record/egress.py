@@ -48,6 +48,7 @@ from relive.record.proxy import bind_control
 __all__ = ["Egress", "EgressOptions", "main"]
 
 DRAIN_SECONDS = 5.0
+_CALLS, _DATAGRAMS = 0, -1  # at the gate; connections are numbered from 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,7 @@ class Egress:
         self.calls = Calls(loop, self.inner, self.writer, self._stands)
         self.datagrams = Datagrams(loop, self.inner, self.writer)
         self.carriers: dict[int, Carrier] = {}
+        self.gate.keepers |= {_CALLS: self.calls, _DATAGRAMS: self.datagrams}
         self.trust = _trust(options.authority) if options.authority is not None else None
 
     def _stands(self, opening: Opening, inner: socket.socket, outer: socket.socket) -> None:
