@@ -51,6 +51,7 @@ class NetfilterQueue:
 
     def __init__(self, number: int) -> None:
         self._number = number
+        self._buffer = bytearray(_READ)  # a new one for each read would be mapped and unmapped
         self._socket = socket.socket(
             socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_NETFILTER
         )
@@ -84,9 +85,10 @@ class NetfilterQueue:
     def waiting(self) -> list[WaitingPacket]:
         """What has come, in order; empty when nothing has."""
         try:
-            data = self._socket.recv(_READ)
+            size = self._socket.recv_into(self._buffer)
         except (BlockingIOError, InterruptedError):
             return []
+        data = bytes(memoryview(self._buffer)[:size])
         return [packet for kind, body in _messages(data) if kind == _PACKET for packet in _packets(body)]
 
     def let_pass(self, number: int, mark: int | None = None) -> None:

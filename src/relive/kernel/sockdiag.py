@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import struct
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ __all__ = ["SocketList", "Taken"]
 
 _NETLINK_SOCK_DIAG = 4
 _BY_FAMILY = 20
-_REQUEST_DUMP = 0x1 | 0x300
+_REQUEST, _REQUEST_DUMP = 0x1, 0x1 | 0x300
 _DONE, _ERROR = 3, 2
 _HEADER = struct.Struct("=IHHII")
 _ANY_STATE, _SYN_SENT, _LISTEN = 0xFFFFFFFF, 1 << 2, 1 << 10
@@ -46,6 +47,7 @@ class SocketList:
     """Asks the kernel; sees the namespace in which it was made. Use it from one thread."""
 
     def __init__(self) -> None:
+        self._buffer = bytearray(_READ)  # a new one for each read would be mapped and unmapped
         self._socket = socket.socket(
             socket.AF_NETLINK, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG
         )
@@ -57,6 +59,30 @@ class SocketList:
     def listening(self) -> set[Taken]:
         """TCP sockets that listen."""
         return {taken for taken, _ in self._ask(socket.IPPROTO_TCP, _LISTEN)}
+
+    def accepts(self, origin: tuple[str, int], goal: tuple[str, int]) -> bool:
+        """A connection from there to here would come to a listening socket, by the kernel's own look-up.
+
+        Raises:
+            OSError: the kernel refused the question.
+        """
+        family = socket.AF_INET6 if ":" in goal[0] else socket.AF_INET
+        # inet_diag_sockid: ports, own address, the other's (16 bytes each), interface, cookie (none)
+        ends = [socket.inet_pton(family, address).ljust(16, b"\0") for address in (goal[0], origin[0])]
+        identity = struct.pack(">HH16s16sI8s", goal[1], origin[1], *ends, 0, b"\xff" * 8)
+        body = struct.pack("=BBBBI", family, socket.IPPROTO_TCP, 0, 0, _ANY_STATE) + identity
+        self._socket.send(_HEADER.pack(_HEADER.size + len(body), _BY_FAMILY, _REQUEST, 1, 0) + body)
+        data = self._receive()
+        _, kind, _, _, _ = _HEADER.unpack_from(data)
+        if kind == _ERROR:
+            (error,) = struct.unpack_from("=i", data, _HEADER.size)
+            if -error != errno.ENOENT:
+                raise OSError(-error, "the kernel does not say who listens")
+            return False
+        if 1 << data[_HEADER.size + 1] == _LISTEN:
+            return True
+        # An earlier connection of the same two ends is still known: look for who listens beside it.
+        return any(one.takes(*goal) for one in self.listening())
 
     def datagram(self) -> set[Taken]:
         """UDP sockets."""
@@ -78,9 +104,13 @@ class SocketList:
                 pass
         return found
 
+    def _receive(self) -> bytes:
+        size = self._socket.recv_into(self._buffer)
+        return bytes(memoryview(self._buffer)[:size])
+
     def _read(self, found: list[tuple[Taken, tuple[str, int]]]) -> bool:
         """Take one packet of the answer; False when it was the last."""
-        data = self._socket.recv(_READ)
+        data = self._receive()
         offset = 0
         while offset + _HEADER.size <= len(data):
             length, kind, _, _, _ = _HEADER.unpack_from(data, offset)

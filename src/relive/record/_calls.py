@@ -71,7 +71,7 @@ class Calls:
             return
         if attempt is not None:
             attempt.give_up()
-        elif self.inner.is_taken(*packet.goal):
+        elif self.inner.is_taken(*key):
             self.inner.queue.let_pass(waiting.number)
             return
         self._attempts[key] = attempt = _Attempt(self, key, waiting.number, packet)

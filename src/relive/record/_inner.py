@@ -70,13 +70,9 @@ class InnerNetwork:
         """The capsule's (and so the host's) own address."""
         return address in self._own or ipaddress.ip_address(address).is_loopback
 
-    def is_taken(self, address: str, port: int) -> bool:
-        """The service itself listens there."""
-        return (
-            self.is_own(address)
-            and port != ENTRANCE
-            and any(one.takes(address, port) for one in self.sockets.listening())
-        )
+    def is_taken(self, origin: tuple[str, int], goal: tuple[str, int]) -> bool:
+        """The service itself listens at the goal."""
+        return self.is_own(goal[0]) and goal[1] != ENTRANCE and self.sockets.accepts(origin, goal)
 
     def takes_datagrams(self, address: str, port: int) -> bool:
         """The service itself has bound a UDP socket there."""
