@@ -29,6 +29,7 @@ ANSWERS: dict[tuple[str, ...], list[dict[str, Any]]] = {
         {"dst": "default", "dev": "eth0", "metric": 100},
         {"dst": "192.0.2.0/24", "dev": "eth0", "prefsrc": "192.0.2.8"},
         {"type": "unreachable", "dst": "10.0.0.0/8"},
+        {"type": "throw", "dst": "10.9.0.0/16"},
     ],
     ("-6", "route", "show", "table", "main"): [{"dst": "fe80::/64", "dev": "eth0"}],
     ("-4", "rule"): [{}, {}, {}],

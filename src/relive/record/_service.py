@@ -67,6 +67,7 @@ class ServiceSocket:
         self._owner = owner
         self._queue: deque[memoryview] = deque()
         self._read_size = _SMALL_READ
+        self._reads_at_once = _READS_AT_ONCE if type(loop).__module__.startswith("uvloop") else 1
         self._reading = self._writing = False
         self._frozen = self._shut = False
         self._close_on_thaw: bool | None = None  # the value is whether to reset
@@ -143,8 +144,8 @@ class ServiceSocket:
             self._loop.add_reader(self._fd, self._readable)
 
     def _readable(self) -> None:
-        """Read until nothing is left: when a reset comes with data, libuv calls once and never again (uv__poll_io)."""
-        for _ in range(_READS_AT_ONCE):
+        """Under uvloop read until nothing is left: when a reset comes with data, libuv calls once and never again (uv__poll_io)."""
+        for _ in range(self._reads_at_once):
             if not self._reading:
                 return
             try:
@@ -162,7 +163,9 @@ class ServiceSocket:
             # Large reads only where they fill up: the memory is taken before it is known how much comes.
             self._read_size = _LARGE_READ if len(data) >= _SMALL_READ else _SMALL_READ
             self._owner.service_data(data)
-        if self._reading:  # others have their turn, and then a call comes in any case
+        if (
+            self._reading and self._reads_at_once > 1
+        ):  # others have their turn, and then a call comes in any case
             self.pause_reading()
             self.resume_reading()
 

@@ -188,7 +188,7 @@ def _routes(
     best: dict[str, dict[str, Any]] = {}
     for one in answers:
         goal = _everything(family, str(one["dst"]))
-        if goal.startswith("fe80:"):
+        if goal.startswith("fe80:") or one.get("type") == "throw":
             continue
         if goal not in best or one.get("metric", 0) < best[goal].get("metric", 0):
             best[goal] = one
