@@ -63,7 +63,7 @@ def read_packet(raw: bytes) -> Packet | None:
             return Packet(protocol, origin, goal, struct.unpack_from(">I", raw, start + 4)[0], b"")
         if protocol == socket.IPPROTO_UDP:
             return Packet(protocol, origin, goal, 0, raw[start + _UDP_SIZE :])
-    except (IndexError, struct.error, ValueError):
+    except (IndexError, struct.error, ValueError, OSError):  # OSError: inet_ntoa of fewer bytes
         pass
     return None
 
