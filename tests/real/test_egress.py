@@ -25,7 +25,7 @@ from relive.record.events import Event, EventKind
 from relive.record.reading import Recording
 from servers import HAS_POSTGRES, HAS_REDIS, postgres_server, redis_server
 
-from .harness import LIMIT, PYTHON, SERVICES, Capsule, Load, Relive, eventually
+from .harness import LIMIT, PYTHON, SERVICES, Capsule, Load, Refused, Relive, eventually
 
 
 @pytest.fixture
@@ -308,3 +308,14 @@ def test_https_of_every_client_is_opened(relive: Relive, https: tuple[int, Path]
     for path, one in said.items():
         assert one.tls is Tls.OPENED
         assert f"hello {path}\n".encode() in one.text(Way.DOWN)
+
+
+def test_a_host_without_what_is_needed_says_so_and_starts_nothing(relive: Relive, tmp_path: Path) -> None:
+    """There is ``ip`` and no ``iptables``: process 1 finds that out in the network that it has made."""
+    ip = shutil.which("ip")
+    assert ip is not None
+    (tmp_path / "ip").symlink_to(ip)
+    with pytest.raises(Refused, match="iptables-restore is not installed") as caught:
+        run(relive, "/bin/true", environment={"PATH": str(tmp_path)})
+    assert caught.value.code == "tool-missing" and "apt-get install iptables" in caught.value.remedy
+    assert not list(relive.settings.capsules.glob("*/2*"))
