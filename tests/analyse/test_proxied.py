@@ -33,7 +33,10 @@ def test_what_the_proxy_saw_is_told_with_secrets_masked(tmp_path):
 
 @pytest.mark.parametrize(
     ("coding", "body", "shown"),
-    [(b"gzip", gzip.compress(b"token 4111 1111 1111 1111", mtime=0), "token <secret>"), (b"br", b"\x0btoken", "")],
+    [
+        (b"gzip", gzip.compress(b"token 4111 1111 1111 1111", mtime=0), "token <secret>"),
+        (b"br", b"\x0btoken", ""),
+    ],
 )
 def test_packed_bodies_are_masked_as_well_or_not_shown(tmp_path, coding, body, shown):
     writer = RecordingWriter(tmp_path)
