@@ -36,11 +36,15 @@ def bring_up() -> None:
 def add_address(address: str) -> None:
     """Make an IPv4 or IPv6 address local by giving it to ``lo``; an address that is there already is no error.
 
+    An IPv4 address written as an IPv6 one (::ffff:192.0.2.1), as sockets for both have it, is the IPv4 address.
+
     Raises:
         OSError: the kernel refused it (EPERM without CAP_NET_ADMIN).
         ValueError: the text is no address.
     """
     parsed = ipaddress.ip_address(address)
+    if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is not None:
+        parsed = parsed.ipv4_mapped
     family = socket.AF_INET if parsed.version == 4 else socket.AF_INET6
     packed = parsed.packed
     body = struct.pack("BBBBi", family, parsed.max_prefixlen, _IFA_F_NODAD, 0, _LOOPBACK_INDEX)

@@ -14,7 +14,7 @@ from typing import Any
 from relive.errors import RecordingCorrupt
 from relive.record.events import Event, EventKind
 
-__all__ = ["Dialogue", "Ending", "Piece", "Tls", "Way", "read_dialogues"]
+__all__ = ["Dialogue", "DialogueReader", "Ending", "Piece", "Tls", "Way", "read_dialogues"]
 
 _WRAP = 1 << 32  # TCP sequence numbers
 
@@ -128,17 +128,32 @@ def read_dialogues(events: Iterable[Event]) -> list[Dialogue]:
     Raises:
         RecordingCorrupt: an event does not have the fields it must have.
     """
-    found: dict[int, Dialogue] = {}
+    reader = DialogueReader()
     for event in events:
+        reader.add(event)
+    return list(reader.dialogues.values())
+
+
+class DialogueReader:
+    """As ``read_dialogues``, event by event, for who does not want to hold all of them.
+
+    Attributes:
+        dialogues: by number, in the order in which they were opened; what is taken out is not gone on with.
+    """
+
+    def __init__(self) -> None:
+        self.dialogues: dict[int, Dialogue] = {}
+
+    def add(self, event: Event) -> None:
+        """Go on; raises RecordingCorrupt as ``read_dialogues`` does."""
         try:
-            _add(found, event)
+            _add(self.dialogues, event)
         except (KeyError, TypeError, ValueError) as error:
             raise RecordingCorrupt(
                 f"event {event.seq} of the recording is damaged",
                 cause=f"a {event.kind.value} without its fields: {type(error).__name__}: {error}",
                 remedy="what came before it can still be read; replay an earlier request",
             ) from error
-    return list(found.values())
 
 
 def _add(found: dict[int, Dialogue], event: Event) -> None:

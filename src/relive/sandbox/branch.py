@@ -31,7 +31,13 @@ from relive.errors import (
 from relive.images import criu_images_pb2 as pb
 from relive.images.credentials import WITHHELD, limit_capabilities
 from relive.images.imagefile import read_entries
-from relive.images.sockets import bound_addresses, read_connections, read_files, read_outside_names
+from relive.images.sockets import (
+    TcpConnection,
+    bound_addresses,
+    read_connections,
+    read_files,
+    read_outside_names,
+)
 from relive.kernel import procfs
 from relive.kernel.mounts import read_mounts
 from relive.kernel.userfault import check_userfault
@@ -41,6 +47,7 @@ from relive.record.rings import RingMode, make_branch_ring
 from relive.sandbox.builder import BranchBuilder, BranchPlan, RootPlan
 from relive.sandbox.lazy.pager import Pager, await_pager
 from relive.sandbox.lazy.state import memory_lost, pager_killed, read_memory
+from relive.sandbox.outside import Ends, Outside
 from relive.sandbox.rootfs import RINGS_DIRECTORY, CoveredPoint, plan_points
 from relive.sandbox.seal import Seal, read_seal
 from relive.sandbox.unfinished import claimed, sweep_unfinished
@@ -57,11 +64,13 @@ class Branch:
 
     Attributes:
         peers: of a branch just made, the forged client ends of its inward connections, by their local port.
+        ends: of a branch just made, what stands for the outside.
     """
 
     directory: Path
     facts: BranchFacts
     peers: dict[int, int] = field(default_factory=dict)
+    ends: Ends = field(default_factory=Ends)
 
     @property
     def is_alive(self) -> bool:
@@ -134,6 +143,7 @@ class Branch:
         for descriptor in self.peers.values():
             os.close(descriptor)
         self.peers.clear()
+        self.ends.close()
         for publication in self.facts.publications:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(publication.forwarder, signal.SIGTERM)
@@ -194,6 +204,7 @@ def restore(
     lazily: bool = False,
     recorder: RingMode = RingMode.FREE,
     lay_beside: Callable[[Path], None] | None = None,
+    outside: Callable[[list[TcpConnection]], Outside] | None = None,
 ) -> Branch:
     """Bring a commit to life in a sealed sandbox; the original, if it still runs, is not touched.
 
@@ -202,6 +213,8 @@ def restore(
             can come later is restored as ever. No other thread of the caller may be at work then (see ``Pager``).
         recorder: what the recorder in its Python processes does in the branch.
         lay_beside: called with the directory of the branch's rings, when these are in it and nothing runs yet.
+        outside: told the connections that the commit's processes had opened themselves; says what shall stand for the
+            outside, to be found in ``ends`` of the branch. Without it these connections are closed, and nobody is there.
 
     Raises:
         RefUnknown, ObjectMissing, ObjectCorrupt: the store cannot give the commit.
@@ -237,6 +250,7 @@ def restore(
             lazily=lazily,
             recorder=recorder,
             lay_beside=lay_beside,
+            outside=outside,
         )
 
 
@@ -263,6 +277,7 @@ def _restore_in(
     lazily: bool,
     recorder: RingMode,
     lay_beside: Callable[[Path], None] | None,
+    outside: Callable[[list[TcpConnection]], Outside] | None,
 ) -> Branch:
     """As ``restore``, in a directory that nobody else uses and that is gone when this fails; ``began``: monotonic [s]."""
     tools, identifier = CriuTools(settings.tools_path), directory.name
@@ -283,6 +298,9 @@ def _restore_in(
         if lay_beside is not None:
             lay_beside(directory / "rings")
         plan = _plan(manifest, images, f"{manifest.host.name[:40]}-{identifier}", clock, settings)
+        if outside is not None:
+            outward = [one for one, inward in zip(plan.connections, plan.inward, strict=True) if not inward]
+            plan = replace(plan, outside=outside(outward))
         built = builder.finish(replace(plan, pager=pager))
         root = _host_pid(built.init, built.root)
         stat = procfs.read_stat(built.init)
@@ -299,7 +317,7 @@ def _restore_in(
             pager=pager.pid if pager is not None else None,
             pager_started=pager.started if pager is not None else 0,
         )
-        branch = Branch(directory, facts, built.peers)
+        branch = Branch(directory, facts, built.peers, built.ends)
         branch.save()
         if pager is not None:
             pager.close()
@@ -366,6 +384,7 @@ def _plan(manifest: Manifest, images: Path, hostname: str, clock: Clock, setting
         addresses=sorted(address for address in addresses if not _is_unspecified(address)),
         connections=connections,
         inward=[connection.local[1] in listening for connection in connections],
+        listening=list(manifest.listening),
         outlets=list(manifest.outlets),
         outside_names=read_outside_names(files),
         clock_shift_ns=manifest.taken_wall_ns - time.time_ns() if clock is Clock.RECORDED else None,

@@ -4,7 +4,7 @@
    way out; CRIU started, to wait for its request.
 2. The root file system: the host's files, over them the commit's, over them an empty layer for what the branch writes.
    All of this goes on while the caller still lays out and checks the commit's images.
-3. The addresses that the target used, and the other ends of its connections.
+3. The addresses that the target used, the other ends of its connections, and what else stands for the outside.
 4. CRIU restores the processes; just before they run, set their clock and close /proc's dangerous doors.
 
 Namespaces are a thread's (namespaces(7)), so nothing of the process that restores needs to be forked. In this thread
@@ -37,6 +37,7 @@ from relive.model.commit import Outlet
 from relive.sandbox.clock import shift_wall_clock
 from relive.sandbox.firstprocess import FirstProcess
 from relive.sandbox.lazy.pager import Pager
+from relive.sandbox.outside import Ends, Outside, open_goals
 from relive.sandbox.peers import forge_peer
 from relive.sandbox.rootfs import IO_DIRECTORY, CoveredPoint, RootBuilder
 from relive.sandbox.seal import check_sealed
@@ -72,6 +73,8 @@ class BranchPlan:
         addresses: addresses that must be local.
         outside_names: unix datagram sockets that somebody has to listen at, such as a system log's.
         connections: established connections to forge the other ends of; inward[i] tells whether the i-th is a client's.
+        listening: where the service itself listens.
+        outside: what stands for the outside.
         clock_shift_ns: what to add to the wall clock; None: leave it.
         root: pid of the target's root in its own PID namespace.
         taken_pids: pids and thread ids that the commit holds.
@@ -82,6 +85,7 @@ class BranchPlan:
     addresses: list[str]
     connections: list[TcpConnection]
     inward: list[bool]
+    listening: list[tuple[str, int]]
     outlets: list[Outlet]
     outside_names: list[bytes]
     clock_shift_ns: int | None
@@ -90,6 +94,7 @@ class BranchPlan:
     taken_pids: frozenset[int]
     limit: float
     pager: Pager | None = None
+    outside: Outside = Outside()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +105,13 @@ class Built:
         init: host pid of its process 1, a child of this process.
         root: pid of the restored root in the branch.
         peers: the forged client ends of its inward connections, by their port; the receiver closes them.
+        ends: what stands for the outside; the receiver closes it.
     """
 
     init: int
     root: int
     peers: dict[int, int]
+    ends: Ends
 
 
 class BranchBuilder:
@@ -157,6 +164,7 @@ class BranchBuilder:
             os.waitpid(self._init.result(), 0)
             for descriptor in self._built.result().peers.values():
                 os.close(descriptor)
+            self._built.result().ends.close()
         wait([self._built], timeout=_SPARE)  # it may be writing into the branch's directory
 
     def _work(self) -> None:
@@ -199,7 +207,10 @@ class BranchBuilder:
         stack.callback(early.close)
         new_root = self._mount_root(self._root.result(), first)
         plan = self._plan.result()
-        peers = _prepare_network(plan, stack)
+        ends = Ends()
+        failing = stack.enter_context(contextlib.ExitStack())
+        failing.callback(ends.close)
+        peers = _prepare_network(plan, stack, ends)
         pivot_root(new_root)
         socket.sethostname(plan.hostname)
         outlets, heard = _open_outlets(plan, stack)
@@ -221,7 +232,10 @@ class BranchBuilder:
         root = _restore(plan, criu, images, outlets)
         # Not before CRIU has ended: only then are the processes this one's children, and it leaves when it has none.
         first.become(root, len(kept))
-        return Built(first.pid, root, {peer.getsockname()[1]: os.dup(peer.fileno()) for peer in inward})
+        failing.pop_all()
+        return Built(
+            first.pid, root, {peer.getsockname()[1]: os.dup(peer.fileno()) for peer in inward}, ends
+        )
 
     def _start_criu(self, first: FirstProcess, number: int, keep: list[int]) -> Conversation:
         """Start CRIU under a number with room behind it for its own few processes."""
@@ -274,11 +288,20 @@ def _copy_facts(facts: os.stat_result, goal: Path) -> None:
         goal.chmod(stat.S_IMODE(facts.st_mode))
 
 
-def _prepare_network(plan: BranchPlan, stack: contextlib.ExitStack) -> list[socket.socket]:
-    """Give loopback the addresses, forge the other ends of the connections; they are closed with ``stack``."""
-    for address in plan.addresses:
+def _prepare_network(plan: BranchPlan, stack: contextlib.ExitStack, ends: Ends) -> list[socket.socket]:
+    """Give loopback the addresses, forge the other ends of the connections; they are closed with ``stack``.
+
+    Those that shall go on are in ``ends`` too, with all else that stands for the outside.
+    """
+    for address in sorted({*plan.addresses, *plan.outside.addresses}):
         loopback.add_address(address)
-    return [stack.enter_context(forge_peer(connection)) for connection in plan.connections]
+    peers = [stack.enter_context(forge_peer(connection)) for connection in plan.connections]
+    for connection, peer in zip(plan.connections, peers, strict=True):
+        name = connection.local, connection.peer
+        if name in plan.outside.continued:
+            ends.continued[name] = os.dup(peer.fileno())
+    open_goals(plan.outside, plan.listening, ends)
+    return peers
 
 
 def _restore(plan: BranchPlan, criu: Conversation, images: int, outlets: list[_OpenOutlet]) -> int:

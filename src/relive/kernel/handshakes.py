@@ -1,0 +1,103 @@
+"""Seeing who wants to connect in a network namespace: the first packet of each TCP handshake on loopback (packet(7)).
+
+A connection that is refused is not seen by any other socket.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ipaddress
+import socket
+import struct
+from dataclasses import dataclass
+
+__all__ = ["Handshake", "read_handshake", "watch_handshakes"]
+
+_SO_ATTACH_FILTER = 26
+_PROTOCOLS = (0x0800, 0x86DD)  # ETH_P_IP, ETH_P_IPV6: what comes in, so that each packet of loopback is seen once
+_TCP = 6
+_SYN, _SYN_ACK = 0x02, 0x12
+_MOST = 128  # [bytes] that are read of a packet
+
+# Classic BPF: struct sock_filter is (u16 code, u8 jump if true, u8 jump if not, u32 value); the packet begins with IP's header.
+_LOAD_BYTE, _LOAD_HALF, _LOAD_BYTE_AT_X = 0x30, 0x28, 0x50
+_LOAD_X_HEADER_LENGTH = 0xB1
+_AND, _JUMP_EQUAL, _JUMP_SET, _RETURN = 0x54, 0x15, 0x45, 0x06
+_FILTER_V4 = (
+    (_LOAD_BYTE, 0, 0, 9),
+    (_JUMP_EQUAL, 0, 7, _TCP),
+    (_LOAD_HALF, 0, 0, 6),
+    (_JUMP_SET, 5, 0, 0x1FFF),  # a later fragment
+    (_LOAD_X_HEADER_LENGTH, 0, 0, 0),
+    (_LOAD_BYTE_AT_X, 0, 0, 13),
+    (_AND, 0, 0, _SYN_ACK),
+    (_JUMP_EQUAL, 0, 1, _SYN),
+    (_RETURN, 0, 0, _MOST),
+    (_RETURN, 0, 0, 0),
+)
+_FILTER_V6 = (
+    (_LOAD_BYTE, 0, 0, 6),
+    (_JUMP_EQUAL, 0, 4, _TCP),
+    (_LOAD_BYTE, 0, 0, 40 + 13),
+    (_AND, 0, 0, _SYN_ACK),
+    (_JUMP_EQUAL, 0, 1, _SYN),
+    (_RETURN, 0, 0, _MOST),
+    (_RETURN, 0, 0, 0),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Handshake:
+    """The first packet of one, or of a further attempt at the same: then all fields are equal.
+
+    Attributes:
+        origin, goal: (address, port); sequence: TCP's.
+    """
+
+    origin: tuple[str, int]
+    goal: tuple[str, int]
+    sequence: int
+
+
+def watch_handshakes() -> list[socket.socket]:
+    """Sockets that see those of the caller's network namespace from now on; each ``recv`` gives what ``read_handshake`` reads.
+
+    Raises:
+        OSError: EPERM without CAP_NET_RAW.
+    """
+    opened: list[socket.socket] = []
+    try:
+        for protocol, program in zip(_PROTOCOLS, (_FILTER_V4, _FILTER_V6), strict=True):
+            # Of no protocol until the filter is there: nothing else can get in before.
+            sock = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC, 0)
+            opened.append(sock)
+            sock.setblocking(False)
+            code = b"".join(struct.pack("HBBI", *step) for step in program)
+            buffer = ctypes.create_string_buffer(code)
+            sock.setsockopt(
+                socket.SOL_SOCKET,
+                _SO_ATTACH_FILTER,
+                struct.pack("HL", len(program), ctypes.addressof(buffer)),
+            )
+            sock.bind(("lo", protocol))
+    except BaseException:
+        for sock in opened:
+            sock.close()
+        raise
+    return opened
+
+
+def read_handshake(packet: bytes) -> Handshake | None:
+    """A packet that such a socket gave; None where it is none (any more)."""
+    try:
+        if packet[0] >> 4 == 4:
+            begin = (packet[0] & 0xF) * 4
+            origin, goal = packet[12:16], packet[16:20]
+        else:
+            begin, origin, goal = 40, packet[8:24], packet[24:40]
+        own, other, sequence = struct.unpack_from("!HHI", packet, begin)
+        return Handshake(
+            (str(ipaddress.ip_address(origin)), own), (str(ipaddress.ip_address(goal)), other), sequence
+        )
+    except (IndexError, struct.error, ValueError):
+        return None

@@ -1,0 +1,124 @@
+"""One connection of a branch's service, held by a stub: bytes in, what the protocol's session wants done, in its time.
+
+What the service sends is fed to the session as it comes. Acts are carried out one after the other; a pause counts from what was
+done before, or from the last byte that was fed if that is later. While too much waits to be done, nothing more is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+import time
+from collections import deque
+from collections.abc import Callable
+
+from relive.protocols.session import Act, Close, Reset, Send, Session
+from relive.replay.stubs.speed import Speed
+
+__all__ = ["Conversation"]
+
+_READ = 1 << 16  # [bytes]
+_MOST_WAITING = 4 << 20  # [bytes] of answers, above which nothing more is read
+_MOST_ACTS = 10_000  # the same, for acts
+_LEAST_PAUSE = 0.0005  # [s] what is shorter is not waited for
+_RESET_AT_CLOSE = struct.pack("ii", 1, 0)  # struct linger: on, no time
+
+
+class Conversation:
+    """Drives a session over a socket until either side ends it. For one event loop.
+
+    Args:
+        sock: not blocking; it belongs to the conversation.
+        on_fault: told in one sentence when the session failed on what was sent; the connection is then broken.
+    """
+
+    def __init__(
+        self, sock: socket.socket, session: Session, speed: Speed, on_fault: Callable[[str], None]
+    ) -> None:
+        self._sock = sock
+        self._session = session
+        self._speed = speed
+        self._on_fault = on_fault
+        self._acts: deque[Act] = deque()
+        self._waiting = 0
+        self._changed = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._heard_end = False
+        self._free_at = time.monotonic()
+
+    async def run(self, first: list[Act]) -> None:
+        """Do what has to be done first, then go on to the end; the socket is closed then, also when this is cancelled."""
+        self._add(first)
+        hearing = asyncio.create_task(self._hear())
+        try:
+            await self._do_acts()
+        except (ConnectionError, TimeoutError):
+            pass  # the service has gone, which is its right
+        finally:
+            hearing.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await hearing
+            self._sock.close()
+
+    async def _hear(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                await self._room.wait()
+                data = await loop.sock_recv(self._sock, _READ)
+                self._free_at = max(self._free_at, time.monotonic()) if not self._acts else self._free_at
+                self._add(self._session.feed(data) if data else self._session.hang_up())
+                if not data:
+                    break
+        except OSError:  # it was reset
+            with contextlib.suppress(Exception):
+                self._session.hang_up()
+            self._acts.clear()
+        except Exception as error:  # a session must not fail; if one does, the others go on
+            self._on_fault(f"the {type(self._session).__name__} failed: {type(error).__name__}: {error}")
+            self._acts.clear()
+            self._add([Reset()])
+        self._heard_end = True
+        self._changed.set()
+
+    def _add(self, acts: list[Act]) -> None:
+        self._acts.extend(acts)
+        self._waiting += sum(len(act.data) for act in acts if isinstance(act, Send))
+        if self._waiting > _MOST_WAITING or len(self._acts) > _MOST_ACTS:
+            self._room.clear()
+        if acts:
+            self._changed.set()
+
+    async def _do_acts(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            while not self._acts:
+                if self._heard_end:
+                    return  # whatever the session wanted to say after it is said
+                self._changed.clear()
+                await self._changed.wait()
+            act = self._acts[0]
+            await self._pause(act.after_ns)
+            if not self._acts or self._acts[0] is not act:
+                continue  # the connection was reset meanwhile
+            self._acts.popleft()
+            if isinstance(act, Reset):
+                self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
+                return
+            if isinstance(act, Close):
+                return
+            await loop.sock_sendall(self._sock, act.data)
+            self._waiting -= len(act.data)
+            if self._waiting <= _MOST_WAITING // 2 and len(self._acts) <= _MOST_ACTS // 2:
+                self._room.set()
+
+    async def _pause(self, after_ns: int) -> None:
+        """Wait until so long after what was done before."""
+        due = self._free_at + self._speed.seconds(after_ns)
+        left = due - time.monotonic()
+        if left > _LEAST_PAUSE:
+            await asyncio.sleep(left)
+        self._free_at = max(due, self._free_at)
