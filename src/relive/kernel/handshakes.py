@@ -14,7 +14,10 @@ from dataclasses import dataclass
 __all__ = ["Handshake", "read_handshake", "watch_handshakes"]
 
 _SO_ATTACH_FILTER = 26
-_PROTOCOLS = (0x0800, 0x86DD)  # ETH_P_IP, ETH_P_IPV6: what comes in, so that each packet of loopback is seen once
+_PROTOCOLS = (
+    0x0800,
+    0x86DD,
+)  # ETH_P_IP, ETH_P_IPV6: what comes in, so that each packet of loopback is seen once
 _TCP = 6
 _SYN, _SYN_ACK = 0x02, 0x12
 _MOST = 128  # [bytes] that are read of a packet

@@ -21,7 +21,7 @@ import socket
 import stat
 import threading
 from concurrent.futures import Future, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from relive.engine import criu_rpc_pb2 as rpc
@@ -94,7 +94,7 @@ class BranchPlan:
     taken_pids: frozenset[int]
     limit: float
     pager: Pager | None = None
-    outside: Outside = Outside()
+    outside: Outside = field(default_factory=Outside)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,9 +233,7 @@ class BranchBuilder:
         # Not before CRIU has ended: only then are the processes this one's children, and it leaves when it has none.
         first.become(root, len(kept))
         failing.pop_all()
-        return Built(
-            first.pid, root, {peer.getsockname()[1]: os.dup(peer.fileno()) for peer in inward}, ends
-        )
+        return Built(first.pid, root, {peer.getsockname()[1]: os.dup(peer.fileno()) for peer in inward}, ends)
 
     def _start_criu(self, first: FirstProcess, number: int, keep: list[int]) -> Conversation:
         """Start CRIU under a number with room behind it for its own few processes."""

@@ -76,7 +76,11 @@ class Ends:
     def close(self) -> None:
         """Close all that the holder has not taken out; doing it twice is no error."""
         named = (self.continued, self.goals, self.names)
-        for descriptor in (*(one for held in named for one in held.values()), *self.fillers, *self.handshakes):
+        for descriptor in (
+            *(one for held in named for one in held.values()),
+            *self.fillers,
+            *self.handshakes,
+        ):
             os.close(descriptor)
         for held in (*named, self.fillers, self.handshakes):
             held.clear()
@@ -109,9 +113,9 @@ def open_goals(outside: Outside, own: Iterable[Address], ends: Ends) -> None:
 def set_door(sock: socket.socket, door: Door) -> list[socket.socket]:
     """Let a goal's socket take connections, refuse them, or be silent; returns what has to be held meanwhile.
 
-    For SILENT, from a thread in the socket's own network. What waits in its queue is lost when it ceases to be open.
+    For SILENT, from a thread in the socket's own network. What waits in its queue is lost.
     """
-    if door is not Door.OPEN and sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+    if sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
         sock.shutdown(socket.SHUT_RDWR)  # it stays bound, and can listen again
     if door is Door.OPEN:
         sock.listen(_BACKLOG)

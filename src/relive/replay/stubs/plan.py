@@ -1,0 +1,298 @@
+"""Who must be there in a branch, and what may be answered: decided from the recording and the commit's connections alone.
+
+Which calls may be given:
+
+1. On a connection that the commit holds: those of which at least one byte had not reached the other end. What had been asked
+   and not been answered is not among them; the protocol answers it when the connection goes on.
+2. On connections that were opened after the commit: all.
+3. On all others: those that were asked after the commit.
+
+All of them up to the incident's end and a moment beyond. Which connections go on: those whose dialogue was recorded from its
+beginning, as they were on the wire. The others are closed, as if the other side had gone away, and told of.
+
+How a goal is at first follows from what became of the first attempt to connect to it after the commit, how it is then from
+the next ones; beyond the last it stays as it was then.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from relive.images.sockets import TcpConnection
+from relive.protocols.call import Call
+from relive.protocols.session import Protocol, Resume
+from relive.record.dialogues import Dialogue, Tls, Way
+from relive.replay.stubs.window import Egress
+from relive.sandbox.outside import Address, Door, Outside, plain_address
+
+__all__ = ["Attempt", "Goal", "Plan", "Position", "Stubs", "position_of"]
+
+_ESTABLISHED = 1
+_WORD = 0xFFFFFFFF
+_MOST_GOALS = 2000
+_MOST_NOTES = 20
+_SILENT_ERRORS = frozenset({"ETIMEDOUT", "EINPROGRESS", "EALREADY"})
+# The address itself could not be reached: it is left away, and the kernel says the same.
+_UNREACHABLE = frozenset({"EHOSTUNREACH", "ENETUNREACH", "EADDRNOTAVAIL", "EACCES", "EPERM"})
+
+
+class Position(NamedTuple):
+    """Where a connection of the commit stood.
+
+    Attributes:
+        own, peer: addresses; up, down: TCP sequence number of the first byte that the service will send (again), and of
+            the first that it does not have.
+        is_open: both directions are.
+    """
+
+    own: Address
+    peer: Address
+    up: int
+    down: int
+    is_open: bool
+
+
+def position_of(connection: TcpConnection) -> Position:
+    """The position of a connection of the images."""
+    stream = connection.stream
+    return Position(
+        connection.local,
+        connection.peer,
+        (stream.outq_seq - stream.outq_len) & _WORD,
+        stream.inq_seq,
+        connection.state == _ESTABLISHED,
+    )
+
+
+class Attempt(NamedTuple):
+    """What became of an attempt to connect, and how long it took to become that."""
+
+    door: Door
+    took_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """An (address, port) to which the service had connected.
+
+    Attributes:
+        attempts: in their order, at least one; beyond the last, the last.
+        protocol: what is spoken there.
+    """
+
+    attempts: tuple[Attempt, ...]
+    protocol: Protocol
+
+    def attempt(self, number: int) -> Attempt:
+        """What becomes of an attempt, counted from 0."""
+        return self.attempts[min(number, len(self.attempts) - 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a branch gets.
+
+    Attributes:
+        resumes: connections that go on, by (own, peer) address as the commit has them.
+        calls: those that may be given, in the order of time.
+        notes: what is not as it was, in sentences.
+    """
+
+    goals: dict[Address, Goal]
+    names: tuple[Address, ...]
+    resumes: dict[tuple[Address, Address], tuple[Protocol, Resume]]
+    calls: list[Call]
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def outside(self) -> Outside:
+        """The same for the sandbox."""
+        return Outside(
+            continued=frozenset(self.resumes),
+            goals={address: goal.attempt(0).door for address, goal in self.goals.items()},
+            names=self.names,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Spoken:
+    """A dialogue, understood."""
+
+    dialogue: Dialogue
+    protocol: Protocol
+    calls: list[Call]
+
+
+class Stubs:
+    """What was recorded, understood once for all branches of a commit.
+
+    Args:
+        protocol_of: what is spoken in a dialogue.
+        until_ns: monotonic time after which calls are not given; None: to the recording's end.
+    """
+
+    def __init__(
+        self, egress: Egress, protocol_of: Callable[[Dialogue], Protocol], until_ns: int | None = None
+    ) -> None:
+        self.egress = egress
+        self._protocol_of = protocol_of
+        self._until_ns = until_ns
+        self._spoken = [self._understand(dialogue) for dialogue in egress.dialogues]
+
+    def _understand(self, dialogue: Dialogue) -> _Spoken:
+        protocol = self._protocol_of(dialogue)
+        has_calls = dialogue.error is None and dialogue.tls is not Tls.CLOSED
+        return _Spoken(dialogue, protocol, protocol.calls(dialogue) if has_calls else [])
+
+    def plan(self, positions: Iterable[Position]) -> Plan:
+        """Decide, for the connections that the service of a commit had opened."""
+        resumes: dict[tuple[Address, Address], tuple[Protocol, Resume]] = {}
+        notes: list[str] = []
+        for position in positions:
+            spoken, where = self._find(position)
+            if isinstance(where, Resume) and spoken is not None:
+                resumes[position.own, position.peer] = spoken.protocol, where
+            else:
+                host, port = position.peer
+                notes.append(f"the connection to {host}:{port} is closed in the branch: {where}")
+        notes = [*_shortened(notes), *self._troubles()]
+        held = {where.dialogue.number: where for _, where in resumes.values()}
+        return Plan(self._goals(held), self._names(), resumes, self._calls(held), notes)
+
+    # -- connections of the commit ---------------------------------------------------------------------------------------
+
+    def _find(self, position: Position) -> tuple[_Spoken | None, Resume | str]:
+        """The dialogue that a connection is, and where it stood; or why it cannot go on."""
+        if not position.is_open:
+            return None, "it was half closed"
+        name = _plain(position.own), _plain(position.peer)
+        mine = [one for one in self._spoken if (_plain(one.dialogue.origin), _plain(one.dialogue.to)) == name]
+        if not mine:
+            return None, "what was said on it is not recorded (any more)"
+        # Its ports may have been used before, and again afterwards.
+        before = [one for one in mine if one.dialogue.opened_mono_ns <= self.egress.taken_ns]
+        why = ""
+        for spoken in (*reversed(before), *(one for one in mine if one not in before)):
+            where = _where(spoken.dialogue, position)
+            if isinstance(where, Resume):
+                return spoken, where
+            why = why or where
+        return None, why
+
+    # -- goals -----------------------------------------------------------------------------------------------------------
+
+    def _goals(self, held: dict[int, Resume]) -> dict[Address, Goal]:
+        by_goal: dict[Address, list[_Spoken]] = defaultdict(list)
+        for spoken in self._spoken:
+            with_address = _plain_or_none(spoken.dialogue.to)
+            if with_address is not None:
+                by_goal[with_address].append(spoken)
+        latest = sorted(by_goal, key=lambda goal: by_goal[goal][-1].dialogue.opened_mono_ns)[-_MOST_GOALS:]
+        goals = {}
+        for address in sorted(latest):
+            attempts = self._attempts(by_goal[address], held)
+            if attempts:
+                goals[address] = Goal(attempts, _spoken_there(by_goal[address]))
+        return goals
+
+    def _attempts(self, there: list[_Spoken], held: dict[int, Resume]) -> tuple[Attempt, ...]:
+        if all(one.dialogue.error in _UNREACHABLE for one in there):
+            return ()  # no address, so that it is not reached now
+        known = [Attempt(_door(one.dialogue), one.dialogue.connect_ns) for one in there]
+        later = [
+            attempt
+            for attempt, one in zip(known, there, strict=True)
+            if one.dialogue.opened_mono_ns > self.egress.taken_ns and one.dialogue.number not in held
+        ]
+        opened = [attempt for attempt in known if attempt.door is Door.OPEN]
+        return tuple(later or (opened or known)[-1:])
+
+    def _names(self) -> tuple[Address, ...]:
+        found: set[Address] = set()
+        for event in self.egress.lookups:
+            host, port = event.fields["to"]
+            goal = _plain_or_none((str(host), int(port)))
+            if goal is not None:
+                found.add(goal)
+        return tuple(sorted(found))
+
+    # -- calls -----------------------------------------------------------------------------------------------------------
+
+    def _calls(self, held: dict[int, Resume]) -> list[Call]:
+        found = []
+        for spoken in self._spoken:
+            where = held.get(spoken.dialogue.number)
+            for call in spoken.calls:
+                if self._until_ns is not None and call.asked_mono_ns > self._until_ns:
+                    break
+                is_later = call.up[1] > where.up if where is not None else self._is_later(call)
+                if is_later:
+                    found.append(call)
+        return sorted(found, key=lambda call: (call.asked_mono_ns, call.dialogue, call.index))
+
+    def _is_later(self, call: Call) -> bool:
+        return call.asked_mono_ns > self.egress.taken_ns
+
+    def _troubles(self) -> list[str]:
+        notes = []
+        closed = sum(one.dialogue.tls is Tls.CLOSED for one in self._spoken)
+        if closed:
+            notes.append(f"{closed} connections were encrypted, and what was said on them is not known")
+        if self.egress.left_out:
+            notes.append(
+                f"{self.egress.left_out} events of what the service said to others were too many to be kept"
+            )
+        if self.egress.damage:
+            notes.append(f"what the service said to others cannot be read to its end: {self.egress.damage}")
+        return notes
+
+
+def _where(dialogue: Dialogue, position: Position) -> Resume | str:
+    """Where the connection stood in a dialogue; or why it is not that one, or cannot go on."""
+    if dialogue.tls is not None:
+        return "it is encrypted, with keys that only the service has"
+    up, down = dialogue.place(Way.UP, position.up), dialogue.place(Way.DOWN, position.down)
+    if up is None or down is None:
+        return "its TCP sequence numbers were not recorded"
+    if up > _kept(dialogue, Way.UP) or down > _kept(dialogue, Way.DOWN):
+        return "what was said on it was not kept up to the commit"
+    return Resume(dialogue, up, down)
+
+
+def _kept(dialogue: Dialogue, way: Way) -> int:
+    return sum(len(piece.data) for piece in dialogue.pieces if piece.way is way)
+
+
+def _door(dialogue: Dialogue) -> Door:
+    if dialogue.error is None:
+        return Door.OPEN
+    return Door.SILENT if dialogue.error in _SILENT_ERRORS else Door.REFUSES
+
+
+def _spoken_there(there: Sequence[_Spoken]) -> Protocol:
+    """What was spoken last, where anything was."""
+    said = [one for one in there if one.dialogue.pieces]
+    return (said or list(there))[-1].protocol
+
+
+def _plain(address: Address) -> Address:
+    return plain_address(address[0]), address[1]
+
+
+def _plain_or_none(address: Address) -> Address | None:
+    try:
+        parsed = ipaddress.ip_address(address[0])
+    except ValueError:
+        return None
+    usable = not (parsed.is_unspecified or parsed.is_multicast) and 0 < address[1] < 65536
+    return _plain(address) if usable else None
+
+
+def _shortened(notes: list[str]) -> list[str]:
+    if len(notes) <= _MOST_NOTES:
+        return notes
+    return [*notes[:_MOST_NOTES], f"{len(notes) - _MOST_NOTES} more connections are closed in the branch"]

@@ -1,0 +1,272 @@
+"""The stubs of one branch: all sockets that stand for the outside, in one event loop.
+
+Hostile or broken services are bounded: so many connections at a time, so many bytes waiting on each, so many misses told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import socket
+import struct
+from collections import OrderedDict
+from collections.abc import Collection, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from relive.kernel.handshakes import Handshake, read_handshake
+from relive.kernel.namespaces import in_network_of
+from relive.protocols.call import Call
+from relive.protocols.pool import Found, Pool
+from relive.protocols.session import Act, Session
+from relive.replay.stubs.conversation import Conversation
+from relive.replay.stubs.plan import Goal, Plan
+from relive.replay.stubs.speed import Speed
+from relive.sandbox.outside import Address, Door, Ends, plain_address, set_door
+
+__all__ = ["StubServer"]
+
+_MOST_CONVERSATIONS = 4096
+_MOST_MISSES = 100
+_MOST_STRANGERS = 100
+_MOST_NOTES = 20
+_MOST_HANDSHAKES = 4096  # that are remembered, to know a further attempt at the same
+_PACKET = 256  # [bytes]
+_RESET_AT_CLOSE = struct.pack("ii", 1, 0)  # struct linger
+
+
+@dataclass(slots=True)
+class _Door:
+    """A goal's socket and how far its attempts are used up."""
+
+    address: Address
+    sock: socket.socket
+    goal: Goal
+    attempts: int = 0
+    now: Door = Door.REFUSES
+    fillers: list[socket.socket] = field(default_factory=list)
+
+
+class StubServer:
+    """Answers one branch. For one event loop.
+
+    Args:
+        ends: of the branch; they belong to the server afterwards.
+        init: host pid of the branch's process 1.
+        ignore: names of what may differ between a question and the recorded one.
+        own_ports: where the service itself listens; who connects there is no affair of the stubs.
+
+    Attributes:
+        misses: the first hundred questions without a recorded answer, each with the goal of its connection.
+        missed, given: how many questions were not answered from the recording, and how many were.
+        strangers: goals that were never recorded, with how often somebody wanted to connect to them.
+        notes: what went wrong, in sentences.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        ends: Ends,
+        *,
+        init: int,
+        speed: Speed,
+        ignore: Collection[str] = (),
+        own_ports: Collection[int] = (),
+    ) -> None:
+        self.misses: list[tuple[Address | None, Found]] = []
+        self.missed = self.given = 0
+        self.strangers: dict[Address, int] = {}
+        self.notes: list[str] = []
+        self._plan = plan
+        self._init = init
+        self._speed = speed
+        self._own_ports = frozenset(own_ports)
+        self._pool = Pool(plan.calls, ignore=ignore, on_found=self._found)
+        self._numbers = itertools.count(1)
+        self._goal_of: dict[int, Address] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._known: OrderedDict[Handshake, None] = OrderedDict()
+        self._taken: OrderedDict[tuple[Address, Address], None] = OrderedDict()
+        self._doors: dict[Address, _Door] = {}
+        self._watches: list[socket.socket] = []
+        self._continued: list[tuple[socket.socket, tuple[Address, Address]]] = []
+        self._take_over(ends)
+
+    def _take_over(self, ends: Ends) -> None:
+        for address, why in ends.untaken.items():
+            self._note(f"nobody answers at {address[0]}:{address[1]}: {why}")
+        self._continued = [(_own(descriptor), name) for name, descriptor in ends.continued.items()]
+        fillers = [_own(descriptor) for descriptor in ends.fillers]
+        for filler in fillers:
+            self._taken[_name_of(filler)] = None
+        for address, descriptor in ends.goals.items():
+            goal = self._plan.goals[address]
+            door = _Door(address, _own(descriptor), goal, now=goal.attempt(0).door)
+            door.fillers = [one for one in fillers if _name_of(one)[1] == address]
+            self._doors[address] = door
+        self._watches = [_own(descriptor) for descriptor in ends.handshakes]
+        for descriptor in ends.names.values():
+            os.close(descriptor)
+        ends.continued, ends.goals, ends.names, ends.fillers, ends.handshakes = {}, {}, {}, [], []
+
+    def start(self) -> None:
+        """Begin to answer; what the service did since it runs waits in the sockets."""
+        loop = asyncio.get_running_loop()
+        for sock, name in self._continued:
+            protocol, where = self._plan.resumes[name]
+            number = self._number(name[1])
+            session, first = protocol.resume(self._pool, number, where)
+            self._converse(sock, session, first)
+        self._continued = []
+        for door in self._doors.values():
+            self._listen(door)
+        for watch in self._watches:
+            loop.add_reader(watch, self._handshakes, watch)
+
+    def left(self) -> list[Call]:
+        """Calls that were recorded and not asked for, in the order of time."""
+        return self._pool.left()
+
+    async def close(self) -> None:
+        """End all conversations and close all sockets; what the service did before is still taken note of."""
+        loop = asyncio.get_running_loop()
+        for watch in self._watches:
+            self._handshakes(watch)
+        for sock in (*self._watches, *(door.sock for door in self._doors.values())):
+            loop.remove_reader(sock)
+            sock.close()
+        for door in self._doors.values():
+            for filler in door.fillers:
+                filler.close()
+        for sock, _ in self._continued:
+            sock.close()
+        self._watches, self._doors, self._continued = [], {}, []
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # -- connections -----------------------------------------------------------------------------------------------------
+
+    def _number(self, goal: Address) -> int:
+        number = next(self._numbers)
+        self._goal_of[number] = goal
+        return number
+
+    def _listen(self, door: _Door) -> None:
+        """Be told of who waits. A socket that is closed, or has our own filler in its queue, would tell of itself for ever."""
+        if door.now is Door.OPEN:
+            asyncio.get_running_loop().add_reader(door.sock, self._accept, door)
+
+    def _accept(self, door: _Door) -> None:
+        """Take whoever waits, as long as the goal takes anybody."""
+        address = door.address
+        while door.now is Door.OPEN:
+            try:
+                sock, origin = door.sock.accept()
+            except OSError:  # nobody (any more)
+                return
+            self._remember((_plain(origin), address))
+            if len(self._tasks) >= _MOST_CONVERSATIONS:
+                self._note(
+                    f"the service opened more than {_MOST_CONVERSATIONS} connections; the rest were reset"
+                )
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
+                sock.close()
+                continue
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            session = door.goal.protocol.open(self._pool, self._number(address), to=address)
+            self._converse(sock, session, session.begin())
+            self._attempted(door)
+
+    def _converse(self, sock: socket.socket, session: Session, first: list[Act]) -> None:
+        conversation = Conversation(sock, session, self._speed, self._note)
+        self._begin(conversation.run(first))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # -- attempts to connect ---------------------------------------------------------------------------------------------
+
+    def _handshakes(self, watch: socket.socket) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                seen = read_handshake(watch.recv(_PACKET))
+                if seen is not None and seen not in self._known:
+                    self._known[seen] = None
+                    if len(self._known) > _MOST_HANDSHAKES:
+                        self._known.popitem(last=False)
+                    self._saw(seen)
+
+    def _saw(self, seen: Handshake) -> None:
+        """An attempt to connect that the kernel has refused, lets wait, or has put into a queue."""
+        door = self._doors.get(seen.goal)
+        if door is None:
+            is_own = seen.goal[1] in self._own_ports
+            if not is_own and (len(self.strangers) < _MOST_STRANGERS or seen.goal in self.strangers):
+                self.strangers[seen.goal] = self.strangers.get(seen.goal, 0) + 1
+        elif door.now is Door.REFUSES and (seen.origin, seen.goal) not in self._taken:
+            self._attempted(door)
+        elif door.now is Door.SILENT and (seen.origin, seen.goal) not in self._taken:
+            # It has to be silent for as long as it was: the kernel of the service goes on asking.
+            took = door.goal.attempt(door.attempts).took_ns / 1e9
+            asyncio.get_running_loop().call_later(took, self._attempted, door)
+
+    def _attempted(self, door: _Door) -> None:
+        """One attempt is over; the next may end otherwise."""
+        door.attempts += 1
+        now = door.goal.attempt(door.attempts).door
+        if now is door.now or door.sock.fileno() < 0:
+            return
+        asyncio.get_running_loop().remove_reader(door.sock)
+        for filler in door.fillers:
+            filler.close()
+        try:
+            door.fillers = in_network_of(self._init, lambda: set_door(door.sock, now))
+        except OSError as error:  # the branch has just ended
+            door.fillers = []
+            self._note(f"a goal could not be made {now.value}: {error}")
+            return
+        door.now = now
+        for filler in door.fillers:
+            self._remember(_name_of(filler))
+        self._listen(door)
+
+    def _remember(self, name: tuple[Address, Address]) -> None:
+        """Whose handshake is no attempt to be refused: it was taken, or is our own."""
+        self._taken[name] = None
+        if len(self._taken) > _MOST_HANDSHAKES:
+            self._taken.popitem(last=False)
+
+    # -- what is told ----------------------------------------------------------------------------------------------------
+
+    def _found(self, found: Found) -> None:
+        if not found.is_miss:
+            self.given += 1
+            return
+        self.missed += 1
+        if len(self.misses) < _MOST_MISSES:
+            self.misses.append((self._goal_of.get(found.connection), found))
+
+    def _note(self, text: str) -> None:
+        if len(self.notes) < _MOST_NOTES and text not in self.notes:
+            self.notes.append(text)
+
+
+def _own(descriptor: int) -> socket.socket:
+    sock = socket.socket(fileno=descriptor)
+    sock.setblocking(False)
+    return sock
+
+
+def _plain(address: tuple[Any, ...]) -> Address:
+    return plain_address(address[0]), int(address[1])
+
+
+def _name_of(filler: socket.socket) -> tuple[Address, Address]:
+    return _plain(filler.getsockname()), _plain(filler.getpeername())
