@@ -75,7 +75,9 @@ class BranchFacts(BaseModel):
     Attributes:
         init: host pid of the branch's process 1; with ``init_started`` (clock ticks after boot) it names it for good.
         root: host pid of the restored tree's root.
-        restore_us: microseconds from the request to the running branch.
+        restore_us: microseconds from the request to the running branch; seal_us: those of them in which it was proved that
+            there is no way out.
+        stubs: host pid of the process that answers its service; with ``stubs_started`` it names it for good.
         pager: host pid of the page daemon of a branch restored lazily; with ``pager_started`` it names it for good.
     """
 
@@ -90,6 +92,9 @@ class BranchFacts(BaseModel):
     clock: Clock
     created_wall_ns: int
     restore_us: int
+    seal_us: int = 0
+    stubs: int | None = None
+    stubs_started: int = 0
     pager: int | None = None
     pager_started: int = 0
     publications: list[Publication] = []

@@ -9,7 +9,21 @@ from pydantic import BaseModel, ConfigDict
 
 from relive.model.commit import CommitId
 
-__all__ = ["End", "InsideEvent", "Miss", "Outcome", "Replay", "Run", "Stack", "Verdict", "VerdictKind"]
+__all__ = [
+    "End",
+    "InsideEvent",
+    "Miss",
+    "Outcome",
+    "Replay",
+    "Run",
+    "Stack",
+    "Steps",
+    "Stranger",
+    "Stubbed",
+    "Unasked",
+    "Verdict",
+    "VerdictKind",
+]
 
 
 class Value(BaseModel):
@@ -55,8 +69,9 @@ class Miss(Value):
 
     Attributes:
         kind, asked: of the call; nearest: what the recorded call asked that differs least, if there is one left.
-        differs: paths of what differs from it.
+        differs: paths of what differs from it; to a stub in the words that ``--ignore`` takes.
         policy: what became of it, "fail" or "pass" (the real call, in a sealed network).
+        to: address:port of the goal, connection: number of the connection in the branch, where a stub was asked.
     """
 
     kind: str
@@ -64,6 +79,45 @@ class Miss(Value):
     nearest: dict[str, Any] | None = None
     differs: list[str] = []
     policy: str
+    to: str | None = None
+    connection: int | None = None
+
+
+class Unasked(Value):
+    """A call that was recorded and not asked for in a replay; ``connection``: its number in the recording."""
+
+    kind: str
+    asked: dict[str, Any]
+    to: str
+    connection: int
+
+
+class Stranger(Value):
+    """An address:port that was never recorded, and how often the service wanted to connect to it."""
+
+    to: str
+    times: int
+
+
+class Stubbed(Value):
+    """What the stubs of a branch did.
+
+    Attributes:
+        continued: connections of the commit that went on.
+        given: questions answered from the recording; missed: those that were not.
+        left: how many calls were recorded up to the failure and not asked; unasked: the first twenty of them. None and empty
+            where the recorder inside the service gave answers too, so that nobody can tell.
+        strangers: goals without a recording, at most a hundred.
+        notes: what was not as it had been, in sentences.
+    """
+
+    continued: int
+    given: int
+    missed: int
+    left: int | None = None
+    unasked: list[Unasked] = []
+    strangers: list[Stranger] = []
+    notes: list[str] = []
 
 
 class Outcome(Value):
@@ -77,6 +131,7 @@ class Outcome(Value):
         packets_left, refused: counters of the sandbox, None for a recorded outcome.
         events: what happened inside for the judged request, at most 2000; None where nothing is known of it.
         misses: calls of the whole service without a recorded answer, at most 100; empty for a recorded outcome.
+        stubs: what they did; None where there were none.
     """
 
     end: End
@@ -94,6 +149,7 @@ class Outcome(Value):
     refused: int | None = None
     events: list[InsideEvent] | None = None
     misses: list[Miss] = []
+    stubs: Stubbed | None = None
 
 
 class VerdictKind(StrEnum):
@@ -121,12 +177,30 @@ class Verdict(Value):
     inside: list[str] = []
 
 
+class Steps(Value):
+    """How long the steps of a run took, in seconds.
+
+    Attributes:
+        restore: from the order to the running branch, without what follows.
+        seal: proving that there is no way out, before and after.
+        stubs: deciding what the service is answered, and setting it up.
+        request: sending again what was recorded, up to the outcome.
+        compare: judging it.
+    """
+
+    restore: float
+    seal: float
+    stubs: float
+    request: float
+    compare: float
+
+
 class Run(Value):
     """One replay in one branch.
 
     Attributes:
         forwarded: requests sent again before and beside the failing one.
-        outcome: None when the branch could not be restored.
+        outcome: None when the branch could not be restored; ``steps`` too.
     """
 
     number: int
@@ -135,6 +209,7 @@ class Run(Value):
     forwarded: int
     restore_us: int | None
     seconds: float
+    steps: Steps | None = None
 
 
 class Replay(Value):
@@ -143,6 +218,7 @@ class Replay(Value):
     Attributes:
         recorded: the outcome that the recording holds.
         reproduced: how many of the runs reproduced it.
+        prepare_seconds: reading the recording, once for all runs.
     """
 
     service: str
@@ -151,6 +227,7 @@ class Replay(Value):
     commit: CommitId
     recorded: Outcome
     runs: list[Run]
+    prepare_seconds: float = 0.0
 
     @property
     def reproduced(self) -> int:

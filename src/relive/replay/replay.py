@@ -19,7 +19,8 @@ from relive.model.branch import Clock
 from relive.model.capsule import LifePaths
 from relive.model.commit import CommitId, Manifest
 from relive.model.incident import FailureKind, Incident
-from relive.model.outcome import End, Miss, Outcome, Replay, Run, Verdict, VerdictKind
+from relive.model.outcome import End, Outcome, Replay, Run, Steps, Verdict, VerdictKind
+from relive.protocols.known import protocol_of
 from relive.record.events import EventKind
 from relive.record.exchanges import Exchange, Exchanges
 from relive.record.reading import Recording
@@ -31,6 +32,11 @@ from relive.replay.outcomes import died_outcome, read_log, recorded_answer, reco
 from relive.replay.plan import Pace, Plan, make_plan
 from relive.replay.sender import Answer, Sender
 from relive.replay.sequence import miss_words, misses_of, sequence_of
+from relive.replay.stubs.plan import Stubs
+from relive.replay.stubs.speed import AS_RECORDED, Speed
+from relive.replay.stubs.stage import Stage
+from relive.replay.stubs.told import stub_words
+from relive.replay.stubs.window import read_egress
 from relive.replay.verdict import compare, same_answer
 from relive.sandbox.branch import Branch, restore
 from relive.sandbox.seal import Seal
@@ -51,6 +57,7 @@ _LEAST_LIMIT = 10.0  # [s] that a replayed request may take
 _SLOWER = 3.0  # a replayed request may take so many times what the recorded one took
 _END_OF_TIME = (1 << 63) - 1  # a sequence number behind all
 _NOTED_MISSES = 5
+_MOST_MISSES = 100
 _HANDLER_SETTLE = 1.0  # [s] after the answer, for the end of its handler
 _LOG_SETTLE = 0.05  # [s] after the answer, for log lines that follow it
 
@@ -66,6 +73,7 @@ class Wishes:
         lazily: branches run before their memory is all there.
         calls: who answers what the service asks others for.
         on_miss: kind of event, or "*", to "fail" or "pass": what becomes of a call without a recorded answer.
+        speed: recorded times, of requests and of stubs' answers, are divided by it.
     """
 
     times: int = 1
@@ -77,6 +85,7 @@ class Wishes:
     lazily: bool = False
     calls: Calls = Calls.RECORDED
     on_miss: Mapping[str, str] = field(default_factory=dict)
+    speed: Speed = AS_RECORDED
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +96,9 @@ class Case:
         window: what happened inside from the commit to the failure; None where nobody recorded it.
         exchange: the request that failed, also where the service is judged by its death.
         inside: (pid, number in that process) of it; None where that is not known.
+        stubs: what the service said to others over the network; None where nobody recorded it.
+        failed_mono_ns: when the failure was seen.
+        prepare_seconds: how long it took to read all this.
     """
 
     service: str
@@ -100,6 +112,9 @@ class Case:
     window: Window | None = None
     exchange: Exchange | None = None
     inside: tuple[int, int] | None = None
+    stubs: Stubs | None = None
+    failed_mono_ns: int = 0
+    prepare_seconds: float = 0.0
 
 
 def _paths_of(settings: Settings, service: str, life: str) -> LifePaths:
@@ -117,6 +132,7 @@ def case_of_incident(settings: Settings, store: Store, incident: Incident, *, fi
         RefUnknown: there is no commit before it.
         RecordingError: the request is not in the recording, or was not kept whole.
     """
+    began = time.monotonic()
     occurrence = incident.occurrence(first=first)
     if occurrence.before is None:
         raise RefUnknown(
@@ -145,7 +161,7 @@ def case_of_incident(settings: Settings, store: Store, incident: Incident, *, fi
     case = _case(
         store, exchanges, occurrence.before, incident.number, exchange, subject, seen_mono_ns, recorded
     )
-    return _with_inside(case, paths, exchange, seen_mono_ns)
+    return _with_recordings(case, paths, exchange, seen_mono_ns, began)
 
 
 def case_of_request(settings: Settings, store: Store, commit: CommitId, number: int) -> Case:
@@ -155,6 +171,7 @@ def case_of_request(settings: Settings, store: Store, commit: CommitId, number: 
         UsageError: the commit is of a target that was not recorded, or was taken after the request.
         RequestUnknown, RequestTruncated: the request cannot be sent again.
     """
+    began = time.monotonic()
     manifest = store.manifest(commit)
     if manifest.cursor is None or manifest.target.life is None:
         raise UsageError(
@@ -175,7 +192,21 @@ def case_of_request(settings: Settings, store: Store, commit: CommitId, number: 
     recorded = recorded_answer(exchange, read_log(log, before, after))
     failed = exchange.ended_mono_ns or exchange.started_mono_ns
     case = _case(store, exchanges, commit, None, exchange, number, failed, recorded)
-    return _with_inside(case, paths, exchange, failed)
+    return _with_recordings(case, paths, exchange, failed, began)
+
+
+def _with_recordings(
+    case: Case, paths: LifePaths, exchange: Exchange | None, failed_mono_ns: int, began: float
+) -> Case:
+    """The case with what was recorded beside its requests; ``began``: monotonic [s], when its preparation did."""
+    case = _with_inside(case, paths, exchange, failed_mono_ns)
+    egress = read_egress(paths.egress, case.manifest.taken_monotonic_ns, failed_mono_ns)
+    return replace(
+        case,
+        stubs=Stubs(egress, protocol_of) if egress is not None else None,
+        failed_mono_ns=failed_mono_ns,
+        prepare_seconds=time.monotonic() - began,
+    )
 
 
 def _with_inside(case: Case, paths: LifePaths, exchange: Exchange | None, failed_mono_ns: int) -> Case:
@@ -281,6 +312,7 @@ async def replay(
         commit=case.commit,
         recorded=case.recorded,
         runs=list(runs),
+        prepare_seconds=case.prepare_seconds,
     )
 
 
@@ -288,6 +320,7 @@ async def _run(
     settings: Settings, store: Store, case: Case, wishes: Wishes, answers: Answers | None, number: int
 ) -> Run:
     began = time.monotonic()
+    stage = Stage(case.stubs, wishes.speed, wishes.ignore) if wishes.calls is Calls.RECORDED else Stage(None)
     try:
         branch = restore(
             settings,
@@ -297,37 +330,74 @@ async def _run(
             lazily=wishes.lazily,
             recorder=RingMode.FREE if answers is None else RingMode.REPLAY,
             lay_beside=None if answers is None else answers.lay,
+            outside=stage.outside,
         )
     except ReliveError as error:
         return _not_restored(number, error)
+    restored = time.monotonic()
     drain = BranchDrain(branch.rings)
     draining = asyncio.create_task(drain.run())
     try:
+        stage.open(branch, case.manifest)
+        opened = time.monotonic()
         outcome, earlier, forwarded = await _live(branch, case, wishes)
         if answers is not None:
             await _handler_ended(drain, case)
         draining.cancel()
         drain.close()
         outcome = _with_events(outcome, drain, case) if answers is not None else outcome
+        answered = time.monotonic()
+        await stage.close()
+        outcome = _with_stubs(outcome, stage, case, is_alone=answers is None)
+        outcome = _with_seal(outcome, branch)
         lost = branch.memory_lost
+        sealed = time.monotonic()
     finally:
         draining.cancel()
+        await stage.close()
         branch.stop()
     if lost is not None:  # whatever was seen of it is not the service's doing
         return _not_restored(number, lost)
+    judged = time.monotonic()
+    verdict = _with_notes(
+        compare(case.recorded, outcome, ignore=wishes.ignore, earlier=earlier, request=case.plan.subject),
+        case.window if answers is not None else None,
+        outcome,
+        drain.troubles,
+    )
+    seal_seconds = branch.facts.seal_us / 1e6
     return Run(
         number=number,
-        verdict=_with_notes(
-            compare(case.recorded, outcome, ignore=wishes.ignore, earlier=earlier, request=case.plan.subject),
-            case.window if answers is not None else None,
-            outcome.misses,
-            drain.troubles,
-        ),
+        verdict=verdict,
         outcome=outcome,
         forwarded=forwarded,
         restore_us=branch.facts.restore_us,
         seconds=time.monotonic() - began,
+        steps=Steps(
+            restore=restored - began - stage.seconds - seal_seconds,
+            seal=seal_seconds + sealed - answered,
+            stubs=stage.seconds + opened - restored,
+            request=answered - opened,
+            compare=time.monotonic() - judged,
+        ),
     )
+
+
+def _with_stubs(outcome: Outcome, stage: Stage, case: Case, *, is_alone: bool) -> Outcome:
+    """The outcome with what the stubs did; ``is_alone``: nobody inside the service gave answers too."""
+    told = stage.told(case.failed_mono_ns if is_alone else None)
+    if told is None:
+        return outcome
+    misses = [*outcome.misses, *stage.misses()]
+    return outcome.model_copy(update={"stubs": told, "misses": misses[:_MOST_MISSES]})
+
+
+def _with_seal(outcome: Outcome, branch: Branch) -> Outcome:
+    """The outcome with the seal's counters as they are at the end, where the branch still has them."""
+    seal = _seal(branch)
+    if seal is None:
+        return outcome
+    return outcome.model_copy(update={"packets_left": seal.packets_left, "refused": seal.refused})
 
 
 async def _handler_ended(drain: BranchDrain, case: Case) -> None:
@@ -358,12 +428,15 @@ def _with_events(outcome: Outcome, drain: BranchDrain, case: Case) -> Outcome:
 
 
 def _with_notes(
-    verdict: Verdict, window: Window | None, misses: Collection[Miss], troubles: Collection[str]
+    verdict: Verdict, window: Window | None, outcome: Outcome, troubles: Collection[str]
 ) -> Verdict:
     """The verdict with what makes the comparison of events weaker, and what had no recorded answer."""
-    notes = [miss_words(miss) for miss in list(misses)[:_NOTED_MISSES]]
+    misses = outcome.misses
+    notes = [miss_words(miss) for miss in misses[:_NOTED_MISSES]]
     if len(misses) > _NOTED_MISSES:
         notes.append(f"{len(misses) - _NOTED_MISSES} more calls had no recorded answer")
+    if outcome.stubs is not None:
+        notes += stub_words(outcome.stubs)
     if window is not None and window.lost:
         notes.append(
             f"{window.lost} events were lost when the service was recorded; calls among them have no answer"
@@ -399,7 +472,9 @@ async def _live(branch: Branch, case: Case, wishes: Wishes) -> tuple[Outcome, st
     peers, branch.peers = branch.peers, {}
     cursor = case.manifest.cursor.sequence if case.manifest.cursor is not None else 0
     address = service_address(case.manifest)
-    sender = Sender(branch.facts.init, address, peers, pace=wishes.pace, limit=limit, cursor=cursor)
+    sender = Sender(
+        branch.facts.init, address, peers, pace=wishes.pace, limit=limit, cursor=cursor, speed=wishes.speed
+    )
     began = time.monotonic()
     try:
         if plan.steps:

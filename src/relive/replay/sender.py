@@ -88,6 +88,7 @@ class Sender:
         address: where the service listens inside.
         peers: descriptors of the forged client ends by their port; they belong to the sender afterwards.
         limit: seconds to wait for the answer to the subject.
+        speed: recorded times are divided by it.
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class Sender:
         pace: Pace,
         limit: float,
         cursor: int,
+        speed: float = 1.0,
     ) -> None:
         self._init = init
         self._address = address
@@ -106,6 +108,7 @@ class Sender:
         self._pace = pace
         self._limit = limit
         self._cursor = cursor
+        self._speed = speed
         self._connections: dict[int, Connection] = {}
         self._ended: dict[int, asyncio.Event] = {}
         self.answers: dict[int, Answer] = {}
@@ -164,7 +167,8 @@ class Sender:
 
     async def _wait_for_turn(self, step: Step, began: float) -> None:
         if self._pace is Pace.RECORDED:
-            await asyncio.sleep(max(0.0, step.after_commit_ns / 1e9 - (time.monotonic() - began)))
+            due = step.after_commit_ns / 1e9 / self._speed
+            await asyncio.sleep(max(0.0, due - (time.monotonic() - began)))
         # One after the other: all must have ended. Gathered, each would leave an error that nobody looks at when this is given up.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_WAIT_LIMIT):

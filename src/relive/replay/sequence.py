@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shlex
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -25,6 +26,7 @@ from relive.replay.difference import first_difference, short
 
 __all__ = [
     "MOST_EVENTS",
+    "asked_words",
     "event_words",
     "first_differing_event",
     "is_call",
@@ -127,8 +129,13 @@ def miss_words(miss: Miss) -> str:
     """A miss in one line."""
     near = ""
     if miss.nearest is not None:
-        near = f"; the nearest one, {_asked_words(miss.nearest)}, differs in {', '.join(miss.differs[:3])}"
-    return f"no recorded answer to {miss.kind} {_asked_words(miss.asked)} ({miss.policy}){near}"
+        near = f"; the nearest one, {asked_words(miss.nearest)}, differs in {', '.join(miss.differs[:3])}"
+    if miss.to is None:
+        return f"no recorded answer to {miss.kind} {asked_words(miss.asked)} ({miss.policy}){near}"
+    if miss.nearest is not None and miss.differs:
+        options = " ".join(f"--ignore {shlex.quote(name)}" for name in miss.differs)
+        near += f"; to take that: {options}"
+    return f"no recorded answer to {miss.kind} {asked_words(miss.asked)} at {miss.to}{near}"
 
 
 def is_call(event: InsideEvent | None) -> bool:
@@ -201,9 +208,9 @@ def event_words(event: InsideEvent) -> str:
     """An event in a few words: its kind, and what tells it from others."""
     about = event.about
     if event.kind == EventKind.MISS:
-        return f"{about.get('missed')} {_asked_words(about.get('asked'))} without a recorded answer"
+        return f"{about.get('missed')} {asked_words(about.get('asked'))} without a recorded answer"
     if "asked" in about:
-        return f"{event.kind} {_asked_words(about['asked'])}"
+        return f"{event.kind} {asked_words(about['asked'])}"
     names = [
         str(about[name])
         for name in ("method", "target", "source", "name", "logger", "type", "status")
@@ -212,7 +219,8 @@ def event_words(event: InsideEvent) -> str:
     return " ".join([event.kind, *names])
 
 
-def _asked_words(asked: Any) -> str:
+def asked_words(asked: Any) -> str:
+    """A question in a few words."""
     texts = [text for value in asked.values() for text in _texts(value)] if isinstance(asked, dict) else []
     return short(" ".join(texts)) if texts else short(asked)
 

@@ -147,6 +147,11 @@ class Branch:
         for publication in self.facts.publications:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(publication.forwarder, signal.SIGTERM)
+        if self.facts.stubs is not None and procfs.is_same_process(
+            self.facts.stubs, self.facts.stubs_started
+        ):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.facts.stubs, signal.SIGTERM)
         if self.is_alive:
             _kill_and_wait(self.facts.init)
         if self.facts.pager is not None:
@@ -314,6 +319,7 @@ def _restore_in(
             clock=clock,
             created_wall_ns=time.time_ns(),
             restore_us=int((time.monotonic() - began) * 1e6),
+            seal_us=built.seal_us,
             pager=pager.pid if pager is not None else None,
             pager_started=pager.started if pager is not None else 0,
         )

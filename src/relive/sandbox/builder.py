@@ -20,6 +20,7 @@ import signal
 import socket
 import stat
 import threading
+import time
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -106,12 +107,14 @@ class Built:
         root: pid of the restored root in the branch.
         peers: the forged client ends of its inward connections, by their port; the receiver closes them.
         ends: what stands for the outside; the receiver closes it.
+        seal_us: how long the proof took that there is no way out.
     """
 
     init: int
     root: int
     peers: dict[int, int]
     ends: Ends
+    seal_us: int
 
 
 class BranchBuilder:
@@ -197,7 +200,9 @@ class BranchBuilder:
 
     def _furnish(self, first: FirstProcess, stack: contextlib.ExitStack) -> Built:
         loopback.bring_up()
+        began = time.monotonic_ns()
         check_sealed()
+        seal_us = (time.monotonic_ns() - began) // 1000
         images = _keep(stack, os.open(self._directory / "images", os.O_RDONLY | os.O_DIRECTORY))
         status = _keep(
             stack, os.open(self._directory / "status", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -233,7 +238,8 @@ class BranchBuilder:
         # Not before CRIU has ended: only then are the processes this one's children, and it leaves when it has none.
         first.become(root, len(kept))
         failing.pop_all()
-        return Built(first.pid, root, {peer.getsockname()[1]: os.dup(peer.fileno()) for peer in inward}, ends)
+        forged = {peer.getsockname()[1]: os.dup(peer.fileno()) for peer in inward}
+        return Built(first.pid, root, forged, ends, seal_us)
 
     def _start_criu(self, first: FirstProcess, number: int, keep: list[int]) -> Conversation:
         """Start CRIU under a number with room behind it for its own few processes."""

@@ -7,7 +7,7 @@ import re
 
 from relive.errors import UsageError
 
-__all__ = ["Speed", "parse_speed"]
+__all__ = ["AS_RECORDED", "Speed", "parse_speed"]
 
 _NUMBER = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6})?")
 
@@ -18,6 +18,9 @@ class Speed(float):
     def seconds(self, nanoseconds: float) -> float:
         """How long a recorded pause lasts now."""
         return nanoseconds / 1e9 / self
+
+
+AS_RECORDED = Speed(1)
 
 
 def parse_speed(text: str) -> Speed:

@@ -1,0 +1,78 @@
+"""The stubs of one branch from before its restore to its end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+
+from relive.images.sockets import TcpConnection
+from relive.model.commit import Manifest
+from relive.model.outcome import Miss, Stubbed
+from relive.replay.stubs.plan import Plan, Stubs, position_of
+from relive.replay.stubs.server import StubServer
+from relive.replay.stubs.speed import AS_RECORDED, Speed
+from relive.replay.stubs.told import misses_of_stubs, stubbed
+from relive.sandbox.branch import Branch
+from relive.sandbox.outside import Outside
+
+__all__ = ["Stage"]
+
+
+class Stage:
+    """For one event loop, and one branch. Without stubs it does nothing.
+
+    Args:
+        ignore: names of what may differ between a question and the recorded one.
+
+    Attributes:
+        seconds: what deciding took, within the restore.
+    """
+
+    def __init__(self, stubs: Stubs | None, speed: Speed = AS_RECORDED, ignore: Collection[str] = ()) -> None:
+        self.seconds = 0.0
+        self._stubs = stubs
+        self._speed = speed
+        self._ignore = ignore
+        self._plan: Plan | None = None
+        self._server: StubServer | None = None
+
+    @property
+    def outside(self) -> Callable[[list[TcpConnection]], Outside] | None:
+        """What ``restore`` asks."""
+        return self._decide if self._stubs is not None else None
+
+    def _decide(self, connections: list[TcpConnection]) -> Outside:
+        assert self._stubs is not None
+        began = time.monotonic()
+        self._plan = self._stubs.plan(position_of(one) for one in connections)
+        self.seconds = time.monotonic() - began
+        return self._plan.outside
+
+    def open(self, branch: Branch, manifest: Manifest) -> None:
+        """Begin to answer a branch that was just restored."""
+        if self._plan is None:
+            return
+        self._server = StubServer(
+            self._plan,
+            branch.ends,
+            init=branch.facts.init,
+            speed=self._speed,
+            ignore=self._ignore,
+            own_ports={port for _, port in manifest.listening},
+        )
+        self._server.start()
+
+    async def close(self) -> None:
+        """End it. May be called again."""
+        if self._server is not None:
+            await self._server.close()
+
+    def told(self, until_ns: int | None) -> Stubbed | None:
+        """What they did, see ``stubbed``; None where there were none."""
+        if self._server is None or self._plan is None:
+            return None
+        return stubbed(self._server, self._plan, until_ns)
+
+    def misses(self) -> list[Miss]:
+        """Questions without a recorded answer, the first hundred."""
+        return misses_of_stubs(self._server) if self._server is not None else []
