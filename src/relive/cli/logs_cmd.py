@@ -19,6 +19,9 @@ __all__ = ["logs"]
 
 def logs(
     name: Annotated[str, typer.Argument(help="A branch's id or a capsule's name")],
+    stubs: Annotated[
+        bool, typer.Option("--stubs", help="What the branch's stubs could not answer as recorded, instead")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the output of a branch or capsule: stdout on stdout, stderr on stderr"""
@@ -26,6 +29,10 @@ def logs(
     if as_json:
         texts = {kind: path.read_text(errors="replace") for kind, path in streams.items()}
         Terminal(as_json=True).answer(texts if lost is None else {**texts, "memory_lost": lost.as_json()})
+        return
+    if stubs:
+        said = streams.get("stubs")
+        sys.stdout.write(said.read_text(errors="replace") if said is not None else "")
         return
     sys.stdout.buffer.write(streams["stdout"].read_bytes())
     sys.stdout.buffer.flush()
@@ -44,4 +51,7 @@ def _streams(settings: Settings, name: str) -> tuple[dict[str, Path], MemoryLost
         if not lives:
             raise
         return dict(zip(("stdout", "stderr"), lives[-1].paths.logs, strict=True)), None
-    return {"stdout": branch.log("stdout"), "stderr": branch.log("stderr")}, branch.memory_lost
+    streams = {"stdout": branch.log("stdout"), "stderr": branch.log("stderr")}
+    if branch.log("stubs").exists():
+        streams["stubs"] = branch.log("stubs")
+    return streams, branch.memory_lost

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from statistics import median
 from typing import Annotated
 
 import typer
@@ -14,13 +15,14 @@ from relive.cli.terminal import AsJson, Terminal, duration
 from relive.config import load_settings
 from relive.errors import UsageError
 from relive.model.branch import Clock
-from relive.model.outcome import End, Outcome, Replay, Run, VerdictKind
+from relive.model.outcome import End, Outcome, Replay, Run, Steps, VerdictKind
 from relive.model.text import is_number
 from relive.record.events import EventKind
 from relive.replay.answers import Calls
 from relive.replay.plan import Pace
 from relive.replay.replay import Wishes, case_of_incident, case_of_request
 from relive.replay.replay import replay as run_replay
+from relive.replay.stubs.speed import parse_speed
 from relive.store import Store
 from relive.store.incidents import Incidents
 
@@ -46,7 +48,8 @@ def replay(
     ignore: Annotated[
         list[str] | None,
         typer.Option(
-            help="What may differ: header:NAME, body:PATH such as body:$.id, event:KIND, or event:KIND:PATH"
+            help="What may differ: header:NAME, body:PATH such as body:$.id, event:KIND, event:KIND:PATH; "
+            "in what the service asks also query:NAME, and paths such as $.parameters[0]"
         ),
     ] = None,
     calls: Annotated[
@@ -55,9 +58,15 @@ def replay(
     on_miss: Annotated[
         list[str] | None,
         typer.Option(
-            help="A call without a recorded answer: fail or pass, or KIND:pass such as http-call:pass"
+            help="A call without a recorded answer: fail or pass, or KIND=pass such as http-call=pass"
         ),
     ] = None,
+    speed: Annotated[
+        str,
+        typer.Option(
+            help="Divides recorded times, of requests and of answers to the service's calls: 10, max"
+        ),
+    ] = "1",
     limit: Annotated[float | None, typer.Option(help="Seconds for the judged request", min=0.1)] = None,
     lazy: Annotated[
         bool, typer.Option("--lazy", help="Begin before the memory of the branches is all there")
@@ -71,6 +80,7 @@ def replay(
     """
     terminal = Terminal(as_json=as_json)
     policy = dict(parse_policy(text) for text in on_miss or ())
+    pace_of_answers = parse_speed(speed)
     settings = load_settings()
     tend_capsules(settings)
     store = Store(settings.store)
@@ -92,6 +102,7 @@ def replay(
         lazily=lazy,
         calls=calls,
         on_miss=policy,
+        speed=pace_of_answers,
     )
     with terminal.progress("replaying", times) as progress:
         result = asyncio.run(run_replay(settings, store, case, wishes, progress))
@@ -101,11 +112,11 @@ def replay(
 
 def parse_policy(text: str) -> tuple[str, str]:
     """(kind or "*", what becomes of a miss) of one ``--on-miss``; raises UsageError."""
-    kind, _, what = text.rpartition(":")
+    kind, _, what = text.replace(":", "=").rpartition("=")
     kind = kind or "*"
     if what not in ("fail", "pass") or (kind != "*" and kind not in list(EventKind)):
         raise UsageError(
-            f"--on-miss cannot be {text!r}", remedy="write fail, pass, or KIND:pass such as http-call:pass"
+            f"--on-miss cannot be {text!r}", remedy="write fail, pass, or KIND=pass such as http-call=pass"
         )
     return kind, what
 
@@ -127,10 +138,21 @@ def describe(result: Replay) -> str:
         f"  from commit {result.commit[:10]}, recorded: {_outcome_words(result.recorded)}",
     ]
     lines += [_run_line(run) for run in result.runs]
+    lines += _times(result)
     stack = next((run.outcome.stack for run in result.runs if run.outcome and run.outcome.stack), None)
     if stack is not None:
         lines += ["", "Stack in the branch:", *stack_lines(stack)]
     return "\n".join(lines)
+
+
+def _times(result: Replay) -> list[str]:
+    """Where the time went: for several runs the middle of each step."""
+    known = [run.steps for run in result.runs if run.steps is not None]
+    if not known:
+        return []
+    parts = {name: median(getattr(steps, name) for steps in known) for name in Steps.model_fields}
+    words = ", ".join(f"{name} {duration(seconds * 1e6)}" for name, seconds in parts.items())
+    return [f"  time: recording {duration(result.prepare_seconds * 1e6)}, {words}"]
 
 
 def _headline(result: Replay) -> str:
@@ -157,10 +179,20 @@ def _run_line(run: Run) -> str:
     )
     if run.verdict.difference:
         line += f"\n         first difference: {run.verdict.difference}"
+    line += _stub_words(run.outcome)
     line += "".join(f"\n         inside: {text}" for text in run.verdict.inside)
     if run.verdict.kind is VerdictKind.REPRODUCED:
         return line  # its notes are what varies with time; --json has them
     return line + "".join(f"\n         note: {note}" for note in run.verdict.notes)
+
+
+def _stub_words(outcome: Outcome) -> str:
+    told = outcome.stubs
+    if told is None or not (told.continued or told.given or told.missed):
+        return ""
+    missed = f", {told.missed} without a recorded answer" if told.missed else ""
+    went_on = f"{told.continued} connection{'' if told.continued == 1 else 's'} went on"
+    return f"\n         stubs: {went_on}, {told.given} call{'' if told.given == 1 else 's'} answered{missed}"
 
 
 def _outcome_words(outcome: Outcome) -> str:

@@ -26,14 +26,15 @@ class Stage:
 
     Attributes:
         seconds: what deciding took, within the restore.
+        plan: what was decided; None before, and without stubs.
     """
 
     def __init__(self, stubs: Stubs | None, speed: Speed = AS_RECORDED, ignore: Collection[str] = ()) -> None:
         self.seconds = 0.0
+        self.plan: Plan | None = None
         self._stubs = stubs
         self._speed = speed
         self._ignore = ignore
-        self._plan: Plan | None = None
         self._server: StubServer | None = None
 
     @property
@@ -44,16 +45,16 @@ class Stage:
     def _decide(self, connections: list[TcpConnection]) -> Outside:
         assert self._stubs is not None
         began = time.monotonic()
-        self._plan = self._stubs.plan(position_of(one) for one in connections)
+        self.plan = self._stubs.plan(position_of(one) for one in connections)
         self.seconds = time.monotonic() - began
-        return self._plan.outside
+        return self.plan.outside
 
     def open(self, branch: Branch, manifest: Manifest) -> None:
         """Begin to answer a branch that was just restored."""
-        if self._plan is None:
+        if self.plan is None:
             return
         self._server = StubServer(
-            self._plan,
+            self.plan,
             branch.ends,
             init=branch.facts.init,
             speed=self._speed,
@@ -69,9 +70,9 @@ class Stage:
 
     def told(self, until_ns: int | None) -> Stubbed | None:
         """What they did, see ``stubbed``; None where there were none."""
-        if self._server is None or self._plan is None:
+        if self._server is None or self.plan is None:
             return None
-        return stubbed(self._server, self._plan, until_ns)
+        return stubbed(self._server, self.plan, until_ns)
 
     def misses(self) -> list[Miss]:
         """Questions without a recorded answer, the first hundred."""
