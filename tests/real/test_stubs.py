@@ -1,0 +1,189 @@
+"""A commit of a service with connections to others open: in a branch they go on, and say what they said.
+
+The services run without the recorder in Python processes, so that all answers come over the network.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import socketserver
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ports import free_port
+from relive.record.events import EventKind
+from relive.record.reading import Recording
+from relive.sandbox.branch import list_branches
+
+from .border import Border, border
+from .harness import PYTHON, SERVICES, Relive, ask, eventually
+from .test_replay import ask as ask_once
+
+
+class Lines(socketserver.StreamRequestHandler):
+    """A line for each line, with a number that was never given before."""
+
+    numbers = itertools.count(1)
+
+    def handle(self) -> None:
+        for line in self.rfile:
+            self.wfile.write(b"%d for %s" % (next(self.numbers), line))
+
+
+class Web(BaseHTTPRequestHandler):
+    """The same as JSON over HTTP."""
+
+    protocol_version = "HTTP/1.1"
+    wbufsize = -1
+    numbers = itertools.count(1)
+
+    def do_GET(self) -> None:
+        self.do_POST()
+
+    def do_POST(self) -> None:
+        asked = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        body = json.dumps({"path": self.path, "asked": asked.decode(), "number": next(self.numbers)}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class _Tcp(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+    allow_reuse_address = True
+
+
+class _Http(ThreadingHTTPServer):
+    daemon_threads = True
+
+
+@pytest.fixture
+def servers() -> Iterator[dict[str, int]]:
+    """A server of lines and one of HTTP."""
+    made = {"line": _Tcp(("127.0.0.1", 0), Lines), "httpx": _Http(("127.0.0.1", 0), Web)}
+    for server in made.values():
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+    yield {name: server.server_address[1] for name, server in made.items()}
+    for server in made.values():
+        server.shutdown()
+        server.server_close()
+
+
+class Answered:
+    """The service behind the proxy, and the borders between it and others."""
+
+    def __init__(self, relive: Relive, borders: dict[str, Border]) -> None:
+        self.relive, self.borders = relive, borders
+        self.inner, self.port = free_port(), free_port()
+        ports = {name: one.port for name, one in borders.items()}
+        answer = relive(
+            *("run", "--detach", "--name", "answered", "--every", "start", "--no-recorder"),
+            *("--listen", f"127.0.0.1:{self.port}", "--upstream", str(self.inner), "--"),
+            *(str(PYTHON), str(SERVICES / "answered.py"), str(self.inner), json.dumps(ports)),
+        )
+        self.life: Path = relive.settings.capsules / "answered" / answer["life"]
+        eventually(lambda: relive("log", "answered"), "the commit at the start")
+
+    def ask(self, path: str) -> str:
+        status, body = ask_once(self.port, "GET", path)
+        assert status == 200
+        return str(body.decode())
+
+    def record(self) -> None:
+        """Lay down what the borders saw."""
+        Border.write_all(list(self.borders.values()), self.life / "egress")
+
+    def last_request(self) -> int:
+        return max(event.request for event in Recording(self.life / "recording").events())
+
+    def replay(self, commit: str, *options: str) -> tuple[int, dict[str, Any]]:
+        words = ("replay", "--request", str(self.last_request()), "--pace", "fast", *options, commit)
+        done = self.relive.say(*words)
+        return done.returncode, json.loads(done.stdout)
+
+
+def test_connections_of_a_commit_go_on_where_they_were(relive: Relive, servers: dict[str, int]) -> None:
+    """GIVEN a service that asked others before and after a commit, on the same connections
+    WHEN the last request is replayed
+    THEN the others say in the branch what they said then, though they never say the same twice.
+    """
+    with border(servers["line"]) as line, border(servers["httpx"]) as web:
+        service = Answered(relive, {"line": line, "httpx": web})
+        service.ask("/line/1")
+        service.ask("/httpx/2")
+        commit = relive("commit", "answered")["id"]
+        service.ask("/line/3")
+        service.ask("/httpx/4")
+        service.ask("/line/5")
+        service.record()
+        status, result = service.replay(commit)
+        (run,) = result["runs"]
+        assert status == 0, json.dumps(result, indent=1)
+        assert run["verdict"]["kind"] == "reproduced" and run["verdict"]["inside"] == []
+        told = run["outcome"]["stubs"]
+        assert (told["continued"], told["given"], told["missed"], told["left"]) == (2, 3, 0, 0)
+        assert run["outcome"]["packets_left"] == 0
+        assert set(run["steps"]) == {"restore", "seal", "stubs", "request", "compare"}
+        status, result = service.replay(commit, "--calls", "real")
+        assert status != 0 and result["runs"][0]["outcome"]["stubs"] is None
+
+
+def test_a_question_that_was_not_recorded_is_told_with_the_nearest_and_what_would_take_it(
+    relive: Relive, servers: dict[str, int]
+) -> None:
+    """GIVEN a recording in which the judged request asked something else
+    WHEN it is replayed
+    THEN the miss says what differs, and the option that it names makes the replay go through.
+    """
+    with border(servers["httpx"]) as web:
+        service = Answered(relive, {"httpx": web})
+        commit = relive("commit", "answered")["id"]
+        service.ask("/httpx/4")
+        for place, one in enumerate(web.events):  # as if the service had sent another number then
+            if b"/numbers/4" in one.data:
+                web.events[place] = replace(one, data=one.data.replace(b'{"number":4}', b'{"number":5}'))
+        service.record()
+        status, result = service.replay(commit)
+        outcome, verdict = result["runs"][0]["outcome"], result["runs"][0]["verdict"]
+        assert status == 10 and verdict["kind"] == "diverged"
+        (miss,) = outcome["misses"]
+        assert miss["differs"] == ["body:$.number"] and miss["to"] == f"127.0.0.1:{web.port}"
+        assert "--ignore 'body:$.number'" in verdict["inside"][0]
+        assert outcome["stubs"]["left"] == 1
+        status, result = service.replay(commit, "--ignore", "body:$.number")
+        assert status == 0, json.dumps(result, indent=1)
+
+
+def test_a_free_running_branch_finds_its_servers_answering(relive: Relive, servers: dict[str, int]) -> None:
+    """With a process of their own, which ends with the branch; without it the connections are closed."""
+    with border(servers["line"]) as line:
+        service = Answered(relive, {"line": line})
+        commit = relive.commit("answered")
+        said = service.ask("/line/3")
+        service.record()
+        branch = relive.restore(commit, service.inner)
+        stubs = branch.inner.facts.stubs
+        assert stubs is not None
+        assert ask(branch.ports[service.inner], "/line/3") == json.loads(said)
+        assert (
+            ask(branch.ports[service.inner], "/line/4")
+            == "ConnectionResetError: [Errno 104] Connection reset by peer"
+        )
+        eventually(lambda: "no recorded answer" in relive("logs", branch.id).get("stubs", ""))
+        assert branch.seal().is_intact
+        branch.stop()
+        eventually(lambda: not Path(f"/proc/{stubs}").exists(), "the stubs end with their branch")
+        relive("restore", "--no-stubs", commit.id)
+        (left,) = list_branches(relive.settings)
+        assert left.facts.stubs is None
