@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 
 from ports import free_port
-from relive.record.events import EventKind
 from relive.record.reading import Recording
 from relive.sandbox.branch import list_branches
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
+from relive.analyse.egress import egress_events
 from relive.analyse.masking import Mask
 from relive.analyse.origins import Origin, Origins, needles
 from relive.analyse.plainevents import plain
@@ -76,6 +77,7 @@ class RecordingFacts(Value):
         request: number in the proxy's recording; sequence: of the event at which it began.
         pid, own_request: the process that handled it (as in its capsule) and the number it gave to the request.
         events: how many events from inside belong to it.
+        egress: directory of the recording of the border; None when there is none; calls: how many of its calls are told.
     """
 
     proxy: str | None = None
@@ -85,6 +87,8 @@ class RecordingFacts(Value):
     pid: int | None = None
     own_request: int | None = None
     events: int = 0
+    egress: str | None = None
+    calls: int = 0
 
 
 class Account(Value):
@@ -131,15 +135,16 @@ def account_of(settings: Settings, incident: Incident) -> Account:
     mask = Mask(settings.secret_patterns, settings.secret_names)
     proxied = _masked(exchange, mask, notes)
     events = [_masked_event(event, mask) for event in inside]
+    egress = _egress(directory, exchange, events, mask, notes)
     return Account(
         incident=masked_incident(incident, mask),
         package=_masked_package(package, mask),
         stack=find_stack([mask.sentence(line) for line in incident.log_tail]),
-        timeline=make_timeline(events, proxied, _commits_during(directory / "recording", exchange)),
+        timeline=make_timeline(events, proxied, _commits_during(directory / "recording", exchange), egress),
         origins=_origins(directory / "inside", events, notes),
         proxied=proxied,
         commits=list(_commits(settings, incident)),
-        recording=_facts(directory, exchange, inside),
+        recording=_facts(directory, exchange, inside, len(egress)),
         notes=[*notes, *(f"left out: {what}" for what in (package.cut if package is not None else []))],
     )
 
@@ -404,6 +409,43 @@ def _bounded(events: Iterator[Event], notes: list[str]) -> list[Event]:
     return found
 
 
+# -- the recording of the border ------------------------------------------------------------------------------------------
+
+
+def _egress(
+    directory: Path, exchange: Exchange | None, inside: list[Event], mask: Mask, notes: list[str]
+) -> list[Event]:
+    """Calls at the border during the request; a note where they may be another request's."""
+    own = [event for event in inside if event.request]
+    if exchange is not None:
+        began = exchange.started_mono_ns
+        ended = exchange.ended_mono_ns or began + _SLACK_NS
+    elif own:
+        began, ended = own[0].mono_ns, own[-1].mono_ns
+    else:
+        return []
+    try:
+        calls, told = egress_events(directory / "egress", began, ended, inside, mask)
+        others = _served_meanwhile(directory / "recording", exchange) if calls else 0
+    except ReliveError as error:
+        notes.append(_sentence(error))
+        return []
+    notes += told
+    if others:
+        many = "another request was" if others == 1 else f"{others} other requests were"
+        notes.append(f"{many} served at the same time: calls seen at the border may be theirs")
+    return calls
+
+
+def _served_meanwhile(directory: Path, exchange: Exchange | None) -> int:
+    if exchange is None:
+        return 0
+    exchanges = Exchanges(Recording(directory))
+    until = exchange.ended_seq or exchange.started_seq
+    others = [*exchanges.open_at(exchange.started_seq), *exchanges.begun_in(exchange.started_seq, until)]
+    return len({one.number for one in others} - {exchange.number})
+
+
 # -- facts ---------------------------------------------------------------------------------------------------------------
 
 
@@ -428,10 +470,10 @@ def _commits(settings: Settings, incident: Incident) -> Iterator[CommitFacts]:
         )
 
 
-def _facts(directory: Path, exchange: Exchange | None, inside: list[Event]) -> RecordingFacts:
+def _facts(directory: Path, exchange: Exchange | None, inside: list[Event], calls: int) -> RecordingFacts:
     own = next((event for event in inside if event.request), None)
     pid = own.fields.get("pid") if own is not None else None
-    proxy, within = directory / "recording", directory / "inside"
+    proxy, within, egress = directory / "recording", directory / "inside", directory / "egress"
     return RecordingFacts(
         proxy=str(proxy) if proxy.is_dir() else None,
         inside=str(within) if within.is_dir() else None,
@@ -440,4 +482,6 @@ def _facts(directory: Path, exchange: Exchange | None, inside: list[Event]) -> R
         pid=pid if isinstance(pid, int) else None,
         own_request=own.request if own is not None else None,
         events=len(inside),
+        egress=str(egress) if egress.is_dir() else None,
+        calls=calls,
     )

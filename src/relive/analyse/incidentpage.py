@@ -212,15 +212,17 @@ Lane = tuple[int, int, int]
 
 
 def _lane(row: Row) -> Lane:
-    """(order, process, lane): the proxy's first, then lanes of the request, then what worked for none."""
+    """(order, process, lane): the proxy's first, then lanes of the request, what worked for none, calls at the border."""
     if row.source == "proxy":
         return 0, 0, 0
+    if row.source == "egress":
+        return 3, 0, 0
     return (2 if row.outside else 1), row.pid or 0, row.lane
 
 
 def _lane_name(lane: Lane) -> str:
     order, _, number = lane
-    return "proxy" if order == 0 else f"lane {number}" if order == 1 else f"beside {number}"
+    return {0: "proxy", 1: f"lane {number}", 2: f"beside {number}"}.get(order, "border")
 
 
 def _drawing(rows: Sequence[Row], duration: Duration) -> str:
@@ -302,6 +304,8 @@ def _recording_facts(account: Account) -> Iterator[tuple[str, str]]:
             "inside",
             f"{facts.events} events of process {facts.pid}, in {facts.inside or 'files beside the incident'}",
         )
+    if facts.calls:
+        yield "border", f"{facts.calls} calls, in {facts.egress}"
 
 
 def _package_facts(package: ErrorPackage) -> Iterator[tuple[str, str]]:

@@ -283,6 +283,8 @@ def _call(row: Row) -> tuple[int, Attributes]:
             return _CLIENT, text | {"db.namespace": namespace} | _server(asked)
         case EventKind.FILE_READ:
             return _INTERNAL, {"file.path": row.what}
+        case EventKind.DIALOGUE_OPENED | EventKind.DIALOGUE_UP | EventKind.NAME_LOOKUP:
+            return _CLIENT, _server(asked) or _server({"server": _address(row.details.get("to"))})
         case _:
             return _INTERNAL, _process(row, asked, answer)
 
@@ -335,6 +337,10 @@ _SYSTEMS = frozenset({"sqlite", "postgresql", "mysql", "mariadb"})
 def _system(asked: Mapping[str, Any]) -> str:
     system = asked.get("system")
     return str(system) if isinstance(system, str) and system in _SYSTEMS else "other_sql"
+
+
+def _address(to: Any) -> str | None:
+    return ":".join(str(part) for part in to) if isinstance(to, list | tuple) and len(to) == 2 else None
 
 
 def _server(asked: Mapping[str, Any]) -> Attributes:

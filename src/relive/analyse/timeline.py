@@ -1,6 +1,7 @@
 """What one request did and when: events turned into rows of a table, decided from values alone.
 
-Events of the recorder inside the service, the request as the proxy saw it, or both; both read one monotonic clock. The *start*
+Events of the recorder inside the service, the request as the proxy saw it, calls as the border saw them; all read one monotonic
+clock. The *start*
 of a timeline is the first that is known of the request. A call's event is written when it has ended, so it began so much
 earlier as it took.
 """
@@ -42,7 +43,7 @@ class Row(BaseModel):
     """One line of a timeline.
 
     Attributes:
-        source: whose event it is; seq: the event's number there (inside: in its process).
+        source: whose event it is; seq: the event's number there (inside: in its process; egress: of the call's first byte).
         at_ns: when it began, from the start of the timeline; took_ns: how long it took, None for what takes no time.
         lane: thread or task within the request, from 1; 0 is the request as the proxy saw it.
         outside: something of the same process that worked for no request.
@@ -53,7 +54,7 @@ class Row(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    source: Literal["inside", "proxy"]
+    source: Literal["inside", "proxy", "egress"]
     seq: int
     kind: EventKind
     at_ns: int
@@ -85,6 +86,9 @@ _LABELS = {
     EventKind.ENVIRONMENT_READ: "environment",
     EventKind.LOG_RECORD: "log",
     EventKind.COMMIT_TAKEN: "commit",
+    EventKind.DIALOGUE_OPENED: "connect",
+    EventKind.DIALOGUE_UP: "bytes",
+    EventKind.NAME_LOOKUP: "name",
 }
 
 
@@ -104,7 +108,10 @@ class Timeline(BaseModel):
 
 
 def make_timeline(
-    inside: Sequence[Event], proxied: Proxied | None = None, commits: Sequence[Event] = ()
+    inside: Sequence[Event],
+    proxied: Proxied | None = None,
+    commits: Sequence[Event] = (),
+    egress: Sequence[Event] = (),
 ) -> Timeline | None:
     """The timeline of one request; None when nothing is known of it.
 
@@ -112,12 +119,14 @@ def make_timeline(
         inside: events of the request, and those of its process outside requests (``request`` 0) meanwhile, in any order; their
             fields as JSON has them (see ``plainevents``).
         commits: ``commit-taken`` events of the proxy's recording during the request.
+        egress: calls at the border meanwhile, see ``egress.py``.
     """
     start = _start(inside, proxied)
     if start is None:
         return None
     mono_ns, wall_ns = start
     rows = [*_proxy_rows(proxied, commits, mono_ns), *_inside_rows(inside, mono_ns)]
+    rows += [_call_row(event, mono_ns) for event in egress]
     rows.sort(key=lambda row: (row.at_ns, row.source != "proxy", row.seq))
     last = max((row.at_ns + (row.took_ns or 0) for row in rows if not row.outside), default=0)
     return Timeline(began_wall_ns=wall_ns, took_ns=max(0, last), rows=rows)
@@ -264,6 +273,22 @@ def _inside_row(event: Event, later: list[Event], start_ns: int) -> Row:
         failed=words.failed,
         outside=event.request == 0,
         details=details,
+    )
+
+
+def _call_row(event: Event, start_ns: int) -> Row:
+    """A call at the border."""
+    words = phrase(event.kind, event.fields)
+    return Row(
+        source="egress",
+        seq=event.seq,
+        kind=event.kind,
+        at_ns=event.mono_ns - _took(event) - start_ns,
+        took_ns=_took(event),
+        what=words.what,
+        result=words.result,
+        failed=words.failed,
+        details=_details(event) | {"connection": event.connection},
     )
 
 

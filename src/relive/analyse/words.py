@@ -35,6 +35,9 @@ CALLS = frozenset(
         EventKind.S3_CALL,
         EventKind.FILE_READ,
         EventKind.SUBPROCESS,
+        EventKind.DIALOGUE_OPENED,
+        EventKind.DIALOGUE_UP,
+        EventKind.NAME_LOOKUP,
     }
 )
 READINGS = frozenset({EventKind.CLOCK, EventKind.RANDOM})
@@ -200,6 +203,25 @@ def _file(fields: Mapping[str, Any]) -> Phrase:
     return Phrase(_text(_part(fields, "asked").get("path")) or "file", *_outcome(fields, lambda: told))
 
 
+def _bytes(fields: Mapping[str, Any]) -> Phrase:
+    """Bytes of a protocol that is not understood."""
+    asked, answer = _part(fields, "asked"), _part(fields, "answer")
+    what = f"{_text(asked.get('server'))} {shown(asked.get('data'))}".strip()
+    return Phrase(what, *_outcome(fields, lambda: shown(answer["data"]) if "data" in answer else "no answer"))
+
+
+def _connecting(fields: Mapping[str, Any]) -> Phrase:
+    """A connection that could not be made."""
+    to = fields.get("to")
+    place = ":".join(str(part) for part in to) if isinstance(to, list | tuple) else ""
+    return Phrase(f"connect {place}".rstrip(), _text(fields.get("error")), True)
+
+
+def _lookup(fields: Mapping[str, Any]) -> Phrase:
+    name = _part(fields, "asked").get("name") or fields.get("question")
+    return Phrase(_text(name) or "name lookup", *_outcome(fields, lambda: shown(fields.get("answer", ""))))
+
+
 def _subprocess(fields: Mapping[str, Any]) -> Phrase:
     status = _part(fields, "answer").get("status")
     result, failed = _outcome(fields, lambda: _exit(status))
@@ -262,6 +284,9 @@ _PHRASES: Mapping[EventKind, Callable[[Mapping[str, Any]], Phrase]] = {
     EventKind.S3_CALL: _s3,
     EventKind.FILE_READ: _file,
     EventKind.SUBPROCESS: _subprocess,
+    EventKind.DIALOGUE_UP: _bytes,
+    EventKind.DIALOGUE_OPENED: _connecting,
+    EventKind.NAME_LOOKUP: _lookup,
     EventKind.CLOCK: _reading,
     EventKind.RANDOM: _reading,
     EventKind.ENVIRONMENT_READ: _environment,

@@ -47,6 +47,7 @@ class Conversation:
         self._room = asyncio.Event()
         self._room.set()
         self._heard_end = False
+        self._broken = asyncio.Event()
         self._free_at = time.monotonic()
 
     async def run(self, first: list[Act]) -> None:
@@ -77,10 +78,12 @@ class Conversation:
             with contextlib.suppress(Exception):
                 self._session.hang_up()
             self._acts.clear()
+            self._broken.set()
         except Exception as error:  # a session must not fail; if one does, the others go on
             self._on_fault(f"the {type(self._session).__name__} failed: {type(error).__name__}: {error}")
             self._acts.clear()
             self._add([Reset()])
+            self._broken.set()
         self._heard_end = True
         self._changed.set()
 
@@ -120,5 +123,6 @@ class Conversation:
         due = self._free_at + self._speed.seconds(after_ns)
         left = due - time.monotonic()
         if left > _LEAST_PAUSE:
-            await asyncio.sleep(left)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._broken.wait(), left)
         self._free_at = max(due, self._free_at)

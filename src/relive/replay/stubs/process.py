@@ -1,7 +1,7 @@
 """The stubs of a free-running branch: a process of their own, which lives and dies with it.
 
-Run as ``python -m relive.replay.stubs.process DESCRIPTOR``, where it reads a pickled ``_Order`` (from this very program) to its end;
-the descriptors that are named in it are inherited. It writes "ready" to its standard output when it answers, and to
+Run as ``python -m relive.replay.stubs.process DESCRIPTOR``, where it reads a pickled ``_Order`` (from this very program) to its
+end; the descriptors that are named in it are inherited. It writes "ready" to its standard output when it answers, and to
 ``io/stubs.log`` in the branch's directory a line for everything that was not as recorded.
 """
 
