@@ -14,7 +14,8 @@ from typing import Any
 from relive.analyse.masking import Mask
 from relive.analyse.plainevents import plain
 from relive.protocols.call import Call, CallEnd
-from relive.protocols.known import protocol_of
+from relive.protocols.known import Known
+from relive.protocols.told import told
 from relive.record.dialogues import Dialogue, Tls
 from relive.record.events import Event, EventKind
 from relive.replay.stubs.window import read_egress
@@ -23,13 +24,8 @@ __all__ = ["egress_events"]
 
 _MOST = 5000  # events
 _SLACK_NS = 2_000_000  # between a call as the library saw it and its bytes at the border
+_SAID = frozenset({"asked", "answer", "error", "message", "rows", "volatile"})
 _NETWORK_CALLS = frozenset({EventKind.QUERY, EventKind.HTTP_CALL, EventKind.REDIS_COMMAND, EventKind.S3_CALL})
-_ERRORS = {
-    CallEnd.CLOSED: ("ConnectionError", "the other end closed the connection before the answer was whole"),
-    CallEnd.RESET: ("ConnectionResetError", "the other end broke the connection"),
-    CallEnd.GIVEN_UP: ("TimeoutError", "the service gave up before the answer was whole"),
-    CallEnd.OPEN: ("NoAnswer", "no answer was recorded"),
-}
 
 
 def egress_events(
@@ -47,7 +43,7 @@ def egress_events(
     notes = [f"the recording of the border: {egress.damage}"] if egress.damage else []
     if egress.left_out:
         notes.append(f"{egress.left_out} events of the border were too many to be looked at")
-    known = _Known(inside)
+    protocols, known = Known(), _Told(inside)
     wall_ns = _Wall(egress.lookups, inside)
     found: list[Event] = []
     for dialogue in egress.dialogues:
@@ -55,17 +51,18 @@ def egress_events(
             found.append(_failed(dialogue, wall_ns))
         if dialogue.error is not None or dialogue.tls is Tls.CLOSED or not _reaches(dialogue, began_ns):
             continue
-        for call in protocol_of(dialogue).calls(dialogue):
+        for call in protocols.protocol_of(dialogue).calls(dialogue):
             if began_ns <= call.asked_mono_ns <= ended_ns and not known.tells(call):
-                found.append(_event(call, dialogue, wall_ns, mask))
-    found += [plain(one) for one in egress.lookups if began_ns <= one.mono_ns <= ended_ns]
+                found.append(_event(call, _seq_of(dialogue, call), wall_ns, mask))
+    lookups = [one for one in egress.lookups if began_ns <= one.mono_ns <= ended_ns]
+    found += [_event(call, call.index, wall_ns, mask) for call in protocols.names.lookups(lookups)]
     found.sort(key=lambda event: event.mono_ns)
     if len(found) > _MOST:
         notes.append(f"only the first {_MOST} of {len(found)} calls at the border are told")
     return found[:_MOST], notes
 
 
-class _Known:
+class _Told:
     """Calls that were told from inside."""
 
     def __init__(self, inside: Iterable[Event]) -> None:
@@ -114,18 +111,25 @@ def _failed(dialogue: Dialogue, wall: _Wall) -> Event:
     )
 
 
-def _event(call: Call, dialogue: Dialogue, wall: _Wall, mask: Mask) -> Event:
+def _event(call: Call, seq: int, wall: _Wall, mask: Mask) -> Event:
     """The call as the recorder inside would tell it."""
     ended = call.ended_mono_ns or call.asked_mono_ns
-    fields: dict[str, Any] = {
-        "asked": mask.packed(dict(call.asked)),
-        "to": list(call.to),
-        "ns": max(0, ended - call.asked_mono_ns),
-    }
-    if call.answer is not None or call.end is CallEnd.ANSWERED:
-        fields["answer"] = mask.packed(call.answer)
-    if call.end is not CallEnd.ANSWERED:
-        name, text = _ERRORS[call.end]
-        fields["error"] = {"type": name, "args": [], "text": text}
-    seq = next((piece.seq for piece in dialogue.pieces if piece.mono_ns >= call.asked_mono_ns), 0)
-    return Event(seq, ended, wall(ended), call.kind, connection=call.dialogue, fields=fields)
+    raw, data = told(call)
+    fields = {name: mask.packed(value) if name in _SAID else value for name, value in raw.items()}
+    fields["to"] = list(call.to)
+    if call.end is CallEnd.OPEN:
+        fields["error"] = {"type": "NoAnswer", "args": [], "text": "no answer was recorded"}
+    body = mask.body(data, _content_type(raw))
+    return plain(
+        Event(seq, ended, wall(ended), call.kind, connection=call.dialogue, data=body, fields=fields)
+    )
+
+
+def _seq_of(dialogue: Dialogue, call: Call) -> int:
+    return next((piece.seq for piece in dialogue.pieces if piece.mono_ns >= call.asked_mono_ns), 0)
+
+
+def _content_type(fields: dict[str, Any]) -> str:
+    answer = fields.get("answer")
+    headers = answer.get("headers", ()) if isinstance(answer, dict) else ()
+    return next((str(value) for name, value in headers if str(name).lower() == "content-type"), "")

@@ -17,6 +17,7 @@ from relive.errors import UsageError
 from relive.model.branch import Clock
 from relive.model.outcome import End, Outcome, Replay, Run, Steps, VerdictKind
 from relive.model.text import is_number
+from relive.protocols.known import POLICIES
 from relive.record.events import EventKind
 from relive.replay.answers import Calls
 from relive.replay.plan import Pace
@@ -114,9 +115,12 @@ def parse_policy(text: str) -> tuple[str, str]:
     """(kind or "*", what becomes of a miss) of one ``--on-miss``; raises UsageError."""
     kind, _, what = text.replace(":", "=").rpartition("=")
     kind = kind or "*"
-    if what not in ("fail", "pass") or (kind != "*" and kind not in list(EventKind)):
+    words = {"fail", "pass", *(word for own in POLICIES.values() for word in own if kind == "*")}
+    if what not in words | set(POLICIES.get(kind, ())) or (kind != "*" and kind not in list(EventKind)):
         raise UsageError(
-            f"--on-miss cannot be {text!r}", remedy="write fail, pass, or KIND=pass such as http-call=pass"
+            f"--on-miss cannot be {text!r}",
+            remedy="write fail, pass, or KIND=pass such as http-call=pass; what stubs can do: "
+            + ", ".join(f"{one}={word}" for one, own in POLICIES.items() for word in own),
         )
     return kind, what
 

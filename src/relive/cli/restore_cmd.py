@@ -65,7 +65,7 @@ def restore(
     branch = restore_branch(settings, store, commit, clock=clock, lazily=lazy, outside=stage.outside)
     try:
         if stage.plan is not None:
-            answer_branch(branch, stage.plan, pace, [port for _, port in manifest.listening])
+            answer_branch(branch, stage.plan, pace, [port for _, port in manifest.listening], {})
         for host, host_port, port in wanted:
             publish_port(branch, host, host_port, port)
     except BaseException:

@@ -11,6 +11,7 @@ from relive.protocols.http import OnMiss as HttpOnMiss
 from relive.protocols.names import Names
 from relive.protocols.names import OnMiss as NamesOnMiss
 from relive.protocols.plain import Plain
+from relive.protocols.postgres import PostgreSQL
 from relive.protocols.redis import OnMiss as RedisOnMiss
 from relive.protocols.redis import Redis
 from relive.protocols.session import Protocol
@@ -49,7 +50,7 @@ class Known:
         self.all: tuple[Protocol, ...] = (
             S3(cast(HttpOnMiss, policy["s3-call"])),
             Http(cast(HttpOnMiss, policy["http-call"])),
-            # PostgreSQL is asked here: its first bytes are none of the others'.
+            PostgreSQL(),
             Redis(cast(RedisOnMiss, policy["redis-command"])),
             self.names,
             Plain(),

@@ -72,7 +72,8 @@ class Wishes:
         limit: seconds for the judged request; None: from what was recorded.
         lazily: branches run before their memory is all there.
         calls: who answers what the service asks others for.
-        on_miss: kind of event, or "*", to "fail" or "pass": what becomes of a call without a recorded answer.
+        on_miss: kind of event, or "*", to what becomes of a call without a recorded answer: "fail", "pass", or a word of stubs
+            (``protocols.known``), to which inside the service such a call is passed.
         speed: recorded times, of requests and of stubs' answers, are divided by it.
     """
 
@@ -275,7 +276,8 @@ def answers_for(case: Case, wishes: Wishes) -> Answers | None:
     """What a branch of the case is answered with; None where nothing is to be, or was recorded inside."""
     if case.window is None or wishes.calls is not Calls.RECORDED:
         return None
-    policy = {"*": "fail", **wishes.on_miss}
+    words = {kind: word if word in ("fail", "pass") else "pass" for kind, word in wishes.on_miss.items()}
+    policy = {"*": "fail", **words}
     return Answers(case.window, case.manifest.taken_monotonic_ns, policy, wishes.clock)
 
 
@@ -320,7 +322,8 @@ async def _run(
     settings: Settings, store: Store, case: Case, wishes: Wishes, answers: Answers | None, number: int
 ) -> Run:
     began = time.monotonic()
-    stage = Stage(case.stubs, wishes.speed, wishes.ignore) if wishes.calls is Calls.RECORDED else Stage(None)
+    stubs = case.stubs if wishes.calls is Calls.RECORDED else None
+    stage = Stage(stubs, wishes.speed, wishes.ignore, wishes.on_miss)
     try:
         branch = restore(
             settings,

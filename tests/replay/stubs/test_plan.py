@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from relive.record.dialogues import Dialogue, Tls
 from relive.record.events import Event, EventKind
-from relive.replay.stubs.plan import Position, Stubs
+from relive.replay.stubs.plan import Plan, Position, Stubs
 from relive.replay.stubs.window import Egress
 from relive.sandbox.outside import Door
 
@@ -23,17 +23,22 @@ def position(one: Dialogue, up: int, down: int, is_open: bool = True) -> Positio
 
 
 def asked(found: Stubs, *positions: Position) -> list[bytes]:
-    return [call.extra["question"] for call in found.plan(positions).calls]
+    return given(found.plan(positions))
+
+
+def given(plan: Plan) -> list[bytes]:
+    """The questions of calls that may be given."""
+    return [call.extra["question"] for call in plan.calls if call not in plan.used]
 
 
 def test_a_connection_goes_on_where_it_stood() -> None:
     one = dialogue(1, HERE, *SAID, ("up", b"three"), ("down", b"THREE"))
     plan = stubs(one).plan([position(one, 6, 4)])
-    ((name, (_, where)),) = plan.resumes.items()
+    ((name, where),) = plan.resumes.items()
     assert name == (one.origin, HERE) and (where.up, where.down) == (6, 4)
     assert plan.outside.continued == {name}
     # "two" had been asked whole, so that the connection answers it when it goes on.
-    assert [call.extra["question"] for call in plan.calls] == [b"three"]
+    assert given(plan) == [b"three"] and [call.index for call in plan.used] == [0, 1]
     assert plan.notes == []
 
 
@@ -56,9 +61,9 @@ def test_ports_that_were_used_twice_are_told_apart_by_where_they_stood() -> None
     later = dialogue(3, HERE, *SAID, opened_ns=TAKEN + 5 * SECOND, origin=("10.0.0.1", 7))
     for one, base in ((first, 1), (second, 1000), (later, 100_000)):
         one.up_base = base
-    ((_, (_, where)),) = stubs(first, second, later).plan([position(second, 3, 3)]).resumes.items()
+    ((_, where),) = stubs(first, second, later).plan([position(second, 3, 3)]).resumes.items()
     assert where.dialogue is second
-    ((_, (_, where)),) = stubs(first, second, later).plan([position(second, 99_000, 3)]).resumes.items()
+    ((_, where),) = stubs(first, second, later).plan([position(second, 99_000, 3)]).resumes.items()
     assert where.dialogue is later  # the recorder may tell of it only after the commit
 
 

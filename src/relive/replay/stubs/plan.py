@@ -1,14 +1,16 @@
 """Who must be there in a branch, and what may be answered: decided from the recording and the commit's connections alone.
 
-Which calls may be given:
+Which calls may be given, and which are used up by then:
 
-1. On a connection that the commit holds: those of which at least one byte had not reached the other end. What had been asked
-   and not been answered is not among them; the protocol answers it when the connection goes on.
-2. On connections that were opened after the commit: all.
-3. On all others: those that were asked after the commit.
+1. On a connection that the commit holds, those of which at least one byte had not reached the other end may be given. What had
+   been asked and not been answered is used up; the protocol answers it when the connection goes on.
+2. On all other connections, those that were asked after the commit.
 
-All of them up to the incident's end and a moment beyond. Which connections go on: those whose dialogue was recorded from its
-beginning, as they were on the wire. The others are closed, as if the other side had gone away, and told of.
+All of them up to the incident's end and a moment beyond. Used ones are known all the same: they tell how one begins to talk to
+a goal, and may be the nearest to a question that was not recorded.
+
+Which connections go on: those whose dialogue was recorded from its beginning, as they were on the wire. The others are closed,
+as if the other side had gone away, and told of.
 
 How a goal is at first follows from what became of the first attempt to connect to it after the commit, how it is then from
 the next ones; beyond the last it stays as it was then.
@@ -26,6 +28,7 @@ from relive.images.sockets import TcpConnection
 from relive.protocols.call import Call
 from relive.protocols.session import Protocol, Resume
 from relive.record.dialogues import Dialogue, Tls, Way
+from relive.record.events import Event
 from relive.replay.stubs.window import Egress
 from relive.sandbox.outside import Address, Door, Outside, plain_address
 
@@ -81,11 +84,11 @@ class Goal:
 
     Attributes:
         attempts: in their order, at least one; beyond the last, the last.
-        protocol: what is spoken there.
+        example: a dialogue in which is spoken what is spoken there.
     """
 
     attempts: tuple[Attempt, ...]
-    protocol: Protocol
+    example: Dialogue
 
     def attempt(self, number: int) -> Attempt:
         """What becomes of an attempt, counted from 0."""
@@ -97,15 +100,18 @@ class Plan:
     """What a branch gets.
 
     Attributes:
+        names: name servers; lookups: what they were asked.
         resumes: connections that go on, by (own, peer) address as the commit has them.
-        calls: those that may be given, in the order of time.
+        calls: all that are known, in the order of time; used: those of them that may not be given any more.
         notes: what is not as it was, in sentences.
     """
 
     goals: dict[Address, Goal]
     names: tuple[Address, ...]
-    resumes: dict[tuple[Address, Address], tuple[Protocol, Resume]]
+    lookups: list[Event]
+    resumes: dict[tuple[Address, Address], Resume]
     calls: list[Call]
+    used: list[Call]
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -123,7 +129,6 @@ class _Spoken:
     """A dialogue, understood."""
 
     dialogue: Dialogue
-    protocol: Protocol
     calls: list[Call]
 
 
@@ -144,44 +149,52 @@ class Stubs:
         self._spoken = [self._understand(dialogue) for dialogue in egress.dialogues]
 
     def _understand(self, dialogue: Dialogue) -> _Spoken:
-        protocol = self._protocol_of(dialogue)
-        has_calls = dialogue.error is None and dialogue.tls is not Tls.CLOSED
-        return _Spoken(dialogue, protocol, protocol.calls(dialogue) if has_calls else [])
+        has_calls = dialogue.error is None and dialogue.tls is not Tls.CLOSED and dialogue.pieces
+        return _Spoken(dialogue, self._protocol_of(dialogue).calls(dialogue) if has_calls else [])
 
     def plan(self, positions: Iterable[Position]) -> Plan:
         """Decide, for the connections that the service of a commit had opened."""
-        resumes: dict[tuple[Address, Address], tuple[Protocol, Resume]] = {}
+        resumes: dict[tuple[Address, Address], Resume] = {}
         notes: list[str] = []
         for position in positions:
-            spoken, where = self._find(position)
-            if isinstance(where, Resume) and spoken is not None:
-                resumes[position.own, position.peer] = spoken.protocol, where
+            where = self._find(position)
+            if isinstance(where, Resume):
+                resumes[position.own, position.peer] = where
             else:
                 host, port = position.peer
                 notes.append(f"the connection to {host}:{port} is closed in the branch: {where}")
         notes = [*_shortened(notes), *self._troubles()]
-        held = {where.dialogue.number: where for _, where in resumes.values()}
-        return Plan(self._goals(held), self._names(), resumes, self._calls(held), notes)
+        held = {where.dialogue.number: where for where in resumes.values()}
+        calls = self._calls()
+        return Plan(
+            goals=self._goals(held),
+            names=self._names(),
+            lookups=self.egress.lookups,
+            resumes=resumes,
+            calls=calls,
+            used=[call for call in calls if not self._may_be_given(call, held)],
+            notes=notes,
+        )
 
     # -- connections of the commit ---------------------------------------------------------------------------------------
 
-    def _find(self, position: Position) -> tuple[_Spoken | None, Resume | str]:
+    def _find(self, position: Position) -> Resume | str:
         """The dialogue that a connection is, and where it stood; or why it cannot go on."""
         if not position.is_open:
-            return None, "it was half closed"
+            return "it was half closed"
         name = _plain(position.own), _plain(position.peer)
         mine = [one for one in self._spoken if (_plain(one.dialogue.origin), _plain(one.dialogue.to)) == name]
         if not mine:
-            return None, "what was said on it is not recorded (any more)"
+            return "what was said on it is not recorded (any more)"
         # Its ports may have been used before, and again afterwards.
         before = [one for one in mine if one.dialogue.opened_mono_ns <= self.egress.taken_ns]
         why = ""
         for spoken in (*reversed(before), *(one for one in mine if one not in before)):
             where = _where(spoken.dialogue, position)
             if isinstance(where, Resume):
-                return spoken, where
+                return where
             why = why or where
-        return None, why
+        return why
 
     # -- goals -----------------------------------------------------------------------------------------------------------
 
@@ -222,20 +235,15 @@ class Stubs:
 
     # -- calls -----------------------------------------------------------------------------------------------------------
 
-    def _calls(self, held: dict[int, Resume]) -> list[Call]:
-        found = []
-        for spoken in self._spoken:
-            where = held.get(spoken.dialogue.number)
-            for call in spoken.calls:
-                if self._until_ns is not None and call.asked_mono_ns > self._until_ns:
-                    break
-                is_later = call.up[1] > where.up if where is not None else self._is_later(call)
-                if is_later:
-                    found.append(call)
-        return sorted(found, key=lambda call: (call.asked_mono_ns, call.dialogue, call.index))
+    def _calls(self) -> list[Call]:
+        known = [call for spoken in self._spoken for call in spoken.calls]
+        if self._until_ns is not None:
+            known = [call for call in known if call.asked_mono_ns <= self._until_ns]
+        return sorted(known, key=lambda call: (call.asked_mono_ns, call.dialogue, call.index))
 
-    def _is_later(self, call: Call) -> bool:
-        return call.asked_mono_ns > self.egress.taken_ns
+    def _may_be_given(self, call: Call, held: dict[int, Resume]) -> bool:
+        where = held.get(call.dialogue)
+        return call.up[1] > where.up if where is not None else call.asked_mono_ns > self.egress.taken_ns
 
     def _troubles(self) -> list[str]:
         notes = []
@@ -273,10 +281,10 @@ def _door(dialogue: Dialogue) -> Door:
     return Door.SILENT if dialogue.error in _SILENT_ERRORS else Door.REFUSES
 
 
-def _spoken_there(there: Sequence[_Spoken]) -> Protocol:
-    """What was spoken last, where anything was."""
+def _spoken_there(there: Sequence[_Spoken]) -> Dialogue:
+    """The last dialogue in which anything was said, if one is."""
     said = [one for one in there if one.dialogue.pieces]
-    return (said or list(there))[-1].protocol
+    return (said or list(there))[-1].dialogue
 
 
 def _plain(address: Address) -> Address:

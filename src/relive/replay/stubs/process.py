@@ -14,12 +14,13 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from relive.errors import RestoreFailed
 from relive.kernel.procfs import read_stat
+from relive.protocols.known import Known
 from relive.replay.sequence import miss_words
 from relive.replay.stubs.plan import Plan
 from relive.replay.stubs.server import StubServer
@@ -44,6 +45,7 @@ class _Order:
     init: int
     speed: float
     own_ports: frozenset[int]
+    on_miss: Mapping[str, str]
     log: str
 
 
@@ -52,14 +54,28 @@ def stubs_log(branch: Branch) -> Path:
     return branch.log("stubs")
 
 
-def answer_branch(branch: Branch, plan: Plan, speed: Speed, own_ports: Sequence[int]) -> None:
+def answer_branch(
+    branch: Branch, plan: Plan, speed: Speed, own_ports: Sequence[int], on_miss: Mapping[str, str]
+) -> None:
     """Let a process answer a branch that was just restored, until it ends, and note it in the branch's state.
+
+    Args:
+        own_ports: where the service listens itself.
+        on_miss: what becomes of a question without a recorded answer, see ``protocols.known``.
 
     Raises:
         RestoreFailed: the process did not start.
     """
     ends = branch.ends
-    order = _Order(plan, ends, branch.facts.init, float(speed), frozenset(own_ports), str(stubs_log(branch)))
+    order = _Order(
+        plan=plan,
+        ends=ends,
+        init=branch.facts.init,
+        speed=float(speed),
+        own_ports=frozenset(own_ports),
+        on_miss=dict(on_miss),
+        log=str(stubs_log(branch)),
+    )
     kept = [
         *(fd for held in (ends.continued, ends.goals, ends.names) for fd in held.values()),
         *(*ends.fillers, *ends.handshakes),
@@ -126,7 +142,12 @@ class _Log:
 
 async def _serve(order: _Order) -> None:
     server = StubServer(
-        order.plan, order.ends, init=order.init, speed=Speed(order.speed), own_ports=order.own_ports
+        order.plan,
+        order.ends,
+        Known(order.on_miss),
+        init=order.init,
+        speed=Speed(order.speed),
+        own_ports=order.own_ports,
     )
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import os
 import socket
 import struct
 from collections import OrderedDict
@@ -19,8 +18,10 @@ from typing import Any
 from relive.kernel.handshakes import Handshake, read_handshake
 from relive.kernel.namespaces import in_network_of
 from relive.protocols.call import Call
+from relive.protocols.known import Known
 from relive.protocols.pool import Found, Pool
 from relive.protocols.session import Act, Session
+from relive.record.events import EventKind
 from relive.replay.stubs.conversation import Conversation
 from relive.replay.stubs.plan import Goal, Plan
 from relive.replay.stubs.speed import Speed
@@ -34,6 +35,7 @@ _MOST_STRANGERS = 100
 _MOST_NOTES = 20
 _MOST_HANDSHAKES = 4096  # that are remembered, to know a further attempt at the same
 _PACKET = 256  # [bytes]
+_DATAGRAM = 65536  # [bytes]
 _RESET_AT_CLOSE = struct.pack("ii", 1, 0)  # struct linger
 
 
@@ -54,6 +56,7 @@ class StubServer:
 
     Args:
         ends: of the branch; they belong to the server afterwards.
+        known: the protocols, for this branch alone.
         init: host pid of the branch's process 1.
         ignore: names of what may differ between a question and the recorded one.
         own_ports: where the service itself listens; who connects there is no affair of the stubs.
@@ -69,6 +72,7 @@ class StubServer:
         self,
         plan: Plan,
         ends: Ends,
+        known: Known,
         *,
         init: int,
         speed: Speed,
@@ -83,15 +87,20 @@ class StubServer:
         self._init = init
         self._speed = speed
         self._own_ports = frozenset(own_ports)
-        self._pool = Pool(plan.calls, ignore=ignore, on_found=self._found)
+        self._known = known
+        calls = [*plan.calls, *known.names.lookups(plan.lookups)]
+        self._pool = Pool(calls, ignore=ignore, on_found=self._found)
+        for call in plan.used:
+            self._pool.use_up(call)
         self._numbers = itertools.count(1)
         self._goal_of: dict[int, Address] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._known: OrderedDict[Handshake, None] = OrderedDict()
+        self._seen: OrderedDict[Handshake, None] = OrderedDict()
         self._taken: OrderedDict[tuple[Address, Address], None] = OrderedDict()
         self._doors: dict[Address, _Door] = {}
         self._watches: list[socket.socket] = []
         self._continued: list[tuple[socket.socket, tuple[Address, Address]]] = []
+        self._names: dict[Address, socket.socket] = {}
         self._take_over(ends)
 
     def _take_over(self, ends: Ends) -> None:
@@ -107,34 +116,36 @@ class StubServer:
             door.fillers = [one for one in fillers if _name_of(one)[1] == address]
             self._doors[address] = door
         self._watches = [_own(descriptor) for descriptor in ends.handshakes]
-        for descriptor in ends.names.values():
-            os.close(descriptor)
+        self._names = {address: _own(descriptor) for address, descriptor in ends.names.items()}
         ends.continued, ends.goals, ends.names, ends.fillers, ends.handshakes = {}, {}, {}, [], []
 
     def start(self) -> None:
         """Begin to answer; what the service did since it runs waits in the sockets."""
         loop = asyncio.get_running_loop()
         for sock, name in self._continued:
-            protocol, where = self._plan.resumes[name]
-            number = self._number(name[1])
-            session, first = protocol.resume(self._pool, number, where)
+            where = self._plan.resumes[name]
+            protocol = self._known.protocol_of(where.dialogue)
+            session, first = protocol.resume(self._pool, self._number(name[1]), where)
             self._converse(sock, session, first)
         self._continued = []
         for door in self._doors.values():
             self._listen(door)
         for watch in self._watches:
             loop.add_reader(watch, self._handshakes, watch)
+        for address, sock in self._names.items():
+            loop.add_reader(sock, self._datagrams, sock, self._number(address))
 
     def left(self) -> list[Call]:
-        """Calls that were recorded and not asked for, in the order of time."""
-        return self._pool.left()
+        """Calls that were recorded after the commit and not asked for, in the order of time; names may be remembered."""
+        return [call for call in self._pool.left() if call.kind is not EventKind.NAME_LOOKUP]
 
     async def close(self) -> None:
         """End all conversations and close all sockets; what the service did before is still taken note of."""
         loop = asyncio.get_running_loop()
         for watch in self._watches:
             self._handshakes(watch)
-        for sock in (*self._watches, *(door.sock for door in self._doors.values())):
+        doors = [door.sock for door in self._doors.values()]
+        for sock in (*self._watches, *doors, *self._names.values()):
             loop.remove_reader(sock)
             sock.close()
         for door in self._doors.values():
@@ -142,7 +153,7 @@ class StubServer:
                 filler.close()
         for sock, _ in self._continued:
             sock.close()
-        self._watches, self._doors, self._continued = [], {}, []
+        self._watches, self._doors, self._continued, self._names = [], {}, [], {}
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -178,7 +189,8 @@ class StubServer:
                 continue
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            session = door.goal.protocol.open(self._pool, self._number(address), to=address)
+            protocol = self._known.protocol_of(door.goal.example)
+            session = protocol.open(self._pool, self._number(address), to=address)
             self._converse(sock, session, session.begin())
             self._attempted(door)
 
@@ -191,16 +203,27 @@ class StubServer:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    # -- name servers ----------------------------------------------------------------------------------------------------
+
+    def _datagrams(self, sock: socket.socket, number: int) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                message, asker = sock.recvfrom(_DATAGRAM)
+                said = self._known.names.answer(self._pool, number, message)
+                if said is not None:
+                    pause = self._speed.seconds(said.after_ns)
+                    asyncio.get_running_loop().call_later(pause, _send, sock, said.data, asker)
+
     # -- attempts to connect ---------------------------------------------------------------------------------------------
 
     def _handshakes(self, watch: socket.socket) -> None:
         with contextlib.suppress(BlockingIOError):
             while True:
                 seen = read_handshake(watch.recv(_PACKET))
-                if seen is not None and seen not in self._known:
-                    self._known[seen] = None
-                    if len(self._known) > _MOST_HANDSHAKES:
-                        self._known.popitem(last=False)
+                if seen is not None and seen not in self._seen:
+                    self._seen[seen] = None
+                    if len(self._seen) > _MOST_HANDSHAKES:
+                        self._seen.popitem(last=False)
                     self._saw(seen)
 
     def _saw(self, seen: Handshake) -> None:
@@ -256,6 +279,11 @@ class StubServer:
     def _note(self, text: str) -> None:
         if len(self.notes) < _MOST_NOTES and text not in self.notes:
             self.notes.append(text)
+
+
+def _send(sock: socket.socket, data: bytes, asker: Any) -> None:
+    with contextlib.suppress(OSError):  # who asked has gone, or the branch has ended
+        sock.sendto(data, asker)
 
 
 def _own(descriptor: int) -> socket.socket:

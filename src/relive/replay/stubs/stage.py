@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 from relive.images.sockets import TcpConnection
 from relive.model.commit import Manifest
 from relive.model.outcome import Miss, Stubbed
+from relive.protocols.known import Known
 from relive.replay.stubs.plan import Plan, Stubs, position_of
 from relive.replay.stubs.server import StubServer
 from relive.replay.stubs.speed import AS_RECORDED, Speed
@@ -23,18 +24,26 @@ class Stage:
 
     Args:
         ignore: names of what may differ between a question and the recorded one.
+        on_miss: what becomes of a question without a recorded answer, see ``protocols.known``.
 
     Attributes:
         seconds: what deciding took, within the restore.
         plan: what was decided; None before, and without stubs.
     """
 
-    def __init__(self, stubs: Stubs | None, speed: Speed = AS_RECORDED, ignore: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        stubs: Stubs | None,
+        speed: Speed = AS_RECORDED,
+        ignore: Collection[str] = (),
+        on_miss: Mapping[str, str] | None = None,
+    ) -> None:
         self.seconds = 0.0
         self.plan: Plan | None = None
         self._stubs = stubs
         self._speed = speed
         self._ignore = ignore
+        self._on_miss = on_miss
         self._server: StubServer | None = None
 
     @property
@@ -56,6 +65,7 @@ class Stage:
         self._server = StubServer(
             self.plan,
             branch.ends,
+            Known(self._on_miss),
             init=branch.facts.init,
             speed=self._speed,
             ignore=self._ignore,
