@@ -9,7 +9,7 @@ import itertools
 import json
 import socketserver
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -18,10 +18,11 @@ from typing import Any
 import pytest
 
 from ports import free_port
+from relive.record.events import Event
+from relive.record.log import RecordingWriter
 from relive.record.reading import Recording
 from relive.sandbox.branch import list_branches
 
-from .border import Border, border
 from .harness import PYTHON, SERVICES, Relive, ask, eventually
 from .test_replay import ask as ask_once
 
@@ -80,16 +81,24 @@ def servers() -> Iterator[dict[str, int]]:
 
 
 class Answered:
-    """The service behind the proxy, and the borders between it and others."""
+    """The service behind the proxy, recorded at its border."""
 
-    def __init__(self, relive: Relive, borders: dict[str, Border]) -> None:
-        self.relive, self.borders = relive, borders
+    def __init__(
+        self,
+        relive: Relive,
+        ports: dict[str, int],
+        *options: str,
+        program: tuple[str, str] = (str(PYTHON), "answered.py"),
+        **environment: str,
+    ) -> None:
+        self.relive = relive
         self.inner, self.port = free_port(), free_port()
-        ports = {name: one.port for name, one in borders.items()}
         answer = relive(
-            *("run", "--detach", "--name", "answered", "--every", "start", "--no-recorder"),
+            *("run", "--detach", "--name", "answered", "--every", "start", "--record-egress"),
+            *(options or ["--no-recorder"]),
             *("--listen", f"127.0.0.1:{self.port}", "--upstream", str(self.inner), "--"),
-            *(str(PYTHON), str(SERVICES / "answered.py"), str(self.inner), json.dumps(ports)),
+            *(program[0], str(SERVICES / program[1]), str(self.inner), json.dumps(ports)),
+            environment=environment,
         )
         self.life: Path = relive.settings.capsules / "answered" / answer["life"]
         eventually(lambda: relive("log", "answered"), "the commit at the start")
@@ -99,9 +108,16 @@ class Answered:
         assert status == 200
         return str(body.decode())
 
-    def record(self) -> None:
-        """Lay down what the borders saw."""
-        Border.write_all(list(self.borders.values()), self.life / "egress")
+    def rewrite(self, change: Callable[[Event], Event]) -> None:
+        """As if something else had been recorded at the border."""
+        recorded = list(Recording(self.life / "egress").events())
+        writer = RecordingWriter(self.life / "changed")
+        for event in map(change, recorded):
+            times = event.mono_ns, event.wall_ns
+            writer.append(event.kind, event.connection, event.request, event.data, event.fields, times)
+        writer.close()
+        (self.life / "egress").rename(self.life / "as-it-was")
+        (self.life / "changed").rename(self.life / "egress")
 
     def last_request(self) -> int:
         return max(event.request for event in Recording(self.life / "recording").events())
@@ -117,25 +133,23 @@ def test_connections_of_a_commit_go_on_where_they_were(relive: Relive, servers: 
     WHEN the last request is replayed
     THEN the others say in the branch what they said then, though they never say the same twice.
     """
-    with border(servers["line"]) as line, border(servers["httpx"]) as web:
-        service = Answered(relive, {"line": line, "httpx": web})
-        service.ask("/line/1")
-        service.ask("/httpx/2")
-        commit = relive("commit", "answered")["id"]
-        service.ask("/line/3")
-        service.ask("/httpx/4")
-        service.ask("/line/5")
-        service.record()
-        status, result = service.replay(commit)
-        (run,) = result["runs"]
-        assert status == 0, json.dumps(result, indent=1)
-        assert run["verdict"]["kind"] == "reproduced" and run["verdict"]["inside"] == []
-        told = run["outcome"]["stubs"]
-        assert (told["continued"], told["given"], told["missed"], told["left"]) == (2, 3, 0, 0)
-        assert run["outcome"]["packets_left"] == 0
-        assert set(run["steps"]) == {"restore", "seal", "stubs", "request", "compare"}
-        status, result = service.replay(commit, "--calls", "real")
-        assert status != 0 and result["runs"][0]["outcome"]["stubs"] is None
+    service = Answered(relive, servers)
+    service.ask("/line/1")
+    service.ask("/httpx/2")
+    commit = relive("commit", "answered")["id"]
+    service.ask("/line/3")
+    service.ask("/httpx/4")
+    service.ask("/line/5")
+    status, result = service.replay(commit)
+    (run,) = result["runs"]
+    assert status == 0, json.dumps(result, indent=1)
+    assert run["verdict"]["kind"] == "reproduced" and run["verdict"]["inside"] == []
+    told = run["outcome"]["stubs"]
+    assert (told["continued"], told["given"], told["missed"], told["left"]) == (2, 3, 0, 0)
+    assert run["outcome"]["packets_left"] == 0
+    assert set(run["steps"]) == {"restore", "seal", "stubs", "request", "compare"}
+    status, result = service.replay(commit, "--calls", "real")
+    assert status != 0 and result["runs"][0]["outcome"]["stubs"] is None
 
 
 def test_a_question_that_was_not_recorded_is_told_with_the_nearest_and_what_would_take_it(
@@ -145,44 +159,56 @@ def test_a_question_that_was_not_recorded_is_told_with_the_nearest_and_what_woul
     WHEN it is replayed
     THEN the miss says what differs, and the option that it names makes the replay go through.
     """
-    with border(servers["httpx"]) as web:
-        service = Answered(relive, {"httpx": web})
-        commit = relive("commit", "answered")["id"]
-        service.ask("/httpx/4")
-        for place, one in enumerate(web.events):  # as if the service had sent another number then
-            if b"/numbers/4" in one.data:
-                web.events[place] = replace(one, data=one.data.replace(b'{"number":4}', b'{"number":5}'))
-        service.record()
-        status, result = service.replay(commit)
-        outcome, verdict = result["runs"][0]["outcome"], result["runs"][0]["verdict"]
-        assert status == 10 and verdict["kind"] == "diverged"
-        (miss,) = outcome["misses"]
-        assert miss["differs"] == ["body:$.number"] and miss["to"] == f"127.0.0.1:{web.port}"
-        assert "--ignore 'body:$.number'" in verdict["inside"][0]
-        assert outcome["stubs"]["left"] == 1
-        status, result = service.replay(commit, "--ignore", "body:$.number")
-        assert status == 0, json.dumps(result, indent=1)
+    service = Answered(relive, {"httpx": servers["httpx"]})
+    commit = relive("commit", "answered")["id"]
+    service.ask("/httpx/4")
+    service.rewrite(lambda event: replace(event, data=event.data.replace(b'{"number":4}', b'{"number":5}')))
+    status, result = service.replay(commit)
+    outcome, verdict = result["runs"][0]["outcome"], result["runs"][0]["verdict"]
+    assert status == 10 and verdict["kind"] == "diverged"
+    (miss,) = outcome["misses"]
+    assert miss["differs"] == ["body:$.number"] and miss["to"] == f"127.0.0.1:{servers['httpx']}"
+    assert "--ignore 'body:$.number'" in verdict["inside"][0]
+    assert outcome["stubs"]["left"] == 1
+    status, result = service.replay(commit, "--ignore", "body:$.number")
+    assert status == 0, json.dumps(result, indent=1)
 
 
 def test_a_free_running_branch_finds_its_servers_answering(relive: Relive, servers: dict[str, int]) -> None:
     """With a process of their own, which ends with the branch; without it the connections are closed."""
-    with border(servers["line"]) as line:
-        service = Answered(relive, {"line": line})
-        commit = relive.commit("answered")
-        said = service.ask("/line/3")
-        service.record()
-        branch = relive.restore(commit, service.inner)
-        stubs = branch.inner.facts.stubs
-        assert stubs is not None
-        assert ask(branch.ports[service.inner], "/line/3") == json.loads(said)
-        assert (
-            ask(branch.ports[service.inner], "/line/4")
-            == "ConnectionResetError: [Errno 104] Connection reset by peer"
-        )
-        eventually(lambda: "no recorded answer" in relive("logs", branch.id).get("stubs", ""))
-        assert branch.seal().is_intact
-        branch.stop()
-        eventually(lambda: not Path(f"/proc/{stubs}").exists(), "the stubs end with their branch")
-        relive("restore", "--no-stubs", commit.id)
-        (left,) = list_branches(relive.settings)
-        assert left.facts.stubs is None
+    service = Answered(relive, {"line": servers["line"]})
+    commit = relive.commit("answered")
+    said = service.ask("/line/3")
+    branch = relive.restore(commit, service.inner)
+    stubs = branch.inner.facts.stubs
+    assert stubs is not None
+    assert ask(branch.ports[service.inner], "/line/3") == json.loads(said)
+    never_asked = ask(branch.ports[service.inner], "/line/4")
+    assert never_asked == "ConnectionResetError: [Errno 104] Connection reset by peer"
+    eventually(lambda: "no recorded answer" in relive("logs", branch.id).get("stubs", ""))
+    assert branch.seal().is_intact
+    branch.stop()
+    eventually(lambda: not Path(f"/proc/{stubs}").exists(), "the stubs end with their branch")
+    relive("restore", "--no-stubs", commit.id)
+    (left,) = list_branches(relive.settings)
+    assert left.facts.stubs is None
+
+
+def test_a_server_that_had_gone_is_gone_again(relive: Relive, servers: dict[str, int]) -> None:
+    """GIVEN a server to which connections were made, then refused
+    WHEN the request that was refused is replayed
+    THEN its connection is refused as it was, though the goal is known.
+    """
+    gone = _Tcp(("127.0.0.1", 0), Lines)
+    threading.Thread(target=gone.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+    service = Answered(relive, {"fresh": gone.server_address[1]})
+    service.ask("/fresh/1")
+    commit = relive("commit", "answered")["id"]
+    service.ask("/fresh/2")
+    gone.shutdown()
+    gone.server_close()
+    assert "ConnectionRefusedError" in service.ask("/fresh/3")
+    status, result = service.replay(commit)
+    assert status == 0, json.dumps(result, indent=1)
+    told = result["runs"][0]["outcome"]["stubs"]
+    assert (told["given"], told["missed"], told["strangers"]) == (1, 0, [])

@@ -1,6 +1,6 @@
 """An HTTP service all of whose answers come from elsewhere, over connections that stay open.
 
-``answered.py PORT {"line": PORT, "httpx": PORT, "redis": PORT, "psycopg": PORT, "asyncpg": PORT}``: those that are given are used.
+``answered.py PORT {"line": PORT, ...}``: each function below that makes a client is called with the port that is given for it.
 ``GET /NAME/N`` asks that one about the number N, and answers with what it said.
 """
 
@@ -29,6 +29,15 @@ def line(port: int) -> Callable[[str], object]:
             lines.write(f"{number}\n")
             lines.flush()
             return lines.readline().strip() or "the line is closed"
+
+    return ask
+
+
+def fresh(port: int) -> Callable[[str], object]:
+    """A line there, a line back, each on a connection of its own."""
+
+    def ask(number: str) -> object:
+        return line(port)(number)
 
     return ask
 

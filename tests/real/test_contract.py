@@ -1,0 +1,155 @@
+"""The clients that services have, in commits under load: in each branch they go on on their old connections, byte for byte.
+
+Nothing is recorded inside the services: Python with psycopg and asyncpg pools, redis-py, httpx with keep-alive; Node with pg and
+redis.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from ports import free_port
+from relive.record.exchanges import Exchanges
+from relive.record.reading import Recording
+
+from .harness import TOOLS, Load, Process, Relive, eventually
+from .test_stubs import Answered, servers
+
+__all__ = ["servers"]
+
+_postgres = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+_redis = shutil.which("redis-server")
+_node, _npm = shutil.which("node"), shutil.which("npm")
+_CLIENTS = ("pg@8", "redis@5")
+needs_databases = pytest.mark.skipif(not _postgres or _redis is None, reason="needs PostgreSQL and Redis")
+
+
+@pytest.fixture(scope="module")
+def databases() -> Iterator[dict[str, int]]:
+    """Ports of a PostgreSQL with the table that the service fills, and of a Redis."""
+    directory = Path(tempfile.mkdtemp(prefix="relive-contract-"))
+    shutil.chown(directory, "postgres", "postgres")
+    as_postgres = ["runuser", "-u", "postgres", "--"]
+    options = ["--no-sync", "--auth=trust", "--username=postgres", "--locale=C"]
+    command = [*as_postgres, _postgres[-1].with_name("initdb"), *options, "-D", directory / "data"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd="/")
+    port, redis = free_port(), free_port()
+    settings = {"port": port, "listen_addresses": "127.0.0.1", "fsync": "off", "unix_socket_directories": ""}
+    words = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": "/"}
+    started = [Process(*as_postgres, _postgres[-1], "-D", directory / "data", *words, **quiet)]
+    started.append(
+        Process(
+            str(_redis),
+            "--port",
+            str(redis),
+            "--save",
+            "",
+            "--dir",
+            directory,
+            "--bind",
+            "127.0.0.1",
+            **quiet,
+        )
+    )
+    try:
+        eventually(lambda: _made(port), "postgres answers")
+        yield {"psycopg": port, "asyncpg": port, "redis": redis}
+    finally:
+        for process in started:
+            process.close()
+        shutil.rmtree(directory)
+
+
+def _made(port: int) -> bool:
+    try:
+        with psycopg.connect(host="127.0.0.1", port=port, user="postgres", dbname="postgres") as connection:
+            connection.execute("create table hits (n bigserial, who text)")
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+def under_load(service: Answered, names: list[str]) -> Load:
+    """All clients are used one after the other, with other numbers each time."""
+    rounds = iter(range(1, 100_000))
+
+    def work() -> str:
+        number = next(rounds)
+        return "".join(service.ask(f"/{name}/{number % 50}") for name in names)
+
+    return Load(work)
+
+
+def lives_on(service: Answered, names: list[str], commits: int) -> None:
+    """Commit under load again and again; each commit's branch answers the requests after it as they were answered."""
+    with under_load(service, names) as load:
+        taken = []
+        for _ in range(commits):
+            taken.append(service.relive.commit("answered", measured=False).id)
+            load.more(3)
+    last = service.last_request()
+    for commit in taken:
+        first = _first_after(service, commit)
+        for request in {min(first + len(names) * 2, last)}:
+            done = service.relive.say("replay", "--request", str(request), "--speed", "10", commit)
+            result = json.loads(done.stdout)
+            (run,) = result["runs"]
+            assert done.returncode == 0, json.dumps(run, indent=1)
+            assert run["outcome"]["misses"] == [] and run["outcome"]["stubs"]["strangers"] == []
+            assert run["outcome"]["stubs"]["notes"] == []
+            assert run["outcome"]["stubs"]["continued"] >= len(names)
+            assert run["outcome"]["packets_left"] == 0
+
+
+def _first_after(service: Answered, commit: str) -> int:
+    """Number of the first request that began after a commit."""
+    cursor = service.relive("show", commit)["cursor"]["sequence"]
+    return min(one.number for one in Exchanges(Recording(service.life / "recording")).all(after=cursor))
+
+
+@needs_databases
+def test_python_clients_go_on(relive: Relive, databases: dict[str, int], servers: dict[str, int]) -> None:
+    names = ["psycopg", "asyncpg", "redis", "httpx"]
+    ports = {**databases, "httpx": servers["httpx"]}
+    lives_on(Answered(relive, ports), names, 2)
+
+
+@pytest.mark.soak
+@needs_databases
+def test_python_clients_go_on_from_twenty_commits(
+    relive: Relive, databases: dict[str, int], servers: dict[str, int]
+) -> None:
+    names = ["psycopg", "asyncpg", "redis", "httpx"]
+    ports = {**databases, "httpx": servers["httpx"]}
+    lives_on(Answered(relive, ports), names, 20)
+
+
+@pytest.fixture(scope="module")
+def modules() -> Path:
+    """A directory of modules with clients for Node; fetched once, and kept beside Relive's tools."""
+    directory = TOOLS / "node-clients"
+    if not (directory / "whole").exists():
+        directory.mkdir(exist_ok=True)
+        command = [str(_npm), "install", "--no-audit", "--no-fund", "--prefix", directory, *_CLIENTS]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=directory)
+        if done.returncode != 0:
+            pytest.skip(f"npm cannot fetch clients: {done.stderr.strip().splitlines()[-1:]}")
+        (directory / "whole").touch()
+    return directory / "node_modules"
+
+
+@needs_databases
+@pytest.mark.skipif(_node is None or _npm is None, reason="needs node and npm")
+def test_node_clients_go_on(relive: Relive, databases: dict[str, int], modules: Path) -> None:
+    ports = {"pg": databases["psycopg"], "redis": databases["redis"]}
+    service = Answered(relive, ports, program=(str(_node), "answered.js"), NODE_PATH=str(modules))
+    lives_on(service, ["pg", "redis"], 2)
