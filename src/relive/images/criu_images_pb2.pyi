@@ -447,7 +447,13 @@ class ThreadCoreEntry(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CREDS_FIELD_NUMBER: _builtins.int
+    SECCOMP_MODE_FIELD_NUMBER: _builtins.int
+    SECCOMP_FILTER_FIELD_NUMBER: _builtins.int
     COMM_FIELD_NUMBER: _builtins.int
+    seccomp_mode: _builtins.int
+    """SECCOMP_MODE_*: 0 none, 1 strict, 2 filter"""
+    seccomp_filter: _builtins.int
+    """index of the last filter of this thread"""
     comm: _builtins.str
     @_builtins.property
     def creds(self) -> Global___CredsEntry: ...
@@ -455,15 +461,64 @@ class ThreadCoreEntry(_message.Message):
         self,
         *,
         creds: Global___CredsEntry | None = ...,
+        seccomp_mode: _builtins.int | None = ...,
+        seccomp_filter: _builtins.int | None = ...,
         comm: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["comm", b"comm", "creds", b"creds"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["comm", b"comm", "creds", b"creds", "seccomp_filter", b"seccomp_filter", "seccomp_mode", b"seccomp_mode"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["comm", b"comm", "creds", b"creds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["comm", b"comm", "creds", b"creds", "seccomp_filter", b"seccomp_filter", "seccomp_mode", b"seccomp_mode"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ThreadCoreEntry: _TypeAlias = ThreadCoreEntry  # noqa: Y015
+
+@_typing.final
+class SeccompFilter(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FILTER_FIELD_NUMBER: _builtins.int
+    PREV_FIELD_NUMBER: _builtins.int
+    FLAGS_FIELD_NUMBER: _builtins.int
+    filter: _builtins.bytes
+    """struct sock_filter[]"""
+    prev: _builtins.int
+    """index of the one before it"""
+    flags: _builtins.int
+    def __init__(
+        self,
+        *,
+        filter: _builtins.bytes | None = ...,
+        prev: _builtins.int | None = ...,
+        flags: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "flags", b"flags", "prev", b"prev"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "flags", b"flags", "prev", b"prev"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SeccompFilter: _TypeAlias = SeccompFilter  # noqa: Y015
+
+@_typing.final
+class SeccompEntry(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SECCOMP_FILTERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def seccomp_filters(self) -> _containers.RepeatedCompositeFieldContainer[Global___SeccompFilter]: ...
+    def __init__(
+        self,
+        *,
+        seccomp_filters: _abc.Iterable[Global___SeccompFilter] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["seccomp_filters", b"seccomp_filters"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SeccompEntry: _TypeAlias = SeccompEntry  # noqa: Y015
 
 @_typing.final
 class CoreEntry(_message.Message):

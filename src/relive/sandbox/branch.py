@@ -30,6 +30,7 @@ from relive.errors import (
 )
 from relive.images import criu_images_pb2 as pb
 from relive.images.credentials import WITHHELD, limit_capabilities
+from relive.images.families import limit_sockets
 from relive.images.imagefile import read_entries
 from relive.images.sockets import (
     TcpConnection,
@@ -382,6 +383,7 @@ def _make_rings(images: Path, rings: Path, mode: RingMode) -> None:
 def _plan(manifest: Manifest, images: Path, hostname: str, clock: Clock, settings: Settings) -> BranchPlan:
     processes = read_entries(images / "pstree.img", pb.PstreeEntry)
     limit_capabilities(images, processes)
+    limit_sockets(images, processes)
     files = read_files(images)
     connections = read_connections(images, files)
     listening = {port for _, port in manifest.listening}

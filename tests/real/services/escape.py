@@ -117,6 +117,49 @@ def link_layer() -> object:
 
 
 @way
+def vsock_to_the_hypervisor() -> bytes:
+    """A family of sockets that knows no network namespaces."""
+    return talk(socket.AF_VSOCK, (socket.VMADDR_CID_HOST, FACTS["tcp"]))
+
+
+@way
+def vsock_to_the_machine_itself() -> bytes:
+    return talk(socket.AF_VSOCK, (1, FACTS["tcp"]))
+
+
+@way
+def ring_that_makes_sockets() -> int:
+    """io_uring has a way to make sockets that a filter of system calls does not see."""
+    return call("syscall", 425, 1, ctypes.create_string_buffer(120))
+
+
+@way
+def connection_opened_before_the_commit() -> bytes:
+    """The host answers every byte on it; in the branch it has ended."""
+    before.settimeout(SHORT)
+    before.send(b"x")
+    said = before.recv(99)
+    if not said:
+        raise OSError("it has ended")
+    return said
+
+
+@way
+def datagram_socket_connected_before_the_commit() -> None:
+    """The test sees that the host's socket got nothing."""
+    datagrams.settimeout(SHORT)
+    datagrams.send(b"x")
+    datagrams.recv(9)
+
+
+@way
+def packet_socket_opened_before_the_commit() -> None:
+    """It belongs to the branch's own loopback, if to anything."""
+    packets.sendto(b"\0" * 60, ("lo", 0x0800))
+    raise OSError("only to its own loopback")
+
+
+@way
 def abstract_unix_socket_of_the_host() -> bytes:
     return talk(socket.AF_UNIX, "\0" + FACTS["abstract"])
 
@@ -274,4 +317,8 @@ class Handler(BaseHTTPRequestHandler):
 
 
 if __name__ == "__main__":
+    before = socket.create_connection(("127.0.0.1", FACTS["kept"]), timeout=SHORT)
+    datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    datagrams.connect((FACTS["addresses"][0], FACTS["udp"]))
+    packets = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
     ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
