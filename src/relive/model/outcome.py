@@ -103,7 +103,7 @@ class Stubbed(Value):
     """What the stubs of a branch did.
 
     Attributes:
-        continued: connections of the commit that went on.
+        continued: connections of the commit that went on; opened: new ones that were taken.
         given: questions answered from the recording; missed: those that were not.
         left: how many calls were recorded up to the failure and not asked; unasked: the first twenty of them. None and empty
             where the recorder inside the service gave answers too, so that nobody can tell.
@@ -112,6 +112,7 @@ class Stubbed(Value):
     """
 
     continued: int
+    opened: int = 0
     given: int
     missed: int
     left: int | None = None

@@ -10,7 +10,7 @@ import contextlib
 import itertools
 import socket
 import struct
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Collection, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
@@ -46,7 +46,6 @@ class _Door:
     address: Address
     sock: socket.socket
     goal: Goal
-    attempts: int = 0
     now: Door = Door.REFUSES
     fillers: list[socket.socket] = field(default_factory=list)
 
@@ -64,7 +63,9 @@ class StubServer:
     Attributes:
         misses: the first hundred questions without a recorded answer, each with the goal of its connection.
         missed, given: how many questions were not answered from the recording, and how many were.
+        opened: how many connections were taken.
         strangers: goals that were never recorded, with how often somebody wanted to connect to them.
+        attempted: how many attempts to connect to a goal are over.
         notes: what went wrong, in sentences.
     """
 
@@ -80,8 +81,9 @@ class StubServer:
         own_ports: Collection[int] = (),
     ) -> None:
         self.misses: list[tuple[Address | None, Found]] = []
-        self.missed = self.given = 0
+        self.missed = self.given = self.opened = 0
         self.strangers: dict[Address, int] = {}
+        self.attempted: Counter[Address] = Counter()
         self.notes: list[str] = []
         self._plan = plan
         self._init = init
@@ -187,6 +189,7 @@ class StubServer:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
                 sock.close()
                 continue
+            self.opened += 1
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             protocol = self._known.protocol_of(door.goal.example)
@@ -237,22 +240,26 @@ class StubServer:
             self._attempted(door)
         elif door.now is Door.SILENT and (seen.origin, seen.goal) not in self._taken:
             # It has to be silent for as long as it was: the kernel of the service goes on asking.
-            took = door.goal.attempt(door.attempts).took_ns / 1e9
+            took = door.goal.attempt(self.attempted[door.address]).took_ns / 1e9
             asyncio.get_running_loop().call_later(took, self._attempted, door)
 
     def _attempted(self, door: _Door) -> None:
         """One attempt is over; the next may end otherwise."""
-        door.attempts += 1
-        now = door.goal.attempt(door.attempts).door
-        if now is door.now or door.sock.fileno() < 0:
+        if door.sock.fileno() < 0:
             return
+        now = door.goal.attempt(self.attempted[door.address] + 1).door
+        if now is not door.now:
+            self._change(door, now)
+        self.attempted[door.address] += 1
+
+    def _change(self, door: _Door, now: Door) -> None:
         asyncio.get_running_loop().remove_reader(door.sock)
         for filler in door.fillers:
             filler.close()
+        door.fillers = []
         try:
             door.fillers = in_network_of(self._init, lambda: set_door(door.sock, now))
         except OSError as error:  # the branch has just ended
-            door.fillers = []
             self._note(f"a goal could not be made {now.value}: {error}")
             return
         door.now = now

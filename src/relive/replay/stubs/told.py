@@ -32,6 +32,7 @@ def stubbed(server: StubServer, plan: Plan, until_ns: int | None) -> Stubbed:
     )
     return Stubbed(
         continued=len(plan.resumes),
+        opened=server.opened,
         given=server.given,
         missed=server.missed,
         left=len(left) if left is not None else None,
