@@ -20,7 +20,7 @@ from ports import free_port
 from relive.record.exchanges import Exchanges
 from relive.record.reading import Recording
 
-from .harness import TOOLS, Load, Process, Relive, eventually
+from .harness import SERVICES, TOOLS, Load, Process, Relive, eventually
 from .test_stubs import Answered, servers
 
 __all__ = ["servers"]
@@ -107,6 +107,7 @@ def lives_on(service: Answered, names: list[str], commits: int) -> None:
             assert run["outcome"]["misses"] == [] and run["outcome"]["stubs"]["strangers"] == []
             assert run["outcome"]["stubs"]["notes"] == []
             assert run["outcome"]["stubs"]["continued"] >= len(names)
+            assert run["outcome"]["stubs"]["opened"] == 0
             assert run["outcome"]["packets_left"] == 0
 
 
@@ -151,5 +152,7 @@ def modules() -> Path:
 @pytest.mark.skipif(_node is None or _npm is None, reason="needs node and npm")
 def test_node_clients_go_on(relive: Relive, databases: dict[str, int], modules: Path) -> None:
     ports = {"pg": databases["psycopg"], "redis": databases["redis"]}
-    service = Answered(relive, ports, program=(str(_node), "answered.js"), NODE_PATH=str(modules))
+    service = Answered(
+        relive, ports, program=(str(_node), str(SERVICES / "answered.js")), NODE_PATH=str(modules)
+    )
     lives_on(service, ["pg", "redis"], 2)

@@ -88,7 +88,7 @@ class Answered:
         relive: Relive,
         ports: dict[str, int],
         *options: str,
-        program: tuple[str, str] = (str(PYTHON), "answered.py"),
+        program: tuple[str, ...] = (),
         **environment: str,
     ) -> None:
         self.relive = relive
@@ -97,8 +97,9 @@ class Answered:
             *("run", "--detach", "--name", "answered", "--every", "start", "--record-egress"),
             *(options or ["--no-recorder"]),
             *("--listen", f"127.0.0.1:{self.port}", "--upstream", str(self.inner), "--"),
-            *(program[0], str(SERVICES / program[1]), str(self.inner), json.dumps(ports)),
-            environment=environment,
+            *(program or (str(PYTHON), str(SERVICES / "answered.py"), str(self.inner), json.dumps(ports))),
+            *((str(self.inner),) if program else ()),
+            environment={"ANSWERED": json.dumps(ports), **environment},
         )
         self.life: Path = relive.settings.capsules / "answered" / answer["life"]
         eventually(lambda: relive("log", "answered"), "the commit at the start")
@@ -212,3 +213,50 @@ def test_a_server_that_had_gone_is_gone_again(relive: Relive, servers: dict[str,
     assert status == 0, json.dumps(result, indent=1)
     told = result["runs"][0]["outcome"]["stubs"]
     assert (told["given"], told["missed"], told["strangers"]) == (1, 0, [])
+
+
+def test_the_timeline_of_an_incident_holds_what_was_said_at_the_border(
+    relive: Relive, servers: dict[str, int]
+) -> None:
+    """As if the recorder inside had told it; and an incident is reproduced from it."""
+    service = Answered(relive, servers)
+    service.ask("/httpx/3")
+    relive("commit", "answered")
+    assert ask_once(service.port, "GET", "/httpx/4!")[0] == 500
+    eventually(lambda: relive("incidents"), "the incident")
+    account = relive("show", "1")
+    rows = [row for row in account["timeline"]["rows"] if row["source"] == "egress"]
+    (row,) = rows
+    assert (row["kind"], row["failed"]) == ("http-call", False)
+    assert row["what"] == f"POST http://127.0.0.1:{servers['httpx']}/numbers/4" and row["result"] == "200 OK"
+    assert json.loads(row["details"]["body"]["text"])["asked"] == '{"number":4}'
+    assert account["recording"]["calls"] == 1
+    done = relive.say("replay", "1")
+    result = json.loads(done.stdout)
+    assert done.returncode == 0, json.dumps(result, indent=1)
+
+
+def test_what_the_recorder_inside_has_no_answer_to_passes_to_the_stubs(
+    relive: Relive, servers: dict[str, int]
+) -> None:
+    """GIVEN a service that both recorders saw
+    WHEN it is replayed
+    THEN answers come from inside, those of what only the border understands from the stubs, and nothing is told twice.
+    """
+    uvicorn = (str(PYTHON), "-m", "uvicorn", "--app-dir", str(SERVICES), "answered:app", "--port")
+    service = Answered(relive, servers, "--recorder", program=uvicorn)
+    service.ask("/httpx/3")
+    commit = relive("commit", "answered")["id"]
+    service.ask("/line/3")
+    assert ask_once(service.port, "GET", "/httpx/4!")[0] == 500
+    eventually(lambda: relive("incidents"), "the incident")
+    rows = relive("show", "1")["timeline"]["rows"]
+    assert [row["source"] for row in rows if row["kind"] == "http-call"] == ["inside"]
+    status, result = service.replay(commit)
+    assert status == 0, json.dumps(result, indent=1)
+    told = result["runs"][0]["outcome"]["stubs"]
+    assert (told["given"], told["missed"], told["left"]) == (
+        1,
+        0,
+        None,
+    )  # the line; httpx was answered inside

@@ -23,6 +23,7 @@ from relive.replay.debugline import DebugLine
 from relive.replay.plan import Pace
 from relive.replay.replay import Case, Wishes, answers_for, case_of_incident, service_address
 from relive.replay.sender import Sender
+from relive.replay.stubs.stage import Stage
 from relive.sandbox.branch import Branch, restore
 from relive.store import Store
 
@@ -102,16 +103,18 @@ def at_request(settings: Settings, store: Store, incident: Incident) -> Iterator
         )
     case = replace(case, plan=replace(case.plan, subject=number))
     answers = answers_for(case, Wishes())
+    stage = Stage(case.stubs)
     branch = restore(
         settings,
         store,
         case.commit,
         recorder=RingMode.FREE if answers is None else RingMode.REPLAY,
         lay_beside=None if answers is None else answers.lay,
+        outside=stage.outside,
     )
     order = branch.rings / "debug-request"
     request = json.dumps({"method": subject.method, "target": subject.target})
-    sending = threading.Thread(target=_send, args=(branch, case, order, request), daemon=True)
+    sending = threading.Thread(target=_send, args=(branch, case, stage, order, request), daemon=True)
     sending.start()
     with _line(branch, Path(f"{order}.sock"), sending.is_alive) as line:
         yield Debugged(branch, line)
@@ -130,7 +133,7 @@ def _line(branch: Branch, path: Path, goes_on: Callable[[], bool]) -> Iterator[D
         line.close()
 
 
-def _send(branch: Branch, case: Case, order: Path, request: str) -> None:
+def _send(branch: Branch, case: Case, stage: Stage, order: Path, request: str) -> None:
     """Send what was recorded; in a thread, since the debugger holds up the last request for as long as it is looked at."""
 
     def lay_order() -> None:
@@ -144,10 +147,12 @@ def _send(branch: Branch, case: Case, order: Path, request: str) -> None:
         cursor = case.manifest.cursor.sequence if case.manifest.cursor is not None else 0
         address = service_address(case.manifest)
         sender = Sender(branch.facts.init, address, peers, pace=Pace.FAST, limit=_UNLIMITED, cursor=cursor)
+        stage.open(branch, case.manifest)
         try:
             await sender.carry_out(case.plan, asyncio.Event(), lay_order)
         finally:
             sender.close()
+            await stage.close()
 
     with contextlib.suppress(OSError):  # the branch was stopped meanwhile
         asyncio.run(carry_out())

@@ -1,7 +1,7 @@
 // As answered.py, in Node: clients "pg" (a pool, with prepared statements) and "redis" (node-redis, which pipelines).
 const http = require("http");
 
-const ports = JSON.parse(process.argv[3]);
+const ports = JSON.parse(process.env.ANSWERED);
 
 const makers = {
   pg: async (port) => {

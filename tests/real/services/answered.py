@@ -1,19 +1,21 @@
 """An HTTP service all of whose answers come from elsewhere, over connections that stay open.
 
 ``answered.py PORT {"line": PORT, ...}``: each function below that makes a client is called with the port that is given for it.
-``GET /NAME/N`` asks that one about the number N, and answers with what it said.
+``GET /NAME/N`` asks that one about the number N, and answers with what it said; ``GET /NAME/N!`` too, but with status 500.
+``ANSWERED='{...}' uvicorn answered:app`` is the same.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-PORTS: dict[str, int] = json.loads(sys.argv[2])
+PORTS: dict[str, int] = json.loads(os.environ.get("ANSWERED") or sys.argv[2])
 
 
 def line(port: int) -> Callable[[str], object]:
@@ -121,18 +123,23 @@ def asyncpg(port: int) -> Callable[[str], object]:
 ASK = {name: globals()[name](port) for name, port in PORTS.items()}
 
 
+def answer(path: str) -> tuple[int, bytes]:
+    """(status, body)."""
+    _, name, number = path.split("/")
+    try:
+        said = json.dumps(ASK[name](number.rstrip("!")))
+    except Exception as error:
+        said = json.dumps(f"{type(error).__name__}: {error}")
+    return 500 if number.endswith("!") else 200, said.encode()
+
+
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     wbufsize = -1  # head and body in one packet, or each answer waits for a delayed acknowledgement
 
     def do_GET(self) -> None:
-        _, name, number = self.path.split("/")
-        try:
-            answer = json.dumps(ASK[name](number))
-        except Exception as error:
-            answer = json.dumps(f"{type(error).__name__}: {error}")
-        body = answer.encode()
-        self.send_response(200)
+        status, body = answer(self.path)
+        self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -141,4 +148,15 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
-ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+async def app(scope, receive, send):  # type: ignore[no-untyped-def]
+    """The same for a server that the recorder in Python processes knows: ``uvicorn answered:app``."""
+    if scope["type"] != "http":
+        return
+    status, body = await asyncio.to_thread(answer, scope["path"])
+    headers = [(b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+if __name__ == "__main__":
+    ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
