@@ -129,6 +129,8 @@ TESTED_IN = {
     "reproduce/sending.py": "tests/real/test_reproduce.py",
     "reproduce/waiting.py": "tests/real/test_reproduce.py",
     "sandbox/border.py": "tests/record/test_egress.py",
+    "replay/stubs/process.py": "tests/real/test_stubs.py",
+    "replay/stubs/stage.py": "tests/real/test_stubs.py",
     "sandbox/branch.py": "tests/real/test_kinds.py",
     "sandbox/builder.py": "tests/real/test_kinds.py",
     "sandbox/firstprocess.py": "tests/real/test_seal.py",
