@@ -38,7 +38,7 @@ def databases() -> Iterator[dict[str, int]]:
     directory = Path(tempfile.mkdtemp(prefix="relive-contract-"))
     shutil.chown(directory, "postgres", "postgres")
     as_postgres = ["runuser", "-u", "postgres", "--"]
-    options = ["--no-sync", "--auth=trust", "--username=postgres", "--locale=C"]
+    options = ["--no-sync", "--auth=trust", "--username=postgres", "--locale=C", "--encoding=UTF8"]
     command = [*as_postgres, _postgres[-1].with_name("initdb"), *options, "-D", directory / "data"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd="/")
     port, redis = free_port(), free_port()
