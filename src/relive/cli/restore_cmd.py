@@ -81,7 +81,7 @@ def _recorded(settings: Settings, manifest: Manifest) -> Stubs | None:
         return None
     paths = LifePaths(settings.capsules / manifest.target.name / manifest.target.life)
     egress = read_egress(paths.egress, manifest.taken_monotonic_ns)
-    return Stubs(egress, protocol_of) if egress is not None else None
+    return Stubs(egress, protocol_of, authority=paths.authority) if egress is not None else None
 
 
 def _parse_publication(text: str) -> tuple[str, int, int]:

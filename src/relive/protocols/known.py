@@ -11,6 +11,7 @@ from relive.protocols.http import OnMiss as HttpOnMiss
 from relive.protocols.names import Names
 from relive.protocols.names import OnMiss as NamesOnMiss
 from relive.protocols.plain import Plain
+from relive.protocols.postgres import OnMiss as PostgresOnMiss
 from relive.protocols.postgres import PostgreSQL
 from relive.protocols.redis import OnMiss as RedisOnMiss
 from relive.protocols.redis import Redis
@@ -23,6 +24,7 @@ __all__ = ["Known", "protocol_of"]
 POLICIES: Mapping[str, tuple[str, ...]] = {
     "http-call": ("answer", "reset"),
     "s3-call": ("answer", "reset"),
+    "query": ("answer", "reset"),
     "redis-command": ("answer", "reset", "simulate"),
     "name-lookup": ("nxdomain", "servfail"),
     "dialogue-up": ("reset",),
@@ -50,7 +52,7 @@ class Known:
         self.all: tuple[Protocol, ...] = (
             S3(cast(HttpOnMiss, policy["s3-call"])),
             Http(cast(HttpOnMiss, policy["http-call"])),
-            PostgreSQL(),
+            PostgreSQL(cast(PostgresOnMiss, policy["query"])),
             Redis(cast(RedisOnMiss, policy["redis-command"])),
             self.names,
             Plain(),

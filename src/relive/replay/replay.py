@@ -204,7 +204,7 @@ def _with_recordings(
     egress = read_egress(paths.egress, case.manifest.taken_monotonic_ns, failed_mono_ns)
     return replace(
         case,
-        stubs=Stubs(egress, protocol_of) if egress is not None else None,
+        stubs=Stubs(egress, protocol_of, authority=paths.authority) if egress is not None else None,
         failed_mono_ns=failed_mono_ns,
         prepare_seconds=time.monotonic() - began,
     )

@@ -12,6 +12,7 @@ import pytest
 from relive.protocols.session import Act, Close, Reset, Send, Session
 from relive.replay.stubs import conversation
 from relive.replay.stubs.conversation import Conversation
+from relive.replay.stubs.line import Line
 from relive.replay.stubs.speed import Speed, parse_speed
 
 from .sealed import SECOND, Script
@@ -38,7 +39,9 @@ def driven(
         for sock in (client_end, stub_end):
             sock.setblocking(False)
         reader, writer = await asyncio.open_connection(sock=client_end)
-        run = asyncio.create_task(Conversation(stub_end, session, speed, faults.append).run(first or []))
+        run = asyncio.create_task(
+            Conversation(Line(stub_end), session, speed, faults.append).run(first or [])
+        )
         try:
             await asyncio.wait_for(client(reader, writer), LIMIT)
         finally:

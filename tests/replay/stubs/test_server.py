@@ -43,7 +43,15 @@ def served(inside: Network, egress: Egress, service: Callable[[StubServer], None
     inside.within(lambda: open_goals(plan.outside, [], ends))
 
     async def work() -> StubServer:
-        server = StubServer(plan, ends, Known(), init=inside.pid, speed=parse_speed("max"), own_ports=[8000])
+        server = StubServer(
+            plan,
+            ends,
+            Known(),
+            init=inside.pid,
+            authority=plan.authority,
+            speed=parse_speed("max"),
+            own_ports=[8000],
+        )
         server.start()
         try:
             await asyncio.wait_for(asyncio.to_thread(service, server), 20)
@@ -115,7 +123,7 @@ def test_more_connections_than_can_be_held_are_reset_and_told(
 
     def service(server: StubServer) -> None:
         socks = [inside.connect(HERE) for _ in range(3)]
-        with inside.connect(HERE) as one, pytest.raises(ConnectionResetError):
+        with pytest.raises(ConnectionResetError), inside.connect(HERE) as one:
             one.recv(1)
         for sock in socks:
             sock.close()

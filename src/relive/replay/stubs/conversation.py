@@ -15,11 +15,11 @@ from collections import deque
 from collections.abc import Callable
 
 from relive.protocols.session import Act, Close, Reset, Send, Session
+from relive.replay.stubs.line import Line
 from relive.replay.stubs.speed import Speed
 
 __all__ = ["Conversation"]
 
-_READ = 1 << 16  # [bytes]
 _MOST_WAITING = 4 << 20  # [bytes] of answers, above which nothing more is read
 _MOST_ACTS = 10_000  # the same, for acts
 _LEAST_PAUSE = 0.0005  # [s] what is shorter is not waited for
@@ -30,14 +30,12 @@ class Conversation:
     """Drives a session over a socket until either side ends it. For one event loop.
 
     Args:
-        sock: not blocking; it belongs to the conversation.
+        line: belongs to the conversation.
         on_fault: told in one sentence when the session failed on what was sent; the connection is then broken.
     """
 
-    def __init__(
-        self, sock: socket.socket, session: Session, speed: Speed, on_fault: Callable[[str], None]
-    ) -> None:
-        self._sock = sock
+    def __init__(self, line: Line, session: Session, speed: Speed, on_fault: Callable[[str], None]) -> None:
+        self._line = line
         self._session = session
         self._speed = speed
         self._on_fault = on_fault
@@ -56,25 +54,24 @@ class Conversation:
         hearing = asyncio.create_task(self._hear())
         try:
             await self._do_acts()
-        except (ConnectionError, TimeoutError):
+        except OSError:
             pass  # the service has gone, which is its right
         finally:
             hearing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await hearing
-            self._sock.close()
+            self._line.close()
 
     async def _hear(self) -> None:
-        loop = asyncio.get_running_loop()
         try:
             while True:
                 await self._room.wait()
-                data = await loop.sock_recv(self._sock, _READ)
+                data = await self._line.hear()
                 self._free_at = max(self._free_at, time.monotonic()) if not self._acts else self._free_at
                 self._add(self._session.feed(data) if data else self._session.hang_up())
                 if not data:
                     break
-        except OSError:  # it was reset
+        except OSError:  # it was reset, or does not trust us (ssl.SSLError is one)
             with contextlib.suppress(Exception):
                 self._session.hang_up()
             self._acts.clear()
@@ -96,10 +93,10 @@ class Conversation:
             self._changed.set()
 
     async def _do_acts(self) -> None:
-        loop = asyncio.get_running_loop()
         while True:
             while not self._acts:
                 if self._heard_end:
+                    await self._line.end()
                     return  # whatever the session wanted to say after it is said
                 self._changed.clear()
                 await self._changed.wait()
@@ -109,11 +106,12 @@ class Conversation:
                 continue  # the connection was reset meanwhile
             self._acts.popleft()
             if isinstance(act, Reset):
-                self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
+                self._line.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
                 return
             if isinstance(act, Close):
+                await self._line.end()
                 return
-            await loop.sock_sendall(self._sock, act.data)
+            await self._line.say(act.data)
             self._waiting -= len(act.data)
             if self._waiting <= _MOST_WAITING // 2 and len(self._acts) <= _MOST_ACTS // 2:
                 self._room.set()

@@ -22,6 +22,7 @@ import ipaddress
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 from relive.images.sockets import TcpConnection
@@ -103,6 +104,7 @@ class Plan:
         names: name servers; lookups: what they were asked.
         resumes: connections that go on, by (own, peer) address as the commit has them.
         calls: all that are known, in the order of time; used: those of them that may not be given any more.
+        authority: directory of what TLS was opened with.
         notes: what is not as it was, in sentences.
     """
 
@@ -112,6 +114,7 @@ class Plan:
     resumes: dict[tuple[Address, Address], Resume]
     calls: list[Call]
     used: list[Call]
+    authority: Path | None = None
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -136,20 +139,26 @@ class Stubs:
     """What was recorded, understood once for all branches of a commit.
 
     Args:
+        authority: directory of what TLS was opened with; None where it was not.
         protocol_of: what is spoken in a dialogue.
         until_ns: monotonic time after which calls are not given; None: to the recording's end.
     """
 
     def __init__(
-        self, egress: Egress, protocol_of: Callable[[Dialogue], Protocol], until_ns: int | None = None
+        self,
+        egress: Egress,
+        protocol_of: Callable[[Dialogue], Protocol],
+        until_ns: int | None = None,
+        authority: Path | None = None,
     ) -> None:
         self.egress = egress
+        self._authority = authority
         self._protocol_of = protocol_of
         self._until_ns = until_ns
         self._spoken = [self._understand(dialogue) for dialogue in egress.dialogues]
 
     def _understand(self, dialogue: Dialogue) -> _Spoken:
-        has_calls = dialogue.error is None and dialogue.tls is not Tls.CLOSED and dialogue.pieces
+        has_calls = dialogue.error is None and dialogue.tls is not Tls.CLOSED and _has_beginning(dialogue)
         return _Spoken(dialogue, self._protocol_of(dialogue).calls(dialogue) if has_calls else [])
 
     def plan(self, positions: Iterable[Position]) -> Plan:
@@ -172,6 +181,7 @@ class Stubs:
             lookups=self.egress.lookups,
             resumes=resumes,
             calls=calls,
+            authority=self._authority,
             used=[call for call in calls if not self._may_be_given(call, held)],
             notes=notes,
         )
@@ -247,6 +257,11 @@ class Stubs:
 
     def _troubles(self) -> list[str]:
         notes = []
+        headless = sum(bool(one.dialogue.pieces) and not _has_beginning(one.dialogue) for one in self._spoken)
+        if headless:
+            notes.append(
+                f"of {headless} connections the beginning is not recorded any more; they answer nothing"
+            )
         closed = sum(one.dialogue.tls is Tls.CLOSED for one in self._spoken)
         if closed:
             notes.append(f"{closed} connections were encrypted, and what was said on them is not known")
@@ -266,13 +281,26 @@ def _where(dialogue: Dialogue, position: Position) -> Resume | str:
     up, down = dialogue.place(Way.UP, position.up), dialogue.place(Way.DOWN, position.down)
     if up is None or down is None:
         return "its TCP sequence numbers were not recorded"
+    if dialogue.pieces and not _has_beginning(dialogue):
+        return "its beginning is not recorded any more"
     if up > _kept(dialogue, Way.UP) or down > _kept(dialogue, Way.DOWN):
         return "what was said on it was not kept up to the commit"
     return Resume(dialogue, up, down)
 
 
 def _kept(dialogue: Dialogue, way: Way) -> int:
-    return sum(len(piece.data) for piece in dialogue.pieces if piece.way is way)
+    """How much of a direction is kept from its beginning on."""
+    place = 0
+    for piece in dialogue.pieces:
+        if piece.way is way and piece.at == place:
+            place += len(piece.data)
+    return place
+
+
+def _has_beginning(dialogue: Dialogue) -> bool:
+    """Something was said, and retention has not dropped where it began."""
+    firsts = {piece.way: piece.at for piece in reversed(dialogue.pieces)}
+    return bool(firsts) and not any(firsts.values())
 
 
 def _door(dialogue: Dialogue) -> Door:

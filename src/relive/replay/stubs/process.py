@@ -146,6 +146,7 @@ async def _serve(order: _Order) -> None:
         order.ends,
         Known(order.on_miss),
         init=order.init,
+        authority=order.plan.authority,
         speed=Speed(order.speed),
         own_ports=order.own_ports,
     )

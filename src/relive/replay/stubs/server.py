@@ -13,6 +13,7 @@ import struct
 from collections import Counter, OrderedDict
 from collections.abc import Collection, Coroutine
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from relive.kernel.handshakes import Handshake, read_handshake
@@ -21,8 +22,10 @@ from relive.protocols.call import Call
 from relive.protocols.known import Known
 from relive.protocols.pool import Found, Pool
 from relive.protocols.session import Act, Session
+from relive.record.dialogues import Tls, Way
 from relive.record.events import EventKind
 from relive.replay.stubs.conversation import Conversation
+from relive.replay.stubs.line import Line, TlsLine, Trust
 from relive.replay.stubs.plan import Goal, Plan
 from relive.replay.stubs.speed import Speed
 from relive.sandbox.outside import Address, Door, Ends, plain_address, set_door
@@ -36,6 +39,7 @@ _MOST_NOTES = 20
 _MOST_HANDSHAKES = 4096  # that are remembered, to know a further attempt at the same
 _PACKET = 256  # [bytes]
 _DATAGRAM = 65536  # [bytes]
+_HTTP_2 = b"PRI * HTTP/2.0"
 _RESET_AT_CLOSE = struct.pack("ii", 1, 0)  # struct linger
 
 
@@ -57,6 +61,7 @@ class StubServer:
         ends: of the branch; they belong to the server afterwards.
         known: the protocols, for this branch alone.
         init: host pid of the branch's process 1.
+        authority: directory of what TLS was opened with; None where it was not.
         ignore: names of what may differ between a question and the recorded one.
         own_ports: where the service itself listens; who connects there is no affair of the stubs.
 
@@ -76,6 +81,7 @@ class StubServer:
         known: Known,
         *,
         init: int,
+        authority: Path | None,
         speed: Speed,
         ignore: Collection[str] = (),
         own_ports: Collection[int] = (),
@@ -87,6 +93,7 @@ class StubServer:
         self.notes: list[str] = []
         self._plan = plan
         self._init = init
+        self._authority = authority
         self._speed = speed
         self._own_ports = frozenset(own_ports)
         self._known = known
@@ -128,7 +135,7 @@ class StubServer:
             where = self._plan.resumes[name]
             protocol = self._known.protocol_of(where.dialogue)
             session, first = protocol.resume(self._pool, self._number(name[1]), where)
-            self._converse(sock, session, first)
+            self._converse(Line(sock), session, first)
         self._continued = []
         for door in self._doors.values():
             self._listen(door)
@@ -194,11 +201,18 @@ class StubServer:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             protocol = self._known.protocol_of(door.goal.example)
             session = protocol.open(self._pool, self._number(address), to=address)
-            self._converse(sock, session, session.begin())
+            self._converse(self._line(sock, door), session, session.begin())
             self._attempted(door)
 
-    def _converse(self, sock: socket.socket, session: Session, first: list[Act]) -> None:
-        conversation = Conversation(sock, session, self._speed, self._note)
+    def _line(self, sock: socket.socket, door: _Door) -> Line:
+        example = door.goal.example
+        if example.tls is not Tls.OPENED or self._authority is None:
+            return Line(sock)
+        trust = Trust(self._authority, speaks_http2=example.text(Way.UP, 0, len(_HTTP_2)) == _HTTP_2)
+        return TlsLine(sock, trust, door.address[0])
+
+    def _converse(self, line: Line, session: Session, first: list[Act]) -> None:
+        conversation = Conversation(line, session, self._speed, self._note)
         self._begin(conversation.run(first))
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:

@@ -67,6 +67,7 @@ class Stage:
             branch.ends,
             Known(self._on_miss),
             init=branch.facts.init,
+            authority=self.plan.authority,
             speed=self._speed,
             ignore=self._ignore,
             own_ports={port for _, port in manifest.listening},
