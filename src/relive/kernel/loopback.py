@@ -8,9 +8,10 @@ import ipaddress
 import socket
 import struct
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["add_address", "addresses", "bring_up"]
+__all__ = ["add_address", "add_addresses", "addresses", "bring_up"]
 
 _SIOCSIFFLAGS = 0x8914
 _IFF_UP_RUNNING = 0x41
@@ -36,12 +37,26 @@ def bring_up() -> None:
 def add_address(address: str) -> None:
     """Make an IPv4 or IPv6 address local by giving it to ``lo``; an address that is there already is no error.
 
+    As ``add_addresses`` for one.
+    """
+    add_addresses([address])
+
+
+def add_addresses(addresses: Iterable[str]) -> None:
+    """Make IPv4 and IPv6 addresses local by giving them to ``lo``; what is there already is no error.
+
     An IPv4 address written as an IPv6 one (::ffff:192.0.2.1), as sockets for both have it, is the IPv4 address.
 
     Raises:
         OSError: the kernel refused it (EPERM without CAP_NET_ADMIN).
-        ValueError: the text is no address.
+        ValueError: a text is no address.
     """
+    added = [_add(address) for address in addresses]
+    # Not one after the other: the kernel takes a few milliseconds for each, but for all at a time.
+    _wait_until_local({one for one in added if isinstance(one, ipaddress.IPv6Address)})
+
+
+def _add(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     parsed = ipaddress.ip_address(address)
     if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is not None:
         parsed = parsed.ipv4_mapped
@@ -56,8 +71,7 @@ def add_address(address: str) -> None:
         (error,) = struct.unpack_from("i", channel.recv(4096), 16)
     if error not in (0, -_EEXIST):
         raise OSError(-error, f"cannot give {address} to lo")
-    if family == socket.AF_INET6:
-        _wait_until_local(address)
+    return parsed
 
 
 def addresses() -> set[str]:
@@ -91,21 +105,24 @@ def _take_addresses(data: bytes, found: set[str]) -> bool:
     return False
 
 
-def _wait_until_local(address: str) -> None:
+def _wait_until_local(addresses: set[ipaddress.IPv6Address]) -> None:
     """The kernel makes an IPv6 address usable a moment after it has taken it: a work queue adds its local route.
 
     The route of its prefix is there before. A SYN that takes that one is lost, and its retransmission a second later is
     answered with ENETUNREACH.
     """
-    wanted = ipaddress.IPv6Address(address).packed.hex()
+    wanted = {address.packed.hex() for address in addresses}
     until = time.monotonic() + _USABLE_WITHIN
-    while not _has_local_route(wanted, Path("/proc/thread-self/net/ipv6_route").read_text()):
-        if time.monotonic() > until:
-            raise OSError(errno.ETIMEDOUT, f"{address} was given to lo and has no route")
-        time.sleep(0.001)
+    while wanted:
+        wanted -= _local_routes(Path("/proc/thread-self/net/ipv6_route").read_text())
+        if wanted and time.monotonic() > until:
+            missing = ipaddress.IPv6Address(bytes.fromhex(min(wanted)))
+            raise OSError(errno.ETIMEDOUT, f"{missing} was given to lo and has no route")
+        if wanted:
+            time.sleep(0.001)
 
 
-def _has_local_route(address: str, table: str) -> bool:
+def _local_routes(table: str) -> set[str]:
     """Columns of ipv6_route: goal, prefix length, source, its length, next hop, metric, users, uses, flags, device."""
     rows = (line.split() for line in table.splitlines())
-    return any(row[:2] == [address, "80"] and int(row[8], 16) & _RTF_LOCAL for row in rows)
+    return {row[0] for row in rows if row[1] == "80" and int(row[8], 16) & _RTF_LOCAL}

@@ -352,6 +352,7 @@ async def _run(
         answered = time.monotonic()
         await stage.close()
         outcome = _with_stubs(outcome, stage, case, is_alone=answers is None)
+        closed = time.monotonic()
         outcome = _with_seal(outcome, branch)
         lost = branch.memory_lost
         sealed = time.monotonic()
@@ -378,8 +379,8 @@ async def _run(
         seconds=time.monotonic() - began,
         steps=Steps(
             restore=restored - began - stage.seconds - seal_seconds,
-            seal=seal_seconds + sealed - answered,
-            stubs=stage.seconds + opened - restored,
+            seal=seal_seconds + sealed - closed,
+            stubs=stage.seconds + opened - restored + closed - answered,
             request=answered - opened,
             compare=time.monotonic() - judged,
         ),

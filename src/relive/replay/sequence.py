@@ -221,7 +221,11 @@ def event_words(event: InsideEvent) -> str:
 
 def asked_words(asked: Any) -> str:
     """A question in a few words."""
-    texts = [text for value in asked.values() for text in _texts(value)] if isinstance(asked, dict) else []
+    if not isinstance(asked, dict):
+        return short(asked)
+    if isinstance(asked.get("statement"), str):
+        return short(" ".join(asked["statement"].split()))
+    texts = [text for value in asked.values() for text in _texts(value)]
     return short(" ".join(texts)) if texts else short(asked)
 
 

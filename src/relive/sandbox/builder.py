@@ -297,8 +297,7 @@ def _prepare_network(plan: BranchPlan, stack: contextlib.ExitStack, ends: Ends) 
 
     Those that shall go on are in ``ends`` too, with all else that stands for the outside.
     """
-    for address in sorted({*plan.addresses, *plan.outside.addresses}):
-        loopback.add_address(address)
+    loopback.add_addresses(sorted({*plan.addresses, *plan.outside.addresses}))
     peers = [stack.enter_context(forge_peer(connection)) for connection in plan.connections]
     for connection, peer in zip(plan.connections, peers, strict=True):
         name = connection.local, connection.peer

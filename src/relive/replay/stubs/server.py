@@ -198,7 +198,6 @@ class StubServer:
                 continue
             self.opened += 1
             sock.setblocking(False)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             protocol = self._known.protocol_of(door.goal.example)
             session = protocol.open(self._pool, self._number(address), to=address)
             self._converse(self._line(sock, door), session, session.begin())
@@ -212,6 +211,8 @@ class StubServer:
         return TlsLine(sock, trust, door.address[0])
 
     def _converse(self, line: Line, session: Session, first: list[Act]) -> None:
+        # Or the second of two short answers waits until the service has acknowledged the first, which takes 40 ms.
+        line.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         conversation = Conversation(line, session, self._speed, self._note)
         self._begin(conversation.run(first))
 
