@@ -165,3 +165,27 @@ def test_a_service_that_resets_ends_it() -> None:
         writer.transport.abort()
 
     assert driven(session, client, speed=Speed(1)) == []
+
+
+def test_what_comes_unasked_is_not_waited_for_when_the_service_says_something() -> None:
+    """A notification that is due in an hour comes when the service asks on, before the answer; an answer is waited for."""
+    acts: dict[bytes, list[Act]] = {
+        b"listen": [Send(b"listening", SECOND // 10), Send(b" told", 3600 * SECOND, unasked=True)],
+        b"ask": [Send(b" answered", SECOND // 10)],
+        b"wait": [Close(3600 * SECOND, unasked=True)],
+    }
+    took: list[float] = []
+
+    async def client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        began = time.monotonic()
+        writer.write(b"listen\n")
+        assert await reader.readexactly(9) == b"listening"
+        writer.write(b"ask\n")
+        assert await reader.readexactly(14) == b" told answered"
+        took.append(time.monotonic() - began)
+        writer.write(b"wait\n")
+        writer.write_eof()
+        assert await reader.read() == b""
+
+    driven(Script(acts), client, speed=Speed(1))
+    assert 0.2 <= took[0] < 3600

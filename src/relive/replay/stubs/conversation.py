@@ -1,7 +1,8 @@
 """One connection of a branch's service, held by a stub: bytes in, what the protocol's session wants done, in its time.
 
 What the service sends is fed to the session as it comes. Acts are carried out one after the other; a pause counts from what was
-done before, or from the last byte that was fed if that is later. While too much waits to be done, nothing more is read.
+done before, or from the last byte that was fed if that is later. What comes unasked is not waited for any longer when the service
+says something. While too much waits to be done, nothing more is read.
 """
 
 from __future__ import annotations
@@ -45,7 +46,11 @@ class Conversation:
         self._room = asyncio.Event()
         self._room.set()
         self._heard_end = False
-        self._broken = asyncio.Event()
+        self._broken = False
+        self._said = asyncio.Event()
+        self._heard = self._heard_by_then = (
+            0  # how often it said something: now, and when the last answer was begun
+        )
         self._free_at = time.monotonic()
 
     async def run(self, first: list[Act]) -> None:
@@ -67,7 +72,10 @@ class Conversation:
             while True:
                 await self._room.wait()
                 data = await self._line.hear()
-                self._free_at = max(self._free_at, time.monotonic()) if not self._acts else self._free_at
+                if not self._acts:
+                    self._free_at = max(self._free_at, time.monotonic())
+                self._heard += 1
+                self._said.set()
                 self._add(self._session.feed(data) if data else self._session.hang_up())
                 if not data:
                     break
@@ -75,13 +83,14 @@ class Conversation:
             with contextlib.suppress(Exception):
                 self._session.hang_up()
             self._acts.clear()
-            self._broken.set()
+            self._broken = True
         except Exception as error:  # a session must not fail; if one does, the others go on
             self._on_fault(f"the {type(self._session).__name__} failed: {type(error).__name__}: {error}")
             self._acts.clear()
             self._add([Reset()])
-            self._broken.set()
+            self._broken = True
         self._heard_end = True
+        self._said.set()
         self._changed.set()
 
     def _add(self, acts: list[Act]) -> None:
@@ -101,7 +110,7 @@ class Conversation:
                 self._changed.clear()
                 await self._changed.wait()
             act = self._acts[0]
-            await self._pause(act.after_ns)
+            await self._pause(act)
             if not self._acts or self._acts[0] is not act:
                 continue  # the connection was reset meanwhile
             self._acts.popleft()
@@ -116,11 +125,16 @@ class Conversation:
             if self._waiting <= _MOST_WAITING // 2 and len(self._acts) <= _MOST_ACTS // 2:
                 self._room.set()
 
-    async def _pause(self, after_ns: int) -> None:
-        """Wait until so long after what was done before."""
-        due = self._free_at + self._speed.seconds(after_ns)
-        left = due - time.monotonic()
-        if left > _LEAST_PAUSE:
+    async def _pause(self, act: Act) -> None:
+        """Wait until so long after what was done before; for what comes unasked until the service says something, at most."""
+        if not act.unasked:
+            self._heard_by_then = self._heard
+        due = self._free_at + self._speed.seconds(act.after_ns)
+        while not self._broken and (left := due - time.monotonic()) > _LEAST_PAUSE:
+            if act.unasked and self._heard > self._heard_by_then:
+                due = time.monotonic()
+                break
+            self._said.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._broken.wait(), left)
+                await asyncio.wait_for(self._said.wait(), left)
         self._free_at = max(due, self._free_at)
