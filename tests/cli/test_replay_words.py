@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from relive.cli.replay_cmd import describe, exit_status
-from relive.model.outcome import End, Outcome, Replay, Run, Stack, Verdict, VerdictKind
+from relive.cli.replay_cmd import _policy, describe, exit_status
+from relive.errors import UsageError
+from relive.model.outcome import End, Outcome, Replay, Run, Stack, Steps, Stubbed, Verdict, VerdictKind
 
 REPRODUCED, NOT = VerdictKind.REPRODUCED, VerdictKind.NOT_REPRODUCED
 DIVERGED, FAILED = VerdictKind.DIVERGED, VerdictKind.FAILED_TO_RESTORE
@@ -36,6 +37,30 @@ def replay(*runs: Run, **more) -> Replay:
 
 
 SNAPSHOTS = {
+    "with stubs, and where the time went": (
+        replay(
+            run(
+                1,
+                DIVERGED,
+                BAD.model_copy(
+                    update={"stubs": Stubbed(continued=8, opened=1, given=1, simulated=2, missed=3)}
+                ),
+                difference="status 500 was recorded, 502 came",
+                inside=["no recorded answer to query 'select 1' at 10.0.0.5:5432"],
+                steps=Steps(restore=0.08, seal=0.001, stubs=0.002, request=0.4, compare=0.0001),
+            ),
+            prepare_seconds=0.03,
+        ),
+        10,
+        """\
+incident 17 of pay: diverged, reproduced 0 of 1
+  from commit c0ffeec0ff, recorded: status 500 after 12.3 ms
+  run 1: diverged: status 500 after 12.3 ms; 2 other requests sent again, restored in 81.5 ms, 0 packets left
+         first difference: status 500 was recorded, 502 came
+         stubs: 8 connections went on, 1 new, 1 call answered, 2 simulated, 3 without a recorded answer
+         inside: no recorded answer to query 'select 1' at 10.0.0.5:5432
+  time: recording 30.0 ms, restore 80.0 ms, seal 1.0 ms, stubs 2.0 ms, request 400.0 ms, compare 100 us""",
+    ),
     "reproduced every time, with a stack": (
         replay(
             run(
@@ -178,3 +203,26 @@ def test_a_remedy_of_a_failed_restore_is_said():
     result = replay(run(1, FAILED, None, difference="no", notes=["run `relive doctor`"]))
     if "relive doctor" not in describe(result):
         pytest.xfail("_run_line returns before it comes to the notes")
+
+
+@pytest.mark.parametrize(
+    ("text", "policy"),
+    [
+        ("pass", ("*", "pass")),
+        ("http-call:pass", ("http-call", "pass")),
+        ("http-call=reset", ("http-call", "reset")),
+        ("redis-command=simulate", ("redis-command", "simulate")),
+        ("file-read=fail", ("file-read", "fail")),
+        ("reset", ("*", "reset")),
+    ],
+)
+def test_what_becomes_of_a_miss(text: str, policy: tuple[str, str]) -> None:
+    assert _policy(text) == policy
+
+
+@pytest.mark.parametrize(
+    "text", ["", "perhaps", "http-call=simulate", "file-read=reset", "telex=pass", "=", "a=b=c"]
+)
+def test_what_cannot_become_of_a_miss(text: str) -> None:
+    with pytest.raises(UsageError, match="--on-miss cannot be"):
+        _policy(text)

@@ -24,7 +24,10 @@ from relive.record.reading import Recording
 from relive.sandbox.branch import list_branches
 
 from .harness import PYTHON, SERVICES, Relive, ask, eventually
+from .test_egress import https
 from .test_replay import ask as ask_once
+
+__all__ = ["https"]
 
 
 class Lines(socketserver.StreamRequestHandler):
@@ -260,3 +263,15 @@ def test_what_the_recorder_inside_has_no_answer_to_passes_to_the_stubs(
         0,
         None,
     )  # the line; httpx was answered inside
+
+
+def test_a_new_encrypted_connection_is_answered_too(relive: Relive, https: tuple[int, Path]) -> None:
+    """With a certificate by the authority that the service trusts since it was recorded."""
+    port, roots = https
+    service = Answered(relive, {"https": port}, SSL_CERT_FILE=str(roots))
+    commit = relive("commit", "answered")["id"]
+    assert "hello /numbers/3" in service.ask("/https/3")
+    status, result = service.replay(commit)
+    assert status == 0, json.dumps(result, indent=1)
+    told = result["runs"][0]["outcome"]["stubs"]
+    assert (told["opened"], told["given"], told["missed"]) == (1, 1, 0)

@@ -192,11 +192,20 @@ def _run_line(run: Run) -> str:
 
 def _stub_words(outcome: Outcome) -> str:
     told = outcome.stubs
-    if told is None or not (told.continued or told.given or told.missed):
+    if told is None or not (told.continued or told.opened or told.given or told.simulated or told.missed):
         return ""
-    missed = f", {told.missed} without a recorded answer" if told.missed else ""
-    went_on = f"{told.continued} connection{'' if told.continued == 1 else 's'} went on"
-    return f"\n         stubs: {went_on}, {told.given} call{'' if told.given == 1 else 's'} answered{missed}"
+    words = [
+        f"{_counted(told.continued, 'connection')} went on",
+        f"{told.opened} new" if told.opened else "",
+        f"{_counted(told.given, 'call')} answered",
+        f"{told.simulated} simulated" if told.simulated else "",
+        f"{told.missed} without a recorded answer" if told.missed else "",
+    ]
+    return f"\n         stubs: {', '.join(filter(None, words))}"
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def _outcome_words(outcome: Outcome) -> str:

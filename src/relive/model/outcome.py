@@ -104,7 +104,7 @@ class Stubbed(Value):
 
     Attributes:
         continued: connections of the commit that went on; opened: new ones that were taken.
-        given: questions answered from the recording; missed: those that were not.
+        given: questions answered from the recording; simulated: those whose answer was worked out from it; missed: the others.
         left: how many calls were recorded up to the failure and not asked; unasked: the first twenty of them. None and empty
             where the recorder inside the service gave answers too, so that nobody can tell.
         strangers: goals without a recording, at most a hundred.
@@ -114,6 +114,7 @@ class Stubbed(Value):
     continued: int
     opened: int = 0
     given: int
+    simulated: int = 0
     missed: int
     left: int | None = None
     unasked: list[Unasked] = []

@@ -53,6 +53,13 @@ def httpx(port: int) -> Callable[[str], object]:
     return lambda number: client.post(f"/numbers/{number}", json={"number": int(number)}).json()
 
 
+def https(port: int) -> Callable[[str], object]:
+    """Each request on a connection of its own, encrypted."""
+    import httpx
+
+    return lambda number: httpx.get(f"https://localhost:{port}/numbers/{number}", timeout=20).text
+
+
 def redis(port: int) -> Callable[[str], object]:
     """redis-py with its pool."""
     import redis

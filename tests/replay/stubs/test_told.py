@@ -19,7 +19,7 @@ class Done:
     """A server that has ended."""
 
     def __init__(self) -> None:
-        self.given, self.missed, self.opened = 7, 1, 2
+        self.given, self.simulated, self.missed, self.opened = 7, 3, 1, 2
         self.strangers = {("fd00::5", 80): 2, ("10.0.0.9", 1): 1}
         self.notes = ["a note of the server"]
         asked = {"statement": "select 1", "parameters": [5]}
@@ -37,7 +37,7 @@ PLAN = Plan(goals={}, names=(), lookups=[], resumes={}, calls=[], used=[], notes
 
 def test_what_was_to_be_asked_after_the_failure_is_not_missing() -> None:
     told = stubbed(DONE, PLAN, 50)
-    assert (told.given, told.missed, told.left) == (7, 1, 1)
+    assert (told.given, told.simulated, told.missed, told.left) == (7, 3, 1, 1)
     assert [one.asked for one in told.unasked] == [{"data": "early"}]
     assert told.strangers == [Stranger(to="[fd00::5]:80", times=2), Stranger(to="10.0.0.9:1", times=1)]
     assert told.notes == ["a note of the plan", "a note of the server"]

@@ -67,7 +67,8 @@ class StubServer:
 
     Attributes:
         misses: the first hundred questions without a recorded answer, each with the goal of its connection.
-        missed, given: how many questions were not answered from the recording, and how many were.
+        given, simulated, missed: how many questions were answered from the recording, how many with what was worked out from
+            it, and how many were not.
         opened: how many connections were taken.
         strangers: goals that were never recorded, with how often somebody wanted to connect to them.
         attempted: how many attempts to connect to a goal are over.
@@ -87,7 +88,7 @@ class StubServer:
         own_ports: Collection[int] = (),
     ) -> None:
         self.misses: list[tuple[Address | None, Found]] = []
-        self.missed = self.given = self.opened = 0
+        self.missed = self.given = self.simulated = self.opened = 0
         self.strangers: dict[Address, int] = {}
         self.attempted: Counter[Address] = Counter()
         self.notes: list[str] = []
@@ -291,8 +292,11 @@ class StubServer:
     # -- what is told ----------------------------------------------------------------------------------------------------
 
     def _found(self, found: Found) -> None:
-        if not found.is_miss:
+        if found.simulated:
+            self.simulated += 1
+        elif not found.is_miss:
             self.given += 1
+        if not found.is_miss:
             return
         self.missed += 1
         if len(self.misses) < _MOST_MISSES:

@@ -34,6 +34,7 @@ def stubbed(server: StubServer, plan: Plan, until_ns: int | None) -> Stubbed:
         continued=len(plan.resumes),
         opened=server.opened,
         given=server.given,
+        simulated=server.simulated,
         missed=server.missed,
         left=len(left) if left is not None else None,
         unasked=[_unasked(call) for call in (left or [])[:_MOST_UNASKED]],
