@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relive.cli.replay_cmd import _policy, describe, exit_status
+from relive.cli.replay_cmd import describe, exit_status, parse_policy
 from relive.errors import UsageError
 from relive.model.outcome import End, Outcome, Replay, Run, Stack, Steps, Stubbed, Verdict, VerdictKind
 
@@ -217,7 +217,7 @@ def test_a_remedy_of_a_failed_restore_is_said():
     ],
 )
 def test_what_becomes_of_a_miss(text: str, policy: tuple[str, str]) -> None:
-    assert _policy(text) == policy
+    assert parse_policy(text, has_stubs=True) == policy
 
 
 @pytest.mark.parametrize(
@@ -225,4 +225,10 @@ def test_what_becomes_of_a_miss(text: str, policy: tuple[str, str]) -> None:
 )
 def test_what_cannot_become_of_a_miss(text: str) -> None:
     with pytest.raises(UsageError, match="--on-miss cannot be"):
-        _policy(text)
+        parse_policy(text, has_stubs=True)
+
+
+def test_without_stubs_there_are_two_words() -> None:
+    assert parse_policy("http-call=pass") == ("http-call", "pass")
+    with pytest.raises(UsageError):
+        parse_policy("http-call=reset")

@@ -80,7 +80,7 @@ def replay(
     restored.
     """
     terminal = Terminal(as_json=as_json)
-    policy = dict(parse_policy(text) for text in on_miss or ())
+    policy = dict(parse_policy(text, has_stubs=True) for text in on_miss or ())
     pace_of_answers = parse_speed(speed)
     settings = load_settings()
     tend_capsules(settings)
@@ -111,16 +111,22 @@ def replay(
     raise typer.Exit(exit_status(result))
 
 
-def parse_policy(text: str) -> tuple[str, str]:
-    """(kind or "*", what becomes of a miss) of one ``--on-miss``; raises UsageError."""
+def parse_policy(text: str, *, has_stubs: bool = False) -> tuple[str, str]:
+    """(kind or "*", what becomes of a miss) of one ``--on-miss``; raises UsageError.
+
+    Args:
+        has_stubs: the words of stubs are understood too, see ``protocols.known``.
+    """
     kind, _, what = text.replace(":", "=").rpartition("=")
     kind = kind or "*"
-    words = {"fail", "pass", *(word for own in POLICIES.values() for word in own if kind == "*")}
-    if what not in words | set(POLICIES.get(kind, ())) or (kind != "*" and kind not in list(EventKind)):
+    own = POLICIES if has_stubs else {}
+    words = {word for one, some in own.items() for word in some if kind in ("*", one)}
+    if what not in {"fail", "pass"} | words or (kind != "*" and kind not in list(EventKind)):
+        known = ", ".join(f"{one}={word}" for one, some in own.items() for word in some)
         raise UsageError(
             f"--on-miss cannot be {text!r}",
-            remedy="write fail, pass, or KIND=pass such as http-call=pass; what stubs can do: "
-            + ", ".join(f"{one}={word}" for one, own in POLICIES.items() for word in own),
+            remedy="write fail, pass, or KIND=pass such as http-call=pass"
+            + (f"; what stubs can do: {known}" if known else ""),
         )
     return kind, what
 

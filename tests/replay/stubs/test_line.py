@@ -22,20 +22,6 @@ from .sealed import Script
 _ASKS = bytes([0, 0, 0, 8, 4, 210, 22, 47])
 
 
-class Postgres(Session):
-    """Agrees to TLS, and then answers."""
-
-    def __init__(self) -> None:
-        self.fed = b""
-
-    def feed(self, data: bytes) -> list[Send | Close]:
-        self.fed += data
-        return [Send(b"S")] if data == _ASKS else [Send(b"hello, inside"), Close()]
-
-    def hang_up(self) -> list[Send | Close]:
-        return []
-
-
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:
     return Authority.make(tmp_path / "authority", "test")
@@ -103,16 +89,16 @@ def test_http2_is_agreed_on_where_it_was_spoken(authority: Authority) -> None:
 
 
 def test_tls_after_a_postgresql_client_has_asked_for_it(authority: Authority) -> None:
-    session = Postgres()
+    session = Script({b"startup": [Send(b"hello, inside"), Close()]})
 
     def client(sock: socket.socket) -> None:
         sock.sendall(_ASKS)
         assert sock.recv(1) == b"S"
         with trusting(authority).wrap_socket(sock, server_hostname="db") as tls:
-            tls.sendall(b"startup")
+            tls.sendall(b"startup\n")
             assert tls.recv(99) == b"hello, inside"
 
-    assert met(authority, session, client) == [] and session.fed == _ASKS + b"startup"
+    assert met(authority, session, client) == [] and session.fed == b"startup\n"
 
 
 def test_without_tls_it_is_a_line_like_any_other(authority: Authority) -> None:

@@ -1,7 +1,8 @@
 """A stub's end of a connection: the bytes that are said on it, also where the service speaks TLS.
 
-TLS may begin with the first byte, or after the service has asked a PostgreSQL server for it. It is met with a certificate by the
-authority that the life's border had, which the service trusts; the name in it is the one that the service asks for.
+TLS may begin with the first byte, or after the service has asked a PostgreSQL server for it, which the line agrees to: a session
+sees neither. It is met with a certificate by the authority that the life's border had, which the service trusts; the name
+in it is the one that the service asks for.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ __all__ = ["Line", "TlsLine", "Trust"]
 
 _READ = 1 << 16  # [bytes]
 _POSTGRES_ASKS = bytes([0, 0, 0, 8, 4, 210, 22, 47])  # SSLRequest
+_POSTGRES_AGREES = b"S"
 _HTTP_2, _HTTP_1 = "h2", "http/1.1"
 
 
@@ -92,10 +94,13 @@ class TlsLine(Line):
         if self._tls is not None:
             return await self._hear_inside()
         data = await super().hear()
+        if self._may_begin and data == _POSTGRES_ASKS:
+            await super().say(_POSTGRES_AGREES)
+            data = await super().hear()
         if data and self._may_begin and looks_like_hello(data):
             await self._begin(data)
             return await self._hear_inside()
-        self._may_begin = self._may_begin and data == _POSTGRES_ASKS
+        self._may_begin = False
         return data
 
     async def say(self, data: bytes) -> None:
