@@ -155,4 +155,4 @@ def test_node_clients_go_on(relive: Relive, databases: dict[str, int], modules: 
     service = Answered(
         relive, ports, program=(str(_node), str(SERVICES / "answered.js")), NODE_PATH=str(modules)
     )
-    lives_on(service, ["pg", "redis"], 2)
+    lives_on(service, ["pg", "redis"], 1)
