@@ -13,13 +13,29 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 import measured
 from forker import Forker
 from relive.engine.failures import UNKNOWN_NOTED_IN
 
+# Machines are shared: how long an example takes says nothing.
+settings.register_profile("suite", deadline=None)
+settings.load_profile("suite")
+
 # Rooms of which single files take long, longest first: begun last, one of them would keep one worker busy alone.
-_FIRST = ("chaos", "examples", "real", "doctor", "exchange", "store", "upkeep", "wrong_input")
+_FIRST = (
+    "chaos",
+    "examples",
+    "real",
+    "inprocess",
+    "doctor",
+    "protocols",
+    "exchange",
+    "store",
+    "upkeep",
+    "wrong_input",
+)
 _NOTED = pytest.StashKey[Path]()
 
 

@@ -141,7 +141,7 @@ def test_the_failure_comes_by_itself_and_stays_until_a_restart(tmp_path: Path, f
         assert restarted.send(failure.method, failure.path, failure.body).status_code == 201
 
     # It mostly fails within some hundred requests; that chance made it late once need not make this long, too.
-    enough = min(max(3 * failure.number, 2000), 4000)
+    enough = min(max(2 * failure.number, 1000), 2000)
     with running(fixed, tmp_path / "fixed") as service:
         options = ["--max-requests", str(enough), "--max-seconds", "500", "--stop-at-first-failure"]
         ended = traffic(service.url, *options)

@@ -33,6 +33,9 @@ def pay(order, api_key):
 CELERY = """
 import signal, threading, time
 from celery import Celery
+from celery.signals import task_postrun
+ended = []
+task_postrun.connect(lambda **_: ended.append(1), weak=False)
 app = Celery("shop", broker="redis+socket://%%s", backend="redis+socket://%%s")
 app.conf.update(task_default_queue="work")
 @app.task
@@ -50,6 +53,8 @@ def send():
     for task in (add.delay(2, 3), pay.delay(1386, api_key="sk-live-0815"), again.delay()):
         while not task.ready():  # get() wants the loop that the worker has
             time.sleep(0.01)
+    while %r != "prefork" and len(ended) < 4:  # a result is there before its task has ended; threads are not waited for
+        time.sleep(0.01)
     signal.pthread_kill(threading.main_thread().ident, signal.SIGTERM)
 sender = threading.Thread(target=send)
 sender.start()
@@ -105,7 +110,7 @@ def test_jobs_of_an_rq_worker(run_recorded, redis, tmp_path):
 @pytest.mark.parametrize("pool", ["prefork", "solo", "threads"])
 def test_tasks_of_a_celery_worker(run_recorded, redis, pool):
     """A task that is tried again begins twice, and is no failure."""
-    ran = run_recorded(CELERY % pool % (redis, redis))
+    ran = run_recorded(CELERY % (pool, pool) % (redis, redis))
     assert ran.status == 0, ran.err
     assert "recorder switched off" not in ran.err
     begun = [(one.fields["server"], one.fields["method"]) for one in ran.of(EventKind.HANDLING_STARTED)]

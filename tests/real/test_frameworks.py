@@ -18,7 +18,6 @@ from .test_replay import ask
 UVICORN = ("-m", "uvicorn", "--app-dir", str(SERVICES), "--port", "{port}")
 GUNICORN = ("-m", "gunicorn", "--chdir", str(SERVICES), "-b", "127.0.0.1:{port}")
 SHOPS = {
-    "django-uvicorn": ((*UVICORN, "django_shop:asgi"), "/order/pen", "told (django_shop.py:"),
     "django-uvicorn-async": ((*UVICORN, "django_shop:asgi"), "/async/pen", "told (django_shop.py:"),
     "django-gunicorn": ((*GUNICORN, "django_shop:wsgi"), "/order/pen", "told (django_shop.py:"),
     "aiohttp": (("{copy}", "{port}"), "/order/pen", "order (aiohttp_shop.py:"),

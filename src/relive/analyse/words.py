@@ -158,6 +158,9 @@ def _query(fields: Mapping[str, Any]) -> Phrase:
             return f"{changed} row{'s' * (changed != 1)}"
         return "no rows fetched" if answer.get("columns") else "done"
 
+    error = answer.get("error")
+    if isinstance(error, dict):  # the server's own words, as they were seen at the border
+        return Phrase(what, f"{_text(error.get('message'))} ({_text(error.get('code'))})", True)
     return Phrase(what, *_outcome(fields, told))
 
 
