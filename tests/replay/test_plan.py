@@ -166,3 +166,14 @@ def test_waiting_never_goes_in_circles_and_keeps_every_recorded_order(all_spans)
         assert all(position[other] < position[step.exchange.number] for other in step.waits_for)
     for one, other in itertools.permutations(begun, 2):
         assert (one.number in waits(made)[other.number]) == (one.ended_seq < other.started_seq)
+
+
+def test_connections_on_which_nothing_was_being_served_had_all_their_answers():
+    """GIVEN three connections in a commit: idle, being served, and answered while requests were held back
+    WHEN it is planned
+    THEN only the one being served may still get bytes of the commit.
+    """
+    served = exchange(1, 90, local_port=2)
+    answered = exchange(2, 95, 105, local_port=3)
+    made = plan([], [served, answered], commit=manifest(1, 2, 3, settled=110))
+    assert made.answered == {1, 3}

@@ -111,6 +111,7 @@ def at_request(settings: Settings, store: Store, incident: Incident) -> Iterator
         recorder=RingMode.FREE if answers is None else RingMode.REPLAY,
         lay_beside=None if answers is None else answers.lay,
         outside=stage.outside,
+        answered=case.plan.answered,
     )
     order = branch.rings / "debug-request"
     request = json.dumps({"method": subject.method, "target": subject.target})

@@ -47,12 +47,15 @@ class Plan:
     Attributes:
         subject: number of the request that is judged; None: the service's own end is.
         until_ns: when the failure was seen, counted from the commit.
+        answered: ports of the proxy's ends of connections in the commit on which nothing was being served. It had taken all
+            answers on them, though the service's kernel may not have known: acknowledgements are delayed (tcp(7)).
     """
 
     steps: list[Step]
     subject: int | None
     until_ns: int
     left_out: list[int] = field(default_factory=list)
+    answered: frozenset[int] = frozenset()
 
 
 def make_plan(
@@ -98,7 +101,8 @@ def make_plan(
         )
         for exchange, continues in again
     ]
-    return Plan(steps, subject, max(0, failed_mono_ns - start), left_out)
+    answered = ports - {exchange.local_port for exchange, continues in again if continues}
+    return Plan(steps, subject, max(0, failed_mono_ns - start), left_out, frozenset(answered))
 
 
 def _can_be_sent(exchange: Exchange) -> bool:

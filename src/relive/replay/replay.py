@@ -333,6 +333,7 @@ async def _run(
             lazily=wishes.lazily,
             recorder=RingMode.FREE if answers is None else RingMode.REPLAY,
             lay_beside=None if answers is None else answers.lay,
+            answered=case.plan.answered,
             outside=stage.outside,
         )
     except ReliveError as error:

@@ -211,6 +211,7 @@ def restore(
     recorder: RingMode = RingMode.FREE,
     lay_beside: Callable[[Path], None] | None = None,
     outside: Callable[[list[TcpConnection]], Outside] | None = None,
+    answered: frozenset[int] = frozenset(),
 ) -> Branch:
     """Bring a commit to life in a sealed sandbox; the original, if it still runs, is not touched.
 
@@ -221,6 +222,8 @@ def restore(
         lay_beside: called with the directory of the branch's rings, when these are in it and nothing runs yet.
         outside: told the connections that the commit's processes had opened themselves; says what shall stand for the
             outside, to be found in ``ends`` of the branch. Without it these connections are closed, and nobody is there.
+        answered: ports of clients that had taken all that the service sent them, so that their ends shall not get any of it
+            again.
 
     Raises:
         RefUnknown, ObjectMissing, ObjectCorrupt: the store cannot give the commit.
@@ -257,6 +260,7 @@ def restore(
             recorder=recorder,
             lay_beside=lay_beside,
             outside=outside,
+            answered=answered,
         )
 
 
@@ -284,6 +288,7 @@ def _restore_in(
     recorder: RingMode,
     lay_beside: Callable[[Path], None] | None,
     outside: Callable[[list[TcpConnection]], Outside] | None,
+    answered: frozenset[int],
 ) -> Branch:
     """As ``restore``, in a directory that nobody else uses and that is gone when this fails; ``began``: monotonic [s]."""
     tools, identifier = CriuTools(settings.tools_path), directory.name
@@ -307,7 +312,7 @@ def _restore_in(
         if outside is not None:
             outward = [one for one, inward in zip(plan.connections, plan.inward, strict=True) if not inward]
             plan = replace(plan, outside=outside(outward))
-        built = builder.finish(replace(plan, pager=pager))
+        built = builder.finish(replace(plan, answered=answered, pager=pager))
         root = _host_pid(built.init, built.root)
         stat = procfs.read_stat(built.init)
         facts = BranchFacts(

@@ -74,6 +74,7 @@ class BranchPlan:
         addresses: addresses that must be local.
         outside_names: unix datagram sockets that somebody has to listen at, such as a system log's.
         connections: established connections to forge the other ends of; inward[i] tells whether the i-th is a client's.
+        answered: ports of clients that had taken all that the service had sent them.
         listening: where the service itself listens.
         outside: what stands for the outside.
         clock_shift_ns: what to add to the wall clock; None: leave it.
@@ -96,6 +97,7 @@ class BranchPlan:
     limit: float
     pager: Pager | None = None
     outside: Outside = field(default_factory=Outside)
+    answered: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +300,10 @@ def _prepare_network(plan: BranchPlan, stack: contextlib.ExitStack, ends: Ends) 
     Those that shall go on are in ``ends`` too, with all else that stands for the outside.
     """
     loopback.add_addresses(sorted({*plan.addresses, *plan.outside.addresses}))
-    peers = [stack.enter_context(forge_peer(connection)) for connection in plan.connections]
+    peers = [
+        stack.enter_context(forge_peer(connection, has_all=is_inward and connection.peer[1] in plan.answered))
+        for connection, is_inward in zip(plan.connections, plan.inward, strict=True)
+    ]
     for connection, peer in zip(plan.connections, peers, strict=True):
         name = connection.local, connection.peer
         if name in plan.outside.continued:

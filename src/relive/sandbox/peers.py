@@ -27,10 +27,13 @@ _WORD = 0xFFFFFFFF
 _LEAST_WINDOW = 65535  # [bytes]
 
 
-def forge_peer(connection: TcpConnection) -> socket.socket:
+def forge_peer(connection: TcpConnection, *, has_all: bool = False) -> socket.socket:
     """Make the other end of a connection, in the caller's network namespace; both addresses must be local there.
 
     No packet is sent. The socket's receive queue gets what the restored process had sent but not yet seen acknowledged.
+
+    Args:
+        has_all: the real peer had taken all that was sent, whether or not that was acknowledged: nothing of it comes again.
 
     Raises:
         OSError: EPERM without CAP_NET_ADMIN; EADDRINUSE when the address is taken.
@@ -46,7 +49,7 @@ def forge_peer(connection: TcpConnection) -> socket.socket:
             peer.setsockopt(socket.IPPROTO_IPV6, _IPV6_FREEBIND, 1)
         peer.bind(connection.peer)
         # Mirrored: we send what it expects next; we expect what it still holds unacknowledged, which it sends again.
-        unacknowledged = (stream.outq_seq - stream.outq_len) & _WORD
+        unacknowledged = (stream.outq_seq - (stream.unsq_len if has_all else stream.outq_len)) & _WORD
         _set_sequence(peer, _SEND_QUEUE, stream.inq_seq)
         _set_sequence(peer, _RECEIVE_QUEUE, unacknowledged)
         peer.connect(connection.local)

@@ -43,7 +43,9 @@ def scrubbed_raw(headers: Iterable[Tuple[Any, Any]]) -> Tuple[Pairs, str]:
     if known is None:
         texts = [(_text(name), _text(value)) for name, value in given]
         pairs = scrubbed(texts)
-        if recorder.scrubber.made() is not made:  # a secret was learned of them, which may stand in one before it
+        if (
+            recorder.scrubber.made() is not made
+        ):  # a secret was learned of them, which may stand in one before it
             made = recorder.scrubber.made()
             pairs = scrubbed(texts)
         known = pairs, encode(pairs)
