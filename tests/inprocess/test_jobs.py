@@ -132,3 +132,35 @@ def test_tasks_of_a_celery_worker(run_recorded, redis, pool):
     assert (request.server, request.method) == ("celery", "shop.pay")
     assert request.target.startswith("work/")
     assert "sk-live-0815" not in failure.data.decode()
+
+
+OVERLAPPING = """
+import threading, types
+from celery import signals
+class Task:
+    name = "shop.again"
+    request = types.SimpleNamespace(delivery_info={"routing_key": "work"})
+task = Task()
+first_begun, first_ends, second_begun = threading.Event(), threading.Event(), threading.Event()
+def attempt(begun, ends):
+    signals.task_prerun.send(sender=task, task_id="t1", task=task, args=(), kwargs={})
+    begun.set()
+    ends.wait()
+    signals.task_postrun.send(sender=task, task_id="t1", task=task)
+first = threading.Thread(target=attempt, args=(first_begun, first_ends), daemon=True)
+first.start()
+assert first_begun.wait(30)
+second = threading.Thread(target=attempt, args=(second_begun, first_begun), daemon=True)
+second.start()
+second.join()
+first_ends.set()
+first.join()
+"""
+
+
+def test_a_task_that_is_tried_again_before_its_first_try_has_ended(run_recorded):
+    ran = run_recorded(OVERLAPPING)
+    assert ran.status == 0, ran.err
+    begun, ended = ran.of(EventKind.HANDLING_STARTED), ran.of(EventKind.HANDLING_ENDED)
+    assert [one.request for one in begun] == [1, 2]
+    assert [one.request for one in ended] == [2, 1]

@@ -1,7 +1,8 @@
 """Jobs of Celery and RQ workers: a job is a request, its method the function's name, its target the queue and the job's id."""
 
 import functools
-from typing import Any, Dict, Optional
+import threading
+from typing import Any, Dict, Optional, Tuple
 
 from relive_recorder.guard import attempt
 from relive_recorder.imports import when_imported
@@ -49,7 +50,7 @@ def _begin(server: str, function: str, target: str, args: Any, named: Any) -> Op
     return handling
 
 
-_running: Dict[str, Handling] = {}  # of Celery, by the task's id
+_running: Dict[Tuple[str, int], Handling] = {}  # of Celery, see ``_place``
 
 
 def _celery(module: Any) -> None:
@@ -68,16 +69,21 @@ def _begin_celery(task_id: Any, task: Any, args: Any, named: Any) -> None:
     queue = (getattr(task.request, "delivery_info", None) or {}).get("routing_key", "")
     handling = _begin("celery", str(task.name), f"{queue}/{task_id}", args, named)
     if handling is not None:
-        _running[str(task_id)] = handling
+        _running[_place(task_id)] = handling
+
+
+def _place(task_id: Any) -> Tuple[str, int]:
+    """A task that is tried again may begin in another thread before its first try has ended in this one."""
+    return str(task_id), threading.get_ident()  # looked up each time: gevent changes it
 
 
 def _celery_fails(task_id: Any = None, exception: Any = None, **_: Any) -> None:
-    handling = _running.get(str(task_id))
+    handling = _running.get(_place(task_id))
     if handling is not None and isinstance(exception, BaseException):
         attempt(handling.failed, exception, "job")
 
 
 def _celery_ends(task_id: Any = None, **_: Any) -> None:
-    handling = _running.pop(str(task_id), None)
+    handling = _running.pop(_place(task_id), None)
     if handling is not None:
         handling.ended()
