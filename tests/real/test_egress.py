@@ -235,7 +235,7 @@ def test_databases_under_traffic_are_recorded_and_the_commit_comes_back(relive: 
             client.sendall(b"line %d\n" % said)
             assert answers.readline() == b"%d %d\n" % (said, said)
 
-        with Load(count, client.close) as load:
+        with client, answers, Load(count) as load:
             commit = relive.commit(capsule)
             load.more()
         branch = relive.restore(commit)
