@@ -102,7 +102,7 @@ def parents_drawn() -> dict[str, str]:
     drawn: dict[str, str] = {}
     family = "ReliveError"
     for line in (errors.__doc__ or "").splitlines():
-        names = re.findall(r"\b[A-Z][a-z]+(?:[A-Z][a-z]+)+\b|\bNotFound\b", line)
+        names = re.findall(r"\b[A-Z][a-z]+(?:[A-Z][a-z]+)+\b|\bNotFound\b|\bCancelled\b", line)
         if re.match(r"[├└]", line):
             family = names[0]
             drawn[family] = "ReliveError"

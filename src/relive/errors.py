@@ -17,8 +17,9 @@ ReliveError
 │   ├── RecordingCorrupt, RequestUnknown, RequestTruncated, PackageMissing
 ├── CapsuleError          a capsule did not start or its agent does not answer: 9
 │   ├── CapsuleExists, CapsuleStartFailed, AgentUnreachable
-└── ExchangeError         a commit could not be sent or fetched: 11
-    ├── RemoteUnknown, RemoteUnreachable, RemoteRefused, ArchiveInvalid
+├── ExchangeError         a commit could not be sent or fetched: 11
+│   ├── RemoteUnknown, RemoteUnreachable, RemoteRefused, ArchiveInvalid
+└── Cancelled             given up because whoever asked wished so: 130
 
 Exit statuses 0 and 1 are the verdicts of ``relive replay`` (reproduced, not reproduced); 10 is "diverged". ``relive fixture``
 ends with 1 when a query is not satisfied.
@@ -27,12 +28,14 @@ ends with 1 when a query is not satisfied.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 __all__ = [
     "AgentUnreachable",
     "ArchiveInvalid",
     "BranchUnknown",
+    "Cancelled",
     "CapsuleError",
     "CapsuleExists",
     "CapsuleStartFailed",
@@ -110,6 +113,17 @@ class ReliveError(Exception):
     def as_json(self) -> dict[str, str | None]:
         """The one error shape of CLI ``--json``, REST and MCP: {code, message, cause, remedy}."""
         return {"code": self.code, "message": self.message, "cause": self.cause, "remedy": self.remedy}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, str | None]) -> ReliveError:
+        """The error that ``as_json`` made the value of, of the class that has the code; a ReliveError for an unknown code."""
+        kinds = [ReliveError]
+        for kind in kinds:  # grows as it is walked
+            kinds += kind.__subclasses__()
+        kind = next((one for one in kinds if one.code == value.get("code")), ReliveError)
+        return kind(
+            value.get("message") or "something failed", cause=value.get("cause"), remedy=value.get("remedy")
+        )
 
 
 def _rebuild(kind: type[ReliveError], message: str, cause: str | None, remedy: str | None) -> ReliveError:
@@ -399,3 +413,10 @@ class ArchiveInvalid(ExchangeError):
     """An archive that was cut off or changed, or a file that is none; nothing of it is taken in."""
 
     code = "archive-invalid"
+
+
+class Cancelled(ReliveError):
+    """Whoever asked for it does not want it any more; what was begun has been taken back."""
+
+    code = "cancelled"
+    exit_status = 130

@@ -12,7 +12,6 @@ import pytest
 
 from relive.analyse.account import Account
 from relive.analyse.incidentpage import incident_page
-from relive.cli.terminal import duration, size, when
 
 from .builders import HOSTILE, package_json
 
@@ -48,7 +47,7 @@ class Seen(HTMLParser):
 
 
 def made(account: Account) -> str:
-    return incident_page(account, size=size, when=when, duration=duration)
+    return incident_page(account)
 
 
 def seen(page: str) -> Seen:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from relive.cli import main
-from relive.cli import terminal as terminal_module
 from relive.config import Settings
+from relive.model import quantities
 
 NOW_NS = 1_700_000_000_000_000_000  # 2023-11-14 22:13:20 UTC
 
@@ -51,7 +51,7 @@ def fixed_time(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         time_ns = staticmethod(lambda: NOW_NS)
         strftime, localtime = staticmethod(time.strftime), staticmethod(time.localtime)
 
-    monkeypatch.setattr(terminal_module, "time", Clock)
+    monkeypatch.setattr(quantities, "time", Clock)
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     yield

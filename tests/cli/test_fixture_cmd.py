@@ -95,13 +95,19 @@ def test_an_incident_without_queries(relive, incident):
 
 @pytest.mark.parametrize(
     "words",
-    [[], ["1"], ["1", "--check", "x"], ["1", "-o", "made", "--engine", "oracle"], ["--build", "x.yaml"]],
+    [[], ["1"], ["1", "--check", "x"], ["--build", "x.yaml"]],
 )
 def test_what_cannot_be_meant(relive, incident, words):
     incident(event(1, NAMES))
     said = relive("fixture", *words)
     assert said.status == 2
     assert "Remedy: " in said.err
+
+
+def test_an_engine_that_is_none(relive):
+    said = relive("fixture", "1", "-o", "made", "--engine", "oracle")
+    assert said.status == 2
+    assert "postgresql" in said.err
 
 
 def test_an_incident_that_is_none(relive):

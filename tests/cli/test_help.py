@@ -32,6 +32,7 @@ def test_the_commands_are_those_that_are_documented():
             "doctor",
             "run",
             "commit",
+            "delete",
             "debug",
             "fixture",
             "log",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from relive.cli.replay_cmd import describe, exit_status, parse_policy
+from relive.cli.replay_cmd import describe
 from relive.errors import UsageError
 from relive.model.outcome import End, Outcome, Replay, Run, Stack, Steps, Stubbed, Verdict, VerdictKind
+from relive.operations.policies import parse_policy
+from relive.operations.replays import replay_status
 
 REPRODUCED, NOT = VerdictKind.REPRODUCED, VerdictKind.NOT_REPRODUCED
 DIVERGED, FAILED = VerdictKind.DIVERGED, VerdictKind.FAILED_TO_RESTORE
@@ -164,7 +166,7 @@ incident 17 of pay: failed to restore, reproduced 0 of 1
 def test_what_it_says_and_how_it_ends(name):
     result, status, text = SNAPSHOTS[name]
     assert describe(result) == text
-    assert exit_status(result) == status
+    assert replay_status(result) == status
 
 
 @pytest.mark.parametrize(
@@ -181,7 +183,7 @@ def test_what_it_says_and_how_it_ends(name):
     ],
 )
 def test_the_exit_status_tells_the_whole(kinds, status):
-    assert exit_status(replay(*(run(number, kind) for number, kind in enumerate(kinds)))) == status
+    assert replay_status(replay(*(run(number, kind) for number, kind in enumerate(kinds)))) == status
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from relive.cli.reproduce_cmd import describe, exit_status
+from relive.cli.reproduce_cmd import describe
 from relive.model.reproduction import Attempt, Raised, Reproduction, ReproductionKind, Tree
+from relive.operations.reproductions import reproduction_status
 
 REPRODUCED, NOT = ReproductionKind.REPRODUCED, ReproductionKind.NOT_REPRODUCED
 DIVERGED, FAILED = ReproductionKind.DIVERGED, ReproductionKind.COULD_NOT_START
@@ -84,4 +85,4 @@ def test_a_service_that_did_not_start_shows_its_own_words():
     ],
 )
 def test_exit_statuses_are_those_of_replay(kinds, status):
-    assert exit_status(reproduction(*(Attempt(number=1, kind=kind) for kind in kinds))) == status
+    assert reproduction_status(reproduction(*(Attempt(number=1, kind=kind) for kind in kinds))) == status

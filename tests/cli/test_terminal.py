@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relive.cli.terminal import Terminal, age, duration, size, when
+from relive.cli.terminal import Terminal
 from relive.errors import DiskFull
+from relive.model.quantities import age, duration, size, when
 
 from .conftest import NOW_NS
 

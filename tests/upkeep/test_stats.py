@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relive.cli.terminal import size, when
 from relive.model.commit import CommitId
 from relive.store.keyring import Keyring
 from relive.upkeep.shares import CommitFacts, share_out
@@ -89,7 +88,7 @@ def test_pages_that_are_sealed_with_a_key_that_is_not_there_are_told_apart(tmp_p
 def test_an_empty_store_can_be_measured_and_shown(store):
     found = measure(store)
     assert (found.logical, found.services, found.commits) == (0, [], [])
-    assert "nothing to plot" in stats_page(found, where="x", size=size, when=when)
+    assert "nothing to plot" in stats_page(found, where="x")
 
 
 class Balanced(HTMLParser):
@@ -124,7 +123,7 @@ def page(store, tmp_path) -> Path:
         parent = take(store, service, parent, name="<b>&pay").id
         service.live()
     path = tmp_path / "stats.html"
-    path.write_text(stats_page(measure(store), where="/st<o>re", size=size, when=when))
+    path.write_text(stats_page(measure(store), where="/st<o>re"))
     return path
 
 

@@ -6,7 +6,7 @@ Everything that came out of the service is escaped; the page runs no script and 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from html import escape as escape_markup
 from typing import Any
 
@@ -16,6 +16,7 @@ from relive.analyse.origins import Origin
 from relive.analyse.shown import printable, shorten
 from relive.analyse.timeline import Row, Timeline, folded
 from relive.model.failure import ErrorPackage, Frame, Link
+from relive.model.quantities import duration, size, when
 from relive.page import page, table
 from relive.record.events import EventKind
 
@@ -55,31 +56,23 @@ td details { border: none; padding: 0; }
 rect.failed { stroke: var(--bad); stroke-width: 2; } .facts td:first-child { width: 9rem; color: var(--dim); }
 """
 
-Duration = Callable[[float | None], str]
-
 
 def escape(text: object) -> str:
     """Text for any place of the page, quoted attributes too; what turns the direction of text is written out."""
     return escape_markup(printable(str(text)), quote=True)
 
 
-def incident_page(
-    account: Account, *, size: Callable[[float], str], when: Callable[[int], str], duration: Duration
-) -> str:
-    """The page.
-
-    Args:
-        size, when, duration: show bytes, times (nanoseconds since the epoch), and spans (microseconds).
-    """
+def incident_page(account: Account) -> str:
+    """The page."""
     incident = account.incident
     body = [
         f"<h1>Incident {incident.number} of {escape(incident.service)}</h1>",
         f"<p>{escape(incident.sighting.summary)}</p>",
         *_raised(account),
-        *_timeline(account.timeline, duration),
-        *_origins(account.origins, duration),
+        *_timeline(account.timeline),
+        *_origins(account.origins),
         "<h2>What belongs to it</h2>",
-        _facts(account, size, when, duration),
+        _facts(account),
         *_surroundings(account.package),
         *_notes(account.notes),
     ]
@@ -148,7 +141,7 @@ def _frame(frame: Frame, *, is_open: bool) -> str:
 # -- where what it read came from ------------------------------------------------------------------------------------------
 
 
-def _origins(origins: Sequence[Origin], duration: Duration) -> Iterator[str]:
+def _origins(origins: Sequence[Origin]) -> Iterator[str]:
     if not origins:
         return
     yield "<h2>What it read was written before, last by</h2>"
@@ -169,12 +162,12 @@ def _origins(origins: Sequence[Origin], duration: Duration) -> Iterator[str]:
 # -- the timeline --------------------------------------------------------------------------------------------------------
 
 
-def _timeline(timeline: Timeline | None, duration: Duration) -> Iterator[str]:
+def _timeline(timeline: Timeline | None) -> Iterator[str]:
     if timeline is None or not timeline.rows:
         return
     rows = timeline.rows[:_MOST_ROWS]
     yield f"<h2>Timeline, {duration(timeline.took_ns / 1000)}</h2>"
-    yield _drawing(rows, duration)
+    yield _drawing(rows)
     yield f'<p class="dim">{_legend(rows)}</p>'
     if len(timeline.rows) > len(rows):
         yield f'<p class="dim">{len(timeline.rows) - len(rows)} later rows are left out here; --json has them.</p>'
@@ -225,7 +218,7 @@ def _lane_name(lane: Lane) -> str:
     return {0: "proxy", 1: f"lane {number}", 2: f"beside {number}"}.get(order, "border")
 
 
-def _drawing(rows: Sequence[Row], duration: Duration) -> str:
+def _drawing(rows: Sequence[Row]) -> str:
     lanes = sorted({_lane(row) for row in rows})
     first = min(0, *(row.at_ns for row in rows))
     last = max(1, *(row.at_ns + (row.took_ns or 0) for row in rows))
@@ -271,10 +264,8 @@ def _legend(rows: Sequence[Row]) -> str:
 # -- facts ---------------------------------------------------------------------------------------------------------------
 
 
-def _facts(
-    account: Account, size: Callable[[float], str], when: Callable[[int], str], duration: Duration
-) -> str:
-    rows = [*_incident_facts(account, when)]
+def _facts(account: Account) -> str:
+    rows = [*_incident_facts(account)]
     for one in account.commits:
         told = "no longer in the store"
         if one.taken_wall_ns is not None:
@@ -287,7 +278,7 @@ def _facts(
     return f"<table class=facts>{cells}</table>"
 
 
-def _incident_facts(account: Account, when: Callable[[int], str]) -> Iterator[tuple[str, str]]:
+def _incident_facts(account: Account) -> Iterator[tuple[str, str]]:
     incident = account.incident
     times = f"{incident.times} time{'s' * (incident.times != 1)}"
     yield "first seen", f"{when(incident.sighting.seen_wall_ns)}, kind {incident.sighting.kind.value}"

@@ -10,8 +10,9 @@ from relive.analyse.origins import Write
 from relive.analyse.shown import one_line, printable, shorten
 from relive.analyse.timeline import Row, Timeline, folded, near_failure
 from relive.cli.stacks import stack_lines
-from relive.cli.terminal import Terminal, duration, size, when
+from relive.cli.terminal import Terminal
 from relive.model.failure import ErrorPackage, Frame, Link
+from relive.model.quantities import duration, size, when
 
 __all__ = ["tell"]
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
+from pydantic import ValidationError
 
 from relive import __version__
 from relive.cli.terminal import Terminal
@@ -42,6 +43,7 @@ _COMMANDS = (
     _Command("log"),
     _Command("show"),
     _Command("tag"),
+    _Command("delete"),
     _Command("push"),
     _Command("pull"),
     _Command("export"),
@@ -107,6 +109,12 @@ def main() -> None:
     except ReliveError as error:
         Terminal(as_json=as_json).failed(error)
         sys.exit(error.exit_status)
+    except ValidationError as error:  # of a wish: an option whose value is out of its bounds
+        first = error.errors()[0]
+        name = "-".join(str(part) for part in first["loc"]).replace("_", "-")
+        refused = UsageError(f"{name} cannot be {first['input']!r}", cause=first["msg"])
+        Terminal(as_json=as_json).failed(refused)
+        sys.exit(refused.exit_status)
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(130)
     except Exception as error:

@@ -14,11 +14,12 @@ from typing import Annotated, Any
 import typer
 
 from relive.agent.launch import tend_capsules
-from relive.cli.terminal import AsJson, Terminal, duration
+from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
 from relive.errors import ToolMissing
 from relive.kernel import procfs
 from relive.model.incident import FailureKind, Incident
+from relive.model.quantities import duration
 from relive.replay.debug import Debugged, at_failure, at_request, has_waiting_thread, restored
 from relive.replay.debugline import DebugLine
 from relive.sandbox.branch import Branch

@@ -23,19 +23,21 @@ def doctor(as_json: AsJson = False) -> None:
 
     The exit status is 0 when everything works that is required to run, commit, restore and replay, otherwise 4.
     """
-    from relive.doctor import examine, is_ready
+    from relive.operations.health import DoctorWish
+    from relive.operations.health import doctor as examine
 
     terminal = Terminal(as_json=as_json)
-    findings = examine(load_settings())
-    ready = is_ready(findings)
+    health = examine(load_settings(), DoctorWish(), terminal)
     if as_json:
-        terminal.answer({"ready": ready, "findings": findings})
+        terminal.answer(health)
     else:
-        _show(terminal, findings)
+        _show(terminal, health.findings)
     terminal.status(
-        "Relive works here." if ready else "Relive does not work here: a required capability is missing."
+        "Relive works here."
+        if health.ready
+        else "Relive does not work here: a required capability is missing."
     )
-    raise typer.Exit(0 if ready else HostIncapable.exit_status)
+    raise typer.Exit(0 if health.ready else HostIncapable.exit_status)
 
 
 def _show(terminal: Terminal, findings: list[Finding]) -> None:

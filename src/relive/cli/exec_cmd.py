@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from relive.config import load_settings
-from relive.errors import BranchUnknown
-from relive.sandbox.branch import find_branch
+from relive.operations.branches import find_living
 
 __all__ = ["exec_"]
 
@@ -20,11 +19,7 @@ def exec_(
     command: Annotated[list[str], typer.Argument(help="The command, after --")],
 ) -> None:
     """Run a command inside a branch; its exit status is the command's"""
-    found = find_branch(load_settings(), branch)
-    if not found.is_alive:
-        raise BranchUnknown(
-            f"the branch {found.facts.id} has ended", remedy="`relive logs` still shows what it said"
-        )
+    found = find_living(load_settings(), branch)
     if command[:1] == ["--"]:
         command = command[1:]
     done = subprocess.run(found.command_inside(command), env=dict(os.environ), cwd="/", check=False)

@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from relive.cli.terminal import AsJson, KeyFile, Terminal, size
+from relive.cli.terminal import AsJson, KeyFile, Terminal
 from relive.config import load_settings
-from relive.errors import UsageError
-from relive.exchange.checkpoint.compression import Compression, by_suffix
-from relive.exchange.checkpoint.exporting import export_checkpoint
-from relive.exchange.envelope import read_keys
-from relive.exchange.exporting import Exported
-from relive.exchange.exporting import export as write
-from relive.store import Store
+from relive.exchange.checkpoint.compression import Compression
+from relive.model.quantities import size
+from relive.operations.exports import ExportWish, Format
+from relive.operations.exports import export as write
 
-__all__ = ["Format", "export"]
-
-
-class Format(StrEnum):
-    """What is written."""
-
-    RELIVE = "relive"
-    PODMAN = "podman"
-    CHECKPOINTCTL = "checkpointctl"
+__all__ = ["export"]
 
 
 def export(
@@ -55,60 +43,18 @@ def export(
     into (`checkpointctl inspect`) but not be restored.
     """
     terminal = Terminal(as_json=as_json)
-    settings = load_settings()
-    if key_file is not None and not encrypt:
-        raise UsageError("--key-file is for --encrypt", remedy="add --encrypt, or leave --key-file out")
-    store = Store(settings.store)
-    if wanted is Format.RELIVE:
-        if compress is not None:
-            raise UsageError(
-                "--compress is for checkpoint archives",
-                remedy="leave it out: what Relive keeps is compressed",
-            )
-        keys = read_keys(key_file or settings.export_keys) if encrypt else None
-        exported = write(store, store.resolve(ref), file, keys=keys, force=force, show=terminal.transfer)
-    else:
-        exported = _export_checkpoint(
-            terminal, store, ref, file, wanted, compress, encrypt=encrypt, force=force
-        )
-    facts = {
-        "id": exported.commit,
-        "file": str(file),
-        "format": wanted.value,
-        "encrypted": encrypt,
-        "parts": exported.parts,
-        "bytes": exported.bytes,
-    }
-    terminal.answer(facts, exported.commit)
-    how = "encrypted" if encrypt else "not encrypted"
-    terminal.status(f"Wrote {file}: {size(exported.bytes)}, {how}.")
-    if wanted is Format.CHECKPOINTCTL and not store.manifest(exported.commit).container:
-        terminal.hint("it is for looking into: no engine can restore it, since the service is no container.")
-
-
-def _export_checkpoint(
-    terminal: Terminal,
-    store: Store,
-    ref: str,
-    file: Path,
-    wanted: Format,
-    compress: Compression | None,
-    *,
-    encrypt: bool,
-    force: bool,
-) -> Exported:
-    if encrypt:
-        raise UsageError(
-            "a checkpoint archive is not encrypted",
-            cause="neither podman nor checkpointctl could read it",
-            remedy="encrypt the file yourself, or leave --format out",
-        )
-    return export_checkpoint(
-        store,
-        store.resolve(ref),
-        file,
-        compress or by_suffix(file),
-        only_to_inspect=wanted is Format.CHECKPOINTCTL,
+    wish = ExportWish(
+        ref=ref,
+        file=file,
+        encrypt=encrypt,
+        key_file=key_file,
+        format=wanted,
+        compress=compress,
         force=force,
-        show=terminal.transfer,
     )
+    written = write(load_settings(), wish, terminal)
+    terminal.answer(written, written.id)
+    how = "encrypted" if encrypt else "not encrypted"
+    terminal.status(f"Wrote {file}: {size(written.bytes)}, {how}.")
+    if wanted is Format.CHECKPOINTCTL and not written.is_container:
+        terminal.hint("it is for looking into: no engine can restore it, since the service is no container.")

@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
-from relive.cli.terminal import AsJson, Terminal, size
+from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
-from relive.store import Store
-from relive.upkeep.garbage import Thing
-from relive.upkeep.gc import GRACE, Collected, collect, foresee
+from relive.model.quantities import size
+from relive.operations.storage import GcWish
+from relive.operations.storage import gc as free
+from relive.upkeep.gc import GRACE
 
 __all__ = ["gc"]
 
@@ -31,42 +32,24 @@ def gc(
     which most is useless are written anew. Safe while commits are taken and branches restored.
     """
     terminal = Terminal(as_json=as_json)
-    store = Store(load_settings().store)
-    found = (foresee if dry_run else collect)(store, grace=grace, progress=terminal.progress)
+    found = free(load_settings(), GcWish(grace=grace, dry_run=dry_run), terminal)
     would = "would be " if dry_run else ""
     lines = [
-        (f"{would}deleted", found.decision.delete),
-        (f"{would}condemned", found.decision.condemn),
-        ("condemned before", found.decision.wait),
+        (f"{would}deleted", found.deleted),
+        (f"{would}condemned", found.condemned),
+        ("condemned before", found.waiting),
     ]
     rows = [
-        [state, thing.kind.value, thing.name[:12], size(found.sizes[thing])]
-        for state, things in lines
-        for thing in things
+        [state, one.kind.value, one.name[:12], size(one.bytes)] for state, things in lines for one in things
     ]
     rows += [[f"{would}repacked", "pack", name[:12], ""] for name in found.repacked]
     if as_json:
-        terminal.answer(_value(found, dry_run))
+        terminal.answer(found)
     elif rows:
         terminal.table(rows, ["state", "what", "name", "size"], rows, "")
-    condemned = sum(found.sizes[thing] for thing in found.decision.condemn + found.decision.wait)
+    condemned = sum(one.bytes for one in [*found.condemned, *found.waiting])
     verb = "Would free" if dry_run else "Freed"
     terminal.status(f"{verb} {size(found.freed)}; {size(condemned)} condemned.")
     if found.doubtful:
         terminal.status(f"{len(found.doubtful)} commits are damaged, so that packs and files are left alone.")
         terminal.hint("`relive verify` names what is damaged.")
-
-
-def _value(found: Collected, dry_run: bool) -> dict[str, object]:
-    def listed(things: list[Thing]) -> list[dict[str, object]]:
-        return [{"kind": one.kind.value, "name": one.name, "bytes": found.sizes[one]} for one in things]
-
-    return {
-        "dry_run": dry_run,
-        "freed": found.freed,
-        "deleted": listed(found.decision.delete),
-        "condemned": listed(found.decision.condemn),
-        "waiting": listed(found.decision.wait),
-        "repacked": found.repacked,
-        "doubtful": found.doubtful,
-    }

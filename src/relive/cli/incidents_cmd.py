@@ -6,13 +6,11 @@ from typing import Annotated
 
 import typer
 
-from relive.agent.launch import tend_capsules
-from relive.analyse.account import exception_of, masked_incident
-from relive.analyse.masking import Mask
 from relive.analyse.shown import one_line, shorten
-from relive.cli.terminal import AsJson, Terminal, age, when
+from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
-from relive.store.incidents import Incidents
+from relive.model.quantities import age, when
+from relive.operations.incidents import list_incidents
 
 __all__ = ["incidents"]
 
@@ -25,10 +23,7 @@ def incidents(
 ) -> None:
     """List incidents, newest first"""
     terminal = Terminal(as_json=as_json)
-    settings = load_settings()
-    tend_capsules(settings)
-    mask = Mask(settings.secret_patterns, settings.secret_names)
-    found = [masked_incident(one, mask) for one in Incidents(settings.incidents).list(service)]
+    found = list_incidents(load_settings(), service, terminal)
     rows = [
         [
             str(one.number),
@@ -38,7 +33,7 @@ def incidents(
             str(one.times),
             one.before[:10] if one.before else "-",
             one.at[:10] if one.at else "-",
-            shorten(one_line(exception_of(settings, one)), _EXCEPTION) or "-",
+            shorten(one_line(one.exception), _EXCEPTION) or "-",
             one.sighting.summary,
         ]
         for one in found

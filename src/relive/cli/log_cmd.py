@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
-from relive.agent.launch import tend_capsules
-from relive.cli.terminal import AsJson, Terminal, age, duration, size, when
+from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
-from relive.store import Store
+from relive.model.quantities import age, duration, size, when
+from relive.operations.commits import list_commits
 
 __all__ = ["log"]
 
@@ -22,13 +21,7 @@ def log(
 ) -> None:
     """List commits, newest first"""
     terminal = Terminal(as_json=as_json)
-    settings = load_settings()
-    tend_capsules(settings)
-    store = Store(settings.store)
-    commits = store.log(target, limit)
-    names: dict[str, list[str]] = {}
-    for tag, commit in store.tags().items():
-        names.setdefault(commit, []).append(tag)
+    commits = list_commits(load_settings(), target, limit, terminal)
     rows = [
         [
             one.id[:10],
@@ -39,10 +32,9 @@ def log(
             duration(one.pause_us),
             duration(one.durable_us),
             size(one.bytes),
-            ", ".join(names.get(one.id, [])),
+            ", ".join(one.tags),
         ]
         for one in commits
     ]
     columns = ["commit", "target", "taken", "ago", "trigger", "pause", "durable", "size", "tags"]
-    values = [{**asdict(one), "tags": names.get(one.id, [])} for one in commits]
-    terminal.table(values, columns, rows, "There are no commits.")
+    terminal.table(commits, columns, rows, "There are no commits.")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from relive.cli.terminal import AsJson, RemoteUrl, Terminal, rate, size
+from relive.cli.terminal import AsJson, RemoteUrl, Terminal
 from relive.config import load_settings
 from relive.engine.criu import CriuTools
 from relive.engine.target import host_facts
@@ -15,6 +15,7 @@ from relive.exchange.pull import Pulled
 from relive.exchange.pull import pull as fetch
 from relive.exchange.references import find
 from relive.exchange.remote import open_remote
+from relive.model.quantities import rate, size
 from relive.store import Store
 
 __all__ = ["pull"]

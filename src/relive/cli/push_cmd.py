@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
-from relive.cli.terminal import AsJson, RemoteUrl, Terminal, rate, size
+from relive.cli.terminal import AsJson, RemoteUrl, Terminal
 from relive.config import load_settings
 from relive.exchange.push import Pushed
 from relive.exchange.push import push as send
 from relive.exchange.remote import open_remote
+from relive.model.quantities import rate, size
 from relive.store import Store
 
 __all__ = ["push"]

@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
-from relive.cli.terminal import AsJson, Terminal, size
+from relive.cli.terminal import AsJson, Terminal
 from relive.cli.verify_cmd import problem_rows
 from relive.config import load_settings
 from relive.errors import StoreError
 from relive.exchange.healing import open_source
+from relive.model.quantities import size
 from relive.store import Store
 from relive.upkeep.repair import repair as repair_store
 

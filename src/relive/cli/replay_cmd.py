@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 from statistics import median
 from typing import Annotated
 
 import typer
 
-from relive.agent.launch import tend_capsules
 from relive.cli.stacks import stack_lines
-from relive.cli.terminal import AsJson, Terminal, duration
+from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
-from relive.errors import UsageError
 from relive.model.branch import Clock
 from relive.model.outcome import End, Outcome, Replay, Run, Steps, VerdictKind
-from relive.model.text import is_number
-from relive.protocols.known import POLICIES
-from relive.record.events import EventKind
+from relive.model.quantities import duration
+from relive.operations.replays import ReplayWish, replay_status
+from relive.operations.replays import replay as run_replay
 from relive.replay.answers import Calls
 from relive.replay.plan import Pace
-from relive.replay.replay import Wishes, case_of_incident, case_of_request
-from relive.replay.replay import replay as run_replay
-from relive.replay.stubs.speed import parse_speed
-from relive.store import Store
-from relive.store.incidents import Incidents
 
-__all__ = ["exit_status", "parse_policy", "replay"]
+__all__ = ["describe", "replay"]
 
 
 def replay(
@@ -80,65 +71,24 @@ def replay(
     restored.
     """
     terminal = Terminal(as_json=as_json)
-    policy = dict(parse_policy(text, has_stubs=True) for text in on_miss or ())
-    pace_of_answers = parse_speed(speed)
-    settings = load_settings()
-    tend_capsules(settings)
-    store = Store(settings.store)
-    if is_number(what) and request is None:
-        case = case_of_incident(settings, store, Incidents(settings.incidents).get(int(what)), first=first)
-    elif request is None:
-        raise UsageError(
-            "which request?", remedy="name an incident, or write `relive replay REF --request N`"
-        )
-    else:
-        case = case_of_request(settings, store, store.resolve(what), request)
-    wishes = Wishes(
+    wish = ReplayWish(
+        what=what,
+        request=request,
+        first=first,
         times=times,
-        jobs=jobs or os.cpu_count() or 1,
+        jobs=jobs,
         pace=pace,
         clock=clock,
-        ignore=tuple(ignore or ()),
-        limit=limit,
-        lazily=lazy,
+        ignore=ignore or [],
         calls=calls,
-        on_miss=policy,
-        speed=pace_of_answers,
+        on_miss=on_miss or [],
+        speed=speed,
+        limit=limit,
+        lazy=lazy,
     )
-    with terminal.progress("replaying", times) as progress:
-        result = asyncio.run(run_replay(settings, store, case, wishes, progress))
+    result = run_replay(load_settings(), wish, terminal)
     terminal.answer(result, lambda: describe(result))
-    raise typer.Exit(exit_status(result))
-
-
-def parse_policy(text: str, *, has_stubs: bool = False) -> tuple[str, str]:
-    """(kind or "*", what becomes of a miss) of one ``--on-miss``; raises UsageError.
-
-    Args:
-        has_stubs: the words of stubs are understood too, see ``protocols.known``.
-    """
-    kind, _, what = text.replace(":", "=").rpartition("=")
-    kind = kind or "*"
-    own = POLICIES if has_stubs else {}
-    words = {word for one, some in own.items() for word in some if kind in ("*", one)}
-    if what not in {"fail", "pass"} | words or (kind != "*" and kind not in list(EventKind)):
-        known = ", ".join(f"{one}={word}" for one, some in own.items() for word in some)
-        raise UsageError(
-            f"--on-miss cannot be {text!r}",
-            remedy="write fail, pass, or KIND=pass such as http-call=pass"
-            + (f"; what stubs can do: {known}" if known else ""),
-        )
-    return kind, what
-
-
-def exit_status(result: Replay) -> int:
-    """What the whole replay means as an exit status."""
-    kinds = {run.verdict.kind for run in result.runs}
-    if kinds == {VerdictKind.REPRODUCED}:
-        return 0
-    if kinds == {VerdictKind.FAILED_TO_RESTORE}:
-        return 6
-    return 1 if kinds <= {VerdictKind.NOT_REPRODUCED, VerdictKind.FAILED_TO_RESTORE} else 10
+    raise typer.Exit(replay_status(result))
 
 
 def describe(result: Replay) -> str:

@@ -7,18 +7,14 @@ from typing import Annotated
 
 import typer
 
-from relive.cli.replay_cmd import parse_policy
-from relive.cli.terminal import AsJson, Terminal, duration
+from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
-from relive.errors import UsageError
+from relive.model.quantities import duration
 from relive.model.reproduction import Attempt, Raised, Reproduction, ReproductionKind
-from relive.model.text import is_number
-from relive.reproduce.environment import parse_variable, read_variables
-from relive.reproduce.plan import Wishes
-from relive.reproduce.reproduce import What
-from relive.reproduce.reproduce import reproduce as run_reproduction
+from relive.operations.reproductions import ReproduceWish, reproduction_status
+from relive.operations.reproductions import reproduce as run_reproduction
 
-__all__ = ["describe", "exit_status", "reproduce"]
+__all__ = ["describe", "reproduce"]
 
 _LOG_LINES = 12
 _NOT = 1  # the exit status of what never came again
@@ -65,64 +61,28 @@ def reproduce(
     Exit status: 0 reproduced every time, 1 never, 10 diverged or reproduced sometimes only, 6 it could not be started.
     """
     terminal = Terminal(as_json=as_json)
-    directory, number = _incident(incident)
-    supplied = read_variables(env_file) if env_file is not None else {}
-    supplied |= dict(parse_variable(text) for text in env or ())
-    what = What(
-        incident=number,
-        directory=directory,
-        command=tuple(command or ()),
+    wish = ReproduceWish(
+        incident=incident,
+        command=command or [],
         checkout=checkout,
-        environment=supplied,
+        env=env or [],
+        env_file=env_file,
+        database=database or [],
         port=port,
         times=times,
-    )
-    wishes = Wishes(
-        ignore=tuple(ignore or ()),
+        ignore=ignore or [],
+        on_miss=on_miss or [],
         limit=limit,
-        on_miss=dict(parse_policy(text) for text in on_miss or ()),
-        databases=dict(_database(text) for text in database or ()),
     )
-    with terminal.progress("reproducing", times) as progress:
-        result = run_reproduction(load_settings(), what, wishes, terminal.status, progress)
+    result = run_reproduction(load_settings(), wish, terminal)
     terminal.answer(result, lambda: describe(result))
-    if exit_status(result) == _NOT and result.tree.is_recorded:
+    status = reproduction_status(result)
+    if status == _NOT and result.tree.is_recorded:
         terminal.hint(
-            f"the same code did not fail without the state it had; `relive replay {number}` brings that back, from a commit"
+            "the same code did not fail without the state it had; "
+            f"`relive replay {result.incident}` brings that back, from a commit"
         )
-    raise typer.Exit(exit_status(result))
-
-
-def _incident(text: str) -> tuple[Path | None, int]:
-    """(directory, number) of a number, ``incident/NUMBER``, or a file ``NUMBER.package.json`` anywhere; raises UsageError."""
-    number = text.removeprefix("incident/")
-    if is_number(number):
-        return None, int(number)
-    path = Path(text)
-    number = path.name.removesuffix(".package.json")
-    if number == path.name or not is_number(number) or not path.is_file():
-        raise UsageError(
-            f"{text!r} is no incident",
-            remedy="`relive incidents` lists their numbers; an error package is a file NUMBER.package.json",
-        )
-    return path.parent, int(number)
-
-
-def _database(text: str) -> tuple[str, Path]:
-    path, equals, file = text.partition("=")
-    if not equals or not path.startswith("/") or not file:
-        raise UsageError(f"--database cannot be {text!r}", remedy="write PATH=FILE, with an absolute PATH")
-    return path, Path(file)
-
-
-def exit_status(result: Reproduction) -> int:
-    """What all attempts mean as an exit status."""
-    kinds = {attempt.kind for attempt in result.attempts}
-    if kinds == {ReproductionKind.REPRODUCED}:
-        return 0
-    if kinds == {ReproductionKind.COULD_NOT_START}:
-        return 6
-    return 1 if kinds <= {ReproductionKind.NOT_REPRODUCED, ReproductionKind.COULD_NOT_START} else 10
+    raise typer.Exit(status)
 
 
 def describe(result: Reproduction) -> str:

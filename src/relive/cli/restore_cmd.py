@@ -6,21 +6,12 @@ from typing import Annotated
 
 import typer
 
-from relive.agent.launch import tend_capsules
-from relive.cli.terminal import AsJson, Terminal, duration
-from relive.config import Settings, load_settings
+from relive.cli.terminal import AsJson, Terminal
+from relive.config import load_settings
 from relive.model.branch import Clock
-from relive.model.capsule import LifePaths, parse_address
-from relive.model.commit import Manifest
-from relive.protocols.known import protocol_of
-from relive.replay.stubs.plan import Stubs
-from relive.replay.stubs.process import answer_branch
-from relive.replay.stubs.speed import parse_speed
-from relive.replay.stubs.stage import Stage
-from relive.replay.stubs.window import read_egress
-from relive.sandbox.branch import restore as restore_branch
-from relive.sandbox.publish import publish as publish_port
-from relive.store import Store
+from relive.model.quantities import duration
+from relive.operations.branches import RestoreWish
+from relive.operations.branches import restore as restore_branch
 
 __all__ = ["restore"]
 
@@ -54,37 +45,7 @@ def restore(
     is asked is answered as it was recorded after the commit.
     """
     terminal = Terminal(as_json=as_json)
-    pace = parse_speed(speed)
-    settings = load_settings()
-    tend_capsules(settings)
-    store = Store(settings.store)
-    wanted = [_parse_publication(text) for text in publish or []]
-    commit = store.resolve(ref)
-    manifest = store.manifest(commit)
-    stage = Stage(_recorded(settings, manifest) if stubs else None, pace)
-    branch = restore_branch(settings, store, commit, clock=clock, lazily=lazy, outside=stage.outside)
-    try:
-        if stage.plan is not None:
-            answer_branch(branch, stage.plan, pace, [port for _, port in manifest.listening], {})
-        for host, host_port, port in wanted:
-            publish_port(branch, host, host_port, port)
-    except BaseException:
-        branch.stop()
-        raise
-    terminal.answer(branch.facts, branch.facts.id)
-    terminal.status(f"Restored {branch.facts.name} in {duration(branch.facts.restore_us)}.")
-
-
-def _recorded(settings: Settings, manifest: Manifest) -> Stubs | None:
-    """What its service said to others, where that was recorded on this host."""
-    if manifest.target.life is None:
-        return None
-    paths = LifePaths(settings.capsules / manifest.target.name / manifest.target.life)
-    egress = read_egress(paths.egress, manifest.taken_monotonic_ns)
-    return Stubs(egress, protocol_of, authority=paths.authority) if egress is not None else None
-
-
-def _parse_publication(text: str) -> tuple[str, int, int]:
-    outer, _, inner = text.rpartition(":")
-    host, host_port = parse_address(outer)
-    return host, host_port, parse_address(inner)[1]
+    wish = RestoreWish(ref=ref, publish=publish or [], clock=clock, lazy=lazy, stubs=stubs, speed=speed)
+    branch = restore_branch(load_settings(), wish, terminal)
+    terminal.answer(branch, branch.id)
+    terminal.status(f"Restored {branch.name} in {duration(branch.restore_us)}.")

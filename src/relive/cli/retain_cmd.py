@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from relive.cli.terminal import AsJson, Terminal, age, size, when
+from relive.cli.terminal import AsJson, Terminal
 from relive.config import Settings, load_settings
+from relive.model.quantities import age, size, when
 from relive.store import Store
 from relive.store.incidents import Incidents
 from relive.upkeep.retention import Retention

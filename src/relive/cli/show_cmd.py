@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from relive.agent.launch import tend_capsules
-from relive.analyse.account import Account, account_of
+from relive.analyse.account import Account
 from relive.cli.accounts import tell
-from relive.cli.terminal import AsJson, Terminal, duration, size, when
+from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
 from relive.errors import UsageError
 from relive.model.commit import ContainerFacts, EntryKind, Layer, LayerKind, Manifest
+from relive.model.quantities import duration, size, when
 from relive.model.text import escape, is_number
-from relive.store import Store, StoredCommit
-from relive.store.incidents import Incidents
+from relive.operations.commits import CommitDetail, show_commit
+from relive.operations.incidents import Rendering, rendered, show_incident
+from relive.operations.targets import tend
 
 __all__ = ["show"]
 
@@ -55,13 +54,13 @@ def show(
     """
     terminal = Terminal(as_json=as_json)
     settings = load_settings()
-    tend_capsules(settings)
     number = what.removeprefix("incident/")
     if is_number(number) and (what != number or int(number) < 1000):
-        account = account_of(settings, Incidents(settings.incidents).get(int(number)))
-        for path, text in _files(account, page, spans, har):
-            _write(path, text)
-            terminal.status(f"Wrote {path}.")
+        account = show_incident(settings, int(number), terminal)
+        for path, form in ((page, Rendering.HTML), (spans, Rendering.OTLP), (har, Rendering.HAR)):
+            if path is not None:
+                _write(path, rendered(account, form))
+                terminal.status(f"Wrote {path}.")
         if as_json:
             terminal.answer(_as_value(account))
         else:
@@ -69,39 +68,15 @@ def show(
         return
     if page or spans or har:
         raise UsageError("--html, --otlp and --har are for incidents", cause=f"{what!r} is none")
-    store = Store(settings.store)
-    commit = store.resolve(what)
-    manifest = store.manifest(commit)
-    stored = store.get(commit)
-    value = {
-        "id": commit,
-        **manifest.model_dump(mode="json"),
-        "durable_us": stored.durable_us,
-        "new_bytes": stored.new_bytes,
-    }
-    terminal.answer(value, lambda: describe_commit(stored, manifest))
+    tend(settings, terminal)
+    commit = show_commit(settings, what)
+    terminal.answer(commit, lambda: describe_commit(commit))
 
 
 def _as_value(account: Account) -> dict[str, Any]:
     """The incident's own fields, and beside them what else is known."""
     value = account.model_dump(mode="json")
     return {**value.pop("incident"), **value}
-
-
-def _files(
-    account: Account, html_path: Path | None, spans: Path | None, har: Path | None
-) -> Iterator[tuple[Path, str]]:
-    """(path, content) of each file that was asked for."""
-    from relive.analyse.har import har_of
-    from relive.analyse.incidentpage import incident_page
-    from relive.analyse.spans import spans_of
-
-    if html_path is not None:
-        yield html_path, incident_page(account, size=size, when=when, duration=duration)
-    if spans is not None:
-        yield spans, json.dumps(spans_of(account), indent=1)
-    if har is not None:
-        yield har, json.dumps(har_of(account), indent=1, ensure_ascii=False)
 
 
 def _write(path: Path, text: str) -> None:
@@ -111,16 +86,16 @@ def _write(path: Path, text: str) -> None:
         raise UsageError(f"{path} cannot be written", cause=error.strerror) from error
 
 
-def describe_commit(stored: StoredCommit, manifest: Manifest) -> str:
+def describe_commit(manifest: CommitDetail) -> str:
     """A commit for people."""
     target = manifest.target
     lines = [
-        f"commit {stored.id}",
+        f"commit {manifest.id}",
         f"Target:   {target.name} ({' '.join(target.command)})",
         f"Taken:    {when(manifest.taken_wall_ns)}{_on(manifest)}, trigger {manifest.trigger.value}",
         *_container(manifest.container),
-        f"Times:    pause {duration(manifest.pause_us)}, durable after {duration(stored.durable_us)}",
-        f"Size:     {size(stored.bytes)}, of which {size(stored.new_bytes)} were new",
+        f"Times:    pause {duration(manifest.pause_us)}, durable after {duration(manifest.durable_us)}",
+        f"Size:     {size(manifest.bytes)}, of which {size(manifest.new_bytes)} were new",
         *(f"Parent:   {parent}" for parent in manifest.parents),
     ]
     if manifest.cursor is not None:

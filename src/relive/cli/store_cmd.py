@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from relive.cli.terminal import AsJson, Terminal, size, when
+from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
 from relive.errors import UsageError
+from relive.model.quantities import size, when
+from relive.operations.storage import StorageStats
 from relive.store import Store
 from relive.upkeep.shares import KINDS
 
@@ -44,12 +45,12 @@ def stats(
     found = measure(Store(settings.store), progress=terminal.progress)
     if page is not None:
         try:
-            page.write_text(stats_page(found, where=str(settings.store), size=size, when=when), "utf-8")
+            page.write_text(stats_page(found, where=str(settings.store)), "utf-8")
         except OSError as error:
             raise UsageError(f"--html: {page} cannot be written", cause=error.strerror) from error
         terminal.status(f"Wrote {page}.")
     if as_json:
-        terminal.answer(asdict(found))
+        terminal.answer(StorageStats.of(found))
         return
     terminal.answer(
         None, f"{len(found.commits)} commits bring back {size(found.logical)} and take {size(found.stored)}\n"

@@ -9,7 +9,7 @@ import typer
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
 from relive.errors import UsageError
-from relive.store import Store
+from relive.operations.tags import add_tag, delete_tag, list_tags
 
 __all__ = ["tag"]
 
@@ -26,21 +26,16 @@ def tag(
     A tagged commit is never dropped.
     """
     terminal = Terminal(as_json=as_json)
-    store = Store(load_settings().store)
+    settings = load_settings()
     if name is None:
-        tags = store.tags()
-        terminal.table(
-            [{"tag": one, "id": commit} for one, commit in tags.items()],
-            ["tag", "commit"],
-            [[one, commit[:10]] for one, commit in tags.items()],
-            "There are no tags.",
-        )
+        tags = list_tags(settings)
+        rows = [[one.tag, one.id[:10]] for one in tags]
+        terminal.table(tags, ["tag", "commit"], rows, "There are no tags.")
     elif delete:
-        store.untag(name)
+        delete_tag(settings, name)
         terminal.answer({"deleted": name}, f"deleted {name}")
     elif ref is None:
         raise UsageError("which commit?", remedy=f"write `relive tag {name} REF`")
     else:
-        commit = store.resolve(ref)
-        store.tag(name, commit, force=force)
-        terminal.answer({"tag": name, "id": commit}, commit)
+        made = add_tag(settings, name, ref, force=force)
+        terminal.answer(made, made.id)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
-from relive.cli.terminal import AsJson, Terminal, size
+from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
 from relive.errors import StoreError
-from relive.store import Store
-from relive.upkeep.problems import Problem, Report
-from relive.upkeep.verify import verify as verify_store
+from relive.model.quantities import size
+from relive.operations.storage import VerifyWish
+from relive.operations.storage import verify as check
+from relive.upkeep.problems import Problem
 
-__all__ = ["problem_rows", "report_value", "verify"]
+__all__ = ["problem_rows", "verify"]
 
 _SHOWN = 4  # commits named in a line; --json names all
 
@@ -33,11 +34,9 @@ def verify(
     another store.
     """
     terminal = Terminal(as_json=as_json)
-    store = Store(load_settings().store)
-    commits = [store.resolve(ref) for ref in refs] if refs else None
-    report = verify_store(store, commits, data=data, progress=terminal.progress)
+    report = check(load_settings(), VerifyWish(refs=refs or [], data=data), terminal)
     if as_json:
-        terminal.answer(report_value(report))
+        terminal.answer(report)
     elif report.problems:
         terminal.table(
             report.problems, ["what", "name", "problem", "commits"], problem_rows(report.problems), ""
@@ -54,12 +53,7 @@ def verify(
     raise typer.Exit(StoreError.exit_status if report.problems else 0)
 
 
-def report_value(report: Report) -> dict[str, object]:
-    """A report in JSON."""
-    return {**asdict(report), "spoiled": report.spoiled}
-
-
-def problem_rows(problems: list[Problem]) -> list[list[str]]:
+def problem_rows(problems: Sequence[Problem]) -> list[list[str]]:
     """Lines of a table: what, name, problem, commits."""
     rows = []
     for one in problems:

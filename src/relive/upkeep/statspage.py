@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Callable
 from itertools import accumulate
 
+from relive.model.quantities import size, when
 from relive.page import page, table
 from relive.upkeep.shares import KINDS
 from relive.upkeep.stats import StoreStats
@@ -29,14 +29,11 @@ _COLOURS = {
 }
 
 
-def stats_page(
-    stats: StoreStats, *, where: str, size: Callable[[float], str], when: Callable[[int], str]
-) -> str:
+def stats_page(stats: StoreStats, *, where: str) -> str:
     """The page.
 
     Args:
         where: the store's directory, for the title.
-        size, when: show bytes and times (nanoseconds since the epoch).
     """
     ratio = f"{stats.logical / stats.stored:.1f} times less" if stats.stored < stats.logical else "no less"
     body = [
@@ -57,7 +54,7 @@ def stats_page(
             ],
         ),
         "<h2>As commits were taken</h2>",
-        _plot(stats, size, when),
+        _plot(stats),
         '<p class="dim">Added up over the commits that are kept, from the oldest to the newest, on a logarithmic scale.</p>',
         "<h2>Services</h2>",
         table(
@@ -100,7 +97,7 @@ def _bar(stats: StoreStats) -> str:
     )
 
 
-def _plot(stats: StoreStats, size: Callable[[float], str], when: Callable[[int], str]) -> str:
+def _plot(stats: StoreStats) -> str:
     """Bytes brought back and bytes stored, added up over the commits."""
     times = [one.taken_wall_ns for one in stats.commits]
     lines = {

@@ -1,0 +1,97 @@
+"""``python -m relive.operations NAME``: the process of ``apart``, for one operation."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import select
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from pydantic import ValidationError
+
+from relive.config import load_settings
+from relive.errors import ReliveError, UsageError
+from relive.operations.catalogue import OPERATIONS
+
+__all__ = ["main"]
+
+_F_SETSIG = 10  # linux/fcntl.h; Python's module has it only from 3.12 on every build
+
+
+class _Line:
+    """Writes what happens as lines; a ``Progress``."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def say(self, **message: Any) -> None:
+        """Write one line; a caller who is gone is noticed by the signal."""
+        rest = memoryview(json.dumps(message).encode() + b"\n")
+        while rest:
+            rest = rest[os.write(self._descriptor, rest) :]
+
+    @contextmanager
+    def progress(self, what: str, total: int) -> Iterator[Callable[[int], None]]:
+        """As ``Progress``."""
+        self.say(begun=what, total=total, unit="steps")
+        yield lambda done: self.say(done=done)
+
+    @contextmanager
+    def transfer(self, what: str, total: int) -> Iterator[Callable[[int], None]]:
+        """As ``Progress``."""
+        self.say(begun=what, total=total, unit="bytes")
+        yield lambda done: self.say(done=done)
+
+    def status(self, text: str) -> None:
+        """As ``Progress``."""
+        self.say(told=text)
+
+
+def _give_up(_number: int, _frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once: taking back must not be interrupted
+    raise KeyboardInterrupt
+
+
+def _end_with_caller() -> None:
+    """SIGTERM when the other end of standard input is closed."""
+    signal.signal(signal.SIGTERM, _give_up)
+    fcntl.fcntl(0, _F_SETSIG, signal.SIGTERM)
+    fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(0, fcntl.F_SETFL, fcntl.fcntl(0, fcntl.F_GETFL) | os.O_ASYNC)
+    if select.select([0], [], [], 0)[0]:  # closed before
+        sys.exit(130)
+
+
+def main() -> None:
+    """Do it; exit status 0 where the last line is a result."""
+    operation = OPERATIONS[sys.argv[1]]
+    wish_line = sys.stdin.buffer.readline()
+    # What is started from here writes to no protocol: only the copy of standard output is.
+    line = _Line(os.dup(1))
+    with Path(os.devnull).open("r+b") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
+    _end_with_caller()
+    try:
+        wish = operation.wish.model_validate_json(wish_line)
+        result = operation.run(load_settings(), wish, line)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # from here on it is done
+        line.say(result=result.model_dump(mode="json"))
+    except ValidationError as error:
+        line.say(error=UsageError(f"{operation.name}: {error.errors()[0]['msg']}").as_json())
+        sys.exit(1)
+    except ReliveError as error:
+        line.say(error=error.as_json())
+        sys.exit(1)
+    except (KeyboardInterrupt, BrokenPipeError):
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

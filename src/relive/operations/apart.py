@@ -1,0 +1,137 @@
+"""An operation done in a process of its own, for faces that have threads.
+
+CRIU and namespaces want a process with one thread, and a server must outlive what goes wrong in them. The process gets its wish
+as one JSON line on standard input, and writes JSON lines:
+
+    {"begun": WHAT, "total": N, "unit": "steps" | "bytes"}, {"done": N}, {"told": TEXT},
+    and at last {"result": VALUE} or {"error": {"code", "message", "cause", "remedy"}}.
+
+Standard input stays open for as long as the caller lives and wants the result; when it is closed, also because the caller was
+killed, the process is sent SIGTERM by the kernel (fcntl(2), F_SETSIG) and takes back what it has begun.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from relive.config import Settings, store_key_variable
+from relive.errors import Cancelled, ReliveError
+from relive.operations.operation import Operation, Wish
+from relive.operations.progress import Progress, Silent
+
+__all__ = ["perform_apart"]
+
+W = TypeVar("W", bound=Wish)
+R = TypeVar("R", bound=BaseModel)
+_NOTHING = Silent()
+_TAIL = 4096  # [bytes] of what its process said last
+_PATIENCE = 30.0  # [s] for taking back what was begun, before it is killed
+
+
+def perform_apart(
+    operation: Operation[W, R],
+    settings: Settings,
+    wish: W,
+    progress: Progress = _NOTHING,
+    *,
+    cancel: threading.Event | None = None,
+) -> R:
+    """Have it done, and wait for it; safe in any thread.
+
+    Args:
+        progress: called in this thread.
+        cancel: when it is set, the work is given up within a moment.
+
+    Raises:
+        ReliveError: as the operation does, of the same class; Cancelled.
+    """
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "relive.operations", operation.name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            env=_environment(settings),
+            start_new_session=True,
+        )
+        with process, _Canceller(process, cancel):
+            last = _talk(process, wish, progress)
+        if "result" in last:
+            return operation.result.model_validate(last["result"])
+        if cancel is not None and cancel.is_set():
+            raise Cancelled(f"{operation.name} was cancelled")
+        if "error" in last:
+            raise ReliveError.from_json(last["error"])
+        said.seek(max(0, said.tell() - _TAIL))
+        raise ReliveError(
+            f"{operation.name} ended without a result",
+            cause=said.read().decode(errors="replace").strip() or f"status {process.returncode}",
+            remedy="try it again; if it stays so, it is a bug of Relive",
+        )
+
+
+def _environment(settings: Settings) -> dict[str, str]:
+    named = {"RELIVE_HOME": str(settings.home), "RELIVE_TOOLS": str(settings.tools_path)}
+    return {**os.environ, **named, **store_key_variable()}
+
+
+def _talk(process: subprocess.Popen[bytes], wish: Wish, progress: Progress) -> dict[str, Any]:
+    """Say what is wished, and render what is said until the last word; empty where there was none."""
+    assert process.stdin is not None and process.stdout is not None
+    with contextlib.suppress(BrokenPipeError):  # it says why
+        process.stdin.write(wish.model_dump_json().encode() + b"\n")
+        process.stdin.flush()
+    with ExitStack() as shown:
+        advance: Callable[[int], None] | None = None
+        for line in process.stdout:  # not to its end: a branch's page daemon may hold it open
+            message = json.loads(line)
+            if "begun" in message:
+                shown.close()
+                begin = progress.transfer if message["unit"] == "bytes" else progress.progress
+                advance = shown.enter_context(begin(message["begun"], message["total"]))
+            elif "done" in message and advance is not None:
+                advance(message["done"])
+            elif "told" in message:
+                progress.status(message["told"])
+            else:
+                return dict(message)
+    return {}
+
+
+class _Canceller:
+    """While entered: when the event is set, the process is asked to take back what it does, and killed when it does not."""
+
+    def __init__(self, process: subprocess.Popen[bytes], cancel: threading.Event | None) -> None:
+        self._process, self._cancel = process, cancel
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._wait, daemon=True)
+
+    def _wait(self) -> None:
+        assert self._cancel is not None
+        while not self._over.is_set():
+            if self._cancel.wait(0.2):
+                self._process.terminate()
+                if not self._over.wait(_PATIENCE):
+                    self._process.kill()
+                return
+
+    def __enter__(self) -> _Canceller:
+        if self._cancel is not None:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        if self._cancel is not None:
+            self._thread.join()

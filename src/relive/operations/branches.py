@@ -1,0 +1,271 @@
+"""Branches: bringing commits back, listing, entering, reading and ending what runs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import BinaryIO
+
+from pydantic import Field
+
+from relive.agent.capsule import all_lives, find_capsule
+from relive.agent.control import ask_agent
+from relive.agent.sightings import shell_status
+from relive.config import Settings
+from relive.errors import AgentUnreachable, BranchUnknown, MemoryLost, TargetUnknown
+from relive.model.branch import BranchFacts, Clock
+from relive.model.capsule import LifePaths, parse_address
+from relive.model.commit import Manifest
+from relive.operations.operation import Operation, Result, Wish
+from relive.operations.progress import Progress
+from relive.operations.targets import tend
+from relive.protocols.known import protocol_of
+from relive.replay.stubs.plan import Stubs
+from relive.replay.stubs.process import answer_branch
+from relive.replay.stubs.speed import parse_speed
+from relive.replay.stubs.stage import Stage
+from relive.replay.stubs.window import read_egress
+from relive.sandbox.branch import Branch, find_branch, list_branches
+from relive.sandbox.branch import restore as restore_branch
+from relive.sandbox.publish import publish
+from relive.store import Store
+
+__all__ = [
+    "EXEC",
+    "RESTORE",
+    "BranchState",
+    "ExecWish",
+    "Executed",
+    "RestoreWish",
+    "Stopped",
+    "branch_states",
+    "execute",
+    "find_living",
+    "log_streams",
+    "restore",
+    "stop",
+]
+
+
+class RestoreWish(Wish):
+    """What comes back, and how."""
+
+    ref: str = Field(description="A commit: id, tag, NAME, or NAME@{2 minutes ago}")
+    publish: list[str] = Field([], description="HOSTPORT:PORT: reach the branch's port from this host")
+    clock: Clock = Field(Clock.RECORDED, description="The wall clock it sees: as recorded, or now")
+    lazy: bool = Field(False, description="Let it run before its memory is all there; the rest comes behind")
+    stubs: bool = Field(
+        True, description="Answer what the service says to others from the recording, where there is one"
+    )
+    speed: str = Field("1", description="How fast recorded answers come: 1 as recorded, 10, max")
+
+
+def restore(settings: Settings, wish: RestoreWish, progress: Progress) -> BranchFacts:
+    """Bring a commit to life as a branch, in a sealed sandbox.
+
+    Raises:
+        UsageError: an address or the speed cannot be meant.
+        RefUnknown, RefAmbiguous, StoreError: the store cannot give the commit.
+        RestoreFailed: the branch did not come to life; nothing is left of it.
+    """
+    pace = parse_speed(wish.speed)
+    wanted = [_parse_publication(text) for text in wish.publish]
+    tend(settings, progress)
+    store = Store(settings.store)
+    commit = store.resolve(wish.ref)
+    manifest = store.manifest(commit)
+    stage = Stage(_recorded(settings, manifest) if wish.stubs else None, pace)
+    branch = restore_branch(
+        settings, store, commit, clock=wish.clock, lazily=wish.lazy, outside=stage.outside
+    )
+    try:
+        if stage.plan is not None:
+            answer_branch(branch, stage.plan, pace, [port for _, port in manifest.listening], {})
+        for host, host_port, port in wanted:
+            publish(branch, host, host_port, port)
+    except BaseException:
+        branch.stop()
+        raise
+    return branch.facts
+
+
+RESTORE = Operation("restore", RestoreWish, BranchFacts, restore)
+
+
+def _recorded(settings: Settings, manifest: Manifest) -> Stubs | None:
+    """What its service said to others, where that was recorded on this host."""
+    if manifest.target.life is None:
+        return None
+    paths = LifePaths(settings.capsules / manifest.target.name / manifest.target.life)
+    egress = read_egress(paths.egress, manifest.taken_monotonic_ns)
+    return Stubs(egress, protocol_of, authority=paths.authority) if egress is not None else None
+
+
+def _parse_publication(text: str) -> tuple[str, int, int]:
+    outer, _, inner = text.rpartition(":")
+    host, host_port = parse_address(outer)
+    return host, host_port, parse_address(inner)[1]
+
+
+class BranchState(Result):
+    """A branch as it is now.
+
+    Attributes:
+        state: in words; memory: percent of it that is there, of a branch restored lazily.
+    """
+
+    facts: BranchFacts
+    is_alive: bool
+    state: str
+    memory: int | None
+
+
+def branch_states(settings: Settings, *, ended: bool = False) -> list[BranchState]:
+    """The branches of this host, oldest first; with those that have ended where wanted."""
+    return [
+        BranchState(
+            facts=branch.facts,
+            is_alive=branch.is_alive,
+            state=_state(branch),
+            memory=branch.memory.percent if branch.memory is not None else None,
+        )
+        for branch in list_branches(settings)
+        if ended or branch.is_alive
+    ]
+
+
+def _state(branch: Branch) -> str:
+    status, memory = branch.wait_status, branch.memory
+    if branch.memory_lost is not None:
+        return "ended (its memory was not all there)"
+    if status is not None:
+        return f"ended ({shell_status(status)})"
+    if not branch.is_alive:
+        return "ended"
+    if memory is not None and not memory.is_complete:
+        return f"running, {memory.percent} % of its memory is there"
+    return "running"
+
+
+def find_living(settings: Settings, branch: str) -> Branch:
+    """The running branch of an id or a unique beginning of one; raises BranchUnknown."""
+    found = find_branch(settings, branch)
+    if not found.is_alive:
+        raise BranchUnknown(
+            f"the branch {found.facts.id} has ended", remedy="`relive logs` still shows what it said"
+        )
+    return found
+
+
+class ExecWish(Wish):
+    """What is run in a branch."""
+
+    branch: str = Field(description="The branch's id, or a unique beginning of it")
+    command: list[str] = Field(description="The command and its arguments", min_length=1)
+    limit: float = Field(60.0, gt=0, le=3600, description="Seconds after which it is killed")
+    most: int = Field(1 << 20, gt=0, le=16 << 20, description="Bytes kept of each of its two streams")
+
+
+class Executed(Result):
+    """What a command in a branch did.
+
+    Attributes:
+        status: as a shell shows it; None when it was killed for its time.
+        stdout, stderr: what is no UTF-8 is written as escapes; cut: bytes of both that are left out.
+    """
+
+    status: int | None
+    stdout: str
+    stderr: str
+    cut: int
+
+
+def execute(settings: Settings, wish: ExecWish, _progress: Progress) -> Executed:
+    """Run a command in a branch until it ends; raises BranchUnknown."""
+    found = find_living(settings, wish.branch)
+    status: int | None = None
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        process = subprocess.Popen(
+            found.command_inside(wish.command),
+            env=dict(os.environ),
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+        )
+        try:
+            ended = process.wait(wish.limit)
+            status = ended if ended >= 0 else 128 - ended
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        texts, cuts = zip(*(_text(file, wish.most) for file in (out, err)), strict=True)
+    return Executed(status=status, stdout=texts[0], stderr=texts[1], cut=sum(cuts))
+
+
+EXEC = Operation("exec", ExecWish, Executed, execute)
+
+
+def _text(file: BinaryIO, most: int) -> tuple[str, int]:
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    return file.read(most).decode("utf-8", "backslashreplace"), max(0, size - most)
+
+
+def log_streams(settings: Settings, name: str) -> tuple[dict[str, Path], MemoryLost | None]:
+    """The files with what a branch or the newest life of a capsule said: "stdout", "stderr", and "stubs" where there are any.
+
+    The second value says why a branch was stopped if its memory could not all come. Raises BranchUnknown.
+    """
+    try:
+        branch = find_branch(settings, name)
+    except BranchUnknown:
+        lives = [capsule for capsule in all_lives(settings) if capsule.facts.spec.name == name]
+        if not lives:
+            raise
+        return dict(zip(("stdout", "stderr"), lives[-1].paths.logs, strict=True)), None
+    streams = {"stdout": branch.log("stdout"), "stderr": branch.log("stderr")}
+    if branch.log("stubs").exists():
+        streams["stubs"] = branch.log("stubs")
+    return streams, branch.memory_lost
+
+
+class Stopped(Result):
+    """Ids of branches and names of capsules that were stopped."""
+
+    stopped: list[str]
+
+
+def stop(settings: Settings, names: list[str], progress: Progress, *, every_branch: bool = False) -> Stopped:
+    """End branches and remove what was theirs; a capsule's service is asked to end (SIGTERM). Raises BranchUnknown."""
+    tend(settings, progress)
+    wanted = list(names)
+    if every_branch:
+        wanted += [branch.facts.id for branch in list_branches(settings)]
+    return Stopped(stopped=[_stop_one(settings, name) for name in wanted])
+
+
+def _stop_one(settings: Settings, name: str) -> str:
+    try:
+        branch = find_branch(settings, name)
+    except BranchUnknown:
+        try:
+            capsule = find_capsule(settings, name)
+        except TargetUnknown:
+            raise BranchUnknown(
+                f"{name!r} is no branch and no capsule", remedy="`relive ps --all` lists both"
+            ) from None
+        with contextlib.suppress(AgentUnreachable):
+            ask_agent(capsule.paths.agent_socket, {"op": "stopping"}, limit=5)
+        os.kill(capsule.facts.root, signal.SIGTERM)
+        return name
+    branch.stop()
+    return branch.facts.id

@@ -1,0 +1,22 @@
+"""All operations that act, by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from relive.operations.branches import EXEC, RESTORE
+from relive.operations.commits import COMMIT
+from relive.operations.exports import EXPORT
+from relive.operations.fixtures import FIXTURE
+from relive.operations.health import DOCTOR
+from relive.operations.operation import Operation
+from relive.operations.replays import REPLAY
+from relive.operations.reproductions import REPRODUCE
+from relive.operations.storage import STATS, VERIFY
+
+__all__ = ["OPERATIONS"]
+
+OPERATIONS: dict[str, Operation[Any, Any]] = {
+    one.name: one
+    for one in (COMMIT, RESTORE, EXEC, REPLAY, REPRODUCE, FIXTURE, EXPORT, STATS, VERIFY, DOCTOR)
+}

@@ -1,0 +1,189 @@
+"""Commits: taking, listing, showing, deleting them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+from pydantic import Field
+
+from relive.agent.capsule import find_capsule
+from relive.agent.control import ask_agent
+from relive.config import Settings, store_key_variable
+from relive.engine.capture import capture
+from relive.engine.criu import CriuTools
+from relive.engine.target import process_target
+from relive.engine.watchdog import Watchdog
+from relive.errors import UsageError
+from relive.model.commit import CommitId, Manifest, Trigger
+from relive.model.text import is_number
+from relive.operations.operation import Operation, Result, Wish
+from relive.operations.progress import Progress
+from relive.operations.targets import tend
+from relive.store import Store, StoredCommit
+from relive.store.incidents import Incidents
+
+__all__ = [
+    "COMMIT",
+    "Commit",
+    "CommitDetail",
+    "CommitWish",
+    "Deleted",
+    "commit",
+    "delete_commit",
+    "list_commits",
+    "show_commit",
+    "tags_of",
+]
+
+
+class Commit(Result):
+    """A commit in a list; see ``store.index.StoredCommit`` for the fields, ``tags``: names that it has."""
+
+    id: CommitId
+    name: str
+    life: str | None
+    kind: str
+    root: int
+    trigger: str
+    taken_wall_ns: int
+    sequence: int | None
+    capture: str
+    pause_us: int
+    durable_us: int | None
+    bytes: int
+    new_bytes: int
+    parent: CommitId | None
+    tags: list[str] = Field([])
+
+    @classmethod
+    def of(cls, stored: StoredCommit, tags: list[str]) -> Commit:
+        """From the index."""
+        return cls(**asdict(stored), tags=tags)
+
+
+class CommitDetail(Manifest):
+    """All that a commit says of itself, and what the store knows of it."""
+
+    id: CommitId
+    durable_us: int | None
+    bytes: int
+    new_bytes: int
+    tags: list[str] = Field([])
+
+
+def list_commits(settings: Settings, target: str | None, limit: int, progress: Progress) -> list[Commit]:
+    """Commits of a target, or of all, newest first."""
+    tend(settings, progress)
+    store = Store(settings.store)
+    names = tags_of(store)
+    return [Commit.of(one, names.get(one.id, [])) for one in store.log(target, limit)]
+
+
+class CommitWish(Wish):
+    """What is committed."""
+
+    target: str = Field(description="A capsule's name, or pid:NUMBER for any running tree")
+    files: list[Path] = Field([], description="Files and directories committed too (pid: targets only)")
+    tag: str | None = Field(None, description="Give the commit this tag")
+
+
+def commit(settings: Settings, wish: CommitWish, progress: Progress) -> Commit:
+    """Commit the live state of a target, which runs on.
+
+    Raises:
+        UsageError: the target's text is none, or a file is not there.
+        TargetUnknown, ProcessGone: there is no such target.
+        CommitFailed: it was not committed; it runs on.
+    """
+    store = Store(settings.store)
+    tend(settings, progress)
+    if wish.target.startswith("pid:"):
+        stored = _commit_process(settings, store, wish.target, wish.files)
+    else:
+        if wish.files:
+            raise UsageError(
+                "--files is for pid: targets", cause="a capsule's files are always part of its commits"
+            )
+        capsule = find_capsule(settings, wish.target)
+        limit = settings.commit_limit * 3 + 60
+        answer = ask_agent(capsule.paths.agent_socket, {"op": "commit"} | store_key_variable(), limit=limit)
+        stored = store.get(CommitId(answer["id"]))
+    if wish.tag is not None:
+        store.tag(wish.tag, stored.id)
+    return Commit.of(stored, tags_of(store).get(stored.id, []))
+
+
+COMMIT = Operation("commit", CommitWish, Commit, commit)
+
+
+def _commit_process(settings: Settings, store: Store, target: str, files: list[Path]) -> StoredCommit:
+    number = target.removeprefix("pid:")
+    if not is_number(number):
+        raise UsageError(f"{target!r} is no target", remedy="write pid:1234, or a capsule's name")
+    for path in files:
+        if not path.exists():
+            raise UsageError(f"--files: there is no {path}", remedy="name an existing file or directory")
+    wanted = process_target(int(number), [path.resolve() for path in files])
+    with Watchdog(CriuTools(settings.tools_path).watchdog) as watchdog:
+        taken = capture(wanted, Trigger.MANUAL, settings=settings, store=store, watchdog=watchdog)
+    return taken.store(store, [])
+
+
+def show_commit(settings: Settings, ref: str) -> CommitDetail:
+    """One commit in full; raises RefUnknown, RefAmbiguous, StoreError."""
+    store = Store(settings.store)
+    found = store.resolve(ref)
+    stored = store.get(found)
+    return CommitDetail(
+        **dict(store.manifest(found)),
+        id=found,
+        durable_us=stored.durable_us,
+        bytes=stored.bytes,
+        new_bytes=stored.new_bytes,
+        tags=tags_of(store).get(found, []),
+    )
+
+
+class Deleted(Result):
+    """A commit that is no more."""
+
+    id: CommitId
+
+
+def delete_commit(settings: Settings, ref: str) -> Deleted:
+    """Delete a commit that nothing holds.
+
+    Raises:
+        RefUnknown, RefAmbiguous: there is none.
+        UsageError: a tag or an incident holds it.
+    """
+    store = Store(settings.store)
+    found = store.resolve(ref)
+    incidents = Incidents(settings.incidents)
+    # Asked with the store's lock held: no incident can begin to need it in between.
+    if found not in store.thin(store.get(found).name, lambda _lines: {found} - incidents.pinned()):
+        raise _held(found, tags_of(store).get(found, []))
+    return Deleted(id=found)
+
+
+def _held(commit_id: CommitId, tags: list[str]) -> UsageError:
+    if tags:
+        return UsageError(
+            f"{commit_id[:10]} is kept",
+            cause=f"it is tagged {', '.join(tags)}",
+            remedy="remove the tag first: relive tag --delete NAME",
+        )
+    return UsageError(
+        f"{commit_id[:10]} is kept",
+        cause="an incident needs it to be replayed",
+        remedy="`relive incidents` tells which; what belongs to incidents is never deleted",
+    )
+
+
+def tags_of(store: Store) -> dict[CommitId, list[str]]:
+    """The tags of each commit that has any."""
+    names: dict[CommitId, list[str]] = {}
+    for tag, named in store.tags().items():
+        names.setdefault(named, []).append(tag)
+    return names

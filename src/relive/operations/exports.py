@@ -1,0 +1,110 @@
+"""Exports: a commit as one file."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+
+from pydantic import Field
+
+from relive.config import Settings
+from relive.errors import UsageError
+from relive.exchange.checkpoint.compression import Compression, by_suffix
+from relive.exchange.checkpoint.exporting import export_checkpoint
+from relive.exchange.envelope import read_keys
+from relive.exchange.exporting import export as write
+from relive.model.commit import CommitId
+from relive.operations.operation import Operation, Result, Wish
+from relive.operations.progress import Progress
+from relive.store import Store
+
+__all__ = ["EXPORT", "ExportWish", "ExportWritten", "Format", "export"]
+
+
+class Format(StrEnum):
+    """What is written."""
+
+    RELIVE = "relive"
+    PODMAN = "podman"
+    CHECKPOINTCTL = "checkpointctl"
+
+
+class ExportWish(Wish):
+    """What is written, and how."""
+
+    ref: str = Field(description="The commit (id, tag, NAME, NAME@{2 minutes ago})")
+    file: Path = Field(description="The file to write")
+    encrypt: bool = Field(False, description="Encrypt it with the newest key")
+    key_file: Path | None = Field(
+        None, description="Keys of encrypted archives, one a line; without, the setting export_keys"
+    )
+    format: Format = Field(
+        Format.RELIVE, description="For `relive import`; to restore with podman; or only to look into"
+    )
+    compress: Compression | None = Field(
+        None, description="Of a checkpoint archive; by the file's name if it is not given"
+    )
+    force: bool = Field(False, description="Replace a file that exists")
+
+
+class ExportWritten(Result):
+    """The file; ``parts``: how many files and packs are in it, ``is_container``: the commit is of one."""
+
+    id: CommitId
+    file: str
+    format: Format
+    encrypted: bool
+    parts: int
+    bytes: int
+    is_container: bool
+
+
+def export(settings: Settings, wish: ExportWish, progress: Progress) -> ExportWritten:
+    """Write a commit to one file, with all it needs; it is there whole and durable on return, or not at all.
+
+    Raises:
+        UsageError: what is asked for cannot be meant, or the file is there already.
+        RefUnknown, RefAmbiguous, StoreError: the commit cannot be read.
+        DiskFull: the file could not be written.
+    """
+    if wish.key_file is not None and not wish.encrypt:
+        raise UsageError("--key-file is for --encrypt", remedy="add --encrypt, or leave --key-file out")
+    store = Store(settings.store)
+    if wish.format is Format.RELIVE:
+        if wish.compress is not None:
+            raise UsageError(
+                "--compress is for checkpoint archives",
+                remedy="leave it out: what Relive keeps is compressed",
+            )
+        keys = read_keys(wish.key_file or settings.export_keys) if wish.encrypt else None
+        written = write(
+            store, store.resolve(wish.ref), wish.file, keys=keys, force=wish.force, show=progress.transfer
+        )
+    else:
+        if wish.encrypt:
+            raise UsageError(
+                "a checkpoint archive is not encrypted",
+                cause="neither podman nor checkpointctl could read it",
+                remedy="encrypt the file yourself, or leave --format out",
+            )
+        written = export_checkpoint(
+            store,
+            store.resolve(wish.ref),
+            wish.file,
+            wish.compress or by_suffix(wish.file),
+            only_to_inspect=wish.format is Format.CHECKPOINTCTL,
+            force=wish.force,
+            show=progress.transfer,
+        )
+    return ExportWritten(
+        id=written.commit,
+        file=str(wish.file),
+        format=wish.format,
+        encrypted=wish.encrypt,
+        parts=written.parts,
+        bytes=written.bytes,
+        is_container=store.manifest(written.commit).container is not None,
+    )
+
+
+EXPORT = Operation("export", ExportWish, ExportWritten, export)

@@ -1,0 +1,30 @@
+"""Health: what this host can do."""
+
+from __future__ import annotations
+
+from relive.config import Settings
+from relive.doctor import Finding, examine, is_ready
+from relive.operations.operation import Operation, Result, Wish
+from relive.operations.progress import Progress
+
+__all__ = ["DOCTOR", "DoctorWish", "Health", "doctor"]
+
+
+class DoctorWish(Wish):
+    """Nothing can be chosen."""
+
+
+class Health(Result):
+    """``ready``: everything works that is required to run, commit, restore and replay."""
+
+    ready: bool
+    findings: list[Finding]
+
+
+def doctor(settings: Settings, _wish: DoctorWish, _progress: Progress) -> Health:
+    """Find out what works on this host by trying it."""
+    findings = examine(settings)
+    return Health(ready=is_ready(findings), findings=findings)
+
+
+DOCTOR = Operation("doctor", DoctorWish, Health, doctor)

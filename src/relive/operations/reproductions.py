@@ -1,0 +1,116 @@
+"""Reproductions: does it fail again in a fresh process, without any commit?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+
+from relive.config import Settings
+from relive.errors import UsageError
+from relive.model.reproduction import Reproduction, ReproductionKind
+from relive.model.text import is_number
+from relive.operations.operation import Operation, Wish
+from relive.operations.policies import parse_policy
+from relive.operations.progress import Progress
+from relive.reproduce.environment import parse_variable, read_variables
+from relive.reproduce.plan import Wishes
+from relive.reproduce.reproduce import What
+from relive.reproduce.reproduce import reproduce as run_reproduction
+
+__all__ = ["REPRODUCE", "ReproduceWish", "reproduce", "reproduction_status"]
+
+
+class ReproduceWish(Wish):
+    """What is reproduced, and as what."""
+
+    incident: str = Field(description="An incident's number, or the path of an error package")
+    command: list[str] = Field([], description="The service and its arguments; default: as recorded")
+    checkout: str | None = Field(
+        None,
+        description="A revision of git, or . for the files as they are; default: the recorded revision, where it is there",
+    )
+    env: list[str] = Field([], description="NAME=VALUE, over the recorded environment")
+    env_file: Path | None = Field(None, description="File of NAME=VALUE lines")
+    database: list[str] = Field(
+        [], description="PATH=FILE: lay a file over a path, such as a SQLite database"
+    )
+    port: int | None = Field(
+        None, ge=1, le=65_535, description="Port on which the service listens, if not the recorded one"
+    )
+    times: int = Field(1, ge=1, le=10_000, description="How often, each in a fresh process")
+    ignore: list[str] = Field([], description="What may differ inside: event:KIND, or event:KIND:PATH")
+    on_miss: list[str] = Field(
+        [],
+        description="A call of the request without a recorded answer: fail or pass, or KIND:pass such as http-call:pass",
+    )
+    limit: float = Field(
+        30.0,
+        ge=0.1,
+        le=86_400,
+        description="Seconds until the service listens, and again until it has answered",
+    )
+
+
+def reproduce(settings: Settings, wish: ReproduceWish, progress: Progress) -> Reproduction:
+    """From the error package alone: start the service afresh, send the request, judge.
+
+    Raises:
+        UsageError: what is asked for cannot be meant.
+        IncidentUnknown, PackageMissing, RecordingError: there is nothing to reproduce.
+    """
+    directory, number = _incident(wish.incident)
+    supplied = read_variables(wish.env_file) if wish.env_file is not None else {}
+    supplied |= dict(parse_variable(text) for text in wish.env)
+    what = What(
+        incident=number,
+        directory=directory,
+        command=tuple(wish.command),
+        checkout=wish.checkout,
+        environment=supplied,
+        port=wish.port,
+        times=wish.times,
+    )
+    wishes = Wishes(
+        ignore=tuple(wish.ignore),
+        limit=wish.limit,
+        on_miss=dict(parse_policy(text) for text in wish.on_miss),
+        databases=dict(_database(text) for text in wish.database),
+    )
+    with progress.progress("reproducing", wish.times) as done:
+        return run_reproduction(settings, what, wishes, progress.status, done)
+
+
+REPRODUCE = Operation("reproduce", ReproduceWish, Reproduction, reproduce)
+
+
+def _incident(text: str) -> tuple[Path | None, int]:
+    """(directory, number) of a number, ``incident/NUMBER``, or a file ``NUMBER.package.json`` anywhere; raises UsageError."""
+    number = text.removeprefix("incident/")
+    if is_number(number):
+        return None, int(number)
+    path = Path(text)
+    number = path.name.removesuffix(".package.json")
+    if number == path.name or not is_number(number) or not path.is_file():
+        raise UsageError(
+            f"{text!r} is no incident",
+            remedy="`relive incidents` lists their numbers; an error package is a file NUMBER.package.json",
+        )
+    return path.parent, int(number)
+
+
+def _database(text: str) -> tuple[str, Path]:
+    path, equals, file = text.partition("=")
+    if not equals or not path.startswith("/") or not file:
+        raise UsageError(f"--database cannot be {text!r}", remedy="write PATH=FILE, with an absolute PATH")
+    return path, Path(file)
+
+
+def reproduction_status(result: Reproduction) -> int:
+    """What all attempts mean: 0 reproduced every time, 1 never, 10 diverged or sometimes only, 6 it could not be started."""
+    kinds = {attempt.kind for attempt in result.attempts}
+    if kinds == {ReproductionKind.REPRODUCED}:
+        return 0
+    if kinds == {ReproductionKind.COULD_NOT_START}:
+        return 6
+    return 1 if kinds <= {ReproductionKind.NOT_REPRODUCED, ReproductionKind.COULD_NOT_START} else 10

@@ -1,0 +1,171 @@
+"""The store as a whole: what it holds, whether it can be given back, what could go."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from relive.config import Settings
+from relive.model.commit import CommitId
+from relive.operations.operation import Operation, Result, Wish
+from relive.operations.progress import Progress
+from relive.store import Store
+from relive.upkeep.garbage import Thing
+from relive.upkeep.gc import GRACE, Collected, collect, foresee
+from relive.upkeep.problems import Kind, Problem, Report
+
+if TYPE_CHECKING:  # numpy takes its time
+    from relive.upkeep.stats import StoreStats
+
+__all__ = [
+    "STATS",
+    "VERIFY",
+    "Garbage",
+    "GcWish",
+    "StatsWish",
+    "StorageStats",
+    "Verification",
+    "VerifyWish",
+    "gc",
+    "stats",
+    "verify",
+]
+
+
+class ServiceShare(Result):
+    """``stored``: bytes of packs and objects that a service's commits need; what services share is counted for each."""
+
+    name: str
+    commits: int
+    logical: int
+    stored: int
+
+
+class CommitShare(Result):
+    """``alone``: bytes that no other commit needs, so that dropping this one frees them."""
+
+    id: CommitId
+    name: str
+    taken_wall_ns: int
+    logical: int
+    new: int
+    alone: int
+
+
+class StorageStats(Result):
+    """What a store holds; see ``upkeep.stats.StoreStats``."""
+
+    logical: int
+    stored: int
+    dominance: dict[str, int]
+    services: list[ServiceShare]
+    commits: list[CommitShare]
+
+    @classmethod
+    def of(cls, found: StoreStats) -> StorageStats:
+        """From what upkeep measured."""
+        return cls.model_validate(asdict(found))
+
+
+class StatsWish(Wish):
+    """Nothing can be chosen."""
+
+
+def stats(settings: Settings, _wish: StatsWish, progress: Progress) -> StorageStats:
+    """How much commits bring back, what they take, and what takes the room; raises StoreError."""
+    from relive.upkeep.stats import measure
+
+    return StorageStats.of(measure(Store(settings.store), progress=progress.progress))
+
+
+STATS = Operation("store-stats", StatsWish, StorageStats, stats)
+
+
+class Verification(Result):
+    """What was looked at, and what is wrong; ``spoiled``: commits that cannot be given back."""
+
+    commits: int
+    packs: int
+    objects: int
+    bytes_read: int
+    problems: list[Problem]
+    spoiled: list[CommitId]
+
+    @classmethod
+    def of(cls, report: Report) -> Verification:
+        """From what upkeep found."""
+        return cls.model_validate({**asdict(report), "spoiled": report.spoiled})
+
+
+class VerifyWish(Wish):
+    """What is checked."""
+
+    refs: list[str] = Field([], description="Commits to look at; all, and the tags, where none is named")
+    data: bool = Field(False, description="Read every byte, not only what leads to it")
+
+
+def verify(settings: Settings, wish: VerifyWish, progress: Progress) -> Verification:
+    """Check signatures, hashes, and that all is there that commits need; raises RefUnknown, RefAmbiguous, StoreError."""
+    from relive.upkeep.verify import verify as verify_store
+
+    store = Store(settings.store)
+    commits = [store.resolve(ref) for ref in wish.refs] if wish.refs else None
+    return Verification.of(verify_store(store, commits, data=wish.data, progress=progress.progress))
+
+
+VERIFY = Operation("verify", VerifyWish, Verification, verify)
+
+
+class Useless(Result):
+    """Something that no commit needs."""
+
+    kind: Kind
+    name: str
+    bytes: int
+
+
+class Garbage(Result):
+    """What was done, or would be; see ``upkeep.gc.Collected``."""
+
+    dry_run: bool
+    freed: int
+    deleted: list[Useless]
+    condemned: list[Useless]
+    waiting: list[Useless]
+    repacked: list[str]
+    doubtful: list[str]
+
+    @classmethod
+    def of(cls, found: Collected, *, dry_run: bool) -> Garbage:
+        """From what upkeep found."""
+
+        def listed(things: list[Thing]) -> list[Useless]:
+            return [Useless(kind=one.kind, name=one.name, bytes=found.sizes[one]) for one in things]
+
+        return cls(
+            dry_run=dry_run,
+            freed=found.freed,
+            deleted=listed(found.decision.delete),
+            condemned=listed(found.decision.condemn),
+            waiting=listed(found.decision.wait),
+            repacked=found.repacked,
+            doubtful=found.doubtful,
+        )
+
+
+class GcWish(Wish):
+    """How much may go."""
+
+    grace: float = Field(
+        GRACE, ge=0, description="Seconds for which something must have been useless before it is deleted"
+    )
+    dry_run: bool = Field(True, description="Only say what would go and what that would free")
+
+
+def gc(settings: Settings, wish: GcWish, progress: Progress) -> Garbage:
+    """Free what no commit needs, or say what could be freed; never drops a commit. Raises StoreError."""
+    act = foresee if wish.dry_run else collect
+    found = act(Store(settings.store), grace=wish.grace, progress=progress.progress)
+    return Garbage.of(found, dry_run=wish.dry_run)
