@@ -68,6 +68,8 @@ TESTED_IN = {
     "operations/progress.py": "tests/operations/test_apart.py",
     "operations/replays.py": "tests/cli/test_replay_words.py",
     "operations/reproductions.py": "tests/cli/test_reproduce_words.py",
+    "operations/recordings.py": "tests/coordinator/test_routes.py",
+    "operations/runs.py": "tests/coordinator/test_routes.py",
     "operations/storage.py": "tests/cli/test_upkeep.py",
     "operations/tags.py": "tests/cli/test_listing.py",
     "operations/targets.py": "tests/cli/test_empty_home.py",

@@ -164,6 +164,11 @@ class Settings(BaseSettings):
         """One JSON file per incident."""
         return self.home / "incidents"
 
+    @property
+    def runs(self) -> Path:
+        """What replays and reproductions showed."""
+        return self.home / "runs.sqlite"
+
 
 def load_settings(**overrides: object) -> Settings:
     """Read the configuration.

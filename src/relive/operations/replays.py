@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 
 from pydantic import Field
 
@@ -15,6 +16,7 @@ from relive.model.text import is_number
 from relive.operations.operation import Operation, Wish
 from relive.operations.policies import parse_policy
 from relive.operations.progress import Progress
+from relive.operations.runs import keep_replay
 from relive.operations.targets import tend
 from relive.replay.answers import Calls
 from relive.replay.plan import Pace
@@ -81,8 +83,11 @@ def replay(settings: Settings, wish: ReplayWish, progress: Progress) -> Replay:
     tend(settings, progress)
     store = Store(settings.store)
     case = _case(settings, store, wish)
+    began_wall_ns, began = time.time_ns(), time.monotonic()
     with progress.progress("replaying", wish.times) as done:
-        return asyncio.run(run_replay(settings, store, case, wishes, done))
+        result = asyncio.run(run_replay(settings, store, case, wishes, done))
+    keep_replay(settings, result, began_wall_ns, time.monotonic() - began)
+    return result
 
 
 REPLAY = Operation("replay", ReplayWish, Replay, replay)

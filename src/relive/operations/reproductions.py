@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 from pydantic import Field
@@ -13,6 +14,7 @@ from relive.model.text import is_number
 from relive.operations.operation import Operation, Wish
 from relive.operations.policies import parse_policy
 from relive.operations.progress import Progress
+from relive.operations.runs import keep_reproduction
 from relive.reproduce.environment import parse_variable, read_variables
 from relive.reproduce.plan import Wishes
 from relive.reproduce.reproduce import What
@@ -77,8 +79,11 @@ def reproduce(settings: Settings, wish: ReproduceWish, progress: Progress) -> Re
         on_miss=dict(parse_policy(text) for text in wish.on_miss),
         databases=dict(_database(text) for text in wish.database),
     )
+    began_wall_ns, began = time.time_ns(), time.monotonic()
     with progress.progress("reproducing", wish.times) as done:
-        return run_reproduction(settings, what, wishes, progress.status, done)
+        result = run_reproduction(settings, what, wishes, progress.status, done)
+    keep_reproduction(settings, result, began_wall_ns, time.monotonic() - began)
+    return result
 
 
 REPRODUCE = Operation("reproduce", ReproduceWish, Reproduction, reproduce)

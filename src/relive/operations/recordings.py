@@ -1,0 +1,151 @@
+"""Recordings: what was kept of each life of a service, and the requests in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import Field
+
+from relive.agent.capsule import all_lives
+from relive.analyse.masking import Mask
+from relive.analyse.proxied import Proxied, masked_exchange
+from relive.config import Settings
+from relive.errors import NotFound
+from relive.model.capsule import LifePaths
+from relive.operations.operation import Result, Wish
+from relive.record.events import EventKind
+from relive.record.exchanges import Ended, Exchange, Exchanges
+from relive.record.reading import Recording as Events
+
+__all__ = [
+    "RecordedRequest",
+    "Recording",
+    "RequestPage",
+    "RequestsWish",
+    "list_recordings",
+    "list_requests",
+    "show_request",
+]
+
+
+class Recording(Result):
+    """What is kept of one life of a service.
+
+    Attributes:
+        proxy, inside, egress: bytes on disk of what the proxy saw, of what happened inside, and of what it asked of others.
+    """
+
+    service: str
+    life: str
+    is_alive: bool
+    started_wall_ns: int
+    proxy: int
+    inside: int
+    egress: int
+
+
+class RecordedRequest(Result):
+    """A request in a list; ``target`` has its secrets masked, ``seconds`` is None while it has no end."""
+
+    number: int
+    sequence: int
+    method: str
+    target: str
+    status: int | None
+    ended: Ended
+    began_wall_ns: int
+    seconds: float | None
+
+
+class RequestsWish(Wish):
+    """Which requests."""
+
+    after: int = Field(0, ge=0, description="Only those that began after this event: where a page went to")
+    limit: int = Field(50, ge=1, le=500, description="At most so many")
+
+
+class RequestPage(Result):
+    """Requests in the order in which they began; ``next``: the ``after`` of the next page, None where there is none (yet)."""
+
+    items: list[RecordedRequest]
+    next: int | None
+
+
+def list_recordings(settings: Settings, service: str | None = None) -> list[Recording]:
+    """Those of a service, or all, newest first."""
+    return [
+        Recording(
+            service=one.facts.spec.name,
+            life=one.paths.directory.name,
+            is_alive=one.is_alive,
+            started_wall_ns=one.facts.started_wall_ns,
+            proxy=_bytes(one.paths.recording),
+            inside=_bytes(one.paths.inside),
+            egress=_bytes(one.paths.egress),
+        )
+        for one in reversed(all_lives(settings))
+        if service in (None, one.facts.spec.name)
+    ]
+
+
+def list_requests(settings: Settings, service: str, life: str, wish: RequestsWish) -> RequestPage:
+    """One page of a life's requests; raises NotFound, RecordingError."""
+    mask = Mask(settings.secret_patterns, settings.secret_names)
+    found = _begun_after(settings, service, life, wish)
+    items = [_line(one, mask) for one in found[: wish.limit]]
+    return RequestPage(items=items, next=items[-1].sequence if len(found) > wish.limit else None)
+
+
+def show_request(settings: Settings, service: str, life: str, number: int) -> Proxied:
+    """One request and its answer, secrets masked; raises NotFound, RecordingError."""
+    mask = Mask(settings.secret_patterns, settings.secret_names)
+    recording = Events(_paths(settings, service, life).recording)
+    return masked_exchange(Exchanges(recording).by_number(number), mask)
+
+
+def _begun_after(settings: Settings, service: str, life: str, wish: RequestsWish) -> list[Exchange]:
+    """The next requests, one more than the page holds, in the order in which they began."""
+    recording = Events(_paths(settings, service, life).recording)
+    last = wish.after
+    missing = wish.limit + 1
+    for event in recording.events(after=wish.after):
+        if event.kind is EventKind.REQUEST_STARTED:
+            last, missing = event.seq, missing - 1
+            if not missing:
+                break
+    return Exchanges(recording).begun_in(wish.after, last)
+
+
+def _line(one: Exchange, mask: Mask) -> RecordedRequest:
+    return RecordedRequest(
+        number=one.number,
+        sequence=one.started_seq,
+        method=one.method,
+        target=mask.target(one.target),
+        status=one.status,
+        ended=one.ended,
+        began_wall_ns=one.started_wall_ns,
+        seconds=one.seconds,
+    )
+
+
+def _paths(settings: Settings, service: str, life: str) -> LifePaths:
+    for one in all_lives(settings):
+        if (one.facts.spec.name, one.paths.directory.name) == (service, life):
+            return one.paths
+    raise NotFound(
+        f"there is no recording of {service!r} called {life!r}", remedy="list the recordings first"
+    )
+
+
+def _bytes(directory: Path) -> int:
+    return sum(_sizes(directory)) if directory.is_dir() else 0
+
+
+def _sizes(directory: Path) -> Iterator[int]:
+    for path in directory.rglob("*"):
+        try:
+            yield path.stat().st_size
+        except FileNotFoundError:  # its retention goes on
+            continue

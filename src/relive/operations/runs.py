@@ -1,0 +1,130 @@
+"""Runs: what replays and reproductions showed, whoever asked for them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from enum import StrEnum
+from typing import Any
+
+from pydantic import Field
+
+from relive.config import Settings
+from relive.model.outcome import Replay
+from relive.model.reproduction import Reproduction
+from relive.operations.operation import Result, Wish
+from relive.store.runs import RunRow, Runs
+
+__all__ = [
+    "Run",
+    "RunDetail",
+    "RunPage",
+    "RunsWish",
+    "keep_replay",
+    "keep_reproduction",
+    "list_runs",
+    "show_run",
+]
+
+
+class RunKind(StrEnum):
+    """What was done: from a commit, or in a fresh process."""
+
+    REPLAY = "replay"
+    REPRODUCE = "reproduce"
+
+
+class Run(Result):
+    """A run in a list; see ``store.runs.RunRow``."""
+
+    number: int
+    kind: RunKind
+    service: str
+    incident: int | None
+    began_wall_ns: int
+    seconds: float
+    times: int
+    reproduced: int
+    verdict: str
+
+    @classmethod
+    def of(cls, row: RunRow) -> Run:
+        """From what is kept."""
+        return cls.model_validate(asdict(row))
+
+
+class RunDetail(Run):
+    """A run in full; the one of the two that fits ``kind`` is there."""
+
+    replay: Replay | None = None
+    reproduction: Reproduction | None = None
+
+
+class RunsWish(Wish):
+    """Which runs."""
+
+    service: str | None = Field(None, description="Only those of this service")
+    incident: int | None = Field(None, description="Only those of this incident")
+    before: int | None = Field(
+        None, ge=1, description="Only those with a smaller number: where a page went to"
+    )
+    limit: int = Field(50, ge=1, le=500, description="At most so many")
+
+
+class RunPage(Result):
+    """Runs, newest first; ``next``: the ``before`` of the next page, None where there is none."""
+
+    items: list[Run]
+    next: int | None
+
+
+def list_runs(settings: Settings, wish: RunsWish) -> RunPage:
+    """One page of them."""
+    rows = Runs(settings.runs).page(
+        service=wish.service, incident=wish.incident, before=wish.before, limit=wish.limit + 1
+    )
+    items = [Run.of(row) for row in rows[: wish.limit]]
+    return RunPage(items=items, next=items[-1].number if len(rows) > wish.limit else None)
+
+
+def show_run(settings: Settings, number: int) -> RunDetail:
+    """One in full; raises NotFound."""
+    row, result = Runs(settings.runs).get(number)
+    read: dict[str, Any] = (
+        {"replay": Replay.model_validate_json(result)}
+        if row.kind == RunKind.REPLAY
+        else {"reproduction": Reproduction.model_validate_json(result)}
+    )
+    return RunDetail(**asdict(row), **read)
+
+
+def keep_replay(settings: Settings, result: Replay, began_wall_ns: int, seconds: float) -> None:
+    """Keep what a replay showed."""
+    kinds = [run.verdict.kind.value for run in result.runs]
+    _keep(settings, RunKind.REPLAY, result, kinds, began_wall_ns, seconds)
+
+
+def keep_reproduction(settings: Settings, result: Reproduction, began_wall_ns: int, seconds: float) -> None:
+    """Keep what a reproduction showed."""
+    kinds = [attempt.kind.value for attempt in result.attempts]
+    _keep(settings, RunKind.REPRODUCE, result, kinds, began_wall_ns, seconds)
+
+
+def _keep(
+    settings: Settings,
+    kind: RunKind,
+    result: Replay | Reproduction,
+    verdicts: list[str],
+    began_wall_ns: int,
+    seconds: float,
+) -> None:
+    Runs(settings.runs).add(
+        kind=kind.value,
+        service=result.service,
+        incident=result.incident,
+        began_wall_ns=began_wall_ns,
+        seconds=seconds,
+        times=len(verdicts),
+        reproduced=result.reproduced,
+        verdict=next((one for one in verdicts if one != "reproduced"), "reproduced"),
+        result=result.model_dump_json(),
+    )

@@ -1,0 +1,118 @@
+"""What replays and reproductions showed: an SQLite file, a row each. Numbers are never used twice.
+
+The newest ``KEPT`` are kept. Results are JSON as the operation returned them.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from relive.errors import NotFound
+from relive.store.troubles import disk_errors
+
+__all__ = ["KEPT", "RunRow", "Runs"]
+
+KEPT = 10_000
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS runs (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, service TEXT NOT NULL, incident INTEGER,
+    began_wall_ns INTEGER NOT NULL, seconds REAL NOT NULL, times INTEGER NOT NULL, reproduced INTEGER NOT NULL,
+    verdict TEXT NOT NULL, result TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS runs_by_incident ON runs (incident, number);
+CREATE INDEX IF NOT EXISTS runs_by_service ON runs (service, number);
+"""
+_COLUMNS = "number, kind, service, incident, began_wall_ns, seconds, times, reproduced, verdict"
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One replay or reproduction.
+
+    Attributes:
+        kind: "replay" or "reproduce"; times: how often it was run; reproduced: how often it came again.
+        verdict: the verdict of all of them, or of the first that is no "reproduced".
+    """
+
+    number: int
+    kind: str
+    service: str
+    incident: int | None
+    began_wall_ns: int
+    seconds: float
+    times: int
+    reproduced: int
+    verdict: str
+
+
+class Runs:
+    """The rows; safe for several processes and threads, each call has a connection of its own."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        with disk_errors("keeping what a replay showed", self._path.parent):
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with closing(sqlite3.connect(self._path, timeout=30)) as database, database:
+                database.execute("PRAGMA journal_mode=WAL")
+                database.executescript(_SCHEMA)
+                yield database
+
+    def add(
+        self,
+        *,
+        kind: str,
+        service: str,
+        incident: int | None,
+        began_wall_ns: int,
+        seconds: float,
+        times: int,
+        reproduced: int,
+        verdict: str,
+        result: str,
+    ) -> int:
+        """Keep one, drop the oldest beyond ``KEPT``; returns its number."""
+        row = (kind, service, incident, began_wall_ns, seconds, times, reproduced, verdict, result)
+        names = "kind, service, incident, began_wall_ns, seconds, times, reproduced, verdict, result"
+        with self._open() as database:
+            number = database.execute(
+                f"INSERT INTO runs ({names}) VALUES ({', '.join('?' * len(row))})", row
+            ).lastrowid
+            assert number is not None
+            database.execute("DELETE FROM runs WHERE number <= ?", (number - KEPT,))
+        return number
+
+    def page(
+        self, *, service: str | None, incident: int | None, before: int | None, limit: int
+    ) -> list[RunRow]:
+        """Those with smaller numbers than ``before``, newest first."""
+        wanted: list[tuple[str, Any]] = [
+            ("number < ?", before),
+            ("service = ?", service),
+            ("incident = ?", incident),
+        ]
+        given = [(text, value) for text, value in wanted if value is not None]
+        where = f"WHERE {' AND '.join(text for text, _ in given)}" if given else ""
+        with self._open() as database:
+            rows = database.execute(
+                f"SELECT {_COLUMNS} FROM runs {where} ORDER BY number DESC LIMIT ?",
+                (*(value for _, value in given), limit),
+            ).fetchall()
+        return [RunRow(*row) for row in rows]
+
+    def get(self, number: int) -> tuple[RunRow, str]:
+        """(the row, its result in JSON); raises NotFound."""
+        with self._open() as database:
+            row = database.execute(
+                f"SELECT {_COLUMNS}, result FROM runs WHERE number = ?", (number,)
+            ).fetchone()
+        if row is None:
+            raise NotFound(f"there is no run {number}", cause=f"the newest {KEPT} are kept")
+        return RunRow(*row[:-1]), row[-1]
