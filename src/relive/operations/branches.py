@@ -55,13 +55,18 @@ class RestoreWish(Wish):
     """What comes back, and how."""
 
     ref: str = Field(description="A commit: id, tag, NAME, or NAME@{2 minutes ago}")
-    publish: list[str] = Field([], description="HOSTPORT:PORT: reach the branch's port from this host")
-    clock: Clock = Field(Clock.RECORDED, description="The wall clock it sees: as recorded, or now")
-    lazy: bool = Field(False, description="Let it run before its memory is all there; the rest comes behind")
-    stubs: bool = Field(
-        True, description="Answer what the service says to others from the recording, where there is one"
+    publish: list[str] = Field(
+        default=[], description="HOSTPORT:PORT: reach the branch's port from this host"
     )
-    speed: str = Field("1", description="How fast recorded answers come: 1 as recorded, 10, max")
+    clock: Clock = Field(default=Clock.RECORDED, description="The wall clock it sees: as recorded, or now")
+    lazy: bool = Field(
+        default=False, description="Let it run before its memory is all there; the rest comes behind"
+    )
+    stubs: bool = Field(
+        default=True,
+        description="Answer what the service says to others from the recording, where there is one",
+    )
+    speed: str = Field(default="1", description="How fast recorded answers come: 1 as recorded, 10, max")
 
 
 def restore(settings: Settings, wish: RestoreWish, progress: Progress) -> BranchFacts:
@@ -166,8 +171,8 @@ class ExecWish(Wish):
 
     branch: str = Field(description="The branch's id, or a unique beginning of it")
     command: list[str] = Field(description="The command and its arguments", min_length=1)
-    limit: float = Field(60.0, gt=0, le=3600, description="Seconds after which it is killed")
-    most: int = Field(1 << 20, gt=0, le=16 << 20, description="Bytes kept of each of its two streams")
+    limit: float = Field(default=60.0, gt=0, le=3600, description="Seconds after which it is killed")
+    most: int = Field(default=1 << 20, gt=0, le=16 << 20, description="Bytes kept of each of its two streams")
 
 
 class Executed(Result):
@@ -244,19 +249,31 @@ class Stopped(Result):
     stopped: list[str]
 
 
-def stop(settings: Settings, names: list[str], progress: Progress, *, every_branch: bool = False) -> Stopped:
-    """End branches and remove what was theirs; a capsule's service is asked to end (SIGTERM). Raises BranchUnknown."""
+def stop(
+    settings: Settings,
+    names: list[str],
+    progress: Progress,
+    *,
+    every_branch: bool = False,
+    only_branches: bool = False,
+) -> Stopped:
+    """End branches and remove what was theirs; a capsule's service is asked to end (SIGTERM), unless ``only_branches``.
+
+    Raises BranchUnknown.
+    """
     tend(settings, progress)
     wanted = list(names)
     if every_branch:
         wanted += [branch.facts.id for branch in list_branches(settings)]
-    return Stopped(stopped=[_stop_one(settings, name) for name in wanted])
+    return Stopped(stopped=[_stop_one(settings, name, only_branches=only_branches) for name in wanted])
 
 
-def _stop_one(settings: Settings, name: str) -> str:
+def _stop_one(settings: Settings, name: str, *, only_branches: bool) -> str:
     try:
         branch = find_branch(settings, name)
     except BranchUnknown:
+        if only_branches:
+            raise
         try:
             capsule = find_capsule(settings, name)
         except TargetUnknown:

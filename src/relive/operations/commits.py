@@ -54,7 +54,7 @@ class Commit(Result):
     bytes: int
     new_bytes: int
     parent: CommitId | None
-    tags: list[str] = Field([])
+    tags: list[str] = Field(default=[])
 
     @classmethod
     def of(cls, stored: StoredCommit, tags: list[str]) -> Commit:
@@ -69,7 +69,7 @@ class CommitDetail(Manifest):
     durable_us: int | None
     bytes: int
     new_bytes: int
-    tags: list[str] = Field([])
+    tags: list[str] = Field(default=[])
 
 
 def list_commits(settings: Settings, target: str | None, limit: int, progress: Progress) -> list[Commit]:
@@ -84,8 +84,10 @@ class CommitWish(Wish):
     """What is committed."""
 
     target: str = Field(description="A capsule's name, or pid:NUMBER for any running tree")
-    files: list[Path] = Field([], description="Files and directories committed too (pid: targets only)")
-    tag: str | None = Field(None, description="Give the commit this tag")
+    files: list[Path] = Field(
+        default=[], description="Files and directories committed too (pid: targets only)"
+    )
+    tag: str | None = Field(default=None, description="Give the commit this tag")
 
 
 def commit(settings: Settings, wish: CommitWish, progress: Progress) -> Commit:

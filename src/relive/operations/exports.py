@@ -34,17 +34,17 @@ class ExportWish(Wish):
 
     ref: str = Field(description="The commit (id, tag, NAME, NAME@{2 minutes ago})")
     file: Path = Field(description="The file to write")
-    encrypt: bool = Field(False, description="Encrypt it with the newest key")
+    encrypt: bool = Field(default=False, description="Encrypt it with the newest key")
     key_file: Path | None = Field(
-        None, description="Keys of encrypted archives, one a line; without, the setting export_keys"
+        default=None, description="Keys of encrypted archives, one a line; without, the setting export_keys"
     )
     format: Format = Field(
-        Format.RELIVE, description="For `relive import`; to restore with podman; or only to look into"
+        default=Format.RELIVE, description="For `relive import`; to restore with podman; or only to look into"
     )
     compress: Compression | None = Field(
-        None, description="Of a checkpoint archive; by the file's name if it is not given"
+        default=None, description="Of a checkpoint archive; by the file's name if it is not given"
     )
-    force: bool = Field(False, description="Replace a file that exists")
+    force: bool = Field(default=False, description="Replace a file that exists")
 
 
 class ExportWritten(Result):

@@ -34,16 +34,18 @@ class Database(StrEnum):
 class FixtureWish(Wish):
     """What a fixture is made of: exactly one of ``incident``, ``rules`` and ``check``."""
 
-    incident: int | None = Field(None, ge=1, description="Number of the incident")
-    output: Path | None = Field(None, description="The directory to write the fixture to")
+    incident: int | None = Field(default=None, ge=1, description="Number of the incident")
+    output: Path | None = Field(default=None, description="The directory to write the fixture to")
     engine: Database = Field(
-        Database.SQLITE,
+        default=Database.SQLITE,
         description="For which database: sqlite, or postgresql where SQLite does not do what it does",
     )
-    database: str | None = Field(None, description="Which database, where the request asked several")
-    rules: Path | None = Field(None, description="Build it from this rule file instead of an incident")
-    check: Path | None = Field(None, description="Only check the fixture in this directory again")
-    force: bool = Field(False, description="Replace a fixture that lies in the directory")
+    database: str | None = Field(default=None, description="Which database, where the request asked several")
+    rules: Path | None = Field(
+        default=None, description="Build it from this rule file instead of an incident"
+    )
+    check: Path | None = Field(default=None, description="Only check the fixture in this directory again")
+    force: bool = Field(default=False, description="Replace a fixture that lies in the directory")
 
 
 class QueryMade(Result):

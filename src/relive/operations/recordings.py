@@ -61,8 +61,10 @@ class RecordedRequest(Result):
 class RequestsWish(Wish):
     """Which requests."""
 
-    after: int = Field(0, ge=0, description="Only those that began after this event: where a page went to")
-    limit: int = Field(50, ge=1, le=500, description="At most so many")
+    after: int = Field(
+        default=0, ge=0, description="Only those that began after this event: where a page went to"
+    )
+    limit: int = Field(default=50, ge=1, le=500, description="At most so many")
 
 
 class RequestPage(Result):

@@ -33,32 +33,37 @@ class ReplayWish(Wish):
     """What is replayed, and how."""
 
     what: str = Field(description="An incident's number, or a commit (then with request)")
-    request: int | None = Field(None, description="Replay this recorded request from the commit")
-    first: bool = Field(False, description="The first time the incident was seen, not the latest")
-    times: int = Field(1, ge=1, le=10_000, description="How often, each in a branch of its own")
+    request: int | None = Field(default=None, description="Replay this recorded request from the commit")
+    first: bool = Field(default=False, description="The first time the incident was seen, not the latest")
+    times: int = Field(default=1, ge=1, le=10_000, description="How often, each in a branch of its own")
     jobs: int | None = Field(
-        None, ge=1, le=1000, description="Branches at one time; default: the number of CPUs"
+        default=None, ge=1, le=1000, description="Branches at one time; default: the number of CPUs"
     )
     pace: Pace = Field(
-        Pace.RECORDED, description="Send again at the recorded pace, or as fast as order allows"
+        default=Pace.RECORDED, description="Send again at the recorded pace, or as fast as order allows"
     )
-    clock: Clock = Field(Clock.RECORDED, description="The wall clock in the branch: as recorded, or now")
+    clock: Clock = Field(
+        default=Clock.RECORDED, description="The wall clock in the branch: as recorded, or now"
+    )
     ignore: list[str] = Field(
-        [],
+        default=[],
         description="What may differ: header:NAME, body:PATH such as body:$.id, event:KIND, event:KIND:PATH; "
         "in what the service asks also query:NAME, and paths such as $.parameters[0]",
     )
     calls: Calls = Field(
-        Calls.RECORDED, description="Who answers the service's calls: the recording, or the sealed network"
+        default=Calls.RECORDED,
+        description="Who answers the service's calls: the recording, or the sealed network",
     )
     on_miss: list[str] = Field(
-        [], description="A call without a recorded answer: fail or pass, or KIND=pass such as http-call=pass"
+        default=[],
+        description="A call without a recorded answer: fail or pass, or KIND=pass such as http-call=pass",
     )
     speed: str = Field(
-        "1", description="Divides recorded times, of requests and of answers to the service's calls: 10, max"
+        default="1",
+        description="Divides recorded times, of requests and of answers to the service's calls: 10, max",
     )
-    limit: float | None = Field(None, ge=0.1, le=86_400, description="Seconds for the judged request")
-    lazy: bool = Field(False, description="Begin before the memory of the branches is all there")
+    limit: float | None = Field(default=None, ge=0.1, le=86_400, description="Seconds for the judged request")
+    lazy: bool = Field(default=False, description="Begin before the memory of the branches is all there")
 
 
 def replay(settings: Settings, wish: ReplayWish, progress: Progress) -> Replay:

@@ -27,27 +27,32 @@ class ReproduceWish(Wish):
     """What is reproduced, and as what."""
 
     incident: str = Field(description="An incident's number, or the path of an error package")
-    command: list[str] = Field([], description="The service and its arguments; default: as recorded")
+    command: list[str] = Field(default=[], description="The service and its arguments; default: as recorded")
     checkout: str | None = Field(
-        None,
+        default=None,
         description="A revision of git, or . for the files as they are; default: the recorded revision, where it is there",
     )
-    env: list[str] = Field([], description="NAME=VALUE, over the recorded environment")
-    env_file: Path | None = Field(None, description="File of NAME=VALUE lines")
+    env: list[str] = Field(default=[], description="NAME=VALUE, over the recorded environment")
+    env_file: Path | None = Field(default=None, description="File of NAME=VALUE lines")
     database: list[str] = Field(
-        [], description="PATH=FILE: lay a file over a path, such as a SQLite database"
+        default=[], description="PATH=FILE: lay a file over a path, such as a SQLite database"
     )
     port: int | None = Field(
-        None, ge=1, le=65_535, description="Port on which the service listens, if not the recorded one"
+        default=None,
+        ge=1,
+        le=65_535,
+        description="Port on which the service listens, if not the recorded one",
     )
-    times: int = Field(1, ge=1, le=10_000, description="How often, each in a fresh process")
-    ignore: list[str] = Field([], description="What may differ inside: event:KIND, or event:KIND:PATH")
+    times: int = Field(default=1, ge=1, le=10_000, description="How often, each in a fresh process")
+    ignore: list[str] = Field(
+        default=[], description="What may differ inside: event:KIND, or event:KIND:PATH"
+    )
     on_miss: list[str] = Field(
-        [],
+        default=[],
         description="A call of the request without a recorded answer: fail or pass, or KIND:pass such as http-call:pass",
     )
     limit: float = Field(
-        30.0,
+        default=30.0,
         ge=0.1,
         le=86_400,
         description="Seconds until the service listens, and again until it has answered",

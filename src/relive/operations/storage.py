@@ -102,8 +102,10 @@ class Verification(Result):
 class VerifyWish(Wish):
     """What is checked."""
 
-    refs: list[str] = Field([], description="Commits to look at; all, and the tags, where none is named")
-    data: bool = Field(False, description="Read every byte, not only what leads to it")
+    refs: list[str] = Field(
+        default=[], description="Commits to look at; all, and the tags, where none is named"
+    )
+    data: bool = Field(default=False, description="Read every byte, not only what leads to it")
 
 
 def verify(settings: Settings, wish: VerifyWish, progress: Progress) -> Verification:
@@ -159,9 +161,11 @@ class GcWish(Wish):
     """How much may go."""
 
     grace: float = Field(
-        GRACE, ge=0, description="Seconds for which something must have been useless before it is deleted"
+        default=GRACE,
+        ge=0,
+        description="Seconds for which something must have been useless before it is deleted",
     )
-    dry_run: bool = Field(True, description="Only say what would go and what that would free")
+    dry_run: bool = Field(default=True, description="Only say what would go and what that would free")
 
 
 def gc(settings: Settings, wish: GcWish, progress: Progress) -> Garbage:

@@ -1,0 +1,1 @@
+"""Relive for LLM agents: the operations as tools of the Model Context Protocol, over stdio or streamable HTTP."""

@@ -1,0 +1,102 @@
+"""Operations as tools: arguments are the fields of the wish, what comes back is the result, progress is told on the way."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import anyio
+import anyio.from_thread
+import anyio.to_thread
+from mcp.server.mcpserver import Context
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from relive.config import Settings
+from relive.errors import ReliveError
+from relive.mcp.refusals import refusal
+from relive.operations.apart import perform_apart
+from relive.operations.operation import Operation
+
+__all__ = ["tool_of"]
+
+
+class _Told:
+    """A ``Progress`` in a thread of anyio, which tells the client of the call."""
+
+    def __init__(self, context: Context[Any]) -> None:
+        self._context = context
+
+    @contextmanager
+    def progress(self, what: str, total: int) -> Iterator[Callable[[int], None]]:
+        self._tell(0, total, what)
+        yield lambda done: self._tell(done, total, what)
+
+    @contextmanager
+    def transfer(self, what: str, total: int) -> Iterator[Callable[[int], None]]:
+        done = 0
+
+        def advance(count: int) -> None:
+            nonlocal done
+            done += count
+            self._tell(done, total, what)
+
+        self._tell(0, total, what)
+        yield advance
+
+    def status(self, text: str) -> None:
+        self._tell(0, None, text)
+
+    def _tell(self, done: int, total: int | None, what: str) -> None:
+        anyio.from_thread.run(self._context.report_progress, done, total, what)
+
+
+def tool_of(
+    operation: Operation[Any, Any], settings: Settings, *, without: frozenset[str] = frozenset()
+) -> Callable[..., Awaitable[BaseModel]]:
+    """The function of a tool.
+
+    Args:
+        without: fields of the wish that an agent cannot choose.
+    """
+
+    async def tool(**given: Any) -> BaseModel:
+        told = _Told(given.pop("context"))
+        cancel = threading.Event()
+
+        def perform() -> BaseModel:
+            wish = operation.wish(**given)
+            result: BaseModel = perform_apart(operation, settings, wish, told, cancel=cancel)
+            return result
+
+        try:
+            return await anyio.to_thread.run_sync(perform, abandon_on_cancel=True)
+        except ReliveError as error:
+            raise refusal(error) from error
+        finally:
+            cancel.set()  # a client that gave up wants nothing of it
+
+    fields = {name: field for name, field in operation.wish.model_fields.items() if name not in without}
+    parameters = [_parameter(name, field) for name, field in fields.items()]
+    context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=Context)
+    tool.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [*parameters, context], return_annotation=operation.result
+    )
+    tool.__annotations__ = {one.name: one.annotation for one in [*parameters, context]} | {
+        "return": operation.result
+    }
+    tool.__name__ = operation.name.replace("-", "_")
+    return tool
+
+
+def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
+    default = inspect.Parameter.empty if field.is_required() else field.default
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[field.annotation, FieldInfo(description=field.description)],
+    )

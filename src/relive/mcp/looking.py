@@ -1,0 +1,160 @@
+"""Tools that only look: lists, one thing in full, what it said. Long ones come in pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+from mcp.server.mcpserver import MCPServer
+from mcp_types import ToolAnnotations
+from pydantic import BaseModel, Field
+
+from relive.config import Settings
+from relive.mcp.refusals import refusing
+from relive.mcp.stories import Frames, Story, Timeline, frames_of, story_of, timeline_of
+from relive.operations.branches import BranchState, branch_states, log_streams
+from relive.operations.commits import Commit, CommitDetail, list_commits, show_commit
+from relive.operations.incidents import IncidentLine, list_incidents, show_incident
+from relive.operations.operation import Result
+from relive.operations.progress import Silent
+from relive.operations.runs import RunDetail, RunPage, RunsWish, list_runs, show_run
+from relive.operations.targets import Target, list_targets
+
+__all__ = ["add_looking"]
+
+_QUIET = Silent()
+_LOOKS = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
+_MOST_LOG = 1 << 16  # [bytes] of a page
+
+Service = Annotated[str | None, Field(description="Only those of this service")]
+Limit = Annotated[int, Field(ge=1, le=200, description="At most so many")]
+After = Annotated[int, Field(ge=0, description="`next` of the page before")]
+Number = Annotated[int, Field(ge=1, description="Number of the incident")]
+
+
+class Targets(Result):
+    """What can be committed."""
+
+    items: list[Target]
+
+
+class Commits(Result):
+    """Commits, newest first."""
+
+    items: list[Commit]
+
+
+class Incidents(Result):
+    """Incidents, newest first."""
+
+    items: list[IncidentLine]
+    next: int | None
+
+
+class Branches(Result):
+    """Branches, oldest first."""
+
+    items: list[BranchState]
+
+
+class LogPart(Result):
+    """A part of what was said; ``next``: the ``after`` of the next one."""
+
+    text: str
+    next: int | None
+
+
+def add_looking(server: MCPServer, settings: Settings) -> None:
+    """Add the tools to a server."""
+
+    def add(function: Callable[..., BaseModel]) -> None:
+        server.add_tool(refusing(function), annotations=_LOOKS)
+
+    def targets() -> Targets:
+        """The services that run under Relive and can be committed."""
+        return Targets(items=list_targets(settings, _QUIET))
+
+    def commits(target: Service = None, limit: Limit = 20) -> Commits:
+        """Commits of live states, newest first."""
+        return Commits(items=list_commits(settings, target, limit, _QUIET))
+
+    def commit_detail(
+        ref: Annotated[str, Field(description="Id, tag, NAME, or NAME@{2 minutes ago}")],
+    ) -> CommitDetail:
+        """One commit in full: processes, sockets, files, what it belongs to."""
+        return show_commit(settings, ref)
+
+    def incidents(service: Service = None, after: After = 0, limit: Limit = 20) -> Incidents:
+        """Failures that were seen, newest first: begin here to find out what failed."""
+        found = list_incidents(settings, service, _QUIET)
+        rest = len(found) > after + limit
+        return Incidents(items=found[after : after + limit], next=after + limit if rest else None)
+
+    def incident(number: Number) -> Story:
+        """What failed and what is known of it, in short; frames and timeline are tools of their own."""
+        return story_of(show_incident(settings, number, _QUIET))
+
+    def incident_frames(
+        number: Number,
+        after: After = 0,
+        limit: Limit = 10,
+        own: Annotated[bool, Field(description="Only the service's own code")] = True,
+    ) -> Frames:
+        """The frames of an incident with their locals as they were when it was raised, innermost first."""
+        return frames_of(show_incident(settings, number, _QUIET), after, limit, own=own)
+
+    def incident_timeline(
+        number: Number,
+        after: After = 0,
+        limit: Limit = 50,
+        everything: Annotated[bool, Field(description="Also each reading of clock and randomness")] = False,
+    ) -> Timeline:
+        """What the request that failed did until then: queries, calls, logs, with results and times."""
+        return timeline_of(show_incident(settings, number, _QUIET), after, limit, everything=everything)
+
+    def branches(ended: Annotated[bool, Field(description="With those that have ended")] = False) -> Branches:
+        """Restored lives of commits, each in a sealed sandbox."""
+        return Branches(items=branch_states(settings, ended=ended))
+
+    def logs(
+        name: Annotated[str, Field(description="A branch's id or a service's name")],
+        stream: Annotated[str, Field(pattern="^(stdout|stderr|stubs)$")] = "stderr",
+        after: Annotated[
+            int | None, Field(ge=0, description="`next` of the part before; without: the end")
+        ] = None,
+    ) -> LogPart:
+        """What a branch or a service wrote, or (stubs) what a branch asked that was not recorded."""
+        streams, _ = log_streams(settings, name)
+        if stream not in streams:
+            return LogPart(text="", next=None)
+        with streams[stream].open("rb") as file:
+            size = file.seek(0, 2)
+            begin = max(0, size - _MOST_LOG) if after is None else min(after, size)
+            file.seek(begin)
+            data = file.read(_MOST_LOG)
+        end = begin + len(data)
+        return LogPart(text=data.decode("utf-8", "backslashreplace"), next=end if end < size else None)
+
+    def runs(
+        incident: Annotated[int | None, Field(ge=1, description="Only those of this incident")] = None,
+        before: Annotated[int | None, Field(ge=1, description="`next` of the page before")] = None,
+        limit: Limit = 20,
+    ) -> RunPage:
+        """Replays and reproductions that were done, with their verdicts, newest first."""
+        return list_runs(settings, RunsWish(incident=incident, before=before, limit=limit))
+
+    def run(number: Annotated[int, Field(ge=1, description="Number of the run")]) -> RunDetail:
+        """One replay or reproduction in full: each run's verdict, the first difference, what stubs answered."""
+        return show_run(settings, number)
+
+    add(targets)
+    add(commits)
+    add(commit_detail)
+    add(incidents)
+    add(incident)
+    add(incident_frames)
+    add(incident_timeline)
+    add(branches)
+    add(logs)
+    add(runs)
+    add(run)

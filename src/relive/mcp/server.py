@@ -1,0 +1,152 @@
+"""The server: its tools, resources and prompts."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ResourceNotFoundError
+from mcp_types import ToolAnnotations
+from pydantic import Field
+
+from relive import __version__
+from relive.config import Settings
+from relive.errors import NotFound
+from relive.mcp.acting import tool_of
+from relive.mcp.looking import add_looking
+from relive.mcp.refusals import refusing
+from relive.mcp.stories import story_of
+from relive.operations.branches import EXEC, RESTORE, Stopped, stop
+from relive.operations.commits import COMMIT
+from relive.operations.exports import EXPORT
+from relive.operations.fixtures import FIXTURE
+from relive.operations.health import DOCTOR
+from relive.operations.incidents import list_incidents, show_incident
+from relive.operations.operation import Operation
+from relive.operations.progress import Silent
+from relive.operations.replays import REPLAY
+from relive.operations.reproductions import REPRODUCE
+from relive.operations.runs import show_run
+from relive.operations.storage import STATS, VERIFY
+from relive.operations.tags import Tag, add_tag
+
+__all__ = ["make_server"]
+
+_QUIET = Silent()
+_INSTRUCTIONS = """Relive commits the live state of services, records what crosses their border, and replays failures.
+Begin with `incidents`, look at one with `incident`, `incident_frames` and `incident_timeline`; `replay` shows whether it happens
+again from the commit before, in a sealed sandbox with every outside dependency answered from the recording. `restore` brings a
+commit back as a branch in which `exec` may do anything: the service itself is never touched. Stop branches when you are done."""
+
+_READS = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
+_ADDS = ToolAnnotations(
+    read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False
+)
+_DESTROYS = ToolAnnotations(
+    read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=False
+)
+_ACTING: tuple[tuple[Operation[Any, Any], ToolAnnotations, str], ...] = (
+    (COMMIT, _ADDS, "Commit the live state of a service, which runs on; it stands still for milliseconds."),
+    (RESTORE, _ADDS, "Bring a commit to life as a branch in a sealed sandbox; the original is not touched."),
+    (
+        EXEC,
+        _DESTROYS,
+        "Run a command inside a branch: look at its files, send its service requests. Only the branch is changed.",
+    ),
+    (
+        REPLAY,
+        _ADDS,
+        "Restore the commit before a failure, send the recorded requests again, and judge: reproduced, not, or diverged "
+        "at the first event that differs.",
+    ),
+    (
+        REPRODUCE,
+        _ADDS,
+        "Without any commit: start the service afresh in a sandbox, send the failed request, and judge. "
+        "Another revision can be tried with `checkout`.",
+    ),
+    (
+        FIXTURE,
+        _ADDS,
+        "Make a small database in which the incident's queries give the rows that they gave.",
+    ),
+    (EXPORT, _ADDS, "Write a commit to one file, which `relive import` takes in on another host."),
+    (VERIFY, _READS, "Check that commits can be given back: signatures, hashes, and that all is there."),
+    (STATS, _READS, "What the store holds and what takes the room."),
+    (DOCTOR, _READS, "What works on this host, found out by trying it, and what to do about the rest."),
+)
+
+
+def make_server(settings: Settings) -> MCPServer:
+    """The server; run it over a transport."""
+    server = MCPServer("relive", version=__version__, instructions=_INSTRUCTIONS, log_level="ERROR")
+    add_looking(server, settings)
+    for operation, hints, about in _ACTING:
+        server.add_tool(tool_of(operation, settings), description=about, annotations=hints)
+    _add_stopping(server, settings)
+    _add_resources(server, settings)
+    _add_prompts(server)
+    return server
+
+
+def _add_stopping(server: MCPServer, settings: Settings) -> None:
+    def stop_branches(
+        branches: Annotated[list[str], Field(min_length=1, description="Ids of branches")],
+    ) -> Stopped:
+        """End branches and remove what was theirs."""
+        return stop(settings, branches, _QUIET, only_branches=True)
+
+    def tag(
+        name: Annotated[str, Field(description="The tag")],
+        ref: Annotated[str, Field(description="The commit it shall name")],
+    ) -> Tag:
+        """Give a commit a name that keeps it."""
+        return add_tag(settings, name, ref)
+
+    server.add_tool(refusing(stop_branches), annotations=_DESTROYS)
+    server.add_tool(refusing(tag), annotations=_ADDS)
+
+
+def _add_resources(server: MCPServer, settings: Settings) -> None:
+    @server.resource("relive://incidents", mime_type="text/plain", description="A line for each incident")
+    def incidents() -> str:
+        found = list_incidents(settings, None, _QUIET)[:200]
+        return "\n".join(
+            f"relive://incidents/{one.number} {one.service}: {one.sighting.summary} {one.exception}".strip()
+            for one in found
+        )
+
+    @server.resource("relive://incidents/{number}", mime_type="application/json", description="What failed")
+    def incident(number: int) -> str:
+        try:
+            return story_of(show_incident(settings, number, _QUIET)).model_dump_json(indent=1)
+        except NotFound as error:
+            raise ResourceNotFoundError(str(error)) from error
+
+    @server.resource(
+        "relive://runs/{number}", mime_type="application/json", description="What a replay showed"
+    )
+    def run(number: int) -> str:
+        try:
+            return show_run(settings, number).model_dump_json(indent=1)
+        except NotFound as error:
+            raise ResourceNotFoundError(str(error)) from error
+
+
+def _add_prompts(server: MCPServer) -> None:
+    @server.prompt(title="What failed, and why")
+    def what_failed_and_why(
+        incident: Annotated[str, Field(description="Number of the incident; empty: the newest")] = "",
+    ) -> str:
+        """Find the cause of a failure from what was recorded, and prove it by a replay."""
+        which = f"incident {incident}" if incident else "the newest of `incidents`"
+        return (
+            f"Find out what failed in {which}, and why.\n"
+            "1. Read `incident`, then `incident_frames` (locals as they were) and `incident_timeline`.\n"
+            "2. Say which value or which answer from outside was wrong, and where it came from: `read_before` names who "
+            "had written what was read.\n"
+            "3. `replay` it three times. If it is reproduced, the state and the request are enough to explain it; if it "
+            "diverged, the first difference is the place to look.\n"
+            "4. If you need to look closer, `restore` the commit before, use `exec` in the branch, and stop it afterwards.\n"
+            "Answer with: what failed, the cause, the evidence (frame, timeline row, verdict), and what would mend it."
+        )

@@ -1,0 +1,181 @@
+"""An incident in pieces that fit an agent's context: what failed first, then frames and timeline by pages."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from relive.analyse.account import Account
+from relive.analyse.timeline import folded, near_failure
+from relive.model.failure import Frame, Link
+from relive.model.outcome import Stack
+from relive.operations.operation import Result
+
+__all__ = ["FrameView", "Frames", "RowView", "Story", "Timeline", "frames_of", "story_of", "timeline_of"]
+
+_LOG_LINES = 20
+
+
+class FrameView(Result):
+    """A frame; ``source``: the line that ran; ``of``: the exception whose traceback it stands in."""
+
+    file: str
+    line: int
+    function: str
+    own: bool = Field(description="It is the service's own code, not a library's")
+    source: str
+    locals: dict[str, str]
+    of: str
+
+
+class Story(Result):
+    """What failed, in short."""
+
+    number: int
+    service: str
+    kind: str
+    summary: str
+    exception: str | None = Field(description="What was raised, with its message")
+    chain: list[str] = Field(description="The exceptions behind it, the nearest first")
+    failing_frame: FrameView | None = Field(description="The innermost frame of the service's own code")
+    request: str | None = Field(description="Method and target of the request that failed")
+    request_body: str | None
+    seen_wall_ns: int
+    times: int
+    before: str | None = Field(description="The commit before the failure, from which it is replayed")
+    at: str | None = Field(description="The commit at the moment of failure")
+    frames: int = Field(description="How many frames there are: incident_frames")
+    timeline_rows: int = Field(description="How many rows the timeline has: incident_timeline")
+    read_before: list[str] = Field(description="What the request read, and who had written it last")
+    stack: Stack | None = Field(description="As the service printed it, where no frames were kept")
+    log_tail: list[str]
+    notes: list[str]
+    next: list[str] = Field(description="What to ask next")
+
+
+class Frames(Result):
+    """A page of frames, innermost first; ``next``: the ``after`` of the next page."""
+
+    items: list[FrameView]
+    next: int | None
+
+
+class RowView(Result):
+    """One thing that happened; times in milliseconds from the start of the request."""
+
+    at_ms: float
+    took_ms: float | None
+    lane: int
+    kind: str
+    what: str
+    result: str
+    failed: bool
+
+
+class Timeline(Result):
+    """A page of the timeline; ``next``: the ``after`` of the next page."""
+
+    items: list[RowView]
+    next: int | None
+
+
+def story_of(account: Account) -> Story:
+    """What failed."""
+    incident, package = account.incident, account.package
+    sighting = incident.sighting
+    request = package.request if package is not None else None
+    failing = package.failing_frame() if package is not None else None
+    target = f"{request.method} {request.target}" if request is not None else _proxied(account)
+    return Story(
+        number=incident.number,
+        service=incident.service,
+        kind=sighting.kind.value,
+        summary=sighting.summary,
+        exception=f"{package.type}: {package.text}" if package is not None else None,
+        chain=[f"{link.type}: {link.text}" for link in package.chain[1:]] if package is not None else [],
+        failing_frame=_frame(failing, package.chain[0])
+        if package is not None and failing is not None
+        else None,
+        request=target,
+        request_body=request.body if request is not None else None,
+        seen_wall_ns=sighting.seen_wall_ns,
+        times=incident.times,
+        before=incident.before,
+        at=incident.at,
+        frames=sum(len(link.frames) for link in package.chain) if package is not None else 0,
+        timeline_rows=len(account.timeline.rows) if account.timeline is not None else 0,
+        read_before=[
+            f"{origin.name}: {write.what} by request {write.request or '-'}, thread {write.thread}, "
+            f"{write.before_ns / 1e6:.1f} ms before: {write.result}"
+            for origin in account.origins
+            for write in origin.last
+        ],
+        stack=account.stack if package is None else None,
+        log_tail=incident.log_tail[-_LOG_LINES:],
+        notes=account.notes,
+        next=_next(account),
+    )
+
+
+def _proxied(account: Account) -> str | None:
+    return f"{account.proxied.method} {account.proxied.target}" if account.proxied is not None else None
+
+
+def _next(account: Account) -> list[str]:
+    number = account.incident.number
+    asked = [f"incident_frames(number={number})", f"incident_timeline(number={number})"]
+    if account.incident.before is not None:
+        asked.append(f"replay(what='{number}') shows whether it happens again from the commit before")
+    if account.package is not None:
+        asked.append(f"reproduce(incident='{number}') tries it in a fresh process, without a commit")
+    return asked
+
+
+def frames_of(account: Account, after: int, limit: int, *, own: bool) -> Frames:
+    """A page of frames, those of the exception that escaped first, each chain innermost first."""
+    package = account.package
+    if package is None:
+        return Frames(items=[], next=None)
+    every = [
+        (frame, link) for link in package.chain for frame in reversed(link.frames) if frame.own or not own
+    ]
+    return Frames(
+        items=[_frame(frame, link) for frame, link in every[after : after + limit]],
+        next=after + limit if len(every) > after + limit else None,
+    )
+
+
+def _frame(frame: Frame, link: Link) -> FrameView:
+    source = ""
+    if frame.source is not None and 0 <= frame.line - frame.source.first < len(frame.source.lines):
+        source = frame.source.lines[frame.line - frame.source.first]
+    return FrameView(
+        file=frame.file,
+        line=frame.line,
+        function=frame.function,
+        own=frame.own,
+        source=source,
+        locals=frame.locals,
+        of=link.type,
+    )
+
+
+def timeline_of(account: Account, after: int, limit: int, *, everything: bool) -> Timeline:
+    """A page of the timeline; without ``everything`` readings are folded and what is far from the request left out."""
+    if account.timeline is None:
+        return Timeline(items=[], next=None)
+    rows = account.timeline.rows if everything else folded(near_failure(account.timeline.rows))
+    return Timeline(
+        items=[
+            RowView(
+                at_ms=row.at_ns / 1e6,
+                took_ms=row.took_ns / 1e6 if row.took_ns is not None else None,
+                lane=row.lane,
+                kind=row.label,
+                what=row.what,
+                result=row.result,
+                failed=row.failed,
+            )
+            for row in rows[after : after + limit]
+        ],
+        next=after + limit if len(rows) > after + limit else None,
+    )
