@@ -17,6 +17,8 @@ from hypothesis import settings
 
 import measured
 from forker import Forker
+from payments import Payments, payments_home
+from real.harness import Relive
 from relive.engine.failures import UNKNOWN_NOTED_IN
 
 # Machines are shared: how long an example takes says nothing.
@@ -93,3 +95,11 @@ def forker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forker]:
     made = Forker(tmp_path_factory.mktemp("forker"))
     yield made
     made.close()
+
+
+@pytest.fixture(scope="session")
+def payments(forker: Forker) -> Iterator[Payments]:
+    """The payments example after its failure; it goes on running, and tests only look, commit, restore and replay."""
+    Relive.commands = forker
+    with payments_home() as made:
+        yield made

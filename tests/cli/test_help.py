@@ -23,7 +23,7 @@ def leaves(command, words=()):
 COMMANDS = dict(leaves(typer.main.get_command(application())))
 
 # Commands that do not answer, with the reason.
-WITHOUT_JSON = {"exec": "its output is the command's own"}
+WITHOUT_JSON = {"exec": "its output is the command's own", "mcp": "it speaks a protocol"}
 
 
 def test_the_commands_are_those_that_are_documented():
@@ -32,6 +32,7 @@ def test_the_commands_are_those_that_are_documented():
             "doctor",
             "run",
             "commit",
+            "mcp",
             "delete",
             "debug",
             "fixture",

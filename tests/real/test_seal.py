@@ -183,6 +183,13 @@ def _root_inside(branch: Branch) -> int:
     )
 
 
+def test_commands_run_inside_begin_at_the_branch_s_own_root(burglar: Burglar) -> None:
+    """A working directory of the host would be a way around all mounts, for every relative path."""
+    assert burglar.branch.exec("readlink", "/proc/self/cwd").strip() == "/"
+    here = burglar.branch.exec("stat", "-c", "%d:%i", ".", "/").split()
+    assert here[0] == here[1]
+
+
 def test_process_1_holds_nothing_of_the_host(burglar: Burglar) -> None:
     """It was started outside of the branch's files: no directory, descriptor or program of it may still lie there."""
     init = Path(f"/proc/{burglar.branch.inner.facts.init}")

@@ -94,9 +94,8 @@ def tool_of(
 
 def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
     default = inspect.Parameter.empty if field.is_required() else field.default
-    return inspect.Parameter(
-        name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=default,
-        annotation=Annotated[field.annotation, FieldInfo(description=field.description)],
-    )
+    bounded: Any = field.annotation
+    for bound in field.metadata:
+        bounded = Annotated[bounded, bound]
+    described = Annotated[bounded, FieldInfo(description=field.description)]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=described)

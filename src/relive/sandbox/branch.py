@@ -131,7 +131,9 @@ class Branch:
         enter = [f"--target={self.facts.root}", "--mount", "--pid", "--net", "--ipc", "--uts"]
         withheld = ",".join(f"-cap_{number}" for number in WITHHELD.values())
         limit = ["setpriv", f"--bounding-set={withheld}", "--"]
-        return ["nsenter", *enter, "--wd=/", "--", *limit, *command]
+        # No --wd: it would be opened on the host's side of the mount namespace, and stay there; without it that of the branch
+        # is its root.
+        return ["nsenter", *enter, "--", *limit, *command]
 
     def save(self) -> None:
         """Write ``state.json``."""

@@ -1,0 +1,143 @@
+"""The official client, as an agent uses it: the payments incident from the list to the verdict, errors, pages, resources."""
+
+from __future__ import annotations
+
+import json
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from mcp import Client, MCPError, StdioServerParameters
+from payments import Payments
+from relive.config import Settings
+from relive.mcp.server import make_server
+
+RELIVE = Path(sysconfig.get_path("scripts")) / "relive"
+
+
+def stdio(payments: Payments) -> StdioServerParameters:
+    return StdioServerParameters(command=str(RELIVE), args=["mcp"], env=payments.relive.environment)
+
+
+async def value(client: Client, tool: str, **arguments: Any) -> Any:
+    """What a tool answers, which must be no error."""
+    result = await client.call_tool(tool, arguments)
+    assert not result.is_error, result.content
+    assert result.structured_content is not None
+    return result.structured_content
+
+
+async def refused(client: Client, tool: str, **arguments: Any) -> Any:
+    """The four parts of a tool's error."""
+    result = await client.call_tool(tool, arguments)
+    assert result.is_error
+    text = result.content[0].text
+    return json.loads(text[text.index("{") :])
+
+
+async def from_list_to_verdict(client: Client, payments: Payments) -> None:
+    """What an agent does, tool by tool."""
+    listed = await value(client, "incidents")
+    number = listed["items"][-1]["number"]
+    assert number == payments.incident
+    story = await value(client, "incident", number=number)
+    assert story["exception"].startswith("builtins.")
+    assert story["request"] == "POST /payments"
+    assert story["failing_frame"]["locals"]
+    frames = await value(client, "incident_frames", number=number, limit=1)
+    assert frames["items"][0]["file"] == story["failing_frame"]["file"]
+    assert frames["next"] == 1
+    rows = await value(client, "incident_timeline", number=number, limit=3)
+    assert len(rows["items"]) == 3
+    heard: list[tuple[float, float | None, str | None]] = []
+
+    async def hear(done: float, total: float | None, what: str | None) -> None:
+        heard.append((done, total, what))
+
+    replay = await client.call_tool("replay", {"what": str(number), "times": 2}, progress_callback=hear)
+    assert not replay.is_error, replay.content
+    assert replay.structured_content is not None
+    assert [run["verdict"]["kind"] for run in replay.structured_content["runs"]] == ["reproduced"] * 2
+    assert (2, 2, "replaying") in heard
+    kept = (await value(client, "runs", incident=number))["items"][0]
+    assert (kept["verdict"], kept["times"], kept["reproduced"]) == ("reproduced", 2, 2)
+    assert (await value(client, "run", number=kept["number"]))["replay"]["incident"] == number
+
+
+def test_from_list_to_verdict_over_stdio(payments):
+    async def talk() -> None:
+        async with Client(stdio(payments)) as client:
+            await from_list_to_verdict(client, payments)
+
+    anyio.run(talk)
+
+
+def test_a_branch_is_restored_looked_into_and_stopped(payments):
+    async def talk() -> None:
+        async with Client(stdio(payments)) as client:
+            story = await value(client, "incident", number=payments.incident)
+            branch = (await value(client, "restore", ref=story["before"]))["id"]
+            told = await value(
+                client,
+                "exec",
+                branch=branch,
+                command=["sh", "-c", "echo out; echo err >&2; ls /proc | grep -c '^[0-9]'; exit 3"],
+            )
+            assert (told["status"], told["stdout"].split()[0], told["stderr"]) == (3, "out", "err\n")
+            listed = (await value(client, "branches"))["items"]
+            assert [one["facts"]["id"] for one in listed if one["is_alive"]] == [branch]
+            assert (await refused(client, "stop_branches", branches=[payments.name]))[
+                "code"
+            ] == "branch-unknown"
+            assert (await value(client, "stop_branches", branches=[branch]))["stopped"] == [branch]
+            error = await refused(client, "exec", branch=branch, command=["true"])
+            assert (error["code"], error["remedy"]) == ("branch-unknown", "`relive ps` lists branches")
+
+    anyio.run(talk)
+
+
+def test_errors_say_cause_and_remedy(payments):
+    async def talk() -> None:
+        async with Client(stdio(payments)) as client:
+            assert (await refused(client, "incident", number=999))["code"] == "incident-unknown"
+            assert (await refused(client, "commit", target="nobody"))["code"] == "target-unknown"
+            assert (await refused(client, "replay", what="1", speed="quick"))["code"] == "usage"
+            error = await refused(client, "replay", what="HEAD~1")
+            assert error["remedy"]
+            wrong = await client.call_tool("replay", {"times": 0, "what": "1"})
+            assert wrong.is_error
+            unknown = await client.call_tool("incident", {})
+            assert unknown.is_error
+
+    anyio.run(talk)
+
+
+def test_resources_and_prompts(payments):
+    async def talk() -> None:
+        async with Client(stdio(payments)) as client:
+            listed = await client.read_resource("relive://incidents")
+            assert f"relive://incidents/{payments.incident} payments" in listed.contents[0].text
+            one = await client.read_resource(f"relive://incidents/{payments.incident}")
+            assert json.loads(one.contents[0].text)["service"] == "payments"
+            with pytest.raises(MCPError):
+                await client.read_resource("relive://incidents/999")
+            prompt = await client.get_prompt("what_failed_and_why", {"incident": "1"})
+            assert "incident 1" in prompt.messages[0].content.text
+
+    anyio.run(talk)
+
+
+def test_every_tool_says_what_it_does_gives_and_changes(tmp_path):
+    async def look() -> None:
+        tools = {one.name: one for one in await make_server(Settings(home=tmp_path)).list_tools()}
+        assert all(one.description and one.output_schema and one.annotations for one in tools.values())
+        looks = {name for name, one in tools.items() if one.annotations.read_only_hint}
+        destroys = {name for name, one in tools.items() if one.annotations.destructive_hint}
+        assert {"incidents", "incident", "doctor", "verify"} <= looks
+        assert destroys == {"exec", "stop_branches"}
+        assert tools["replay"].input_schema["properties"]["times"]["minimum"] == 1
+
+    anyio.run(look)

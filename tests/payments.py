@@ -1,0 +1,76 @@
+"""A home of Relive in which the payments example has failed, for the tests of faces: made once in each process of the suite."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from ports import free_port
+from real.harness import LIMIT, Relive, eventually
+
+__all__ = ["Payments", "payments_home"]
+
+
+@dataclass(frozen=True)
+class Payments:
+    """The home, the running service's address and port, and the number of its incident, which two commits belong to."""
+
+    relive: Relive
+    name: str
+    url: str
+    port: int
+    incident: int
+
+
+@contextmanager
+def payments_home() -> Iterator[Payments]:
+    """Run the service under Relive until a payment fails by itself."""
+    home = Path(tempfile.mkdtemp(prefix="relive-payments-"))
+    data = Path(tempfile.mkdtemp(prefix="payments-data-"))
+    relive = Relive(home, "payments")
+    try:
+        yield _failed(relive, data)
+    finally:
+        relive.close()
+        shutil.rmtree(home)
+        shutil.rmtree(data)
+
+
+def _failed(relive: Relive, data: Path) -> Payments:
+    outer, inner = free_port(), free_port()
+    url = f"http://127.0.0.1:{outer}"
+    proxied = ["--listen", f"127.0.0.1:{outer}", "--upstream", str(inner)]
+    service = [sys.executable, "-m", "uvicorn", "slowed_payments:app", "--port", str(inner)]
+    relive(
+        *("run", "--detach", "--name", "payments", "--every", "1s", *proxied, "--", *service),
+        *("--app-dir", str(Path(__file__).parent)),
+        environment={"PAYMENTS_DATA": str(data), "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+    with httpx.Client(base_url=url, timeout=LIMIT) as customer:
+        eventually(lambda: _answers(customer), "the service answers")
+        eventually(lambda: _fails(customer), "a payment fails", limit=90)
+    found = eventually(lambda: relive("incidents"), "the failure is an incident")
+    return Payments(relive, "payments", url, inner, found[0]["number"])
+
+
+def _answers(customer: httpx.Client) -> bool:
+    with contextlib.suppress(httpx.HTTPError):
+        return customer.get("/accounts/1").status_code == 200
+    return False
+
+
+def _fails(customer: httpx.Client) -> bool:
+    """Pay, and look at the account while its batch is closed, as the merchant did; then the next payment fails."""
+    payment = {"account": 7, "amount": 1000, "reference": "order-1"}
+    if customer.post("/payments", json=payment).status_code == 500:
+        return True
+    customer.get("/accounts/7").raise_for_status()
+    return False
