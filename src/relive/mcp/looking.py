@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from relive.config import Settings
 from relive.mcp.refusals import refusing
 from relive.mcp.stories import Frames, Story, Timeline, frames_of, story_of, timeline_of
-from relive.operations.branches import BranchState, branch_states, log_streams
+from relive.operations.branches import BranchState, LogPart, LogStream, branch_states, log_part
 from relive.operations.commits import Commit, CommitDetail, list_commits, show_commit
 from relive.operations.incidents import IncidentLine, list_incidents, show_incident
 from relive.operations.operation import Result
@@ -24,7 +24,6 @@ __all__ = ["add_looking"]
 
 _QUIET = Silent()
 _LOOKS = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
-_MOST_LOG = 1 << 16  # [bytes] of a page
 
 Service = Annotated[str | None, Field(description="Only those of this service")]
 Limit = Annotated[int, Field(ge=1, le=200, description="At most so many")]
@@ -55,13 +54,6 @@ class Branches(Result):
     """Branches, oldest first."""
 
     items: list[BranchState]
-
-
-class LogPart(Result):
-    """A part of what was said; ``next``: the ``after`` of the next one."""
-
-    text: str
-    next: int | None
 
 
 def add_looking(server: MCPServer, settings: Settings) -> None:
@@ -118,22 +110,13 @@ def add_looking(server: MCPServer, settings: Settings) -> None:
 
     def logs(
         name: Annotated[str, Field(description="A branch's id or a service's name")],
-        stream: Annotated[str, Field(pattern="^(stdout|stderr|stubs)$")] = "stderr",
+        stream: LogStream = LogStream.STDERR,
         after: Annotated[
             int | None, Field(ge=0, description="`next` of the part before; without: the end")
         ] = None,
     ) -> LogPart:
         """What a branch or a service wrote, or (stubs) what a branch asked that was not recorded."""
-        streams, _ = log_streams(settings, name)
-        if stream not in streams:
-            return LogPart(text="", next=None)
-        with streams[stream].open("rb") as file:
-            size = file.seek(0, 2)
-            begin = max(0, size - _MOST_LOG) if after is None else min(after, size)
-            file.seek(begin)
-            data = file.read(_MOST_LOG)
-        end = begin + len(data)
-        return LogPart(text=data.decode("utf-8", "backslashreplace"), next=end if end < size else None)
+        return log_part(settings, name, stream, after)
 
     def runs(
         incident: Annotated[int | None, Field(ge=1, description="Only those of this incident")] = None,

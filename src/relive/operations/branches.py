@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import tempfile
+from enum import StrEnum
 from pathlib import Path
 from typing import BinaryIO
 
@@ -40,15 +41,22 @@ __all__ = [
     "BranchState",
     "ExecWish",
     "Executed",
+    "LogPart",
+    "LogStream",
     "RestoreWish",
     "Stopped",
+    "branch_state",
     "branch_states",
     "execute",
     "find_living",
+    "log_part",
     "log_streams",
     "restore",
     "stop",
 ]
+
+
+_MOST_LOG = 1 << 16  # [bytes] of a part
 
 
 class RestoreWish(Wish):
@@ -131,16 +139,21 @@ class BranchState(Result):
 
 def branch_states(settings: Settings, *, ended: bool = False) -> list[BranchState]:
     """The branches of this host, oldest first; with those that have ended where wanted."""
-    return [
-        BranchState(
-            facts=branch.facts,
-            is_alive=branch.is_alive,
-            state=_state(branch),
-            memory=branch.memory.percent if branch.memory is not None else None,
-        )
-        for branch in list_branches(settings)
-        if ended or branch.is_alive
-    ]
+    return [_as_it_is(branch) for branch in list_branches(settings) if ended or branch.is_alive]
+
+
+def branch_state(settings: Settings, branch: str) -> BranchState:
+    """One branch, also one that has ended; raises BranchUnknown."""
+    return _as_it_is(find_branch(settings, branch))
+
+
+def _as_it_is(branch: Branch) -> BranchState:
+    return BranchState(
+        facts=branch.facts,
+        is_alive=branch.is_alive,
+        state=_state(branch),
+        memory=branch.memory.percent if branch.memory is not None else None,
+    )
 
 
 def _state(branch: Branch) -> str:
@@ -241,6 +254,35 @@ def log_streams(settings: Settings, name: str) -> tuple[dict[str, Path], MemoryL
     if branch.log("stubs").exists():
         streams["stubs"] = branch.log("stubs")
     return streams, branch.memory_lost
+
+
+class LogStream(StrEnum):
+    """What is read: standard output or error, or what a branch's stubs could not answer as recorded."""
+
+    STDOUT = "stdout"
+    STDERR = "stderr"
+    STUBS = "stubs"
+
+
+class LogPart(Result):
+    """A part of what was said, what is no UTF-8 as escapes; ``next``: the ``after`` of the next one, None at the end so far."""
+
+    text: str
+    next: int | None
+
+
+def log_part(settings: Settings, name: str, stream: LogStream, after: int | None) -> LogPart:
+    """At most ``_MOST_LOG`` bytes from the place ``after``, or the last ones; raises BranchUnknown."""
+    streams, _ = log_streams(settings, name)
+    if stream.value not in streams:
+        return LogPart(text="", next=None)
+    with streams[stream.value].open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        begin = max(0, size - _MOST_LOG) if after is None else min(after, size)
+        file.seek(begin)
+        data = file.read(_MOST_LOG)
+    end = begin + len(data)
+    return LogPart(text=data.decode("utf-8", "backslashreplace"), next=end if end < size else None)
 
 
 class Stopped(Result):

@@ -18,11 +18,13 @@ __all__ = [
     "Run",
     "RunDetail",
     "RunPage",
+    "RunVerdict",
     "RunsWish",
     "keep_replay",
     "keep_reproduction",
     "list_runs",
     "show_run",
+    "verdicts_of",
 ]
 
 
@@ -95,6 +97,43 @@ def show_run(settings: Settings, number: int) -> RunDetail:
         else {"reproduction": Reproduction.model_validate_json(result)}
     )
     return RunDetail(**asdict(row), **read)
+
+
+class RunVerdict(Result):
+    """What one run of a replay, or attempt of a reproduction, showed; ``difference``: the first that matters."""
+
+    number: int
+    verdict: str
+    difference: str | None
+    notes: list[str]
+    packets_left: int | None
+
+
+def verdicts_of(settings: Settings, number: int) -> list[RunVerdict]:
+    """Of each of its runs; raises NotFound."""
+    run = show_run(settings, number)
+    if run.replay is not None:
+        return [
+            RunVerdict(
+                number=one.number,
+                verdict=one.verdict.kind.value,
+                difference=one.verdict.difference,
+                notes=[*one.verdict.notes, *one.verdict.inside],
+                packets_left=one.outcome.packets_left if one.outcome is not None else None,
+            )
+            for one in run.replay.runs
+        ]
+    assert run.reproduction is not None
+    return [
+        RunVerdict(
+            number=one.number,
+            verdict=one.kind.value,
+            difference=one.difference,
+            notes=one.notes,
+            packets_left=one.packets_left,
+        )
+        for one in run.reproduction.attempts
+    ]
 
 
 def keep_replay(settings: Settings, result: Replay, began_wall_ns: int, seconds: float) -> None:
