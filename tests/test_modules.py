@@ -70,6 +70,7 @@ TESTED_IN = {
     "operations/reproductions.py": "tests/cli/test_reproduce_words.py",
     "operations/recordings.py": "tests/coordinator/test_routes.py",
     "operations/runs.py": "tests/coordinator/test_routes.py",
+    "store/runs.py": "tests/store/test_kept_runs.py",
     "operations/storage.py": "tests/cli/test_upkeep.py",
     "operations/tags.py": "tests/cli/test_listing.py",
     "operations/targets.py": "tests/cli/test_empty_home.py",

@@ -1,0 +1,59 @@
+"""Runs are kept in order, come in pages, and the oldest go."""
+
+from __future__ import annotations
+
+import pytest
+
+from relive.errors import NotFound
+from relive.store import runs as module
+from relive.store.runs import Runs
+
+
+def add(runs, service="pay", incident=None):
+    return runs.add(
+        kind="replay",
+        service=service,
+        incident=incident,
+        began_wall_ns=1,
+        seconds=0.5,
+        times=2,
+        reproduced=1,
+        verdict="diverged",
+        result='{"a": 1}',
+    )
+
+
+def numbers(rows):
+    return [row.number for row in rows]
+
+
+def test_pages_follow_each_other_while_more_are_added(tmp_path):
+    runs = Runs(tmp_path / "home" / "runs.sqlite")
+    for incident in (1, 2, 1, 1):
+        add(runs, incident=incident)
+    first = runs.page(service=None, incident=1, before=None, limit=2)
+    assert numbers(first) == [4, 3]
+    add(runs, incident=1)
+    assert numbers(runs.page(service=None, incident=1, before=3, limit=2)) == [1]
+    assert numbers(runs.page(service="other", incident=None, before=None, limit=9)) == []
+
+
+def test_one_comes_with_its_result(tmp_path):
+    runs = Runs(tmp_path / "runs.sqlite")
+    row, result = runs.get(add(runs))
+    assert (row.service, row.times, row.reproduced, row.verdict, result) == (
+        "pay",
+        2,
+        1,
+        "diverged",
+        '{"a": 1}',
+    )
+    with pytest.raises(NotFound):
+        runs.get(2)
+
+
+def test_the_oldest_go_and_their_numbers_do_not_come_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "KEPT", 2)
+    runs = Runs(tmp_path / "runs.sqlite")
+    assert [add(runs) for _ in range(4)] == [1, 2, 3, 4]
+    assert numbers(runs.page(service=None, incident=None, before=None, limit=9)) == [4, 3]
