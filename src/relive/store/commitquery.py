@@ -89,7 +89,8 @@ def find_rows(
         if few_texts:
             conditions.add("+text IN (SELECT value FROM json_each(?))", json.dumps(texts))
         sql = (
-            f"SELECT {columns} FROM json_each(?) AS tagged CROSS JOIN commits ON id = tagged.value "
+            f"SELECT {columns} FROM (SELECT value AS tagged_id FROM json_each(?)) "
+            "CROSS JOIN commits ON id = tagged_id "
             f"WHERE {conditions} {_BACKWARD} LIMIT ?"
         )
         return database.execute(sql, [json.dumps(sorted(set(tagged))), *conditions.values, limit]).fetchall()

@@ -37,7 +37,10 @@ __all__ = ["IncidentIndex", "StoredIncident", "ask", "enter_quietly"]
 
 Answer = TypeVar("Answer")
 
-_FACTS = "number, service, life, kind, fingerprint, summary, exception, seen_wall_ns, last_seen_wall_ns, times, before, at, latest_before"
+_FACTS = (
+    "number, service, life, kind, fingerprint, summary, exception, seen_wall_ns, last_seen_wall_ns, times, "
+    "before, at, latest_before"
+)
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS incidents (
     number INTEGER PRIMARY KEY, file TEXT NOT NULL, package TEXT NOT NULL,

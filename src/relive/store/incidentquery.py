@@ -53,7 +53,8 @@ def find_numbers(
     Args:
         behind: (number,) or (last_seen_wall_ns, number) of the row before them, by the order.
     """
-    sql, values = ["service IS NOT NULL"], []
+    sql: list[str] = ["service IS NOT NULL"]
+    values: list[object] = []
     equal = {
         "service": query.service,
         "life": query.life,
