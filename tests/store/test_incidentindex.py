@@ -133,8 +133,8 @@ def test_a_long_comparison_is_not_made_for_each_page_but_always_for_what_is_pinn
 ):
     """Else pages would be slow while incidents arrive. What their writers enter is there at once in any case."""
     add(incidents)
-    monkeypatch.setattr(incidentindex, "_QUICK_NS", -1)
-    monkeypatch.setattr(incidentindex, "_SHARE", 10**9)
+    monkeypatch.setattr(incidentindex, "QUICK_NS", -1)
+    monkeypatch.setattr(incidentindex, "SHARE", 10**9)
     assert numbers(incidents) == [1]
     add(incidents)
     assert numbers(incidents) == [2, 1]

@@ -99,6 +99,7 @@ def test_manifests_are_listed_only_when_their_directory_has_changed(store, home,
     long_ago(home)
     Store(home).close()  # compares, and notes that the index follows
     listed = []
+    monkeypatch.setattr("relive.store.index.QUICK_NS", 10**18)  # each comparison that is of use is made
     monkeypatch.setattr("relive.store.manifests.Manifests.ids", lambda self: listed.append(self) or {one.id})
     Store(home).close()
     assert listed == []

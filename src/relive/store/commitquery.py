@@ -105,7 +105,7 @@ def _conditions(query: CommitQuery, behind: Place | None) -> _Conditions:
     if query.name is not None:
         found.add("name = ?", as_sql_text(query.name))
     if query.trigger is not None:
-        found.add("trigger = ?", query.trigger.value)
+        found.add("trigger = ?", str(query.trigger))
     if query.since_wall_ns is not None:
         found.add("taken_wall_ns >= ?", query.since_wall_ns)
     # Behind a place that lies before it, it says nothing more; SQLite might go by it, and walk to the place.

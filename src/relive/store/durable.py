@@ -8,7 +8,7 @@ import time
 import uuid
 from pathlib import Path
 
-__all__ = ["FreshFile", "state_of", "sync_directory", "write_whole"]
+__all__ = ["QUICK_NS", "SHARE", "FreshFile", "state_of", "sync_directory", "write_whole"]
 
 
 def sync_directory(path: Path) -> None:
@@ -20,6 +20,9 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
+# How often an index is compared with a directory that changes all the time.
+QUICK_NS = 5_000_000  # a comparison that takes no longer is always made
+SHARE = 20  # of the time, at most one part in so many is spent on longer ones
 _CLOCK_STEP_NS = 100_000_000  # file systems give times in steps, of 10 ms at most
 
 

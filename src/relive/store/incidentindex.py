@@ -27,7 +27,7 @@ from relive.model.commit import CommitId
 from relive.model.failure import ErrorPackage, read_package
 from relive.model.incident import Incident
 from relive.model.stack import find_stack
-from relive.store.durable import state_of
+from relive.store.durable import QUICK_NS, SHARE, state_of
 from relive.store.incidentquery import IncidentOrder, IncidentQuery, find_numbers
 from relive.store.lock import StoreLock
 from relive.store.paging import Page, check_limit, page_of, read_cursor
@@ -45,8 +45,9 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS incidents (
     number INTEGER PRIMARY KEY, file TEXT NOT NULL, package TEXT NOT NULL,
     service TEXT, life TEXT, kind TEXT, fingerprint TEXT, summary TEXT, exception TEXT,
-    seen_wall_ns INTEGER, last_seen_wall_ns INTEGER, times INTEGER, before TEXT, at TEXT, latest_before TEXT, text TEXT
+    seen_wall_ns INTEGER, last_seen_wall_ns INTEGER, times INTEGER, before TEXT, at TEXT, latest_before TEXT
 );
+CREATE TABLE IF NOT EXISTS texts (number INTEGER PRIMARY KEY, text TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS by_last_seen ON incidents (last_seen_wall_ns);
 CREATE INDEX IF NOT EXISTS by_service ON incidents (service);
 CREATE INDEX IF NOT EXISTS by_service_last_seen ON incidents (service, last_seen_wall_ns);
@@ -57,8 +58,6 @@ CREATE TABLE IF NOT EXISTS marks (name TEXT PRIMARY KEY, value TEXT NOT NULL) WI
 _NAME = re.compile(r"([1-9][0-9]{0,17})(\.package)?\.json")
 _VALUES = re.compile(r"=[^&#\s)]*")
 _AT_ONCE = 100  # incidents in one transaction
-_QUICK_NS = 5_000_000  # a comparison that takes no longer is always made
-_SHARE = 20  # of the time, at most one part in so many is spent on longer ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +208,7 @@ class IncidentIndex:
             return
         cost_ns, at_ns = int(marks.get("cost_ns", 0)), int(marks.get("at_ns", 0))
         now_ns = time.time_ns()
-        if not strictly and cost_ns > _QUICK_NS and 0 <= now_ns - at_ns < _SHARE * cost_ns:
+        if not strictly and cost_ns > QUICK_NS and 0 <= now_ns - at_ns < SHARE * cost_ns:
             return
         self._mark(at_ns=now_ns)  # others need not begin now
         began_ns = time.thread_time_ns()  # not the time by the wall: waiting for the processor is no cost
@@ -255,14 +254,17 @@ class IncidentIndex:
         if known is not None and known[:2] == (file, package):
             return  # another was quicker
         if not file:
-            self._database.execute("DELETE FROM incidents WHERE number = ?", (number,))
+            for table in ("incidents", "texts"):
+                self._database.execute(f"DELETE FROM {table} WHERE number = ?", (number,))
             return
         exception = known[2] if known is not None and package and known[1] == package else None
         row = _row(path, beside if package and not exception else None, exception)
         self._database.execute(
-            f"INSERT OR REPLACE INTO incidents ({_FACTS}, file, package, text) VALUES ({', '.join('?' * 16)})",
-            (number, *(row or (None,) * 12), file, package, row and _searched(row)),
+            f"INSERT OR REPLACE INTO incidents ({_FACTS}, file, package) VALUES ({', '.join('?' * 15)})",
+            (number, *(row or (None,) * 12), file, package),
         )
+        text = "" if row is None else _searched(row)
+        self._database.execute("INSERT OR REPLACE INTO texts VALUES (?, ?)", (number, text))
 
 
 def _row(path: Path, package: Path | None, exception: str | None) -> tuple[str | int | None, ...] | None:

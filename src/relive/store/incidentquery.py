@@ -58,7 +58,7 @@ def find_numbers(
     equal = {
         "service": query.service,
         "life": query.life,
-        "kind": query.kind and query.kind.value,
+        "kind": None if query.kind is None else str(query.kind),
         "fingerprint": query.fingerprint,
     }
     for name, value in equal.items():
@@ -72,9 +72,12 @@ def find_numbers(
         if wall_ns is not None:
             sql.append(condition)
             values.append(wall_ns)
-    for word in wanted_words(query.text or ""):
-        sql.append("instr(text, ?)")
-        values.append(word)
+    words = wanted_words(query.text or "")
+    if words:
+        # A narrow table of its own: all of it may have to be looked through.
+        found = " AND ".join(["instr(text, ?)"] * len(words))
+        sql.append(f"number IN (SELECT number FROM texts WHERE {found})")
+        values += words
     order = ("number",) if query.order is IncidentOrder.NUMBER else ("last_seen_wall_ns", "number")
     if behind is not None:
         sql.append(f"({', '.join(order)}) < ({', '.join('?' * len(order))})")

@@ -6,12 +6,15 @@ Everything in it comes from manifests, and ``Store.rebuild_index`` makes it anew
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from relive.model.commit import CommitId, Manifest
 from relive.store.commitquery import CommitQuery, find_rows
+from relive.store.durable import QUICK_NS, SHARE
 from relive.store.paging import Page, check_limit, page_of, read_cursor
 from relive.store.schema import prepare
 from relive.store.searching import as_sql_text, searchable
@@ -147,18 +150,30 @@ class Index:
     # -- whether it is in line with the manifests -----------------------------------------------------------------
 
     def follows(self, state: str | None) -> bool:
-        """It had a line for each manifest when their directory was as it is now, and was not changed since.
+        """Comparing it with the manifests is of no use, or was done a moment ago and takes long.
 
         Args:
-            state: the directory's, which is another after each change of it; None: that cannot be told.
-        """
-        row = self._database.execute("SELECT value FROM marks WHERE name = 'manifests'").fetchone()
-        return state is not None and row == (state,)
+            state: of their directory, which is another after each change of it; None: that cannot be told.
 
-    def mark(self, state: str | None) -> None:
-        """Note that it follows the manifests. Every change of the index takes the note away."""
-        if state is not None:
-            self._database.execute("INSERT OR REPLACE INTO marks VALUES ('manifests', ?)", (state,))
+        It is of no use when it had a line for each manifest when the directory was as it is now, and was not changed since.
+        """
+        marks = dict(self._database.execute("SELECT name, value FROM marks"))
+        if state is not None and marks.get("manifests") == state:
+            return True
+        cost_ns, since_ns = int(marks.get("cost_ns", 0)), time.time_ns() - int(marks.get("at_ns", 0))
+        return cost_ns > QUICK_NS and 0 <= since_ns < SHARE * cost_ns
+
+    def mark(self, state: str | None, cost_ns: int) -> None:
+        """Note that it follows the manifests, and what it took to find that out.
+
+        Every change of the index takes away that it follows. Where this cannot be written, the next who opens it compares again.
+        """
+        marks = {"manifests": state or "", "cost_ns": cost_ns, "at_ns": time.time_ns()}
+        with suppress(sqlite3.OperationalError), self._database:
+            self._database.execute("BEGIN IMMEDIATE")
+            self._database.executemany(
+                "INSERT OR REPLACE INTO marks VALUES (?, ?)", [(k, str(v)) for k, v in marks.items()]
+            )
 
     def _forget_mark(self) -> None:
         self._database.execute("DELETE FROM marks WHERE name = 'manifests'")
@@ -230,21 +245,22 @@ class Index:
     def targets(self) -> list[TargetLine]:
         """All targets that have commits, that of the newest commit first."""
         rows = self._database.execute(
-            "SELECT name, count(*), max(taken_wall_ns), min(taken_wall_ns), sum(bytes), sum(new_bytes) "
+            "SELECT name, count(*), (SELECT id FROM commits AS one INDEXED BY commits_of_name "
+            "WHERE one.name = commits.name ORDER BY taken_wall_ns DESC, id DESC LIMIT 1), "
+            "max(taken_wall_ns), min(taken_wall_ns), sum(bytes), sum(new_bytes), min(pause_us) "
             "FROM commits INDEXED BY commits_measured GROUP BY name"
         ).fetchall()
         found = []
-        for name, count, newest, oldest, size, new in rows:
-            (pause,) = self._database.execute(
-                "SELECT pause_us FROM commits INDEXED BY commits_measured WHERE name = ? "
-                "ORDER BY pause_us LIMIT 1 OFFSET ?",
-                (name, (count - 1) // 2),
-            ).fetchone()
-            (commit_id,) = self._database.execute(
-                "SELECT id FROM commits WHERE name = ? AND taken_wall_ns = ? ORDER BY id DESC LIMIT 1",
-                (name, newest),
-            ).fetchone()
-            found.append(TargetLine(name, count, CommitId(commit_id), newest, oldest, size, new, pause))
+        for *facts, shortest in rows:
+            name, count = facts[:2]
+            pause = shortest
+            if count > 2:  # many targets were committed once, by their pids
+                (pause,) = self._database.execute(
+                    "SELECT pause_us FROM commits INDEXED BY commits_measured WHERE name = ? "
+                    "ORDER BY pause_us LIMIT 1 OFFSET ?",
+                    (name, (count - 1) // 2),
+                ).fetchone()
+            found.append(TargetLine(*facts, pause))  # type: ignore[call-arg] # the columns are its fields
         found.sort(key=lambda line: (-line.newest_wall_ns, line.name))
         return found
 
