@@ -94,7 +94,7 @@ def fits(query: CommitQuery, commit_id: CommitId, fact: Fact, tagged: set[Commit
 
 
 @pytest.mark.parametrize("most", [1, 32], ids=["walked", "merged"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(of=some_facts, query=queries, limit=st.integers(1, 8), data=st.data())
 def test_pages_hold_what_fits_newest_first(most, of, query, limit, data):
     """Both ways to search: texts merged, and walked through."""
@@ -121,7 +121,7 @@ changes = st.lists(
 )  # commits that come, and numbers of those that go
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(of=some_facts, query=queries.filter(lambda query: query.tagged is None), data=st.data())
 def test_what_is_there_all_the_time_comes_exactly_once(of, query, data):
     """GIVEN a list, WHEN commits come and go between its pages, THEN none is lost or doubled that was not touched."""

@@ -103,7 +103,7 @@ changes = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(of=st.lists(facts, max_size=9), query=queries, limit=st.integers(1, 4), data=st.data())
 def test_what_is_there_all_the_time_comes_exactly_once(of, query, limit, data):
     """GIVEN incidents, WHEN some come, go and are seen again between the pages, THEN none else is lost or doubled.

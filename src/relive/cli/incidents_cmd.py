@@ -28,7 +28,8 @@ def incidents(
         str | None, typer.Option(metavar="CURSOR", help="Go on where a list ended that said so")
     ] = None,
     search: Annotated[
-        str | None, typer.Option("-s", "--search", help="Only with these words in what failed or the exception")
+        str | None,
+        typer.Option("-s", "--search", help="Only with these words in what failed or the exception"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
