@@ -241,6 +241,8 @@ def configuration_page() -> str:
         "| `capsules/NAME/LIFE/` | one start of a service: `state.json`, `io/` with its output, `recording/`, `agent.log` |",
         "| `branches/ID/` | a living branch: `state.json`, `io/` with its output |",
         "| `incidents/NUMBER.json` | failures that were seen |",
+        "| `incidents/index/` | what they are listed and searched by; made anew from their files when missing |",
+        "| `incidents/last-number` | the last number that was given to an incident; none is given twice |",
         "| `logs/` | what CRIU said when a commit failed |",
         "",
     ]

@@ -99,6 +99,33 @@ def test_log_can_be_limited_to_a_target_and_a_number(relive, store, two):
     assert len(json.loads(relive("log", "-n", "1", "--json").out)) == 1
 
 
+CURSOR = re.compile(r"There are more: --after (\S+)\n")
+
+
+def test_log_goes_on_where_a_page_ended(relive, store, two):
+    old, new = two
+    said = relive("log", "-n", "1", "--json")
+    assert [line["id"] for line in json.loads(said.out)] == [new.id]
+    (after,) = CURSOR.fullmatch(said.err).groups()
+    commit(store, name="other", capture="3", wall_ns=NOW_NS)  # newer, so it moves the list
+    said = relive("log", "-n", "1", "--json", "--after", after)
+    assert ([line["id"] for line in json.loads(said.out)], said.err) == ([old.id], "")
+
+
+def test_a_cursor_that_is_none_is_refused(relive, store, two):
+    said = relive("log", "--after", "x")
+    assert (said.status, said.out) == (2, "")
+    assert "Remedy: give the one that came with the page before" in said.err
+
+
+def test_log_can_be_searched_by_name_and_command_line(relive, store, two):
+    other = commit(store, name="other", capture="3")
+    assert [line["id"] for line in json.loads(relive("log", "--search", "OTHER --now", "--json").out)] == [
+        other.id
+    ]
+    assert relive("log", "--search", "nothing").err == "There are no commits.\n"
+
+
 def test_tags_are_listed_set_moved_and_removed(relive, two):
     old, new = two
     assert str(relive("tag", "best", old.id[:8])) == f"{old.id}\n= 0"
@@ -225,6 +252,21 @@ def test_incidents_are_listed(relive, incident):
             "request 7 (POST /pay) was answered with status 500",
         ],
     ]
+
+
+def test_incidents_go_on_where_a_page_ended_and_can_be_searched(relive, home, incident):
+    for summary in ("request 8 (GET /mail) hangs", "request 9 (GET /) was answered with status 502"):
+        sighting = Sighting(kind=FailureKind.HANG, fingerprint=summary, summary=summary, seen_wall_ns=NOW_NS)
+        Incidents(home / "incidents").add("pay", "L1", sighting, before=None, at=None, log_end=0, log_tail=[])
+    said = relive("incidents", "-n", "2", "--json")
+    assert [one["number"] for one in json.loads(said.out)] == [3, 2]
+    (after,) = CURSOR.fullmatch(said.err).groups()
+    said = relive("incidents", "--json", "--after", after)
+    assert ([one["number"] for one in json.loads(said.out)], said.err) == ([1], "")
+    for asked, numbers in (("Answered", [3, 1]), ("keyerror", [1]), ("/mail hangs", [2]), ("nothing", [])):
+        assert [
+            one["number"] for one in json.loads(relive("incidents", "-s", asked, "--json").out)
+        ] == numbers
 
 
 @pytest.mark.parametrize("name", ["incident/1", "1"])

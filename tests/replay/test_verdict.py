@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relive.model.outcome import End, InsideEvent, Outcome, Stack, VerdictKind
+from relive.model.stack import find_stack
 from relive.replay.difference import first_difference
-from relive.replay.stack import find_stack
 from relive.replay.verdict import VOLATILE_HEADERS, compare, is_failure, same_answer
 
 REPRODUCED, NOT, DIVERGED = VerdictKind.REPRODUCED, VerdictKind.NOT_REPRODUCED, VerdictKind.DIVERGED

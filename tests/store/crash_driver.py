@@ -259,6 +259,8 @@ class AddIncident(Scenario):
     def check(self, home: Path, store: Store, done: bool) -> None:
         found = Incidents(home / "incidents").list()
         assert len(found) == 1 or not done, "it was called durable and is not there"
+        listed = Incidents(home / "incidents").page().items
+        assert [one.number for one in listed] == [one.number for one in found], "the index says otherwise"
         number = add_incident(home)
         assert number not in [incident.number for incident in found], "a number is used twice"
 

@@ -23,10 +23,10 @@ from relive.model.commit import CommitId
 from relive.model.failure import ErrorPackage, read_package
 from relive.model.incident import FailureKind, Incident, Sighting
 from relive.model.outcome import Stack
+from relive.model.stack import find_stack
 from relive.record.events import Event, EventKind
 from relive.record.exchanges import Exchange, Exchanges
 from relive.record.reading import Recording
-from relive.replay.stack import find_stack
 from relive.store import Store
 from relive.store.evidence import events_of, package_of
 

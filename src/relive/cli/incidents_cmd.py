@@ -10,20 +10,33 @@ from relive.analyse.shown import one_line, shorten
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
 from relive.model.quantities import age, when
-from relive.operations.incidents import list_incidents
+from relive.operations.incidents import page_incidents
+from relive.store.incidents import IncidentQuery
 
 __all__ = ["incidents"]
 
 _EXCEPTION = 48  # [characters]
+_ALL = 1 << 62
 
 
 def incidents(
     service: Annotated[str | None, typer.Argument(help="Only those of this capsule")] = None,
+    limit: Annotated[
+        int | None, typer.Option("-n", "--limit", help="At most so many; default: all", min=1)
+    ] = None,
+    after: Annotated[
+        str | None, typer.Option(metavar="CURSOR", help="Go on where a list ended that said so")
+    ] = None,
+    search: Annotated[
+        str | None,
+        typer.Option("-s", "--search", help="Only with these words in what failed or the exception"),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """List incidents, newest first"""
     terminal = Terminal(as_json=as_json)
-    found = list_incidents(load_settings(), service, terminal)
+    query = IncidentQuery(service=service, text=search)
+    page = page_incidents(load_settings(), query, terminal, after=after, limit=limit or _ALL)
     rows = [
         [
             str(one.number),
@@ -36,7 +49,9 @@ def incidents(
             shorten(one_line(one.exception), _EXCEPTION) or "-",
             one.sighting.summary,
         ]
-        for one in found
+        for one in page.items
     ]
     columns = ["incident", "service", "first seen", "last", "times", "before", "at", "exception", "what"]
-    terminal.table(found, columns, rows, "There are no incidents.")
+    terminal.table(page.items, columns, rows, "There are no incidents.")
+    if page.after is not None:
+        terminal.status(f"There are more: --after {page.after}")

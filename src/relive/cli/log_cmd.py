@@ -9,7 +9,8 @@ import typer
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
 from relive.model.quantities import age, duration, size, when
-from relive.operations.commits import list_commits
+from relive.operations.commits import page_commits
+from relive.store import CommitQuery
 
 __all__ = ["log"]
 
@@ -17,11 +18,19 @@ __all__ = ["log"]
 def log(
     target: Annotated[str | None, typer.Argument(help="Only commits of this target")] = None,
     limit: Annotated[int, typer.Option("-n", "--limit", help="At most so many", min=1)] = 50,
+    after: Annotated[
+        str | None, typer.Option(metavar="CURSOR", help="Go on where a list ended that said so")
+    ] = None,
+    search: Annotated[
+        str | None,
+        typer.Option("-s", "--search", help="Only with these words in the target's name or command line"),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """List commits, newest first"""
     terminal = Terminal(as_json=as_json)
-    commits = list_commits(load_settings(), target, limit, terminal)
+    query = CommitQuery(name=target, text=search)
+    page = page_commits(load_settings(), query, terminal, after=after, limit=limit)
     rows = [
         [
             one.id[:10],
@@ -34,7 +43,9 @@ def log(
             size(one.bytes),
             ", ".join(one.tags),
         ]
-        for one in commits
+        for one in page.items
     ]
     columns = ["commit", "target", "taken", "ago", "trigger", "pause", "durable", "size", "tags"]
-    terminal.table(commits, columns, rows, "There are no commits.")
+    terminal.table(page.items, columns, rows, "There are no commits.")
+    if page.after is not None:
+        terminal.status(f"There are more: --after {page.after}")

@@ -14,6 +14,8 @@ from relive.errors import UsageError
 from relive.model.text import NativeText
 
 __all__ = [
+    "INPROCESS_DIRECTORY",
+    "RUN_DIRECTORY",
     "CapsuleFacts",
     "CapsuleSpec",
     "Every",
@@ -23,6 +25,10 @@ __all__ = [
     "parse_address",
     "parse_every",
 ]
+
+# Where a capsule and its branches find what is Relive's.
+RUN_DIRECTORY = Path("/run/relive")
+INPROCESS_DIRECTORY = RUN_DIRECTORY / "inprocess"
 
 _EVERY = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<unit>ms|s|m|h)")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}

@@ -20,7 +20,7 @@ from relive.model.text import is_number
 from relive.operations.operation import Operation, Result, Wish
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
-from relive.store import Store, StoredCommit
+from relive.store import CommitQuery, Page, Store, StoredCommit
 from relive.store.incidents import Incidents
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "commit",
     "delete_commit",
     "list_commits",
+    "page_commits",
     "show_commit",
     "tags_of",
 ]
@@ -78,6 +79,17 @@ def list_commits(settings: Settings, target: str | None, limit: int, progress: P
     store = Store(settings.store)
     names = tags_of(store)
     return [Commit.of(one, names.get(one.id, [])) for one in store.log(target, limit)]
+
+
+def page_commits(
+    settings: Settings, query: CommitQuery, progress: Progress, *, after: str | None, limit: int
+) -> Page[Commit]:
+    """A page of the commits that fit, newest first; see ``Store.page``. Raises UsageError."""
+    tend(settings, progress)
+    store = Store(settings.store)
+    names = tags_of(store)
+    page = store.page(query, after=after, limit=limit)
+    return Page([Commit.of(one, names.get(one.id, [])) for one in page.items], page.after)
 
 
 class CommitWish(Wish):

@@ -11,9 +11,10 @@ from relive.config import Settings
 from relive.model.incident import Incident
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
-from relive.store.incidents import Incidents
+from relive.store import Page
+from relive.store.incidents import IncidentQuery, Incidents
 
-__all__ = ["IncidentLine", "Rendering", "list_incidents", "rendered", "show_incident"]
+__all__ = ["IncidentLine", "Rendering", "list_incidents", "page_incidents", "rendered", "show_incident"]
 
 
 class IncidentLine(Incident):
@@ -30,6 +31,22 @@ def list_incidents(settings: Settings, service: str | None, progress: Progress) 
         IncidentLine(**dict(masked_incident(one, mask)), exception=exception_of(settings, one))
         for one in Incidents(settings.incidents).list(service)
     ]
+
+
+def page_incidents(
+    settings: Settings, query: IncidentQuery, progress: Progress, *, after: str | None, limit: int
+) -> Page[IncidentLine]:
+    """A page of the incidents that fit, newest first, secrets masked; see ``Incidents.page``. Raises UsageError."""
+    tend(settings, progress)
+    mask = Mask(settings.secret_patterns, settings.secret_names)
+    incidents = Incidents(settings.incidents)
+    page = incidents.page(query, after=after, limit=limit)
+    exceptions = {one.number: one.exception for one in page.items}
+    found = [
+        IncidentLine(**dict(masked_incident(one, mask)), exception=exceptions[one.number])
+        for one in incidents.read(exceptions)
+    ]
+    return Page(found, page.after)
 
 
 def show_incident(settings: Settings, number: int, progress: Progress) -> Account:

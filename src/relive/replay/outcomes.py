@@ -8,11 +8,11 @@ from pathlib import Path
 
 from relive.model.incident import FailureKind, Sighting
 from relive.model.outcome import End, Outcome
+from relive.model.stack import find_stack
 from relive.record._chunked import dechunk
 from relive.record._heads import HeadError, parse_answer_head
 from relive.record.exchanges import Ended, Exchange
 from relive.replay.sender import Answer
-from relive.replay.stack import find_stack
 from relive.sandbox.seal import Seal
 
 __all__ = ["died_outcome", "read_log", "recorded_answer", "recorded_outcome", "replayed_answer"]

@@ -26,9 +26,9 @@ from collections.abc import Collection
 from itertools import zip_longest
 
 from relive.model.outcome import End, Outcome, Stack, Verdict, VerdictKind
+from relive.model.stack import find_stacks
 from relive.replay.difference import first_difference, short
 from relive.replay.sequence import first_differing_event, is_call
-from relive.replay.stack import find_stacks
 
 __all__ = ["VOLATILE_HEADERS", "compare", "is_failure", "same_answer"]
 

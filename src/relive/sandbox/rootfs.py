@@ -26,6 +26,7 @@ from pathlib import Path
 import relive
 from relive.engine.kerndat import place_kerndat
 from relive.kernel.mounts import Mount, MountFlag, bind, mount, mount_overlay
+from relive.model.capsule import INPROCESS_DIRECTORY, RUN_DIRECTORY
 
 __all__ = [
     "INPROCESS_DIRECTORY",
@@ -39,10 +40,8 @@ __all__ = [
     "plan_points",
 ]
 
-RUN_DIRECTORY = Path("/run/relive")
 IO_DIRECTORY = RUN_DIRECTORY / "io"
 RINGS_DIRECTORY = RUN_DIRECTORY / "rings"
-INPROCESS_DIRECTORY = RUN_DIRECTORY / "inprocess"
 INPROCESS_FILES = Path(relive.__file__).parent.parent / "relive_inprocess"
 
 _COVERED_KINDS = frozenset(

@@ -17,9 +17,11 @@ Layout below ``$RELIVE_HOME/store`` (docs/format.md):
 Keys lie beside it, in ``$RELIVE_HOME/keys`` (``keyring``).
 """
 
-from relive.store.index import StoredCommit
+from relive.store.commitquery import CommitQuery
+from relive.store.index import StoredCommit, TargetLine
+from relive.store.paging import Page
 from relive.store.staging import Staging
 from relive.store.store import Store
 from relive.store.taken import TakenImages
 
-__all__ = ["Staging", "Store", "StoredCommit", "TakenImages"]
+__all__ = ["CommitQuery", "Page", "Staging", "Store", "StoredCommit", "TakenImages", "TargetLine"]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 import uuid
 from pathlib import Path
 
-__all__ = ["FreshFile", "sync_directory", "write_whole"]
+__all__ = ["QUICK_NS", "SHARE", "FreshFile", "state_of", "sync_directory", "write_whole"]
 
 
 def sync_directory(path: Path) -> None:
@@ -17,6 +18,22 @@ def sync_directory(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+# How often an index is compared with a directory that changes all the time.
+QUICK_NS = 5_000_000  # a comparison that takes no longer is always made
+SHARE = 20  # of the time, at most one part in so many is spent on longer ones
+_CLOCK_STEP_NS = 100_000_000  # file systems give times in steps, of 10 ms at most
+
+
+def state_of(directory: Path) -> str | None:
+    """A text that is another after names were added to a directory, removed or replaced.
+
+    None where the last change is so new that another one might get the same time, or comes from the future.
+    """
+    found = os.stat(directory)
+    settled = time.time_ns() - found.st_mtime_ns >= _CLOCK_STEP_NS
+    return f"{found.st_dev}:{found.st_ino}:{found.st_mtime_ns}" if settled else None
 
 
 class FreshFile:

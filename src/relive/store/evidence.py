@@ -31,6 +31,7 @@ from relive.model.launch import Launch, read_launch
 from relive.record.bodies import is_body_name
 from relive.record.events import Event, EventKind
 from relive.store.durable import sync_directory
+from relive.store.incidentindex import enter_quietly
 from relive.store.troubles import disk_errors
 
 __all__ = [
@@ -95,6 +96,7 @@ def keep(directory: Path, number: int, evidence: Evidence) -> None:
         if evidence.package is not None:
             _replace(package, [evidence.package])
         sync_directory(directory)
+    enter_quietly(directory, number)
 
 
 def package_of(directory: Path, number: int) -> ErrorPackage | None:

@@ -1,21 +1,29 @@
-"""Incidents, each a JSON file named by its number. Numbers are never used twice.
+"""Incidents, each a JSON file named by its number. Numbers are never used twice (``numbers.py``).
 
-What lies beside an incident is in ``evidence.py``.
+What lies beside an incident is in ``evidence.py``; what they are listed and searched by in ``incidentindex.py``.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from relive.errors import IncidentUnknown
 from relive.model.commit import CommitId
 from relive.model.incident import Incident, Sighting
 from relive.store.durable import sync_directory
+from relive.store.incidentindex import StoredIncident, ask, enter_quietly
+from relive.store.incidentquery import IncidentOrder, IncidentQuery
+from relive.store.numbers import take_number
+from relive.store.paging import Page
 from relive.store.troubles import disk_errors
 
-__all__ = ["Incidents"]
+__all__ = ["IncidentOrder", "IncidentQuery", "Incidents", "StoredIncident"]
+
+_ALL_INCIDENTS = IncidentQuery()
+_INDEX = "the directory index of the incidents; it is made anew from their files"
 
 
 class Incidents:
@@ -38,18 +46,7 @@ class Incidents:
         """Write a new incident under the next free number, durable on return."""
         with disk_errors("writing an incident"):
             self._directory.mkdir(parents=True, exist_ok=True)
-            number = max((self._number(path) for path in self._directory.glob("*.json")), default=0)
-            while True:
-                number += 1
-                try:
-                    # Takes the number, so that two agents never share one.
-                    descriptor = os.open(
-                        self._path(number), os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600
-                    )
-                    break
-                except FileExistsError:
-                    continue
-            os.close(descriptor)
+            number = take_number(self._directory)
             incident = Incident(
                 number=number,
                 service=service,
@@ -79,6 +76,7 @@ class Incidents:
                 os.fsync(file.fileno())
             fresh.replace(path)
             sync_directory(self._directory)
+        enter_quietly(self._directory, incident.number)
 
     def get(self, number: int) -> Incident:
         """One incident; raises IncidentUnknown."""
@@ -88,6 +86,14 @@ class Incidents:
             raise IncidentUnknown(
                 f"there is no incident {number}", remedy="`relive incidents` lists them"
             ) from None
+
+    def read(self, numbers: Iterable[int]) -> list[Incident]:
+        """Those of the numbers that are there, in their order."""
+        found = []
+        for number in numbers:
+            with contextlib.suppress(IncidentUnknown):
+                found.append(self.get(number))
+        return found
 
     def list(self, service: str | None = None) -> list[Incident]:
         """All incidents, newest first; one whose writing a crash interrupted is passed over."""
@@ -100,13 +106,28 @@ class Incidents:
         found.sort(key=lambda incident: -incident.number)
         return [incident for incident in found if service in (None, incident.service)]
 
+    def page(
+        self, query: IncidentQuery = _ALL_INCIDENTS, *, after: str | None = None, limit: int = 50
+    ) -> Page[StoredIncident]:
+        """A page of the incidents that fit, newest first.
+
+        By number, pages that follow each other by their cursors hold each incident exactly once that is there all the time;
+        by the time last seen, see ``IncidentOrder``.
+
+        Args:
+            after: the cursor of the page before; None for the first.
+            limit: at most so many; at least 1.
+
+        Raises:
+            UsageError: the cursor is none of this list, the limit too small, or the search too long.
+        """
+        with disk_errors("reading the incidents", index=_INDEX):
+            return ask(self._directory, lambda index: index.page(query, after, limit), strictly=False)
+
     def pinned(self) -> set[CommitId]:
-        """Commits that incidents refer to; they are kept."""
-        found: set[CommitId | None] = set()
-        for incident in self.list():
-            latest = incident.latest.before if incident.latest is not None else None
-            found |= {incident.before, incident.at, latest}
-        return {commit for commit in found if commit is not None}
+        """Commits that incidents refer to; they are kept. All that was written before is heeded, by whomever."""
+        with disk_errors("reading the incidents", index=_INDEX):
+            return ask(self._directory, lambda index: index.pinned(), strictly=True)
 
     def _path(self, number: int) -> Path:
         return self._directory / f"{number}.json"

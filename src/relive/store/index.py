@@ -6,26 +6,23 @@ Everything in it comes from manifests, and ``Store.rebuild_index`` makes it anew
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from relive.model.commit import CommitId, Manifest
+from relive.store.commitquery import CommitQuery, find_rows
+from relive.store.durable import QUICK_NS, SHARE
+from relive.store.paging import Page, check_limit, page_of, read_cursor
+from relive.store.schema import prepare
+from relive.store.searching import as_sql_text, searchable
 
-__all__ = ["Index", "StoredCommit", "objects_of", "size_of"]
+__all__ = ["Index", "StoredCommit", "TargetLine", "objects_of", "size_of"]
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS commits (
-    id TEXT PRIMARY KEY, name TEXT NOT NULL, life TEXT, kind TEXT NOT NULL, root INTEGER NOT NULL,
-    trigger TEXT NOT NULL, taken_wall_ns INTEGER NOT NULL, sequence INTEGER, capture TEXT NOT NULL,
-    pause_us INTEGER NOT NULL, durable_us INTEGER, bytes INTEGER NOT NULL, new_bytes INTEGER NOT NULL, parent TEXT
-);
-CREATE INDEX IF NOT EXISTS commits_by_name ON commits (name, taken_wall_ns);
-CREATE INDEX IF NOT EXISTS commits_by_life ON commits (life, sequence);
-CREATE TABLE IF NOT EXISTS uses (object TEXT NOT NULL, commit_id TEXT NOT NULL, PRIMARY KEY (object, commit_id)) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS uses_by_commit ON uses (commit_id);
-"""
 _COLUMNS = "id, name, life, kind, root, trigger, taken_wall_ns, sequence, capture, pause_us, durable_us, bytes, new_bytes, parent"
+_ORDER = "commits"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +52,37 @@ class StoredCommit:
     parent: CommitId | None
 
 
+@dataclass(frozen=True, slots=True)
+class TargetLine:
+    """The commits of one target together.
+
+    Attributes:
+        bytes: sum of what each brings back; new_bytes: of what was not in the store before each.
+        median_pause_us: of an even number the lower of the two in the middle.
+    """
+
+    name: str
+    commits: int
+    newest: CommitId
+    newest_wall_ns: int
+    oldest_wall_ns: int
+    bytes: int
+    new_bytes: int
+    median_pause_us: int
+
+
 class Index:
     """Opens one connection; use each instance from one thread."""
 
     def __init__(self, path: Path) -> None:
         self._database = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
-        self._database.execute("PRAGMA journal_mode=WAL")
-        self._database.execute("PRAGMA synchronous=NORMAL")
-        self._database.executescript(_SCHEMA)
+        try:
+            self._database.execute("PRAGMA journal_mode=WAL")
+            self._database.execute("PRAGMA synchronous=NORMAL")
+            prepare(self._database)
+        except BaseException:
+            self._database.close()
+            raise
 
     def close(self) -> None:
         """Close the connection."""
@@ -88,14 +108,75 @@ class Index:
             new_bytes,
             manifest.parents[0] if manifest.parents else None,
         )
+        words = _words_of(manifest)
         marks = ", ".join("?" * len(row))
         with self._database:
             self._database.execute("BEGIN IMMEDIATE")
-            self._database.execute(f"INSERT OR REPLACE INTO commits ({_COLUMNS}) VALUES ({marks})", row)
+            self._forget_mark()
+            text = self._text_of(manifest.target.name, words)
+            self._database.execute(
+                f"INSERT OR REPLACE INTO commits ({_COLUMNS}, text) VALUES ({marks}, ?)", (*row, text)
+            )
             self._database.executemany(
                 "INSERT OR IGNORE INTO uses VALUES (?, ?)",
                 [(name, commit_id) for name in objects_of(manifest)],
             )
+
+    def _text_of(self, name: str, words: str) -> int:
+        self._database.execute("INSERT OR IGNORE INTO texts (name, words) VALUES (?, ?)", (name, words))
+        found = self._database.execute("SELECT id FROM texts WHERE name = ? AND words = ?", (name, words))
+        return int(found.fetchone()[0])
+
+    def without_words(self) -> list[CommitId]:
+        """Commits that an older Relive entered, which cannot be searched for yet."""
+        return [
+            CommitId(row[0]) for row in self._database.execute("SELECT id FROM commits WHERE text IS NULL")
+        ]
+
+    def enter_words(self, manifests: Iterable[tuple[CommitId, Manifest]]) -> None:
+        """Make commits of ``without_words`` searchable; those that are gone meanwhile are passed over."""
+        with self._database:
+            self._database.execute("BEGIN IMMEDIATE")
+            for commit_id, manifest in manifests:
+                text = self._text_of(manifest.target.name, _words_of(manifest))
+                self._database.execute("UPDATE commits SET text = ? WHERE id = ?", (text, commit_id))
+            self._drop_texts()
+
+    def _drop_texts(self) -> None:
+        self._database.execute(
+            "DELETE FROM texts WHERE NOT EXISTS (SELECT 1 FROM commits WHERE text = texts.id)"
+        )
+
+    # -- whether it is in line with the manifests -----------------------------------------------------------------
+
+    def follows(self, state: str | None) -> bool:
+        """Comparing it with the manifests is of no use, or was done a moment ago and takes long.
+
+        Args:
+            state: of their directory, which is another after each change of it; None: that cannot be told.
+
+        It is of no use when it had a line for each manifest when the directory was as it is now, and was not changed since.
+        """
+        marks = dict(self._database.execute("SELECT name, value FROM marks"))
+        if state is not None and marks.get("manifests") == state:
+            return True
+        cost_ns, since_ns = int(marks.get("cost_ns", 0)), time.time_ns() - int(marks.get("at_ns", 0))
+        return cost_ns > QUICK_NS and 0 <= since_ns < SHARE * cost_ns
+
+    def mark(self, state: str | None, cost_ns: int) -> None:
+        """Note that it follows the manifests, and what it took to find that out.
+
+        Every change of the index takes away that it follows. Where this cannot be written, the next who opens it compares again.
+        """
+        marks = {"manifests": state or "", "cost_ns": cost_ns, "at_ns": time.time_ns()}
+        with suppress(sqlite3.OperationalError), self._database:
+            self._database.execute("BEGIN IMMEDIATE")
+            self._database.executemany(
+                "INSERT OR REPLACE INTO marks VALUES (?, ?)", [(k, str(v)) for k, v in marks.items()]
+            )
+
+    def _forget_mark(self) -> None:
+        self._database.execute("DELETE FROM marks WHERE name = 'manifests'")
 
     def used_only_by(self, commit_id: CommitId) -> list[str]:
         """Objects that no other commit uses."""
@@ -115,15 +196,22 @@ class Index:
         """Forget a commit."""
         with self._database:
             self._database.execute("BEGIN IMMEDIATE")
+            self._forget_mark()
             self._database.execute("DELETE FROM uses WHERE commit_id = ?", (commit_id,))
+            text = self._database.execute("SELECT text FROM commits WHERE id = ?", (commit_id,)).fetchone()
             self._database.execute("DELETE FROM commits WHERE id = ?", (commit_id,))
+            self._database.execute(
+                "DELETE FROM texts WHERE id = ? AND NOT EXISTS (SELECT 1 FROM commits WHERE text = texts.id)",
+                text or (None,),
+            )
 
     def clear(self) -> None:
         """Forget all commits."""
         with self._database:
             self._database.execute("BEGIN IMMEDIATE")
-            self._database.execute("DELETE FROM uses")
-            self._database.execute("DELETE FROM commits")
+            self._forget_mark()
+            for table in ("uses", "commits", "texts"):
+                self._database.execute(f"DELETE FROM {table}")
 
     def ids(self) -> set[CommitId]:
         """All commits."""
@@ -143,11 +231,42 @@ class Index:
     def newest_first(self, name: str | None = None, limit: int = -1) -> list[StoredCommit]:
         """Commits of one target, or of all."""
         where, values = ("WHERE name = ?", [name]) if name is not None else ("", [])
-        return list(self._select(f"{where} ORDER BY taken_wall_ns DESC LIMIT ?", (*values, limit)))
+        return list(self._select(f"{where} ORDER BY taken_wall_ns DESC, id DESC LIMIT ?", (*values, limit)))
+
+    def page(
+        self, query: CommitQuery, tagged: Iterable[CommitId], after: str | None, limit: int
+    ) -> Page[StoredCommit]:
+        """Commits, newest first; see ``find_rows``. Raises UsageError for a wrong cursor, limit or search."""
+        behind = read_cursor(_ORDER, after, (int, str))
+        rows = find_rows(self._database, _COLUMNS, query, tagged, behind, check_limit(limit) + 1)
+        found = [StoredCommit(*row) for row in rows]  # type: ignore[arg-type] # the columns are its fields
+        return page_of(_ORDER, found, limit, lambda one: (one.taken_wall_ns, one.id))
+
+    def targets(self) -> list[TargetLine]:
+        """All targets that have commits, that of the newest commit first."""
+        rows = self._database.execute(
+            "SELECT name, count(*), (SELECT id FROM commits AS one INDEXED BY commits_of_name "
+            "WHERE one.name = commits.name ORDER BY taken_wall_ns DESC, id DESC LIMIT 1), "
+            "max(taken_wall_ns), min(taken_wall_ns), sum(bytes), sum(new_bytes), min(pause_us) "
+            "FROM commits INDEXED BY commits_measured GROUP BY name"
+        ).fetchall()
+        found = []
+        for *facts, shortest in rows:
+            name, count = facts[:2]
+            pause = shortest
+            if count > 2:  # many targets were committed once, by their pids
+                (pause,) = self._database.execute(
+                    "SELECT pause_us FROM commits INDEXED BY commits_measured WHERE name = ? "
+                    "ORDER BY pause_us LIMIT 1 OFFSET ?",
+                    (name, (count - 1) // 2),
+                ).fetchone()
+            found.append(TargetLine(*facts, pause))  # type: ignore[call-arg] # the columns are its fields
+        found.sort(key=lambda line: (-line.newest_wall_ns, line.name))
+        return found
 
     def newest_before(self, name: str, wall_ns: int) -> StoredCommit | None:
         """The newest commit of a target that was taken at or before a time."""
-        query = "WHERE name = ? AND taken_wall_ns <= ? ORDER BY taken_wall_ns DESC LIMIT 1"
+        query = "WHERE name = ? AND taken_wall_ns <= ? ORDER BY taken_wall_ns DESC, id DESC LIMIT 1"
         return next(self._select(query, (name, wall_ns)), None)
 
     def before_sequence(self, life: str, sequence: int) -> StoredCommit | None:
@@ -161,11 +280,13 @@ class Index:
 
     def _select(self, rest: str, values: Iterable[object]) -> Iterator[StoredCommit]:
         # What is no Unicode (an argument of stray bytes) cannot be looked up, and is nobody's name.
-        given = [
-            value.encode(errors="replace").decode() if isinstance(value, str) else value for value in values
-        ]
+        given = [as_sql_text(value) if isinstance(value, str) else value for value in values]
         rows = self._database.execute(f"SELECT {_COLUMNS} FROM commits {rest}", given)
         return (StoredCommit(*row) for row in rows)
+
+
+def _words_of(manifest: Manifest) -> str:
+    return searchable(manifest.target.name, " ".join(manifest.target.command))
 
 
 def objects_of(manifest: Manifest) -> set[str]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
 from relive.errors import ObjectCorrupt, RefUnknown
 from relive.model.commit import CONTAINER_VERSION, CommitId, Manifest
-from relive.store.durable import sync_directory, write_whole
+from relive.store.durable import state_of, sync_directory, write_whole
 from relive.store.objects import hash_bytes
 
 __all__ = ["Manifests", "canonical", "commit_id_of", "parse_manifest", "unknown"]
@@ -41,7 +42,16 @@ class Manifests:
 
     def ids(self) -> set[CommitId]:
         """All commits."""
-        return {CommitId(path.stem) for path in self._directory.glob("*.json")}
+        ending = ".json"
+        return {
+            CommitId(name.removesuffix(ending))
+            for name in os.listdir(self._directory)
+            if name.endswith(ending)
+        }
+
+    def state(self) -> str | None:
+        """Another after each change of the directory; None just after one, when the next could have the same time."""
+        return state_of(self._directory)
 
     def has(self, commit_id: CommitId) -> bool:
         """There is such a commit."""

@@ -15,18 +15,19 @@ import contextlib
 import sqlite3
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relive.config import given_store_keys
-from relive.errors import ObjectCorrupt, ObjectMissing
+from relive.errors import ObjectCorrupt, ObjectMissing, RefUnknown
 from relive.model.commit import CommitId, FileEntry, Layer, Manifest
 from relive.store.anatomy import Anatomy
+from relive.store.commitquery import CommitQuery
 from relive.store.deliveries import Deliveries
 from relive.store.format import StoreFormat
-from relive.store.index import Index, StoredCommit, objects_of, size_of
+from relive.store.index import Index, StoredCommit, TargetLine, objects_of, size_of
 from relive.store.keyring import Keyring
 from relive.store.laidout import LaidOut
 from relive.store.lock import StoreLock
@@ -37,6 +38,7 @@ from relive.store.objects import Objects, hash_bytes
 from relive.store.pages.numpy_threads import load_numpy
 from relive.store.pages.packs import Packs
 from relive.store.pages.placement import Placements
+from relive.store.paging import Page
 from relive.store.staging import Staging, sweep_left_overs
 from relive.store.sweep import repack_dead, sweep_packs
 from relive.store.tags import Tags
@@ -50,6 +52,9 @@ if TYPE_CHECKING:
     from relive.store.pages.addressed import CommitPages
 
 __all__ = ["Store"]
+
+_WORDS_AT_ONCE = 500  # commits in one write to the index
+_ALL_COMMITS = CommitQuery()
 
 
 class Store:
@@ -89,6 +94,7 @@ class Store:
             try:
                 sweep_left_overs(self._incoming)
                 self._follow_manifests_unless_busy()
+                self._enter_missing_words()
             except BaseException:
                 self._index.close()
                 raise
@@ -138,13 +144,20 @@ class Store:
                 return Index(path)
 
     def _follow_manifests_unless_busy(self) -> None:
+        if self._index.follows(self._manifests.state()):
+            return
         # Who holds the lock lives and finishes its work; a stopped one must not keep others from reading.
+        # With 100,000 manifests a comparison takes a tenth of a second, which is not spent for each command while commits
+        # arrive: what a crash kept out of the index may then be missed for some seconds. Who drops commits always compares.
         with contextlib.suppress(BlockingIOError), self._lock.held(shared=False, wait=False):
             self._follow_manifests()
 
     def _follow_manifests(self) -> int:
         """Bring the index into line with the manifests; call it with the store locked alone. Returns lines added."""
+        began_ns = time.thread_time_ns()  # not the time by the wall: waiting for the processor is no cost
+        state = self._manifests.state()  # before they are listed
         there, known = self._manifests.ids(), self._index.ids()
+        cost_ns = time.thread_time_ns() - began_ns
         if known - there:
             self._drop(sorted(known - there))
         count = 0
@@ -153,7 +166,19 @@ class Store:
                 manifest = self._manifests.read(commit_id)
                 self._index.add(commit_id, manifest, durable_us=None, size=size_of(manifest), new_bytes=0)
                 count += 1
+        self._index.mark(state if self._manifests.state() == state else None, cost_ns)
         return count
+
+    def _enter_missing_words(self) -> None:
+        """Let commits be searched for that an older Relive entered. Needs no lock: manifests do not change."""
+        missing = self._index.without_words()
+        for begin in range(0, len(missing), _WORDS_AT_ONCE):
+            self._index.enter_words(list(self._readable(missing[begin : begin + _WORDS_AT_ONCE])))
+
+    def _readable(self, commits: Iterable[CommitId]) -> Iterator[tuple[CommitId, Manifest]]:
+        for commit_id in commits:
+            with contextlib.suppress(ObjectCorrupt, RefUnknown):
+                yield commit_id, self._manifests.read(commit_id)
 
     def make_ready(self) -> None:
         """Load now what is needed for images; else the first to take some in or give them back waits for it."""
@@ -396,6 +421,33 @@ class Store:
         """Commits, newest first, of one target or all."""
         with disk_errors("reading the index", self._directory):
             return self._index.newest_first(name, limit)
+
+    def page(
+        self, query: CommitQuery = _ALL_COMMITS, *, after: str | None = None, limit: int = 50
+    ) -> Page[StoredCommit]:
+        """A page of the commits that fit, newest first (of those taken at the same time the greater id first).
+
+        Pages that follow each other by their cursors hold each commit exactly once that is there all the time.
+
+        Args:
+            after: the cursor of the page before; None for the first.
+            limit: at most so many; at least 1.
+
+        Raises:
+            UsageError: the cursor is none of this list, the limit too small, or the search too long.
+        """
+        with disk_errors("reading the index", self._directory):
+            if query.tag is not None:
+                found = self._tags.find(query.tag)
+                tagged = [] if found is None else [found]
+            else:
+                tagged = list(self._tags.all().values()) if query.tagged is not None else []
+            return self._index.page(query, tagged, after, limit)
+
+    def targets(self) -> list[TargetLine]:
+        """All targets that have commits, that of the newest commit first."""
+        with disk_errors("reading the index", self._directory):
+            return self._index.targets()
 
     def before_event(self, life: str, sequence: int) -> StoredCommit | None:
         """The newest commit of a life taken before an event of its recording."""

@@ -13,17 +13,18 @@ from relive.errors import DiskFull, PermissionMissing, StoreBusy, StoreError
 
 __all__ = ["disk_errors"]
 
+_INDEX = "index.sqlite in the store; it is made anew from the manifests"
 _FORBIDDEN = (errno.EACCES, errno.EPERM)
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _PRIMARY_CODE = 0xFF  # SQLite's extended result codes hold the primary one in their low byte
 
 
 @contextlib.contextmanager
-def disk_errors(what: str, where: Path | None = None) -> Iterator[None]:
+def disk_errors(what: str, where: Path | None = None, *, index: str = _INDEX) -> Iterator[None]:
     """Turn failures of the disk into errors of the store.
 
     ENOSPC, EDQUOT and SQLITE_FULL become DiskFull, EACCES and EPERM PermissionMissing, SQLITE_BUSY StoreBusy, all others
-    StoreError. ``where`` lies on the file system that is written to.
+    StoreError. ``where`` lies on the file system that is written to; ``index`` says what to delete when SQLite's file is damaged.
     """
     try:
         yield
@@ -49,7 +50,7 @@ def disk_errors(what: str, where: Path | None = None) -> Iterator[None]:
         raise StoreError(
             f"failed while {what}",
             cause=f"the index: {error}",
-            remedy="delete index.sqlite in the store; it is made anew from the manifests",
+            remedy=f"delete {index}",
         ) from error
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from relive.model.capsule import INPROCESS_DIRECTORY
 from relive.model.outcome import Stack
-from relive.sandbox.rootfs import INPROCESS_DIRECTORY
 
 __all__ = ["find_stack", "find_stacks"]
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relive.replay.stack import find_stack
+from relive.model.stack import find_stack
 
 SIMPLE = """\
 Traceback (most recent call last):
