@@ -10,8 +10,7 @@ from relive.analyse.shown import one_line, shorten
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
 from relive.model.quantities import age, when
-from relive.operations.incidents import page_incidents
-from relive.store.incidents import IncidentQuery
+from relive.operations.incidents import IncidentsWish, page_of_incidents
 
 __all__ = ["incidents"]
 
@@ -35,8 +34,8 @@ def incidents(
 ) -> None:
     """List incidents, newest first"""
     terminal = Terminal(as_json=as_json)
-    query = IncidentQuery(service=service, text=search)
-    page = page_incidents(load_settings(), query, terminal, after=after, limit=limit or _ALL)
+    wish = IncidentsWish(service=service, search=search, after=after, limit=limit or _ALL)
+    page = page_of_incidents(load_settings(), wish, terminal)
     rows = [
         [
             str(one.number),

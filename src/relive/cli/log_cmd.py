@@ -9,8 +9,7 @@ import typer
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
 from relive.model.quantities import age, duration, size, when
-from relive.operations.commits import page_commits
-from relive.store import CommitQuery
+from relive.operations.commits import CommitsWish, page_of_commits
 
 __all__ = ["log"]
 
@@ -29,8 +28,8 @@ def log(
 ) -> None:
     """List commits, newest first"""
     terminal = Terminal(as_json=as_json)
-    query = CommitQuery(name=target, text=search)
-    page = page_commits(load_settings(), query, terminal, after=after, limit=limit)
+    wish = CommitsWish(target=target, search=search, after=after, limit=limit)
+    page = page_of_commits(load_settings(), wish, terminal)
     rows = [
         [
             one.id[:10],

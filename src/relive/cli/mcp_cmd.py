@@ -8,7 +8,9 @@ __all__ = ["mcp"]
 
 
 def mcp() -> None:
-    """Serve the Model Context Protocol, so that an LLM agent finds out what failed, replays it, and looks inside
+    """Serve the Model Context Protocol to an LLM agent
+
+    The agent finds out what failed, replays it, and looks inside.
 
     It speaks over standard input and output, as clients start it: `{"command": "relive", "args": ["mcp"]}`. Over HTTP the same
     tools are at `/mcp` of `relive serve`.

@@ -13,8 +13,8 @@ from relive.config import Settings
 from relive.mcp.refusals import refusing
 from relive.mcp.stories import Frames, Story, Timeline, frames_of, story_of, timeline_of
 from relive.operations.branches import BranchState, LogPart, LogStream, branch_states, log_part
-from relive.operations.commits import Commit, CommitDetail, list_commits, show_commit
-from relive.operations.incidents import IncidentLine, list_incidents, show_incident
+from relive.operations.commits import CommitDetail, CommitPage, CommitsWish, page_of_commits, show_commit
+from relive.operations.incidents import IncidentPage, IncidentsWish, page_of_incidents, show_incident
 from relive.operations.operation import Result
 from relive.operations.progress import Silent
 from relive.operations.runs import RunDetail, RunPage, RunsWish, list_runs, show_run
@@ -28,6 +28,8 @@ _LOOKS = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_h
 Service = Annotated[str | None, Field(description="Only those of this service")]
 Limit = Annotated[int, Field(ge=1, le=200, description="At most so many")]
 After = Annotated[int, Field(ge=0, description="`next` of the page before")]
+Search = Annotated[str | None, Field(description="Only with these words")]
+Cursor = Annotated[str | None, Field(description="`after` of the page before")]
 Number = Annotated[int, Field(ge=1, description="Number of the incident")]
 
 
@@ -35,19 +37,6 @@ class Targets(Result):
     """What can be committed."""
 
     items: list[Target]
-
-
-class Commits(Result):
-    """Commits, newest first."""
-
-    items: list[Commit]
-
-
-class Incidents(Result):
-    """Incidents, newest first."""
-
-    items: list[IncidentLine]
-    next: int | None
 
 
 class Branches(Result):
@@ -66,9 +55,12 @@ def add_looking(server: MCPServer, settings: Settings) -> None:
         """The services that run under Relive and can be committed."""
         return Targets(items=list_targets(settings, _QUIET))
 
-    def commits(target: Service = None, limit: Limit = 20) -> Commits:
+    def commits(
+        target: Service = None, search: Search = None, after: Cursor = None, limit: Limit = 20
+    ) -> CommitPage:
         """Commits of live states, newest first."""
-        return Commits(items=list_commits(settings, target, limit, _QUIET))
+        wish = CommitsWish(target=target, search=search, after=after, limit=limit)
+        return page_of_commits(settings, wish, _QUIET)
 
     def commit_detail(
         ref: Annotated[str, Field(description="Id, tag, NAME, or NAME@{2 minutes ago}")],
@@ -76,11 +68,12 @@ def add_looking(server: MCPServer, settings: Settings) -> None:
         """One commit in full: processes, sockets, files, what it belongs to."""
         return show_commit(settings, ref)
 
-    def incidents(service: Service = None, after: After = 0, limit: Limit = 20) -> Incidents:
+    def incidents(
+        service: Service = None, search: Search = None, after: Cursor = None, limit: Limit = 20
+    ) -> IncidentPage:
         """Failures that were seen, newest first: begin here to find out what failed."""
-        found = list_incidents(settings, service, _QUIET)
-        rest = len(found) > after + limit
-        return Incidents(items=found[after : after + limit], next=after + limit if rest else None)
+        wish = IncidentsWish(service=service, search=search, after=after, limit=limit)
+        return page_of_incidents(settings, wish, _QUIET)
 
     def incident(number: Number) -> Story:
         """What failed and what is known of it, in short; frames and timeline are tools of their own."""

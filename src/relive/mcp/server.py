@@ -21,7 +21,7 @@ from relive.operations.commits import COMMIT
 from relive.operations.exports import EXPORT
 from relive.operations.fixtures import FIXTURE
 from relive.operations.health import DOCTOR
-from relive.operations.incidents import list_incidents, show_incident
+from relive.operations.incidents import IncidentsWish, page_of_incidents, show_incident
 from relive.operations.operation import Operation
 from relive.operations.progress import Silent
 from relive.operations.replays import REPLAY
@@ -110,7 +110,7 @@ def _add_stopping(server: MCPServer, settings: Settings) -> None:
 def _add_resources(server: MCPServer, settings: Settings) -> None:
     @server.resource("relive://incidents", mime_type="text/plain", description="A line for each incident")
     def incidents() -> str:
-        found = list_incidents(settings, None, _QUIET)[:200]
+        found = page_of_incidents(settings, IncidentsWish(limit=200), _QUIET).items
         return "\n".join(
             f"relive://incidents/{one.number} {one.service}: {one.sighting.summary} {one.exception}".strip()
             for one in found

@@ -20,19 +20,20 @@ from relive.model.text import is_number
 from relive.operations.operation import Operation, Result, Wish
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
-from relive.store import CommitQuery, Page, Store, StoredCommit
+from relive.store import CommitQuery, Store, StoredCommit
 from relive.store.incidents import Incidents
 
 __all__ = [
     "COMMIT",
     "Commit",
     "CommitDetail",
+    "CommitPage",
     "CommitWish",
+    "CommitsWish",
     "Deleted",
     "commit",
     "delete_commit",
-    "list_commits",
-    "page_commits",
+    "page_of_commits",
     "show_commit",
     "tags_of",
 ]
@@ -73,23 +74,45 @@ class CommitDetail(Manifest):
     tags: list[str] = Field(default=[])
 
 
-def list_commits(settings: Settings, target: str | None, limit: int, progress: Progress) -> list[Commit]:
-    """Commits of a target, or of all, newest first."""
-    tend(settings, progress)
-    store = Store(settings.store)
-    names = tags_of(store)
-    return [Commit.of(one, names.get(one.id, [])) for one in store.log(target, limit)]
+class CommitsWish(Wish):
+    """Which commits; all that is given must hold."""
+
+    target: str | None = Field(default=None, description="Only commits of this target")
+    search: str | None = Field(
+        default=None, description="Only with these words in the target's name or command line"
+    )
+    trigger: Trigger | None = Field(default=None, description="Only those that were taken because of this")
+    tag: str | None = Field(default=None, description="Only the one with this tag")
+    since_wall_ns: int | None = Field(
+        default=None, ge=0, lt=1 << 63, description="Taken at or after this time"
+    )
+    until_wall_ns: int | None = Field(default=None, ge=0, lt=1 << 63, description="Taken before this time")
+    after: str | None = Field(default=None, description="`after` of the page before: where this one begins")
+    limit: int = Field(default=50, ge=1, description="At most so many")
 
 
-def page_commits(
-    settings: Settings, query: CommitQuery, progress: Progress, *, after: str | None, limit: int
-) -> Page[Commit]:
-    """A page of the commits that fit, newest first; see ``Store.page``. Raises UsageError."""
+class CommitPage(Result):
+    """Commits, newest first; ``after``: what the next page is asked with, None where there is none."""
+
+    items: list[Commit]
+    after: str | None
+
+
+def page_of_commits(settings: Settings, wish: CommitsWish, progress: Progress) -> CommitPage:
+    """One page; what arrives or goes meanwhile shifts none of them. Raises UsageError, StoreError."""
     tend(settings, progress)
     store = Store(settings.store)
+    query = CommitQuery(
+        name=wish.target,
+        text=wish.search,
+        trigger=wish.trigger,
+        tag=wish.tag,
+        since_wall_ns=wish.since_wall_ns,
+        until_wall_ns=wish.until_wall_ns,
+    )
     names = tags_of(store)
-    page = store.page(query, after=after, limit=limit)
-    return Page([Commit.of(one, names.get(one.id, [])) for one in page.items], page.after)
+    page = store.page(query, after=wish.after, limit=wish.limit)
+    return CommitPage(items=[Commit.of(one, names.get(one.id, [])) for one in page.items], after=page.after)
 
 
 class CommitWish(Wish):

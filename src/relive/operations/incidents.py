@@ -5,16 +5,26 @@ from __future__ import annotations
 import json
 from enum import StrEnum
 
-from relive.analyse.account import Account, account_of, exception_of, masked_incident
+from pydantic import Field
+
+from relive.analyse.account import Account, account_of, masked_incident
 from relive.analyse.masking import Mask
 from relive.config import Settings
-from relive.model.incident import Incident
+from relive.model.incident import FailureKind, Incident
+from relive.operations.operation import Result, Wish
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
-from relive.store import Page
-from relive.store.incidents import IncidentQuery, Incidents
+from relive.store.incidents import IncidentOrder, IncidentQuery, Incidents
 
-__all__ = ["IncidentLine", "Rendering", "list_incidents", "page_incidents", "rendered", "show_incident"]
+__all__ = [
+    "IncidentLine",
+    "IncidentPage",
+    "IncidentsWish",
+    "Rendering",
+    "page_of_incidents",
+    "rendered",
+    "show_incident",
+]
 
 
 class IncidentLine(Incident):
@@ -23,30 +33,54 @@ class IncidentLine(Incident):
     exception: str = ""
 
 
-def list_incidents(settings: Settings, service: str | None, progress: Progress) -> list[IncidentLine]:
-    """Those of a service, or all, newest first; secrets are masked."""
-    tend(settings, progress)
-    mask = Mask(settings.secret_patterns, settings.secret_names)
-    return [
-        IncidentLine(**dict(masked_incident(one, mask)), exception=exception_of(settings, one))
-        for one in Incidents(settings.incidents).list(service)
-    ]
+class IncidentsWish(Wish):
+    """Which incidents; all that is given must hold."""
+
+    service: str | None = Field(default=None, description="Only those of this service")
+    search: str | None = Field(
+        default=None, description="Only with these words in what failed or the exception"
+    )
+    kind: FailureKind | None = Field(default=None, description="Only those that failed in this way")
+    fingerprint: str | None = Field(default=None, description="Only those that count as the same failure")
+    since_wall_ns: int | None = Field(
+        default=None, ge=0, lt=1 << 63, description="Seen at or after this time"
+    )
+    until_wall_ns: int | None = Field(default=None, ge=0, lt=1 << 63, description="Seen before this time")
+    order: IncidentOrder = Field(
+        default=IncidentOrder.NUMBER, description="By number, or by when it was seen last"
+    )
+    after: str | None = Field(default=None, description="`after` of the page before: where this one begins")
+    limit: int = Field(default=50, ge=1, description="At most so many")
 
 
-def page_incidents(
-    settings: Settings, query: IncidentQuery, progress: Progress, *, after: str | None, limit: int
-) -> Page[IncidentLine]:
-    """A page of the incidents that fit, newest first, secrets masked; see ``Incidents.page``. Raises UsageError."""
+class IncidentPage(Result):
+    """Incidents, newest first; ``after``: what the next page is asked with, None where there is none."""
+
+    items: list[IncidentLine]
+    after: str | None
+
+
+def page_of_incidents(settings: Settings, wish: IncidentsWish, progress: Progress) -> IncidentPage:
+    """One page, secrets masked; see ``Incidents.page``. Raises UsageError."""
     tend(settings, progress)
     mask = Mask(settings.secret_patterns, settings.secret_names)
     incidents = Incidents(settings.incidents)
-    page = incidents.page(query, after=after, limit=limit)
+    query = IncidentQuery(
+        service=wish.service,
+        text=wish.search,
+        kind=wish.kind,
+        fingerprint=wish.fingerprint,
+        since_wall_ns=wish.since_wall_ns,
+        until_wall_ns=wish.until_wall_ns,
+        order=wish.order,
+    )
+    page = incidents.page(query, after=wish.after, limit=wish.limit)
     exceptions = {one.number: one.exception for one in page.items}
     found = [
         IncidentLine(**dict(masked_incident(one, mask)), exception=exceptions[one.number])
         for one in incidents.read(exceptions)
     ]
-    return Page(found, page.after)
+    return IncidentPage(items=found, after=page.after)
 
 
 def show_incident(settings: Settings, number: int, progress: Progress) -> Account:
