@@ -27,9 +27,9 @@ _CHUNK = 256 << 10  # [bytes]
 _TYPE = "application/octet-stream"
 
 
-@router.api_route(
+@router.head("/exports/{export}/file", response_class=Response, include_in_schema=False)
+@router.get(
     "/exports/{export}/file",
-    methods=["GET", "HEAD"],
     response_class=Response,
     operation_id="download_export",
     openapi_extra={

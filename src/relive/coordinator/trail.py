@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final
 
@@ -44,50 +45,78 @@ class Trail:
         noted: dict[str, Any] = {}
         scope["relive.audit"] = noted
         caller = await self._gate.ask(scope)
-        is_act = scope["method"] not in _READS
         told: dict[str, Any] = {
             "who": caller.who if isinstance(caller, Caller) else "unknown",
             "address": (scope.get("client") or ("unknown", 0))[0],
             "what": f"{scope['method']} {scope['path']}",
         }
-        is_ended = False
-
-        async def end(status: int) -> None:
-            nonlocal is_ended
-            is_ended = True
-            is_refusal = status in (401, 403)
-            if not (is_refusal or noted or (is_act and isinstance(caller, Caller))):
-                return
-            if is_refusal and self._refusals.take("", *_REFUSALS):
-                self._unwritten += 1
-                return
-            unwritten, self._unwritten = (self._unwritten, 0) if is_refusal else (0, self._unwritten)
-            told.update((name, noted[name]) for name in ("who", "target", "task") if name in noted)
-            await self._record(
-                **told,
-                outcome="refused" if is_refusal else "done" if status < 400 else "failed",
-                status=status,
-                unwritten=unwritten,
-                is_durable=is_act and not is_refusal,
-            )
-
-        async def answered(message: Message) -> None:
-            if message["type"] == "http.response.start" and not is_ended:
-                await end(message["status"])
-            await send(message)
-
-        try:
-            if is_act and isinstance(caller, Caller):
+        is_act = isinstance(caller, Caller) and scope["method"] not in _READS
+        if is_act:
+            try:
                 await self._record(**told, outcome="asked", is_durable=True)
-        except ReliveError as error:
-            await answer_to(error)(scope, receive, send)
+            except ReliveError as error:
+                await answer_to(error)(scope, receive, send)
+                return
+        await _Request(self._end, told, noted, is_act=is_act).run(self._app, scope, receive, send)
+
+    async def _end(self, told: dict[str, Any], noted: dict[str, Any], status: int, *, is_act: bool) -> None:
+        is_refusal = status in (401, 403)
+        if not (is_refusal or noted or is_act):
             return
+        if is_refusal and self._refusals.take("", *_REFUSALS):
+            self._unwritten += 1
+            return
+        unwritten, self._unwritten = self._unwritten, 0
+        said = {name: noted[name] for name in ("who", "target", "task") if name in noted}
+        outcome = "refused" if is_refusal else "done" if status < 400 else "failed"
+        facts: dict[str, Any] = {"outcome": outcome, "status": status, "unwritten": unwritten}
         try:
-            await self._app(scope, receive, answered)
-        except Exception:
-            if not is_ended:
-                await end(500)
+            await self._record(**(told | said | facts), is_durable=is_act and not is_refusal)
+        except ReliveError:
+            self._unwritten += unwritten
             raise
 
     async def _record(self, **facts: Any) -> None:
         await anyio.to_thread.run_sync(partial(self._audit.record, **facts))
+
+
+class _Request:
+    """One request on its way; its end is told once, before the answer leaves."""
+
+    def __init__(
+        self,
+        end: Callable[..., Awaitable[None]],
+        told: dict[str, Any],
+        noted: dict[str, Any],
+        *,
+        is_act: bool,
+    ) -> None:
+        self._tell = partial(end, told, noted, is_act=is_act)
+        self._is_told = False
+        self._failure: ReliveError | None = None
+
+    async def run(self, app: ASGIApp, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        async def answered(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                await self._end(message["status"])
+            # Else the answer would say that all is well; ours comes when the application has ended. An error raised from
+            # here would find the application's own handlers thinking that the answer has begun.
+            if self._failure is None:
+                await send(message)
+
+        try:
+            await app(scope, receive, answered)
+        except Exception:
+            await self._end(500)
+            raise
+        if self._failure is not None:
+            await answer_to(self._failure)(scope, receive, send)
+
+    async def _end(self, status: int) -> None:
+        if self._is_told:
+            return
+        self._is_told = True
+        try:
+            await self._tell(status)
+        except ReliveError as error:
+            self._failure = error
