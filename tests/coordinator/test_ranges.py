@@ -47,8 +47,6 @@ def test_one_range_is_given(header, span):
         "bytes=0-1,3-4",
         "bytes=+1-2",
         "bytes=1_0-20",
-    ]
-    + [
         "lines=0-1",
         "bytes=٣-٤",
         "bytes=0x1-2",
@@ -88,7 +86,7 @@ def test_the_same_state_goes_on():
     assert asked("bytes=5-", if_range=TAG) == Span(5, 1000)
 
 
-@given(st.text(alphabet="bytes=-0123456789, \t\n;+٣", max_size=20) | st.text(), st.integers(0, 50))
+@given(st.text(alphabet="bytes=-0123456789, \t\n;+٣", max_size=20), st.integers(0, 50))
 def test_whatever_is_sent_gives_bytes_of_the_file_or_the_declared_error(header, size):
     try:
         span = asked(header, size)

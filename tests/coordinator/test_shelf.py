@@ -52,7 +52,7 @@ def on_disk(tmp_path):
 
 def content_of(shelf, identity):
     kept, descriptor = shelf.open(identity)
-    with open(descriptor, "rb") as file:
+    with os.fdopen(descriptor, "rb") as file:
         content = file.read()
     assert len(content) == kept.bytes
     return content
@@ -153,7 +153,7 @@ def test_an_export_ends_at_its_time_and_who_reads_it_gets_the_rest(shelf, tmp_pa
     assert shelf.sweep() == 1
     assert shelf.sweep() == 0
     assert on_disk(tmp_path) == [f"{other.id}.export"]
-    with open(descriptor, "rb") as file:
+    with os.fdopen(descriptor, "rb") as file:
         assert file.read() == b"abc"
 
 

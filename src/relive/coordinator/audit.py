@@ -287,7 +287,8 @@ class Audit:
 
 
 def _clean(mask: Mask, text: str) -> str:
-    return mask.sentence(_TOKEN.sub(MASK, text))[:_LONGEST]
+    # Cut first: a path may be thousands of characters long, and to look for secrets takes the square of that.
+    return mask.sentence(_TOKEN.sub(MASK, text[:_LONGEST]))[:_LONGEST]
 
 
 def _parsed(line: bytes, path: Path) -> AuditEntry:
