@@ -132,8 +132,9 @@ def bearer(token: str) -> dict[str, str]:
 def served(
     server: Path, *, without_credentials: bool = False, allowance: Allowance | None = None
 ) -> Iterator[Served]:
-    """A server that answers."""
-    made = Served(server, without_credentials=without_credentials, allowance=allowance)
+    """A server that answers, as often as it is asked if no other allowance is given."""
+    often = Allowance(token_rate=1e6, token_burst=10**6, address_rate=1e6, address_burst=10**6)
+    made = Served(server, without_credentials=without_credentials, allowance=allowance or often)
     listener = socket.create_server(("127.0.0.1", 0))
     made.port = listener.getsockname()[1]
     made.url = f"http://127.0.0.1:{made.port}"

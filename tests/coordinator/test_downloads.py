@@ -14,6 +14,7 @@ import pytest
 
 from coordinator.serving import served
 from real.harness import eventually
+from relive.coordinator import trail
 from relive.coordinator.shelf import new_export_id
 
 CONTENT = os.urandom(1_000_003)
@@ -202,3 +203,12 @@ def test_a_download_is_in_the_audit_log_without_its_signature(server, client, ke
     assert entry.who == f"signed address {link.link} of ci"
     assert (entry.target, entry.outcome, entry.status) == (kept.id, "done", 200)
     assert path.rpartition("=")[2] not in entry.model_dump_json()
+
+
+def test_nobody_pushes_the_audit_log_out_by_downloading(server, client, kept, monkeypatch):
+    monkeypatch.setattr(trail, "_ANYBODYS", (1e-9, 20))
+    _, path = server.links.issue(kept.id, lifetime=60, asked_by="ci")
+    before = server.audit.verify().last
+    for _ in range(40):
+        assert client.head(server.url + path).status_code == 200
+    assert server.audit.verify().last - before == 20

@@ -8,7 +8,7 @@ import pytest
 from coordinator.serving import bearer, served
 from relive.coordinator.credentials import Scope
 from relive.coordinator.gate import is_loopback, refuse_open_server
-from relive.errors import UsageError
+from relive.errors import DiskFull, UsageError
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +94,20 @@ def test_who_asks_is_known_by_name_and_id(server, client):
     made, text = server.tokens.create("night-job", [Scope.READ], lifetime=None)
     assert client.get(f"{server.url}/commits", headers=bearer(text)).json()["who"] == f"night-job ({made.id})"
     assert next(one for one in server.tokens.all() if one.id == made.id).last_used_ns is not None
+
+
+def test_a_use_that_cannot_be_noted_refuses_nobody(server, client, monkeypatch):
+    """A full disk is looked at, and freed, by somebody with a token."""
+    tried = []
+
+    def full(token):
+        tried.append(token.id)
+        raise DiskFull("no space left while writing credentials.sqlite")
+
+    made, text = server.tokens.create("admin", [Scope.READ], lifetime=None)
+    monkeypatch.setattr(server.tokens, "note_use", full)
+    assert client.get(f"{server.url}/commits", headers=bearer(text)).status_code == 200
+    assert tried == [made.id]
 
 
 def test_without_credentials_everything_is_open_on_loopback(open_server, client):

@@ -188,10 +188,10 @@ class Tokens:
         rows = self._database.rows("SELECT * FROM tokens WHERE id = ?", identity)
         kept = rows[0]["digest"] if rows else self._nothing
         is_right = hmac.compare_digest(self._digest(identity, secret), kept)
-        token = _token(rows[0]) if rows else None
-        if not is_right or token is None or token.state(self._clock()) is not TokenState.VALID:
+        if not is_right or not rows:
             return None
-        return token
+        token = _token(rows[0])
+        return token if token.state(self._clock()) is TokenState.VALID else None
 
     def is_use_unnoted(self, token: Token) -> bool:
         """``note_use`` would write something."""

@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import anyio.to_thread
+import structlog
 from fastapi import Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.datastructures import Headers
 from starlette.types import Scope as AsgiScope
 
 from relive.coordinator.audit import note
-from relive.coordinator.credentials import Scope, Tokens, reach
+from relive.coordinator.credentials import Scope, Token, Tokens, reach
 from relive.errors import CredentialsMissing, OriginRefused, ReliveError, ScopeMissing, UsageError
 
 __all__ = ["Caller", "Gate", "is_loopback", "needs", "refuse_open_server"]
@@ -126,8 +127,17 @@ class Gate:
                 remedy="send `Authorization: Bearer rlv_...`; `relive token create` on the server makes one",
             )
         if self._tokens.is_use_unnoted(token):
-            await anyio.to_thread.run_sync(self._tokens.note_use, token)
+            await anyio.to_thread.run_sync(self._note_use, token)
         return Caller(token.id, token.name, reach(token.scopes), address)
+
+    def _note_use(self, token: Token) -> None:
+        try:
+            self._tokens.note_use(token)
+        except ReliveError as error:
+            # Who comes to free a full disk must not be refused because of it.
+            structlog.get_logger().warning(
+                "the use of a token was not noted", token=token.id, error=str(error)
+            )
 
 
 def _refuse_pages(headers: Headers, address: str, scheme: str) -> None:

@@ -2,8 +2,8 @@
 
 - A request that acts (anything but GET, HEAD, OPTIONS) of a known caller has an entry ``asked`` on the disk before it is passed
   on: where the log cannot be written nothing is done. How it ended follows, on the disk before the answer leaves.
-- A refusal (401, 403) has one entry; of more than a few in a second only the number is kept, so that nobody can push the log out by
-  asking.
+- A refusal (401, 403) has one entry, and so has a download; of more than a few in a second only the number is kept, so that nobody
+  without a token can push the log out by asking.
 - Reading has one where its route asks for the scope memory or admin, or says something of it (``audit.note``).
 """
 
@@ -26,7 +26,8 @@ from relive.errors import ReliveError
 __all__ = ["Trail"]
 
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-_REFUSALS: Final = (1.0, 20)  # in a second, at once
+_ANYBODY: Final = "unknown"
+_ANYBODYS: Final = (1.0, 20)  # entries in a second, at once
 
 
 class Trail:
@@ -34,7 +35,7 @@ class Trail:
 
     def __init__(self, app: ASGIApp, *, gate: Gate, audit: Audit) -> None:
         self._app, self._gate, self._audit = app, gate, audit
-        self._refusals = Buckets()
+        self._anybody = Buckets()
         self._unwritten = 0
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
@@ -46,7 +47,7 @@ class Trail:
         scope["relive.audit"] = noted
         caller = await self._gate.ask(scope)
         told: dict[str, Any] = {
-            "who": caller.who if isinstance(caller, Caller) else "unknown",
+            "who": caller.who if isinstance(caller, Caller) else _ANYBODY,
             "address": (scope.get("client") or ("unknown", 0))[0],
             "what": f"{scope['method']} {scope['path']}",
         }
@@ -63,7 +64,10 @@ class Trail:
         is_refusal = status in (401, 403)
         if not (is_refusal or noted or is_act):
             return
-        if is_refusal and self._refusals.take("", *_REFUSALS):
+        is_anybody = (
+            told["who"] == _ANYBODY
+        )  # who has no token asks as often as they like, also for downloads
+        if (is_refusal or is_anybody) and self._anybody.take(noted.get("who", ""), *_ANYBODYS):
             self._unwritten += 1
             return
         unwritten, self._unwritten = self._unwritten, 0
