@@ -7,10 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from relive.cli.terminal import AsJson, Terminal, when
+from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
 from relive.coordinator.credentials import Scope, Token, Tokens
 from relive.coordinator.lifetime import parse_lifetime
+from relive.model.quantities import when
 
 __all__ = ["token"]
 
