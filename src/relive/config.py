@@ -169,6 +169,11 @@ class Settings(BaseSettings):
         """What replays and reproductions showed."""
         return self.home / "runs.sqlite"
 
+    @property
+    def server(self) -> Path:
+        """What `relive serve` keeps: tasks, credentials, its audit log. Readable by its owner only."""
+        return self.home / "server"
+
 
 def load_settings(**overrides: object) -> Settings:
     """Read the configuration.

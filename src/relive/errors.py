@@ -5,20 +5,26 @@ ReliveError
 │   ├── ConfigInvalid, FixtureInvalid
 ├── NotFound              a name that stands for nothing: 3
 │   ├── TargetUnknown, ProcessGone, RefUnknown, RefAmbiguous, IncidentUnknown, BranchUnknown
+│   ├── TokenUnknown, KeptExportUnknown
 ├── HostIncapable         this machine cannot do it (see ``relive doctor``): 4
-│   ├── PermissionMissing, ToolMissing, DiskFull, HostUnfit
+│   ├── PermissionMissing, ToolMissing, DiskFull, HostUnfit, ExportsFull
 ├── CommitFailed          the target was not committed and runs on: 5
 │   ├── TargetUndumpable, CommitTimedOut
 ├── RestoreFailed         the branch did not come to life: 6
 │   ├── RestoreTimedOut, RestoreUnsupported, SealBroken, DebuggerSilent, MemoryLost
 ├── StoreError            the store cannot give or take something: 7
 │   ├── StoreVersionUnknown, ObjectMissing, ObjectCorrupt, StoreBusy, KeyMissing, KeyWrong, SignatureInvalid
+│   ├── AuditBroken
 ├── RecordingError        the recording cannot answer: 8
 │   ├── RecordingCorrupt, RequestUnknown, RequestTruncated, PackageMissing
 ├── CapsuleError          a capsule did not start or its agent does not answer: 9
 │   ├── CapsuleExists, CapsuleStartFailed, AgentUnreachable
 ├── ExchangeError         a commit could not be sent or fetched: 11
 │   ├── RemoteUnknown, RemoteUnreachable, RemoteRefused, ArchiveInvalid
+├── RequestRefused        the server does not do what a request asks: 13
+│   ├── CredentialsMissing, ScopeMissing, OriginRefused, UrlRefused
+│   ├── RequestInvalid, MethodNotAllowed, RangeUnsatisfiable
+│   ├── RequestTooLarge, HeadersTooLarge, RequestTooSlow, TooManyRequests, ServerBusy
 └── Cancelled             given up because whoever asked wished so: 130
 
 Exit statuses 0 and 1 are the verdicts of ``relive replay`` (reproduced, not reproduced); 10 is "diverged". ``relive fixture``
@@ -34,6 +40,7 @@ from typing import ClassVar
 __all__ = [
     "AgentUnreachable",
     "ArchiveInvalid",
+    "AuditBroken",
     "BranchUnknown",
     "Cancelled",
     "CapsuleError",
@@ -42,22 +49,29 @@ __all__ = [
     "CommitFailed",
     "CommitTimedOut",
     "ConfigInvalid",
+    "CredentialsMissing",
     "DebuggerSilent",
     "DiskFull",
     "ExchangeError",
+    "ExportsFull",
     "FixtureInvalid",
+    "HeadersTooLarge",
     "HostIncapable",
     "HostUnfit",
     "IncidentUnknown",
+    "KeptExportUnknown",
     "KeyMissing",
     "KeyWrong",
     "MemoryLost",
+    "MethodNotAllowed",
     "NotFound",
     "ObjectCorrupt",
     "ObjectMissing",
+    "OriginRefused",
     "PackageMissing",
     "PermissionMissing",
     "ProcessGone",
+    "RangeUnsatisfiable",
     "RecordingCorrupt",
     "RecordingError",
     "RefAmbiguous",
@@ -66,19 +80,28 @@ __all__ = [
     "RemoteRefused",
     "RemoteUnknown",
     "RemoteUnreachable",
+    "RequestInvalid",
+    "RequestRefused",
+    "RequestTooLarge",
+    "RequestTooSlow",
     "RequestTruncated",
     "RequestUnknown",
     "RestoreFailed",
     "RestoreTimedOut",
     "RestoreUnsupported",
+    "ScopeMissing",
     "SealBroken",
+    "ServerBusy",
     "SignatureInvalid",
     "StoreBusy",
     "StoreError",
     "StoreVersionUnknown",
     "TargetUndumpable",
     "TargetUnknown",
+    "TokenUnknown",
+    "TooManyRequests",
     "ToolMissing",
+    "UrlRefused",
     "UsageError",
 ]
 
@@ -192,6 +215,18 @@ class BranchUnknown(NotFound):
     code = "branch-unknown"
 
 
+class TokenUnknown(NotFound):
+    """No token of that id or name."""
+
+    code = "token-unknown"
+
+
+class KeptExportUnknown(NotFound):
+    """The server keeps no export of that id (any more)."""
+
+    code = "kept-export-unknown"
+
+
 class HostIncapable(ReliveError):
     """This machine, as it is, cannot do it; ``relive doctor`` shows what it can."""
 
@@ -221,6 +256,12 @@ class HostUnfit(HostIncapable):
     """A commit of another machine cannot run on this one."""
 
     code = "host-unfit"
+
+
+class ExportsFull(HostIncapable):
+    """The server keeps as many bytes of exports as it may; none was added."""
+
+    code = "exports-full"
 
 
 class CommitFailed(ReliveError):
@@ -328,6 +369,12 @@ class SignatureInvalid(StoreError):
     code = "signature-invalid"
 
 
+class AuditBroken(StoreError):
+    """The audit log was changed: an entry is missing, altered or out of its place."""
+
+    code = "audit-broken"
+
+
 class RecordingError(ReliveError):
     """The recording cannot answer."""
 
@@ -413,6 +460,85 @@ class ArchiveInvalid(ExchangeError):
     """An archive that was cut off or changed, or a file that is none; nothing of it is taken in."""
 
     code = "archive-invalid"
+
+
+class RequestRefused(ReliveError):
+    """The server does not do what a request asks, and did nothing."""
+
+    code = "request-refused"
+    exit_status = 13
+
+
+class CredentialsMissing(RequestRefused):
+    """No token, or one that is not valid; unknown, wrong, expired and revoked ones are not told apart."""
+
+    code = "credentials-missing"
+
+
+class ScopeMissing(RequestRefused):
+    """The token is valid, but its scopes do not reach so far."""
+
+    code = "scope-missing"
+
+
+class OriginRefused(RequestRefused):
+    """A request without a token that may come from a web page: its Host or Origin is not this server."""
+
+    code = "origin-refused"
+
+
+class UrlRefused(RequestRefused):
+    """A signed address of a download that is wrong, has expired or was revoked."""
+
+    code = "url-refused"
+
+
+class RequestInvalid(RequestRefused):
+    """A field of the request is missing or cannot be what it is."""
+
+    code = "request-invalid"
+
+
+class MethodNotAllowed(RequestRefused):
+    """The path is there, but not for this method."""
+
+    code = "method-not-allowed"
+
+
+class RangeUnsatisfiable(RequestRefused):
+    """The range that is asked for begins behind the end of the file."""
+
+    code = "range-unsatisfiable"
+
+
+class RequestTooLarge(RequestRefused):
+    """The body of the request is larger than the server takes."""
+
+    code = "request-too-large"
+
+
+class HeadersTooLarge(RequestRefused):
+    """The address and headers of the request are longer than the server takes."""
+
+    code = "headers-too-large"
+
+
+class RequestTooSlow(RequestRefused):
+    """The body of the request did not arrive in time."""
+
+    code = "request-too-slow"
+
+
+class TooManyRequests(RequestRefused):
+    """The caller asks more often than it may."""
+
+    code = "too-many-requests"
+
+
+class ServerBusy(RequestRefused):
+    """As many requests are being answered already as may be at one time."""
+
+    code = "server-busy"
 
 
 class Cancelled(ReliveError):

@@ -61,6 +61,10 @@ def test_the_commands_are_those_that_are_documented():
             "key trust",
             "key rotate",
             "key rotate-signing",
+            "token create",
+            "token list",
+            "token revoke",
+            "audit verify",
         )
     }
 

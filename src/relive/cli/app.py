@@ -65,6 +65,8 @@ _COMMANDS = (
     _Command("repair"),
     _Command("store"),
     _Command("key"),
+    _Command("token"),
+    _Command("audit"),
 )
 
 
