@@ -119,6 +119,11 @@ class Settings(BaseSettings):
         description="seconds after an incident's commit before the same failure takes another",
     )
 
+    tasks: int = Field(4, gt=0, description="tasks of `relive serve` that run at one time")
+    tasks_waiting: int = Field(
+        1000, gt=0, description="tasks that may wait for their turn; a server takes on no more"
+    )
+
     @field_validator("home", "tools", "export_keys")
     @classmethod
     def _must_be_absolute(cls, path: Path | None) -> Path | None:
@@ -168,6 +173,10 @@ class Settings(BaseSettings):
     def runs(self) -> Path:
         """What replays and reproductions showed."""
         return self.home / "runs.sqlite"
+
+    def server(self) -> Path:
+        """What `relive serve` keeps: tasks, credentials, its audit log. Readable by its owner only."""
+        return self.home / "server"
 
 
 def load_settings(**overrides: object) -> Settings:

@@ -4,7 +4,7 @@ ReliveError
 ├── UsageError            a request that cannot be meant: exit status 2
 │   ├── ConfigInvalid, FixtureInvalid
 ├── NotFound              a name that stands for nothing: 3
-│   ├── TargetUnknown, ProcessGone, RefUnknown, RefAmbiguous, IncidentUnknown, BranchUnknown
+│   ├── TargetUnknown, ProcessGone, RefUnknown, RefAmbiguous, IncidentUnknown, BranchUnknown, TaskUnknown
 ├── HostIncapable         this machine cannot do it (see ``relive doctor``): 4
 │   ├── PermissionMissing, ToolMissing, DiskFull, HostUnfit
 ├── CommitFailed          the target was not committed and runs on: 5
@@ -19,6 +19,8 @@ ReliveError
 │   ├── CapsuleExists, CapsuleStartFailed, AgentUnreachable
 ├── ExchangeError         a commit could not be sent or fetched: 11
 │   ├── RemoteUnknown, RemoteUnreachable, RemoteRefused, ArchiveInvalid
+├── TaskError             a task of the server was not taken on, or not done: 12
+│   ├── KeyReused, TasksFull, TaskLost
 └── Cancelled             given up because whoever asked wished so: 130
 
 Exit statuses 0 and 1 are the verdicts of ``relive replay`` (reproduced, not reproduced); 10 is "diverged". ``relive fixture``
@@ -50,6 +52,7 @@ __all__ = [
     "HostUnfit",
     "IncidentUnknown",
     "KeyMissing",
+    "KeyReused",
     "KeyWrong",
     "MemoryLost",
     "NotFound",
@@ -78,6 +81,10 @@ __all__ = [
     "StoreVersionUnknown",
     "TargetUndumpable",
     "TargetUnknown",
+    "TaskError",
+    "TaskLost",
+    "TaskUnknown",
+    "TasksFull",
     "ToolMissing",
     "UsageError",
 ]
@@ -190,6 +197,12 @@ class BranchUnknown(NotFound):
     """No branch of that id."""
 
     code = "branch-unknown"
+
+
+class TaskUnknown(NotFound):
+    """The server has no task of that id (any more)."""
+
+    code = "task-unknown"
 
 
 class HostIncapable(ReliveError):
@@ -420,3 +433,28 @@ class Cancelled(ReliveError):
 
     code = "cancelled"
     exit_status = 130
+
+
+class TaskError(ReliveError):
+    """A task of the server was not taken on, or not done."""
+
+    code = "task-error"
+    exit_status = 12
+
+
+class KeyReused(TaskError):
+    """An idempotency key that was given before, with another request."""
+
+    code = "key-reused"
+
+
+class TasksFull(TaskError):
+    """As many tasks wait already as may."""
+
+    code = "tasks-full"
+
+
+class TaskLost(TaskError):
+    """The server died in the task each time it was tried, so it is not tried again."""
+
+    code = "task-lost"

@@ -1,0 +1,1 @@
+"""The server: REST, durable tasks, credentials, what was asked by whom."""
