@@ -48,6 +48,7 @@ from relive.errors import (
 __all__ = ["Beginning", "ExecutorRow", "News", "Superseded", "TaskStore"]
 
 _VERSION = 1
+_ID_MOST = (1 << 63) - 1  # SQLite's
 _BUSY = 30.0  # [s] that a writer waits for others
 _PRIMARY_CODE = 0xFF  # SQLite's extended result codes hold the primary one in their low byte
 _SCHEMA = """
@@ -253,7 +254,10 @@ class TaskStore:
 
     def events_after(self, task_id: str, after: int) -> list[TaskEvent]:
         """What happened to a task after the event ``after``, in order; raises TaskUnknown."""
-        rows = self._rows("SELECT * FROM events WHERE task = ? AND id > ? ORDER BY id", (task_id, after))
+        rows = self._rows(
+            "SELECT * FROM events WHERE task = ? AND id > ? ORDER BY id",
+            (_text(task_id), min(after, _ID_MOST)),
+        )
         if not rows and not self._rows("SELECT 1 FROM tasks WHERE id = ?", (_text(task_id),)):
             raise _unknown(task_id)
         return [
