@@ -124,6 +124,12 @@ class Settings(BaseSettings):
         1000, gt=0, description="tasks that may wait for their turn; a server takes on no more"
     )
 
+    mark: str | None = Field(
+        None,
+        pattern=r"\A[0-9a-f]{32}\z",
+        description="what branches, runs and the commit made now carry, so that whoever asked finds them: 32 digits",
+    )
+
     @field_validator("home", "tools", "export_keys")
     @classmethod
     def _must_be_absolute(cls, path: Path | None) -> Path | None:
@@ -174,6 +180,7 @@ class Settings(BaseSettings):
         """What replays and reproductions showed."""
         return self.home / "runs.sqlite"
 
+    @property
     def server(self) -> Path:
         """What `relive serve` keeps: tasks, credentials, its audit log. Readable by its owner only."""
         return self.home / "server"
