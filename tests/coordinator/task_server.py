@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from relive.config import Settings
+from relive.coordinator.kinds import server_kinds
 from relive.coordinator.task_store import TaskStore
 from relive.coordinator.tasks import Tasks
 
@@ -68,7 +69,7 @@ class TaskServers:
         self._started: list[Server] = []
 
     def __call__(self, home: Path, *, code: str = "old", tasks: int = 4) -> Server:
-        """A server on ``home``, with the kinds of ``harms.KINDS[code]``."""
+        """A server on ``home``, with the kinds of ``harms.KINDS[code]``, or those of ``relive serve``."""
         assert self._forker.stdin is not None and self._forker.stdout is not None
         self._forker.stdin.write(json.dumps({"home": str(home), "code": code, "tasks": tasks}) + "\n")
         self._forker.stdin.flush()
@@ -120,7 +121,7 @@ def _serve(home: str, code: str, tasks: int) -> None:
     os.dup2(os.open(settings.home / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
     os.dup2(2, 1)
     _let_it_die(settings.home)
-    served = Tasks(settings, KINDS[code])
+    served = Tasks(settings, KINDS[code] if code in KINDS else server_kinds(settings))
     served.start()
     ending.wait()
     served.stop()

@@ -155,7 +155,7 @@ def test_a_task_that_waits_is_cancelled_at_once_and_one_that_has_ended_stays_as_
     waits, done = submit(store), submit(store)
     cancelled = store.cancel(waits.id)
     assert cancelled.state is TaskState.CANCELLED
-    assert cancelled.error is not None and cancelled.error.code == "task-cancelled"
+    assert cancelled.error is not None and cancelled.error.code == "cancelled"
     assert store.begin(waits.id) is None
     store.begin(done.id)
     end(store, done)

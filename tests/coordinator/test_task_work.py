@@ -12,7 +12,7 @@ from relive.coordinator import task_work
 from relive.coordinator.task import TaskId
 from relive.coordinator.task_store import Superseded, TaskStore
 from relive.coordinator.task_work import LeftForAnother, Work, never_done
-from relive.errors import DiskFull, StoreError, TaskCancelled
+from relive.errors import Cancelled, DiskFull, StoreError
 
 
 class Taken(BaseModel):
@@ -89,15 +89,15 @@ def test_an_attempt_that_was_superseded_begins_no_step(attempts):
 def test_a_cancelled_task_ends_at_its_next_step_or_word(attempts):
     work = attempts.begin()
     work.cancel()
-    with pytest.raises(TaskCancelled):
+    with pytest.raises(Cancelled):
         work.step("take", not_done, result=Taken, found=not_asked)
-    with work.progress("w", 2) as at, pytest.raises(TaskCancelled):
+    with work.progress("w", 2) as at, pytest.raises(Cancelled):
         at(1)
-    with work.transfer("w", 2) as more, pytest.raises(TaskCancelled):
+    with work.transfer("w", 2) as more, pytest.raises(Cancelled):
         more(1)
     with work.uninterrupted():
         work.check()
-    with pytest.raises(TaskCancelled):
+    with pytest.raises(Cancelled):
         work.check()
 
 

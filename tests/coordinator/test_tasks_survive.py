@@ -144,7 +144,7 @@ def test_a_task_that_runs_is_cancelled_from_another_process(tasks, serve, tmp_pa
     tasks.cancel(task.id)
     done = until(tasks, task)
     assert done.state is TaskState.CANCELLED
-    assert done.error is not None and done.error.code == "task-cancelled"
+    assert done.error is not None and done.error.code == "cancelled"
 
 
 def test_tasks_are_done_though_the_file_of_dbos_was_lost(tasks, serve, tmp_path):

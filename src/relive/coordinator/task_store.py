@@ -326,6 +326,11 @@ class TaskStore:
             database.execute("INSERT INTO effects VALUES (?, ?, NULL)", (task_id, step))
         return False, None
 
+    def effect(self, task_id: TaskId, step: str) -> str | None:
+        """The JSON of what was noted as a step's value; None if nothing was."""
+        rows = self._rows("SELECT value FROM effects WHERE task = ? AND step = ?", (task_id, step))
+        return rows[0]["value"] if rows else None
+
     def note_done(self, task_id: TaskId, attempt: int, step: str, value: str) -> None:
         """Note the value of a step that is done; durable on return. Raises Superseded."""
         with self._writing() as database:
@@ -425,7 +430,7 @@ class TaskStore:
 def cancelled(task_id: str, kind: str) -> Failure:
     """The error of a task that was cancelled."""
     return Failure(
-        code="task-cancelled",
+        code="cancelled",
         message=f"the task {kind} was cancelled",
         cause=f"its id is {task_id}",
         remedy=None,

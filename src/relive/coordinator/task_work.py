@@ -22,7 +22,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from relive.coordinator.task import TaskId, TaskProgress
 from relive.coordinator.task_store import News, TaskStore
-from relive.errors import ReliveError, TaskCancelled
+from relive.errors import Cancelled, ReliveError
 
 __all__ = ["LeftForAnother", "TaskKind", "Work", "never_done"]
 
@@ -64,11 +64,12 @@ class TaskKind(Generic[I_, R_]):
 class Work:
     """One attempt at a task. Its progress is an ``operations.progress.Progress``, and may be told from any thread.
 
-    Every call of it raises TaskCancelled once the task is cancelled, and LeftForAnother once the server stops.
+    Every call of it raises Cancelled once the task is cancelled, and LeftForAnother once the server stops.
 
     Attributes:
         task: the task's id, which marks all that it makes.
         attempt: 1 the first time.
+        to_end: set when ``check`` would raise, for work that says nothing of its progress.
     """
 
     def __init__(self, store: TaskStore, task: TaskId, kind: str, attempt: int) -> None:
@@ -81,6 +82,7 @@ class Work:
         self._told: list[str] = []
         self._cancelled = threading.Event()
         self._leaving = threading.Event()
+        self.to_end = threading.Event()
         self._is_kept = False
 
     def step(self, key: str, act: Callable[[], V], *, result: type[V], found: Callable[[], V | None]) -> V:
@@ -105,6 +107,14 @@ class Work:
         self.persist(lambda: self._store.note_done(self.task, self.attempt, key, text))
         return value
 
+    def note(self, key: str, value: str) -> None:
+        """Keep something for later attempts; durable on return. Raises DiskFull, Superseded."""
+        self._store.note_done(self.task, self.attempt, key, value)
+
+    def noted(self, key: str) -> str | None:
+        """What this attempt or an earlier one noted last; None if that is nothing."""
+        return self._store.effect(self.task, key)
+
     def persist(self, write: Callable[[], None]) -> None:
         """Write what must not be lost: while the disk is full it waits for room, and is left for another at a stop."""
         waited = False
@@ -127,7 +137,7 @@ class Work:
         if self._leaving.is_set():
             raise LeftForAnother
         if self._cancelled.is_set():
-            raise TaskCancelled(f"the task {self._kind} was cancelled", cause=f"its id is {self.task}")
+            raise Cancelled(f"the task {self._kind} was cancelled", cause=f"its id is {self.task}")
 
     @contextmanager
     def progress(self, what: str, total: int) -> Iterator[Callable[[int], None]]:
@@ -167,10 +177,12 @@ class Work:
     def cancel(self) -> None:
         """Let it end soon."""
         self._cancelled.set()
+        self.to_end.set()
 
     def leave(self) -> None:
         """Let it be left for another server soon."""
         self._leaving.set()
+        self.to_end.set()
 
     @contextmanager
     def uninterrupted(self) -> Iterator[None]:

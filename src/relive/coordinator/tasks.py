@@ -24,7 +24,7 @@ from relive.coordinator.task import Failure, Task, TaskEvent, TaskId, TaskPage, 
 from relive.coordinator.task_engine import TaskEngine
 from relive.coordinator.task_store import Beginning, Superseded, TaskStore, cancelled
 from relive.coordinator.task_work import LeftForAnother, TaskKind, Work
-from relive.errors import ReliveError, TaskCancelled, TaskError, TaskLost, UsageError
+from relive.errors import Cancelled, ReliveError, TaskError, TaskLost, UsageError
 
 __all__ = ["PAGE_MOST", "Tasks"]
 
@@ -211,7 +211,7 @@ class Tasks:
         task = beginning.task
         try:
             result = self._do(beginning, work)
-        except TaskCancelled:
+        except Cancelled:
             return TaskState.CANCELLED, None, cancelled(task.id, task.kind)
         except ReliveError as error:
             return TaskState.FAILED, None, Failure.model_validate(error.as_json())
@@ -252,7 +252,7 @@ class Tasks:
     def _end_leftovers(
         self, kind: TaskKind[Any, Any], given: BaseModel, beginning: Beginning, work: Work
     ) -> None:
-        """End what earlier attempts left; raises TaskLost or TaskCancelled where nothing else is to be done."""
+        """End what earlier attempts left; raises TaskLost or Cancelled where nothing else is to be done."""
         if beginning.attempt > 1 and beginning.deaths <= _DEATHS_MOST and kind.leftovers is not None:
             with work.uninterrupted():
                 kind.leftovers(work, given)
@@ -263,7 +263,7 @@ class Tasks:
                 remedy="the server's log and the kernel's (`dmesg`) tell why; ask again when that is mended",
             )
         if beginning.cancelling:
-            raise TaskCancelled(f"the task {kind.name} was cancelled")
+            raise Cancelled(f"the task {kind.name} was cancelled")
 
     # Telling how they are: a thread.
 
