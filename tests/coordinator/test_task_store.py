@@ -113,7 +113,7 @@ def test_what_is_no_cursor_is_refused(store, cursor):
 @pytest.mark.parametrize("name", ["", "x", "0" * 32, "\udc80", "' OR 1 --"])
 def test_a_task_that_is_not_there_is_unknown(store, name):
     submit(store)
-    for ask in (store.get, store.cancel, lambda name: store.events_after(name, 0)):
+    for ask in (store.get, store.cancel, store.has_ended):
         with pytest.raises(TaskUnknown):
             ask(name)
 
@@ -226,3 +226,12 @@ def test_tasks_of_a_newer_relive_are_left_alone(tmp_path):
     database.close()
     with pytest.raises(StoreVersionUnknown, match="of version 2"):
         TaskStore(tmp_path)
+
+
+def test_the_same_events_are_asked_for_by_any_number(store):
+    """What a browser sends back as the last event it saw is its word, not ours."""
+    task = submit(store)
+    store.begin(task.id)
+    assert len(store.events_after(task.id, -1)) == 1
+    assert store.events_after(task.id, 1 << 70) == []
+    assert store.events_after("\udc80", 0) == []

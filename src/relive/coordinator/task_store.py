@@ -252,14 +252,19 @@ class TaskStore:
             tasks=[_task(row) for row in shown], next=str(shown[-1]["number"]) if len(rows) > limit else None
         )
 
+    def has_ended(self, task_id: str) -> bool:
+        """Nothing more happens to the task; raises TaskUnknown."""
+        rows = self._rows("SELECT state FROM tasks WHERE id = ?", (_text(task_id),))
+        if not rows:
+            raise _unknown(task_id)
+        return TaskState(rows[0]["state"]).is_final
+
     def events_after(self, task_id: str, after: int) -> list[TaskEvent]:
-        """What happened to a task after the event ``after``, in order; raises TaskUnknown."""
+        """What happened to a task after the event ``after``, in order; nothing for a task that there is none of."""
         rows = self._rows(
             "SELECT * FROM events WHERE task = ? AND id > ? ORDER BY id",
             (_text(task_id), min(after, _ID_MOST)),
         )
-        if not rows and not self._rows("SELECT 1 FROM tasks WHERE id = ?", (_text(task_id),)):
-            raise _unknown(task_id)
         return [
             TaskEvent(
                 id=row["id"],

@@ -146,11 +146,11 @@ class Tasks:
         Of progress only the newest is told, at most four times a second. Raises TaskUnknown.
         """
         while True:
-            is_final = self._store.get(task_id).state.is_final  # asked first: then all its events are there
+            has_ended = self._store.has_ended(task_id)  # asked first: then all its events are there
             for event in self._store.events_after(task_id, after):
                 after = event.id
                 yield event
-            if is_final:
+            if has_ended:
                 return
             await asyncio.sleep(_EVENTS_POLL)
 
