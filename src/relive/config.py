@@ -119,6 +119,17 @@ class Settings(BaseSettings):
         description="seconds after an incident's commit before the same failure takes another",
     )
 
+    tasks: int = Field(4, gt=0, description="tasks of `relive serve` that run at one time")
+    tasks_waiting: int = Field(
+        1000, gt=0, description="tasks that may wait for their turn; a server takes on no more"
+    )
+
+    mark: str | None = Field(
+        None,
+        pattern=r"\A[0-9a-f]{32}\z",
+        description="what branches, runs and the commit made now carry, so that whoever asked finds them: 32 digits",
+    )
+
     @field_validator("home", "tools", "export_keys")
     @classmethod
     def _must_be_absolute(cls, path: Path | None) -> Path | None:

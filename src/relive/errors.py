@@ -5,7 +5,7 @@ ReliveError
 │   ├── ConfigInvalid, FixtureInvalid
 ├── NotFound              a name that stands for nothing: 3
 │   ├── TargetUnknown, ProcessGone, RefUnknown, RefAmbiguous, IncidentUnknown, BranchUnknown
-│   ├── TokenUnknown, KeptExportUnknown
+│   ├── TokenUnknown, KeptExportUnknown, TaskUnknown
 ├── HostIncapable         this machine cannot do it (see ``relive doctor``): 4
 │   ├── PermissionMissing, ToolMissing, DiskFull, HostUnfit, ExportsFull
 ├── CommitFailed          the target was not committed and runs on: 5
@@ -25,6 +25,8 @@ ReliveError
 │   ├── CredentialsMissing, ScopeMissing, OriginRefused, UrlRefused
 │   ├── RequestInvalid, MethodNotAllowed, RangeUnsatisfiable
 │   ├── RequestTooLarge, HeadersTooLarge, RequestTooSlow, TooManyRequests, ServerBusy
+├── TaskError             a task of the server was not taken on, or not done: 12
+│   ├── KeyReused, TasksFull, TaskLost
 └── Cancelled             given up because whoever asked wished so: 130
 
 Exit statuses 0 and 1 are the verdicts of ``relive replay`` (reproduced, not reproduced); 10 is "diverged". ``relive fixture``
@@ -61,6 +63,7 @@ __all__ = [
     "IncidentUnknown",
     "KeptExportUnknown",
     "KeyMissing",
+    "KeyReused",
     "KeyWrong",
     "MemoryLost",
     "MethodNotAllowed",
@@ -98,6 +101,10 @@ __all__ = [
     "StoreVersionUnknown",
     "TargetUndumpable",
     "TargetUnknown",
+    "TaskError",
+    "TaskLost",
+    "TaskUnknown",
+    "TasksFull",
     "TokenUnknown",
     "TooManyRequests",
     "ToolMissing",
@@ -225,6 +232,12 @@ class KeptExportUnknown(NotFound):
     """The server keeps no export of that id (any more)."""
 
     code = "kept-export-unknown"
+
+
+class TaskUnknown(NotFound):
+    """The server has no task of that id (any more)."""
+
+    code = "task-unknown"
 
 
 class HostIncapable(ReliveError):
@@ -546,3 +559,28 @@ class Cancelled(ReliveError):
 
     code = "cancelled"
     exit_status = 130
+
+
+class TaskError(ReliveError):
+    """A task of the server was not taken on, or not done."""
+
+    code = "task-error"
+    exit_status = 12
+
+
+class KeyReused(TaskError):
+    """An idempotency key that was given before, with another request."""
+
+    code = "key-reused"
+
+
+class TasksFull(TaskError):
+    """As many tasks wait already as may."""
+
+    code = "tasks-full"
+
+
+class TaskLost(TaskError):
+    """The server died in the task each time it was tried, so it is not tried again."""
+
+    code = "task-lost"

@@ -47,15 +47,32 @@ class Committer:
         self._watchdog = Watchdog(self._tools.watchdog)
         self._log = structlog.get_logger().bind(service=capsule.facts.spec.name)
         self.lock = asyncio.Lock()
+        self._named: dict[str, asyncio.Task[StoredCommit]] = {}
         self.tracer: Tracer | None = None
         self.proxy: Attendant | None = None
         self.border: Attendant | None = None
 
-    async def commit(self, trigger: Trigger) -> StoredCommit:
-        """Take a commit and wait until it is durable."""
-        return await self._keeper.keep(await self.capture(trigger))
+    async def commit(self, trigger: Trigger, name: str | None = None) -> StoredCommit:
+        """Take a commit and wait until it is durable.
 
-    async def capture(self, trigger: Trigger, stopped: StoppedBy | None = None) -> Capture:
+        With a name (see ``engine.capture``) only one is taken, however often it is asked for: who asks again, because whoever asked
+        first has died over it, gets the same.
+        """
+        if name is None:
+            return await self._keeper.keep(await self.capture(trigger))
+        if name not in self._named:
+            self._named[name] = asyncio.create_task(self._commit_once(trigger, name))
+            self._named[name].add_done_callback(lambda _task: self._named.pop(name))
+        return await asyncio.shield(self._named[name])
+
+    async def _commit_once(self, trigger: Trigger, name: str) -> StoredCommit:
+        async with self.lock:
+            taken = await asyncio.to_thread(self._store.captured_as, name)
+        return taken or await self._keeper.keep(await self.capture(trigger, name=name))
+
+    async def capture(
+        self, trigger: Trigger, stopped: StoppedBy | None = None, name: str | None = None
+    ) -> Capture:
         """Take a commit that is not yet durable; waits while too many are in that state.
 
         Raises:
@@ -68,14 +85,14 @@ class Committer:
             if self.tracer is not None:
                 try:
                     async with self.tracer.stepped_aside():
-                        taken = await self._capture_now(trigger, stopped)
+                        taken = await self._capture_now(trigger, stopped, name)
                 except CapsuleError as error:
                     if error.code != CapsuleError.code:
                         raise
                     self.tracer = None  # it was killed; its loop starts another
-            return taken if taken is not None else await self._capture_now(trigger, stopped)
+            return taken if taken is not None else await self._capture_now(trigger, stopped, name)
 
-    async def _capture_now(self, trigger: Trigger, stopped: StoppedBy | None) -> Capture:
+    async def _capture_now(self, trigger: Trigger, stopped: StoppedBy | None, name: str | None) -> Capture:
         loop = asyncio.get_running_loop()
         gate = BorderGate(
             ProxyGate(self._link(self.proxy), loop, self._capsule.paths.recording),
@@ -91,6 +108,7 @@ class Committer:
                 watchdog=self._watchdog,
                 gate=gate,
                 stopped=stopped,
+                name=name,
             )
         except CapsuleError:
             self._watchdog.close()

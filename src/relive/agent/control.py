@@ -1,6 +1,7 @@
 """The agent's control socket: JSON objects, a line each, over a unix socket below the capsule's directory.
 
-Requests: ``{"op": "commit"}``, in which ``RELIVE_STORE_KEY`` may hold the store keys, ``{"op": "status"}``, ``{"op": "stopping"}``
+Requests: ``{"op": "commit"}``, in which ``RELIVE_STORE_KEY`` may hold the store keys, and ``capture`` the name of the capture (of
+which only one is taken then), ``{"op": "status"}``, ``{"op": "stopping"}``
 (the service's end is wanted). Answers: ``{"ok": {...}}`` or ``{"error": {kind, code, message, cause, remedy}}``.
 """
 

@@ -106,8 +106,12 @@ def capture(
     watchdog: Watchdog,
     gate: Gate | None = None,
     stopped: StoppedBy | None = None,
+    name: str | None = None,
 ) -> Capture:
     """Take a commit of a target, which runs on afterwards whatever happens (unless it was stopped before).
+
+    ``name``, of 32 hexadecimal digits, is what the manifest calls the capture, by which it can be found
+    (``Store.captured_as``); it is given to one commit only. Without it is a random one.
 
     Raises:
         TargetUndumpable: the target holds something that cannot be saved.
@@ -119,7 +123,7 @@ def capture(
     tools.check()
     check_dumpable(target.root)
     staging = store.stage()
-    dump = _Dump(target, settings, tools, staging, gate or NoGate(), stopped)
+    dump = _Dump(target, settings, tools, staging, gate or NoGate(), stopped, name)
     try:
         with _disk_full("copying files"):
             dump.copy_files()
@@ -195,6 +199,7 @@ class _Dump:
         staging: Staging,
         gate: Gate,
         stopped: StoppedBy | None,
+        name: str | None,
     ) -> None:
         self._target = target
         self._settings = settings
@@ -202,7 +207,7 @@ class _Dump:
         self._staging = staging
         self._gate = gate
         self._stopped = stopped
-        self._name = uuid.uuid4().hex
+        self._name = name or uuid.uuid4().hex
         self._began_ns = time.monotonic_ns()
         self._gate_closed = False
         self._cursor: Cursor | None = None

@@ -78,6 +78,7 @@ class BranchFacts(BaseModel):
         restore_us: microseconds from the request to the running branch; seal_us: those of them in which it was proved that
             there is no way out.
         stubs: host pid of the process that answers its service; with ``stubs_started`` it names it for good.
+        mark: given by whoever asked for it (``Settings.mark``).
         pager: host pid of the page daemon of a branch restored lazily; with ``pager_started`` it names it for good.
     """
 
@@ -98,3 +99,4 @@ class BranchFacts(BaseModel):
     pager: int | None = None
     pager_started: int = 0
     publications: list[Publication] = []
+    mark: str | None = None

@@ -46,12 +46,14 @@ def perform_apart(
     progress: Progress = _NOTHING,
     *,
     cancel: threading.Event | None = None,
+    started: Callable[[int], None] = lambda _pid: None,
 ) -> R:
     """Have it done, and wait for it; safe in any thread.
 
     Args:
         progress: called in this thread.
         cancel: when it is set, the work is given up within a moment.
+        started: called with the pid of the process before that is told what to do; what it raises ends the process undone.
 
     Raises:
         ReliveError: as the operation does, of the same class; Cancelled.
@@ -66,6 +68,7 @@ def perform_apart(
             start_new_session=True,
         )
         with process, _Canceller(process, cancel):
+            started(process.pid)
             last = _talk(process, wish, progress)
         if "result" in last:
             return operation.result.model_validate(last["result"])
@@ -83,6 +86,8 @@ def perform_apart(
 
 def _environment(settings: Settings) -> dict[str, str]:
     named = {"RELIVE_HOME": str(settings.home), "RELIVE_TOOLS": str(settings.tools_path)}
+    if settings.mark is not None:
+        named["RELIVE_MARK"] = settings.mark
     return {**os.environ, **named, **store_key_variable()}
 
 

@@ -126,7 +126,7 @@ class CommitWish(Wish):
 
 
 def commit(settings: Settings, wish: CommitWish, progress: Progress) -> Commit:
-    """Commit the live state of a target, which runs on.
+    """Commit the live state of a target, which runs on. The commit that carries ``settings.mark`` already is given as it is.
 
     Raises:
         UsageError: the target's text is none, or a file is not there.
@@ -135,7 +135,10 @@ def commit(settings: Settings, wish: CommitWish, progress: Progress) -> Commit:
     """
     store = Store(settings.store)
     tend(settings, progress)
-    if wish.target.startswith("pid:"):
+    marked = store.captured_as(settings.mark) if settings.mark is not None else None
+    if marked is not None:
+        stored = marked
+    elif wish.target.startswith("pid:"):
         stored = _commit_process(settings, store, wish.target, wish.files)
     else:
         if wish.files:
@@ -144,9 +147,10 @@ def commit(settings: Settings, wish: CommitWish, progress: Progress) -> Commit:
             )
         capsule = find_capsule(settings, wish.target)
         limit = settings.commit_limit * 3 + 60
-        answer = ask_agent(capsule.paths.agent_socket, {"op": "commit"} | store_key_variable(), limit=limit)
+        order = {"op": "commit", "capture": settings.mark} | store_key_variable()
+        answer = ask_agent(capsule.paths.agent_socket, order, limit=limit)
         stored = store.get(CommitId(answer["id"]))
-    if wish.tag is not None:
+    if wish.tag is not None and store.tags().get(wish.tag) != stored.id:
         store.tag(wish.tag, stored.id)
     return Commit.of(stored, tags_of(store).get(stored.id, []))
 
@@ -163,7 +167,9 @@ def _commit_process(settings: Settings, store: Store, target: str, files: list[P
             raise UsageError(f"--files: there is no {path}", remedy="name an existing file or directory")
     wanted = process_target(int(number), [path.resolve() for path in files])
     with Watchdog(CriuTools(settings.tools_path).watchdog) as watchdog:
-        taken = capture(wanted, Trigger.MANUAL, settings=settings, store=store, watchdog=watchdog)
+        taken = capture(
+            wanted, Trigger.MANUAL, settings=settings, store=store, watchdog=watchdog, name=settings.mark
+        )
     return taken.store(store, [])
 
 

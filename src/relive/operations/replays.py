@@ -16,7 +16,7 @@ from relive.model.text import is_number
 from relive.operations.operation import Operation, Wish
 from relive.operations.policies import parse_policy
 from relive.operations.progress import Progress
-from relive.operations.runs import keep_replay
+from relive.operations.runs import keep_replay, marked_run
 from relive.operations.targets import tend
 from relive.replay.answers import Calls
 from relive.replay.plan import Pace
@@ -69,10 +69,15 @@ class ReplayWish(Wish):
 def replay(settings: Settings, wish: ReplayWish, progress: Progress) -> Replay:
     """Restore the commit before a failure, send the recorded requests again, and judge.
 
+    The run that carries ``settings.mark`` already is given as it is.
+
     Raises:
         UsageError: what is asked for cannot be meant.
         IncidentUnknown, RefUnknown, RecordingError, StoreError: there is nothing that could be replayed.
     """
+    kept = marked_run(settings, Replay)
+    if kept is not None:
+        return kept
     wishes = Wishes(
         times=wish.times,
         jobs=wish.jobs or os.cpu_count() or 1,

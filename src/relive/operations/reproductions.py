@@ -14,7 +14,7 @@ from relive.model.text import is_number
 from relive.operations.operation import Operation, Wish
 from relive.operations.policies import parse_policy
 from relive.operations.progress import Progress
-from relive.operations.runs import keep_reproduction
+from relive.operations.runs import keep_reproduction, marked_run
 from relive.reproduce.environment import parse_variable, read_variables
 from relive.reproduce.plan import Wishes
 from relive.reproduce.reproduce import What
@@ -62,10 +62,15 @@ class ReproduceWish(Wish):
 def reproduce(settings: Settings, wish: ReproduceWish, progress: Progress) -> Reproduction:
     """From the error package alone: start the service afresh, send the request, judge.
 
+    The run that carries ``settings.mark`` already is given as it is.
+
     Raises:
         UsageError: what is asked for cannot be meant.
         IncidentUnknown, PackageMissing, RecordingError: there is nothing to reproduce.
     """
+    kept = marked_run(settings, Reproduction)
+    if kept is not None:
+        return kept
     directory, number = _incident(wish.incident)
     supplied = read_variables(wish.env_file) if wish.env_file is not None else {}
     supplied |= dict(parse_variable(text) for text in wish.env)

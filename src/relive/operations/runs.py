@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import Field
 
@@ -23,6 +23,7 @@ __all__ = [
     "keep_replay",
     "keep_reproduction",
     "list_runs",
+    "marked_run",
     "show_run",
     "verdicts_of",
 ]
@@ -166,4 +167,14 @@ def _keep(
         reproduced=result.reproduced,
         verdict=next((one for one in verdicts if one != "reproduced"), "reproduced"),
         result=result.model_dump_json(),
+        mark=settings.mark,
     )
+
+
+R = TypeVar("R", Replay, Reproduction)
+
+
+def marked_run(settings: Settings, kind: type[R]) -> R | None:
+    """What was kept of the run that carries ``settings.mark``; None if that is none or no run does."""
+    text = Runs(settings.runs).marked(settings.mark) if settings.mark is not None else None
+    return kind.model_validate_json(text) if text is not None else None

@@ -330,6 +330,7 @@ def _restore_in(
             seal_us=built.seal_us,
             pager=pager.pid if pager is not None else None,
             pager_started=pager.started if pager is not None else 0,
+            mark=settings.mark,
         )
         branch = Branch(directory, facts, built.peers, built.ends)
         branch.save()

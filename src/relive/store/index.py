@@ -228,6 +228,10 @@ class Index:
         """One commit, or None."""
         return next(self._select("WHERE id = ?", (commit_id,)), None)
 
+    def captured_as(self, capture: str) -> StoredCommit | None:
+        """The commit of that capture, or None."""
+        return next(self._select("WHERE capture = ? ORDER BY taken_wall_ns DESC LIMIT 1", (capture,)), None)
+
     def newest_first(self, name: str | None = None, limit: int = -1) -> list[StoredCommit]:
         """Commits of one target, or of all."""
         where, values = ("WHERE name = ?", [name]) if name is not None else ("", [])

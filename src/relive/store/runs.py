@@ -22,8 +22,9 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS runs (
     number INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, service TEXT NOT NULL, incident INTEGER,
     began_wall_ns INTEGER NOT NULL, seconds REAL NOT NULL, times INTEGER NOT NULL, reproduced INTEGER NOT NULL,
-    verdict TEXT NOT NULL, result TEXT NOT NULL
+    verdict TEXT NOT NULL, result TEXT NOT NULL, mark TEXT
 );
+CREATE INDEX IF NOT EXISTS runs_by_mark ON runs (mark) WHERE mark IS NOT NULL;
 CREATE INDEX IF NOT EXISTS runs_by_incident ON runs (incident, number);
 CREATE INDEX IF NOT EXISTS runs_by_service ON runs (service, number);
 """
@@ -77,10 +78,11 @@ class Runs:
         reproduced: int,
         verdict: str,
         result: str,
+        mark: str | None = None,
     ) -> int:
-        """Keep one, drop the oldest beyond ``KEPT``; returns its number."""
-        row = (kind, service, incident, began_wall_ns, seconds, times, reproduced, verdict, result)
-        names = "kind, service, incident, began_wall_ns, seconds, times, reproduced, verdict, result"
+        """Keep one, with the mark of who asked for it (``Settings.mark``), drop the oldest beyond ``KEPT``; returns its number."""
+        row = (kind, service, incident, began_wall_ns, seconds, times, reproduced, verdict, result, mark)
+        names = "kind, service, incident, began_wall_ns, seconds, times, reproduced, verdict, result, mark"
         with self._open() as database:
             number = database.execute(
                 f"INSERT INTO runs ({names}) VALUES ({', '.join('?' * len(row))})", row
@@ -106,6 +108,12 @@ class Runs:
                 (*(value for _, value in given), limit),
             ).fetchall()
         return [RunRow(*row) for row in rows]
+
+    def marked(self, mark: str) -> str | None:
+        """The result, in JSON, of the run that carries a mark; None if none does."""
+        with self._open() as database:
+            row = database.execute("SELECT result FROM runs WHERE mark = ?", (mark,)).fetchone()
+        return str(row[0]) if row is not None else None
 
     def get(self, number: int) -> tuple[RunRow, str]:
         """(the row, its result in JSON); raises NotFound."""

@@ -417,6 +417,11 @@ class Store:
             raise unknown(commit_id)
         return commit
 
+    def captured_as(self, capture: str) -> StoredCommit | None:
+        """The commit that was given this name when it was taken (``Manifest.capture``), None if there is none."""
+        with disk_errors("reading the index", self._directory):
+            return self._index.captured_as(capture)
+
     def log(self, name: str | None = None, limit: int = -1) -> list[StoredCommit]:
         """Commits, newest first, of one target or all."""
         with disk_errors("reading the index", self._directory):

@@ -1,0 +1,169 @@
+"""What the server does as tasks: operations, each in a process of its own, and what becomes of them when the server dies.
+
+A process of an operation takes back what it does when its caller is gone (``operations.apart``). Before a task is begun again,
+that process is waited for, so that never two are at work on one task; if it does not end, it is killed. What it may have done all
+the same carries the task's id (``Settings.mark``), in the very file that makes it real, so there is no moment between the two:
+
+* commit: the name of the capture, in the manifest. The commit that has it is the task's; no other is taken, also while the
+  capsule's agent, which outlives the server, is still at it.
+* restore: the mark in the branch's state. Nobody was told of such a branch: it is stopped, and another is brought to life.
+* replay, reproduce: branches as with restore; the run that was kept under the mark is the task's.
+* export, fixture: files named by the task's id in the server's directory; they are written anew.
+* verify: changes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import shutil
+import signal
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, Field
+
+from relive.config import Settings
+from relive.coordinator.task_work import TaskKind, Work, never_done
+from relive.errors import Cancelled
+from relive.exchange.checkpoint.compression import Compression
+from relive.kernel.procfs import is_same_process, read_stat
+from relive.operations.apart import perform_apart
+from relive.operations.branches import RESTORE
+from relive.operations.commits import COMMIT
+from relive.operations.exports import EXPORT, ExportWish, ExportWritten, Format
+from relive.operations.fixtures import FIXTURE, Database, FixtureMade, FixtureWish
+from relive.operations.operation import Operation, Wish
+from relive.operations.replays import REPLAY
+from relive.operations.reproductions import REPRODUCE
+from relive.operations.storage import VERIFY
+from relive.sandbox.branch import list_branches
+
+__all__ = ["ExportTask", "FixtureTask", "export_file", "fixture_directory", "server_kinds"]
+
+W = TypeVar("W", bound=Wish)
+R = TypeVar("R", bound=BaseModel)
+_PATIENCE = 30.0  # [s] for an operation to take back what it did, when its server has died
+_PROCESS = "process"
+
+
+class ExportTask(Wish):
+    """What is exported, to a file of the server's; see ``ExportWish``."""
+
+    ref: str = Field(description="The commit (id, tag, NAME, NAME@{2 minutes ago})")
+    encrypt: bool = Field(False, description="Encrypt it with the newest key of the setting export_keys")
+    format: Format = Field(
+        Format.RELIVE, description="For `relive import`; to restore with podman; or only to look into"
+    )
+    compress: Compression | None = Field(None, description="Of a checkpoint archive")
+
+
+class FixtureTask(Wish):
+    """Of which incident a fixture is made, in a directory of the server's; see ``FixtureWish``."""
+
+    incident: int = Field(ge=1, description="Number of the incident")
+    engine: Database = Field(Database.SQLITE, description="For which database")
+    database: str | None = Field(None, description="Which database, where the request asked several")
+
+
+def export_file(settings: Settings, task: str) -> Path:
+    """Where the export of a task lies once it has succeeded."""
+    return settings.server / "exports" / task
+
+
+def fixture_directory(settings: Settings, task: str) -> Path:
+    """Where the fixture of a task lies once it has succeeded."""
+    return settings.server / "fixtures" / task
+
+
+def server_kinds(settings: Settings) -> list[TaskKind[Any, Any]]:
+    """All kinds of tasks of ``relive serve``."""
+    plain: list[Operation[Any, Any]] = [COMMIT, RESTORE, REPLAY, REPRODUCE, VERIFY]
+    return [*(_kind(settings, one) for one in plain), _export(settings), _fixture(settings)]
+
+
+def _kind(settings: Settings, operation: Operation[W, R]) -> TaskKind[W, R]:
+    def run(work: Work, wish: W) -> R:
+        return _perform(settings, operation, work, wish)
+
+    def leftovers(work: Work, _wish: W) -> None:
+        _end_process(work)
+        _stop_branches(settings, work)
+
+    return TaskKind(operation.name, operation.wish, operation.result, run, leftovers)
+
+
+def _export(settings: Settings) -> TaskKind[ExportTask, ExportWritten]:
+    def run(work: Work, wish: ExportTask) -> ExportWritten:
+        file = export_file(settings, work.task)
+        file.parent.mkdir(mode=0o700, exist_ok=True)
+        # Nobody else writes a file of that name: what is there, an earlier attempt left.
+        return _perform(settings, EXPORT, work, ExportWish(**dict(wish), file=file, force=True))
+
+    def leftovers(work: Work, _wish: ExportTask) -> None:
+        _end_process(work)
+        file = export_file(settings, work.task)
+        for half in file.parent.glob(f"*{work.task}.*"):  # see store.durable.FreshFile
+            half.unlink(missing_ok=True)
+
+    return TaskKind(EXPORT.name, ExportTask, ExportWritten, run, leftovers)
+
+
+def _fixture(settings: Settings) -> TaskKind[FixtureTask, FixtureMade]:
+    def run(work: Work, wish: FixtureTask) -> FixtureMade:
+        output = fixture_directory(settings, work.task)
+        output.parent.mkdir(mode=0o700, exist_ok=True)
+        return _perform(settings, FIXTURE, work, FixtureWish(**dict(wish), output=output, force=True))
+
+    def leftovers(work: Work, _wish: FixtureTask) -> None:
+        _end_process(work)
+        if work.noted(FIXTURE.name) is None:
+            shutil.rmtree(fixture_directory(settings, work.task), ignore_errors=True)
+
+    return TaskKind(FIXTURE.name, FixtureTask, FixtureMade, run, leftovers)
+
+
+def _perform(settings: Settings, operation: Operation[W, R], work: Work, wish: W) -> R:
+    marked = settings.model_copy(update={"mark": work.task})
+
+    def started(pid: int) -> None:
+        stat = read_stat(pid)
+        # Before it is told what to do: who begins the task again knows for whom to wait.
+        work.note(_PROCESS, f"{pid} {stat.start_ticks if stat is not None else 0}")
+
+    def act() -> R:
+        try:
+            return perform_apart(operation, marked, wish, work, cancel=work.to_end, started=started)
+        except Cancelled:
+            work.check()
+            raise
+
+    return work.step(operation.name, act, result=operation.result, found=never_done)
+
+
+def _end_process(work: Work) -> None:
+    """Wait until the operation of an earlier attempt has taken back what it did, and kill it if it takes too long."""
+    pid, _, start_ticks = (work.noted(_PROCESS) or "0 0").partition(" ")
+    try:
+        handle = os.pidfd_open(int(pid)) if int(pid) else -1
+    except ProcessLookupError:
+        handle = -1
+    if handle < 0:
+        return
+    try:
+        # Asked after it was opened, so the handle is that process's or of nobody who matters.
+        if not is_same_process(int(pid), int(start_ticks)):
+            return
+        if not select.select([handle], [], [], _PATIENCE)[0]:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+            select.select([handle], [], [], _PATIENCE)
+    finally:
+        os.close(handle)
+
+
+def _stop_branches(settings: Settings, work: Work) -> None:
+    for branch in list_branches(settings):
+        if branch.facts.mark == work.task and work.noted(RESTORE.name) is None:
+            branch.stop()

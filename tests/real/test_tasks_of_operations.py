@@ -1,0 +1,102 @@
+"""Operations as tasks of a server that is killed when they have done what they do, and before it could note that."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from coordinator.harms import GIVE_UP
+from coordinator.task_server import TaskServers
+from relive.agent.capsule import find_capsule
+from relive.agent.control import ask_agent
+from relive.config import Settings
+from relive.coordinator.kinds import ExportTask, export_file, server_kinds
+from relive.coordinator.task import EventKind, Task, TaskState
+from relive.coordinator.tasks import Tasks
+from relive.operations.branches import RestoreWish
+from relive.operations.commits import CommitWish
+from relive.sandbox.branch import list_branches
+from relive.store import Store
+
+from .harness import LIMIT, Relive
+
+SERVICE = "import time\nwhile True: time.sleep(0.05)"
+
+
+@pytest.fixture
+def serve() -> Iterator[TaskServers]:
+    made = TaskServers()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def settings(relive: Relive) -> Settings:
+    return Settings(home=relive.home)
+
+
+@pytest.fixture
+def tasks(settings: Settings) -> Iterator[Tasks]:
+    made = Tasks(settings, server_kinds(settings))
+    yield made
+    made.stop()
+
+
+async def _ended(tasks: Tasks, task: Task) -> None:
+    async with asyncio.timeout(GIVE_UP):
+        async for event in tasks.events(task.id):
+            if event.event is EventKind.ENDED:
+                return
+
+
+def ended(tasks: Tasks, task: Task) -> Task:
+    asyncio.run(_ended(tasks, task))
+    return tasks.get(task.id)
+
+
+def test_what_was_done_is_found_and_not_done_again(relive, serve, tasks, settings, start):
+    """GIVEN servers killed after a commit, a restore, an export, WHEN others go on, THEN there is one of each."""
+    process = start(sys.executable, "-c", SERVICE)
+    commit = tasks.submit("commit", CommitWish(target=f"pid:{process.pid}"), by="test")
+    (relive.home / f"plan {commit.id} before note_done commit").touch()
+    serve(relive.home, code="server").wait()
+    store = Store(settings.store)
+    (taken,) = store.log()
+    assert taken.capture == commit.id
+
+    restore = tasks.submit("restore", RestoreWish(ref=taken.id), by="test")
+    (relive.home / f"plan {restore.id} before note_done restore").touch()
+    serve(relive.home, code="server").wait()
+    (lost,) = list_branches(settings)
+    assert lost.facts.mark == restore.id
+
+    export = tasks.submit("export", ExportTask(ref=taken.id), by="test")
+    (relive.home / f"plan {export.id} before note_done export").touch()
+    serve(relive.home, code="server").wait()
+    serve(relive.home, code="server")
+    for task in (commit, restore, export):
+        assert ended(tasks, task).state is TaskState.SUCCEEDED, (task.kind, tasks.get(task.id).error)
+        assert tasks.get(task.id).attempts >= 2
+    assert [line.id for line in store.log()] == [taken.id]
+    assert (tasks.get(commit.id).result or {})["id"] == taken.id
+    (branch,) = [one for one in list_branches(settings) if one.is_alive]
+    assert (tasks.get(restore.id).result or {})["id"] == branch.facts.id != lost.facts.id
+    branch.stop()
+    assert [path.name for path in export_file(settings, export.id).parent.iterdir()] == [export.id]
+    store.close()
+
+
+def test_an_agent_that_is_asked_again_for_a_commit_gives_the_one_it_takes_or_took(relive, settings):
+    """The agent outlives who asked it, and goes on: asked again under the same name, it must not take another."""
+    capsule = relive.run(sys.executable, "-c", SERVICE)
+    socket = find_capsule(settings, capsule.name).paths.agent_socket
+    order = {"op": "commit", "capture": "0123456789abcdef" * 2}
+    with ThreadPoolExecutor(2) as threads:
+        answers = list(threads.map(lambda _: ask_agent(socket, order, limit=LIMIT), range(2)))
+    answers.append(ask_agent(socket, order, limit=LIMIT))
+    assert {answer["id"] for answer in answers} == {line["id"] for line in relive("log")}
+    assert len(relive("log")) == 1
