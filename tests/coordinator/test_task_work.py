@@ -31,7 +31,7 @@ class Attempts:
     def begin(self) -> Work:
         begun = self.store.begin(self.task)
         assert begun is not None
-        return Work(self.store, self.task, "commit", begun.attempt)
+        return Work(self.store, self.task, "commit", begun.attempt, "tester")
 
     def act(self, name: str) -> Taken:
         self.done.append(name)

@@ -58,6 +58,7 @@ _COMMANDS = (
     _Command("reproduce"),
     _Command("debug"),
     _Command("fixture"),
+    _Command("serve"),
     _Command("mcp"),
     _Command("retain"),
     _Command("gc"),

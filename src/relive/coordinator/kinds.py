@@ -8,7 +8,8 @@ the same carries the task's id (``Settings.mark``), in the very file that makes 
   capsule's agent, which outlives the server, is still at it.
 * restore: the mark in the branch's state. Nobody was told of such a branch: it is stopped, and another is brought to life.
 * replay, reproduce: branches as with restore; the run that was kept under the mark is the task's.
-* export, fixture: files named by the task's id in the server's directory; they are written anew.
+* export: what is kept on the shelf under the task's id is the task's.
+* fixture: files in a directory named by the task's id; they are written anew.
 * verify: changes nothing.
 """
 
@@ -25,6 +26,8 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, Field
 
 from relive.config import Settings
+from relive.coordinator.shelf import Shelf
+from relive.coordinator.signed import LONGEST
 from relive.coordinator.task_work import TaskKind, Work, never_done
 from relive.errors import Cancelled
 from relive.exchange.checkpoint.compression import Compression
@@ -32,15 +35,15 @@ from relive.kernel.procfs import is_same_process, read_stat
 from relive.operations.apart import perform_apart
 from relive.operations.branches import RESTORE
 from relive.operations.commits import COMMIT
-from relive.operations.exports import EXPORT, ExportWish, ExportWritten, Format
+from relive.operations.exports import EXPORT, ExportWish, Format
 from relive.operations.fixtures import FIXTURE, Database, FixtureMade, FixtureWish
-from relive.operations.operation import Operation, Wish
+from relive.operations.operation import Operation, Result, Wish
 from relive.operations.replays import REPLAY
 from relive.operations.reproductions import REPRODUCE
 from relive.operations.storage import VERIFY
 from relive.sandbox.branch import list_branches
 
-__all__ = ["ExportTask", "FixtureTask", "export_file", "fixture_directory", "server_kinds"]
+__all__ = ["ExportDone", "ExportTask", "FixtureTask", "fixture_directory", "server_kinds"]
 
 W = TypeVar("W", bound=Wish)
 R = TypeVar("R", bound=BaseModel)
@@ -52,24 +55,31 @@ class ExportTask(Wish):
     """What is exported, to a file of the server's; see ``ExportWish``."""
 
     ref: str = Field(description="The commit (id, tag, NAME, NAME@{2 minutes ago})")
-    encrypt: bool = Field(False, description="Encrypt it with the newest key of the setting export_keys")
+    encrypt: bool = Field(
+        default=False, description="Encrypt it with the newest key of the setting export_keys"
+    )
     format: Format = Field(
         Format.RELIVE, description="For `relive import`; to restore with podman; or only to look into"
     )
-    compress: Compression | None = Field(None, description="Of a checkpoint archive")
+    compress: Compression | None = Field(default=None, description="Of a checkpoint archive")
+    lifetime: int = Field(default=86_400, ge=1, le=LONGEST, description="Seconds for which it is kept")
+
+
+class ExportDone(Result):
+    """An export that is kept; ``expires`` in Unix seconds."""
+
+    export: str
+    name: str
+    bytes: int
+    expires: int
 
 
 class FixtureTask(Wish):
     """Of which incident a fixture is made, in a directory of the server's; see ``FixtureWish``."""
 
     incident: int = Field(ge=1, description="Number of the incident")
-    engine: Database = Field(Database.SQLITE, description="For which database")
-    database: str | None = Field(None, description="Which database, where the request asked several")
-
-
-def export_file(settings: Settings, task: str) -> Path:
-    """Where the export of a task lies once it has succeeded."""
-    return settings.server / "exports" / task
+    engine: Database = Field(default=Database.SQLITE, description="For which database")
+    database: str | None = Field(default=None, description="Which database, where the request asked several")
 
 
 def fixture_directory(settings: Settings, task: str) -> Path:
@@ -77,10 +87,10 @@ def fixture_directory(settings: Settings, task: str) -> Path:
     return settings.server / "fixtures" / task
 
 
-def server_kinds(settings: Settings) -> list[TaskKind[Any, Any]]:
-    """All kinds of tasks of ``relive serve``."""
+def server_kinds(settings: Settings, shelf: Shelf) -> list[TaskKind[Any, Any]]:
+    """All kinds of tasks of ``relive serve``; exports are kept on the shelf."""
     plain: list[Operation[Any, Any]] = [COMMIT, RESTORE, REPLAY, REPRODUCE, VERIFY]
-    return [*(_kind(settings, one) for one in plain), _export(settings), _fixture(settings)]
+    return [*(_kind(settings, one) for one in plain), _export(settings, shelf), _fixture(settings)]
 
 
 def _kind(settings: Settings, operation: Operation[W, R]) -> TaskKind[W, R]:
@@ -94,20 +104,25 @@ def _kind(settings: Settings, operation: Operation[W, R]) -> TaskKind[W, R]:
     return TaskKind(operation.name, operation.wish, operation.result, run, leftovers)
 
 
-def _export(settings: Settings) -> TaskKind[ExportTask, ExportWritten]:
-    def run(work: Work, wish: ExportTask) -> ExportWritten:
-        file = export_file(settings, work.task)
-        file.parent.mkdir(mode=0o700, exist_ok=True)
-        # Nobody else writes a file of that name: what is there, an earlier attempt left.
-        return _perform(settings, EXPORT, work, ExportWish(**dict(wish), file=file, force=True))
+def _export(settings: Settings, shelf: Shelf) -> TaskKind[ExportTask, ExportDone]:
+    def run(work: Work, wish: ExportTask) -> ExportDone:
+        def write(path: Path) -> None:
+            _apart(settings, EXPORT, work, ExportWish(**wish.model_dump(exclude={"lifetime"}), file=path))
+
+        def keep() -> ExportDone:
+            suffix = "relive" if wish.format is Format.RELIVE else "tar"
+            kept = shelf.keep(
+                work.task, write, name=f"{work.task}.{suffix}", lifetime=wish.lifetime, asked_by=work.by
+            )
+            return ExportDone(export=kept.id, name=kept.name, bytes=kept.bytes, expires=kept.expires)
+
+        # What is kept under the task's id is given back as it is.
+        return work.step(EXPORT.name, keep, result=ExportDone, found=never_done)
 
     def leftovers(work: Work, _wish: ExportTask) -> None:
-        _end_process(work)
-        file = export_file(settings, work.task)
-        for half in file.parent.glob(f"*{work.task}.*"):  # see store.durable.FreshFile
-            half.unlink(missing_ok=True)
+        _end_process(work)  # what it had half written, the shelf sweeps
 
-    return TaskKind(EXPORT.name, ExportTask, ExportWritten, run, leftovers)
+    return TaskKind(EXPORT.name, ExportTask, ExportDone, run, leftovers)
 
 
 def _fixture(settings: Settings) -> TaskKind[FixtureTask, FixtureMade]:
@@ -125,6 +140,16 @@ def _fixture(settings: Settings) -> TaskKind[FixtureTask, FixtureMade]:
 
 
 def _perform(settings: Settings, operation: Operation[W, R], work: Work, wish: W) -> R:
+    """As the one step of the task."""
+    return work.step(
+        operation.name,
+        lambda: _apart(settings, operation, work, wish),
+        result=operation.result,
+        found=never_done,
+    )
+
+
+def _apart(settings: Settings, operation: Operation[W, R], work: Work, wish: W) -> R:
     marked = settings.model_copy(update={"mark": work.task})
 
     def started(pid: int) -> None:
@@ -132,14 +157,11 @@ def _perform(settings: Settings, operation: Operation[W, R], work: Work, wish: W
         # Before it is told what to do: who begins the task again knows for whom to wait.
         work.note(_PROCESS, f"{pid} {stat.start_ticks if stat is not None else 0}")
 
-    def act() -> R:
-        try:
-            return perform_apart(operation, marked, wish, work, cancel=work.to_end, started=started)
-        except Cancelled:
-            work.check()
-            raise
-
-    return work.step(operation.name, act, result=operation.result, found=never_done)
+    try:
+        return perform_apart(operation, marked, wish, work, cancel=work.to_end, started=started)
+    except Cancelled:
+        work.check()
+        raise
 
 
 def _end_process(work: Work) -> None:

@@ -68,13 +68,15 @@ class Work:
 
     Attributes:
         task: the task's id, which marks all that it makes.
+        by: who asked for it.
         attempt: 1 the first time.
         to_end: set when ``check`` would raise, for work that says nothing of its progress.
     """
 
-    def __init__(self, store: TaskStore, task: TaskId, kind: str, attempt: int) -> None:
+    def __init__(self, store: TaskStore, task: TaskId, kind: str, attempt: int, by: str) -> None:
         self.task = task
         self.attempt = attempt
+        self.by = by
         self._kind = kind
         self._store = store
         self._lock = threading.Lock()

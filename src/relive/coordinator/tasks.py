@@ -172,7 +172,7 @@ class Tasks:
         beginning = self._begun(task)
         if beginning is None:
             return
-        work = Work(self._store, task, beginning.task.kind, beginning.attempt)
+        work = Work(self._store, task, beginning.task.kind, beginning.attempt, beginning.task.by)
         with self._changed:
             self._held[task] = work
             if self._is_leaving:

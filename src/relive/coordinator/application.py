@@ -1,0 +1,121 @@
+"""The REST API as one application: its routers, its state, what stands before them, and how it starts and ends."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager
+
+import anyio.to_thread
+from fastapi import FastAPI
+
+from relive import __version__
+from relive.config import Settings
+from relive.coordinator import downloads
+from relive.coordinator.audit import Audit
+from relive.coordinator.credentials import Tokens
+from relive.coordinator.errors import ERROR_RESPONSES, install
+from relive.coordinator.gate import Gate
+from relive.coordinator.kinds import server_kinds
+from relive.coordinator.limits import Allowance, Limits
+from relive.coordinator.routers import (
+    audit,
+    branches,
+    commits,
+    exports,
+    fixtures,
+    health,
+    incidents,
+    recordings,
+    runs,
+    storage,
+    targets,
+    tasks,
+)
+from relive.coordinator.shelf import Shelf
+from relive.coordinator.signed import SignedUrls
+from relive.coordinator.tasks import Tasks
+from relive.coordinator.trail import Trail
+
+__all__ = ["Lifespan", "make_application"]
+
+_ABOUT = """Commit the live state of services, find out what failed, bring states back in sealed sandboxes, replay, and judge.
+
+What takes long is a *task*: the answer is 202 and the task; `/tasks/ID/events` tells how far it is, `/tasks/ID` how it ended. It
+survives the death of the server. Give `Idempotency-Key` to ask safely twice.
+
+Every error is `{"error": {code, message, cause, remedy}}`."""
+_ROUTERS = (
+    targets.router,
+    commits.router,
+    incidents.router,
+    recordings.router,
+    branches.router,
+    runs.router,
+    fixtures.router,
+    exports.router,
+    downloads.router,
+    storage.router,
+    tasks.router,
+    health.router,
+    audit.router,
+)
+
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+
+
+def make_application(
+    settings: Settings,
+    *,
+    host: str,
+    without_credentials: bool = False,
+    allowance: Allowance | None = None,
+    beside: Sequence[Lifespan] = (),
+) -> FastAPI:
+    """The application; its tasks begin when it is started.
+
+    Args:
+        host: the address at which it will listen.
+        beside: what lives as long as it does.
+
+    Raises:
+        UsageError: without credentials it would answer everybody in the network.
+        ReliveError: what it keeps cannot be opened.
+    """
+    tokens = Tokens(settings.server)
+    gate = Gate(tokens, host=host, without_credentials=without_credentials)
+    log = Audit(settings.server)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            with ExitStack() as opened:
+                opened.callback(tokens.close)
+                app.state.links = SignedUrls(settings.server)
+                opened.callback(app.state.links.close)
+                app.state.shelf = Shelf(settings.server)
+                opened.callback(app.state.shelf.close)
+                app.state.tasks = Tasks(settings, server_kinds(settings, app.state.shelf))
+                await anyio.to_thread.run_sync(app.state.tasks.start)
+                stack.push_async_callback(anyio.to_thread.run_sync, app.state.tasks.stop)
+                for one in beside:
+                    await stack.enter_async_context(one(app))
+                try:
+                    yield
+                finally:
+                    await stack.aclose()
+
+    app = FastAPI(
+        title="Relive",
+        version=__version__,
+        description=_ABOUT,
+        lifespan=lifespan,
+        responses=ERROR_RESPONSES,
+        redoc_url=None,
+    )
+    app.state.settings, app.state.gate, app.state.audit = settings, gate, log
+    install(app)
+    for router in _ROUTERS:
+        app.include_router(router)
+    app.add_middleware(Trail, gate=gate, audit=log)
+    app.add_middleware(Limits, gate=gate, allowance=allowance)
+    return app

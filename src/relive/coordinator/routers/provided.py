@@ -1,0 +1,84 @@
+"""What every route is given: the settings, the tasks, and who asks, from the application's state."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Depends, Header, Request, Response
+from pydantic import BaseModel
+
+from relive.config import Settings
+from relive.coordinator.audit import note
+from relive.coordinator.credentials import Scope
+from relive.coordinator.gate import Caller, needs
+from relive.coordinator.task import Task
+from relive.coordinator.tasks import Tasks
+
+__all__ = [
+    "TASK_ANSWER",
+    "Administrator",
+    "Configured",
+    "Keeper",
+    "MemoryReader",
+    "Operator",
+    "Reader",
+    "Submitted",
+]
+
+Reader = Annotated[Caller, Depends(needs(Scope.READ))]
+Operator = Annotated[Caller, Depends(needs(Scope.OPERATE))]
+MemoryReader = Annotated[Caller, Depends(needs(Scope.MEMORY))]
+Administrator = Annotated[Caller, Depends(needs(Scope.ADMIN))]
+
+
+def _settings(request: Request) -> Settings:
+    settings: Settings = request.app.state.settings
+    return settings
+
+
+def _tasks(request: Request) -> Tasks:
+    tasks: Tasks = request.app.state.tasks
+    return tasks
+
+
+Configured = Annotated[Settings, Depends(_settings)]
+Keeper = Annotated[Tasks, Depends(_tasks)]
+
+TASK_ANSWER: dict[int | str, dict[str, Any]] = {
+    202: {
+        "model": Task,
+        "description": "It is taken on; `Location` is where it can be asked about, `/events` below it tells how far it is",
+    }
+}
+
+
+class Submitted:
+    """Takes tasks on for one request."""
+
+    def __init__(
+        self,
+        request: Request,
+        response: Response,
+        tasks: Keeper,
+        idempotency_key: Annotated[
+            str | None,
+            Header(
+                min_length=1,
+                max_length=200,
+                description="The same key with the same body gives the task that it gave before, and does nothing twice",
+            ),
+        ] = None,
+    ) -> None:
+        self._scope, self._response, self._tasks, self._key = (
+            request.scope,
+            response,
+            tasks,
+            idempotency_key,
+        )
+
+    def __call__(self, kind: str, wish: BaseModel, caller: Caller, target: str) -> Task:
+        """Take it on, durable on return; ``target`` is what the audit log names. Raises as ``Tasks.submit`` does."""
+        task = self._tasks.submit(kind, wish, by=caller.who, key=self._key)
+        note(self._scope, target=target, task=task.id)
+        self._response.headers["Location"] = f"/tasks/{task.id}"
+        return task

@@ -1,0 +1,51 @@
+"""What was recorded of each life of a service."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+
+from relive.analyse.proxied import Proxied
+from relive.coordinator.routers.provided import Configured, Reader
+from relive.operations.recordings import (
+    Recording,
+    RequestPage,
+    RequestsWish,
+    list_recordings,
+    list_requests,
+    show_request,
+)
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/recordings", tags=["recordings"])
+Service = Annotated[str, Path(max_length=200)]
+Life = Annotated[str, Path(max_length=200)]
+Number = Annotated[int, Path(ge=1, le=(1 << 53) - 1)]
+
+
+@router.get("", operation_id="list_recordings")
+def listed(
+    settings: Configured, _caller: Reader, service: Annotated[str | None, Query(max_length=200)] = None
+) -> list[Recording]:
+    """Recordings, newest first"""
+    return list_recordings(settings, service)
+
+
+@router.get("/{service}/{life}/requests", operation_id="list_requests")
+def requests(
+    service: Service,
+    life: Life,
+    settings: Configured,
+    _caller: Reader,
+    wish: Annotated[RequestsWish, Query()],
+) -> RequestPage:
+    """The requests of one life, in the order in which they began, a page at a time"""
+    return list_requests(settings, service, life, wish)
+
+
+@router.get("/{service}/{life}/requests/{number}", operation_id="show_request")
+def request(service: Service, life: Life, number: Number, settings: Configured, _caller: Reader) -> Proxied:
+    """One request and its answer; secrets are masked"""
+    return show_request(settings, service, life, number)

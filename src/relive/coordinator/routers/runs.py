@@ -1,0 +1,64 @@
+"""Runs: replays and reproductions, and their verdicts."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Depends, Path, Query
+
+from relive.coordinator.routers.provided import TASK_ANSWER, Configured, Operator, Reader, Submitted
+from relive.coordinator.task import Task
+from relive.operations.replays import REPLAY, ReplayWish
+from relive.operations.reproductions import REPRODUCE, ReproduceWish
+from relive.operations.runs import (
+    RunDetail,
+    RunPage,
+    RunsWish,
+    RunVerdict,
+    list_runs,
+    show_run,
+    verdicts_of,
+)
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["runs"])
+Number = Annotated[int, Path(ge=1, le=(1 << 53) - 1, description="Number of the run")]
+
+
+@router.get("/runs", operation_id="list_runs")
+def listed(settings: Configured, _caller: Reader, wish: Annotated[RunsWish, Query()]) -> RunPage:
+    """Replays and reproductions that were done, whoever asked for them, newest first"""
+    return list_runs(settings, wish)
+
+
+@router.post("/runs", operation_id="replay", status_code=202, responses=TASK_ANSWER)
+def replayed(
+    wish: Annotated[ReplayWish, Body(examples=[{"what": "1", "times": 5}])],
+    caller: Operator,
+    submitted: Annotated[Submitted, Depends()],
+) -> Task:
+    """Restore the commit before a failure, send the recorded requests again, and judge"""
+    return submitted(REPLAY.name, wish, caller, wish.what)
+
+
+@router.post("/reproductions", operation_id="reproduce", status_code=202, responses=TASK_ANSWER)
+def reproduced(
+    wish: Annotated[ReproduceWish, Body(examples=[{"incident": "1"}])],
+    caller: Operator,
+    submitted: Annotated[Submitted, Depends()],
+) -> Task:
+    """Without any commit: start the service afresh in a sandbox, send the failed request, and judge"""
+    return submitted(REPRODUCE.name, wish, caller, wish.incident)
+
+
+@router.get("/runs/{number}", operation_id="show_run")
+def shown(number: Number, settings: Configured, _caller: Reader) -> RunDetail:
+    """One replay or reproduction in full"""
+    return show_run(settings, number)
+
+
+@router.get("/runs/{number}/verdicts", operation_id="list_verdicts")
+def verdicts(number: Number, settings: Configured, _caller: Reader) -> list[RunVerdict]:
+    """What each of its runs showed, with the first difference"""
+    return verdicts_of(settings, number)

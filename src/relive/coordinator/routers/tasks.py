@@ -1,0 +1,59 @@
+"""Tasks: what takes long, how far it is, and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Path, Query, Request
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+
+from relive.coordinator.audit import note
+from relive.coordinator.routers.provided import Keeper, Operator, Reader
+from relive.coordinator.task import Task, TaskPage, TaskState
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/tasks", tags=["tasks"])
+Id = Annotated[str, Path(description="The task's id", max_length=100)]
+
+
+@router.get("", operation_id="list_tasks")
+def listed(
+    tasks: Keeper,
+    _caller: Reader,
+    before: Annotated[str | None, Query(max_length=200, description="`next` of the page before")] = None,
+    limit: Annotated[int, Query(ge=1, le=500)] = 50,
+    state: TaskState | None = None,
+    kind: Annotated[str | None, Query(max_length=100)] = None,
+) -> TaskPage:
+    """Tasks, the newest first"""
+    return tasks.page(before=before, limit=limit, state=state, kind=kind)
+
+
+@router.get("/{task}", operation_id="show_task")
+def shown(task: Id, tasks: Keeper, _caller: Reader) -> Task:
+    """One task, with its result or error when it has ended"""
+    return tasks.get(task)
+
+
+@router.delete("/{task}", operation_id="cancel_task")
+def cancelled(task: Id, tasks: Keeper, _caller: Operator, request: Request) -> Task:
+    """End a task; one that runs takes back what it has begun"""
+    note(request.scope, task=task)
+    return tasks.cancel(task)
+
+
+@router.get("/{task}/events", operation_id="follow_task", response_class=EventSourceResponse)
+async def events(
+    task: Id,
+    tasks: Keeper,
+    _caller: Reader,
+    last_event_id: Annotated[
+        int | None,
+        Header(ge=0, le=(1 << 60), description="Go on after this event, as browsers do by themselves"),
+    ] = None,
+) -> AsyncIterator[ServerSentEvent]:
+    """Server-sent events: begun, progress, told, ended; the last one has the result or the error"""
+    async for one in tasks.events(task, last_event_id or 0):
+        yield ServerSentEvent(id=str(one.id), event=one.event.value, data=one.data)
