@@ -57,3 +57,12 @@ def test_the_oldest_go_and_their_numbers_do_not_come_again(tmp_path, monkeypatch
     runs = Runs(tmp_path / "runs.sqlite")
     assert [add(runs) for _ in range(4)] == [1, 2, 3, 4]
     assert numbers(runs.page(service=None, incident=None, before=None, limit=9)) == [4, 3]
+
+
+def test_one_that_was_asked_for_with_a_mark_is_found_by_it(tmp_path):
+    runs = Runs(tmp_path / "runs.sqlite")
+    add(runs)
+    assert runs.marked("0" * 32) is None
+    facts = dict.fromkeys(("began_wall_ns", "seconds", "times", "reproduced"), 1)
+    runs.add(kind="replay", service="pay", incident=1, verdict="v", result='{"b": 2}', mark="0" * 32, **facts)
+    assert runs.marked("0" * 32) == '{"b": 2}'
