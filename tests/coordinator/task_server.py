@@ -18,6 +18,7 @@ from typing import Any
 
 from relive.config import Settings
 from relive.coordinator.kinds import server_kinds
+from relive.coordinator.shelf import Shelf
 from relive.coordinator.task_store import TaskStore
 from relive.coordinator.tasks import Tasks
 
@@ -121,7 +122,7 @@ def _serve(home: str, code: str, tasks: int) -> None:
     os.dup2(os.open(settings.home / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
     os.dup2(2, 1)
     _let_it_die(settings.home)
-    served = Tasks(settings, KINDS[code] if code in KINDS else server_kinds(settings))
+    served = Tasks(settings, KINDS[code] if code in KINDS else server_kinds(settings, Shelf(settings.server)))
     served.start()
     ending.wait()
     served.stop()

@@ -14,7 +14,8 @@ from coordinator.task_server import TaskServers
 from relive.agent.capsule import find_capsule
 from relive.agent.control import ask_agent
 from relive.config import Settings
-from relive.coordinator.kinds import ExportTask, export_file, server_kinds
+from relive.coordinator.kinds import ExportTask, server_kinds
+from relive.coordinator.shelf import Shelf
 from relive.coordinator.task import EventKind, Task, TaskState
 from relive.coordinator.tasks import Tasks
 from relive.operations.branches import RestoreWish
@@ -40,8 +41,15 @@ def settings(relive: Relive) -> Settings:
 
 
 @pytest.fixture
-def tasks(settings: Settings) -> Iterator[Tasks]:
-    made = Tasks(settings, server_kinds(settings))
+def shelf(settings: Settings) -> Iterator[Shelf]:
+    made = Shelf(settings.server)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def tasks(settings: Settings, shelf: Shelf) -> Iterator[Tasks]:
+    made = Tasks(settings, server_kinds(settings, shelf))
     yield made
     made.stop()
 
@@ -58,7 +66,7 @@ def ended(tasks: Tasks, task: Task) -> Task:
     return tasks.get(task.id)
 
 
-def test_what_was_done_is_found_and_not_done_again(relive, serve, tasks, settings, start):
+def test_what_was_done_is_found_and_not_done_again(relive, serve, tasks, shelf, settings, start):
     """GIVEN servers killed after a commit, a restore, an export, WHEN others go on, THEN there is one of each."""
     process = start(sys.executable, "-c", SERVICE)
     commit = tasks.submit("commit", CommitWish(target=f"pid:{process.pid}"), by="test")
@@ -86,7 +94,8 @@ def test_what_was_done_is_found_and_not_done_again(relive, serve, tasks, setting
     (branch,) = [one for one in list_branches(settings) if one.is_alive]
     assert (tasks.get(restore.id).result or {})["id"] == branch.facts.id != lost.facts.id
     branch.stop()
-    assert [path.name for path in export_file(settings, export.id).parent.iterdir()] == [export.id]
+    assert [one.id for one in shelf.all()] == [export.id]
+    assert [path.stem for path in (settings.server / "exports").iterdir()] == [export.id]
     store.close()
 
 

@@ -30,7 +30,7 @@ def serve(
     from relive.mcp.http import serve_application
 
     terminal = Terminal(as_json=as_json)
-    host, port = parse_address(listen)
+    host, port = parse_address(listen, least_port=0)
 
     def ready(address: str) -> None:
         terminal.answer({"address": address}, address)

@@ -1,6 +1,6 @@
 """MCP over streamable HTTP, as a part of ``relive serve``: at ``/mcp``, behind the same credentials and limits as the API.
 
-Its tools do whatever the API can, so a token needs the scopes operate and memory.
+Its tools do more than the API: they name files of this host. So a token needs the scopes admin and memory.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from relive.mcp.server import make_server
 
 __all__ = ["add_mcp", "serve_application"]
 
-_NEEDED = frozenset({Right.OPERATE, Right.MEMORY})
+_NEEDED = frozenset({Right.ADMIN, Right.MEMORY})
 
 
 class _Guarded:
@@ -41,7 +41,7 @@ class _Guarded:
             caller = ScopeMissing(
                 f"the token {caller.name} is not enough for MCP",
                 cause=f"it has {', '.join(sorted(caller.scopes))}; the tools can do more",
-                remedy="use a token made with `relive token create --scope operate --scope memory`",
+                remedy="use a token made with `relive token create --scope admin --scope memory`",
             )
         if isinstance(caller, ReliveError):
             await answer_to(caller)(scope, receive, send)

@@ -74,11 +74,11 @@ def parse_every(text: Every) -> Policy:
     return Policy(at_start=True, seconds=seconds)
 
 
-def parse_address(text: str, *, default_host: str = "127.0.0.1") -> tuple[str, int]:
+def parse_address(text: str, *, default_host: str = "127.0.0.1", least_port: int = 1) -> tuple[str, int]:
     """Read ``HOST:PORT``, ``[V6]:PORT`` or ``PORT``; raises UsageError."""
     match = _ADDRESS.fullmatch(text)
     port = int(match["port"]) if match is not None else 0
-    if match is None or not 0 < port < 65536 or not _is_v6(match["six"]):
+    if match is None or not least_port <= port < 65536 or not _is_v6(match["six"]):
         raise UsageError(
             f"{text!r} is no address", remedy="write HOST:PORT, such as 127.0.0.1:8000 or [::1]:8000"
         )

@@ -46,14 +46,21 @@ def listed(settings: Configured, _caller: Reader, wish: Annotated[CommitsQuery, 
     return page_of_commits(settings, wish, Silent())
 
 
+class NewCommit(Wish):
+    """What is committed; files of the server's host cannot be named here."""
+
+    target: str = Field(max_length=200, description="A capsule's name, or pid:NUMBER for any running tree")
+    tag: str | None = Field(default=None, max_length=200, description="Give the commit this tag")
+
+
 @router.post("/commits", operation_id="take_commit", status_code=202, responses=TASK_ANSWER)
 def take(
-    wish: Annotated[CommitWish, Body(examples=[{"target": "payments", "tag": "before-deploy"}])],
+    wish: Annotated[NewCommit, Body(examples=[{"target": "payments", "tag": "before-deploy"}])],
     caller: Operator,
     submitted: Annotated[Submitted, Depends()],
 ) -> Task:
     """Commit the live state of a target, which runs on"""
-    return submitted(COMMIT.name, wish, caller, wish.target)
+    return submitted(COMMIT.name, CommitWish(**dict(wish)), caller, wish.target)
 
 
 @router.get("/commits/{ref}", operation_id="show_commit")

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Depends, Path, Query
+from pydantic import Field
 
 from relive.coordinator.routers.provided import TASK_ANSWER, Configured, Operator, Reader, Submitted
 from relive.coordinator.task import Task
+from relive.operations.operation import Wish
 from relive.operations.replays import REPLAY, ReplayWish
 from relive.operations.reproductions import REPRODUCE, ReproduceWish
 from relive.operations.runs import (
@@ -42,14 +44,51 @@ def replayed(
     return submitted(REPLAY.name, wish, caller, wish.what)
 
 
+class ReproductionWish(Wish):
+    """What is reproduced, and as what; files of the server's host cannot be named here."""
+
+    incident: int = Field(ge=1, le=(1 << 53) - 1, description="Number of the incident")
+    command: list[str] = Field(
+        default=[], max_length=1000, description="The service and its arguments; default: as recorded"
+    )
+    checkout: str | None = Field(
+        default=None, description="A revision of git; default: the recorded revision"
+    )
+    env: list[str] = Field(
+        default=[],
+        max_length=1000,
+        description="NAME=VALUE, over the recorded environment; kept with the task",
+    )
+    port: int | None = Field(
+        default=None,
+        ge=1,
+        le=65_535,
+        description="Port on which the service listens, if not the recorded one",
+    )
+    times: int = Field(default=1, ge=1, le=1000, description="How often, each in a fresh process")
+    ignore: list[str] = Field(
+        default=[], description="What may differ inside: event:KIND, or event:KIND:PATH"
+    )
+    on_miss: list[str] = Field(
+        default=[], description="A call of the request without a recorded answer: fail or pass, or KIND:pass"
+    )
+    limit: float = Field(
+        default=30.0,
+        ge=0.1,
+        le=3600,
+        description="Seconds until the service listens, and again until it has answered",
+    )
+
+
 @router.post("/reproductions", operation_id="reproduce", status_code=202, responses=TASK_ANSWER)
 def reproduced(
-    wish: Annotated[ReproduceWish, Body(examples=[{"incident": "1"}])],
+    wish: Annotated[ReproductionWish, Body(examples=[{"incident": 1}])],
     caller: Operator,
     submitted: Annotated[Submitted, Depends()],
 ) -> Task:
     """Without any commit: start the service afresh in a sandbox, send the failed request, and judge"""
-    return submitted(REPRODUCE.name, wish, caller, wish.incident)
+    full = ReproduceWish(**{**dict(wish), "incident": str(wish.incident)})
+    return submitted(REPRODUCE.name, full, caller, f"incident {wish.incident}")
 
 
 @router.get("/runs/{number}", operation_id="show_run")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Path, Query, Request
+from fastapi import APIRouter, Depends, Header, Path, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from relive.coordinator.audit import note
@@ -16,6 +16,14 @@ __all__ = ["router"]
 
 router = APIRouter(prefix="/tasks", tags=["tasks"])
 Id = Annotated[str, Path(description="The task's id", max_length=100)]
+
+
+def _known(task: Id, tasks: Keeper) -> str:
+    return tasks.get(task).id
+
+
+# Asked before the stream begins, so that an unknown task is a 404.
+Known = Annotated[str, Depends(_known)]
 
 
 @router.get("", operation_id="list_tasks")
@@ -46,7 +54,7 @@ def cancelled(task: Id, tasks: Keeper, _caller: Operator, request: Request) -> T
 
 @router.get("/{task}/events", operation_id="follow_task", response_class=EventSourceResponse)
 async def events(
-    task: Id,
+    task: Known,
     tasks: Keeper,
     _caller: Reader,
     last_event_id: Annotated[
