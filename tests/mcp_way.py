@@ -1,0 +1,47 @@
+"""What an agent does with the tools, over whichever transport: from the list of incidents to the verdict."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mcp import Client
+from payments import Payments
+
+__all__ = ["from_list_to_verdict", "value"]
+
+
+async def value(client: Client, tool: str, **arguments: Any) -> Any:
+    """What a tool answers, which must be no error."""
+    result = await client.call_tool(tool, arguments)
+    assert not result.is_error, result.content
+    assert result.structured_content is not None
+    return result.structured_content
+
+
+async def from_list_to_verdict(client: Client, payments: Payments) -> None:
+    """What an agent does, tool by tool."""
+    listed = await value(client, "incidents", service=payments.name, search="KeyError")
+    number = listed["items"][-1]["number"]
+    assert number == payments.incident
+    story = await value(client, "incident", number=number)
+    assert story["exception"].startswith("builtins.")
+    assert story["request"] == "POST /payments"
+    assert story["failing_frame"]["locals"]
+    frames = await value(client, "incident_frames", number=number, limit=1)
+    assert frames["items"][0]["file"] == story["failing_frame"]["file"]
+    assert frames["next"] == 1
+    rows = await value(client, "incident_timeline", number=number, limit=3)
+    assert len(rows["items"]) == 3
+    heard: list[tuple[float, float | None, str | None]] = []
+
+    async def hear(done: float, total: float | None, what: str | None) -> None:
+        heard.append((done, total, what))
+
+    replay = await client.call_tool("replay", {"what": str(number), "times": 2}, progress_callback=hear)
+    assert not replay.is_error, replay.content
+    assert replay.structured_content is not None
+    assert [run["verdict"]["kind"] for run in replay.structured_content["runs"]] == ["reproduced"] * 2
+    assert (2, 2, "replaying") in heard
+    kept = (await value(client, "runs", incident=number))["items"][0]
+    assert (kept["verdict"], kept["times"], kept["reproduced"]) == ("reproduced", 2, 2)
+    assert (await value(client, "run", number=kept["number"]))["replay"]["incident"] == number
