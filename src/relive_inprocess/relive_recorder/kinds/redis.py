@@ -115,9 +115,19 @@ def _asked_again(asked: bytes) -> Tuple[Dict[str, Any], int]:
     return json.loads(asked[8:]), int.from_bytes(asked[:8], sys.byteorder)
 
 
-def _told_quickly(asked: bytes, heard: List[Any]) -> bool:
+def _tell(asked: bytes, heard: List[Any], value: Any) -> None:
+    """Write down a command of ``_asked_quickly`` that gave a value. Never raises."""
     quick = recorder.quick
-    return bool(heard) and quick is not None and quick.answered(_KIND, asked, heard[-1]) is not None
+    if not heard or quick is None or quick.answered(_KIND, asked, heard[-1]) is None:
+        again, began = _asked_again(asked)
+        succeeded(_channel(heard), again, value, began)
+
+
+def _failed(asked: bytes, heard: List[Any], error: BaseException) -> "Optional[Callable[[], _Played]]":
+    """Write down a command of ``_asked_quickly`` that raised an error; or what gives the recorded answer, see ``calls.failed``."""
+    channel, (again, began) = _channel(heard), _asked_again(asked)
+    kept = failed(channel, again, error, began)
+    return None if kept is None else functools.partial(play, channel, again, kept)
 
 
 def _channel(heard: List[Any]) -> "_Redis":
@@ -378,19 +388,15 @@ def _command(real: Callable[..., Any]) -> Callable[..., Any]:
                 if call is not None:
                     context.outward(call)
         except BaseException as error:
-            channel, (again, began) = _channel(heard), _asked_again(asked)
-            kept = failed(channel, again, error, began)
-            if kept is None:
+            answer = _failed(asked, heard, error)
+            if answer is None:
                 raise
         else:
-            if not _told_quickly(asked, heard):
-                again, began = _asked_again(asked)
-                succeeded(_channel(heard), again, value, began)
+            _tell(asked, heard, value)
             return value
         finally:
             _heard.reset(token)
-        value = play(channel, again, kept)
-        return self.parse_response(_Voice([value.said]), args[0], **options)
+        return self.parse_response(_Voice([answer().said]), args[0], **options)
 
     return execute_command
 
@@ -426,19 +432,15 @@ def _command_async(real: Callable[..., Any]) -> Callable[..., Any]:
                 if call is not None:
                     context.outward(call)
         except BaseException as error:
-            channel, (again, began) = _channel(heard), _asked_again(asked)
-            kept = failed(channel, again, error, began)
-            if kept is None:
+            answer = _failed(asked, heard, error)
+            if answer is None:
                 raise
         else:
-            if not _told_quickly(asked, heard):
-                again, began = _asked_again(asked)
-                succeeded(_channel(heard), again, value, began)
+            _tell(asked, heard, value)
             return value
         finally:
             _heard.reset(token)
-        value = play(channel, again, kept)
-        return await self.parse_response(_AsyncVoice([value.said]), args[0], **options)
+        return await self.parse_response(_AsyncVoice([answer().said]), args[0], **options)
 
     return execute_command
 
