@@ -161,6 +161,7 @@ TESTED_IN = {
     "model/outcome.py": "tests/model/test_values.py",
     "model/reproduction.py": "tests/reproduce/test_judge.py",
     "record/authority.py": "tests/record/test_tls.py",
+    "record/certificates.py": "tests/record/test_tls.py",
     "record/events.py": "tests/record/test_log.py",
     "record/layout.py": "tests/record/test_log.py",
     "record/passages.py": "tests/record/test_egress.py",
