@@ -160,6 +160,7 @@ TESTED_IN = {
     "model/launch.py": "tests/store/test_evidence.py",
     "model/outcome.py": "tests/model/test_values.py",
     "model/reproduction.py": "tests/reproduce/test_judge.py",
+    "model/value.py": "tests/model/test_values.py",
     "record/authority.py": "tests/record/test_tls.py",
     "record/certificates.py": "tests/record/test_tls.py",
     "record/events.py": "tests/record/test_log.py",

@@ -13,10 +13,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
-
 from relive.analyse.shown import unpacked_text
 from relive.analyse.words import phrase
+from relive.model.value import Value
 from relive.record.events import Event, EventKind
 
 __all__ = ["Origin", "Origins", "Write", "needles", "origins_of"]
@@ -72,7 +71,7 @@ class Name(NamedTuple):
         return f"{self.name} {self.part}" if self.part is not None else self.name
 
 
-class Write(BaseModel):
+class Write(Value):
     """One write.
 
     Attributes:
@@ -80,8 +79,6 @@ class Write(BaseModel):
         request: number of the request that wrote, in its process; 0 for none. thread: a letter for its thread, the same one in
             all origins of a request.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     before_ns: int
     what: str
@@ -91,10 +88,8 @@ class Write(BaseModel):
     request: int
 
 
-class Origin(BaseModel):
+class Origin(Value):
     """What was read, and the last writes to it, the last one last; ``writes`` counts all that are recorded."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     kind: EventKind
