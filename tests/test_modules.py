@@ -247,6 +247,7 @@ TESTED_IN = {
     "protocols/http/reading.py": "tests/protocols/test_http.py",
     "protocols/http/session.py": "tests/protocols/test_http.py",
     "protocols/redis/commands.py": "tests/protocols/test_redis_stub.py",
+    "protocols/redis/effects.py": "tests/protocols/test_redis_stub.py",
     "protocols/redis/housekeeping.py": "tests/protocols/test_redis_stub.py",
     "protocols/redis/protocol.py": "tests/protocols/test_redis_stub.py",
     "protocols/redis/reading.py": "tests/protocols/test_redis_stub.py",
