@@ -198,6 +198,7 @@ TESTED_IN = {
     "sandbox/lazy/server.py": "tests/real/test_lazy.py",
     "sandbox/lazy/space.py": "tests/real/test_lazy.py",
     "sandbox/lazy/state.py": "tests/real/test_lazy.py",
+    "sandbox/outlets.py": "tests/real/test_kinds.py",
     "sandbox/peers.py": "tests/real/test_uvicorn.py",
     "sandbox/publish.py": "tests/real/test_kinds.py",
     "sandbox/rootfs.py": "tests/kernel/test_points.py",
