@@ -209,6 +209,7 @@ TESTED_IN = {
     "store/bundle.py": "tests/store/test_damage.py",
     "store/deliveries.py": "tests/exchange/test_pull.py",
     "store/durable.py": "tests/store/test_crashes.py",
+    "store/following.py": "tests/store/test_crashes.py",
     "store/images.py": "tests/store/test_series.py",
     "store/laidout.py": "tests/store/test_series.py",
     "store/lock.py": "tests/store/test_processes.py",
