@@ -107,6 +107,7 @@ TESTED_IN = {
     "engine/capture.py": "tests/real/test_kinds.py",
     "engine/captured.py": "tests/real/test_kinds.py",
     "engine/criu.py": "tests/real/test_kinds.py",
+    "engine/entries.py": "tests/store/test_layers.py",
     "engine/kerndat.py": "tests/doctor/test_probes.py",
     "engine/layers.py": "tests/store/test_layers.py",
     "engine/openfiles.py": "tests/real/test_attach.py",
