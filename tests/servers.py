@@ -17,10 +17,20 @@ import redis
 from ports import free_port
 from real.harness import eventually
 
-__all__ = ["HAS_MARIADB", "HAS_POSTGRES", "HAS_REDIS", "mariadb_server", "postgres_server", "redis_server"]
+__all__ = [
+    "HAS_MARIADB",
+    "HAS_POSTGRES",
+    "HAS_REDIS",
+    "POSTGRES",
+    "mariadb_server",
+    "postgres_cluster",
+    "postgres_server",
+    "redis_server",
+]
 
-_POSTGRES = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
-HAS_POSTGRES = bool(_POSTGRES)
+POSTGRES = max(Path("/usr/lib/postgresql").glob("*/bin/postgres"), default=None)
+"""The server's program."""
+HAS_POSTGRES = POSTGRES is not None
 HAS_REDIS = shutil.which("redis-server") is not None
 HAS_MARIADB = shutil.which("mariadbd") is not None
 
@@ -48,15 +58,24 @@ def _answers(connect: Callable[[], Any], broken: type[Exception]) -> Callable[[]
 
 
 @contextmanager
-def postgres_server() -> Iterator[str]:
-    """A PostgreSQL server; gives the URL of its database. Needs HAS_POSTGRES."""
+def postgres_cluster() -> Iterator[Path]:
+    """A directory of the user postgres with a fresh cluster in ``data``. Needs HAS_POSTGRES."""
+    assert POSTGRES is not None
     directory = Path(tempfile.mkdtemp(prefix="relive-pg-"))
     try:
         shutil.chown(directory, "postgres", "postgres")
-        as_user = ("runuser", "-u", "postgres", "--")
         options = ("--no-sync", "--auth=trust", "--username=postgres", "--locale=C", "--encoding=UTF8")
-        initdb = (*as_user, _POSTGRES[-1].with_name("initdb"), *options, "-D", directory / "data")
-        subprocess.run(initdb, check=True, stdout=subprocess.DEVNULL, cwd="/")
+        initdb = ("runuser", "-u", "postgres", "--", POSTGRES.with_name("initdb"), *options)
+        subprocess.run((*initdb, "-D", directory / "data"), check=True, stdout=subprocess.DEVNULL, cwd="/")
+        yield directory
+    finally:
+        shutil.rmtree(directory)
+
+
+@contextmanager
+def postgres_server() -> Iterator[str]:
+    """A PostgreSQL server; gives the URL of its database. Needs HAS_POSTGRES."""
+    with postgres_cluster() as directory:
         port = free_port()
         given = {
             "port": port,
@@ -69,10 +88,8 @@ def postgres_server() -> Iterator[str]:
         ready = _answers(lambda: psycopg.connect(address), psycopg.OperationalError)
         # runuser would have to pass signals on, so it is replaced by the server.
         user = ("setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups")
-        with _running(*user, str(_POSTGRES[-1]), "-D", directory / "data", *words, ready=ready):
+        with _running(*user, str(POSTGRES), "-D", directory / "data", *words, ready=ready):
             yield address
-    finally:
-        shutil.rmtree(directory)
 
 
 @contextmanager

@@ -59,6 +59,8 @@ def test_the_last_writes_of_a_key_are_told_with_their_thread_and_how_long_before
         (["HGET", "h", "one"], ["DEL", "h"], True),
         (["HGETALL", "h"], ["HSET", "h", "one", "1"], True),
         (["LRANGE", "l", 0, -1], ["RPUSH", "l", "x"], True),
+        (["ZCOUNT", "z", 0, 1], ["ZADD", "z", 1, "x"], True),
+        (["LCS", "b", "a"], ["SET", "a", "1"], True),
         (["GET", {"$": ["bytes", "YQ=="]}], ["SET", "a", "1"], True),
         (["GET", "a"], ["FLUSHALL"], False),
         (["GET", "a"], "nonsense", False),

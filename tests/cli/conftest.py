@@ -13,6 +13,7 @@ import pytest
 from relive.cli import main
 from relive.config import Settings
 from relive.model import quantities
+from relive.store import Store
 
 NOW_NS = 1_700_000_000_000_000_000  # 2023-11-14 22:13:20 UTC
 
@@ -41,6 +42,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("RELIVE_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
     return tmp_path / "home"
+
+
+@pytest.fixture
+def store(home: Path) -> Iterator[Store]:
+    opened = Store(home / "store")
+    yield opened
+    opened.close()
 
 
 @pytest.fixture(autouse=True)

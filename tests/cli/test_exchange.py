@@ -8,15 +8,7 @@ import pytest
 from cryptography.fernet import Fernet
 
 from exchange.checkpoints import FIRST, SECOND, contents_of, plain
-from relive.store import Store
 from store.builders import commit
-
-
-@pytest.fixture
-def store(home):
-    opened = Store(home / "store")
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

@@ -23,13 +23,6 @@ def is_sealed(store, commit_id):
     return store.anatomy.packs.path(name).read_bytes()[:9] == b"RELPACK2\1"
 
 
-@pytest.fixture
-def store(home):
-    opened = Store(home / "store")
-    yield opened
-    opened.close()
-
-
 def test_from_the_new_key_on_nothing_is_written_without_it(relive, home, store):
     plain = commit(store, capture="1").id
     said = relive("key", "new")

@@ -20,18 +20,10 @@ from relive.model.commit import (
     ProcessFacts,
 )
 from relive.model.incident import FailureKind, Sighting
-from relive.store import Store
 from relive.store.incidents import Incidents
 from store.builders import SECOND, commit, make_manifest, take_layer
 
 from .conftest import NOW_NS
-
-
-@pytest.fixture
-def store(home):
-    opened = Store(home / "store")
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

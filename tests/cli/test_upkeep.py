@@ -7,18 +7,10 @@ import shutil
 
 import pytest
 
-from relive.store import Store
 from store.builders import SECOND, commit
 
 from .conftest import NOW_NS
 from .test_listing import cells
-
-
-@pytest.fixture
-def store(home):
-    opened = Store(home / "store")
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import importlib.util
 import json
 import os
 import re
-import shutil
 import socket
 import subprocess
 import sys
@@ -26,6 +25,7 @@ from typing import Any
 import httpx
 import pytest
 
+from patched import patched
 from ports import free_port
 
 ROOT = Path(__file__).parents[2]
@@ -100,14 +100,7 @@ def first_failure(url: str) -> Failure:
 
 @pytest.fixture(scope="session")
 def fixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the example with the patch applied, as a reader would apply it."""
-    root = tmp_path_factory.mktemp("fixed")
-    copy = root / "examples" / "payments"
-    shutil.copytree(PAYMENTS, copy, ignore=shutil.ignore_patterns("__pycache__", "data"))
-    subprocess.run(
-        ["patch", "-p1", "-i", str(PAYMENTS / "fix.patch")], cwd=root, check=True, capture_output=True
-    )
-    return copy
+    return patched(PAYMENTS, tmp_path_factory.mktemp("fixed"))
 
 
 @pytest.mark.timeout(600)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -15,6 +13,7 @@ from types import ModuleType
 import psycopg
 import pytest
 
+from patched import loaded, patched
 from ports import free_port
 from servers import HAS_POSTGRES, HAS_REDIS, postgres_server, redis_server
 
@@ -82,14 +81,13 @@ def test_the_second_try_asks_for_nothing_and_the_replay_shows_it_without_any_ser
 def test_with_the_patch_the_second_try_asks_for_what_the_order_cost(
     servers: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    copy = tmp_path / "examples" / "checkout"
-    shutil.copytree(EXAMPLE, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    patch = ["patch", "-p1", "-i", str(EXAMPLE / "fix.patch")]
-    subprocess.run(patch, cwd=tmp_path, check=True, capture_output=True)
     for name, value in (servers | {"CHECKOUT_GATEWAY": "http://127.0.0.1:1"}).items():
         monkeypatch.setenv(name, value)
-    for source, amounts in ((EXAMPLE, ["9.00", "0"]), (copy, ["9.00", "9.00"])):
-        assert asked_of_a_gateway_that_is_busy_once(loaded(source), servers["CHECKOUT_DATABASE"]) == amounts
+    for source, amounts in ((EXAMPLE, ["9.00", "0"]), (patched(EXAMPLE, tmp_path), ["9.00", "9.00"])):
+        assert (
+            asked_of_a_gateway_that_is_busy_once(loaded(source / "app.py"), servers["CHECKOUT_DATABASE"])
+            == amounts
+        )
 
 
 def asked_of_a_gateway_that_is_busy_once(app: ModuleType, database: str) -> list[str]:
@@ -110,12 +108,3 @@ def asked_of_a_gateway_that_is_busy_once(app: ModuleType, database: str) -> list
     finally:
         app.database.close()
     return asked
-
-
-def loaded(source: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("checkout_app", source / "app.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module

@@ -9,73 +9,35 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
 
-from ports import free_port
 from relive.record.exchanges import Exchanges
 from relive.record.reading import Recording
+from servers import HAS_POSTGRES, HAS_REDIS, postgres_server, redis_server
 
-from .harness import SERVICES, TOOLS, Load, Process, Relive, eventually
+from .harness import SERVICES, TOOLS, Load, Relive
 from .test_stubs import Answered, servers
 
 __all__ = ["servers"]
 
-_postgres = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
-_redis = shutil.which("redis-server")
 _node, _npm = shutil.which("node"), shutil.which("npm")
 _CLIENTS = ("pg@8", "redis@5")
-needs_databases = pytest.mark.skipif(not _postgres or _redis is None, reason="needs PostgreSQL and Redis")
+needs_databases = pytest.mark.skipif(not (HAS_POSTGRES and HAS_REDIS), reason="needs PostgreSQL and Redis")
 
 
 @pytest.fixture(scope="module")
 def databases() -> Iterator[dict[str, int]]:
     """Ports of a PostgreSQL with the table that the service fills, and of a Redis."""
-    directory = Path(tempfile.mkdtemp(prefix="relive-contract-"))
-    shutil.chown(directory, "postgres", "postgres")
-    as_postgres = ["runuser", "-u", "postgres", "--"]
-    options = ["--no-sync", "--auth=trust", "--username=postgres", "--locale=C", "--encoding=UTF8"]
-    command = [*as_postgres, _postgres[-1].with_name("initdb"), *options, "-D", directory / "data"]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd="/")
-    port, redis = free_port(), free_port()
-    settings = {"port": port, "listen_addresses": "127.0.0.1", "fsync": "off", "unix_socket_directories": ""}
-    words = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": "/"}
-    started = [Process(*as_postgres, _postgres[-1], "-D", directory / "data", *words, **quiet)]
-    started.append(
-        Process(
-            str(_redis),
-            "--port",
-            str(redis),
-            "--save",
-            "",
-            "--dir",
-            directory,
-            "--bind",
-            "127.0.0.1",
-            **quiet,
-        )
-    )
-    try:
-        eventually(lambda: _made(port), "postgres answers")
-        yield {"psycopg": port, "asyncpg": port, "redis": redis}
-    finally:
-        for process in started:
-            process.close()
-        shutil.rmtree(directory)
-
-
-def _made(port: int) -> bool:
-    try:
-        with psycopg.connect(host="127.0.0.1", port=port, user="postgres", dbname="postgres") as connection:
+    with postgres_server() as address, redis_server() as cache:
+        with psycopg.connect(address) as connection:
             connection.execute("create table hits (n bigserial, who text)")
-    except psycopg.OperationalError:
-        return False
-    return True
+        port = urlsplit(address).port
+        yield {"psycopg": port, "asyncpg": port, "redis": urlsplit(cache).port}
 
 
 def under_load(service: Answered, names: list[str]) -> Load:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
-import shutil
 import sqlite3
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -15,7 +12,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from .harness import LIMIT, PYTHON, SERVICES, Process, eventually, free_port
+from servers import HAS_POSTGRES, postgres_server
+
+from .harness import LIMIT, PYTHON, SERVICES, eventually, free_port
 
 SHOP = """
 create table users(id integer primary key, name text, balance numeric(10, 2), made timestamp);
@@ -25,7 +24,6 @@ insert into users values (1, 'ann', 100, '2025-01-02 03:04:05'), (7, 'bob', 50, 
 insert into orders values (10, 1, 'open', 3), (11, 7, 'open', 5), (12, 7, 'paid', 8), (13, 7, 'void', 2), (14, 7, 'open', 4);
 insert into items values (100, 11, 'A', 2), (101, 11, 'B', 1), (102, 12, 'C', 5), (103, 10, 'D', 1);
 """
-_programs = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
 
 
 @pytest.fixture
@@ -38,38 +36,12 @@ def sqlite_shop(tmp_path: Path) -> str:
 
 @pytest.fixture
 def postgres_shop() -> Iterator[str]:
-    if not _programs:
+    if not HAS_POSTGRES:
         pytest.skip("needs PostgreSQL")
-    directory = Path(tempfile.mkdtemp(prefix="relive-pg-"))
-    shutil.chown(directory, "postgres", "postgres")
-    initdb = _programs[-1].with_name("initdb")
-    options = ["--no-sync", "--auth=trust", "--username=postgres", "--locale=C", "--encoding=UTF8"]
-    command = ["runuser", "-u", "postgres", "--", initdb, *options, "-D", directory / "data"]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd="/")
-    port = free_port()
-    given = {
-        "port": port,
-        "listen_addresses": "127.0.0.1",
-        "fsync": "off",
-        "unix_socket_directories": directory,
-    }
-    words = [word for name, value in given.items() for word in ("-c", f"{name}={value}")]
-    user = ("setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups")
-    server = Process(*user, _programs[-1], "-D", directory / "data", *words, cwd="/")
-    address = f"postgresql://postgres@127.0.0.1:{port}/postgres"
-
-    def attempt() -> bool:
-        try:
-            with psycopg.connect(address, autocommit=True) as database:
-                database.execute(SHOP)
-        except psycopg.OperationalError:
-            return False
-        return True
-
-    eventually(attempt, "postgres answers")
-    yield address
-    server.close()
-    shutil.rmtree(directory)
+    with postgres_server() as address:
+        with psycopg.connect(address, autocommit=True) as database:
+            database.execute(SHOP)
+        yield address
 
 
 def post(port: int, path: str) -> int:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,28 +9,18 @@ import psycopg
 import pytest
 
 from ports import free_port
+from servers import HAS_POSTGRES, POSTGRES, postgres_cluster
 
 from .harness import Load, Relive, eventually
 
-_programs = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
-pytestmark = pytest.mark.skipif(not _programs, reason="needs PostgreSQL")
+pytestmark = pytest.mark.skipif(not HAS_POSTGRES, reason="needs PostgreSQL")
 
 
 @pytest.fixture
 def cluster() -> Iterator[Path]:
     """A data directory that belongs to the user postgres, below a directory that this user can enter."""
-    directory = Path(tempfile.mkdtemp(prefix="relive-pg-"))
-    shutil.chown(directory, "postgres", "postgres")
-    initdb = _programs[-1].with_name("initdb")
-    options = ["--no-sync", "--auth=trust", "--username=postgres", "--locale=C"]
-    subprocess.run(
-        ["runuser", "-u", "postgres", "--", initdb, *options, "-D", directory / "data"],
-        check=True,
-        stdout=subprocess.DEVNULL,
-        cwd="/",
-    )
-    yield directory
-    shutil.rmtree(directory)
+    with postgres_cluster() as directory:
+        yield directory
 
 
 def connect(port: int) -> psycopg.Connection:
@@ -61,7 +48,7 @@ def test_postgres_under_writes(relive: Relive, cluster: Path) -> None:
     settings = {"port": port, "listen_addresses": "127.0.0.1", "huge_pages": "off", "fsync": "off"}
     settings |= {"unix_socket_directories": str(cluster), "shared_buffers": "16MB"}
     words = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
-    capsule = relive.run(_programs[-1], "-D", cluster / "data", *words, name="postgres", user="postgres")
+    capsule = relive.run(POSTGRES, "-D", cluster / "data", *words, name="postgres", user="postgres")
     with connect_soon(port) as writer, connect(port) as idle:
         writer.execute("create table hits (n bigserial primary key)")
         idle.execute("begin")

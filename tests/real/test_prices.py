@@ -13,6 +13,7 @@ import httpx
 import psycopg
 import pytest
 
+from patched import patched
 from ports import free_port
 from servers import HAS_POSTGRES, HAS_REDIS, postgres_server, redis_server
 
@@ -88,10 +89,6 @@ def test_a_query_that_took_too_long_once_is_told_for_ever_and_comes_back_without
 def test_with_the_patch_the_price_is_read_again(
     relive: Relive, example: Path, servers: dict[str, str], tmp_path: Path
 ) -> None:
-    copy = tmp_path / "examples" / "prices"
-    shutil.copytree(example, copy)
-    patch = ["patch", "-p1", "-i", str(EXAMPLE / "fix.patch")]
-    subprocess.run(patch, cwd=tmp_path, check=True, capture_output=True)
-    port = started(relive, copy, servers)
+    port = started(relive, patched(example, tmp_path), servers)
     assert asked_while_locked(port, "sku-7", servers["PRICES_DATABASE"]) == 500
     assert ask(port, "/price/sku-7")["price"] == "8.75"

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
-
 from relive.analyse.egress import egress_events
 from relive.analyse.masking import Mask
 from relive.analyse.origins import Origin, Origins, needles
@@ -24,6 +22,7 @@ from relive.model.failure import ErrorPackage, read_package
 from relive.model.incident import FailureKind, Incident, Sighting
 from relive.model.outcome import Stack
 from relive.model.stack import find_stack
+from relive.model.value import Value
 from relive.record.events import Event, EventKind
 from relive.record.exchanges import Exchange, Exchanges
 from relive.record.reading import Recording
@@ -46,12 +45,6 @@ _SEEN_IN_REQUEST = frozenset(
 # [ns] A handler may end so much later than its answer was whole on the wire: tasks in the background, a traceback to print.
 _SLACK_NS = 5_000_000_000
 _MOST_EVENTS = 50_000
-
-
-class Value(BaseModel):
-    """Base of the values here: immutable."""
-
-    model_config = ConfigDict(frozen=True)
 
 
 class CommitFacts(Value):

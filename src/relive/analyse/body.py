@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import base64
 
-from pydantic import BaseModel, ConfigDict
+from relive.model.value import Value
 
 __all__ = ["Body"]
 
 _MOST = 64 << 10  # [bytes] of one body; the whole one stays in the recording
 
 
-class Body(BaseModel):
+class Body(Value):
     """A body, or its beginning.
 
     Attributes:
@@ -19,8 +19,6 @@ class Body(BaseModel):
         size: [bytes] of the whole, as far as known; cut: how many of them are missing here.
         file: name below ``bodies`` in the recording inside, where it lies there.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     text: str | None = None
     base64: str | None = None

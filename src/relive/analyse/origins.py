@@ -13,33 +13,16 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
-
 from relive.analyse.shown import unpacked_text
 from relive.analyse.words import phrase
+from relive.model.value import Value
+from relive.protocols.redis.effects import names_read, names_written
 from relive.record.events import Event, EventKind
 
 __all__ = ["Origin", "Origins", "Write", "needles", "origins_of"]
 
 _LAST_WRITES = 3  # of each name
 _MOST_NAMES = 32
-_DELETES = frozenset({"DEL", "UNLINK", "GETDEL"})
-_HASHES = frozenset(
-    {"HGET", "HSET", "HDEL", "HSETNX", "HINCRBY", "HINCRBYFLOAT", "HMGET", "HMSET", "HEXISTS"}
-)
-_WRITES = _DELETES | frozenset(
-    "SET SETEX PSETEX SETNX GETSET APPEND SETRANGE INCR INCRBY INCRBYFLOAT DECR DECRBY MSET MSETNX EXPIRE PEXPIRE EXPIREAT"
-    " PEXPIREAT PERSIST RENAME RENAMENX HSET HMSET HSETNX HDEL HINCRBY HINCRBYFLOAT LPUSH RPUSH LPUSHX RPUSHX LPOP RPOP LREM"
-    " LTRIM LSET LINSERT SADD SREM SPOP SMOVE ZADD ZREM ZINCRBY ZREMRANGEBYSCORE ZREMRANGEBYRANK XADD XDEL XTRIM SETBIT".split()
-)
-_NAMED_ALL = _DELETES  # every word behind the command is a key
-_NAMED_PAIRS = frozenset({"MSET", "MSETNX"})
-_NAMED_TWO = frozenset({"RENAME", "RENAMENX", "SMOVE"})
-_READS = frozenset(
-    "GET MGET GETEX STRLEN EXISTS TTL PTTL TYPE HGET HMGET HGETALL HKEYS HVALS HLEN HEXISTS LRANGE LINDEX LLEN SMEMBERS SISMEMBER"
-    " SCARD ZRANGE ZRANGEBYSCORE ZREVRANGE ZSCORE ZRANK ZCARD XRANGE XLEN GETRANGE GETBIT".split()
-)
-_READS_ALL = frozenset({"MGET", "EXISTS"})
 _READ_TABLES = re.compile(r"\b(?:FROM|JOIN)\s+([\w.\"`]+)", re.IGNORECASE)
 _WRITTEN_TABLE = re.compile(
     r"^\s*(?:INSERT\s+(?:OR\s+\w+\s+)?INTO|REPLACE\s+INTO|UPDATE|DELETE\s+FROM)\s+([\w.\"`]+)", re.IGNORECASE
@@ -72,7 +55,7 @@ class Name(NamedTuple):
         return f"{self.name} {self.part}" if self.part is not None else self.name
 
 
-class Write(BaseModel):
+class Write(Value):
     """One write.
 
     Attributes:
@@ -80,8 +63,6 @@ class Write(BaseModel):
         request: number of the request that wrote, in its process; 0 for none. thread: a letter for its thread, the same one in
             all origins of a request.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     before_ns: int
     what: str
@@ -91,10 +72,8 @@ class Write(BaseModel):
     request: int
 
 
-class Origin(BaseModel):
+class Origin(Value):
     """What was read, and the last writes to it, the last one last; ``writes`` counts all that are recorded."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     kind: EventKind
@@ -195,14 +174,8 @@ def _read_names(kind: EventKind, asked: Mapping[str, Any]) -> Iterator[Name]:
             for table in _READ_TABLES.findall(statement):
                 yield Name(kind, _unquoted(table), values=_values(asked.get("parameters")))
         return
-    for command, *words in _commands(asked):
-        if command in _READS:
-            if command in _READS_ALL:
-                yield from (Name(kind, word) for word in words)
-            elif command in _HASHES and len(words) > 1:
-                yield from (Name(kind, words[0], part) for part in words[1:])
-            else:
-                yield Name(kind, words[0])
+    for command in _commands(asked):
+        yield from (Name(kind, key, field) for key, field in names_read(command))
 
 
 def _written_names(kind: EventKind, asked: Mapping[str, Any]) -> Iterator[Name]:
@@ -212,21 +185,8 @@ def _written_names(kind: EventKind, asked: Mapping[str, Any]) -> Iterator[Name]:
         if match is not None:
             yield Name(kind, _unquoted(match[1]), values=_values(asked.get("parameters")))
         return
-    for command, *words in _commands(asked):
-        if command not in _WRITES:
-            continue
-        if command in _NAMED_ALL:
-            yield from (Name(kind, word) for word in words)
-        elif command in _NAMED_PAIRS:
-            yield from (Name(kind, word) for word in words[::2])
-        elif command in _NAMED_TWO:
-            yield from (Name(kind, word) for word in words[:2])
-        elif command == "HDEL":
-            yield from (Name(kind, words[0], part) for part in words[1:])
-        elif command in _HASHES and len(words) > 1:
-            yield from (Name(kind, words[0], part) for part in words[1::2])
-        else:
-            yield Name(kind, words[0])
+    for command in _commands(asked):
+        yield from (Name(kind, key, field) for key, field in names_written(command))
 
 
 def _letter(number: int) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
-
 from relive.analyse.body import Body
 from relive.analyse.coding import coding_of, decoded
 from relive.analyse.masking import Mask
+from relive.model.value import Value
 from relive.record.exchanges import Ended, Exchange
 
 __all__ = ["Proxied", "masked_exchange"]
@@ -14,7 +13,7 @@ __all__ = ["Proxied", "masked_exchange"]
 _VERSION_WORDS = 3
 
 
-class Proxied(BaseModel):
+class Proxied(Value):
     """A request and its answer.
 
     Attributes:
@@ -26,8 +25,6 @@ class Proxied(BaseModel):
         local_port: the proxy's end of the connection to the service, which the service sees as the client's.
         how: of a request that was abandoned or broken, how that was seen.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     number: int
     connection: int

@@ -12,13 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
-
 from relive.analyse.body import Body
 from relive.analyse.coding import coding_of, decoded
 from relive.analyse.fetched import Fetched, fetched
 from relive.analyse.proxied import Proxied
 from relive.analyse.words import CALLS, READINGS, error_text, phrase, status_text
+from relive.model.value import Value
 from relive.record.events import WITHIN_A_CALL, Event, EventKind, is_within_a_call
 from relive.record.exchanges import Ended
 
@@ -39,7 +38,7 @@ _ENDINGS = {
 }
 
 
-class Row(BaseModel):
+class Row(Value):
     """One line of a timeline.
 
     Attributes:
@@ -51,8 +50,6 @@ class Row(BaseModel):
         details: asked, answer, error, body, rows (the first hundred; ``rows_fetched`` counts all), and other fields of
             the event, as far as it has them.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     source: Literal["inside", "proxy", "egress"]
     seq: int
@@ -92,15 +89,13 @@ _LABELS = {
 }
 
 
-class Timeline(BaseModel):
+class Timeline(Value):
     """The rows in the order in which they began.
 
     Attributes:
         began_wall_ns: when the request began.
         took_ns: until its answer was whole, or until the last that is known of it.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     began_wall_ns: int
     took_ns: int

@@ -8,17 +8,11 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any, NewType
 
-from pydantic import BaseModel, ConfigDict
+from relive.model.value import Value
 
 __all__ = ["EventKind", "Failure", "Task", "TaskEvent", "TaskId", "TaskPage", "TaskProgress", "TaskState"]
 
 TaskId = NewType("TaskId", str)  # 32 hexadecimal digits, random; made by the task store only
-
-
-class Value(BaseModel):
-    """Base of these values."""
-
-    model_config = ConfigDict(frozen=True)
 
 
 class TaskState(StrEnum):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict
+from relive.model.value import Value
 
 __all__ = ["Finding", "Obstacle", "Outcome", "Result", "fails", "in_words", "is_ready", "limited", "works"]
 
@@ -60,7 +60,7 @@ def in_words(error: OSError) -> str:
     return f"{text}: {error.filename}" if error.filename else text
 
 
-class Finding(BaseModel):
+class Finding(Value):
     """One row of ``relive doctor``.
 
     Attributes:
@@ -71,8 +71,6 @@ class Finding(BaseModel):
         remedy: what to do about it; None if it works.
         milliseconds: how long the probe took.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     required: bool

@@ -99,6 +99,10 @@ def conduct(probe: Probe, settings: Settings, scratch: Scratch) -> Finding:
         result = _in_a_process_of_its_own(probe, ground, began + probe.limit)
     if directory is not None:
         shutil.rmtree(directory, ignore_errors=True)
+    return _finding(probe, result, round((time.monotonic() - began) * 1000, 1))
+
+
+def _finding(probe: Probe, result: Result, milliseconds: float) -> Finding:
     return Finding(
         name=probe.name,
         required=probe.required,
@@ -106,7 +110,7 @@ def conduct(probe: Probe, settings: Settings, scratch: Scratch) -> Finding:
         found=result.found,
         cause=result.cause,
         remedy=result.remedy,
-        milliseconds=round((time.monotonic() - began) * 1000, 1),
+        milliseconds=milliseconds,
     )
 
 
@@ -174,16 +178,7 @@ def _be_the_probe(probe: Probe, ground: Ground, writing: int, doctor: int) -> No
         except BaseException as error:
             result = _translate(error, probe)
         _kill_descendants(os.getpid())
-        line = Finding(
-            name=probe.name,
-            required=probe.required,
-            outcome=result.outcome,
-            found=result.found,
-            cause=result.cause,
-            remedy=result.remedy,
-            milliseconds=0,
-        )
-        data = line.model_dump_json().encode() + b"\n"
+        data = _finding(probe, result, 0).model_dump_json().encode() + b"\n"
         while data:
             data = data[os.write(writing, data) :]
     finally:

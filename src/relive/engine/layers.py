@@ -19,6 +19,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from relive.engine.entries import entry_of
 from relive.model.commit import EntryKind, FileEntry
 
 __all__ = ["CapturedFile", "LayerScanner", "ScannedEntry", "copy_file"]
@@ -202,14 +203,10 @@ class LayerScanner:
 def _describe_entry(source: str, path: str, kind: EntryKind, facts: os.stat_result) -> FileEntry:
     attributes = {} if kind in (EntryKind.LINK, EntryKind.WHITEOUT) else _attributes(source)
     opaque = attributes.pop(_OPAQUE, "") == b"y".hex()
-    return FileEntry(
-        path=path,
-        kind=kind,
-        mode=stat.S_IMODE(facts.st_mode),
-        uid=facts.st_uid,
-        gid=facts.st_gid,
-        mtime_ns=facts.st_mtime_ns,
-        size=facts.st_size if kind is EntryKind.FILE else 0,
+    return entry_of(
+        path,
+        kind,
+        facts,
         link=os.readlink(source) if kind is EntryKind.LINK else None,
         opaque=opaque,
         attributes={

@@ -11,6 +11,7 @@ import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from relive.engine.entries import entry_of
 from relive.engine.layers import copy_file
 from relive.kernel import procfs
 from relive.model.commit import EntryKind, FileEntry
@@ -100,13 +101,13 @@ class OpenFiles:
         self._used += facts.st_size
         self.copies[path] = copy
         self._parents(name)
-        self.entries[path] = _entry(path, EntryKind.FILE, facts)
+        self.entries[path] = entry_of(path, EntryKind.FILE, facts)
 
     def _parents(self, name: str) -> None:
         for parent in reversed(Path(name).parents):
             path = str(parent).lstrip("/")
             if path and path not in self.entries:
-                self.entries[path] = _entry(path, EntryKind.DIRECTORY, parent.stat())
+                self.entries[path] = entry_of(path, EntryKind.DIRECTORY, parent.stat())
 
 
 def _names_beside(name: str, facts: os.stat_result) -> list[str]:
@@ -120,15 +121,3 @@ def _names_beside(name: str, facts: os.stat_result) -> list[str]:
             ]
     except OSError:
         return []
-
-
-def _entry(path: str, kind: EntryKind, facts: os.stat_result) -> FileEntry:
-    return FileEntry(
-        path=path,
-        kind=kind,
-        mode=stat.S_IMODE(facts.st_mode),
-        uid=facts.st_uid,
-        gid=facts.st_gid,
-        mtime_ns=facts.st_mtime_ns,
-        size=facts.st_size if kind is EntryKind.FILE else 0,
-    )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict
-
 from relive.model.commit import CommitId
+from relive.model.value import Value
 
 __all__ = ["BranchFacts", "Clock", "MemoryFailure", "MemoryState", "Publication"]
 
@@ -18,14 +17,12 @@ class Clock(StrEnum):
     NOW = "now"
 
 
-class Publication(BaseModel):
+class Publication(Value):
     """A port of the branch that can be reached from the host.
 
     Attributes:
         forwarder: host pid of the process that carries the bytes.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     host: str
     host_port: int
@@ -33,10 +30,8 @@ class Publication(BaseModel):
     forwarder: int
 
 
-class MemoryFailure(BaseModel):
+class MemoryFailure(Value):
     """Why the memory of a lazy branch cannot come, in the words of the error tree."""
-
-    model_config = ConfigDict(frozen=True)
 
     code: str
     message: str
@@ -44,15 +39,13 @@ class MemoryFailure(BaseModel):
     remedy: str | None
 
 
-class MemoryState(BaseModel):
+class MemoryState(Value):
     """How far the memory of a lazy branch is there.
 
     Attributes:
         total: pages that the restored processes had to wait for; present: those of them that are there.
         failure: why the rest will not come; the branch is then being stopped.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     total: int
     present: int
@@ -69,7 +62,7 @@ class MemoryState(BaseModel):
         return 100 * self.present // max(1, self.total) if self.total else 100
 
 
-class BranchFacts(BaseModel):
+class BranchFacts(Value):
     """What is written into the branch's ``state.json``.
 
     Attributes:
@@ -81,8 +74,6 @@ class BranchFacts(BaseModel):
         mark: given by whoever asked for it (``Settings.mark``).
         pager: host pid of the page daemon of a branch restored lazily; with ``pager_started`` it names it for good.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     id: str
     commit: CommitId

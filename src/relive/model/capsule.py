@@ -8,10 +8,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
-
 from relive.errors import UsageError
 from relive.model.text import NativeText
+from relive.model.value import Value
 
 __all__ = [
     "INPROCESS_DIRECTORY",
@@ -36,7 +35,7 @@ _ADDRESS = re.compile(r"(?:(?P<host>[^\[\]:\s]*|\[(?P<six>[^\[\]\s]+)\]):)?(?P<p
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
-class Policy(BaseModel):
+class Policy(Value):
     """When commits are taken without being asked for.
 
     Attributes:
@@ -44,8 +43,6 @@ class Policy(BaseModel):
         seconds: again and again; None: not by the clock.
         each_request: before each request is handed on.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     at_start: bool
     seconds: float | None = None
@@ -102,7 +99,7 @@ def check_name(name: str) -> str:
     return name
 
 
-class CapsuleSpec(BaseModel):
+class CapsuleSpec(Value):
     """What ``relive run`` was asked for.
 
     Attributes:
@@ -114,8 +111,6 @@ class CapsuleSpec(BaseModel):
         record_egress: the service gets a network of its own, and what it asks of others is recorded at its border.
         tls: with record_egress, TLS is opened with an authority of the capsule's own.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     name: str
     command: list[NativeText]
@@ -137,7 +132,7 @@ class CapsuleSpec(BaseModel):
         return self.record_egress and self.tls
 
 
-class CapsuleFacts(BaseModel):
+class CapsuleFacts(Value):
     """One life of a capsule, as written into its ``state.json``.
 
     Attributes:
@@ -145,8 +140,6 @@ class CapsuleFacts(BaseModel):
         init, root: host pids of process 1 and of the service.
         points: (mount point, layer slot) of each overlay.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     spec: CapsuleSpec
     life: str

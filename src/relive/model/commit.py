@@ -9,7 +9,6 @@ from enum import StrEnum
 from typing import Annotated, Any, NewType, Self
 
 from pydantic import (
-    BaseModel,
     ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
@@ -19,6 +18,7 @@ from pydantic import (
 )
 
 from relive.model.text import NativeText
+from relive.model.value import Value
 
 __all__ = [
     "CONTAINER_VERSION",
@@ -53,10 +53,10 @@ CommitId = NewType("CommitId", str)  # 64 hexadecimal digits; made by the store 
 ObjectName = Annotated[str, StringConstraints(pattern=r"\A[0-9a-f]{64}\z")]
 
 
-class Value(BaseModel):
-    """Base of all stored values: immutable, and unknown fields are refused rather than lost."""
+class StoredValue(Value):
+    """Base of all stored values: unknown fields are refused rather than lost."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(extra="forbid")
 
 
 class TargetKind(StrEnum):
@@ -78,7 +78,7 @@ class Trigger(StrEnum):
     IMPORT = "import"  # taken elsewhere, by podman or another engine of containers
 
 
-class ProcessFacts(Value):
+class ProcessFacts(StoredValue):
     """One process of the tree; pids as inside the target's own PID namespace."""
 
     pid: int
@@ -88,7 +88,7 @@ class ProcessFacts(Value):
     uid: int
 
 
-class TargetFacts(Value):
+class TargetFacts(StoredValue):
     """The target.
 
     Attributes:
@@ -103,7 +103,7 @@ class TargetFacts(Value):
     processes: list[ProcessFacts]
 
 
-class HostFacts(Value):
+class HostFacts(StoredValue):
     """Where it was taken; a restore elsewhere has to fit these.
 
     Attributes:
@@ -123,7 +123,7 @@ class HostFacts(Value):
         return {name: value for name, value in inner(self).items() if value is not None}
 
 
-class ContainerFacts(Value):
+class ContainerFacts(StoredValue):
     """What its engine said of a container.
 
     Attributes:
@@ -140,7 +140,7 @@ class ContainerFacts(Value):
     created: str
 
 
-class ImageFile(Value):
+class ImageFile(StoredValue):
     """One of CRIU's image files. ``object`` is the BLAKE3 of its bytes; where they lie, its commit's placement says.
 
     In version 1 it is the name of an object that holds them.
@@ -162,7 +162,7 @@ class EntryKind(StrEnum):
     SOCKET = "socket"
 
 
-class FileEntry(Value):
+class FileEntry(StoredValue):
     """One path of a layer, relative to the layer's mount point, without a leading slash.
 
     Attributes:
@@ -194,7 +194,7 @@ class LayerKind(StrEnum):
     ARCHIVE = "archive"  # no files of the target: members of the checkpoint archive it was imported from
 
 
-class Layer(Value):
+class Layer(StoredValue):
     """Files that belong to the commit, below one mount point."""
 
     point: NativeText
@@ -205,14 +205,14 @@ class Layer(Value):
     )
 
 
-class OpenRequest(Value):
+class OpenRequest(StoredValue):
     """A request that was being served at the moment of the commit."""
 
     request: int
     local_port: int = Field(description="port of the proxy's end of the connection that carries it")
 
 
-class Connection(Value):
+class Connection(StoredValue):
     """An established TCP connection of the target, as (address, port) of both ends."""
 
     local: tuple[str, int]
@@ -220,7 +220,7 @@ class Connection(Value):
     inward: bool = Field(description="its local port is one that the target listens on")
 
 
-class Outlet(Value):
+class Outlet(StoredValue):
     """An end of a pipe or terminal whose other end is outside the tree; a branch gets a file in its place.
 
     ``key`` is what CRIU calls it: ``pipe:[INODE]`` or ``tty[RDEV:DEV]`` in hexadecimal.
@@ -230,7 +230,7 @@ class Outlet(Value):
     writable: bool
 
 
-class Cursor(Value):
+class Cursor(StoredValue):
     """Where in the recording the commit was taken.
 
     Attributes:
@@ -244,7 +244,7 @@ class Cursor(Value):
     open_requests: list[OpenRequest] = []
 
 
-class Manifest(Value):
+class Manifest(StoredValue):
     """A commit: all that is needed to bring the target back, by reference to objects of the store.
 
     Attributes:

@@ -10,9 +10,10 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import ConfigDict, Field, StringConstraints, ValidationError
 
 from relive.errors import RecordingCorrupt
+from relive.model.value import Value
 
 __all__ = [
     "MOST_BYTES",
@@ -36,10 +37,10 @@ Fingerprint = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
 Hex = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{7,64}$")]
 
 
-class Value(BaseModel):
-    """Base of the values here: immutable; types as they stand in the JSON, unknown keys passed over."""
+class ToldValue(Value):
+    """Base of the values here: types as they stand in the JSON."""
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
+    model_config = ConfigDict(strict=True)
 
 
 class Where(StrEnum):
@@ -61,7 +62,7 @@ class Relation(StrEnum):
     GROUP = "group"
 
 
-class Source(Value):
+class Source(ToldValue):
     """Lines of a file around the one that ran.
 
     Attributes:
@@ -72,7 +73,7 @@ class Source(Value):
     lines: list[str]
 
 
-class Frame(Value):
+class Frame(ToldValue):
     """One frame of a traceback.
 
     Attributes:
@@ -92,7 +93,7 @@ class Frame(Value):
     locals_cut: Count = 0
 
 
-class Link(Value):
+class Link(ToldValue):
     """One exception of the chain; ``frames`` outermost first. ``relation`` is None for the one that escaped."""
 
     type: str
@@ -101,7 +102,7 @@ class Link(Value):
     frames: list[Frame]
 
 
-class FailedRequest(Value):
+class FailedRequest(ToldValue):
     """The request (or job) that was being handled.
 
     Attributes:
@@ -123,14 +124,14 @@ class FailedRequest(Value):
     body_cut: Count = 0
 
 
-class Versions(Value):
+class Versions(ToldValue):
     """Of Python, and of the packages that were loaded."""
 
     python: str
     packages: dict[str, str] = {}
 
 
-class Revision(Value):
+class Revision(ToldValue):
     """The commit that was checked out where the service's code lies.
 
     Attributes:
@@ -142,7 +143,7 @@ class Revision(Value):
     root: str
 
 
-class ErrorPackage(Value):
+class ErrorPackage(ToldValue):
     """See the module.
 
     Attributes:

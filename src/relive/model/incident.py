@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict
-
 from relive.model.commit import CommitId
+from relive.model.value import Value
 
 __all__ = ["FailureKind", "Incident", "Occurrence", "Sighting"]
 
@@ -23,7 +22,7 @@ class FailureKind(StrEnum):
     EXCEPTION = "exception"
 
 
-class Sighting(BaseModel):
+class Sighting(Value):
     """A failure at the moment it was seen, before it has become an incident.
 
     Attributes:
@@ -37,8 +36,6 @@ class Sighting(BaseModel):
         throw: of an exception, the name by which the failing thread waits in the commit that was taken at it; None when
             it does not stand there any more.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     kind: FailureKind
     fingerprint: str
@@ -59,7 +56,7 @@ class Sighting(BaseModel):
     throw: str | None = None
 
 
-class Occurrence(BaseModel):
+class Occurrence(Value):
     """One time that a failure was seen.
 
     Attributes:
@@ -67,14 +64,12 @@ class Occurrence(BaseModel):
         log_end: size in bytes of the service's standard error when it was written down.
     """
 
-    model_config = ConfigDict(frozen=True)
-
     sighting: Sighting
     before: CommitId | None
     log_end: int | None = None
 
 
-class Incident(BaseModel):
+class Incident(Value):
     """A failure that was seen, with the commits that belong to it.
 
     Attributes:
@@ -83,8 +78,6 @@ class Incident(BaseModel):
         log_tail: last lines of the service's standard error the first time.
         times: how often it was seen in this life; last_seen_wall_ns: when it was seen last.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     number: int
     service: str

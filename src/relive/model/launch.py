@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from relive.errors import RecordingCorrupt
 from relive.model.text import NativeText
+from relive.model.value import Value
 
 __all__ = ["Launch", "read_launch"]
 
 _MOST_BYTES = 4 << 20
 
 
-class Launch(BaseModel):
+class Launch(Value):
     """What ``relive run`` had been asked for, but for the environment, which the error package has without secrets.
 
     Attributes:
@@ -23,8 +24,6 @@ class Launch(BaseModel):
         ring, inline_limit, body_limit: bytes, record_not, secret_names, secret_patterns: settings of the recorder in it. With
             others a call would be described otherwise, and its recorded answer not be found.
     """
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     version: Literal[1] = 1
     command: list[NativeText] = Field(min_length=1, max_length=10_000)

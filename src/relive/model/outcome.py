@@ -5,9 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
 from relive.model.commit import CommitId
+from relive.model.value import Value
 
 __all__ = [
     "End",
@@ -24,12 +23,6 @@ __all__ = [
     "Verdict",
     "VerdictKind",
 ]
-
-
-class Value(BaseModel):
-    """Base of the values here: immutable."""
-
-    model_config = ConfigDict(frozen=True)
 
 
 class End(StrEnum):

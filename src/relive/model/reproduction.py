@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict
-
 from relive.model.failure import ErrorPackage
 from relive.model.outcome import Miss
+from relive.model.value import Value
 
 __all__ = ["Attempt", "Raised", "Reproduction", "ReproductionKind", "Tree"]
-
-
-class Value(BaseModel):
-    """Base of the values here: immutable."""
-
-    model_config = ConfigDict(frozen=True)
 
 
 class ReproductionKind(StrEnum):

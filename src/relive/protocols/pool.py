@@ -94,10 +94,7 @@ class Pool:
 
     def peek(self, kind: EventKind, asked: Mapping[str, Any], *, dialogue: int | None = None) -> Call | None:
         """The unused call that ``take`` would give; nothing is used up or told."""
-        waiting = self._unused.get(_key(kind, compared(kind, asked, self.ignore)))
-        if not waiting:
-            return None
-        return next((call for call in waiting if call.dialogue == dialogue), waiting[0])
+        return self._next(_key(kind, compared(kind, asked, self.ignore)), dialogue)
 
     def take(
         self,
@@ -138,9 +135,8 @@ class Pool:
     ) -> Found | None:
         """As ``take``, but a miss is None and is not told of."""
         key = _key(kind, compared(kind, asked, self.ignore))
-        waiting = self._unused.get(key)
-        if waiting:
-            own = next((call for call in waiting if call.dialogue == dialogue), waiting[0])
+        own = self._next(key, dialogue)
+        if own is not None:
             self._use(key, own)
             found = Found(connection, kind, asked, own)
         elif again and key in self._used:
@@ -184,6 +180,13 @@ class Pool:
         """Calls that were recorded and not asked for, in the order of time."""
         left = [call for waiting in self._waiting.values() for call in waiting.values()]
         return sorted(left, key=lambda call: (call.asked_mono_ns, call.dialogue, call.index))
+
+    def _next(self, key: str, dialogue: int | None) -> Call | None:
+        """The first unused call of that connection, else of any."""
+        waiting = self._unused.get(key)
+        if not waiting:
+            return None
+        return next((call for call in waiting if call.dialogue == dialogue), waiting[0])
 
     def _use(self, key: str, call: Call) -> None:
         self._unused[key].remove(call)

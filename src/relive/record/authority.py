@@ -7,16 +7,17 @@ which TLS is not opened, with the reason behind a tab. The key never leaves it; 
 from __future__ import annotations
 
 import contextlib
-import datetime
 import os
 import ssl
 from collections import OrderedDict
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from relive.record.certificates import begun, named, signed
 
 __all__ = ["Authority"]
 
@@ -50,21 +51,14 @@ class Authority:
         """Make a new one; ``name`` stands in its certificate. Raises OSError when the directory cannot be written."""
         directory.mkdir(mode=0o700, exist_ok=True)
         key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"Relive, capsule {name}"[:64])])
-        now = datetime.datetime.now(datetime.UTC)
-        certificate = (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(subject)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(days=1))
-            .not_valid_after(now + datetime.timedelta(days=_DAYS))
+        subject = named(f"Relive, capsule {name}")
+        builder = (
+            begun(subject, subject, key, days=_DAYS)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .add_extension(_usage(signs_certificates=True), critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-            .sign(key, hashes.SHA256())
         )
+        certificate = signed(builder, key)
         _write(directory / _KEY, _pem(key))
         _write(directory / _CERTIFICATE, certificate.public_bytes(serialization.Encoding.PEM))
         return cls(directory, key, certificate)
@@ -113,15 +107,8 @@ class Authority:
             file.write(line)
 
     def _minted(self, real: x509.Certificate) -> bytes:
-        now = datetime.datetime.now(datetime.UTC)
         builder = (
-            x509.CertificateBuilder()
-            .subject_name(real.subject)
-            .issuer_name(self._own.subject)
-            .public_key(self._leaf_key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(days=1))
-            .not_valid_after(now + datetime.timedelta(days=_LEAF_DAYS))
+            begun(real.subject, self._own.subject, self._leaf_key, days=_LEAF_DAYS)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_usage(signs_certificates=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
@@ -132,7 +119,7 @@ class Authority:
         with contextlib.suppress(x509.ExtensionNotFound):
             names = real.extensions.get_extension_for_class(x509.SubjectAlternativeName)
             builder = builder.add_extension(names.value, critical=names.critical)
-        return builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+        return signed(builder, self._key).public_bytes(serialization.Encoding.PEM)
 
     def _show(self, context: ssl.SSLContext, leaf: bytes) -> None:
         """``ssl`` takes certificates from files only: one that has no name."""

@@ -21,7 +21,6 @@ import asyncio
 import gc
 import json
 import os
-import resource
 import select
 import signal
 import socket
@@ -40,6 +39,7 @@ from relive.record._datagrams import Datagrams
 from relive.record._gate import Gate
 from relive.record._inner import InnerNetwork
 from relive.record._reach import Reach
+from relive.record._running import run
 from relive.record._watched import Trust, WatchedCarrier
 from relive.record.events import EventKind
 from relive.record.log import RecordingWriter
@@ -248,23 +248,14 @@ def _say(text: str) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the recorder; returns its exit status."""
     options = parse_options(sys.argv[1:] if arguments is None else arguments)
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # two descriptors a connection
 
-    async def run() -> None:
-        await Egress(options, asyncio.get_running_loop()).serve()
-
-    try:
-        # Not uvloop: when an error comes with data, libuv takes the descriptor out of its epoll set after one callback
-        # (uv__poll_io), and of a socket that takes errors for single datagrams nothing is heard again.
-        with asyncio.Runner() as runner:
-            runner.run(run())
-    except ReliveError as error:
+    def told(error: ReliveError) -> str:
         cause = f" ({error.cause})" if error.cause is not None else ""
-        sys.stderr.write(f"Error: {error}{cause}\n")
-        return error.exit_status
-    return 0
+        return f"Error: {error}{cause}\n"
+
+    # Not uvloop: when an error comes with data, libuv takes the descriptor out of its epoll set after one callback
+    # (uv__poll_io), and of a socket that takes errors for single datagrams nothing is heard again.
+    return run(lambda: Egress(options, asyncio.get_running_loop()).serve(), told)
 
 
 if __name__ == "__main__":

@@ -54,7 +54,6 @@ import gc
 import importlib
 import json
 import os
-import resource
 import signal
 import socket
 import sys
@@ -71,6 +70,7 @@ from relive.record._control import ControlHub, ControlLink, error_reply
 from relive.record._flight import Flight
 from relive.record._gate import Gate, Holds
 from relive.record._logs import LogSizes
+from relive.record._running import run
 from relive.record._service import Address
 from relive.record.events import EventKind
 from relive.record.log import RecordingWriter
@@ -410,22 +410,12 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the proxy; returns its exit status."""
     options = parse_options(sys.argv[1:] if arguments is None else arguments)
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # two descriptors a connection
 
-    async def run() -> None:
-        await Proxy(options, asyncio.get_running_loop()).serve()
+    def told(error: ReliveError) -> str:
+        hint = f"Hint: {error.remedy}\n" if error.remedy is not None else ""
+        return f"Error: {error}\n{hint}"
 
-    try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(run())
-    except ReliveError as error:
-        sys.stderr.write(f"Error: {error}\n")
-        if error.remedy is not None:
-            sys.stderr.write(f"Hint: {error.remedy}\n")
-        return error.exit_status
-    return 0
+    return run(lambda: Proxy(options, asyncio.get_running_loop()).serve(), told, loop_factory=_loop_factory())
 
 
 if __name__ == "__main__":

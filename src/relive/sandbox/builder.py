@@ -38,9 +38,10 @@ from relive.model.commit import Outlet
 from relive.sandbox.clock import shift_wall_clock
 from relive.sandbox.firstprocess import FirstProcess
 from relive.sandbox.lazy.pager import Pager
+from relive.sandbox.outlets import OpenOutlet, open_outlets
 from relive.sandbox.outside import Ends, Outside, open_goals
 from relive.sandbox.peers import forge_peer
-from relive.sandbox.rootfs import IO_DIRECTORY, CoveredPoint, RootBuilder
+from relive.sandbox.rootfs import CoveredPoint, RootBuilder
 from relive.sandbox.seal import check_sealed
 
 __all__ = ["BranchBuilder", "BranchPlan", "Built", "RootPlan", "close_proc"]
@@ -220,7 +221,7 @@ class BranchBuilder:
         peers = _prepare_network(plan, stack, ends)
         pivot_root(new_root)
         socket.sethostname(plan.hostname)
-        outlets, heard = _open_outlets(plan, stack)
+        outlets, heard = open_outlets(plan.outlets, plan.outside_names, stack)
         inward = [peer for peer, is_inward in zip(peers, plan.inward, strict=True) if is_inward]
         kept = [peer.fileno() for peer in inward]
         first.hold([status, *kept, *(descriptor for pair in heard for descriptor in pair)])
@@ -312,7 +313,7 @@ def _prepare_network(plan: BranchPlan, stack: contextlib.ExitStack, ends: Ends) 
     return peers
 
 
-def _restore(plan: BranchPlan, criu: Conversation, images: int, outlets: list[_OpenOutlet]) -> int:
+def _restore(plan: BranchPlan, criu: Conversation, images: int, outlets: list[OpenOutlet]) -> int:
     options = base_options(f"/proc/self/fd/{images}")
     options.inherit_fd.extend(rpc.InheritFd(key=outlet.key, fd=outlet.inside) for outlet in outlets)
     options.external.extend(outlet.key for outlet in outlets if outlet.master is not None)
@@ -350,70 +351,6 @@ def free_number(taken: frozenset[int]) -> int:
     while any(number <= pid <= number + _OWN_NUMBERS for pid in taken):
         number -= _OWN_NUMBERS
     return number
-
-
-@dataclass(frozen=True, slots=True)
-class _OpenOutlet:
-    """What a branch gets where the commit had the end of a pipe or a terminal.
-
-    Attributes:
-        inside: the descriptor for the restored process.
-        master, log: of a terminal, its other side and the file that shall hold what it shows; else None.
-    """
-
-    key: str
-    inside: int
-    master: int | None = None
-    log: int | None = None
-
-    def descriptors(self) -> list[int]:
-        """All that are open for it."""
-        return [one for one in (self.inside, self.master, self.log) if one is not None]
-
-
-def _open_outlets(
-    plan: BranchPlan, stack: contextlib.ExitStack
-) -> tuple[list[_OpenOutlet], list[tuple[int, int]]]:
-    """What stands in for the outside, and pairs of what process 1 listens to and the log for it; ``stack`` closes it."""
-    outlets = []
-    for number, outlet in enumerate(plan.outlets):
-        outlets.append(_open_outlet(outlet, number))
-        for descriptor in outlets[-1].descriptors():
-            _keep(stack, descriptor)
-    heard = [(one.master, one.log) for one in outlets if one.master is not None and one.log is not None]
-    for number, name in enumerate(plan.outside_names):
-        listener, log = _listen(name, number)
-        heard.append((_keep(stack, listener), _keep(stack, log)))
-    return outlets, heard
-
-
-def _open_outlet(outlet: Outlet, number: int) -> _OpenOutlet:
-    """An outlet's far end is not part of the commit: the branch writes to a file instead, and reads nothing."""
-    if outlet.key.startswith("tty["):
-        log = _open_log(number)
-        master, terminal = os.openpty()
-        return _OpenOutlet(outlet.key, terminal, master, log)
-    if not outlet.writable:
-        return _OpenOutlet(outlet.key, os.open("/dev/null", os.O_RDONLY))
-    return _OpenOutlet(outlet.key, _open_log(number))
-
-
-def _listen(name: bytes, number: int) -> tuple[int, int]:
-    """A datagram socket of that name in the place of the one outside, and the log for what it hears."""
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    if name.startswith(b"\0"):
-        listener.bind(name)
-    else:
-        path = Path(os.fsdecode(name))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)
-        listener.bind(name)
-        path.chmod(0o666)  # a system log takes words from everybody
-    return listener.detach(), _open_log(number, "datagrams")
-
-
-def _open_log(number: int, kind: str = "outlet") -> int:
-    return os.open(IO_DIRECTORY / f"{kind}-{number}.log", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
 
 
 def close_proc() -> None:

@@ -11,14 +11,13 @@ import socket
 import threading
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
-
 from relive.errors import SealBroken
+from relive.model.value import Value
 
 __all__ = ["Seal", "check_sealed", "read_seal"]
 
 
-class Seal(BaseModel):
+class Seal(Value):
     """Counters of a sandbox's network namespace.
 
     Attributes:
@@ -26,8 +25,6 @@ class Seal(BaseModel):
         packets_left: packets sent through them; 0 as there are none.
         refused: attempts to reach an address outside, refused for want of a route (Ip/Ip6 OutNoRoutes).
     """
-
-    model_config = ConfigDict(frozen=True)
 
     devices: list[str]
     packets_left: int

@@ -20,7 +20,7 @@ from relive.errors import KeyMissing, ObjectCorrupt, ObjectMissing, ReliveError,
 from relive.model.commit import CommitId
 from relive.store.anatomy import Anatomy
 from relive.store.bundle import BUNDLE, checked_bundle
-from relive.store.durable import sync_directory
+from relive.store.durable import finish_file, sync_directory
 from relive.store.index import Index, size_of
 from relive.store.manifests import canonical, parse_manifest
 from relive.store.pages.numpy_threads import load_numpy
@@ -248,12 +248,7 @@ class Deliveries:
 
     def _take_pack(self, part: Part) -> None:
         arrived, goal = self.arriving(part), self._place(part)
-        descriptor = os.open(arrived, os.O_RDONLY)
-        try:
-            os.fchmod(descriptor, 0o400)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        finish_file(arrived)
         arrived.replace(goal)
         sync_directory(goal.parent)
 

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import time
 import uuid
 from pathlib import Path
 
-__all__ = ["QUICK_NS", "SHARE", "FreshFile", "state_of", "sync_directory", "write_whole"]
+__all__ = [
+    "QUICK_NS",
+    "SHARE",
+    "FreshFile",
+    "delete_file",
+    "finish_file",
+    "state_of",
+    "sync_directory",
+    "write_whole",
+]
 
 
 def sync_directory(path: Path) -> None:
@@ -34,6 +44,25 @@ def state_of(directory: Path) -> str | None:
     found = os.stat(directory)
     settled = time.time_ns() - found.st_mtime_ns >= _CLOCK_STEP_NS
     return f"{found.st_dev}:{found.st_ino}:{found.st_mtime_ns}" if settled else None
+
+
+def finish_file(path: Path) -> None:
+    """Make a file's content durable, and the file nobody's to write to; its name still is to be made durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fchmod(descriptor, 0o400)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def delete_file(path: Path) -> int:
+    """Remove a file; returns the bytes freed, 0 if it was not there."""
+    with contextlib.suppress(FileNotFoundError):
+        size = path.stat().st_size
+        path.unlink()
+        return size
+    return 0
 
 
 class FreshFile:

@@ -5,15 +5,13 @@ Durable means: the file's bytes and its directory entry have been fsynced.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
 from pathlib import Path
 
 from blake3 import blake3
 
 from relive.errors import ObjectCorrupt, ObjectMissing
-from relive.store.durable import sync_directory
+from relive.store.durable import delete_file, finish_file, sync_directory
 
 __all__ = ["Objects", "hash_bytes", "hash_file", "is_id"]
 
@@ -63,12 +61,7 @@ class Objects:
         """
         name = hash_file(file)
         goal = self.path(name)
-        descriptor = os.open(file, os.O_RDONLY)
-        try:
-            os.fchmod(descriptor, 0o400)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        finish_file(file)
         if not goal.parent.exists():
             goal.parent.mkdir(exist_ok=True)
             sync_directory(self._directory)
@@ -105,12 +98,7 @@ class Objects:
 
     def delete(self, name: str) -> int:
         """Remove an object; returns the bytes freed, 0 if it was not there."""
-        path = self.path(name)
-        with contextlib.suppress(FileNotFoundError):
-            size = path.stat().st_size
-            path.unlink()
-            return size
-        return 0
+        return delete_file(self.path(name))
 
 
 _OTHER_COMMIT = "use another commit (`relive log`); the damaged one cannot be trusted"

@@ -26,8 +26,9 @@ from relive.model.commit import CommitId, FileEntry, Layer, Manifest
 from relive.store.anatomy import Anatomy
 from relive.store.commitquery import CommitQuery
 from relive.store.deliveries import Deliveries
+from relive.store.following import add_lines, open_index
 from relive.store.format import StoreFormat
-from relive.store.index import Index, StoredCommit, TargetLine, objects_of, size_of
+from relive.store.index import StoredCommit, TargetLine, objects_of, size_of
 from relive.store.keyring import Keyring
 from relive.store.laidout import LaidOut
 from relive.store.lock import StoreLock
@@ -90,7 +91,7 @@ class Store:
             self._placements = Placements(directory / "placements", self._incoming, keyring)
             self._laid_out = LaidOut(directory / "laid")
             self._trees = Trees(directory / "trees", self._objects)
-            self._index = self._open_index()
+            self._index = open_index(directory / "index.sqlite", self._lock)
             try:
                 sweep_left_overs(self._incoming)
                 self._follow_manifests_unless_busy()
@@ -127,22 +128,6 @@ class Store:
 
         return Images(self._packs, self._placements, self._laid_out, self._manifests)
 
-    def _open_index(self) -> Index:
-        path = self._directory / "index.sqlite"
-        if path.exists():
-            with contextlib.suppress(sqlite3.DatabaseError):
-                return Index(path)
-        # Alone: SQLite does not wait when several processes give a fresh file its journal mode at once.
-        with self._lock.held(shared=False):
-            try:
-                return Index(path)
-            except sqlite3.OperationalError:
-                raise  # the file is not to blame: disk full, no right to write
-            except sqlite3.DatabaseError:
-                for part in self._directory.glob("index.sqlite*"):
-                    part.unlink(missing_ok=True)
-                return Index(path)
-
     def _follow_manifests_unless_busy(self) -> None:
         if self._index.follows(self._manifests.state()):
             return
@@ -160,12 +145,7 @@ class Store:
         cost_ns = time.thread_time_ns() - began_ns
         if known - there:
             self._drop(sorted(known - there))
-        count = 0
-        for commit_id in sorted(there - known):
-            with contextlib.suppress(ObjectCorrupt):
-                manifest = self._manifests.read(commit_id)
-                self._index.add(commit_id, manifest, durable_us=None, size=size_of(manifest), new_bytes=0)
-                count += 1
+        count = add_lines(self._index, self._manifests, there - known)
         self._index.mark(state if self._manifests.state() == state else None, cost_ns)
         return count
 

@@ -1,4 +1,4 @@
-"""What has to be known of single commands of Redis."""
+"""Single commands of Redis: their names, and how they and their answers are told. What they do to keys: ``effects``."""
 
 from __future__ import annotations
 
@@ -7,49 +7,19 @@ from typing import Any
 
 from relive_inprocess.relive_recorder.values import pack
 
-__all__ = ["CONFIRMATIONS", "MESSAGES", "SUBSCRIBING", "is_read", "name_of", "told_answer", "told_command"]
+__all__ = ["CONFIRMATIONS", "MESSAGES", "SUBSCRIBING", "name_of", "told_answer", "told_command"]
 
 SUBSCRIBING = frozenset("SUBSCRIBE UNSUBSCRIBE PSUBSCRIBE PUNSUBSCRIBE SSUBSCRIBE SUNSUBSCRIBE".split())
 CONFIRMATIONS = frozenset(name.lower().encode() for name in SUBSCRIBING)
 MESSAGES = frozenset((b"message", b"pmessage", b"smessage"))
 _INLINE = 64 << 10  # [bytes] longer words and answers are told by their digest
 _SECRET = "<secret>"
-_READS = frozenset(
-    (
-        "GET MGET STRLEN GETRANGE SUBSTR GETBIT BITCOUNT BITPOS LCS EXISTS TYPE TTL PTTL EXPIRETIME PEXPIRETIME KEYS SCAN DBSIZE "
-        "RANDOMKEY DUMP OBJECT MEMORY HGET HMGET HGETALL HLEN HKEYS HVALS HEXISTS HSTRLEN HRANDFIELD HSCAN LRANGE LLEN LINDEX LPOS "
-        "SMEMBERS SISMEMBER SMISMEMBER SCARD SRANDMEMBER SSCAN SINTER SUNION SDIFF SINTERCARD ZRANGE ZREVRANGE ZRANGEBYSCORE "
-        "ZREVRANGEBYSCORE ZRANGEBYLEX ZREVRANGEBYLEX ZCARD ZCOUNT ZLEXCOUNT ZSCORE ZMSCORE ZRANK ZREVRANK ZRANDMEMBER ZSCAN ZINTER "
-        "ZUNION ZDIFF ZINTERCARD GEODIST GEOHASH GEOPOS GEOSEARCH GEORADIUS_RO GEORADIUSBYMEMBER_RO XRANGE XREVRANGE XLEN XINFO "
-        "XPENDING SORT_RO EVAL_RO EVALSHA_RO FCALL_RO PFCOUNT INFO TIME PING ECHO COMMAND PUBSUB LASTSAVE LOLWUT ROLE TOUCH "
-        "JSON.GET JSON.MGET JSON.TYPE FT.SEARCH FT.AGGREGATE FT.INFO TS.GET TS.RANGE BF.EXISTS BF.MEXISTS"
-    ).split()
-)
-_READING_WORDS = {
-    "CONFIG": ("GET",),
-    "CLUSTER": ("SLOTS", "SHARDS", "NODES", "INFO", "MYID", "KEYSLOT"),
-    "SENTINEL": ("GET-MASTER-ADDR-BY-NAME", "MASTER", "MASTERS", "REPLICAS", "SLAVES", "SENTINELS", "MYID"),
-    "CLIENT": ("ID", "GETNAME", "INFO", "LIST"),
-    "SCRIPT": ("EXISTS", "LOAD"),
-    "FUNCTION": ("LIST", "DUMP"),
-    "ACL": ("WHOAMI", "CAT", "LIST"),
-}
 _WORD_BEFORE_SECRET = frozenset((b"AUTH2", b"REQUIREPASS", b"MASTERAUTH"))
 
 
 def name_of(words: list[bytes]) -> str:
     """The command's name in capitals."""
     return words[0].decode("latin-1").upper()
-
-
-def is_read(words: list[bytes]) -> bool:
-    """It changes nothing: its answer may be given again."""
-    name = name_of(words)
-    if name in _READING_WORDS:
-        return len(words) > 1 and words[1].decode("latin-1").upper() in _READING_WORDS[name]
-    if name == "XREAD":
-        return all(word.upper() != b"BLOCK" for word in words)
-    return name in _READS
 
 
 def told_command(words: list[bytes]) -> list[Any]:

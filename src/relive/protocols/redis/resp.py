@@ -15,7 +15,8 @@ one value that is not whole yet; nothing is reserved for what is only announced.
 from __future__ import annotations
 
 import shlex
-from typing import Any, NamedTuple, TypeAlias
+from abc import ABC, abstractmethod
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 __all__ = ["Asked", "Commands", "Said", "Values", "Whole", "encode"]
 
@@ -44,7 +45,10 @@ class Whole(NamedTuple):
     size: int
 
 
-class _Reader:
+_Found = TypeVar("_Found")
+
+
+class _Reader(ABC, Generic[_Found]):
     """Bytes that come; what was taken out of them."""
 
     def __init__(self) -> None:
@@ -53,6 +57,41 @@ class _Reader:
         self._at = 0  # of what comes next in _held
         self._searched = 0  # no line ends before this offset
         self._taken = 0  # bytes of what is not whole yet
+        self._size: int | None = None  # of the bulk that is to come, once it is known
+
+    def feed(self, data: bytes) -> list[_Found]:
+        """What these bytes complete."""
+        found: list[_Found] = []
+        if self.is_broken:
+            return found
+        self._held += data
+        while self._step(found):
+            pass
+        self._forget()
+        return found
+
+    def _step(self, found: list[_Found]) -> bool:
+        """Take the next thing; False when it is not whole."""
+        if self._size is not None:
+            body = self._bulk(self._size)
+            if body is None:
+                return False
+            self._size = None
+            self._take_bulk(body, found)
+            return True
+        line = self._line()
+        if line is None:
+            return False
+        self._take_line(line, found)
+        return not self.is_broken
+
+    @abstractmethod
+    def _take_bulk(self, body: bytes, found: list[_Found]) -> None:
+        """The bulk that was announced."""
+
+    @abstractmethod
+    def _take_line(self, line: bytes, found: list[_Found]) -> None:
+        """A line where no bulk is due."""
 
     @property
     def held(self) -> int:
@@ -94,41 +133,22 @@ class _Reader:
         return taken
 
 
-class Commands(_Reader):
+class Commands(_Reader[Asked]):
     """What a client sends: arrays of bulk strings, or lines of words (inline commands)."""
 
     def __init__(self) -> None:
         super().__init__()
         self._left = 0  # words that are still to come
-        self._size: int | None = None  # of the word that is to come, once it is known
         self._words: list[bytes] = []
 
-    def feed(self, data: bytes) -> list[Asked]:
-        """The commands that these bytes complete."""
-        found: list[Asked] = []
-        if self.is_broken:
-            return found
-        self._held += data
-        while self._step(found):
-            pass
-        self._forget()
-        return found
+    def _take_bulk(self, body: bytes, found: list[Asked]) -> None:
+        self._words.append(body)
+        self._left -= 1
+        if not self._left:
+            found.append(Asked(self._words, self._whole()))
+            self._words = []
 
-    def _step(self, found: list[Asked]) -> bool:
-        """Take the next thing; False when it is not whole."""
-        if self._size is not None:
-            word = self._bulk(self._size)
-            if word is None:
-                return False
-            self._words.append(word)
-            self._size, self._left = None, self._left - 1
-            if not self._left:
-                found.append(Asked(self._words, self._whole()))
-                self._words = []
-            return True
-        line = self._line()
-        if line is None:
-            return False
+    def _take_line(self, line: bytes, found: list[Asked]) -> None:
         if self._left:
             self._size = _number(line[1:], _LONGEST_BULK) if line[:1] == b"$" else None
             self.is_broken = self._size is None or self._size < 0
@@ -141,10 +161,9 @@ class Commands(_Reader):
             self.is_broken = words is None
             if words:
                 found.append(Asked(words, self._whole()))
-        return not self.is_broken
 
 
-class Values(_Reader):
+class Values(_Reader[Whole]):
     """What a server says."""
 
     def __init__(self) -> None:
@@ -153,30 +172,11 @@ class Values(_Reader):
             tuple[bytes, int, list[Said]]
         ] = []  # kind, how many there are to be, those there are
         self._bulk_kind = b""
-        self._size: int | None = None
 
-    def feed(self, data: bytes) -> list[Whole]:
-        """The values that these bytes complete."""
-        found: list[Whole] = []
-        if self.is_broken:
-            return found
-        self._held += data
-        while self._step(found):
-            pass
-        self._forget()
-        return found
+    def _take_bulk(self, body: bytes, found: list[Whole]) -> None:
+        self._add((self._bulk_kind, body), found)
 
-    def _step(self, found: list[Whole]) -> bool:
-        if self._size is not None:
-            body = self._bulk(self._size)
-            if body is None:
-                return False
-            self._size = None
-            self._add((self._bulk_kind, body), found)
-            return True
-        line = self._line()
-        if line is None:
-            return False
+    def _take_line(self, line: bytes, found: list[Whole]) -> None:
         kind, rest = line[:1], line[1:]
         if kind and kind in _BULKS:
             size = _number(rest, _LONGEST_BULK)
@@ -192,7 +192,6 @@ class Values(_Reader):
             self.is_broken = scalar is None
             if scalar is not None:
                 self._add(scalar, found)
-        return not self.is_broken
 
     def _begin(self, kind: bytes, count: int | None, found: list[Whole]) -> None:
         if count is None or len(self._stack) >= _DEEPEST:

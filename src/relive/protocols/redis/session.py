@@ -7,7 +7,8 @@ from typing import Any
 
 from relive.protocols.call import Call, CallEnd, Timed
 from relive.protocols.pool import Found, Pool
-from relive.protocols.redis.commands import is_read, name_of, told_command
+from relive.protocols.redis.commands import name_of, told_command
+from relive.protocols.redis.effects import is_read
 from relive.protocols.redis.housekeeping import housekeeping_answer, is_housekeeping
 from relive.protocols.redis.reading import asked_of
 from relive.protocols.redis.resp import Commands, Said, Values, encode

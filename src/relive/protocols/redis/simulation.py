@@ -18,7 +18,8 @@ from typing import Any
 from relive.errors import ToolMissing
 from relive.protocols.call import Call, CallEnd
 from relive.protocols.pool import Pool
-from relive.protocols.redis.commands import is_read, name_of
+from relive.protocols.redis.commands import name_of
+from relive.protocols.redis.effects import is_read
 from relive.protocols.redis.housekeeping import is_housekeeping
 from relive.protocols.redis.resp import Said, Values
 from relive.record.events import EventKind

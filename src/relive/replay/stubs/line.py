@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime
-import ipaddress
 import socket
 import ssl
 from pathlib import Path
@@ -67,11 +65,12 @@ class Trust:
     def context_for(self, hello: Hello, address: str) -> ssl.SSLContext:
         """What to meet a service with that says this; raises OSError or ValueError without an authority."""
         from relive.record.authority import Authority  # noqa: PLC0415
+        from relive.record.certificates import self_signed  # noqa: PLC0415
 
         if self._authority is None:
             self._authority = Authority.load(self._directory)
         protocol = self._preferred if self._preferred in hello.protocols else None
-        return self._authority.context_for(_certificate_of(hello.name or address), protocol)
+        return self._authority.context_for(self_signed(hello.name or address), protocol)
 
 
 class TlsLine(Line):
@@ -163,30 +162,3 @@ class TlsLine(Line):
         async with self._sending:  # two may have something to send, and a record must stay in one piece
             while data := self._outgoing.read():
                 await super().say(data)
-
-
-def _certificate_of(name: str) -> bytes:
-    """A certificate (DER) of a name or address, to be imitated by the authority; its own key signs it, and is thrown away."""
-    from cryptography import x509  # noqa: PLC0415
-    from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415
-    from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
-
-    try:
-        general: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(name))
-    except ValueError:
-        general = x509.DNSName(name)
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name[:64])])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([general]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    return certificate.public_bytes(serialization.Encoding.DER)

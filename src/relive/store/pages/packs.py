@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+
+from relive.store.durable import delete_file
 
 __all__ = ["Packs"]
 
@@ -51,9 +52,4 @@ class Packs:
 
     def delete(self, name: str) -> int:
         """Remove one; returns the bytes freed, 0 if it was not there."""
-        path = self.path(name)
-        with contextlib.suppress(FileNotFoundError):
-            size = path.stat().st_size
-            path.unlink()
-            return size
-        return 0
+        return delete_file(self.path(name))

@@ -8,7 +8,6 @@ Bytes are specified in docs/format.md.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from blake3 import blake3
 
 from relive.errors import ObjectCorrupt, ObjectMissing
 from relive.model.commit import CommitId
-from relive.store.durable import sync_directory, write_whole
+from relive.store.durable import delete_file, sync_directory, write_whole
 from relive.store.keyring import Keyring, Signature
 
 __all__ = ["FramePlace", "Placement", "Placements", "decode_placement"]
@@ -131,12 +130,7 @@ class Placements:
 
     def delete(self, commit_id: CommitId) -> int:
         """Remove one; returns the bytes freed, 0 if there was none."""
-        path = self._directory / commit_id
-        with contextlib.suppress(FileNotFoundError):
-            size = path.stat().st_size
-            path.unlink()
-            return size
-        return 0
+        return delete_file(self._directory / commit_id)
 
     def sync(self) -> None:
         """Make deletions durable."""

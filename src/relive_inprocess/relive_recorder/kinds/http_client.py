@@ -7,20 +7,18 @@ answer is what can be read from it, as bytes. So all that the libraries do with 
 
 import functools
 import io
-import socket
 from http.client import HTTPMessage
-from typing import Any, Callable, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Iterator
 
-from relive_recorder.calls import Kept
 from relive_recorder.guard import attempt
-from relive_recorder.kinds.http_exchange import Exchange, answer_of, described, error_of, forget
+from relive_recorder.kinds.http_exchange import Exchange, described, error_of
+from relive_recorder.kinds.http_line import STATE, Line, line_of
+from relive_recorder.kinds.http_noting import NotingFile
+from relive_recorder.kinds.http_played import PlayedSocket
 from relive_recorder.recorder import RECORD, REPLAY, recorder
-from relive_recorder.wire import Dechunker, RequestOnWire, framed, in_pieces
 
 __all__ = ["change", "change_urllib3"]
 
-_STATE = "_relive_line"
-_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _real: Any = None  # the functions of HTTPConnection as they were, see _Real
 
 
@@ -30,47 +28,6 @@ class _Real:
         self.getresponse = connection.getresponse
         self.putrequest = connection.putrequest
         self.close = connection.close
-
-
-class _Line:
-    """What is known of a connection: the request that is being made on it.
-
-    Attributes:
-        answers: ``getresponse`` runs, and closes the connection as it likes.
-        connects: ``connect`` runs, and what is sent belongs to it (a proxy's CONNECT).
-        expected: (method, target, headers, body) that urllib3 is going to send.
-        sent: in a replay: the request's bytes, should it have to be made really.
-        kept: in a replay: its recorded answer, once it was looked for.
-        is_real: in a replay: policy lets this request out.
-        trouble: an error in sending that the library may think nothing of, when an answer is there all the same.
-    """
-
-    __slots__ = ("answers", "connects", "exchange", "expected", "is_real", "kept", "sent", "trouble", "wire")
-
-    def __init__(self) -> None:
-        self.answers = self.connects = False
-        self.expected: Any = None
-        self.forget()
-
-    def forget(self) -> None:
-        self.wire: Optional[RequestOnWire] = None
-        self.exchange: Optional[Exchange] = None
-        self.sent: List[bytes] = []
-        self.kept: Optional[Kept] = None
-        self.is_real = False
-        self.trouble: Optional[BaseException] = None
-
-    def begin(self) -> None:
-        if self.wire is None:
-            self.wire = RequestOnWire(recorder.options.body_bytes)
-            self.exchange = Exchange()
-
-
-def _line_of(connection: Any) -> _Line:
-    line = connection.__dict__.get(_STATE)
-    if line is None:
-        line = connection.__dict__[_STATE] = _Line()
-    return line  # type: ignore[no-any-return]
 
 
 def change(module: Any) -> None:
@@ -108,7 +65,7 @@ def _change_connect(connection: Any) -> None:
         mode = recorder.mode()
         if mode not in (RECORD, REPLAY):
             return real(self)
-        line = attempt(_line_of, self)
+        line = attempt(line_of, self)
         if line is None or line.connects:
             return real(self)
         if mode == REPLAY and not line.is_real:
@@ -128,7 +85,7 @@ def _change_connect(connection: Any) -> None:
     connection.connect = connect
 
 
-def _connect_failed(connection: Any, line: _Line, error: BaseException) -> None:
+def _connect_failed(connection: Any, line: Line, error: BaseException) -> None:
     """A connection that was opened ahead, for a request that was never sent (urllib3, to TLS servers)."""
     exchange = Exchange()
     method, target, headers, body = line.expected
@@ -140,20 +97,20 @@ def _connect_failed(connection: Any, line: _Line, error: BaseException) -> None:
 
 
 def _putrequest(self: Any, *given: Any, **named: Any) -> Any:
-    line = self.__dict__.get(_STATE)
+    line = self.__dict__.get(STATE)
     if line is not None:
         attempt(_give_up, self, line)
     return _real.putrequest(self, *given, **named)
 
 
 def _close(self: Any) -> Any:
-    line = self.__dict__.get(_STATE)
+    line = self.__dict__.get(STATE)
     if line is not None and line.wire is not None and not line.answers:
         attempt(_give_up, self, line)
     return _real.close(self)
 
 
-def _give_up(connection: Any, line: _Line) -> None:
+def _give_up(connection: Any, line: Line) -> None:
     """The request before this one never had its answer read."""
     trouble = line.trouble
     if trouble is not None:
@@ -163,7 +120,7 @@ def _give_up(connection: Any, line: _Line) -> None:
 
 def _send(self: Any, data: Any) -> Any:
     mode = recorder.mode()
-    line = attempt(_line_of, self) if mode in (RECORD, REPLAY) else None
+    line = attempt(line_of, self) if mode in (RECORD, REPLAY) else None
     if line is None or line.connects or line.is_real:
         return _real.send(self, data)
     line.begin()
@@ -187,12 +144,12 @@ def _send(self: Any, data: Any) -> Any:
         raise
 
 
-def _feed(line: _Line, data: Any) -> None:
+def _feed(line: Line, data: Any) -> None:
     if line.wire is not None:
         line.wire.feed(bytes(data))
 
 
-def _noted(connection: Any, line: _Line, data: Any) -> Any:
+def _noted(connection: Any, line: Line, data: Any) -> Any:
     """Something to send that is no bytes: read as ``http.client`` would, noted, and handed on in pieces."""
 
     def pieces() -> Iterator[Any]:
@@ -246,7 +203,7 @@ def _known(body: Any) -> Any:
     return {"stream": type(body).__name__}
 
 
-def _asks(connection: Any, line: _Line) -> Exchange:
+def _asks(connection: Any, line: Line) -> Exchange:
     """The exchange, told what is asked as far as it was sent (or is going to be)."""
     wire, exchange = line.wire, line.exchange
     assert wire is not None and exchange is not None
@@ -257,7 +214,7 @@ def _asks(connection: Any, line: _Line) -> Exchange:
     return exchange
 
 
-def _fail(connection: Any, line: _Line, error: BaseException, stage: str) -> None:
+def _fail(connection: Any, line: Line, error: BaseException, stage: str) -> None:
     if line.wire is not None and line.wire.has_head:
         _asks(connection, line).failed(error, stage)
     line.forget()
@@ -268,7 +225,7 @@ def _fail(connection: Any, line: _Line, error: BaseException, stage: str) -> Non
 
 def _getresponse(self: Any) -> Any:
     mode = recorder.mode()
-    line = self.__dict__.get(_STATE)
+    line = self.__dict__.get(STATE)
     if mode not in (RECORD, REPLAY) or line is None or line.wire is None:
         return _real.getresponse(self)
     if mode == REPLAY and not line.is_real:
@@ -288,7 +245,7 @@ def _getresponse(self: Any) -> Any:
     return response
 
 
-def _get(connection: Any, line: _Line) -> Any:
+def _get(connection: Any, line: Line) -> Any:
     line.answers = True
     try:
         return _real.getresponse(connection)
@@ -296,7 +253,7 @@ def _get(connection: Any, line: _Line) -> Any:
         line.answers = False
 
 
-def _watch(connection: Any, line: _Line, response: Any) -> None:
+def _watch(connection: Any, line: Line, response: Any) -> None:
     """Note the answer, and have its body noted as it is read."""
     exchange = _asks(connection, line)
     headers: HTTPMessage = response.headers
@@ -304,214 +261,22 @@ def _watch(connection: Any, line: _Line, response: Any) -> None:
     if response.fp is None:
         exchange.ended()
     else:
-        response.fp = _Noting(response.fp, exchange, bool(response.chunked), response.length)
+        response.fp = NotingFile(response.fp, exchange, bool(response.chunked), response.length)
     line.forget()
-
-
-class _Noting:
-    """Stands for the file that an ``HTTPResponse`` reads from, and notes what is read."""
-
-    def __init__(self, file: Any, exchange: Exchange, chunked: bool, length: Optional[int]) -> None:
-        self._file = file
-        self._exchange = exchange
-        self._left = length
-        self._dechunker = Dechunker(exchange.got) if chunked else None
-        self._saw_end = False
-
-    def _note(self, data: bytes, wanted: Any = -1) -> bytes:
-        attempt(self._take, data, wanted)
-        return data
-
-    def _take(self, data: bytes, wanted: Any) -> None:
-        if self._exchange.is_done:
-            return
-        if self._dechunker is not None:
-            try:
-                self._dechunker.feed(data)
-            except ValueError:  # the library will say what it thinks of these chunks
-                self._dechunker = Dechunker(lambda _: None)
-                self._dechunker._state = "lost"
-        elif data:
-            self._exchange.got(data)
-        if not data and wanted != 0:
-            self._saw_end = True
-
-    def _is_whole(self) -> bool:
-        if self._dechunker is not None:
-            return self._dechunker.is_complete
-        if self._left is not None:
-            return self._exchange.length >= self._left
-        return self._saw_end
-
-    def _broke(self, error: BaseException) -> None:
-        rest = None
-        if recorder.mode() == REPLAY and not self._exchange.is_played:
-            rest = self._rest()
-        if rest is None:
-            attempt(self._exchange.failed, error, "body")
-            raise error
-        self._file = rest
-
-    def _rest(self) -> Optional[io.BufferedReader]:
-        """The rest of a body that was being read when the commit was taken. Not of chunks: where they ended is not recorded."""
-        kept = self._exchange.find()
-        if kept is None or self._dechunker is not None:
-            return None
-        return io.BufferedReader(_PlayedFile(kept.data[self._exchange.length :], None))
-
-    def _reading(self, method: str, *given: Any) -> bytes:
-        try:
-            data = getattr(self._file, method)(*given)
-        except BaseException as error:
-            self._broke(error)
-            data = getattr(self._file, method)(*given)
-        return self._note(data, *given)
-
-    def read(self, *given: Any) -> bytes:
-        return self._reading("read", *given)
-
-    def read1(self, *given: Any) -> bytes:
-        return self._reading("read1", *given)
-
-    def readline(self, *given: Any) -> bytes:
-        return self._reading("readline", *given)
-
-    def readinto(self, into: Any) -> int:
-        try:
-            size = self._file.readinto(into)
-        except BaseException as error:
-            self._broke(error)
-            size = self._file.readinto(into)
-        self._note(bytes(memoryview(into)[:size]), len(into))
-        return int(size)
-
-    def close(self) -> None:
-        if not self._exchange.is_done:
-            forget(self._exchange, attempt(self._is_whole) or False)
-        self._file.close()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._file, name)
-
-    def __del__(self) -> None:
-        exchange = self.__dict__.get("_exchange")
-        if exchange is not None and not exchange.is_done:
-            forget(exchange, attempt(self._is_whole) or False)
 
 
 # -- replay --------------------------------------------------------------------------------------------------------
 
 
-class PlayedSocket:
-    """A connection that leads nowhere: what was recorded can be read from it."""
-
-    def __init__(self, line: _Line) -> None:
-        self._line = line
-        self._timeout: Any = None
-        self._pair: Optional[Tuple[socket.socket, socket.socket]] = None
-
-    def sendall(self, _data: Any, _flags: int = 0) -> None:
-        """All was noted before it came here."""
-
-    def send(self, data: Any, _flags: int = 0) -> int:
-        return len(data)
-
-    def makefile(self, _mode: str = "r", _buffering: Any = None, **_named: Any) -> Any:
-        kept, wire = self._line.kept, self._line.wire
-        if kept is None:
-            waits = wire is not None and wire.waits_to_be_told
-            return io.BufferedReader(_PlayedFile(_CONTINUE if waits else b"", None))
-        error = error_of(kept) if "error" in kept.fields else None
-        if "answer" not in kept.fields:
-            return io.BufferedReader(_PlayedFile(b"", error))
-        whole = error is None and bool(kept.fields.get("whole", True))
-        status, reason, headers = answer_of(kept)
-        no_body = wire is not None and wire.method == "HEAD"
-        raw = framed(
-            status, reason, headers, in_pieces(kept.data, kept.fields.get("pieces")), whole and not no_body
-        )
-        return io.BufferedReader(_PlayedFile(raw, error))
-
-    def fileno(self) -> int:
-        """Of a socket that can be read only while a client waits for leave to send its body."""
-        if self._pair is None:
-            self._pair = socket.socketpair()
-        wire = self._line.wire
-        if wire is not None and wire.has_head and wire.waits_to_be_told:
-            self._pair[1].send(b"1")
-        else:
-            self._pair[0].setblocking(False)
-            try:
-                self._pair[0].recv(4096)
-            except BlockingIOError:
-                pass
-        return self._pair[0].fileno()
-
-    def settimeout(self, value: Any) -> None:
-        self._timeout = value
-
-    def gettimeout(self) -> Any:
-        return self._timeout
-
-    def setsockopt(self, *_given: Any) -> None:
-        """There are none."""
-
-    def getpeername(self) -> Tuple[str, int]:
-        return "127.0.0.1", 0
-
-    getsockname = getpeername
-
-    def getpeercert(self, binary_form: bool = False) -> Any:
-        return b"" if binary_form else {}
-
-    def version(self) -> str:
-        return "TLSv1.3"
-
-    def cipher(self) -> Any:
-        return None
-
-    def selected_alpn_protocol(self) -> Any:
-        return None
-
-    def shutdown(self, _how: int) -> None:
-        """Nobody is there to notice."""
-
-    def close(self) -> None:
-        for end in self._pair or ():
-            end.close()
-        self._pair = None
-
-    detach = unwrap = close
-
-
-class _PlayedFile(io.RawIOBase):
-    """Bytes, and then an error or the end."""
-
-    def __init__(self, data: bytes, error: Optional[BaseException]) -> None:
-        self._data = memoryview(data)
-        self._error = error
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, into: Any) -> int:
-        if not self._data and self._error is not None:
-            raise self._error
-        size = min(len(into), len(self._data))
-        into[:size] = self._data[:size]
-        self._data = self._data[size:]
-        return size
-
-
 def _open_played(connection: Any) -> None:
-    connection.sock = PlayedSocket(_line_of(connection))
+    connection.sock = PlayedSocket(line_of(connection))
     if hasattr(connection, "cert_reqs"):  # urllib3 warns of connections it could not verify
         connection.is_verified = connection.cert_reqs in (None, 2, "CERT_REQUIRED")
     if hasattr(connection, "_has_connected_to_proxy"):
         connection._has_connected_to_proxy = bool(connection.proxy)
 
 
-def _send_played(connection: Any, line: _Line, data: bytes) -> None:
+def _send_played(connection: Any, line: Line, data: bytes) -> None:
     if connection.sock is None and not connection.auto_open:
         _real.send(connection, data)  # raises what it raises for this
     if not isinstance(connection.sock, PlayedSocket):
@@ -525,7 +290,7 @@ def _send_played(connection: Any, line: _Line, data: bytes) -> None:
         _look_up(connection, line)
 
 
-def _look_up(connection: Any, line: _Line) -> None:
+def _look_up(connection: Any, line: Line) -> None:
     """Find the answer. Raises ``NoAnswer``, or the recorded error if the call had failed before an answer could come."""
     exchange = attempt(_asks, connection, line)
     if exchange is None:
@@ -540,7 +305,7 @@ def _look_up(connection: Any, line: _Line) -> None:
         raise error
 
 
-def _let_out(connection: Any, line: _Line) -> None:
+def _let_out(connection: Any, line: Line) -> None:
     """Policy has this call made really."""
     line.is_real = True
     connection.sock = None
@@ -550,7 +315,7 @@ def _let_out(connection: Any, line: _Line) -> None:
     line.sent = []
 
 
-def _bring_back(connection: Any, line: _Line) -> bool:
+def _bring_back(connection: Any, line: Line) -> bool:
     """The answer to a call that was under way when the commit was taken; False when there is none."""
     from relive_recorder.calls import NoAnswer
 
@@ -567,7 +332,7 @@ def _bring_back(connection: Any, line: _Line) -> bool:
     return True
 
 
-def _answer(connection: Any, line: _Line) -> Any:
+def _answer(connection: Any, line: Line) -> Any:
     try:
         response = _get(connection, line)
     except BaseException as error:
@@ -591,7 +356,7 @@ def change_urllib3(module: Any) -> None:
     def _make_request(self: Any, conn: Any, method: Any, url: Any, *given: Any, **named: Any) -> Any:
         if recorder.mode() not in (RECORD, REPLAY):
             return real(self, conn, method, url, *given, **named)
-        line = attempt(_line_of, conn)
+        line = attempt(line_of, conn)
         if line is not None:
             attempt(_expect, line, method, url, given, named)
         try:
@@ -603,7 +368,7 @@ def change_urllib3(module: Any) -> None:
     pool._make_request = _make_request
 
 
-def _expect(line: _Line, method: str, url: str, given: Any, named: Any) -> None:
+def _expect(line: Line, method: str, url: str, given: Any, named: Any) -> None:
     body = given[0] if given and not isinstance(given[0], (int, float)) else named.get("body")
     headers = named.get("headers") or (given[1] if len(given) > 1 else None) or {}
     line.expected = (method, url, list(headers.items()) if hasattr(headers, "items") else [], body)

@@ -1,0 +1,48 @@
+"""The index follows the manifests: it is made anew where it is damaged, and gets the lines that a crash kept from it."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Collection
+from pathlib import Path
+
+from relive.errors import ObjectCorrupt
+from relive.model.commit import CommitId
+from relive.store.index import Index, size_of
+from relive.store.lock import StoreLock
+from relive.store.manifests import Manifests
+
+__all__ = ["add_lines", "open_index"]
+
+
+def open_index(path: Path, lock: StoreLock) -> Index:
+    """Open the index; one that is no database is replaced by an empty one.
+
+    Raises:
+        sqlite3.OperationalError: the file is not to blame: disk full, no right to write.
+    """
+    if path.exists():
+        with contextlib.suppress(sqlite3.DatabaseError):
+            return Index(path)
+    # Alone: SQLite does not wait when several processes give a fresh file its journal mode at once.
+    with lock.held(shared=False):
+        try:
+            return Index(path)
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError:
+            for part in path.parent.glob(f"{path.name}*"):
+                part.unlink(missing_ok=True)
+            return Index(path)
+
+
+def add_lines(index: Index, manifests: Manifests, commits: Collection[CommitId]) -> int:
+    """Give these commits their lines; call it with the store locked alone. Returns how many; damaged manifests get none."""
+    count = 0
+    for commit_id in sorted(commits):
+        with contextlib.suppress(ObjectCorrupt):
+            manifest = manifests.read(commit_id)
+            index.add(commit_id, manifest, durable_us=None, size=size_of(manifest), new_bytes=0)
+            count += 1
+    return count

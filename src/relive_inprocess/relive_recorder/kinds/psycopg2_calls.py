@@ -1,0 +1,178 @@
+"""Calls of psycopg2: connecting, queries of a cursor, the end of a transaction; see ``psycopg2`` for the fields."""
+
+import sys
+from typing import Any, Dict, List, Tuple
+
+from relive_recorder.calls import Kept, NoAnswer
+from relive_recorder.kinds.query import Query, RowsLater, packed_row, rows_again, rows_told
+from relive_recorder.recorder import recorder
+from relive_recorder.values import pack, unpack
+
+__all__ = ["Connected", "Ended", "Executed", "Result", "database_of"]
+
+_BYTEA = 17
+_PARAMETERS = ("server_encoding", "client_encoding", "TimeZone", "DateStyle", "server_version")
+
+
+class Connected(Query):
+    """Connecting; the value is a connection of the class ``kind``."""
+
+    system = "postgresql"
+
+    def __init__(self, kind: Any, dsn: str) -> None:
+        self.factory = kind
+        self.dsn = dsn
+
+    def broken(self, text: str) -> BaseException:
+        return NoAnswer(text)
+
+    def tell(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
+        told = {
+            "parameters": {name: value.get_parameter_status(name) for name in _PARAMETERS},
+            "server_version": value.server_version,
+            "protocol_version": value.protocol_version,
+            "encoding": value.encoding,
+            "backend_pid": value.get_backend_pid(),
+        }
+        return told, b"", {}
+
+    def again(self, kept: Kept) -> Any:
+        return self.made(kept.fields["answer"])
+
+    def rebuild_error(self, kept: Kept) -> BaseException:
+        return _error_again(super().rebuild_error(kept), kept.fields["error"])
+
+    def made(self, told: Dict[str, Any]) -> Any:
+        connection = self.factory.__new__(self.factory)
+        connection._relive_told = told
+        connection._relive_dsn = self.dsn
+        connection._relive_state = 0
+        return connection
+
+
+class Executed(Query):
+    """A query of a cursor, which is the value; its answer comes back into it."""
+
+    system = "postgresql"
+
+    def __init__(self, cursor: Any) -> None:
+        self.cursor = cursor
+
+    def broken(self, text: str) -> BaseException:
+        return sys.modules["psycopg2"].OperationalError(text)  # type: ignore[no-any-return]
+
+    def tell_error(self, error: BaseException) -> Dict[str, Any]:
+        told = super().tell_error(error)
+        for name in ("pgcode", "pgerror"):
+            told[name] = recorder.scrubber.packed(pack(getattr(error, name, None)))
+        told["transaction"] = self.cursor.connection.get_transaction_status()
+        return told
+
+    def tell(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
+        cursor = self.cursor
+        connection = cursor.connection
+        answer: Dict[str, Any] = {
+            "rowcount": cursor.rowcount,
+            "transaction": connection.get_transaction_status(),
+        }
+        if cursor.statusmessage is not None:
+            answer["status"] = cursor.statusmessage
+        if cursor.lastrowid:
+            answer["lastrowid"] = cursor.lastrowid
+        columns = cursor.description
+        if columns is None:
+            return answer, b"", {}
+        answer["columns"] = [column[0] for column in columns]
+        answer["types"] = [list(column[1:7]) for column in columns]
+        if cursor.name is not None:
+            return answer, b"", {}
+        rows = cursor._relive_all_rows()
+        fields, data, more = rows_told(map(packed_row, rows), len(rows))
+        answer.update(fields)
+        return answer, data, more
+
+    def told(self, value: Any, seq: int) -> None:
+        if self.cursor.name is not None:
+            self.cursor._relive_later = RowsLater(seq)
+
+    def again(self, kept: Kept) -> Any:
+        answer = kept.fields["answer"]
+        rows = rows_again(kept, answer) if "columns" in answer else []
+        binary = [number for number, one in enumerate(answer.get("types", ())) if one[0] == _BYTEA]
+        values = []
+        for row in rows:
+            again = [unpack(value) for value in row]
+            for number in binary:
+                if again[number] is not None:
+                    again[number] = memoryview(again[number])
+            values.append(again)
+        self.cursor._relive_played = Result(answer, values)
+        self.cursor.connection._relive_state = answer.get("transaction", 0)
+        return None
+
+    def rebuild_error(self, kept: Kept) -> BaseException:
+        error = kept.fields["error"]
+        self.cursor._relive_played = Result({"rowcount": -1}, [])
+        self.cursor.connection._relive_state = error.get("transaction", 0)
+        return _error_again(super().rebuild_error(kept), error)
+
+
+def _error_again(error: BaseException, told: Dict[str, Any]) -> BaseException:
+    if isinstance(error, NoAnswer):  # psycopg2 loads the module of its errors late
+        from importlib import import_module
+
+        import_module("psycopg2.errors")
+        error = Query().rebuild_error(Kept({"error": told}, b""))
+    if told.get("pgcode") is not None and hasattr(error, "__setstate__"):
+        error.__setstate__({"pgcode": told["pgcode"], "pgerror": unpack(told["pgerror"])})
+    return error
+
+
+class Result:
+    """What a cursor holds in a replay."""
+
+    __slots__ = ("answer", "at", "rows")
+
+    def __init__(self, answer: Dict[str, Any], rows: List[List[Any]]) -> None:
+        self.answer = answer
+        self.rows = rows
+        self.at = 0
+
+    def description(self) -> Any:
+        if "columns" not in self.answer:
+            return None
+        column = sys.modules["psycopg2.extensions"].Column
+        return tuple(
+            column(name, *about) for name, about in zip(self.answer["columns"], self.answer["types"])
+        )
+
+
+class Ended(Executed):
+    """COMMIT and its like: of a connection, not a cursor."""
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+
+    def tell_error(self, error: BaseException) -> Dict[str, Any]:
+        return Query.tell_error(self, error)
+
+    def tell(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
+        return {"transaction": self.connection.get_transaction_status()}, b"", {}
+
+    def told(self, value: Any, seq: int) -> None:
+        pass
+
+    def again(self, kept: Kept) -> Any:
+        self.connection._relive_state = kept.fields["answer"].get("transaction", 0)
+
+    def rebuild_error(self, kept: Kept) -> BaseException:
+        return _error_again(Query.rebuild_error(self, kept), kept.fields["error"])
+
+
+def database_of(connection: Any) -> str:
+    """Name of the database that it is connected to."""
+    known = connection._relive_database
+    if known is None:
+        extensions = sys.modules["psycopg2.extensions"]
+        known = connection._relive_database = extensions.parse_dsn(connection.dsn).get("dbname", "")
+    return known  # type: ignore[no-any-return]
