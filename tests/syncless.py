@@ -1,7 +1,7 @@
 """No test waits for the disk: what a process leaves when it dies is in the kernel's cache, and the power does not fail here.
 
-An fsync of a few milliseconds, thousands of times, was a tenth of the suite, and more beside others who write. That fsync is called,
-and when, is what tests look at that put their own function in its place. Processes that tests start still sync.
+An fsync takes milliseconds, and many times that beside others who write; the store's tests call it thousands of times. That it is
+called, and when, is what tests look at that put a function of their own in its place. Processes that tests start still sync.
 """
 
 from __future__ import annotations
