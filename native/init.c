@@ -1,6 +1,6 @@
 /* relive-init: process 1 of a capsule or of a branch, once Python has set the namespaces up.
  *
- *   relive-init [--lifeline FD] STATUS_FD MAIN_PID [HEARD_FD LOG_FD]...
+ *   relive-init [--lifeline FD] [--owner FD] STATUS_FD MAIN_PID [HEARD_FD LOG_FD]...
  *   relive-init --await ORDERS_FD
  *
  * It does four things and holds nothing else in memory, since it lives as long as the service:
@@ -25,6 +25,10 @@
  * are gone, and only then ends, which closes the duplicates. So nobody ever sees a wrong page. It reports SIGKILL and
  * the word "memory" behind it.
  *
+ * With --owner the processes here live no longer than whoever holds the other end of that socket (unix(7), SOCK_SEQPACKET).
+ * Should it hang up, this process ends and the kernel kills the others; it reports SIGKILL and the word "owner". The one
+ * message on it is "d": they may live on without an owner.
+ *
  * With --await it is process 1 of namespaces that are still being furnished from outside, by orders that come over a
  * socket (unix(7), SOCK_SEQPACKET), one a message, a letter and its text; each is answered with 0 or an errno in decimal:
  *   n NUMBER   the next process here gets the number after NUMBER
@@ -32,6 +36,7 @@
  *   c          give up all capabilities; neither n nor p can be done afterwards
  *   d          keep the descriptors that come with the message (SCM_RIGHTS), in this order
  *   l          the descriptor that comes with the message is the lifeline; from now on its hanging up ends all here
+ *   o          the descriptor that comes with the message is the owner's line, for the program that stays
  *   x MAIN_PID KEPT PROGRAM   become PROGRAM with the arguments above: the first descriptor is STATUS_FD, the next
  *              KEPT are only held open, the rest are pairs of HEARD_FD and LOG_FD
  * Should the other side die before the last order, it ends, and with it all that lives here.
@@ -187,37 +192,59 @@ static int hear(int lifeline, int status_fd)
 	exit(128 + SIGKILL);
 }
 
+/* Hear what the owner says. Returns its line, or NONE when all here may live on without one. */
+static int hear_owner(int owner, int lifeline, int status_fd)
+{
+	char word;
+	ssize_t length = recv(owner, &word, sizeof word, 0);
+
+	if (length < 0 && errno == EINTR)
+		return owner;
+	if (length == 1 && word == 'd') {
+		close(owner);
+		return NONE;
+	}
+	if (lifeline != NONE)
+		kill_all(); /* the kernel would kill them after it has closed our descriptors */
+	report(status_fd, SIGKILL, " owner");
+	exit(128 + SIGKILL);
+}
+
 static void awake(int number)
 {
 	(void)number; /* its coming ends ppoll() */
 }
 
-/* Wait for a child's end, and meanwhile hear what the lifeline says. As wait(2). */
-static pid_t wait_and_hear(int *status, int *lifeline, int status_fd)
+/* Wait for a child's end, and meanwhile hear what the lifeline and the owner say. As wait(2). */
+static pid_t wait_and_hear(int *status, int *lifeline, int *owner, int status_fd)
 {
 	sigset_t all_but_child;
 
 	sigfillset(&all_but_child);
 	sigdelset(&all_but_child, SIGCHLD);
-	while (*lifeline != NONE) {
+	while (*lifeline != NONE || *owner != NONE) {
 		pid_t gone = waitpid(-1, status, WNOHANG);
-		struct pollfd line = { *lifeline, POLLIN, 0 };
+		struct pollfd lines[] = { { *lifeline, POLLIN, 0 }, { *owner, POLLIN, 0 } };
 
 		if (gone != 0)
 			return gone;
 		/* Blocked elsewhere, a SIGCHLD that came since then ends ppoll() at once. */
-		if (ppoll(&line, 1, NULL, &all_but_child) > 0)
+		if (ppoll(lines, 2, NULL, &all_but_child) <= 0)
+			continue;
+		if (lines[0].revents)
 			*lifeline = hear(*lifeline, status_fd);
+		if (lines[1].revents)
+			*owner = hear_owner(*owner, *lifeline, status_fd);
 	}
 	return wait(status);
 }
 
 /* Become the process 1 that stays, as the furnished file system has it. Returns only with an errno. */
-static int become(char *order, const int *fds, int count, int lifeline)
+static int become(char *order, const int *fds, int count, int lifeline, int owner)
 {
 	char *main_pid = strtok(order, " "), *held = strtok(NULL, " "), *program = strtok(NULL, "");
 	int kept = held ? atoi(held) : -1, null = open("/dev/null", O_RDWR | O_CLOEXEC), argc = 0;
-	char **argv = calloc((size_t)count + 6, sizeof *argv);
+	char **argv = calloc((size_t)count + 8, sizeof *argv);
 
 	if (!argv || !program || kept < 0 || count < 1 + kept || (count - 1 - kept) % 2 != 0)
 		return EINVAL;
@@ -228,6 +255,11 @@ static int become(char *order, const int *fds, int count, int lifeline)
 	if (lifeline != NONE) {
 		argv[argc++] = "--lifeline";
 		if (asprintf(&argv[argc++], "%d", lifeline) < 0)
+			return ENOMEM;
+	}
+	if (owner != NONE) {
+		argv[argc++] = "--owner";
+		if (asprintf(&argv[argc++], "%d", owner) < 0)
 			return ENOMEM;
 	}
 	if (asprintf(&argv[argc++], "%d", fds[0]) < 0)
@@ -259,7 +291,7 @@ static int take_descriptors(struct msghdr *message, int **fds, int *count)
 static int await_orders(int orders)
 {
 	char order[ORDER_MOST], rights[CMSG_SPACE(RIGHTS_MOST * sizeof(int))], answer[16];
-	int *fds = NULL, count = 0, *lifeline = NULL, lines = 0;
+	int *fds = NULL, count = 0, *lifeline = NULL, lines = 0, *owner = NULL, owners = 0;
 
 	fcntl(orders, F_SETFD, FD_CLOEXEC);
 	for (;;) {
@@ -293,8 +325,10 @@ static int await_orders(int orders)
 			failure = take_descriptors(&message, &fds, &count);
 		else if (order[0] == 'l')
 			failure = take_descriptors(&message, &lifeline, &lines);
+		else if (order[0] == 'o')
+			failure = take_descriptors(&message, &owner, &owners);
 		else if (order[0] == 'x')
-			failure = become(order + 1, fds, count, lines ? *lifeline : NONE);
+			failure = become(order + 1, fds, count, lines ? *lifeline : NONE, owners ? *owner : NONE);
 		if (send(orders, answer, (size_t)snprintf(answer, sizeof answer, "%d", failure), MSG_NOSIGNAL) < 0)
 			return 1;
 	}
@@ -302,7 +336,7 @@ static int await_orders(int orders)
 
 int main(int argc, char **argv)
 {
-	int status, code = 0, scribes = 0, lifeline = NONE;
+	int status, code = 0, scribes = 0, lifeline = NONE, owner = NONE;
 	bool ended = false;
 	sigset_t all;
 	struct sigaction awakened = { .sa_handler = awake };
@@ -314,8 +348,12 @@ int main(int argc, char **argv)
 		lifeline = atoi(argv[2]);
 		argc -= 2, argv += 2;
 	}
+	if (argc > 2 && strcmp(argv[1], "--owner") == 0) {
+		owner = atoi(argv[2]);
+		argc -= 2, argv += 2;
+	}
 	if (argc < 3 || argc % 2 == 0) {
-		fprintf(stderr, "usage: relive-init [--lifeline FD] STATUS_FD MAIN_PID [HEARD_FD LOG_FD]...\n"
+		fprintf(stderr, "usage: relive-init [--lifeline FD] [--owner FD] STATUS_FD MAIN_PID [HEARD_FD LOG_FD]...\n"
 				"       relive-init --await ORDERS_FD\n");
 		return 2;
 	}
@@ -335,7 +373,7 @@ int main(int argc, char **argv)
 		if (fork() == 0)
 			note_down(atoi(argv[pair]), atoi(argv[pair + 1]));
 	for (;;) {
-		pid_t gone = wait_and_hear(&status, &lifeline, status_fd);
+		pid_t gone = wait_and_hear(&status, &lifeline, &owner, status_fd);
 
 		if (gone < 0 && errno == EINTR)
 			continue;

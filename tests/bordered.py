@@ -19,7 +19,7 @@ from relive.record.events import Event, EventKind
 from relive.record.reading import Recording
 
 Result = TypeVar("Result")
-LIMIT = 10.0  # [s]
+LIMIT = 60.0  # [s]
 _HOLDER = """
 import sys
 from relive.kernel.namespaces import Namespace, unshare

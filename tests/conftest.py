@@ -20,10 +20,12 @@ from forker import Forker
 from payments import Payments, payments_home
 from real.harness import Relive
 from relive.engine.failures import UNKNOWN_NOTED_IN
+from syncless import wait_for_no_disk
 
 # Machines are shared: how long an example takes says nothing.
 settings.register_profile("suite", deadline=None)
 settings.load_profile("suite")
+wait_for_no_disk()
 
 # Rooms of which single files take long, longest first: begun last, one of them would keep one worker busy alone.
 _FIRST = (
@@ -88,6 +90,13 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     if _NOTED in config.stash:
         config.stash[_NOTED].unlink(missing_ok=True)
         os.environ.pop(UNKNOWN_NOTED_IN, None)
+
+
+@pytest.fixture
+def memory_directory() -> Iterator[Path]:
+    """A directory in memory, for what makes and removes thousands of small files: no disk is waited for, whoever else writes."""
+    with tempfile.TemporaryDirectory(prefix="relive-test-", dir="/dev/shm") as name:
+        yield Path(name)
 
 
 @pytest.fixture(scope="session")

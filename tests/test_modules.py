@@ -7,8 +7,6 @@ import importlib
 import re
 from pathlib import Path
 
-import pytest
-
 TESTS = Path(__file__).parent
 SOURCE = TESTS.parent / "src" / "relive"
 GENERATED = ("_pb2.py",)
@@ -291,7 +289,10 @@ def modules() -> list[str]:
     return sorted(path for path in found if not path.endswith(GENERATED))
 
 
-each_module = pytest.mark.parametrize("path", modules())
+MODULES = modules()
+# One test looks at all modules and lists those it does not like: a test of its own for each of some hundred took longer
+# than looking at them.
+TREES = {path: ast.parse((SOURCE / path).read_text()) for path in MODULES}
 
 
 def name_of(path: str) -> str:
@@ -300,55 +301,69 @@ def name_of(path: str) -> str:
     ).rstrip(".")
 
 
-@each_module
-def test_it_opens_with_a_docstring(path):
-    docstring = ast.get_docstring(ast.parse((SOURCE / path).read_text()))
-    assert docstring
-    assert docstring.splitlines()[0].strip()
+def test_each_opens_with_a_docstring():
+    assert MODULES
+    openings = {
+        path: (ast.get_docstring(tree) or "").partition("\n")[0].strip() for path, tree in TREES.items()
+    }
+    assert [path for path, opening in openings.items() if not opening] == []
 
 
-@each_module
-def test_every_public_name_it_lists_is_there_and_the_list_is_in_order(path):
-    module = importlib.import_module(name_of(path))
-    listed = getattr(module, "__all__", None)
-    if listed is None:
-        return
-    assert [name for name in listed if not hasattr(module, name)] == []
-    assert len(set(listed)) == len(listed)
+def test_every_public_name_that_one_lists_is_there_and_the_list_is_in_order():
+    wrong = []
+    for path in MODULES:
+        module = importlib.import_module(name_of(path))
+        listed = getattr(module, "__all__", None)
+        if listed is not None:
+            wrong += [f"{path}: {name} is not there" for name in listed if not hasattr(module, name)]
+            wrong += [f"{path}: a name is listed twice"] * (len(set(listed)) != len(listed))
+    assert wrong == []
 
 
-@each_module
-def test_a_module_that_offers_something_lists_it(path):
+def test_a_module_that_offers_something_lists_it():
     """Names that do not begin with ``_`` and are defined in it; but for a package's door, which may offer nothing."""
-    tree = ast.parse((SOURCE / path).read_text())
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    public = [node.name for node in tree.body if isinstance(node, kinds) and not node.name.startswith("_")]
-    has_list = any(
-        isinstance(node, ast.Assign)
-        and any(getattr(target, "id", "") == "__all__" for target in node.targets)
-        for node in tree.body
-    )
-    assert has_list or not public
+
+    def offers(tree: ast.Module) -> bool:
+        return any(isinstance(node, kinds) and not node.name.startswith("_") for node in tree.body)
+
+    def has_list(tree: ast.Module) -> bool:
+        return any(
+            isinstance(node, ast.Assign)
+            and any(getattr(target, "id", "") == "__all__" for target in node.targets)
+            for node in tree.body
+        )
+
+    assert [path for path, tree in TREES.items() if offers(tree) and not has_list(tree)] == []
 
 
-@each_module
-def test_it_has_a_test_file_or_a_reason_to_have_none(path):
+def where_tested(path: str, files: set[str]) -> str | None:
+    """The test file of a module, one in which it is said to be tested, or None."""
     name = Path(path).stem
-    if name == "__init__" and path != "__init__.py":
-        return  # a door: what is behind it is tested
-    if list(TESTS.rglob(f"test_{name.lstrip('_')}.py")):
-        return
+    own = f"test_{name.lstrip('_')}.py"
+    if own in files:
+        return own
     through = next((tests for begin, tests in THROUGH_THE_DOOR.items() if path.startswith(begin)), None)
-    where = TESTED_IN.get(path, through)
-    assert where is not None, f"add tests/**/test_{name}.py, or say in TESTED_IN where {path} is tested"
-    assert not where.startswith("tests/") or (TESTS.parent / where).exists()
+    return TESTED_IN.get(path, through)
+
+
+def test_each_has_a_test_file_or_a_reason_to_have_none():
+    """Add tests/**/test_NAME.py, or say in TESTED_IN where it is tested. What is behind a package's door is tested."""
+    files = {path.name for path in TESTS.rglob("test_*.py")}
+    tested = {
+        path: where_tested(path, files)
+        for path in MODULES
+        if Path(path).name != "__init__.py" or "/" not in path
+    }
+    assert [path for path, where in tested.items() if where is None] == []
+    named = {where for where in tested.values() if where is not None and where.startswith("tests/")}
+    assert [where for where in sorted(named) if not (TESTS.parent / where).exists()] == []
 
 
 def test_the_table_names_only_what_is_there():
     assert [path for path in TESTED_IN if not (SOURCE / path).exists()] == []
 
 
-@each_module
-def test_it_holds_no_note_of_work_left_to_do(path):
-    text = (SOURCE / path).read_text()
-    assert not re.search(r"\bTODO\b|\bFIXME\b|\bXXX\b", text)
+def test_none_holds_a_note_of_work_left_to_do():
+    notes = re.compile(r"\bTODO\b|\bFIXME\b|\bXXX\b")
+    assert [path for path in MODULES if notes.search((SOURCE / path).read_text())] == []

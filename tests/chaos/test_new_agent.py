@@ -20,7 +20,7 @@ from relive.kernel import procfs
 
 pytestmark = pytest.mark.real
 RELIVE = Path(sysconfig.get_path("scripts")) / "relive"
-LIMIT = 30.0  # [s] for anything that is waited for
+LIMIT = 60.0  # [s] for anything that is waited for
 
 
 class Capsule:

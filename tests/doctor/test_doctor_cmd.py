@@ -31,14 +31,14 @@ main()
 """
 
 
-def test_what_is_required_works_here(doctor: Doctor) -> None:
-    said = doctor()
+def test_what_is_required_works_here(here: tuple[Said, Path]) -> None:
+    said, _ = here
     bad = {name: one for name, one in said.findings.items() if one["required"] and one["outcome"] == "fails"}
     assert not bad and said.status == 0
 
 
-def test_json_has_one_object_a_capability(doctor: Doctor) -> None:
-    findings = doctor().findings
+def test_json_has_one_object_a_capability(here: tuple[Said, Path]) -> None:
+    findings = here[0].findings
     assert list(findings) == [probe.name for probe in CHECKLIST]
     for one in findings.values():
         assert set(one) == {"name", "required", "outcome", "found", "cause", "remedy", "milliseconds"}
@@ -60,9 +60,8 @@ def test_the_table_and_what_to_do_are_both_on_stdout(doctor: Doctor, tmp_path: P
     assert "does not work here" in said.stderr
 
 
-def test_nothing_is_left_behind(doctor: Doctor, tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    home.mkdir()
+def test_nothing_is_left_behind(here: tuple[Said, Path]) -> None:
+    said, home = here
     places = [
         Path("/sys/fs/cgroup"),
         Path("/sys/fs/cgroup/memory"),
@@ -70,8 +69,7 @@ def test_nothing_is_left_behind(doctor: Doctor, tmp_path: Path) -> None:
         Path("/run"),
         Path("/var/lib"),
     ]
-    ours = ("relive-doctor", str(tmp_path))
-    said = doctor(home=home)
+    ours = ("relive-doctor", str(home))
     assert said.status == 0
     assert list(home.iterdir()) == []
     # Any process would hold its namespaces, so this speaks for those too.

@@ -41,7 +41,7 @@ def missing():
 signed = s3.generate_presigned_url("get_object", Params={{"Bucket": {bucket!r}, "Key": "a/b.txt"}})
 
 def presigned():
-    return requests.get(signed, timeout=5).text
+    return requests.get(signed, timeout=60).text
 
 def listed():
     return [item["Key"] for item in s3.list_objects_v2(Bucket={bucket!r})["Contents"]]

@@ -25,7 +25,7 @@ from relive.record.rings import RingReader
 
 from .conftest import INPROCESS
 
-LIMIT = 30.0  # [s]
+LIMIT = 60.0  # [s]
 Result = TypeVar("Result")
 
 FASTAPI = """

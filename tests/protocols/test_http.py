@@ -173,10 +173,10 @@ def test_pauses_are_those_of_the_recording():
     assert raw.endswith(b"3\r\none\r\n3\r\ntwo\r\n5\r\nthree\r\n0\r\nX-Sum: 3\r\n\r\n")
 
 
-def talked(port: int, *requests_: bytes) -> tuple[bytes, str]:
-    """All that comes for some requests, and how the connection ended: "closed", "reset", or "silence"."""
+def talked(port: int, *requests_: bytes, patience: float = 60.0) -> tuple[bytes, str]:
+    """All that comes for some requests, and how the connection ended: "closed", "reset", or "silence" for so many seconds."""
     with socket.create_connection(("127.0.0.1", port)) as connection:
-        connection.settimeout(0.3)
+        connection.settimeout(patience)
         got = b""
         try:
             for request in requests_:
@@ -222,12 +222,13 @@ def lasts_until_close(connection: socket.socket) -> None:
 )
 def test_what_a_server_did_wrong_it_does_again(talk, end, sort):
     with raw_server(talk) as server, recording(server) as pipe:
-        first = talked(pipe.port, GET_A)
+        patience = 0.3 if sort == "silence" else 60.0  # [s]
+        first = talked(pipe.port, GET_A, patience=patience)
         (call,) = calls_of(pipe)
     assert (call.end, first[1]) == (end, sort)
     assert_it_continues_everywhere(HTTP, pipe.dialogues[0])
     with answering(HTTP, Pool([call]), to=server, port=pipe.port) as port:
-        assert talked(port, GET_A) == first
+        assert talked(port, GET_A, patience=patience) == first
 
 
 def test_a_body_that_was_reset_in_the_middle_is_reset_there_again():

@@ -87,7 +87,7 @@ def twice(server: tuple[str, int], program: Callable[[int], Any]) -> tuple[Any, 
 def commands(version: int) -> Callable[[int], Any]:
     def program(port: int) -> Any:
         with redis.Redis(
-            "127.0.0.1", port, db=3, password="sesame", protocol=version, socket_timeout=5
+            "127.0.0.1", port, db=3, password="sesame", protocol=version, socket_timeout=30
         ) as client:
             return [
                 client.set("a", "1"),
@@ -120,7 +120,7 @@ def refusal(do: Callable[[], Any]) -> str:
 
 
 def pipelines(port: int) -> Any:
-    with redis.Redis("127.0.0.1", port, password="sesame", socket_timeout=5) as client:
+    with redis.Redis("127.0.0.1", port, password="sesame", socket_timeout=30) as client:
         found: list[Any] = []
         with client.pipeline(transaction=False) as pipe:
             for number in range(20):
@@ -146,18 +146,18 @@ def pipelines(port: int) -> Any:
 
 def subscriptions(version: int) -> Callable[[int], Any]:
     def program(port: int) -> Any:
-        kept = {"password": "sesame", "protocol": version, "socket_timeout": 5}
+        kept = {"password": "sesame", "protocol": version, "socket_timeout": 30}
         with redis.Redis("127.0.0.1", port, **kept) as client, client.pubsub() as subscription:
             subscription.subscribe("news", "other")
             subscription.psubscribe("p*")
-            heard = [subscription.get_message(timeout=5) for _ in range(3)]
+            heard = [subscription.get_message(timeout=30) for _ in range(3)]
             for number in range(3):
                 client.publish("news", number)
-                heard.append(subscription.get_message(timeout=5))
+                heard.append(subscription.get_message(timeout=30))
             client.publish("pure", b"\xff")
-            heard.append(subscription.get_message(timeout=5))
+            heard.append(subscription.get_message(timeout=30))
             subscription.unsubscribe()
-            heard += [subscription.get_message(timeout=5) for _ in range(2)]
+            heard += [subscription.get_message(timeout=30) for _ in range(2)]
             return heard
 
     return program

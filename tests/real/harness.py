@@ -37,7 +37,7 @@ PROGRAMS = Path(__file__).parent.parent / "programs"
 RELIVE = Path(sysconfig.get_path("scripts")) / "relive"
 TOOLS = Path(os.environ.get("RELIVE_TOOLS", "/var/lib/relive/tools"))
 _PACE = 0.002  # [s] between two rounds of a load; the machine has to do the rest too
-LIMIT = 30.0  # [s] for anything that is waited for
+LIMIT = 60.0  # [s] for anything that is waited for
 
 Result = TypeVar("Result")
 

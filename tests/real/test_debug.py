@@ -6,11 +6,12 @@ import contextlib
 import http.client
 import json
 import os
+import select
 import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +20,10 @@ from typing import Any
 import pytest
 
 from relive.model.failure import Where
-from relive.sandbox.branch import find_branch
+from relive.sandbox.branch import find_branch, list_branches
 from relive.store.evidence import package_of
 
-from .harness import LIMIT, PYTHON, SERVICES, Relive, eventually, free_port
+from .harness import LIMIT, PYTHON, RELIVE, SERVICES, Process, Relive, eventually, free_port
 
 
 @dataclass
@@ -269,6 +270,38 @@ def test_the_service_goes_on_when_the_agent_is_killed_while_a_thread_waits(reliv
     relive("ps")  # gives it a new agent, which reads what the ring holds
     incident = app.incident("KeyError: 1386")
     assert incident["sighting"]["throw"] is None
+
+
+def test_the_branch_of_a_debugger_that_is_killed_ends_at_once(
+    shared: App, start: Callable[..., Process]
+) -> None:
+    """Also where nobody calls another command; the next one removes what is left of it."""
+    app = shared
+    assert app.ask("GET", "/kept/1388") == 500
+    incident = app.incident("KeyError: 1388 in pay_and_stay (failing_app.py:")
+    branches = app.relive.settings
+    command = start(
+        RELIVE,
+        "debug",
+        str(incident["number"]),
+        env=app.relive.environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    with command.popen.stdin, command.popen.stdout as said:
+        assert said.readline()  # the debugger is open
+        (branch,) = list_branches(branches)
+        process_1 = os.pidfd_open(branch.facts.init)
+        try:
+            command.popen.kill()
+            assert select.select([process_1], [], [], LIMIT)[0], "process 1 ends"
+        finally:
+            os.close(process_1)
+    command.popen.wait(LIMIT)
+    assert branch.directory.exists()
+    assert "branch" not in {one["kind"] for one in app.relive("ps", "--all")}
+    assert not list(branches.branches.iterdir())
 
 
 def test_a_branch_of_the_debugger_can_be_kept_and_its_service_goes_on(shared: App) -> None:

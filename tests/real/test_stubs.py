@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import select
+import signal
 import socketserver
 import threading
 from collections.abc import Callable, Iterator
@@ -23,7 +26,7 @@ from relive.record.log import RecordingWriter
 from relive.record.reading import Recording
 from relive.sandbox.branch import list_branches
 
-from .harness import PYTHON, SERVICES, Relive, ask, eventually
+from .harness import LIMIT, PYTHON, SERVICES, Branch, Relive, ask, eventually
 from .test_egress import https
 from .test_replay import ask as ask_once
 
@@ -193,9 +196,29 @@ def test_a_free_running_branch_finds_its_servers_answering(relive: Relive, serve
     assert branch.seal().is_intact
     branch.stop()
     eventually(lambda: not Path(f"/proc/{stubs}").exists(), "the stubs end with their branch")
+
+    other = relive.restore(commit)
+    assert _state(relive, other) == "running"
+    killed = other.inner.facts.stubs
+    assert killed is not None
+    handle = os.pidfd_open(killed)
+    try:
+        os.kill(killed, signal.SIGKILL)
+        assert select.select([handle], [], [], LIMIT)[0]
+    finally:
+        os.close(handle)
+    assert _state(relive, other) == "running, its stubs have ended"
+    other.stop()
+
     relive("restore", "--no-stubs", commit.id)
     (left,) = list_branches(relive.settings)
     assert left.facts.stubs is None
+
+
+def _state(relive: Relive, branch: Branch) -> str:
+    """What `relive ps` says of it."""
+    (state,) = (one["state"] for one in relive("ps") if one["id"] == branch.id)
+    return str(state)
 
 
 def test_a_server_that_had_gone_is_gone_again(relive: Relive, servers: dict[str, int]) -> None:

@@ -17,10 +17,10 @@ TESTS = Path(__file__).parent.parent
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_a_death_at_any_change_of_the_disk_breaks_no_promise(scenario, tmp_path):
+def test_a_death_at_any_change_of_the_disk_breaks_no_promise(scenario, memory_directory):
     """See crash_driver: it also counts, so that a scenario in which nothing dies is noticed."""
     done = subprocess.run(
-        [sys.executable, "-m", "store.crash_driver", scenario, str(tmp_path)],
+        [sys.executable, "-m", "store.crash_driver", scenario, str(memory_directory)],
         env={**os.environ, "PYTHONPATH": str(TESTS)},
         capture_output=True,
         text=True,

@@ -21,9 +21,9 @@ from store.series import Service, take
 TESTS = Path(__file__).parent.parent
 
 
-def test_deaths_at_every_change_with_a_committer_beside_lose_nothing(tmp_path):
+def test_deaths_at_every_change_with_a_committer_beside_lose_nothing(memory_directory):
     done = subprocess.run(
-        [sys.executable, "-m", "upkeep.gc_driver", str(tmp_path)],
+        [sys.executable, "-m", "upkeep.gc_driver", str(memory_directory)],
         env={**os.environ, "PYTHONPATH": str(TESTS)},
         capture_output=True,
         text=True,

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 PROGRAMS = Path(__file__).parent.parent / "programs"
-LIMIT = 30.0  # [s] for anything that is waited for
+LIMIT = 60.0  # [s] for anything that is waited for
 
 Message = dict[str, Any]
 

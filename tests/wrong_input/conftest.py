@@ -25,7 +25,7 @@ from relive.kernel import procfs
 
 RELIVE = Path(sysconfig.get_path("scripts")) / "relive"
 TOOLS = Path(os.environ.get("RELIVE_TOOLS", "/var/lib/relive/tools"))
-LIMIT = 30.0  # [s] for anything that is waited for
+LIMIT = 60.0  # [s] for anything that is waited for
 
 Error = dict[str, str]
 

@@ -72,6 +72,7 @@ def debug(
 
 def _leave(terminal: Terminal, branch: Branch, *, keep: bool) -> None:
     if keep and branch.is_alive:
+        branch.keep()
         terminal.status(f"Branch {branch.facts.id} stays; `relive stop {branch.facts.id}` ends it.")
     else:
         branch.stop()

@@ -68,6 +68,7 @@ class BranchFacts(Value):
     Attributes:
         init: host pid of the branch's process 1; with ``init_started`` (clock ticks after boot) it names it for good.
         root: host pid of the restored tree's root.
+        is_owned: it lives no longer than the process that restored it.
         restore_us: microseconds from the request to the running branch; seal_us: those of them in which it was proved that
             there is no way out.
         stubs: host pid of the process that answers its service; with ``stubs_started`` it names it for good.
@@ -85,6 +86,7 @@ class BranchFacts(Value):
     created_wall_ns: int
     restore_us: int
     seal_us: int = 0
+    is_owned: bool = False
     stubs: int | None = None
     stubs_started: int = 0
     pager: int | None = None

@@ -30,7 +30,7 @@ from relive.replay.stubs.process import answer_branch
 from relive.replay.stubs.speed import parse_speed
 from relive.replay.stubs.stage import Stage
 from relive.replay.stubs.window import read_egress
-from relive.sandbox.branch import Branch, find_branch, list_branches
+from relive.sandbox.branch import Branch, find_branch, list_branches, sweep
 from relive.sandbox.branch import restore as restore_branch
 from relive.sandbox.publish import publish
 from relive.store import Store
@@ -138,7 +138,8 @@ class BranchState(Result):
 
 
 def branch_states(settings: Settings, *, ended: bool = False) -> list[BranchState]:
-    """The branches of this host, oldest first; with those that have ended where wanted."""
+    """The branches of this host, oldest first; with those that have ended where wanted, but for what a killed command left."""
+    sweep(settings)
     return [_as_it_is(branch) for branch in list_branches(settings) if ended or branch.is_alive]
 
 
@@ -166,7 +167,7 @@ def _state(branch: Branch) -> str:
         return "ended"
     if memory is not None and not memory.is_complete:
         return f"running, {memory.percent} % of its memory is there"
-    return "running"
+    return "running, its stubs have ended" if branch.stubs_ended else "running"
 
 
 def find_living(settings: Settings, branch: str) -> Branch:

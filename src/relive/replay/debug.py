@@ -47,12 +47,12 @@ def has_waiting_thread(incident: Incident) -> bool:
 
 
 def restored(settings: Settings, store: Store, incident: Incident) -> Branch:
-    """A branch of the commit at an incident's moment, without a debugger; the caller stops it.
+    """A branch of the commit at an incident's moment, without a debugger; the caller stops it, or keeps it.
 
     Raises:
         RefUnknown: there is no such commit; else as ``restore``.
     """
-    return restore(settings, store, _commit_at(incident))
+    return restore(settings, store, _commit_at(incident), is_owned=True)
 
 
 def _commit_at(incident: Incident) -> CommitId:
@@ -67,7 +67,7 @@ def _commit_at(incident: Incident) -> CommitId:
 
 @contextlib.contextmanager
 def at_failure(settings: Settings, store: Store, incident: Incident) -> Iterator[Debugged]:
-    """Restore the commit at the failure, with the debugger open in the failing frame. The branch is the caller's to stop.
+    """Restore the commit at the failure, with the debugger open in the failing frame. The branch is the caller's to stop or keep.
 
     Raises:
         RefUnknown: there is no such commit; UsageError: no thread waits in it; else as ``restore``.
@@ -80,7 +80,7 @@ def at_failure(settings: Settings, store: Store, incident: Incident) -> Iterator
             remedy=f"`relive debug --at-request {incident.number}` begins before the failing request",
         )
     order = throw.replace("throw-", "debug-", 1)
-    branch = restore(settings, store, commit, lay_beside=lambda rings: (rings / order).touch())
+    branch = restore(settings, store, commit, is_owned=True, lay_beside=lambda rings: (rings / order).touch())
     with _line(branch, branch.rings / f"{order}.sock", lambda: branch.is_alive) as line:
         yield Debugged(branch, line)
 
@@ -108,6 +108,7 @@ def at_request(settings: Settings, store: Store, incident: Incident) -> Iterator
         settings,
         store,
         case.commit,
+        is_owned=True,
         recorder=RingMode.FREE if answers is None else RingMode.REPLAY,
         lay_beside=None if answers is None else answers.lay,
         outside=stage.outside,

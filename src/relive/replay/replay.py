@@ -331,6 +331,7 @@ async def _run(
             case.commit,
             clock=wishes.clock,
             lazily=wishes.lazily,
+            is_owned=True,
             recorder=RingMode.FREE if answers is None else RingMode.REPLAY,
             lay_beside=None if answers is None else answers.lay,
             answered=case.plan.answered,

@@ -3,6 +3,8 @@
 A branch's directory below ``$RELIVE_HOME/branches`` holds ``state.json``, ``io/`` with its standard output and error,
 ``status`` (the raw wait status of its root once that has ended), and its private layers. Its mounts and network live and
 die with its process 1, so nothing of it survives a crash but this directory, which ``stop`` removes.
+
+A branch of a replay or of a debugger is *owned*: it ends with the process that restored it, and ``sweep`` removes what is left.
 """
 
 from __future__ import annotations
@@ -49,12 +51,13 @@ from relive.sandbox.builder import BranchBuilder, BranchPlan, RootPlan
 from relive.sandbox.lazy.pager import Pager, await_pager
 from relive.sandbox.lazy.state import memory_lost, pager_killed, read_memory
 from relive.sandbox.outside import Ends, Outside
+from relive.sandbox.ownership import Ownership
 from relive.sandbox.rootfs import RINGS_DIRECTORY, CoveredPoint, plan_points
 from relive.sandbox.seal import Seal, read_seal
 from relive.sandbox.unfinished import claimed, sweep_unfinished
 from relive.store import Store
 
-__all__ = ["Branch", "find_branch", "list_branches", "restore"]
+__all__ = ["Branch", "find_branch", "list_branches", "restore", "sweep"]
 
 _STATE = "state.json"
 
@@ -66,12 +69,14 @@ class Branch:
     Attributes:
         peers: of a branch just made, the forged client ends of its inward connections, by their local port.
         ends: of a branch just made, what stands for the outside.
+        ownership: of a branch that lives no longer than this process; None: that of another, or nobody's.
     """
 
     directory: Path
     facts: BranchFacts
     peers: dict[int, int] = field(default_factory=dict)
     ends: Ends = field(default_factory=Ends)
+    ownership: Ownership | None = None
 
     @property
     def is_alive(self) -> bool:
@@ -100,6 +105,12 @@ class Branch:
         if "memory" in self._status()[1:]:  # nobody of the page daemon was left to say why
             return memory_lost(pager_killed())
         return None
+
+    @property
+    def stubs_ended(self) -> bool:
+        """It had a process that answers its service, and that is gone."""
+        facts = self.facts
+        return facts.stubs is not None and not procfs.is_same_process(facts.stubs, facts.stubs_started)
 
     def _status(self) -> list[str]:
         """What process 1 wrote down: the raw wait status, and "memory" if it ended the branch for want of it."""
@@ -141,6 +152,14 @@ class Branch:
         fresh.write_text(self.facts.model_dump_json(indent=2))
         fresh.replace(self.directory / _STATE)
 
+    def keep(self) -> None:
+        """Let it live on after this process."""
+        self.facts = self.facts.model_copy(update={"is_owned": False})
+        self.save()
+        if self.ownership is not None:
+            self.ownership.let_live()
+            self.ownership = None
+
     def stop(self) -> None:
         """End it and remove all that was its own. Stopping twice is no error."""
         for descriptor in self.peers.values():
@@ -150,9 +169,7 @@ class Branch:
         for publication in self.facts.publications:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(publication.forwarder, signal.SIGTERM)
-        if self.facts.stubs is not None and procfs.is_same_process(
-            self.facts.stubs, self.facts.stubs_started
-        ):
+        if self.facts.stubs is not None and not self.stubs_ended:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.facts.stubs, signal.SIGTERM)
         if self.is_alive:
@@ -161,6 +178,9 @@ class Branch:
             # With process 1 it ends by itself; nobody may write here any more when the directory is removed.
             await_pager(self.facts.pager, self.facts.pager_started)
         shutil.rmtree(self.directory, ignore_errors=True)
+        if self.ownership is not None:
+            self.ownership.close()
+            self.ownership = None
 
 
 def _kill_and_wait(pid: int) -> None:
@@ -187,10 +207,28 @@ def list_branches(settings: Settings) -> list[Branch]:
         return []
     for directory in settings.branches.iterdir():
         with contextlib.suppress(OSError, ValueError):
-            found.append(
-                Branch(directory, BranchFacts.model_validate_json((directory / _STATE).read_bytes()))
-            )
+            found.append(Branch(directory, _read_facts(directory)))
     return sorted(found, key=lambda branch: branch.facts.created_wall_ns)
+
+
+def _read_facts(directory: Path) -> BranchFacts:
+    return BranchFacts.model_validate_json((directory / _STATE).read_bytes())
+
+
+def sweep(settings: Settings) -> None:
+    """Clear away what was left by processes that died: branches that were being made, and those that only they had.
+
+    Called by every command that has to do with branches; what another command, or another user, has is let be.
+    """
+    if not settings.branches.is_dir():
+        return
+    sweep_unfinished(settings.branches, _STATE)
+    for branch in list_branches(settings):
+        if not branch.facts.is_owned:
+            continue
+        with contextlib.suppress(OSError), claimed(branch.directory, at_once=True):
+            if _read_facts(branch.directory).is_owned:  # its owner may have let it live meanwhile
+                branch.stop()
 
 
 def find_branch(settings: Settings, text: str) -> Branch:
@@ -210,6 +248,7 @@ def restore(
     clock: Clock = Clock.RECORDED,
     name: str | None = None,
     lazily: bool = False,
+    is_owned: bool = False,
     recorder: RingMode = RingMode.FREE,
     lay_beside: Callable[[Path], None] | None = None,
     outside: Callable[[list[TcpConnection]], Outside] | None = None,
@@ -220,6 +259,7 @@ def restore(
     Args:
         lazily: let it run before its memory is all there, which a page daemon then brings in. A commit of which nothing
             can come later is restored as ever. No other thread of the caller may be at work then (see ``Pager``).
+        is_owned: the branch shall end with this process, however that ends, unless ``keep`` is called.
         recorder: what the recorder in its Python processes does in the branch.
         lay_beside: called with the directory of the branch's rings, when these are in it and nothing runs yet.
         outside: told the connections that the commit's processes had opened themselves; says what shall stand for the
@@ -248,9 +288,10 @@ def restore(
     (directory / "rings").mkdir()
     (directory / "rings").chmod(0o1777)
     (directory / "images").mkdir()
-    sweep_unfinished(settings.branches, _STATE)
-    with claimed(directory):
-        return _restore_in(
+    sweep(settings)
+    ownership = Ownership(directory)
+    try:
+        branch = _restore_in(
             directory,
             settings,
             store,
@@ -259,11 +300,21 @@ def restore(
             name,
             began=began,
             lazily=lazily,
+            ownership=ownership,
+            is_owned=is_owned,
             recorder=recorder,
             lay_beside=lay_beside,
             outside=outside,
             answered=answered,
         )
+    except BaseException:
+        ownership.close()
+        raise
+    if is_owned:
+        branch.ownership = ownership
+    else:
+        ownership.let_live()
+    return branch
 
 
 def _refuse_container(commit: CommitId, manifest: Manifest) -> None:
@@ -287,6 +338,8 @@ def _restore_in(
     *,
     began: float,
     lazily: bool,
+    ownership: Ownership,
+    is_owned: bool,
     recorder: RingMode,
     lay_beside: Callable[[Path], None] | None,
     outside: Callable[[list[TcpConnection]], Outside] | None,
@@ -310,7 +363,7 @@ def _restore_in(
         _make_rings(images, directory / "rings", recorder)
         if lay_beside is not None:
             lay_beside(directory / "rings")
-        plan = _plan(manifest, images, f"{manifest.host.name[:40]}-{identifier}", clock, settings)
+        plan = _plan(manifest, images, f"{manifest.host.name[:40]}-{identifier}", clock, settings, ownership)
         if outside is not None:
             outward = [one for one, inward in zip(plan.connections, plan.inward, strict=True) if not inward]
             plan = replace(plan, outside=outside(outward))
@@ -328,6 +381,7 @@ def _restore_in(
             created_wall_ns=time.time_ns(),
             restore_us=int((time.monotonic() - began) * 1e6),
             seal_us=built.seal_us,
+            is_owned=is_owned,
             pager=pager.pid if pager is not None else None,
             pager_started=pager.started if pager is not None else 0,
             mark=settings.mark,
@@ -388,7 +442,9 @@ def _make_rings(images: Path, rings: Path, mode: RingMode) -> None:
                 make_branch_ring(path, entry.reg.size, entry.reg.mode & 0o777, mode)
 
 
-def _plan(manifest: Manifest, images: Path, hostname: str, clock: Clock, settings: Settings) -> BranchPlan:
+def _plan(
+    manifest: Manifest, images: Path, hostname: str, clock: Clock, settings: Settings, ownership: Ownership
+) -> BranchPlan:
     processes = read_entries(images / "pstree.img", pb.PstreeEntry)
     limit_capabilities(images, processes)
     limit_sockets(images, processes)
@@ -410,6 +466,7 @@ def _plan(manifest: Manifest, images: Path, hostname: str, clock: Clock, setting
             number for one in processes for number in (one.pid, one.pgid, one.sid, *one.threads)
         ),
         limit=settings.restore_limit,
+        owner=ownership.line,
     )
 
 

@@ -82,6 +82,7 @@ class BranchPlan:
         root: pid of the target's root in its own PID namespace.
         taken_pids: pids and thread ids that the commit holds.
         limit: seconds for CRIU.
+        owner: the end for process 1 of the line by which the branch ends with whoever holds the other.
         pager: the page daemon that brings memory in once the processes run; None: all of it is there before.
     """
 
@@ -96,6 +97,7 @@ class BranchPlan:
     root: int
     taken_pids: frozenset[int]
     limit: float
+    owner: int
     pager: Pager | None = None
     outside: Outside = field(default_factory=Outside)
     answered: frozenset[int] = frozenset()
@@ -236,6 +238,7 @@ class BranchBuilder:
         if plan.pager is not None:
             # Before CRIU begins: whatever becomes of the page daemon from here on, nobody sees a wrong page.
             first.hold_lifeline(plan.pager.lifeline)
+        first.hold_owner(plan.owner)
         first.give_up_capabilities()
         root = _restore(plan, criu, images, outlets)
         # Not before CRIU has ended: only then are the processes this one's children, and it leaves when it has none.

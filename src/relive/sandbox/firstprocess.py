@@ -84,6 +84,10 @@ class FirstProcess:
         """Give it the socket whose hanging up ends everything in its namespace; the caller keeps its own."""
         self._order(b"l", [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))])
 
+    def hold_owner(self, descriptor: int) -> None:
+        """Give it the owner's line, whose hanging up ends everything once it is the lasting process 1; the caller keeps its own."""
+        self._order(b"o", [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))])
+
     def become(self, main: int, kept: int) -> None:
         """Let it become the lasting process 1, from the program's file in its own file system.
 

@@ -1,7 +1,7 @@
 """Directories of branches that are being made: claimed by who makes them, swept when he has died over it.
 
 A claim is an flock(2) on the directory, which ends with its holder, however that ends. Processes and mounts of such a branch
-need no sweeping: its process 1 leaves when the one who makes it is gone.
+need no sweeping: its process 1 leaves when the one who makes it is gone (``ownership.py``).
 """
 
 from __future__ import annotations
@@ -20,11 +20,18 @@ _LEAST_AGE = 10.0  # [s] what is younger may belong to a process that has not cl
 
 
 @contextlib.contextmanager
-def claimed(directory: Path) -> Iterator[None]:
-    """Keep a directory from being swept within the block; raises OSError when it is not there."""
+def claimed(directory: Path, *, at_once: bool = False) -> Iterator[None]:
+    """Keep a directory from being swept within the block.
+
+    Args:
+        at_once: do not wait for another who has claimed it.
+
+    Raises:
+        BlockingIOError: another has claimed it; OSError: it is not there.
+    """
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (fcntl.LOCK_NB if at_once else 0))
         yield
     finally:
         os.close(descriptor)
@@ -37,10 +44,6 @@ def sweep_unfinished(branches: Path, state: str) -> None:
         with contextlib.suppress(OSError):  # another sweeps, or the branch is being stopped
             if (directory / state).exists() or directory.stat().st_mtime > oldest:
                 continue
-            descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with claimed(directory, at_once=True):
                 if not (directory / state).exists():
                     shutil.rmtree(directory, ignore_errors=True)
-            finally:
-                os.close(descriptor)

@@ -18,7 +18,7 @@ from relive.replay.stubs.speed import Speed, parse_speed
 from .sealed import SECOND, Script
 
 MAX = parse_speed("max")
-LIMIT = 20.0
+LIMIT = 60.0
 
 
 def driven(

@@ -145,7 +145,7 @@ def _try(ground: Ground, uid: int | None) -> Result:
                 watchdog=watchdog,
             )
         stored = taken.store(store, [])
-        branch = restore(settings, store, stored.id)
+        branch = restore(settings, store, stored.id, is_owned=True)
         try:
             _check_branch(branch, original.word)
         finally:
