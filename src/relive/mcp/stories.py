@@ -110,7 +110,7 @@ def story_of(account: Account) -> Story:
             for write in origin.last
         ],
         stack=account.stack if package is None else None,
-        log_tail=incident.log_tail[-_LOG_LINES:],
+        log_tail=incident.log_tail[-_LOG_LINES:] if package is None else [],
         notes=account.notes,
         next=_next(account),
     )
