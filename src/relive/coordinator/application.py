@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 
 import anyio.to_thread
+import structlog
 from fastapi import FastAPI
 
 from relive import __version__
@@ -35,6 +37,7 @@ from relive.coordinator.shelf import Shelf
 from relive.coordinator.signed import SignedUrls
 from relive.coordinator.tasks import Tasks
 from relive.coordinator.trail import Trail
+from relive.errors import ReliveError
 
 __all__ = ["Lifespan", "make_application"]
 
@@ -59,6 +62,8 @@ _ROUTERS = (
     health.router,
     audit.router,
 )
+
+_SWEEP = 600.0  # [s]
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
@@ -88,21 +93,19 @@ def make_application(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            with ExitStack() as opened:
-                opened.callback(tokens.close)
-                app.state.links = SignedUrls(settings.server)
-                opened.callback(app.state.links.close)
-                app.state.shelf = Shelf(settings.server)
-                opened.callback(app.state.shelf.close)
-                app.state.tasks = Tasks(settings, server_kinds(settings, app.state.shelf))
-                await anyio.to_thread.run_sync(app.state.tasks.start)
-                stack.push_async_callback(anyio.to_thread.run_sync, app.state.tasks.stop)
-                for one in beside:
-                    await stack.enter_async_context(one(app))
-                try:
-                    yield
-                finally:
-                    await stack.aclose()
+            stack.callback(tokens.close)
+            app.state.links = SignedUrls(settings.server)
+            stack.callback(app.state.links.close)
+            app.state.shelf = Shelf(settings.server)
+            stack.callback(app.state.shelf.close)
+            app.state.tasks = Tasks(settings, server_kinds(settings, app.state.shelf))
+            await anyio.to_thread.run_sync(app.state.tasks.start)
+            stack.push_async_callback(anyio.to_thread.run_sync, app.state.tasks.stop)
+            for one in beside:
+                await stack.enter_async_context(one(app))
+            sweeping = asyncio.create_task(_sweep(app))
+            stack.callback(sweeping.cancel)
+            yield
 
     app = FastAPI(
         title="Relive",
@@ -119,3 +122,14 @@ def make_application(
     app.add_middleware(Trail, gate=gate, audit=log)
     app.add_middleware(Limits, gate=gate, allowance=allowance)
     return app
+
+
+async def _sweep(app: FastAPI) -> None:
+    """Now and then remove what has expired."""
+    while True:
+        for what in (app.state.shelf, app.state.links):
+            try:
+                await anyio.to_thread.run_sync(what.sweep)
+            except ReliveError as error:  # the disk is full, say; there is a next time
+                structlog.get_logger().error("not swept", error=error.as_json())
+        await asyncio.sleep(_SWEEP)
