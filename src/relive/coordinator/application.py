@@ -8,14 +8,14 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 
 import anyio.to_thread
 import structlog
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 
 from relive import __version__
 from relive.config import Settings
 from relive.coordinator import downloads
 from relive.coordinator.audit import Audit
 from relive.coordinator.credentials import Tokens
-from relive.coordinator.errors import ERROR_RESPONSES, install
+from relive.coordinator.errors import ERROR_RESPONSES, install, refuse_unwritable
 from relive.coordinator.gate import Gate
 from relive.coordinator.kinds import server_kinds
 from relive.coordinator.limits import Allowance, Limits
@@ -114,6 +114,8 @@ def make_application(
         lifespan=lifespan,
         responses=ERROR_RESPONSES,
         redoc_url=None,
+        redirect_slashes=False,  # a redirect has no body in the one shape of errors, and says that there is such a path
+        dependencies=[Depends(refuse_unwritable)],
     )
     app.state.settings, app.state.gate, app.state.audit = settings, gate, log
     install(app)

@@ -6,6 +6,7 @@ docs/api-security.md.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -14,10 +15,21 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
+from starlette.routing import compile_path
 
 from relive.errors import MethodNotAllowed, NotFound, ReliveError, RequestInvalid
 
-__all__ = ["ERROR_RESPONSES", "STATUSES", "ErrorAnswer", "ErrorParts", "answer_to", "install", "status_of"]
+__all__ = [
+    "ERROR_RESPONSES",
+    "JSON_ERROR_RESPONSES",
+    "STATUSES",
+    "ErrorAnswer",
+    "ErrorParts",
+    "answer_to",
+    "install",
+    "refuse_unwritable",
+    "status_of",
+]
 
 _SHOWN = 200  # [characters] of a path, [bytes] are as many at most
 _TOLD = 3  # wrong fields that the cause names
@@ -99,6 +111,14 @@ ERROR_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     "4XX": {"model": ErrorAnswer, "description": "The request was refused"},
     "5XX": {"model": ErrorAnswer, "description": "It was not done"},
 }
+# The same for an operation whose answers are no JSON: FastAPI would write that of errors too.
+JSON_ERROR_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
+    status: {
+        "description": told["description"],
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorAnswer"}}},
+    }
+    for status, told in ERROR_RESPONSES.items()
+}
 
 
 def status_of(error: ReliveError) -> int:
@@ -148,15 +168,47 @@ def invalid_fields(errors: Iterable[Mapping[str, Any]]) -> RequestInvalid:
     )
 
 
+async def refuse_unwritable(request: Request) -> None:
+    """A dependency of all routes: refuses bodies with half a pair of surrogates, which no answer and no file could hold.
+
+    Raises:
+        RequestInvalid: there is one; JSON can write it (``"\\ud800"``), and Python's parser lets it through.
+    """
+    body = await request.body()
+    try:
+        json.dumps(json.loads(body), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise RequestInvalid(
+            "the body of the request holds what is no text",
+            cause="half a pair of UTF-16 surrogates, in one of its strings",
+            remedy="send UTF-8, or escapes of whole characters",
+        ) from None
+    except (ValueError, RecursionError):  # no JSON: who wants some says so better
+        return
+
+
+def _methods_of(request: Request) -> list[str]:
+    """Which methods the path has: Starlette's own 405 names those of one route only."""
+    paths = request.app.openapi()["paths"] if isinstance(request.app, FastAPI) else {}
+    found = {
+        method.upper()
+        for path, methods in paths.items()
+        if compile_path(path)[0].match(request.url.path)
+        for method in methods
+    }
+    return sorted(found)
+
+
 async def _http(request: Request, error: Exception) -> JSONResponse:
     """What Starlette and FastAPI raise themselves."""
     assert isinstance(error, HTTPException)
     path = request.url.path[:_SHOWN]
     told: ReliveError
+    allowed: str | None = None
     if error.status_code == 404:
         told = NotFound(f"there is no {path}", remedy="/docs lists the paths")
     elif error.status_code == 405:
-        allowed = (error.headers or {}).get("Allow")
+        allowed = ", ".join(_methods_of(request)) or (error.headers or {}).get("Allow")
         told = MethodNotAllowed(
             f"{path} has no method {request.method[:_SHOWN]}",
             cause=f"it has {allowed}" if allowed else None,
@@ -166,7 +218,8 @@ async def _http(request: Request, error: Exception) -> JSONResponse:
         told = RequestInvalid(
             "the request cannot be answered", cause=str(error.detail)[:_SHOWN], remedy="/docs says how to ask"
         )
-    return answer_to(told, headers=dict(error.headers or {}), status=error.status_code)
+    headers = dict(error.headers or {}) | ({"Allow": allowed} if allowed else {})
+    return answer_to(told, headers=headers, status=error.status_code)
 
 
 async def _bug(_request: Request, _error: Exception) -> JSONResponse:

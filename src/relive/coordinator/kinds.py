@@ -77,7 +77,7 @@ class ExportDone(Result):
 class FixtureTask(Wish):
     """Of which incident a fixture is made, in a directory of the server's; see ``FixtureWish``."""
 
-    incident: int = Field(ge=1, description="Number of the incident")
+    incident: int = Field(ge=1, le=(1 << 53) - 1, description="Number of the incident")
     engine: Database = Field(default=Database.SQLITE, description="For which database")
     database: str | None = Field(default=None, description="Which database, where the request asked several")
 

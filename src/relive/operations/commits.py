@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import fields
 from pathlib import Path
 
 from pydantic import Field
@@ -61,7 +61,8 @@ class Commit(Result):
     @classmethod
     def of(cls, stored: StoredCommit, tags: list[str]) -> Commit:
         """From the index."""
-        return cls(**asdict(stored), tags=tags)
+        # ``asdict`` copies each value, which costs as much as finding the page.
+        return cls(**{field.name: getattr(stored, field.name) for field in fields(stored)}, tags=tags)
 
 
 class CommitDetail(Manifest):

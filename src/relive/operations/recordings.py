@@ -62,7 +62,10 @@ class RequestsWish(Wish):
     """Which requests."""
 
     after: int = Field(
-        default=0, ge=0, description="Only those that began after this event: where a page went to"
+        default=0,
+        ge=0,
+        le=(1 << 53) - 1,
+        description="Only those that began after this event: where a page went to",
     )
     limit: int = Field(default=50, ge=1, le=500, description="At most so many")
 

@@ -33,7 +33,9 @@ class ReplayWish(Wish):
     """What is replayed, and how."""
 
     what: str = Field(description="An incident's number, or a commit (then with request)")
-    request: int | None = Field(default=None, description="Replay this recorded request from the commit")
+    request: int | None = Field(
+        default=None, ge=0, le=(1 << 53) - 1, description="Replay this recorded request from the commit"
+    )
     first: bool = Field(default=False, description="The first time the incident was seen, not the latest")
     times: int = Field(default=1, ge=1, le=10_000, description="How often, each in a branch of its own")
     jobs: int | None = Field(

@@ -66,9 +66,14 @@ class RunsWish(Wish):
     """Which runs."""
 
     service: str | None = Field(default=None, description="Only those of this service")
-    incident: int | None = Field(default=None, description="Only those of this incident")
+    incident: int | None = Field(
+        default=None, ge=1, le=(1 << 53) - 1, description="Only those of this incident"
+    )
     before: int | None = Field(
-        default=None, ge=1, description="Only those with a smaller number: where a page went to"
+        default=None,
+        ge=1,
+        le=(1 << 53) - 1,
+        description="Only those with a smaller number: where a page went to",
     )
     limit: int = Field(default=50, ge=1, le=500, description="At most so many")
 

@@ -16,6 +16,10 @@ __all__ = ["Tags"]
 
 _FORBIDDEN = set("@{}/\\~^:")
 _LENGTH = 200  # [bytes] a file name may have 255
+# By directory: its state before they were read, and all of them; never changed in place, so any thread may look. Of the whole
+# process, since a server opens a store for each request, and reading 200 tags takes as long as all else that a page costs.
+_KNOWN: dict[Path, tuple[str, dict[str, CommitId]]] = {}
+_KNOWN_MOST = 64
 
 
 class Tags:
@@ -24,8 +28,6 @@ class Tags:
     def __init__(self, directory: Path, incoming: Path) -> None:
         self._directory = directory
         self._incoming = incoming
-        self._all: dict[str, CommitId] = {}
-        self._read_at: str | None = None  # state of the directory before ``_all`` was read
         directory.mkdir(exist_ok=True)
 
     def find(self, name: str) -> CommitId | None:
@@ -68,13 +70,18 @@ class Tags:
     def all(self) -> dict[str, CommitId]:
         """All in order of their names; damaged ones are passed over."""
         state = state_of(self._directory)
-        if state is None or state != self._read_at:
-            found = {}
-            for name in sorted(os.listdir(self._directory)):
-                with contextlib.suppress(FileNotFoundError, ObjectCorrupt):
-                    found[name] = self._read(name)
-            self._all, self._read_at = found, state
-        return dict(self._all)
+        known = _KNOWN.get(self._directory)
+        if state is not None and known is not None and known[0] == state:
+            return dict(known[1])
+        found = {}
+        for name in sorted(os.listdir(self._directory)):
+            with contextlib.suppress(FileNotFoundError, ObjectCorrupt):
+                found[name] = self._read(name)
+        if state is not None:
+            if len(_KNOWN) >= _KNOWN_MOST:
+                _KNOWN.clear()
+            _KNOWN[self._directory] = (state, found)
+        return dict(found)
 
     def _read(self, name: str) -> CommitId:
         with open(f"{self._directory}/{name}", errors="replace") as file:  # noqa: PTH123 - half the time of a Path's, of many

@@ -8,6 +8,9 @@ from fastapi import APIRouter, Path, Query, Response
 from pydantic import Field
 
 from relive.analyse.account import Account
+from relive.config import Settings
+from relive.coordinator.credentials import Scope
+from relive.coordinator.gate import Caller
 from relive.coordinator.routers.provided import Configured, Reader
 from relive.operations.incidents import (
     IncidentPage,
@@ -16,6 +19,7 @@ from relive.operations.incidents import (
     page_of_incidents,
     rendered,
     show_incident,
+    without_locals,
 )
 from relive.operations.progress import Silent
 
@@ -45,9 +49,14 @@ def listed(settings: Configured, _caller: Reader, wish: Annotated[IncidentsQuery
 
 
 @router.get("/{number}", operation_id="show_incident")
-def shown(number: Number, settings: Configured, _caller: Reader) -> Account:
-    """All that is known of it: the exception, frames with locals, the timeline, who had written what it read"""
-    return show_incident(settings, number, Silent())
+def shown(number: Number, settings: Configured, caller: Reader) -> Account:
+    """All that is known of it: the exception, frames (with locals, for the scope memory), the timeline, who wrote what it read"""
+    return _account(settings, number, caller)
+
+
+def _account(settings: Settings, number: int, caller: Caller) -> Account:
+    found = show_incident(settings, number, Silent())
+    return found if Scope.MEMORY in caller.scopes else without_locals(found)
 
 
 @router.get(
@@ -56,7 +65,7 @@ def shown(number: Number, settings: Configured, _caller: Reader) -> Account:
     response_class=Response,
     responses={200: {"content": {"text/html": {}, "application/json": {}}, "description": "In that form"}},
 )
-def told(number: Number, form: Rendering, settings: Configured, _caller: Reader) -> Response:
+def told(number: Number, form: Rendering, settings: Configured, caller: Reader) -> Response:
     """As a page for browsers (html), as OpenTelemetry spans (otlp), or its HTTP requests as HAR 1.2 (har)"""
-    text = rendered(show_incident(settings, number, Silent()), form)
+    text = rendered(_account(settings, number, caller), form)
     return Response(text.encode("utf-8", "backslashreplace"), media_type=_TYPES[form], headers=_ALONE)

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from relive.coordinator.audit import note
+from relive.coordinator.errors import JSON_ERROR_RESPONSES
 from relive.coordinator.routers.provided import Keeper, Operator, Reader
 from relive.coordinator.task import Task, TaskPage, TaskState
 
@@ -18,7 +19,9 @@ router = APIRouter(prefix="/tasks", tags=["tasks"])
 Id = Annotated[str, Path(description="The task's id", max_length=100)]
 
 
-def _known(task: Id, tasks: Keeper) -> str:
+def _known(
+    task: Id, tasks: Keeper, _caller: Reader
+) -> str:  # else who may not ask would be told which ids there are
     return tasks.get(task).id
 
 
@@ -52,7 +55,12 @@ def cancelled(task: Id, tasks: Keeper, _caller: Operator, request: Request) -> T
     return tasks.cancel(task)
 
 
-@router.get("/{task}/events", operation_id="follow_task", response_class=EventSourceResponse)
+@router.get(
+    "/{task}/events",
+    operation_id="follow_task",
+    response_class=EventSourceResponse,
+    responses=JSON_ERROR_RESPONSES,
+)
 async def events(
     task: Known,
     tasks: Keeper,

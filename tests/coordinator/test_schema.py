@@ -1,0 +1,87 @@
+"""Whatever the OpenAPI of a real server allows, and what it does not, is answered as it says: schemathesis asks.
+
+No 5xx, no status and no content type that is not written there, bodies as written, and every error in the one shape. Right and wrong
+requests alike: schemathesis makes both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis import Case
+from schemathesis.generation import GenerationMode
+from schemathesis.specs.openapi import checks
+
+from coordinator.api_server import Api, serving
+from coordinator.filled import filled
+
+# Each of these looks at the whole host or store, in a process of its own.
+_DEAR = frozenset({"doctor", "store_stats"})
+_CHECKS = [
+    schemathesis.checks.not_a_server_error,
+    checks.status_code_conformance,
+    checks.content_type_conformance,
+    checks.response_schema_conformance,
+    checks.response_headers_conformance,
+]
+
+
+@pytest.fixture(scope="module")
+def api() -> Iterator[Api]:
+    with filled() as home:
+        # Tasks are taken on as often as asked and mostly wait: what they do is not looked at here.
+        few = {"RELIVE_TASKS": "1", "RELIVE_TASKS_WAITING": "100000"}
+        with serving(home.environment | few, "admin", "memory") as made:
+            yield made
+
+
+def _operations(api: Api) -> Iterator[Any]:
+    schema = schemathesis.openapi.from_url(f"{api.address}/openapi.json")
+    for found in schema.get_all_operations():
+        yield found.ok()
+
+
+def _ask(api: Api, operation: Any, mode: GenerationMode, examples: int) -> None:
+    """Send so many requests of one operation, and check each answer."""
+
+    @given(case=operation.as_strategy(generation_mode=mode))
+    @settings(
+        max_examples=1 if operation.definition.raw["operationId"] in _DEAR else examples,
+        phases=[Phase.generate, Phase.shrink],
+        suppress_health_check=list(HealthCheck),
+        database=None,
+        deadline=None,
+    )
+    def ask(case: Case) -> None:
+        answer = case.call(headers={"Authorization": f"Bearer {api.token}"}, timeout=30)
+        case.validate_response(answer, checks=_CHECKS)
+        if answer.status_code >= 400:
+            error = answer.json()["error"]
+            assert set(error) == {"code", "message", "cause", "remedy"}, error
+            assert error["code"] and error["message"]
+
+    ask()
+
+
+def _wrong(api: Api, examples: int) -> Iterator[str]:
+    """What was answered otherwise than written, by operation."""
+    for operation in _operations(api):
+        for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
+            try:
+                _ask(api, operation, mode, examples)
+            except Exception as error:  # all operations are asked, and all that is wrong is told
+                yield f"{operation.label} {mode}: {error!r} {getattr(error, 'exceptions', '')}"
+
+
+def test_every_answer_is_as_the_schema_says(api):
+    assert list(_wrong(api, examples=5)) == []
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+def test_every_answer_of_many_is_as_the_schema_says(api):
+    assert list(_wrong(api, examples=150)) == []
