@@ -75,6 +75,8 @@ TESTED_IN = {
     "mcp/http.py": "tests/coordinator/test_mcp.py",
     "mcp/looking.py": "tests/mcp/test_server.py",
     "mcp/refusals.py": "tests/mcp/test_server.py",
+    "mcp/server.py": "tests/mcp/test_server.py",
+    "mcp/trail.py": "tests/coordinator/test_mcp.py",
     "mcp/stories.py": "tests/mcp/test_server.py",
     "cli/serve_cmd.py": "tests/coordinator/test_routes.py",
     "coordinator/application.py": "tests/coordinator/test_routes.py",

@@ -23,21 +23,23 @@ from relive.store.evidence import Evidence, keep
 NEEDED: dict[str, set[Scope]] = {
     "health": set(),
     "download_export": set(),
-    **dict.fromkeys(
-        """list_targets list_commits show_commit list_tags list_incidents show_incident render_incident list_recordings
-        list_requests show_request list_branches show_branch read_logs list_runs show_run list_verdicts read_fixture
-        store_stats foresee_gc list_tasks show_task follow_task doctor""".split(),
-        {Scope.READ},
-    ),
-    **dict.fromkeys(
-        """take_commit delete_commit put_tag delete_tag restore stop_branch replay reproduce make_fixture verify_store
-        cancel_task""".split(),
-        {Scope.OPERATE},
-    ),
-    "execute": {Scope.OPERATE, Scope.MEMORY},
-    **dict.fromkeys(
-        "export list_exports delete_export list_links make_link revoke_link".split(), {Scope.MEMORY}
-    ),
+    **{
+        name: {Scope.READ}
+        for name in """list_targets list_commits show_commit list_tags list_incidents show_incident render_incident
+        list_recordings list_requests show_request list_branches show_branch list_runs list_verdicts store_stats foresee_gc
+        list_tasks show_task follow_task doctor""".split()
+    },
+    **{
+        name: {Scope.OPERATE}
+        for name in """take_commit delete_commit put_tag delete_tag restore stop_branch replay make_fixture verify_store
+        cancel_task""".split()
+    },
+    **{name: {Scope.OPERATE, Scope.MEMORY} for name in ("execute", "reproduce")},
+    **{
+        name: {Scope.MEMORY}
+        for name in """export list_exports delete_export list_links make_link revoke_link show_run read_fixture
+        read_logs""".split()
+    },
     "read_audit": {Scope.ADMIN},
 }
 # Of these it is only looked at who may not: they look at the whole host or store, in a process of their own.

@@ -25,6 +25,10 @@ def test_from_list_to_verdict_over_http(payments):
 
     with serving(payments.relive.environment, "admin", "memory") as api:
         anyio.run(talk, api.address, api.token)
+        acts = [one for one in api.get("/audit")["entries"] if one["what"] == "MCP replay"]
+        assert [(one["outcome"], one["target"]) for one in acts] == [
+            (outcome, f"what={payments.incident}") for outcome in ("done", "asked")
+        ]
         _refuses_others(api.address, payments.relive.environment)
 
 

@@ -1,7 +1,7 @@
 """Whatever the OpenAPI of a real server allows, and what it does not, is answered as it says: schemathesis asks.
 
-No 5xx, no status and no content type that is not written there, bodies as written, and every error in the one shape. Right and wrong
-requests alike: schemathesis makes both.
+No 5xx, no status and no content type that is not written there, bodies as written, and every error in the one shape. Right and
+wrong requests alike: schemathesis makes both.
 """
 
 from __future__ import annotations

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from typing import Annotated
 
 import typer
 
 from relive.config import load_settings
-from relive.operations.branches import find_living
+from relive.operations.branches import find_living, inside_environment
 
 __all__ = ["exec_"]
 
@@ -22,5 +21,5 @@ def exec_(
     found = find_living(load_settings(), branch)
     if command[:1] == ["--"]:
         command = command[1:]
-    done = subprocess.run(found.command_inside(command), env=dict(os.environ), cwd="/", check=False)
+    done = subprocess.run(found.command_inside(command), env=inside_environment(), cwd="/", check=False)
     raise typer.Exit(done.returncode if done.returncode >= 0 else 128 - done.returncode)

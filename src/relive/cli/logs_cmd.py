@@ -9,7 +9,7 @@ import typer
 
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
-from relive.operations.branches import log_streams
+from relive.operations.branches import log_streams, read_whole
 
 __all__ = ["logs"]
 
@@ -24,16 +24,16 @@ def logs(
     """Show the output of a branch or capsule: stdout on stdout, stderr on stderr"""
     streams, lost = log_streams(load_settings(), name)
     if as_json:
-        texts = {kind: path.read_text(errors="replace") for kind, path in streams.items()}
+        texts = {kind: read_whole(path).decode(errors="replace") for kind, path in streams.items()}
         Terminal(as_json=True).answer(texts if lost is None else {**texts, "memory_lost": lost.as_json()})
         return
     if stubs:
         said = streams.get("stubs")
-        sys.stdout.write(said.read_text(errors="replace") if said is not None else "")
+        sys.stdout.write(read_whole(said).decode(errors="replace") if said is not None else "")
         return
-    sys.stdout.buffer.write(streams["stdout"].read_bytes())
+    sys.stdout.buffer.write(read_whole(streams["stdout"]))
     sys.stdout.buffer.flush()
-    sys.stderr.buffer.write(streams["stderr"].read_bytes())
+    sys.stderr.buffer.write(read_whole(streams["stderr"]))
     sys.stderr.flush()
     if lost is not None:
         Terminal().failed(lost)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
 
 import anyio.to_thread
 import structlog
@@ -17,7 +18,7 @@ from relive.coordinator.audit import Audit
 from relive.coordinator.credentials import Tokens
 from relive.coordinator.errors import ERROR_RESPONSES, install, refuse_unwritable
 from relive.coordinator.gate import Gate
-from relive.coordinator.kinds import server_kinds
+from relive.coordinator.kinds import server_kinds, sweep_fixtures
 from relive.coordinator.limits import Allowance, Limits
 from relive.coordinator.routers import (
     audit,
@@ -37,7 +38,6 @@ from relive.coordinator.shelf import Shelf
 from relive.coordinator.signed import SignedUrls
 from relive.coordinator.tasks import Tasks
 from relive.coordinator.trail import Trail
-from relive.errors import ReliveError
 
 __all__ = ["Lifespan", "make_application"]
 
@@ -129,9 +129,13 @@ def make_application(
 async def _sweep(app: FastAPI) -> None:
     """Now and then remove what has expired."""
     while True:
-        for what in (app.state.shelf, app.state.links):
+        for sweep in (
+            app.state.shelf.sweep,
+            app.state.links.sweep,
+            partial(sweep_fixtures, app.state.settings, app.state.tasks),
+        ):
             try:
-                await anyio.to_thread.run_sync(what.sweep)
-            except ReliveError as error:  # the disk is full, say; there is a next time
-                structlog.get_logger().error("not swept", error=error.as_json())
+                await anyio.to_thread.run_sync(sweep)
+            except Exception as error:  # the disk is full, say; there is a next time
+                structlog.get_logger().error("not swept", error=str(error))
         await asyncio.sleep(_SWEEP)

@@ -29,7 +29,8 @@ from relive.config import Settings
 from relive.coordinator.shelf import Shelf
 from relive.coordinator.signed import LONGEST
 from relive.coordinator.task_work import TaskKind, Work, never_done
-from relive.errors import Cancelled
+from relive.coordinator.tasks import Tasks
+from relive.errors import Cancelled, TaskUnknown
 from relive.exchange.checkpoint.compression import Compression
 from relive.kernel.procfs import is_same_process, read_stat
 from relive.operations.apart import perform_apart
@@ -43,7 +44,7 @@ from relive.operations.reproductions import REPRODUCE
 from relive.operations.storage import VERIFY
 from relive.sandbox.branch import list_branches
 
-__all__ = ["ExportDone", "ExportTask", "FixtureTask", "fixture_directory", "server_kinds"]
+__all__ = ["ExportDone", "ExportTask", "FixtureTask", "fixture_directory", "server_kinds", "sweep_fixtures"]
 
 W = TypeVar("W", bound=Wish)
 R = TypeVar("R", bound=BaseModel)
@@ -85,6 +86,16 @@ class FixtureTask(Wish):
 def fixture_directory(settings: Settings, task: str) -> Path:
     """Where the fixture of a task lies once it has succeeded."""
     return settings.server / "fixtures" / task
+
+
+def sweep_fixtures(settings: Settings, tasks: Tasks) -> None:
+    """Remove those whose task is not known any more."""
+    directory = settings.server / "fixtures"
+    for one in directory.iterdir() if directory.is_dir() else ():
+        try:
+            tasks.get(one.name)
+        except TaskUnknown:
+            shutil.rmtree(one, ignore_errors=True)
 
 
 def server_kinds(settings: Settings, shelf: Shelf) -> list[TaskKind[Any, Any]]:

@@ -44,6 +44,7 @@ from relive.errors import (
     TaskUnknown,
     UsageError,
 )
+from relive.store.lock import StoreLock
 
 __all__ = ["Beginning", "ExecutorRow", "News", "Superseded", "TaskStore"]
 
@@ -152,9 +153,11 @@ class TaskStore:
         try:
             with _told(self._path):
                 database.row_factory = sqlite3.Row
-                database.execute("PRAGMA journal_mode=WAL")
-                database.execute(f"PRAGMA synchronous={synchronous}")
-                self._make_tables(database)
+                # The change to WAL does not wait for others as all else does, so only one process does it at a time.
+                with StoreLock(self._path.with_name(f"{self._path.name}.lock")).held(shared=False):
+                    database.execute("PRAGMA journal_mode=WAL")
+                    database.execute(f"PRAGMA synchronous={synchronous}")
+                    self._make_tables(database)
         except BaseException:
             database.close()
             raise

@@ -246,7 +246,16 @@ class Tasks:
                 remedy="ask again",
             ) from error
         self._end_leftovers(kind, given, beginning, work)
-        result: BaseModel = kind.run(work, given)
+        try:
+            result: BaseModel = kind.run(work, given)
+        except Superseded:
+            raise
+        except Exception:
+            # It ends for good: nothing that carries its id may stay behind, should its process have died over it.
+            if kind.leftovers is not None:
+                with work.uninterrupted():
+                    kind.leftovers(work, given)
+            raise
         return result
 
     def _end_leftovers(

@@ -18,6 +18,7 @@ from pydantic.fields import FieldInfo
 from relive.config import Settings
 from relive.errors import ReliveError
 from relive.mcp.refusals import refusal
+from relive.mcp.trail import acting
 from relive.operations.apart import perform_apart
 from relive.operations.operation import Operation
 
@@ -55,32 +56,29 @@ class _Told:
 
 
 def tool_of(
-    operation: Operation[Any, Any], settings: Settings, *, without: frozenset[str] = frozenset()
+    operation: Operation[Any, Any], settings: Settings, at_once: anyio.CapacityLimiter
 ) -> Callable[..., Awaitable[BaseModel]]:
-    """The function of a tool.
-
-    Args:
-        without: fields of the wish that an agent cannot choose.
-    """
+    """The function of a tool; ``at_once``: the threads for all that act, apart from those that answer requests."""
 
     async def tool(**given: Any) -> BaseModel:
-        told = _Told(given.pop("context"))
+        context = given.pop("context")
+        told = _Told(context)
         cancel = threading.Event()
 
         def perform() -> BaseModel:
             wish = operation.wish(**given)
-            result: BaseModel = perform_apart(operation, settings, wish, told, cancel=cancel)
+            with acting(context, operation.name, given):
+                result: BaseModel = perform_apart(operation, settings, wish, told, cancel=cancel)
             return result
 
         try:
-            return await anyio.to_thread.run_sync(perform, abandon_on_cancel=True)
+            return await anyio.to_thread.run_sync(perform, abandon_on_cancel=True, limiter=at_once)
         except ReliveError as error:
             raise refusal(error) from error
         finally:
             cancel.set()  # a client that gave up wants nothing of it
 
-    fields = {name: field for name, field in operation.wish.model_fields.items() if name not in without}
-    parameters = [_parameter(name, field) for name, field in fields.items()]
+    parameters = [_parameter(name, field) for name, field in operation.wish.model_fields.items()]
     context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=Context)
     tool.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [*parameters, context], return_annotation=operation.result

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from mcp.server.mcpserver import MCPServer
+import anyio
+from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError
 from mcp_types import ToolAnnotations
 from pydantic import Field
@@ -16,6 +17,7 @@ from relive.mcp.acting import tool_of
 from relive.mcp.looking import add_looking
 from relive.mcp.refusals import refusing
 from relive.mcp.stories import story_of
+from relive.mcp.trail import acting
 from relive.operations.branches import EXEC, RESTORE, Stopped, stop
 from relive.operations.commits import COMMIT
 from relive.operations.exports import EXPORT
@@ -33,6 +35,7 @@ from relive.operations.tags import Tag, add_tag
 __all__ = ["make_server"]
 
 _QUIET = Silent()
+_AT_ONCE = 16  # operations
 _INSTRUCTIONS = """Relive commits the live state of services, records what crosses their border, and replays failures.
 Begin with `incidents`, look at one with `incident`, `incident_frames` and `incident_timeline`; `replay` shows whether it happens
 again from the commit before, in a sealed sandbox with every outside dependency answered from the recording. `restore` brings a
@@ -81,8 +84,9 @@ def make_server(settings: Settings) -> MCPServer:
     """The server; run it over a transport."""
     server = MCPServer("relive", version=__version__, instructions=_INSTRUCTIONS, log_level="ERROR")
     add_looking(server, settings)
+    at_once = anyio.CapacityLimiter(_AT_ONCE)
     for operation, hints, about in _ACTING:
-        server.add_tool(tool_of(operation, settings), description=about, annotations=hints)
+        server.add_tool(tool_of(operation, settings, at_once), description=about, annotations=hints)
     _add_stopping(server, settings)
     _add_resources(server, settings)
     _add_prompts(server)
@@ -91,17 +95,21 @@ def make_server(settings: Settings) -> MCPServer:
 
 def _add_stopping(server: MCPServer, settings: Settings) -> None:
     def stop_branches(
+        context: Context[Any],
         branches: Annotated[list[str], Field(min_length=1, description="Ids of branches")],
     ) -> Stopped:
         """End branches and remove what was theirs."""
-        return stop(settings, branches, _QUIET, only_branches=True)
+        with acting(context, "stop_branches", {"branches": branches}):
+            return stop(settings, branches, _QUIET, only_branches=True)
 
     def tag(
+        context: Context[Any],
         name: Annotated[str, Field(description="The tag")],
         ref: Annotated[str, Field(description="The commit it shall name")],
     ) -> Tag:
         """Give a commit a name that keeps it."""
-        return add_tag(settings, name, ref)
+        with acting(context, "tag", {"name": name, "ref": ref}):
+            return add_tag(settings, name, ref)
 
     server.add_tool(refusing(stop_branches), annotations=_DESTROYS)
     server.add_tool(refusing(tag), annotations=_ADDS)

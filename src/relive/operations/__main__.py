@@ -80,12 +80,13 @@ def main() -> None:
     _end_with_caller()
     try:
         wish = operation.wish.model_validate_json(wish_line)
-        result = operation.run(load_settings(), wish, line)
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # from here on it is done
-        line.say(result=result.model_dump(mode="json"))
     except ValidationError as error:
         line.say(error=UsageError(f"{operation.name}: {error.errors()[0]['msg']}").as_json())
         sys.exit(1)
+    try:
+        result = operation.run(load_settings(), wish, line)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # from here on it is done
+        line.say(result=result.model_dump(mode="json"))
     except ReliveError as error:
         line.say(error=error.as_json())
         sys.exit(1)

@@ -23,6 +23,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any, TypeVar
 
+import structlog
 from pydantic import BaseModel
 
 from relive.config import Settings, store_key_variable
@@ -68,8 +69,12 @@ def perform_apart(
             start_new_session=True,
         )
         with process, _Canceller(process, cancel):
-            started(process.pid)
-            last = _talk(process, wish, progress)
+            try:
+                started(process.pid)
+                last = _talk(process, wish, progress)
+            except BaseException:  # of who listens, say that it was cancelled
+                _end(process)
+                raise
         if "result" in last:
             return operation.result.model_validate(last["result"])
         if cancel is not None and cancel.is_set():
@@ -77,11 +82,24 @@ def perform_apart(
         if "error" in last:
             raise ReliveError.from_json(last["error"])
         said.seek(max(0, said.tell() - _TAIL))
+        # Not told to who asked: a traceback may hold what it must not.
+        structlog.get_logger().error(
+            "operation died", operation=operation.name, said=said.read().decode(errors="replace")
+        )
         raise ReliveError(
             f"{operation.name} ended without a result",
-            cause=said.read().decode(errors="replace").strip() or f"status {process.returncode}",
+            cause=f"its process ended with status {process.returncode}; the log says what it said last",
             remedy="try it again; if it stays so, it is a bug of Relive",
         )
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Have what it began taken back, and kill it where that takes too long."""
+    process.terminate()
+    try:
+        process.wait(_PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()
 
 
 def _environment(settings: Settings) -> dict[str, str]:

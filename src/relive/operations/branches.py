@@ -6,10 +6,10 @@ import contextlib
 import os
 import signal
 import subprocess
-import tempfile
+import threading
 from enum import StrEnum
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 from pydantic import Field
 
@@ -17,7 +17,8 @@ from relive.agent.capsule import all_lives, find_capsule
 from relive.agent.control import ask_agent
 from relive.agent.sightings import shell_status
 from relive.config import Settings
-from relive.errors import AgentUnreachable, BranchUnknown, MemoryLost, TargetUnknown
+from relive.errors import AgentUnreachable, BranchUnknown, MemoryLost, RecordingCorrupt, TargetUnknown
+from relive.kernel.plainfile import open_plain
 from relive.model.branch import BranchFacts, Clock
 from relive.model.capsule import LifePaths, parse_address
 from relive.model.commit import Manifest
@@ -49,8 +50,10 @@ __all__ = [
     "branch_states",
     "execute",
     "find_living",
+    "inside_environment",
     "log_part",
     "log_streams",
+    "read_whole",
     "restore",
     "stop",
 ]
@@ -206,17 +209,19 @@ class Executed(Result):
 def execute(settings: Settings, wish: ExecWish, _progress: Progress) -> Executed:
     """Run a command in a branch until it ends; raises BranchUnknown."""
     found = find_living(settings, wish.branch)
+    process = subprocess.Popen(
+        found.command_inside(wish.command),
+        env=inside_environment(),
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert process.stdout is not None and process.stderr is not None
     status: int | None = None
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        process = subprocess.Popen(
-            found.command_inside(wish.command),
-            env=dict(os.environ),
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            start_new_session=True,
-        )
+    with process:
+        heard = [_Heard(stream, wish.most) for stream in (process.stdout, process.stderr)]
         try:
             ended = process.wait(wish.limit)
             status = ended if ended >= 0 else 128 - ended
@@ -225,18 +230,39 @@ def execute(settings: Settings, wish: ExecWish, _progress: Progress) -> Executed
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        texts, cuts = zip(*(_text(file, wish.most) for file in (out, err)), strict=True)
-    return Executed(status=status, stdout=texts[0], stderr=texts[1], cut=sum(cuts))
+        out, err = (one.end() for one in heard)
+    return Executed(status=status, stdout=out[0], stderr=err[0], cut=out[1] + err[1])
 
 
 EXEC = Operation("exec", ExecWish, Executed, execute)
 
 
-def _text(file: BinaryIO, most: int) -> tuple[str, int]:
-    size = file.seek(0, os.SEEK_END)
-    file.seek(0)
-    return file.read(most).decode("utf-8", "backslashreplace"), max(0, size - most)
+class _Heard:
+    """Reads a stream in a thread, keeps its beginning, and lets the rest go by."""
+
+    def __init__(self, stream: IO[bytes], most: int) -> None:
+        self._stream, self._most = stream, most
+        self._kept = bytearray()
+        self._cut = 0
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        while data := os.read(self._stream.fileno(), 1 << 16):
+            taken = data[: self._most - len(self._kept)]
+            self._kept += taken
+            self._cut += len(data) - len(taken)
+
+    def end(self) -> tuple[str, int]:
+        """(text, bytes that are left out), once nobody writes any more."""
+        self._thread.join()
+        return self._kept.decode("utf-8", "backslashreplace"), self._cut
+
+
+def inside_environment() -> dict[str, str]:
+    """The variables of a command in a branch: nothing of the caller's but how his terminal speaks."""
+    spoken = {name: os.environ[name] for name in ("LANG", "LC_ALL", "TERM") if name in os.environ}
+    return {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", **spoken}
 
 
 def log_streams(settings: Settings, name: str) -> tuple[dict[str, Path], MemoryLost | None]:
@@ -277,13 +303,29 @@ def log_part(settings: Settings, name: str, stream: LogStream, after: int | None
     streams, _ = log_streams(settings, name)
     if stream.value not in streams:
         return LogPart(text="", next=None)
-    with streams[stream.value].open("rb") as file:
+    with _opened(streams[stream.value]) as file:
         size = file.seek(0, os.SEEK_END)
         begin = max(0, size - _MOST_LOG) if after is None else min(after, size)
         file.seek(begin)
         data = file.read(_MOST_LOG)
     end = begin + len(data)
     return LogPart(text=data.decode("utf-8", "backslashreplace"), next=end if end < size else None)
+
+
+def read_whole(path: Path) -> bytes:
+    """All of one of those files; raises RecordingCorrupt."""
+    with _opened(path) as file:
+        return file.read()
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return open_plain(path)
+    except OSError as error:
+        raise RecordingCorrupt(
+            f"what was said in {path.name} cannot be read",
+            cause=f"{error.strerror}; the service may have put something else in its place",
+        ) from error
 
 
 class Stopped(Result):

@@ -6,6 +6,7 @@ import base64
 import os
 from pathlib import Path
 
+from relive.kernel.plainfile import open_plain
 from relive.model.incident import FailureKind, Sighting
 from relive.model.outcome import End, Outcome
 from relive.model.stack import find_stack
@@ -22,9 +23,9 @@ _BODY_MOST = 1 << 20  # [bytes] of body that one outcome shows
 
 
 def read_log(log: Path, begin: int, end: int | None = None) -> list[str]:
-    """Lines of a log file between two offsets, at most the last 256 KiB of them; empty when it is gone."""
+    """Lines of a log file between two offsets, at most the last 256 KiB of them; empty when it is gone, or no file."""
     try:
-        with log.open("rb") as file:
+        with open_plain(log) as file:
             size = file.seek(0, os.SEEK_END) if end is None else end
             file.seek(max(begin, size - _LOG_MOST))
             return file.read(max(0, size - file.tell())).decode(errors="replace").splitlines()

@@ -18,7 +18,7 @@ router = APIRouter(prefix="/audit", tags=["audit"])
 def listed(
     request: Request,
     _caller: Administrator,
-    before: Annotated[int | None, Query(ge=1, le=1 << 53, description="`next` of the page before")] = None,
+    before: Annotated[int | None, Query(ge=1, le=1 << 53, description="`before` of the page before")] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
 ) -> AuditPage:
     """The audit log, newest first"""

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Body, Depends, Path, Query, Request
 from pydantic import Field
 
 from relive.coordinator.audit import note
+from relive.coordinator.gate import is_loopback
 from relive.coordinator.routers.provided import (
     TASK_ANSWER,
     Configured,
@@ -15,9 +16,11 @@ from relive.coordinator.routers.provided import (
     Operator,
     Reader,
     Submitted,
+    performed,
 )
 from relive.coordinator.task import Task
-from relive.operations.apart import perform_apart
+from relive.errors import UsageError
+from relive.model.capsule import parse_address
 from relive.operations.branches import (
     EXEC,
     RESTORE,
@@ -59,6 +62,14 @@ def restored(
     submitted: Annotated[Submitted, Depends()],
 ) -> Task:
     """Bring a commit to life in a sealed sandbox; the task's result is the branch"""
+    for text in wish.publish:
+        host, _ = parse_address(text.rpartition(":")[0])
+        if not is_loopback(host):
+            raise UsageError(
+                f"{text!r} cannot be published from here",
+                cause="whoever reaches that address could reach the branch, without a token",
+                remedy="publish at a loopback address, or use `relive restore` on the host",
+            )
     return submitted(RESTORE.name, wish, caller, wish.ref)
 
 
@@ -88,21 +99,22 @@ def executed(
     """Run a command inside a branch, until it ends; who may do this can read its memory"""
     note(request.scope, target=f"{branch}: {' '.join(wish.command)}")
     full = ExecWish(branch=branch, command=wish.command, limit=wish.limit, most=wish.most)
-    return perform_apart(EXEC, settings, full)
+    return performed(EXEC, settings, full)
 
 
 @router.get("/{branch}/logs", operation_id="read_logs")
 def logs(
     branch: Id,
     settings: Configured,
-    _caller: Reader,
+    _caller: MemoryReader,
     stream: LogStream = LogStream.STDERR,
     after: Annotated[
         int | None, Query(ge=0, le=1 << 60, description="`next` of the part before; without: the end")
     ] = None,
 ) -> LogPart:
     """What it wrote, or (stubs) what it asked that was not recorded"""
-    return log_part(settings, branch, stream, after)
+    known = branch_state(settings, branch).facts.id  # so that it is no capsule
+    return log_part(settings, known, stream, after)
 
 
 @router.delete("/{branch}", operation_id="stop_branch")

@@ -8,7 +8,14 @@ from fastapi import APIRouter, Body, Depends, Path
 from fastapi.responses import FileResponse
 
 from relive.coordinator.kinds import FixtureTask, fixture_directory
-from relive.coordinator.routers.provided import TASK_ANSWER, Configured, Keeper, Operator, Reader, Submitted
+from relive.coordinator.routers.provided import (
+    TASK_ANSWER,
+    Configured,
+    Keeper,
+    MemoryReader,
+    Operator,
+    Submitted,
+)
 from relive.coordinator.task import Task
 from relive.errors import NotFound
 from relive.operations.fixtures import FIXTURE
@@ -41,7 +48,7 @@ def file(
     ],
     settings: Configured,
     tasks: Keeper,
-    _caller: Reader,
+    _caller: MemoryReader,
 ) -> FileResponse:
     """A file of a fixture: its rules, its database"""
     known = tasks.get(task)  # so the id is no path

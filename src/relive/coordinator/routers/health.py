@@ -6,8 +6,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 
 from relive import __version__
-from relive.coordinator.routers.provided import Configured, Reader
-from relive.operations.apart import perform_apart
+from relive.coordinator.routers.provided import Configured, Reader, performed
 from relive.operations.health import DOCTOR, DoctorWish, Health
 
 __all__ = ["router"]
@@ -30,4 +29,4 @@ def alive() -> Alive:
 @router.get("/doctor", operation_id="doctor")
 def doctor(settings: Configured, _caller: Reader) -> Health:
     """Find out what works on this host by trying it; takes seconds"""
-    return perform_apart(DOCTOR, settings, DoctorWish())
+    return performed(DOCTOR, settings, DoctorWish())

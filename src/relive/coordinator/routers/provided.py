@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import threading
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Header, Request, Response
 from pydantic import BaseModel
@@ -13,6 +14,9 @@ from relive.coordinator.credentials import Scope
 from relive.coordinator.gate import Caller, needs
 from relive.coordinator.task import Task
 from relive.coordinator.tasks import Tasks
+from relive.errors import ServerBusy
+from relive.operations.apart import perform_apart
+from relive.operations.operation import Operation, Wish
 
 __all__ = [
     "TASK_ANSWER",
@@ -23,6 +27,7 @@ __all__ = [
     "Operator",
     "Reader",
     "Submitted",
+    "performed",
 ]
 
 Reader = Annotated[Caller, Depends(needs(Scope.READ))]
@@ -43,6 +48,11 @@ def _tasks(request: Request) -> Tasks:
 
 Configured = Annotated[Settings, Depends(_settings)]
 Keeper = Annotated[Tasks, Depends(_tasks)]
+
+W = TypeVar("W", bound=Wish)
+R = TypeVar("R", bound=BaseModel)
+# Fewer than the server has threads for requests (40): the others go on being answered.
+_AT_ONCE = threading.BoundedSemaphore(8)
 
 TASK_ANSWER: dict[int | str, dict[str, Any]] = {
     202: {
@@ -82,3 +92,17 @@ class Submitted:
         note(self._scope, target=target, task=task.id)
         self._response.headers["Location"] = f"/tasks/{task.id}"
         return task
+
+
+def performed(operation: Operation[W, R], settings: Settings, wish: W) -> R:
+    """Have it done while the request waits; raises ServerBusy where too many are, and what the operation raises."""
+    if not _AT_ONCE.acquire(blocking=False):
+        raise ServerBusy(
+            f"too many are waiting for what {operation.name} takes",
+            cause="each takes a process of its own",
+            remedy="ask again in some seconds",
+        )
+    try:
+        return perform_apart(operation, settings, wish)
+    finally:
+        _AT_ONCE.release()

@@ -7,7 +7,14 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Depends, Path, Query
 from pydantic import Field
 
-from relive.coordinator.routers.provided import TASK_ANSWER, Configured, Operator, Reader, Submitted
+from relive.coordinator.routers.provided import (
+    TASK_ANSWER,
+    Configured,
+    MemoryReader,
+    Operator,
+    Reader,
+    Submitted,
+)
 from relive.coordinator.task import Task
 from relive.operations.operation import Wish
 from relive.operations.replays import REPLAY, ReplayWish
@@ -45,7 +52,7 @@ def replayed(
 
 
 class ReproductionWish(Wish):
-    """What is reproduced, and as what; files of the server's host cannot be named here."""
+    """What is reproduced, and as what. Its command can read what its user can read on the host: the route needs memory, too."""
 
     incident: int = Field(ge=1, le=(1 << 53) - 1, description="Number of the incident")
     command: list[str] = Field(
@@ -84,6 +91,7 @@ class ReproductionWish(Wish):
 def reproduced(
     wish: Annotated[ReproductionWish, Body(examples=[{"incident": 1}])],
     caller: Operator,
+    _reader: MemoryReader,
     submitted: Annotated[Submitted, Depends()],
 ) -> Task:
     """Without any commit: start the service afresh in a sandbox, send the failed request, and judge"""
@@ -92,8 +100,8 @@ def reproduced(
 
 
 @router.get("/runs/{number}", operation_id="show_run")
-def shown(number: Number, settings: Configured, _caller: Reader) -> RunDetail:
-    """One replay or reproduction in full"""
+def shown(number: Number, settings: Configured, _caller: MemoryReader) -> RunDetail:
+    """One replay or reproduction in full: what was answered and logged, as it was"""
     return show_run(settings, number)
 
 

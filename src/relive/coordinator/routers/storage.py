@@ -6,9 +6,15 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Depends
 
-from relive.coordinator.routers.provided import TASK_ANSWER, Configured, Operator, Reader, Submitted
+from relive.coordinator.routers.provided import (
+    TASK_ANSWER,
+    Configured,
+    Operator,
+    Reader,
+    Submitted,
+    performed,
+)
 from relive.coordinator.task import Task
-from relive.operations.apart import perform_apart
 from relive.operations.progress import Silent
 from relive.operations.storage import (
     STATS,
@@ -29,7 +35,7 @@ router = APIRouter(prefix="/store", tags=["store"])
 @router.get("/stats", operation_id="store_stats")
 def stats(settings: Configured, _caller: Reader) -> StorageStats:
     """How much commits bring back, what they take, and what takes the room"""
-    return perform_apart(STATS, settings, StatsWish())
+    return performed(STATS, settings, StatsWish())
 
 
 @router.get("/garbage", operation_id="foresee_gc")

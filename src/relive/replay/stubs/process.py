@@ -8,6 +8,7 @@ end; the descriptors that are named in it are inherited. It writes "ready" to it
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import pickle
 import signal
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relive.errors import RestoreFailed
+from relive.kernel.plainfile import open_plain
 from relive.kernel.procfs import read_stat
 from relive.protocols.known import Known
 from relive.replay.sequence import miss_words
@@ -120,7 +122,7 @@ class _Log:
     """Tells everything once."""
 
     def __init__(self, path: Path, server: StubServer, notes: Sequence[str]) -> None:
-        self._file = path.open("a", buffering=1)
+        self._file = io.TextIOWrapper(open_plain(path, appending=True), "utf-8", line_buffering=True)
         self._server = server
         self._waiting = list(notes)
         self._misses = self._notes = 0
