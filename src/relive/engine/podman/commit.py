@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from relive.config import Settings
-from relive.engine.capture import Gate, capture
+from relive.engine.capture import Gate, StoppedBy, capture
 from relive.engine.captured import Capture
 from relive.engine.podman.command import ask
 from relive.engine.podman.container import PodmanContainer
@@ -64,8 +64,9 @@ def capture_container(
     store: Store,
     watchdog: Watchdog,
     gate: Gate | None = None,
+    stopped: StoppedBy | None = None,
 ) -> Capture:
-    """Take a commit of a container that is not durable yet.
+    """Take a commit of a container that is not durable yet; ``gate`` and ``stopped`` are as for ``capture``.
 
     Raises:
         ProcessGone: the container ended or was removed meanwhile.
@@ -73,7 +74,15 @@ def capture_container(
     """
     started = procfs.read_stat(container.pid)
     try:
-        return capture(target, trigger, settings=settings, store=store, watchdog=watchdog, gate=gate)
+        return capture(
+            target,
+            trigger,
+            settings=settings,
+            store=store,
+            watchdog=watchdog,
+            gate=gate,
+            stopped=stopped,
+        )
     except CommitFailed as error:
         now = procfs.read_stat(container.pid)
         if started is not None and now is not None and now.start_ticks == started.start_ticks and now.state not in "ZX":
