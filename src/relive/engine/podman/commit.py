@@ -106,7 +106,7 @@ def _held_image(store: Store, before: StoredCommit | None, image: str) -> FileEn
 
 
 def _saved_image(container: PodmanContainer, directory: Path) -> Path:
-    goal = directory / IMAGE
+    goal = directory / "image.tar"
     answer = ask("image", "save", "--quiet", "--format=oci-archive", "--output", goal, container.image_id)
     if answer.status != 0:
         raise CommitFailed(
