@@ -76,6 +76,27 @@ class PstreeEntry(_message.Message):
 Global___PstreeEntry: _TypeAlias = PstreeEntry  # noqa: Y015
 
 @_typing.final
+class NamespaceIds(_message.Message):
+    """ids-PID.img: numbers that CRIU gave namespaces and what else processes may share."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NET_NS_ID_FIELD_NUMBER: _builtins.int
+    net_ns_id: _builtins.int
+    def __init__(
+        self,
+        *,
+        net_ns_id: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["net_ns_id", b"net_ns_id"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["net_ns_id", b"net_ns_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NamespaceIds: _TypeAlias = NamespaceIds  # noqa: Y015
+
+@_typing.final
 class FdinfoEntry(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

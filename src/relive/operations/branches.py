@@ -32,6 +32,7 @@ from relive.replay.stubs.stage import Stage
 from relive.replay.stubs.window import read_egress
 from relive.sandbox.branch import Branch, find_branch, list_branches, sweep
 from relive.sandbox.branch import restore as restore_branch
+from relive.sandbox.podman.restore import Revived, restore_container
 from relive.sandbox.publish import publish
 from relive.store import Store
 
@@ -39,6 +40,7 @@ __all__ = [
     "EXEC",
     "RESTORE",
     "BranchState",
+    "ContainerWish",
     "ExecWish",
     "Executed",
     "LogPart",
@@ -52,6 +54,7 @@ __all__ = [
     "log_part",
     "log_streams",
     "restore",
+    "restore_as_podman",
     "stop",
 ]
 
@@ -122,6 +125,36 @@ def _parse_publication(text: str) -> tuple[str, int, int]:
     outer, _, inner = text.rpartition(":")
     host, host_port = parse_address(outer)
     return host, host_port, parse_address(inner)[1]
+
+
+class ContainerWish(Wish):
+    """A container's commit that podman shall run again."""
+
+    ref: str = Field(description="A container's commit: id, tag, NAME, or NAME@{2 minutes ago}")
+    name: str = Field(
+        default="", description="What podman calls it; default: the original's name and its commit's"
+    )
+    publish: list[str] = Field(
+        default=[], description="HOSTPORT:PORT: reach the container's port from this host"
+    )
+    share_volumes: bool = Field(
+        default=False,
+        description="Use what was mounted and not committed together with the original, instead of refusing",
+    )
+
+
+def restore_as_podman(settings: Settings, wish: ContainerWish, progress: Progress) -> Revived:
+    """Bring a container's commit back as a container of podman, sealed.
+
+    Raises:
+        As ``sandbox.podman.restore.restore_container``.
+    """
+    wanted = [_parse_publication(text) for text in wish.publish]
+    tend(settings, progress)
+    store = Store(settings.store)
+    commit = store.resolve(wish.ref)
+    name = wish.name or f"{store.get(commit).name}-{commit[:10]}"
+    return restore_container(settings, store, commit, name, wanted, share_volumes=wish.share_volumes)
 
 
 class BranchState(Result):

@@ -13,9 +13,10 @@ from pathlib import Path
 from relive.errors import ObjectCorrupt
 from relive.model.commit import EntryKind, FileEntry, Layer, LayerKind, Manifest
 
-__all__ = ["DEV_SHM", "ROOT_CHANGES", "changed_files", "layer_archives", "volume_archive"]
+__all__ = ["DEV_SHM", "ROOT_CHANGES", "VOLUMES", "changed_files", "layer_archives", "volume_archive"]
 
 ROOT_CHANGES, DEV_SHM = "rootfs-diff.tar", "devshm-checkpoint.tar"
+VOLUMES = "volumes/"
 _XATTR = "SCHILY.xattr."
 _TYPES = {
     EntryKind.FILE: tarfile.REGTYPE,
@@ -27,7 +28,7 @@ _TYPES = {
 
 def volume_archive(volume: str) -> str:
     """Where an archive has a volume's files."""
-    return f"volumes/{volume}.tar"
+    return f"{VOLUMES}{volume}.tar"
 
 
 def layer_archives(manifest: Manifest) -> dict[str, Layer]:

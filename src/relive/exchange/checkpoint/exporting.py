@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from relive.errors import ObjectCorrupt, UsageError
-from relive.exchange.checkpoint.changes import changed_files, layer_archives, volume_archive
+from relive.exchange.checkpoint.changes import VOLUMES, changed_files, layer_archives
 from relive.exchange.checkpoint.compression import Compression, packing
 from relive.exchange.checkpoint.layout import (
     CHECKPOINT,
@@ -27,7 +27,7 @@ from relive.exchange.checkpoint.layout import (
     image_path,
     is_page_file,
 )
-from relive.exchange.checkpoint.tarfiles import Member, entry_header, fill, is_safe, link_header, the_end
+from relive.exchange.checkpoint.tarfiles import Member, entry_header, fill, is_safe, the_end
 from relive.exchange.exporting import Exported, writing
 from relive.exchange.traffic import Show
 from relive.images import criu_images_pb2 as pb
@@ -90,16 +90,14 @@ class Changes:
 
     Attributes:
         members: contents by path, in the place of the commit's own.
-        volumes: other names for volumes.
         images: added to the images, or in the place of one.
-        linked: page files are symbolic links to where they are laid out, so that they need not be copied; for an engine on
-            this host that reads the archive at once.
+        here: it is for podman on this host, which reads it at once: without page files and volumes, which are given to it
+            where they are laid out.
     """
 
     members: Mapping[str, bytes] = field(default_factory=dict)
-    volumes: Mapping[str, str] = field(default_factory=dict)
     images: Mapping[str, bytes] = field(default_factory=dict)
-    linked: bool = False
+    here: bool = False
 
 
 def write_checkpoint(store: Store, manifest: Manifest, staging: Staging, outgoing: Outgoing, goal: Path, changes: Changes) -> None:
@@ -135,11 +133,12 @@ class _Archive:
         self._manifest = manifest
         self._outgoing = outgoing
         self._images = staging.images
-        self._linked = changes.linked
         for name, content in changes.images.items():
             (staging.images / name).write_bytes(content)
         self._image_paths = sorted(
-            path for path in staging.images.iterdir() if path.suffix == ".img"
+            path
+            for path in staging.images.iterdir()
+            if path.suffix == ".img" and not (changes.here and is_page_file(path.name))
         )  # CRIU's log and figures, which a commit keeps with its images, belong elsewhere
         self._made = self._make(staging.files, changes)
         self._entries = [
@@ -147,7 +146,9 @@ class _Archive:
             for layer in manifest.layers
             if layer.kind is LayerKind.ARCHIVE
             for entry in layer.entries
-            if entry.path not in self._made and entry.path != IMAGE
+            if entry.path not in self._made
+            and entry.path != IMAGE
+            and not (changes.here and entry.path.startswith(VOLUMES))
         ]
         files = [entry for entry in self._entries if entry.kind is EntryKind.FILE]
         self.size = sum(entry.size for entry in files) + sum(
@@ -162,10 +163,11 @@ class _Archive:
         made: dict[str, bytes | Path] = dict(changes.members)
         archives = layer_archives(self._manifest)
         for number, (name, layer) in enumerate(archives.items()):
+            if changes.here and layer.kind is LayerKind.VOLUME:
+                continue
             copy = directory / f"layer-{number}"
             changed_files(layer, self._copy, copy)
-            renamed = next((volume_archive(new) for old, new in changes.volumes.items() if volume_archive(old) == name), name)
-            made[renamed] = copy
+            made[name] = copy
         if archives:  # Relive's own commit
             made[STATS] = _statistics(self._manifest)
         return made
@@ -200,9 +202,6 @@ class _Archive:
 
     def _put_images(self, write: Callable[[bytes], object], done: Callable[[int], None]) -> None:
         for path in self._image_paths:
-            if self._linked and is_page_file(path.name):
-                write(link_header(image_path(path.name), path))
-                continue
             member = self._own(image_path(path.name), path.stat().st_size)
             self._put(write, member, _chunks(path, done))
 

@@ -11,12 +11,11 @@ import re
 import tarfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from relive.errors import ArchiveInvalid
 from relive.exchange.archive import invalid
 
-__all__ = ["Member", "TarReader", "entry_header", "fill", "is_safe", "link_header", "the_end"]
+__all__ = ["Member", "TarReader", "entry_header", "fill", "is_safe", "the_end"]
 
 _BLOCK = 512
 _CHUNK = 1 << 20  # [bytes]
@@ -237,13 +236,6 @@ def entry_header(member: Member) -> bytes:
     info.type = tarfile.DIRTYPE if member.is_directory else tarfile.REGTYPE
     info.size, info.mode, info.uid, info.gid = member.size, member.mode, member.uid, member.gid
     info.mtime = max(0, member.mtime_ns // 1_000_000_000)
-    return info.tobuf(tarfile.PAX_FORMAT)
-
-
-def link_header(path: str, goal: Path) -> bytes:
-    """A symbolic link; no content follows."""
-    info = tarfile.TarInfo(path)
-    info.type, info.linkname = tarfile.SYMTYPE, str(goal)
     return info.tobuf(tarfile.PAX_FORMAT)
 
 
