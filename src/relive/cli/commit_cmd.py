@@ -19,7 +19,9 @@ __all__ = ["commit"]
 def commit(
     target: Annotated[
         str,
-        typer.Argument(help="A capsule's name, podman:NAME for a container, or pid:NUMBER for any running tree"),
+        typer.Argument(
+            help="A capsule's name, podman:NAME for a container, or pid:NUMBER for any running tree"
+        ),
     ],
     files: Annotated[
         list[Path] | None,

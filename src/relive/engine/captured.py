@@ -9,6 +9,7 @@ from relive.engine.members import store_members
 from relive.engine.openfiles import OpenFiles
 from relive.engine.target import LayerSource, Target, host_facts
 from relive.errors import StoreError
+from relive.images.cgroups import inherit_groups
 from relive.images.processes import read_processes
 from relive.images.sockets import read_connections, read_files, read_listening, read_outlets, summarise
 from relive.model.commit import (
@@ -78,6 +79,8 @@ class Capture:
 
     def _manifest(self, store: Store, parents: list[CommitId]) -> tuple[Manifest, TakenImages, int]:
         images = self.staging.images
+        if self.target.contained is not None:
+            inherit_groups(images)
         files = read_files(images)
         listening = read_listening(files)
         connections = summarise(read_connections(images, files), listening)

@@ -11,7 +11,17 @@ from typing import TypeVar
 
 from relive.kernel import libc
 
-__all__ = ["Namespace", "enter", "enter_file", "holds_ipc", "in_network", "in_network_of", "in_new_network", "namespace_id", "unshare"]
+__all__ = [
+    "Namespace",
+    "enter",
+    "enter_file",
+    "holds_ipc",
+    "in_network",
+    "in_network_of",
+    "in_new_network",
+    "namespace_id",
+    "unshare",
+]
 
 Result = TypeVar("Result")
 

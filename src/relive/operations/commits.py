@@ -197,7 +197,9 @@ def _commit_container(settings: Settings, store: Store, name: str, wish: CommitW
 def _commit_process(settings: Settings, store: Store, target: str, files: list[Path]) -> StoredCommit:
     number = target.removeprefix("pid:")
     if not is_number(number):
-        raise UsageError(f"{target!r} is no target", remedy="write pid:1234, podman:NAME, or a capsule's name")
+        raise UsageError(
+            f"{target!r} is no target", remedy="write pid:1234, podman:NAME, or a capsule's name"
+        )
     for path in files:
         if not path.exists():
             raise UsageError(f"--files: there is no {path}", remedy="name an existing file or directory")

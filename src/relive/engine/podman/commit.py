@@ -85,7 +85,12 @@ def capture_container(
         )
     except CommitFailed as error:
         now = procfs.read_stat(container.pid)
-        if started is not None and now is not None and now.start_ticks == started.start_ticks and now.state not in "ZX":
+        if (
+            started is not None
+            and now is not None
+            and now.start_ticks == started.start_ticks
+            and now.state not in "ZX"
+        ):
             raise
         raise ProcessGone(
             f"container {container.name} ended while it was being committed",

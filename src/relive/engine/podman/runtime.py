@@ -31,7 +31,9 @@ def externals(pid: int, spec: dict[str, Any]) -> list[str]:
         elif mount.get("type") == "cgroup" and not _has_own(spec, "cgroup"):
             # With version 1 of control groups: one bind mount for each controller.
             below = mount["destination"].rstrip("/") + "/"
-            found |= {point: point for point, kind in points.items() if point.startswith(below) and kind == "cgroup"}
+            found |= {
+                point: point for point, kind in points.items() if point.startswith(below) and kind == "cgroup"
+            }
     linux = spec.get("linux") or {}
     for path in linux.get("maskedPaths") or []:
         if path in points and not Path(f"/proc/{pid}/root{path}").is_dir():

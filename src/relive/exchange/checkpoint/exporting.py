@@ -100,7 +100,9 @@ class Changes:
     here: bool = False
 
 
-def write_checkpoint(store: Store, manifest: Manifest, staging: Staging, outgoing: Outgoing, goal: Path, changes: Changes) -> None:
+def write_checkpoint(
+    store: Store, manifest: Manifest, staging: Staging, outgoing: Outgoing, goal: Path, changes: Changes
+) -> None:
     """Write a container's archive for podman on this host to ``goal``; the images have been laid out in ``staging``.
 
     Raises:

@@ -28,14 +28,14 @@ class Dress:
     """How it comes back.
 
     Attributes:
-        network: file of its network namespace; None: it is in the network of whoever runs CRIU.
+        network: file of its network namespace.
         mounts: other sources of what is bound into it, by destination.
         runtime: that runs it; empty: as before.
         image_id: by which podman finds its image, whatever name that has now; empty: by its name.
     """
 
     commit: str
-    network: Path | None
+    network: Path
     mounts: Mapping[str, Path]
     runtime: str
     image_id: str
@@ -47,12 +47,19 @@ def dressed(config: Object, spec: Object, dress: Dress) -> tuple[Object, Object]
     for one in (spec, config.get("spec") or {}):
         _seal(one, dress)
         _rebind(one, dress.mounts)
-    for key in (*_OTHERS, "newNetworks", "networks", "newPortMappings", "portMappings", "staticIP", "staticMAC"):
+    for key in (
+        *_OTHERS,
+        "newNetworks",
+        "networks",
+        "newPortMappings",
+        "portMappings",
+        "staticIP",
+        "staticMAC",
+    ):
         config.pop(key, None)
     config["dependencies"] = config["Dependencies"] = None
     config["createNetNS"] = False
-    if dress.network is not None:
-        config["networkMode"] = f"ns:{dress.network}"
+    config["networkMode"] = f"ns:{dress.network}"
     config["namedVolumes"] = [
         one for one in config.get("namedVolumes") or [] if one.get("dest") not in dress.mounts
     ]
@@ -81,11 +88,13 @@ def mounts_of(config: Object) -> list[ContainerMount]:
 
 
 def _seal(spec: Object, dress: Dress) -> None:
-    for one in (spec.get("linux") or {}).get("namespaces") or []:
-        if one.get("type") == "network" and dress.network is not None:
-            one["path"] = str(dress.network)
-        elif one.get("type") in _SHARED:
+    namespaces = spec.setdefault("linux", {}).setdefault("namespaces", [])
+    for one in namespaces:
+        if one.get("type") in _SHARED:
             one.pop("path", None)
+    # Also where it was in the host's network: what `podman exec` starts in it shall be sealed, too.
+    others = [one for one in namespaces if one.get("type") != "network"]
+    spec["linux"]["namespaces"] = [*others, {"type": "network", "path": str(dress.network)}]
 
 
 def _rebind(spec: Object, mounts: Mapping[str, Path]) -> None:

@@ -252,7 +252,7 @@ class _Reviving:
         )
         dress = Dress(
             commit=self._commit,
-            network=None if self._shares_host else network,
+            network=network,
             mounts=copies,
             runtime=_runtime(str(self._config.get("runtime"))),
             image_id=self._image_id,
@@ -293,7 +293,7 @@ class _Reviving:
                 f"--import={archive}",
                 f"--name={self._name}",
                 "--file-locks",
-                                "--ignore-volumes",
+                "--ignore-volumes",
                 path=[criu.directory],
                 limit=self._settings.restore_limit * 2,
             )
