@@ -44,12 +44,15 @@ from relive.images.sockets import bound_addresses, read_files
 from relive.kernel import procfs
 from relive.model.branch import Publication
 from relive.model.commit import CommitId, ContainerMount, LayerKind, Manifest
+from relive.sandbox.rootfs import RINGS_DIRECTORY
+from relive.record.rings import RingMode
 from relive.sandbox.podman.criu import CriuForRuntime
 from relive.sandbox.podman.dressing import Dress, dressed, mounts_of
 from relive.sandbox.podman.images import ready_image
 from relive.sandbox.podman.mounts import own_copies
 from relive.sandbox.podman.network import external_network, make_network, remove_network
 from relive.sandbox.publish import Forwarder
+from relive.sandbox.rings import make_rings
 from relive.store import Store
 
 __all__ = ["Revived", "restore_container"]
@@ -109,6 +112,7 @@ def restore_container(
     tools.check()
     place_kerndat(tools.directory)
     settings.containers.mkdir(parents=True, exist_ok=True)
+    _sweep(settings.containers)
     directory = settings.containers / uuid.uuid4().hex[:8]
     directory.mkdir()
     try:
@@ -130,6 +134,20 @@ def restore_container(
         raise
     (directory / _STATE).write_text(revived.model_dump_json(indent=2))
     return revived
+
+
+def _sweep(containers: Path) -> None:
+    """Remove what was kept for containers that podman does not have any more."""
+    for directory in containers.iterdir():
+        try:
+            kept = Revived.model_validate_json((directory / _STATE).read_bytes())
+        except (OSError, ValueError):
+            continue  # one that is being restored
+        if procfs.is_same_process(kept.init, kept.init_started):
+            continue
+        if ask("container", "exists", kept.id).status == 1:
+            remove_network(directory / "network")
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 def _started(pid: int) -> int:
@@ -243,13 +261,21 @@ class _Reviving:
         return point
 
     def _changes(self, images: Path, network: Path) -> Changes:
+        mounts = self._mounts()
+        recorder = [one for one in mounts if one.destination == str(RINGS_DIRECTORY)]
         copies = own_copies(
             self._store,
             self._manifest,
-            self._mounts(),
+            [one for one in mounts if one not in recorder],
             self._directory / "volumes",
             shared=self._share_volumes,
         )
+        if recorder:
+            rings = self._directory / "rings"
+            rings.mkdir()
+            rings.chmod(0o1777)
+            make_rings(images, rings, RingMode.FREE)
+            copies[recorder[0].destination] = rings
         dress = Dress(
             commit=self._commit,
             network=network,
