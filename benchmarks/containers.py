@@ -98,19 +98,20 @@ class Podman:
         (self.directory / "storage.conf").write_text(
             f'[storage]\ndriver = "overlay"\ngraphroot = "{self._graph}"\nrunroot = "{self.directory}/run"\n'
         )
-        self.environment = dict(
-            os.environ,
-            CONTAINERS_CONF=str(self.directory / "containers.conf"),
-            CONTAINERS_STORAGE_CONF=str(self.directory / "storage.conf"),
-            PATH=f"{place.settings.tools_path}:{os.environ['PATH']}",
-            TMPDIR=str(self.directory),
+        self.found_by = {
+            "CONTAINERS_CONF": str(self.directory / "containers.conf"),
+            "CONTAINERS_STORAGE_CONF": str(self.directory / "storage.conf"),
+            "TMPDIR": str(self.directory),
+        }
+        self._environment = (
+            os.environ | self.found_by | {"PATH": f"{place.settings.tools_path}:{os.environ['PATH']}"}
         )
 
     def __call__(self, *arguments: str) -> str:
         """Run a command of podman, return its output; ends the benchmark with podman's own words if it fails."""
         done = subprocess.run(
             ["podman", *arguments],
-            env=self.environment,
+            env=self._environment,
             capture_output=True,
             text=True,
             check=False,
@@ -272,7 +273,7 @@ def revive(
 def _relive(place: Lab, podman: Podman, *arguments: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", _RELIVE, *arguments],
-        env=place.environment() | podman.environment,
+        env=place.environment() | podman.found_by,
         capture_output=True,
         text=True,
         check=False,

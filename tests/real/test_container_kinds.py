@@ -16,7 +16,7 @@ import pytest
 from ports import free_port
 
 from .containers import Pods, consistent
-from .harness import PYTHON, Load, Relive, ask, counting, eventually
+from .harness import PYTHON, Load, Refused, Relive, ask, counting, eventually
 from .podman import why_not
 from .test_containers import leave_networks
 
@@ -67,12 +67,10 @@ OPTIONS = {
     "few-capabilities": ("--network=none", "--cap-drop=ALL"),
     "no-seccomp": ("--network=none", "--security-opt=seccomp=unconfined"),
     "privileged": ("--network=none", "--privileged"),
-    "init": ("--network=none", "--init"),
     "terminal": ("--network=none", "--tty"),
     "limits": ("--network=none", "--memory=256m", "--pids-limit=64"),
     "host-network": ("--network=host",),
     "bridge": ("--network=bridge",),
-    "host-ipc": ("--network=none", "--ipc=host"),
     "work-directory": ("--network=none", "--workdir=/data"),
 }
 TICKING = (
@@ -97,6 +95,18 @@ def test_a_counter_goes_on_whatever_its_options(relive: Relive, pods: Pods, kind
     assert begin <= later + 20 < count("web")  # by what the original did since, it is behind
     eventually(lambda: count("back") > begin + 3, "the restored one goes on")
     assert not pods.reaches_out("back")
+
+
+@pytest.mark.parametrize("option", ["--ipc=host", "--pid=host"])
+def test_what_shares_more_than_the_network_is_refused(relive: Relive, pods: Pods, option: str) -> None:
+    """It would not be sealed; nothing of the host is committed with it either."""
+    pods.start("web", PYTHON, "-c", TICKING, options=("--network=none", option))
+    commit = relive.commit("podman:web")
+    if option == "--ipc=host":
+        assert "/dev/shm" not in [layer.point for layer in commit.manifest.layers]
+    with pytest.raises(Refused, match="sealed") as refused:
+        relive("restore", commit.id, "--as=podman", "--name=back")
+    assert option in refused.value.remedy
 
 
 def test_redis_keeps_its_data(relive: Relive, pods: Pods) -> None:
@@ -168,13 +178,13 @@ def test_postgresql_has_what_was_committed_and_nothing_half(relive: Relive, pods
         pytest.skip("needs PostgreSQL")
     port, place = free_port(), binaries[-1]
     shell = (
-        f"chmod 700 /data && {place}/initdb -D /data -A trust -U app >/dev/null && exec {place}/postgres -D /data -p {port} "
+        f"{place}/initdb -D /data/base -A trust -U app >/dev/null && exec {place}/postgres -D /data/base -p {port} "
         "-k /tmp -c huge_pages=off -c listen_addresses=127.0.0.1"
     )
     options = (
         "--network=host",
         "--user=app",
-        "--volume=cluster:/data:U",
+        "--volume=cluster:/data",
         "--env=LC_ALL=C",
         "--shm-size=128m",
     )

@@ -72,7 +72,9 @@ def _without_criu(name: str, path: str) -> tuple[str, str] | None:
     """(cause, remedy) where no runtime can restore with CRIU, which Relive gives it; committing needs none."""
     if name == "runc" or shutil.which("runc") is not None:
         return None
-    said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=_LIMIT, check=False).stdout
+    said = subprocess.run(
+        [path, "--version"], capture_output=True, text=True, timeout=_LIMIT, check=False
+    ).stdout
     if "+CRIU" in said:
         return None
     return (

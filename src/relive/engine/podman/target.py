@@ -100,7 +100,10 @@ def _sources(
     root = LayerScanner(container.upper, merged=container.merged)
     sources = [LayerSource("/", LayerKind.OVERLAY, root)]
     shm = configuration.get("ShmDir") or ""
-    if any(one.get("source") == shm and one.get("destination") == _SHM for one in spec.get("mounts") or []):
+    # Elsewhere it is that of the host, or of another container, whose memory is not this one's to keep.
+    if Path(shm).is_relative_to(container.graph_root) and any(
+        one.get("source") == shm and one.get("destination") == _SHM for one in spec.get("mounts") or []
+    ):
         sources.append(LayerSource(_SHM, LayerKind.TMPFS, LayerScanner(Path(shm))))
     if with_volumes:
         sources += [

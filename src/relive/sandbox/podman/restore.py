@@ -60,6 +60,10 @@ __all__ = ["Revived", "restore_container"]
 _STATE = "state.json"
 _UNSPECIFIED = ("0.0.0.0", "::")
 _RUNTIME = "runc"
+_OWN = (
+    ("pid", "--pid=host", "where the numbers of its processes are the original's"),
+    ("ipc", "--ipc=host", "so it would write into the memory that the original shares with others"),
+)  # kinds of namespaces that must be its own, with the option that prevents it
 
 
 class Revived(BaseModel):
@@ -205,6 +209,7 @@ class _Reviving:
             for entry in layer.entries
         }
         self._config, self._spec = self._object(CONFIG), self._object(SPEC)
+        self._refuse_shared()
 
     def __enter__(self) -> Self:
         return self
@@ -238,6 +243,17 @@ class _Reviving:
         found = [forwarder.tie_to(init) for forwarder in self._forwarders]
         self._is_tied = True
         return found
+
+    def _refuse_shared(self) -> None:
+        namespaces = (self._spec.get("linux") or {}).get("namespaces") or []
+        own = {one.get("type") for one in namespaces}
+        for kind, option, why in _OWN:
+            if kind not in own:
+                raise RestoreUnsupported(
+                    f"{self._manifest.target.name} cannot be restored as a sealed container",
+                    cause=f"it shared this host's {kind} namespace ({option}), {why}",
+                    remedy=f"start the service without {option} and commit it again",
+                )
 
     def _object(self, path: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self._store.content(self._members[path]))
