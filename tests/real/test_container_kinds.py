@@ -1,5 +1,6 @@
-"""Many kinds of containers, each committed and restored beside the original: services with data, and every option that CRIU may stumble
-over. Takes minutes: ``make test ARGS="-m soak tests/real/test_container_kinds.py"``."""
+"""Many kinds of containers, each committed and restored beside the original: services with data, and options that CRIU may
+stumble over. Takes minutes: ``make test ARGS="-m soak tests/real/test_container_kinds.py"``.
+"""
 
 from __future__ import annotations
 

@@ -47,7 +47,8 @@ def leave_networks(home: Path) -> None:
 
 def test_a_commit_under_load_lives_twice_beside_the_original(relive: Relive, pods: Pods) -> None:
     """GIVEN a container that counts in memory, in a database and in a log, WHEN it is committed while it is asked to count, THEN
-    no client notices; the second commit costs little; two containers of it go on from there, sealed; and the original goes on."""
+    no client notices; the second commit costs little; two containers of it go on from there, sealed; and the original goes on.
+    """
     port = pods.serve("web")
     with counting(port) as load:
         first = relive.commit("podman:web")

@@ -12,8 +12,6 @@ from relive.config import load_settings
 from relive.errors import UsageError
 from relive.model.branch import Clock
 from relive.model.quantities import duration
-from relive.operations.branches import ContainerWish, RestoreWish, restore_as_podman
-from relive.operations.branches import restore as restore_branch
 
 __all__ = ["Engine", "restore"]
 
@@ -64,12 +62,14 @@ def restore(
     Where the service ran with `--record-egress`, its databases and other servers are there too: their connections go on, and what
     is asked is answered as it was recorded after the commit.
 
-    `--as podman` makes a container of podman again out of a container's commit, with a name and ports of its own. It is sealed as well:
-    its network has no way out, connections that were open are closed, and `--publish` lets this host in. `podman stop` and
-    `podman rm` end it.
+    `--as podman` makes a container of podman again out of a container's commit, with a name and ports of its own. It is
+    sealed as well: its network has no way out, connections that were open are closed, and `--publish` lets this host in.
+    `podman stop` and `podman rm` end it.
     """
     terminal = Terminal(as_json=as_json)
     if as_ is Engine.PODMAN:
+        from relive.operations.containers import ContainerWish, restore_as_podman
+
         _refuse_for_podman(clock=clock, lazy=lazy, stubs=stubs, speed=speed)
         order = ContainerWish(ref=ref, name=name, publish=publish or [], share_volumes=share_volumes)
         revived = restore_as_podman(load_settings(), order, terminal)
@@ -78,6 +78,9 @@ def restore(
         return
     if name or share_volumes:
         raise UsageError("--name and --share-volumes are for --as podman", remedy="add --as podman")
+    from relive.operations.branches import RestoreWish
+    from relive.operations.branches import restore as restore_branch
+
     wish = RestoreWish(ref=ref, publish=publish or [], clock=clock, lazy=lazy, stubs=stubs, speed=speed)
     branch = restore_branch(load_settings(), wish, terminal)
     terminal.answer(branch, branch.id)

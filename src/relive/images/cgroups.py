@@ -1,9 +1,9 @@
 """Control groups in CRIU's images: those that processes were in at the dump are made no condition of a restore.
 
-CRIU numbers each set of control groups that it finds. ``inventory.img`` names the set that CRIU itself was in (``root_cg_set``), and even
-where CRIU is told to ignore groups, a restore moves processes whose set is another one into theirs, by path. A container's paths
-are its own, and another container of the same commit does not have them: so the set of its first process is named in the place of
-CRIU's, and it is born where its runtime puts CRIU. See ``prepare_task_cgroup`` in CRIU's ``cgroup.c``.
+CRIU numbers each set of control groups that it finds. ``inventory.img`` names the set that CRIU itself was in (``root_cg_set``),
+and even where CRIU is told to ignore groups, a restore moves processes whose set is another one into theirs, by path. A container's
+paths are its own, and another container of the same commit does not have them: so the set of its first process is named in the
+place of CRIU's, and it is born where its runtime puts CRIU. See ``prepare_task_cgroup`` in CRIU's ``cgroup.c``.
 """
 
 from __future__ import annotations

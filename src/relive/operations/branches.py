@@ -19,7 +19,7 @@ from relive.agent.sightings import shell_status
 from relive.config import Settings
 from relive.errors import AgentUnreachable, BranchUnknown, MemoryLost, TargetUnknown
 from relive.model.branch import BranchFacts, Clock
-from relive.model.capsule import LifePaths, parse_address
+from relive.model.capsule import LifePaths, parse_publication
 from relive.model.commit import Manifest
 from relive.operations.operation import Operation, Result, Wish
 from relive.operations.progress import Progress
@@ -32,7 +32,6 @@ from relive.replay.stubs.stage import Stage
 from relive.replay.stubs.window import read_egress
 from relive.sandbox.branch import Branch, find_branch, list_branches, sweep
 from relive.sandbox.branch import restore as restore_branch
-from relive.sandbox.podman.restore import Revived, restore_container
 from relive.sandbox.publish import publish
 from relive.store import Store
 
@@ -40,7 +39,6 @@ __all__ = [
     "EXEC",
     "RESTORE",
     "BranchState",
-    "ContainerWish",
     "ExecWish",
     "Executed",
     "LogPart",
@@ -54,7 +52,6 @@ __all__ = [
     "log_part",
     "log_streams",
     "restore",
-    "restore_as_podman",
     "stop",
 ]
 
@@ -89,7 +86,7 @@ def restore(settings: Settings, wish: RestoreWish, progress: Progress) -> Branch
         RestoreFailed: the branch did not come to life; nothing is left of it.
     """
     pace = parse_speed(wish.speed)
-    wanted = [_parse_publication(text) for text in wish.publish]
+    wanted = [parse_publication(text) for text in wish.publish]
     tend(settings, progress)
     store = Store(settings.store)
     commit = store.resolve(wish.ref)
@@ -119,42 +116,6 @@ def _recorded(settings: Settings, manifest: Manifest) -> Stubs | None:
     paths = LifePaths(settings.capsules / manifest.target.name / manifest.target.life)
     egress = read_egress(paths.egress, manifest.taken_monotonic_ns)
     return Stubs(egress, protocol_of, authority=paths.authority) if egress is not None else None
-
-
-def _parse_publication(text: str) -> tuple[str, int, int]:
-    outer, _, inner = text.rpartition(":")
-    host, host_port = parse_address(outer)
-    return host, host_port, parse_address(inner)[1]
-
-
-class ContainerWish(Wish):
-    """A container's commit that podman shall run again."""
-
-    ref: str = Field(description="A container's commit: id, tag, NAME, or NAME@{2 minutes ago}")
-    name: str = Field(
-        default="", description="What podman calls it; default: the original's name and its commit's"
-    )
-    publish: list[str] = Field(
-        default=[], description="HOSTPORT:PORT: reach the container's port from this host"
-    )
-    share_volumes: bool = Field(
-        default=False,
-        description="Use what was mounted and not committed together with the original, instead of refusing",
-    )
-
-
-def restore_as_podman(settings: Settings, wish: ContainerWish, progress: Progress) -> Revived:
-    """Bring a container's commit back as a container of podman, sealed.
-
-    Raises:
-        As ``sandbox.podman.restore.restore_container``.
-    """
-    wanted = [_parse_publication(text) for text in wish.publish]
-    tend(settings, progress)
-    store = Store(settings.store)
-    commit = store.resolve(wish.ref)
-    name = wish.name or f"{store.get(commit).name}-{commit[:10]}"
-    return restore_container(settings, store, commit, name, wanted, share_volumes=wish.share_volumes)
 
 
 class BranchState(Result):

@@ -191,6 +191,7 @@ def _commit_container(settings: Settings, store: Store, name: str, wish: CommitW
             store=store,
             watchdog=watchdog,
             with_image=wish.with_image,
+            name=settings.mark,
         )
 
 

@@ -52,7 +52,8 @@ from relive.sandbox.lazy.pager import Pager, await_pager
 from relive.sandbox.lazy.state import memory_lost, pager_killed, read_memory
 from relive.sandbox.outside import Ends, Outside
 from relive.sandbox.ownership import Ownership
-from relive.sandbox.rootfs import RINGS_DIRECTORY, CoveredPoint, plan_points
+from relive.sandbox.rings import make_rings
+from relive.sandbox.rootfs import CoveredPoint, plan_points
 from relive.sandbox.seal import Seal, read_seal
 from relive.sandbox.unfinished import claimed, sweep_unfinished
 from relive.store import Store

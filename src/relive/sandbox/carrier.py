@@ -1,8 +1,8 @@
 """The process that carries a published port: ``python -m relive.sandbox.carrier NETWORK PORT LISTENER``.
 
-NETWORK: file of the network namespace in which it connects to PORT; LISTENER: number of the inherited socket that listens on the host.
-It reads a pid from its standard input, says ``ready`` and ends with that process; if none comes, it ends at once. It imports little,
-since somebody waits for it.
+NETWORK: file of the network namespace in which it connects to PORT; LISTENER: number of the inherited socket that listens on the
+host. It reads a pid from its standard input, says ``ready`` and ends with that process; if none comes, it ends at once. It imports
+little, since somebody waits for it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A bolt database is read as its own library wrote it: pages, branches, buckets within buckets; damage is told and not guessed at."""
+"""A bolt database is read as its own library writes it: pages, branches, buckets within buckets; damage is told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What podman says of a container, read; a podman of a few lines stands for the real one (which tests/real/test_containers.py has)."""
+"""What podman says of a container, read; a script stands for the real one (which tests/real/test_containers.py has)."""
 
 from __future__ import annotations
 

@@ -3,8 +3,9 @@
 A file of pages of 4096 bytes mostly; all numbers are little-endian. A page: u64 its number, u16 flags, u16 count, u32 overflow,
 elements. Pages 0 and 1 are meta pages, of which the one with the greater transaction counts: u32 magic, u32 version, u32 page
 size, u32 flags, u64 root page, u64 sequence, u64 free list, u64 page count, u64 transaction, u64 FNV-1a of all that. Elements of
-a branch: u32 position, u32 key size, u64 page; of a leaf: u32 flags (1: a bucket), u32 position, u32 key size, u32 value size;
-positions count from the element. The value of a bucket: u64 root page, u64 sequence, and where the root page is 0 a page of its own.
+a branch: u32 position, u32 key size, u64 page; of a leaf: u32 flags (1: a bucket), u32 position, u32 key size, u32 value
+size; positions count from the element. The value of a bucket: u64 root page, u64 sequence, and where the root page is 0 a page of
+its own.
 """
 
 from __future__ import annotations

@@ -30,6 +30,7 @@ def commit_container(
     watchdog: Watchdog,
     with_image: bool = False,
     gate: Gate | None = None,
+    name: str | None = None,
 ) -> StoredCommit:
     """Commit a container, which runs on; durable on return.
 
@@ -47,7 +48,14 @@ def commit_container(
             held = _held_image(store, before, container.image_id)
             target.contained.members[IMAGE] = held or _saved_image(container, staging.files)
         taken = capture_container(
-            container, target, trigger, settings=settings, store=store, watchdog=watchdog, gate=gate
+            container,
+            target,
+            trigger,
+            settings=settings,
+            store=store,
+            watchdog=watchdog,
+            gate=gate,
+            name=name,
         )
         return taken.store(store, [before.id] if before is not None else [])
     finally:
@@ -65,8 +73,9 @@ def capture_container(
     watchdog: Watchdog,
     gate: Gate | None = None,
     stopped: StoppedBy | None = None,
+    name: str | None = None,
 ) -> Capture:
-    """Take a commit of a container that is not durable yet; ``gate`` and ``stopped`` are as for ``capture``.
+    """Take a commit of a container that is not durable yet; ``gate``, ``stopped`` and ``name`` are as for ``capture``.
 
     Raises:
         ProcessGone: the container ended or was removed meanwhile.
@@ -82,6 +91,7 @@ def capture_container(
             watchdog=watchdog,
             gate=gate,
             stopped=stopped,
+            name=name,
         )
     except CommitFailed as error:
         now = procfs.read_stat(container.pid)

@@ -1,9 +1,8 @@
-"""A container of podman as a target: what CRIU is told, which directories belong to the commit, what its engine must be given back."""
+"""A container of podman as a target: what CRIU is told, which directories belong to it, what its engine must be given back."""
 
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -109,7 +108,7 @@ def _sources(
         sources += [
             LayerSource(one.destination, LayerKind.VOLUME, LayerScanner(one.source))
             for one in container.mounted
-            if one.writable and os.path.isdir(one.source)
+            if one.writable and one.source.is_dir()
         ]
     return sources
 

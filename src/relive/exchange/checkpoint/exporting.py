@@ -101,7 +101,7 @@ class Changes:
 
 
 def write_checkpoint(
-    store: Store, manifest: Manifest, staging: Staging, outgoing: Outgoing, goal: Path, changes: Changes
+    manifest: Manifest, staging: Staging, outgoing: Outgoing, goal: Path, changes: Changes
 ) -> None:
     """Write a container's archive for podman on this host to ``goal``; the images have been laid out in ``staging``.
 

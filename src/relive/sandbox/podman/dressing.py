@@ -1,7 +1,7 @@
 """What podman is told of a container that comes back: its configuration as committed, but for what would tie it to the world.
 
-``config.dump`` is podman's ``ContainerConfig``, ``spec.dump`` the OCI runtime specification; podman wants the latter in both. All of
-this is done with values; nothing is read or written.
+``config.dump`` is podman's ``ContainerConfig``, ``spec.dump`` the OCI runtime specification; podman wants the latter in both. All
+of this is done with values; nothing is read or written.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ Nothing is ever fetched from a registry: a name that podman does not have is ref
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from relive.engine.podman.command import ask
@@ -13,17 +14,18 @@ from relive.errors import RestoreUnsupported
 __all__ = ["ready_image"]
 
 
-def ready_image(image_id: str, name: str, committed: Path | None) -> None:
+def ready_image(image_id: str, name: str, committed: Path | None, graph_root: Path | None) -> None:
     """Return when podman has the image of this id.
 
     Args:
         name: what it was called.
         committed: the image as the commit holds it (oci-archive); None where it does not.
+        graph_root: podman's storage when the container was committed; where it lists the image still, podman need not be asked.
 
     Raises:
         RestoreUnsupported: it is gone, or another image has its name now.
     """
-    if ask("image", "exists", image_id).status == 0:
+    if _is_listed(graph_root, image_id) or ask("image", "exists", image_id).status == 0:
         return
     if committed is not None:
         answer = ask("load", "--quiet", "--input", committed)
@@ -35,6 +37,17 @@ def ready_image(image_id: str, name: str, committed: Path | None) -> None:
             remedy="free space in podman's storage (`podman system df`), or bring the image back and restore again",
         )
     raise _lacking(image_id, name)
+
+
+def _is_listed(graph_root: Path | None, image_id: str) -> bool:
+    """The image stands in the list that containers/storage keeps; a call of podman takes a tenth of a restore."""
+    if graph_root is None:
+        return False
+    try:
+        listed = json.loads((graph_root / "overlay-images" / "images.json").read_bytes())
+        return any(one.get("id") == image_id for one in listed)
+    except (OSError, ValueError, AttributeError):
+        return False
 
 
 def _lacking(image_id: str, name: str) -> RestoreUnsupported:

@@ -44,15 +44,15 @@ from relive.images.sockets import bound_addresses, read_files
 from relive.kernel import procfs
 from relive.model.branch import Publication
 from relive.model.commit import CommitId, ContainerMount, LayerKind, Manifest
-from relive.sandbox.rootfs import RINGS_DIRECTORY
 from relive.record.rings import RingMode
+from relive.sandbox.forwarder import Forwarder
 from relive.sandbox.podman.criu import CriuForRuntime
 from relive.sandbox.podman.dressing import Dress, dressed, mounts_of
 from relive.sandbox.podman.images import ready_image
 from relive.sandbox.podman.mounts import own_copies
 from relive.sandbox.podman.network import external_network, make_network, remove_network
-from relive.sandbox.publish import Forwarder
 from relive.sandbox.rings import make_rings
+from relive.sandbox.rootfs import RINGS_DIRECTORY
 from relive.store import Store
 
 __all__ = ["Revived", "restore_container"]
@@ -116,7 +116,6 @@ def restore_container(
     tools.check()
     place_kerndat(tools.directory)
     settings.containers.mkdir(parents=True, exist_ok=True)
-    _sweep(settings.containers)
     directory = settings.containers / uuid.uuid4().hex[:8]
     directory.mkdir()
     try:
@@ -137,6 +136,7 @@ def restore_container(
         shutil.rmtree(directory, ignore_errors=True)
         raise
     (directory / _STATE).write_text(revived.model_dump_json(indent=2))
+    _sweep(settings.containers)
     return revived
 
 
@@ -231,7 +231,7 @@ class _Reviving:
                     self._forwarders.append(Forwarder(str(network), host, host_port, port))
                 changes = self._changes(staging.images, network)
                 archive = staging.directory / "archive.tar"
-                write_checkpoint(self._store, self._manifest, staging, outgoing, archive, changes)
+                write_checkpoint(self._manifest, staging, outgoing, archive, changes)
                 image.result()
                 identifier = self._restore(archive, network, staging.images)
         finally:
@@ -264,7 +264,11 @@ class _Reviving:
         held = None
         if entry is not None and entry.object is not None:
             held = self._store.anatomy.objects.path(entry.object)
-        ready_image(self._image_id, str(self._config.get("rootfsImageName")), held)
+        static = str(self._config.get("staticDir") or "")
+        graph_root = (
+            Path(static).parents[2] if static.count("/") > 3 else None
+        )  # GRAPHROOT/overlay-containers/ID/userdata
+        ready_image(self._image_id, str(self._config.get("rootfsImageName")), held, graph_root)
 
     @property
     def _image_id(self) -> str:
