@@ -108,6 +108,7 @@ class Podman:
             "CONTAINERS_STORAGE_CONF": str(self.directory / "storage.conf"),
             "TMPDIR": str(self.directory),
         }
+        os.environ.update(self.found_by)  # podman, as Relive calls it in this process
         self._environment = (
             os.environ | self.found_by | {"PATH": f"{place.settings.tools_path}:{os.environ['PATH']}"}
         )

@@ -11,7 +11,7 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,17 +45,23 @@ class Answer:
         return json.loads(self.output)
 
 
-def ask(*arguments: str | Path, path: Sequence[Path] = (), limit: float = _LIMIT) -> Answer:
+def ask(
+    *arguments: str | Path,
+    path: Sequence[Path] = (),
+    variables: Mapping[str, str] | None = None,
+    limit: float = _LIMIT,
+) -> Answer:
     """Run ``podman ARGUMENTS``, whatever comes of it.
 
     Args:
         path: directories in which it and its runtime look for commands first.
+        variables: of its environment, beside the caller's.
 
     Raises:
         ToolMissing: there is no podman.
         subprocess.TimeoutExpired: it took longer than ``limit`` seconds and was killed.
     """
-    environment = dict(os.environ)
+    environment = dict(os.environ) | dict(variables or {})
     environment["PATH"] = ":".join([*map(str, path), environment.get("PATH", os.defpath)])
     # Files, no pipes: the monitor of a container inherits them and lives as long as the container.
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:

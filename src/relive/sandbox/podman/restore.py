@@ -60,6 +60,7 @@ __all__ = ["Revived", "restore_container"]
 _STATE = "state.json"
 _UNSPECIFIED = ("0.0.0.0", "::")
 _RUNTIME = "runc"
+_NO_IMAGE = "image not known"  # in podman's words
 _OWN = (
     ("pid", "--pid=host", "where the numbers of its processes are the original's"),
     ("ipc", "--ipc=host", "so it would write into the memory that the original shares with others"),
@@ -341,6 +342,7 @@ class _Reviving:
                 "--file-locks",
                 "--ignore-volumes",
                 path=[criu.directory],
+                variables={"CONTAINERS_REGISTRIES_CONF": str(self._without_registries())},
                 limit=self._settings.restore_limit * 2,
             )
         except subprocess.TimeoutExpired:
@@ -354,6 +356,12 @@ class _Reviving:
             raise self._failure(answer, criu)
         return answer.output.split()[-1]
 
+    def _without_registries(self) -> Path:
+        """A configuration by which podman fetches nothing, should the image be gone in this moment."""
+        path = self._directory / "registries.conf"
+        path.write_text("unqualified-search-registries = []\n")
+        return path
+
     def _failure(self, answer: Answer, criu: CriuForRuntime) -> ReliveError:
         if "is already in use" in answer.errors:
             return UsageError(
@@ -362,6 +370,9 @@ class _Reviving:
                 remedy="give another --name, or remove that one: `podman rm --force NAME`",
             )
         self._clean_up()
+        if _NO_IMAGE in answer.errors:
+            # It was listed where podman kept its images when this was committed; the podman of now has others.
+            ready_image(self._image_id, str(self._config.get("rootfsImageName")), None, None)
         lines = criu.errors()
         if not lines:
             return RestoreFailed(
