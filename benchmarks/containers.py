@@ -43,6 +43,7 @@ from _lab import (
 )
 
 from relive.model.commit import CommitId
+from relive.sandbox.podman.network import remove_network
 from relive.sandbox.podman.restore import restore_container
 
 _LIMIT = 30.0  # [s]
@@ -191,6 +192,8 @@ def container(place: Lab, megabytes: int) -> Iterator[tuple[Podman, str, int]]:
         yield podman, name, port
     finally:
         podman.close()
+        for point in place.settings.containers.glob("*/network"):
+            remove_network(point)
 
 
 def _answered(port: int, began: float) -> float:
