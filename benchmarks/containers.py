@@ -1,20 +1,21 @@
-"""Relive beside ``podman container checkpoint`` and ``restore``: the same program, in turns, in one run.
+"""Relive beside ``podman container checkpoint`` and ``restore``: the same container, in turns, in one run.
 
-    python benchmarks/containers.py [--rounds 7] [--megabytes 12] [--json]
+    python benchmarks/containers.py [--rounds 10] [--megabytes 50] [--json]
 
-A Python process of the given size runs in a capsule and in a container (runc, cgroupfs, ``--network none``; the image is
-this machine's Python and what it links to, the store a directory of its own). Both are committed with the program running
-on: ``frozen`` is CRIU's own figure, ``gap`` what the program saw, ``wall`` the command from start to end, ``bytes`` what a
-commit takes on disk. Podman is measured with and without ``--export``; only an exported checkpoint can be restored while
-the original runs. After ``restore``, ``runs`` is the time until the restored program runs. For Relive, ``commit`` and
-``restore`` are the commands as typed, with Python's start, and ``in process`` is the same without that, as the agent and a
-replay do it; podman has only the command.
+A Python web service of the given size runs in a container (runc, cgroupfs, a network of podman's; the image is this machine's
+Python and what it links to, the store a directory of its own). In each round some requests are made, and then it is committed by
+both, while it runs on: ``relive commit podman:NAME`` and ``podman container checkpoint --leave-running --export --compress=zstd``.
+``frozen`` is CRIU's own figure with the time that freezing took, ``gap`` what the program saw, ``wall`` the command from start to
+end, ``MB`` what is on disk afterwards: the archive, or what the store has grown by. Then both bring the last one back with a port
+published, beside the original: ``answer`` is the time from the command to the first answer through that port. All are the commands
+as typed, but *in process*, which is the last without Python's start.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import http.client
 import json
 import os
 import re
@@ -30,8 +31,8 @@ from typing import Any
 
 from _lab import (
     Lab,
-    Service,
     add_options,
+    free_port,
     gaps_after,
     lab,
     load_average,
@@ -42,12 +43,42 @@ from _lab import (
 )
 
 from relive.model.commit import CommitId
-from relive.sandbox.branch import find_branch, restore
+from relive.sandbox.podman.network import remove_network
+from relive.sandbox.podman.restore import restore_container
 
 _LIMIT = 30.0  # [s]
 _SETTLE = 0.3  # [s] the kernel takes namespaces apart in the background
 _IMAGE = "relive-benchmark"
 _ULIMIT_MOST = {"nofile": 1 << 20, "nproc": 1 << 15}  # what podman lowers its own limits to
+_CASES = (
+    "podman checkpoint --export",
+    "relive commit",
+    "podman restore --import",
+    "relive restore --as podman",
+    "relive, in process",
+)
+_REQUESTS = 20  # between two commits
+_SERVE = """
+import ctypes, http.server, sys, threading
+threading.Thread(target=ctypes.CDLL(sys.argv[1]).pulse, daemon=True).start()
+size = int(sys.argv[2]) - 12 << 20
+import random
+ballast = bytearray(random.Random(1).randbytes(max(0, size)))
+count = 0
+class Answer(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        global count
+        count += 1
+        ballast[count * 4096 % len(ballast)] ^= 1
+        with open("/tmp/log", "a") as log:
+            log.write(f"{count}\\n")
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"%d" % count)
+    def log_message(self, *_):
+        pass
+http.server.ThreadingHTTPServer(("0.0.0.0", 8000), Answer).serve_forever()
+"""
 _RELIVE = "import sys; from relive.cli import main; sys.exit(main())"
 
 
@@ -73,12 +104,14 @@ class Podman:
         (self.directory / "storage.conf").write_text(
             f'[storage]\ndriver = "overlay"\ngraphroot = "{self._graph}"\nrunroot = "{self.directory}/run"\n'
         )
-        self._environment = dict(
-            os.environ,
-            CONTAINERS_CONF=str(self.directory / "containers.conf"),
-            CONTAINERS_STORAGE_CONF=str(self.directory / "storage.conf"),
-            PATH=f"{place.settings.tools_path}:{os.environ['PATH']}",
-            TMPDIR=str(self.directory),
+        self.found_by = {
+            "CONTAINERS_CONF": str(self.directory / "containers.conf"),
+            "CONTAINERS_STORAGE_CONF": str(self.directory / "storage.conf"),
+            "TMPDIR": str(self.directory),
+        }
+        os.environ.update(self.found_by)  # podman, as Relive calls it in this process
+        self._environment = (
+            os.environ | self.found_by | {"PATH": f"{place.settings.tools_path}:{os.environ['PATH']}"}
         )
 
     def __call__(self, *arguments: str) -> str:
@@ -115,6 +148,7 @@ class Podman:
             goal = root / str(path).lstrip("/")
             goal.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, goal)
+        (root / "serve.py").write_text(_SERVE)
         archive = self.directory / "rootfs.tar"
         subprocess.run(["tar", "-C", root, "-cf", archive, "."], check=True)
         self("import", str(archive), _IMAGE)
@@ -145,34 +179,41 @@ def _linked(binary: Path) -> list[Path]:
 
 
 @contextlib.contextmanager
-def container(place: Lab, megabytes: int) -> Iterator[tuple[Podman, str]]:
-    """The program in a container that runs."""
+def container(place: Lab, megabytes: int) -> Iterator[tuple[Podman, str, int]]:
+    """The service in a container that answers: (podman, its name, its port on this host)."""
     podman = Podman(place)
     try:
         podman.make_image()
         interpreter = Path(sys._base_executable).resolve()  # type: ignore[attr-defined]
-        program = place.plain(megabytes).command[1:]
-        name = "original"
-        podman("run", "-d", "--name", name, "--network", "none", _IMAGE, str(interpreter), *program)
-        time.sleep(1)  # it has its memory
-        yield podman, name
+        name, port = "original", free_port()
+        command = [str(interpreter), "/serve.py", str(place.library), str(megabytes)]
+        podman("run", "-d", "--name", name, "-p", f"127.0.0.1:{port}:8000", _IMAGE, *command)
+        _answered(port, time.monotonic())
+        yield podman, name, port
     finally:
         podman.close()
+        for point in place.settings.containers.glob("*/network"):
+            remove_network(point)
+
+
+def _answered(port: int, began: float) -> float:
+    """Milliseconds from ``began`` until somebody answered."""
+    while time.monotonic() < began + _LIMIT:
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            line = http.client.HTTPConnection("127.0.0.1", port, timeout=1)
+            try:
+                line.request("GET", "/")
+                line.getresponse().read()
+                return (time.monotonic() - began) * 1e3
+            finally:
+                line.close()
+        time.sleep(0.002)
+    raise SystemExit(f"error: nobody answers at port {port}")
 
 
 def _gap(log: Path, offset: int) -> float:
     time.sleep(0.05)
     return max((gap.ms for gap in gaps_after(log, offset)), default=0.0)
-
-
-def _runs(log: Path, since_ns: int) -> float:
-    until = time.monotonic() + _LIMIT
-    while time.monotonic() < until:
-        found = [gap.ended_ns for gap in (gaps_after(log) if log.exists() else []) if gap.ended_ns > since_ns]
-        if found:
-            return (found[0] - since_ns) / 1e6
-        time.sleep(0.002)
-    raise SystemExit(f"error: the restored program does not run: {log}")
 
 
 def _bytes_below(directory: Path) -> int:
@@ -183,127 +224,129 @@ def _bytes_below(directory: Path) -> int:
     )
 
 
-def checkpoint(podman: Podman, name: str, log: Path, archive: Path | None) -> dict[str, float]:
-    """One ``podman container checkpoint --leave-running``."""
+def checkpoint(podman: Podman, name: str, log: Path, archive: Path) -> dict[str, float]:
+    """One ``podman container checkpoint --leave-running --export``."""
     offset = log.stat().st_size
-    arguments = ["container", "checkpoint", "--leave-running", "--print-stats"]
-    if archive is not None:
-        arguments += ["--export", str(archive), "--compress", "none"]
+    arguments = ["--leave-running", "--print-stats", "--export", str(archive), "--compress", "zstd"]
     began = time.perf_counter()
-    text = podman(*arguments, name)
+    text = podman("container", "checkpoint", *arguments, name)
     wall = (time.perf_counter() - began) * 1e3
-    frozen = re.search(r'"frozen_time": (\d+)', text)
-    images = log.parent / "checkpoint"
-    size = archive.stat().st_size if archive is not None else _bytes_below(images)
+    told = sum(int(one) for one in re.findall(r'"(?:freezing|frozen)_time": (\d+)', text))
     return {
-        "frozen": int(frozen[1]) / 1e3 if frozen else float("nan"),
+        "frozen": told / 1e3,
         "gap": _gap(log, offset),
         "wall": wall,
-        "bytes": float(size),
+        "bytes": float(archive.stat().st_size),
     }
 
 
-def revive(podman: Podman, archive: Path, name: str) -> dict[str, float]:
-    """One ``podman container restore --import``."""
-    began_ns = time.time_ns()
-    podman("container", "restore", "--import", str(archive), "--name", name)
-    wall = (time.time_ns() - began_ns) / 1e6
-    try:
-        return {"wall": wall, "runs": _runs(podman.log(name), began_ns)}
-    finally:
-        podman("rm", "--force", "--time", "0", name)
-        time.sleep(_SETTLE)
-
-
-def commit(place: Lab, service: Service, *, command: bool) -> tuple[dict[str, float], CommitId]:
-    """One commit, by the agent alone or by the command."""
-    assert service.capsule is not None
-    offset = service.output.stat().st_size
+def commit(place: Lab, podman: Podman, name: str, log: Path) -> tuple[dict[str, float], str]:
+    """One ``relive commit``."""
+    offset = log.stat().st_size
     before = _bytes_below(place.settings.store)
     began = time.perf_counter()
-    name = service.capsule.facts.spec.name
-    answer = json.loads(_relive(place, "commit", "--json", name)) if command else service.commit()
+    answer = json.loads(_relive(place, podman, "commit", "--json", f"podman:{name}"))
     wall = (time.perf_counter() - began) * 1e3
-    found = {"frozen": answer["pause_us"] / 1e3, "gap": _gap(service.output, offset), "wall": wall}
+    found = {"frozen": answer["pause_us"] / 1e3, "gap": _gap(log, offset), "wall": wall}
     found["bytes"] = float(_bytes_below(place.settings.store) - before)
-    return found, CommitId(answer["id"])
+    return found, str(answer["id"])
 
 
-def branch(place: Lab, commit_id: CommitId, *, command: bool) -> dict[str, float]:
-    """One branch, in this process or by the command."""
-    began_ns = time.time_ns()
-    if command:
-        answer = json.loads(_relive(place, "restore", "--json", commit_id))
-        made = find_branch(place.settings, answer["id"])
-    else:
-        store = place.store()
-        made = restore(place.settings, store, commit_id)
-        store.close()
-    wall = (time.time_ns() - began_ns) / 1e6
-    try:
-        return {"wall": wall, "runs": _runs(made.log("stdout"), began_ns)}
-    finally:
-        made.stop()
+def revive(
+    place: Lab, podman: Podman, archive: Path, commit_id: str, number: int
+) -> dict[str, dict[str, float]]:
+    """Both restores."""
+    found = {}
+    for case in ("podman", "relive", "inside"):
+        port, name = free_port(), f"{case}-{number}"
+        began = time.monotonic()
+        if case == "podman":
+            podman(
+                "container",
+                "restore",
+                f"--import={archive}",
+                f"--name={name}",
+                "-p",
+                f"127.0.0.1:{port}:8000",
+            )
+        elif case == "inside":
+            with contextlib.closing(place.store()) as store:
+                publish = [("127.0.0.1", port, 8000)]
+                restore_container(place.settings, store, CommitId(commit_id), name, publish)
+        else:
+            options = ["--as=podman", f"--name={name}", f"--publish=127.0.0.1:{port}:8000"]
+            _relive(place, podman, "restore", "--json", *options, commit_id)
+        wall = (time.monotonic() - began) * 1e3
+        found[case] = {"wall": wall, "answer": _answered(port, began)}
+        podman("rm", "--force", "--time", "0", name)
         time.sleep(_SETTLE)
+    return found
 
 
-def _relive(place: Lab, *arguments: str) -> str:
+def _relive(place: Lab, podman: Podman, *arguments: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", _RELIVE, *arguments],
-        env=place.environment(),
+        env=place.environment() | podman.found_by,
         capture_output=True,
         text=True,
-        check=True,
+        check=False,
     )
+    if done.returncode:
+        raise SystemExit(f"error: relive {' '.join(arguments)}: {done.stdout} {done.stderr}")
     return done.stdout
 
 
 def measure(place: Lab, rounds: int, megabytes: int) -> dict[str, Any]:
-    """All rounds; in each, every way of committing and of restoring has its turn."""
-    found: dict[str, list[dict[str, float]]] = {}
-
-    def note(turn: int, case: str, values: dict[str, float]) -> None:
-        if turn:  # the first warms up
-            found.setdefault(case, []).append(values)
-
-    with place.capsule(place.plain(megabytes)) as service, container(place, megabytes) as (podman, name):
+    """All rounds; who goes first changes from one to the next."""
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in _CASES}
+    with container(place, megabytes) as (podman, name, port):
         log = podman.log(name)
-        archive = podman.directory / "checkpoint.tar"
-        for turn in range(rounds + 1):
-            note(turn, "commit: podman checkpoint", checkpoint(podman, name, log, None))
-            note(turn, "commit: podman checkpoint --export", checkpoint(podman, name, log, archive))
-            note(turn, "commit: relive commit", commit(place, service, command=True)[0])
-            values, commit_id = commit(place, service, command=False)
-            note(turn, "commit: relive, in process", values)
-            note(turn, "restore: podman restore --import", revive(podman, archive, f"copy-{turn}"))
-            note(turn, "restore: relive restore", branch(place, commit_id, command=True))
-            note(turn, "restore: relive, in process", branch(place, commit_id, command=False))
-            archive.unlink()
+        for turn in range(rounds):
+            for _ in range(_REQUESTS):
+                _answered(port, time.monotonic())
+            archive = podman.directory / "checkpoint.tar.zst"
+            archive.unlink(missing_ok=True)
+            commit_id = ""
+            for case in ("podman", "relive") if turn % 2 else ("relive", "podman"):
+                if case == "podman":
+                    found["podman checkpoint --export"].append(checkpoint(podman, name, log, archive))
+                else:
+                    values, commit_id = commit(place, podman, name, log)
+                    found["relive commit"].append(values)
+            revived = revive(place, podman, archive, commit_id, turn)
+            found["podman restore --import"].append(revived["podman"])
+            found["relive restore --as podman"].append(revived["relive"])
+            found["relive, in process"].append(revived["inside"])
     rows = []
     for case, results in found.items():
         row: dict[str, Any] = {"case": case}
-        for key in ("frozen", "gap", "wall", "runs", "bytes"):
+        for key in ("frozen", "gap", "wall", "answer"):
             values_of = [result[key] for result in results if key in result]
-            row[key] = median(values_of)
-            row[f"{key}_iqr"] = quartiles(values_of)
+            row[key] = median(values_of) if values_of else float("nan")
+            row[f"{key}_iqr"] = quartiles(values_of) if values_of else None
+        if "bytes" in results[0]:
+            row["first_MB"], row["last_MB"] = results[0]["bytes"] / 1e6, results[-1]["bytes"] / 1e6
+        else:
+            row["first_MB"] = row["last_MB"] = float("nan")
         rows.append(row)
     return {"megabytes": megabytes, "rounds": rounds, "rows": rows, "ratios": _ratios(found)}
 
 
 def _ratios(found: dict[str, list[dict[str, float]]]) -> dict[str, float]:
-    """Podman's median to Relive's: commands to commands, the pause to the pause."""
+    """Relive's median to podman's; less is better."""
+    podman, relive, theirs, ours, inside = (found[name] for name in _CASES)
 
-    def middle(case: str, key: str) -> float:
-        return median(result[key] for result in found[case])
+    def ratio(one: list[dict[str, float]], other: list[dict[str, float]], key: str) -> float:
+        return median(result[key] for result in one) / median(result[key] for result in other)
 
-    podman, relive = "commit: podman checkpoint --export", "commit: relive commit"
     return {
-        "pause": middle(podman, "gap") / middle(relive, "gap"),
-        "commit_wall": middle(podman, "wall") / middle(relive, "wall"),
-        "restore_runs": middle("restore: podman restore --import", "runs")
-        / middle("restore: relive restore", "runs"),
-        "restore_runs_in_process": middle("restore: podman restore --import", "runs")
-        / middle("restore: relive, in process", "runs"),
+        "frozen": ratio(relive, podman, "frozen"),
+        "gap": ratio(relive, podman, "gap"),
+        "commit": ratio(relive, podman, "wall"),
+        "first_bytes": relive[0]["bytes"] / podman[0]["bytes"],
+        "last_bytes": relive[-1]["bytes"] / podman[-1]["bytes"],
+        "answer": ratio(ours, theirs, "answer"),
+        "answer_in_process": ratio(inside, theirs, "answer"),
     }
 
 
@@ -312,8 +355,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    add_options(parser, 7)
-    parser.add_argument("--megabytes", type=int, default=12, help="size of the program (default 12)")
+    add_options(parser, 10)
+    parser.add_argument("--megabytes", type=int, default=50, help="size of the service (default 50)")
     options = parser.parse_args()
     missing = [tool for tool in ("podman", "runc") if shutil.which(tool) is None]
     if missing:
@@ -324,16 +367,12 @@ def main() -> None:
     if options.json:
         print_json(result)
         return
-    rows = [
-        {key: value for key, value in row.items() if not key.endswith("_iqr") and key != "bytes"}
-        | {"MB": row["bytes"] / 1e6}
-        for row in result["rows"]
-    ]
+    rows = [{key: value for key, value in row.items() if not key.endswith("_iqr")} for row in result["rows"]]
     title = f"ms, medians of {options.rounds} rounds, {options.megabytes} MB (load {result['load']})"
     print_table(title, rows)
     print(
-        "\nPodman's to Relive's: "
-        + ", ".join(f"{name} {value:.1f}" for name, value in result["ratios"].items())
+        "\nRelive's to podman's: "
+        + ", ".join(f"{name} {value:.3f}" for name, value in result["ratios"].items())
     )
 
 

@@ -16,7 +16,7 @@ exec 9>"$RELIVE_TOOLS/.setup.lock"
 flock --nonblock 9 || { say "another set-up is running; waiting for it"; flock 9; }
 
 started=$SECONDS
-for step in packages criu kerndat native python; do
+for step in packages criu kerndat native podman python; do
     # Descriptor 9 is closed for the step, so that nothing it leaves behind can hold the lock.
     bash "$REPO/scripts/setup/$step.sh" 9>&- || exit 1
 done

@@ -170,6 +170,11 @@ class Settings(BaseSettings):
         """One directory per living branch."""
         return self.home / "branches"
 
+    @cached_property
+    def containers(self) -> Path:
+        """What containers need that podman restored: their networks and copies of volumes."""
+        return self.home / "containers"
+
     @property
     def incidents(self) -> Path:
         """One JSON file per incident."""

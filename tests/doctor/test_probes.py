@@ -31,6 +31,7 @@ from relive.doctor.probes import (
 from relive.doctor.probes.privileges import judge
 from relive.engine.kerndat import place_kerndat
 from relive.errors import ToolMissing
+from relive.kernel import procfs
 from relive.kernel.seccomp import hide_io_uring
 
 TryOne = Callable[..., Finding]
@@ -364,11 +365,17 @@ def fake_podman(tmp_path: Path, monkeypatch: Patch, script: str) -> None:
     program = place / "podman"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{place}:/usr/bin:/bin")
+    for tool in ("cat", "tail"):
+        (place / tool).symlink_to(f"/usr/bin/{tool}")
+    monkeypatch.setenv("PATH", str(place))  # without runc
 
 
-def info(runtime: str, path: str) -> str:
-    facts = {"host": {"ociRuntime": {"name": runtime, "path": path}}, "version": {"Version": "5.0"}}
+def info(runtime: str, path: str, driver: str = "overlay") -> str:
+    facts = {
+        "host": {"ociRuntime": {"name": runtime, "path": path}},
+        "version": {"Version": "5.0"},
+        "store": {"graphDriverName": driver},
+    }
     return f"cat <<'END'\n{json.dumps(facts)}\nEND"
 
 
@@ -387,14 +394,28 @@ def test_no_podman_is_told(try_one: TryOne, monkeypatch: Patch, tmp_path: Path) 
         ("echo '{}'", Outcome.FAILS, "'host'"),
         ("echo nonsense", Outcome.FAILS, "JSON"),
         (info("crun", "/bin/echo"), Outcome.LIMITED, "without CRIU"),
+        (info("runc", "/usr/bin/runc", "vfs"), Outcome.LIMITED, "storage driver vfs"),
     ],
 )
 def test_what_is_missing_for_podman_is_said(
     try_one: TryOne, monkeypatch: Patch, tmp_path: Path, script: str, outcome: Outcome, part: str
 ) -> None:
     fake_podman(tmp_path, monkeypatch, script)
+    monkeypatch.setenv("CONTAINERS_CONF", "/somebody/chose/one")
     finding = try_one("podman")
     assert finding.outcome is outcome and part in str(finding.cause)
+
+
+@pytest.mark.real
+def test_limits_that_cannot_be_set_are_told_until_a_configuration_is_chosen(
+    try_one: TryOne, monkeypatch: Patch, tmp_path: Path
+) -> None:
+    fake_podman(tmp_path, monkeypatch, info("runc", "/usr/bin/runc"))
+    monkeypatch.delenv("CONTAINERS_CONF", raising=False)
+    may_raise = int(procfs.status_field(os.getpid(), "CapEff") or "0", 16) >> 24 & 1
+    finding = try_one("podman")
+    assert (finding.outcome is Outcome.WORKS) == bool(may_raise)
+    assert may_raise or "containers.conf" in str(finding.remedy)
 
 
 @pytest.mark.real

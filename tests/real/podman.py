@@ -29,9 +29,14 @@ _LIMIT = 60.0  # [s]
 
 
 class Podman:
-    """One podman. ``close`` removes its containers and all it has written."""
+    """One podman. ``close`` removes its containers and all it has written.
 
-    def __init__(self) -> None:
+    Attributes:
+        found_by: variables of the environment by which any podman uses this storage and this configuration.
+    """
+
+    def __init__(self, driver: str = "vfs") -> None:
+        self._driver = driver
         # Short, since podman refuses a run root of more than 50 characters.
         self.directory = Path(tempfile.mkdtemp(prefix="pod-", dir="/tmp"))
         binaries = self.directory / "bin"
@@ -40,17 +45,24 @@ class Podman:
         criu.write_text(f'#!/bin/sh\nLD_PRELOAD={TOOLS}/prlimit_shim.so exec {TOOLS}/criu "$@"\n')
         criu.chmod(0o755)
         configuration = self.directory / "containers.conf"
-        configuration.write_text(_CONFIGURATION)
+        tmpdir = self.directory / "tmpdir"
+        configuration.write_text(_CONFIGURATION.replace("[engine]", f'[engine]\ntmp_dir = "{tmpdir}"'))
+        storage = self.directory / "storage.conf"
+        storage.write_text(
+            f'[storage]\ndriver = "{driver}"\ngraphroot = "{self.directory}/root"\n'
+            f'runroot = "{self.directory}/runroot"\n'
+        )
+        self.found_by = {"CONTAINERS_CONF": str(configuration), "CONTAINERS_STORAGE_CONF": str(storage)}
         self._environment = {
             **os.environ,
-            "CONTAINERS_CONF": str(configuration),
+            **self.found_by,
             "PATH": f"{binaries}:{os.environ['PATH']}",
         }
 
     def ask(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
         """Run podman, whatever comes of it. Output goes to files: its monitors keep a pipe open for as long as they live."""
         own = [f"--{name}={self.directory / name}" for name in ("root", "runroot", "tmpdir")]
-        command = ["podman", *own, "--storage-driver=vfs", *map(str, arguments)]
+        command = ["podman", *own, f"--storage-driver={self._driver}", *map(str, arguments)]
         with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
             done = subprocess.run(
                 command,

@@ -29,6 +29,7 @@ from relive.engine.failures import NOT_THE_TARGET, Explanation, explain, is_harm
 from relive.engine.layers import ScannedEntry
 from relive.engine.openfiles import OpenFiles
 from relive.engine.target import (
+    Contained,
     LayerSource,
     Target,
     check_dumpable,
@@ -43,7 +44,7 @@ from relive.images import criu_images_pb2 as pb
 from relive.images.imagefile import read_entries
 from relive.kernel import procfs
 from relive.kernel.inotify import AwaitedName
-from relive.kernel.namespaces import holds_ipc
+from relive.kernel.namespaces import Namespace, holds_ipc
 from relive.model.commit import (
     Cursor,
     TargetKind,
@@ -292,6 +293,8 @@ class _Dump:
         options.timeout = max(1, int(self._settings.commit_limit))
         options.external.extend(self._terminals)
         options.irmap_scan_paths.extend(self._watched)
+        if self._target.contained is not None:
+            _as_runc_does(options, self._target.contained)
         return rpc.Request(type=rpc.DUMP, opts=options)
 
     def _notified(self, script: str, _pid: int) -> None:
@@ -363,6 +366,15 @@ class _Dump:
         pid = int((procfs.status_field(self._stopped.pid, "NSpid") or "0").split()[-1])
         thread = int((procfs.status_field(self._stopped.thread, "NSpid") or "0").split()[-1])
         return self._stopped.signal, pid, thread
+
+
+def _as_runc_does(options: rpc.Options, contained: Contained) -> None:
+    """A container is dumped from outside with all its namespaces, so that its own runtime can restore it."""
+    options.root = contained.root
+    options.shell_job = False
+    options.orphan_pts_master = True
+    options.empty_ns = Namespace.NETWORK  # its devices are its engine's to make
+    options.external.extend(contained.external)
 
 
 def _as_error(target: Target, explanation: Explanation, log: Path | None) -> CommitFailed:

@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from relive.engine.layers import CapturedFile, ScannedEntry
+from relive.engine.members import store_members
 from relive.engine.openfiles import OpenFiles
 from relive.engine.target import LayerSource, Target, host_facts
 from relive.errors import StoreError
+from relive.images.cgroups import inherit_groups
 from relive.images.processes import read_processes
 from relive.images.sockets import read_connections, read_files, read_listening, read_outlets, summarise
 from relive.model.commit import (
+    CONTAINER_VERSION,
+    MANIFEST_VERSION,
     CommitId,
     Cursor,
     Layer,
@@ -75,14 +79,21 @@ class Capture:
 
     def _manifest(self, store: Store, parents: list[CommitId]) -> tuple[Manifest, TakenImages, int]:
         images = self.staging.images
+        if self.target.contained is not None:
+            inherit_groups(images)
         files = read_files(images)
         listening = read_listening(files)
         connections = summarise(read_connections(images, files), listening)
         outlets = read_outlets(files) + [Outlet(key=key, writable=True) for key in self.terminals]
         processes = read_processes(images)
         layers, file_bytes = self._store_layers(store)
+        contained = self.target.contained
+        if contained is not None:
+            members, member_bytes = store_members(store, self.staging.files, contained, layers)
+            layers, file_bytes = [members, *layers], file_bytes + member_bytes
         taken = store.take_images(images, parents[0] if parents else None)
         manifest = Manifest(
+            version=MANIFEST_VERSION if contained is None else CONTAINER_VERSION,
             capture=self.name,
             target=TargetFacts(
                 kind=self.target.kind,
@@ -107,6 +118,7 @@ class Capture:
             stopped_by=self.stopped[0] if self.stopped else None,
             stopped_pid=self.stopped[1] if self.stopped else None,
             stopped_thread=self.stopped[2] if self.stopped else None,
+            container=contained.facts if contained is not None else None,
         )
         return manifest, taken, taken.stored + file_bytes
 

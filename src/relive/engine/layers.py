@@ -29,6 +29,7 @@ _CLOCK_GRAIN_NS = (
 )
 _OPAQUE = "trusted.overlay.opaque"
 _OVERLAY_PREFIX = "trusted.overlay."
+_METACOPY, _REDIRECT = "trusted.overlay.metacopy", "trusted.overlay.redirect"
 _COPY_STEP = 1 << 30  # [bytes] most that one copy_file_range moves
 
 
@@ -70,13 +71,17 @@ class LayerScanner:
 
     Attributes:
         largest: files of more bytes are left out; None: no limit.
+        merged: the mounted overlay, where another than Relive made it: with ``metacopy`` a file of the upper directory may have
+            its bytes in a lower one, with ``redirect_dir`` a directory its children. None: the upper directory has all.
     """
 
     directory: Path
     known: dict[str, CapturedFile] = field(default_factory=dict)
     largest: int | None = None
+    merged: Path | None = None
     _described: dict[str, tuple[_Facts, int, FileEntry]] = field(default_factory=dict)
     _counter: int = 0
+    _redirected: set[str] = field(default_factory=set)
 
     def scan(
         self, staging: Path, always: Collection[str] = (), skip: Collection[str] = ()
@@ -108,6 +113,14 @@ class LayerScanner:
                 del kept[path]
         return [(entry, self.known.get(entry.path)) for entry in entries]
 
+    def _place_of(self, below: str) -> Path:
+        """The directory in which a path's children stand."""
+        if self.merged is None or not self._redirected:
+            return self.directory
+        parts = below.split("/")
+        is_redirected = any("/".join(parts[: count + 1]) in self._redirected for count in range(len(parts)))
+        return self.merged if is_redirected else self.directory
+
     def forget(self, lost: CapturedFile) -> None:
         """Copy a file anew next time, since a copy of it is lost."""
         for path in [path for path, known in self.known.items() if known is lost]:
@@ -117,8 +130,9 @@ class LayerScanner:
         self, below: str, staging: Path, always: Collection[str], skip: Collection[str], pending: list[str]
     ) -> list[FileEntry]:
         entries = []
+        top = self._place_of(below)
         try:
-            children = list(os.scandir(self.directory / below if below else self.directory))
+            children = list(os.scandir(top / below if below else top))
         except (FileNotFoundError, NotADirectoryError):
             return []
         for child in children:
@@ -181,6 +195,9 @@ class LayerScanner:
             return known[2]
         described_ns = time.time_ns()
         entry = _describe_entry(source, path, kind, facts)
+        if self.merged is not None and kind is EntryKind.DIRECTORY and _has_attribute(source, _REDIRECT):
+            self._redirected.add(path)
+            entry = entry.model_copy(update={"opaque": True})
         self._described[path] = (now, described_ns, entry)
         return entry
 
@@ -196,6 +213,8 @@ class LayerScanner:
         self._counter += 1
         copy = staging / f"{self._counter:08}"
         taken_ns = time.time_ns()
+        if self.merged is not None and _has_attribute(source, _METACOPY):
+            source = str(self.merged / path)
         copy_file(source, copy)
         self.known[path] = CapturedFile(fingerprint, taken_ns, copy)
 
@@ -213,6 +232,14 @@ def _describe_entry(source: str, path: str, kind: EntryKind, facts: os.stat_resu
             name: value for name, value in attributes.items() if not name.startswith(_OVERLAY_PREFIX)
         },
     )
+
+
+def _has_attribute(path: str, name: str) -> bool:
+    try:
+        os.getxattr(path, name, follow_symlinks=False)
+    except OSError:
+        return False
+    return True
 
 
 def _kind_of(facts: os.stat_result) -> EntryKind | None:

@@ -17,9 +17,10 @@ from relive.errors import PermissionMissing, ProcessGone, TargetUndumpable
 from relive.kernel import procfs
 from relive.kernel.cpu import instruction_sets
 from relive.kernel.namespaces import Namespace, namespace_id
-from relive.model.commit import HostFacts, LayerKind, TargetKind
+from relive.model.commit import ContainerFacts, FileEntry, HostFacts, LayerKind, TargetKind
 
 __all__ = [
+    "Contained",
     "LayerSource",
     "Target",
     "check_dumpable",
@@ -54,6 +55,25 @@ class LayerSource:
     skip: frozenset[str] = frozenset()
 
 
+@dataclass(frozen=True, slots=True)
+class Contained:
+    """What a container needs beside what any process tree does.
+
+    Attributes:
+        root: its root file system, as the host sees it.
+        external: CRIU's options for what is bound into it from outside.
+        members: of its checkpoint archive, by path: what only its engine understands; bytes, a file that is moved into the
+            store, or the entry of one that is there.
+        lower: directories of the image's layers, the uppermost first.
+    """
+
+    facts: ContainerFacts
+    root: str
+    external: list[str]
+    members: dict[str, bytes | Path | FileEntry]
+    lower: tuple[Path, ...]
+
+
 @dataclass(slots=True)
 class Target:
     """Something that can be committed.
@@ -63,6 +83,7 @@ class Target:
         inside: CRIU has to enter the root's mount and PID namespaces.
         sources: directories that are committed with it.
         extra_files: further files and directories committed with a plain process.
+        contained: of a container only.
     """
 
     kind: TargetKind
@@ -73,6 +94,7 @@ class Target:
     command: list[str]
     sources: list[LayerSource] = field(default_factory=list)
     extra_files: list[Path] = field(default_factory=list)
+    contained: Contained | None = None
 
 
 def process_target(pid: int, extra_files: Iterable[Path] = ()) -> Target:

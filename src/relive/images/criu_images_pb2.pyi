@@ -26,18 +26,21 @@ class InventoryEntry(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     IMG_VERSION_FIELD_NUMBER: _builtins.int
+    ROOT_CG_SET_FIELD_NUMBER: _builtins.int
     DUMP_UPTIME_FIELD_NUMBER: _builtins.int
     img_version: _builtins.int
+    root_cg_set: _builtins.int
     dump_uptime: _builtins.int
     def __init__(
         self,
         *,
         img_version: _builtins.int | None = ...,
+        root_cg_set: _builtins.int | None = ...,
         dump_uptime: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["dump_uptime", b"dump_uptime", "img_version", b"img_version"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["dump_uptime", b"dump_uptime", "img_version", b"img_version", "root_cg_set", b"root_cg_set"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dump_uptime", b"dump_uptime", "img_version", b"img_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dump_uptime", b"dump_uptime", "img_version", b"img_version", "root_cg_set", b"root_cg_set"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -74,6 +77,68 @@ class PstreeEntry(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PstreeEntry: _TypeAlias = PstreeEntry  # noqa: Y015
+
+@_typing.final
+class NamespaceIds(_message.Message):
+    """ids-PID.img: numbers that CRIU gave namespaces and what else processes may share."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NET_NS_ID_FIELD_NUMBER: _builtins.int
+    net_ns_id: _builtins.int
+    def __init__(
+        self,
+        *,
+        net_ns_id: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["net_ns_id", b"net_ns_id"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["net_ns_id", b"net_ns_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NamespaceIds: _TypeAlias = NamespaceIds  # noqa: Y015
+
+@_typing.final
+class CgSetEntry(_message.Message):
+    """cgroup.img: sets of control groups."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    def __init__(
+        self,
+        *,
+        id: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["id", b"id"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CgSetEntry: _TypeAlias = CgSetEntry  # noqa: Y015
+
+@_typing.final
+class CgroupEntry(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SETS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def sets(self) -> _containers.RepeatedCompositeFieldContainer[Global___CgSetEntry]: ...
+    def __init__(
+        self,
+        *,
+        sets: _abc.Iterable[Global___CgSetEntry] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["sets", b"sets"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CgroupEntry: _TypeAlias = CgroupEntry  # noqa: Y015
 
 @_typing.final
 class FdinfoEntry(_message.Message):

@@ -15,12 +15,22 @@ from typing import TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from relive.errors import ObjectCorrupt
+from relive.images import criu_images_pb2 as pb
 
-__all__ = ["decode", "messages", "read_entries", "read_first", "write_entries"]
+__all__ = [
+    "decode",
+    "messages",
+    "read_entries",
+    "read_first",
+    "read_inventory",
+    "write_entries",
+    "write_inventory",
+]
 
 _COMMON_MAGICS = (0x54564319, 0x55105940)
 _HEADER = struct.Struct("<II")
 _LENGTH = struct.Struct("<I")
+_INVENTORY, _INVENTORY_MAGIC = "inventory.img", 0x58313116
 
 Entry = TypeVar("Entry", bound=Message)
 
@@ -109,6 +119,28 @@ def write_entries(path: Path, entries: Iterable[Message]) -> None:
     fresh = path.with_name(path.name + ".new")
     fresh.write_bytes(b"".join(parts))
     fresh.replace(path)
+
+
+def read_inventory(images: Path) -> pb.InventoryEntry:
+    """``inventory.img``, which alone has one magic number only; raises as ``read_entries``."""
+    path = images / _INVENTORY
+    data = path.read_bytes()
+    if len(data) < _HEADER.size:
+        raise _corrupt(path, "it is cut off")
+    magic, length = _HEADER.unpack_from(data)
+    if magic != _INVENTORY_MAGIC:
+        raise _corrupt(path, "the magic number is not CRIU's")
+    if _HEADER.size + length != len(data):
+        raise _corrupt(path, "it is cut off")
+    return decode(path.name, data[_HEADER.size :], pb.InventoryEntry)
+
+
+def write_inventory(images: Path, entry: pb.InventoryEntry) -> None:
+    """Replace ``inventory.img``."""
+    body = entry.SerializeToString()
+    fresh = images / f"{_INVENTORY}.new"
+    fresh.write_bytes(_HEADER.pack(_INVENTORY_MAGIC, len(body)) + body)
+    fresh.replace(images / _INVENTORY)
 
 
 def _corrupt(path: Path, cause: str) -> ObjectCorrupt:

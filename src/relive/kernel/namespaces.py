@@ -11,7 +11,17 @@ from typing import TypeVar
 
 from relive.kernel import libc
 
-__all__ = ["Namespace", "enter", "holds_ipc", "in_network", "in_network_of", "namespace_id", "unshare"]
+__all__ = [
+    "Namespace",
+    "enter",
+    "enter_file",
+    "holds_ipc",
+    "in_network",
+    "in_network_of",
+    "in_new_network",
+    "namespace_id",
+    "unshare",
+]
 
 Result = TypeVar("Result")
 
@@ -50,7 +60,12 @@ def enter(pid: int, kind: Namespace) -> None:
     Raises:
         OSError: the process is gone (ENOENT) or the caller has no right to (EPERM).
     """
-    descriptor = os.open(f"/proc/{pid}/ns/{_FILES[kind]}", os.O_RDONLY | os.O_CLOEXEC)
+    enter_file(f"/proc/{pid}/ns/{_FILES[kind]}", kind)
+
+
+def enter_file(name: str, kind: Namespace) -> None:
+    """Enter the namespace that a file names, such as one that ``ip netns`` made; raises OSError as ``enter`` does."""
+    descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
     try:
         libc.call("setns", descriptor, int(kind))
     finally:
@@ -79,6 +94,11 @@ def in_network(descriptor: int, action: Callable[[], Result]) -> Result:
     return _in_thread(
         "within-network", lambda: libc.call("setns", descriptor, int(Namespace.NETWORK)), action
     )
+
+
+def in_new_network(action: Callable[[], Result]) -> Result:
+    """As ``in_network_of``, in a new namespace that has loopback only; it lives on where the action keeps it."""
+    return _in_thread("new-network", lambda: unshare(Namespace.NETWORK), action)
 
 
 def holds_ipc(pid: int) -> bool:

@@ -23,6 +23,7 @@ __all__ = [
     "check_name",
     "parse_address",
     "parse_every",
+    "parse_publication",
 ]
 
 # Where a capsule and its branches find what is Relive's.
@@ -69,6 +70,13 @@ def parse_every(text: Every) -> Policy:
             remedy="write a time such as 30s or 500ms, or request, start, never",
         )
     return Policy(at_start=True, seconds=seconds)
+
+
+def parse_publication(text: str) -> tuple[str, int, int]:
+    """(host's address, host's port, inner port) of ``[ADDRESS:]PORT:PORT``; raises UsageError as ``parse_address``."""
+    outer, _, inner = text.rpartition(":")
+    host, host_port = parse_address(outer)
+    return host, host_port, parse_address(inner)[1]
 
 
 def parse_address(text: str, *, default_host: str = "127.0.0.1", least_port: int = 1) -> tuple[str, int]:

@@ -26,6 +26,7 @@ __all__ = [
     "CommitId",
     "Connection",
     "ContainerFacts",
+    "ContainerMount",
     "Cursor",
     "EntryKind",
     "FileEntry",
@@ -123,6 +124,20 @@ class HostFacts(StoredValue):
         return {name: value for name, value in inner(self).items() if value is not None}
 
 
+class ContainerMount(StoredValue):
+    """A directory or file of the host, or a volume, in a container's file system.
+
+    Attributes:
+        volume: the volume's name; empty for a bind mount.
+        source: where it lay on the host.
+    """
+
+    volume: NativeText
+    source: NativeText
+    destination: NativeText
+    writable: bool
+
+
 class ContainerFacts(StoredValue):
     """What its engine said of a container.
 
@@ -131,6 +146,11 @@ class ContainerFacts(StoredValue):
         id: as the engine names it.
         image, runtime: names; empty where the archive does not tell.
         created: as the engine wrote it, mostly RFC 3339; empty as above.
+        image_id, image_digest: of the image's configuration and of its manifest; only of containers that Relive itself
+            committed, as are the following. Empty, and then not written, where not known.
+        network: podman's name of the mode: "bridge", "none", "host" and others.
+        ports: published ones, as ``HOST:HOSTPORT:PORT/PROTOCOL``.
+        mounts: those that its files alone do not bring back; a layer of their destination where they were committed.
     """
 
     engine: str
@@ -138,6 +158,17 @@ class ContainerFacts(StoredValue):
     image: str
     runtime: str
     created: str
+    image_id: str = ""
+    image_digest: str = ""
+    network: str = ""
+    ports: list[str] = []
+    mounts: list[ContainerMount] = []
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_known(self, inner: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # A commit from before these fields keeps its bytes, and with them its id.
+        later = ("image_id", "image_digest", "network", "ports", "mounts")
+        return {name: value for name, value in inner(self).items() if name not in later or value}
 
 
 class ImageFile(StoredValue):
@@ -192,6 +223,7 @@ class LayerKind(StrEnum):
     OVERLAY = "overlay"
     TMPFS = "tmpfs"
     ARCHIVE = "archive"  # no files of the target: members of the checkpoint archive it was imported from
+    VOLUME = "volume"  # a container's volume or writable directory of the host, with all it holds
 
 
 class Layer(StoredValue):

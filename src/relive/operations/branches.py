@@ -20,7 +20,7 @@ from relive.config import Settings
 from relive.errors import AgentUnreachable, BranchUnknown, MemoryLost, RecordingCorrupt, TargetUnknown
 from relive.kernel.plainfile import open_plain
 from relive.model.branch import BranchFacts, Clock
-from relive.model.capsule import LifePaths, parse_address
+from relive.model.capsule import LifePaths, parse_publication
 from relive.model.commit import Manifest
 from relive.operations.operation import Operation, Result, Wish
 from relive.operations.progress import Progress
@@ -89,7 +89,7 @@ def restore(settings: Settings, wish: RestoreWish, progress: Progress) -> Branch
         RestoreFailed: the branch did not come to life; nothing is left of it.
     """
     pace = parse_speed(wish.speed)
-    wanted = [_parse_publication(text) for text in wish.publish]
+    wanted = [parse_publication(text) for text in wish.publish]
     tend(settings, progress)
     store = Store(settings.store)
     commit = store.resolve(wish.ref)
@@ -119,12 +119,6 @@ def _recorded(settings: Settings, manifest: Manifest) -> Stubs | None:
     paths = LifePaths(settings.capsules / manifest.target.name / manifest.target.life)
     egress = read_egress(paths.egress, manifest.taken_monotonic_ns)
     return Stubs(egress, protocol_of, authority=paths.authority) if egress is not None else None
-
-
-def _parse_publication(text: str) -> tuple[str, int, int]:
-    outer, _, inner = text.rpartition(":")
-    host, host_port = parse_address(outer)
-    return host, host_port, parse_address(inner)[1]
 
 
 class BranchState(Result):

@@ -6,6 +6,7 @@ from typing import Any
 
 from relive.operations.branches import EXEC, RESTORE
 from relive.operations.commits import COMMIT
+from relive.operations.containers import RESTORE_AS_PODMAN
 from relive.operations.exports import EXPORT
 from relive.operations.fixtures import FIXTURE
 from relive.operations.health import DOCTOR
@@ -18,5 +19,17 @@ __all__ = ["OPERATIONS"]
 
 OPERATIONS: dict[str, Operation[Any, Any]] = {
     one.name: one
-    for one in (COMMIT, RESTORE, EXEC, REPLAY, REPRODUCE, FIXTURE, EXPORT, STATS, VERIFY, DOCTOR)
+    for one in (
+        COMMIT,
+        RESTORE,
+        RESTORE_AS_PODMAN,
+        EXEC,
+        REPLAY,
+        REPRODUCE,
+        FIXTURE,
+        EXPORT,
+        STATS,
+        VERIFY,
+        DOCTOR,
+    )
 }

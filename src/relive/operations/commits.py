@@ -12,6 +12,9 @@ from relive.agent.control import ask_agent
 from relive.config import Settings, store_key_variable
 from relive.engine.capture import capture
 from relive.engine.criu import CriuTools
+from relive.engine.podman.commit import commit_container
+from relive.engine.podman.container import find_container, parse_target
+from relive.engine.podman.target import container_target
 from relive.engine.target import process_target
 from relive.engine.watchdog import Watchdog
 from relive.errors import UsageError
@@ -119,10 +122,16 @@ def page_of_commits(settings: Settings, wish: CommitsWish, progress: Progress) -
 class CommitWish(Wish):
     """What is committed."""
 
-    target: str = Field(description="A capsule's name, or pid:NUMBER for any running tree")
+    target: str = Field(
+        description="A capsule's name, podman:NAME for a container, or pid:NUMBER for any running tree"
+    )
     files: list[Path] = Field(
         default=[], description="Files and directories committed too (pid: targets only)"
     )
+    with_volumes: bool = Field(
+        default=False, description="Commit what a container has mounted and can write to, as well"
+    )
+    with_image: bool = Field(default=False, description="Keep a container's image in the commit, as well")
     tag: str | None = Field(default=None, description="Give the commit this tag")
 
 
@@ -137,15 +146,23 @@ def commit(settings: Settings, wish: CommitWish, progress: Progress) -> Commit:
     store = Store(settings.store)
     tend(settings, progress)
     marked = store.captured_as(settings.mark) if settings.mark is not None else None
+    container = parse_target(wish.target)
+    if container is None and (wish.with_volumes or wish.with_image):
+        raise UsageError(
+            "--with-volumes and --with-image are for podman: targets",
+            cause=f"{wish.target} has neither volumes nor an image",
+        )
     if marked is not None:
         stored = marked
+    elif container is not None:
+        if wish.files:
+            raise _files_elsewhere("what a container changed in its files is always part of its commits")
+        stored = _commit_container(settings, store, container, wish)
     elif wish.target.startswith("pid:"):
         stored = _commit_process(settings, store, wish.target, wish.files)
     else:
         if wish.files:
-            raise UsageError(
-                "--files is for pid: targets", cause="a capsule's files are always part of its commits"
-            )
+            raise _files_elsewhere("a capsule's files are always part of its commits")
         capsule = find_capsule(settings, wish.target)
         limit = settings.commit_limit * 3 + 60
         order = {"op": "commit", "capture": settings.mark} | store_key_variable()
@@ -159,10 +176,32 @@ def commit(settings: Settings, wish: CommitWish, progress: Progress) -> Commit:
 COMMIT = Operation("commit", CommitWish, Commit, commit)
 
 
+def _files_elsewhere(cause: str) -> UsageError:
+    return UsageError("--files is for pid: targets", cause=cause)
+
+
+def _commit_container(settings: Settings, store: Store, name: str, wish: CommitWish) -> StoredCommit:
+    container = find_container(name)
+    target = container_target(container, with_volumes=wish.with_volumes)
+    with Watchdog(CriuTools(settings.tools_path).watchdog) as watchdog:
+        return commit_container(
+            container,
+            target,
+            Trigger.MANUAL,
+            settings=settings,
+            store=store,
+            watchdog=watchdog,
+            with_image=wish.with_image,
+            name=settings.mark,
+        )
+
+
 def _commit_process(settings: Settings, store: Store, target: str, files: list[Path]) -> StoredCommit:
     number = target.removeprefix("pid:")
     if not is_number(number):
-        raise UsageError(f"{target!r} is no target", remedy="write pid:1234, or a capsule's name")
+        raise UsageError(
+            f"{target!r} is no target", remedy="write pid:1234, podman:NAME, or a capsule's name"
+        )
     for path in files:
         if not path.exists():
             raise UsageError(f"--files: there is no {path}", remedy="name an existing file or directory")

@@ -46,13 +46,14 @@ from relive.kernel.mounts import read_mounts
 from relive.kernel.userfault import check_userfault
 from relive.model.branch import BranchFacts, Clock, MemoryState
 from relive.model.commit import CommitId, LayerKind, Manifest, TargetKind
-from relive.record.rings import RingMode, make_branch_ring
+from relive.record.rings import RingMode
 from relive.sandbox.builder import BranchBuilder, BranchPlan, RootPlan
 from relive.sandbox.lazy.pager import Pager, await_pager
 from relive.sandbox.lazy.state import memory_lost, pager_killed, read_memory
 from relive.sandbox.outside import Ends, Outside
 from relive.sandbox.ownership import Ownership
-from relive.sandbox.rootfs import RINGS_DIRECTORY, CoveredPoint, plan_points
+from relive.sandbox.rings import make_rings
+from relive.sandbox.rootfs import CoveredPoint, plan_points
 from relive.sandbox.seal import Seal, read_seal
 from relive.sandbox.unfinished import claimed, sweep_unfinished
 from relive.store import Store
@@ -360,7 +361,7 @@ def _restore_in(
         builder.mount_root(_plan_root(settings, store, manifest, directory))
         images = directory / "images"
         store.lay_out_images(manifest, images, lazily=pager is not None)
-        _make_rings(images, directory / "rings", recorder)
+        make_rings(images, directory / "rings", recorder)
         if lay_beside is not None:
             lay_beside(directory / "rings")
         plan = _plan(manifest, images, f"{manifest.host.name[:40]}-{identifier}", clock, settings, ownership)
@@ -430,16 +431,6 @@ def _plan_root(settings: Settings, store: Store, manifest: Manifest, directory: 
         covered=[(point, trees.get(point.point)) for point in points],
         memory_layers=memory,
     )
-
-
-def _make_rings(images: Path, rings: Path, mode: RingMode) -> None:
-    """Lay files where the commit's Python processes have their rings, so that CRIU maps these in their place."""
-    for entry in read_files(images):
-        if entry.HasField("reg") and Path(entry.reg.name).parent == RINGS_DIRECTORY:
-            path = rings / Path(entry.reg.name).name
-            # With ".new" behind its name it was just being made.
-            if path.name.endswith((".ring", ".ring.new")) and not path.exists():
-                make_branch_ring(path, entry.reg.size, entry.reg.mode & 0o777, mode)
 
 
 def _plan(

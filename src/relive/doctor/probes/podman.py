@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,17 +11,20 @@ from typing import Any
 
 from relive.doctor.finding import Obstacle, Result, limited, works
 from relive.doctor.probe import Ground
+from relive.kernel import procfs
 from relive.kernel.mounts import bind, make_private
 from relive.kernel.namespaces import Namespace, unshare
 
 __all__ = ["podman"]
 
 _LIMIT = 4.0  # [s]
+_SYS_RESOURCE = 24  # CAP_SYS_RESOURCE
+_CONFIGURED = "CONTAINERS_CONF"  # the variable of a configuration that somebody chose
 _SHORT = Path("/mnt")  # where the directory of the probe appears, in its own mount namespace
 
 
 def podman(ground: Ground) -> Result:
-    """``podman info``, and whether its runtime can find or was built with CRIU."""
+    """``podman info``; whether what a container changes can be told apart, and whether a runtime is there that restores."""
     if shutil.which("podman") is None:
         raise Obstacle(
             "not installed",
@@ -35,7 +39,8 @@ def podman(ground: Ground) -> Result:
         facts = _info()
         runtime, version = facts["host"]["ociRuntime"], facts["version"]["Version"]
         found = f"podman {version} with {runtime['name']}"
-        obstacle = _without_criu(runtime["name"], runtime["path"], ground.settings.tools_path / "criu")
+        obstacle = _without_criu(runtime["name"], runtime["path"])
+        obstacle = obstacle or _without_limits() or _without_layers(facts.get("store") or {})
     except (KeyError, TypeError) as error:
         raise Obstacle(
             "not understood", cause=f"`podman info` has no {error}", remedy="use podman 4 or later"
@@ -63,21 +68,38 @@ def _info() -> dict[str, Any]:
     return facts
 
 
-def _without_criu(name: str, path: str, criu: Path) -> tuple[str, str] | None:
-    """(cause, remedy) where the runtime has no CRIU to checkpoint with."""
-    if name == "crun":
-        said = subprocess.run(
-            [path, "--version"], capture_output=True, text=True, timeout=_LIMIT, check=False
-        ).stdout
-        if "+CRIU" in said:
-            return None
-        return (
-            "this crun was built without CRIU, so it cannot checkpoint containers",
-            "install runc, or a crun with +CRIU",
-        )
-    if shutil.which("criu") is None:
-        return (
-            f"{name} looks for a command `criu` to checkpoint with, and there is none in PATH",
-            f"let it find the CRIU of Relive's tools: ln -s {criu} /usr/local/sbin/criu",
-        )
-    return None
+def _without_criu(name: str, path: str) -> tuple[str, str] | None:
+    """(cause, remedy) where no runtime can restore with CRIU, which Relive gives it; committing needs none."""
+    if name == "runc" or shutil.which("runc") is not None:
+        return None
+    said = subprocess.run(
+        [path, "--version"], capture_output=True, text=True, timeout=_LIMIT, check=False
+    ).stdout
+    if "+CRIU" in said:
+        return None
+    return (
+        f"this {name} was built without CRIU: containers can be committed, but not restored with --as podman",
+        "install runc, or a crun with +CRIU",
+    )
+
+
+def _without_layers(store: dict[str, Any]) -> tuple[str, str] | None:
+    """The same where the storage driver keeps whole trees."""
+    driver = store.get("graphDriverName", "overlay")
+    if driver == "overlay":
+        return None
+    return (
+        f"its storage driver {driver} does not keep what a container changed apart from its image",
+        'use `driver = "overlay"` in storage.conf for containers that are to be committed',
+    )
+
+
+def _without_limits() -> tuple[str, str] | None:
+    """The same where podman's default limits cannot be set: it asks for more than the hard ones that root has here."""
+    effective = int(procfs.status_field(os.getpid(), "CapEff") or "0", 16)
+    if effective >> _SYS_RESOURCE & 1 or _CONFIGURED in os.environ:
+        return None
+    return (
+        "without CAP_SYS_RESOURCE runc may not raise limits, and podman's default ones start no container",
+        "`export CONTAINERS_CONF=$RELIVE_TOOLS/containers.conf`, which set-up made, or set default_ulimits as it does",
+    )

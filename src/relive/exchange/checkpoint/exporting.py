@@ -9,15 +9,18 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 from relive.errors import ObjectCorrupt, UsageError
+from relive.exchange.checkpoint.changes import VOLUMES, changed_files, layer_archives
 from relive.exchange.checkpoint.compression import Compression, packing
 from relive.exchange.checkpoint.layout import (
     CHECKPOINT,
     CONFIG,
     CRI_NAME,
+    IMAGE,
     NO_CONTAINER,
     SPEC,
     STATS,
@@ -29,11 +32,11 @@ from relive.exchange.exporting import Exported, writing
 from relive.exchange.traffic import Show
 from relive.images import criu_images_pb2 as pb
 from relive.model.commit import CommitId, EntryKind, FileEntry, LayerKind, Manifest
-from relive.store import Store
+from relive.store import Staging, Store
 from relive.store.deliveries import Outgoing
 from relive.store.parts import Part, PartKind, check_part
 
-__all__ = ["export_checkpoint"]
+__all__ = ["Changes", "export_checkpoint", "write_checkpoint"]
 
 _CHUNK = 1 << 20  # [bytes]
 _PAGE = 4096  # [bytes]
@@ -70,7 +73,7 @@ def export_checkpoint(
     try:
         with store.deliveries.hold(commit_id) as outgoing, writing(goal, force=force) as fresh:
             store.lay_out_images(manifest, staging.images)
-            archive = _Archive(manifest, outgoing, staging.images)
+            archive = _Archive(manifest, outgoing, staging, Changes())
             with (
                 show(f"Exporting {commit_id[:10]}", archive.size) as done,
                 packing(fresh.write, compression) as write,
@@ -79,6 +82,36 @@ def export_checkpoint(
             return Exported(commit_id, archive.count, fresh.size)
     finally:
         staging.discard()
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What an archive says otherwise than the commit.
+
+    Attributes:
+        members: contents by path, in the place of the commit's own.
+        images: added to the images, or in the place of one.
+        here: it is for podman on this host, which reads it at once: without page files and volumes, which are given to it
+            where they are laid out.
+    """
+
+    members: Mapping[str, bytes] = field(default_factory=dict)
+    images: Mapping[str, bytes] = field(default_factory=dict)
+    here: bool = False
+
+
+def write_checkpoint(
+    manifest: Manifest, staging: Staging, outgoing: Outgoing, goal: Path, changes: Changes
+) -> None:
+    """Write a container's archive for podman on this host to ``goal``; the images have been laid out in ``staging``.
+
+    Raises:
+        StoreError: the commit cannot be read.
+        OSError: the file could not be written.
+    """
+    archive = _Archive(manifest, outgoing, staging, changes)
+    with goal.open("xb") as file:
+        archive.write(file.write, lambda _: None)
 
 
 def _no_container(manifest: Manifest) -> UsageError:
@@ -98,26 +131,57 @@ class _Archive:
         size: bytes of all contents; count: files.
     """
 
-    def __init__(self, manifest: Manifest, outgoing: Outgoing, images: Path) -> None:
+    def __init__(self, manifest: Manifest, outgoing: Outgoing, staging: Staging, changes: Changes) -> None:
         self._manifest = manifest
         self._outgoing = outgoing
-        self._images = images
-        self._image_paths = sorted(images.iterdir())
+        self._images = staging.images
+        for name, content in changes.images.items():
+            (staging.images / name).write_bytes(content)
+        self._image_paths = sorted(
+            path
+            for path in staging.images.iterdir()
+            if path.suffix == ".img" and not (changes.here and is_page_file(path.name))
+        )  # CRIU's log and figures, which a commit keeps with its images, belong elsewhere
+        self._made = self._make(staging.files, changes)
         self._entries = [
-            entry for layer in manifest.layers if layer.kind is LayerKind.ARCHIVE for entry in layer.entries
+            entry
+            for layer in manifest.layers
+            if layer.kind is LayerKind.ARCHIVE
+            for entry in layer.entries
+            if entry.path not in self._made
+            and entry.path != IMAGE
+            and not (changes.here and entry.path.startswith(VOLUMES))
         ]
-        self._made = {} if manifest.container is not None else _described(outgoing.commit.id, manifest)
         files = [entry for entry in self._entries if entry.kind is EntryKind.FILE]
         self.size = sum(entry.size for entry in files) + sum(
             path.stat().st_size for path in self._image_paths
         )
         self.count = len(files) + len(self._image_paths) + len(self._made)
 
+    def _make(self, directory: Path, changes: Changes) -> dict[str, bytes | Path]:
+        """Members that the commit does not hold as such."""
+        if self._manifest.container is None:
+            return dict(_described(self._outgoing.commit.id, self._manifest))
+        made: dict[str, bytes | Path] = dict(changes.members)
+        archives = layer_archives(self._manifest)
+        for number, (name, layer) in enumerate(archives.items()):
+            if changes.here and layer.kind is LayerKind.VOLUME:
+                continue
+            copy = directory / f"layer-{number}"
+            changed_files(layer, self._copy, copy)
+            made[name] = copy
+        if archives:  # Relive's own commit
+            made[STATS] = _statistics(self._manifest)
+        return made
+
     def write(self, write: Callable[[bytes], object], done: Callable[[int], None]) -> None:
         """Write the tar: the container's own members as they came, the images behind their directory."""
         has_images = False
         for name, content in self._made.items():
-            self._put(write, self._own(name, len(content)), iter([content]))
+            if isinstance(content, bytes):
+                self._put(write, self._own(name, len(content)), iter([content]))
+            else:
+                self._put(write, self._own(name, content.stat().st_size), _chunks(content, done))
         for entry in self._entries:
             if entry.kind is EntryKind.DIRECTORY:
                 write(entry_header(_member(entry)))

@@ -10,6 +10,7 @@ __all__ = [
     "CHECKPOINT",
     "CONFIG",
     "CRI_NAME",
+    "IMAGE",
     "IMAGE_MOST",
     "NO_CONTAINER",
     "OTHER_ARCHIVES",
@@ -22,6 +23,9 @@ __all__ = [
 
 CONFIG, SPEC, STATS = "config.dump", "spec.dump", "stats-dump"
 CHECKPOINT = "checkpoint"
+IMAGE = (
+    "relive/image.tar"  # no engine's: the container's image, as `podman save --format oci-archive` writes it
+)
 CRI_NAME = (
     "io.kubernetes.cri.container-name"  # annotation by which checkpointctl knows a container of containerd
 )

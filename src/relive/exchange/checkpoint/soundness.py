@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable
 from pathlib import Path
 
 from relive.errors import ArchiveInvalid, ObjectCorrupt
 from relive.exchange.archive import invalid
 from relive.images import criu_images_pb2 as pb
-from relive.images.imagefile import decode, read_entries
+from relive.images.imagefile import read_entries, read_inventory
 from relive.images.pagemap import Run, read_pagemap
 from relive.images.sockets import read_connections, read_files, read_listening
 
 __all__ = ["check_images", "machine_of"]
 
 _PAGE = 4096  # [bytes]
-_INVENTORY_MAGIC = 0x58313116  # this image alone has one magic number only
-_INVENTORY_HEAD = struct.Struct("<II")  # the magic number, the length of the one message behind it
 _WITH_MEMORY = (1, 3)  # task_state of a process that runs or is stopped; zombies and such have none
 _MACHINES = {1: "x86_64", 3: "aarch64", 4: "ppc64le", 5: "s390x"}  # by CoreEntry.mtype
 
@@ -49,7 +46,7 @@ def machine_of(images: Path) -> str | None:
 
 
 def _check_processes(images: Path) -> None:
-    _check_inventory(images / "inventory.img")
+    read_inventory(images)
     processes = read_entries(images / "pstree.img", pb.PstreeEntry)
     if not processes:
         raise _damaged("pstree.img", "it names no process")
@@ -70,18 +67,6 @@ def _check_sockets(images: Path) -> None:
     files = read_files(images)
     read_connections(images, files)
     read_listening(files)
-
-
-def _check_inventory(path: Path) -> None:
-    data = path.read_bytes()
-    if len(data) < _INVENTORY_HEAD.size:
-        raise _damaged(path.name, "it is cut off")
-    magic, length = _INVENTORY_HEAD.unpack_from(data)
-    if magic != _INVENTORY_MAGIC:
-        raise _damaged(path.name, "the magic number is not CRIU's")
-    if _INVENTORY_HEAD.size + length != len(data):
-        raise _damaged(path.name, "it is cut off")
-    decode(path.name, data[_INVENTORY_HEAD.size :], pb.InventoryEntry)
 
 
 def _check_memory(images: Path) -> None:

@@ -1,0 +1,46 @@
+"""Containers' commits as containers of podman again. Little is imported here, since who restores waits for it."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from relive.config import Settings
+from relive.model.capsule import parse_publication
+from relive.operations.operation import Operation, Wish
+from relive.operations.progress import Progress
+from relive.sandbox.podman.restore import Revived, restore_container
+from relive.store import Store
+
+__all__ = ["RESTORE_AS_PODMAN", "ContainerWish", "restore_as_podman"]
+
+
+class ContainerWish(Wish):
+    """A container's commit that podman shall run again."""
+
+    ref: str = Field(description="A container's commit: id, tag, NAME, or NAME@{2 minutes ago}")
+    name: str = Field(
+        default="", description="What podman calls it; default: the original's name and its commit's"
+    )
+    publish: list[str] = Field(
+        default=[], description="HOSTPORT:PORT: reach the container's port from this host"
+    )
+    share_volumes: bool = Field(
+        default=False,
+        description="Use what was mounted and not committed together with the original, instead of refusing",
+    )
+
+
+def restore_as_podman(settings: Settings, wish: ContainerWish, _progress: Progress) -> Revived:
+    """Bring a container's commit back as a container of podman, sealed.
+
+    Raises:
+        As ``sandbox.podman.restore.restore_container``.
+    """
+    wanted = [parse_publication(text) for text in wish.publish]
+    store = Store(settings.store)
+    commit = store.resolve(wish.ref)
+    name = wish.name or f"{store.get(commit).name}-{commit[:10]}"
+    return restore_container(settings, store, commit, name, wanted, share_volumes=wish.share_volumes)
+
+
+RESTORE_AS_PODMAN = Operation("restore-as-podman", ContainerWish, Revived, restore_as_podman)

@@ -1,0 +1,58 @@
+"""The command `criu` that a runtime finds in its PATH: a script around Relive's CRIU, made for one restore."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from shlex import quote
+
+from relive.engine.criu import CriuTools
+from relive.engine.failures import read_error_lines
+
+__all__ = ["CriuForRuntime"]
+
+_SCRIPT = """\
+#!/bin/sh
+# Runs in the container's bundle, as its runtime does. Page files are linked in here: they need not go through an archive.
+for pages in {images}/pages-*.img; do
+    goal=checkpoint/${{pages##*/}}
+    [ -e "$pages" ] && [ -d checkpoint ] && [ ! -e "$goal" ] || continue
+    ln "$pages" "$goal" 2>/dev/null || cp --reflink=auto "$pages" "$goal" || exit 1
+done
+# The log lies in the bundle, which podman removes with a container that failed; what was linked before it is opened stays.
+: >> restore.log && ln -f restore.log {log} 2>/dev/null
+export CRIU_CONFIG_FILE={configuration}
+exec {enter}env LD_PRELOAD={shim} {criu} "$@"
+"""
+
+
+class CriuForRuntime:
+    """Writes the script to a new ``directory``, which is to stand first in the runtime's PATH."""
+
+    def __init__(self, tools: CriuTools, *, images: Path, network: Path | None, directory: Path) -> None:
+        """Write it.
+
+        Args:
+            images: where page files are laid out.
+            network: file of the network namespace that CRIU enters first; None: it stays where it is started.
+        """
+        self.directory = directory
+        self._log = directory / "restore.log"
+        directory.mkdir()
+        configuration = directory / "criu.conf"
+        configuration.write_text("tcp-close\n")
+        script = directory / "criu"
+        script.write_text(
+            _SCRIPT.format(
+                images=quote(str(images)),
+                log=quote(str(self._log)),
+                configuration=quote(str(configuration)),
+                enter="" if network is None else f"nsenter --net={quote(str(network))} -- ",
+                shim=quote(str(tools.prlimit_shim)),
+                criu=quote(str(tools.criu)),
+            )
+        )
+        script.chmod(0o755)
+
+    def errors(self) -> list[str]:
+        """What CRIU reported, as ``failures.explain`` reads it; empty where it was not reached."""
+        return read_error_lines(self._log)

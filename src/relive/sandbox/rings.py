@@ -1,0 +1,21 @@
+"""Rings of a commit's Python processes, in what comes back of it: files of its own, which CRIU maps in their places."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from relive.images.sockets import read_files
+from relive.record.rings import RingMode, make_branch_ring
+from relive.sandbox.rootfs import RINGS_DIRECTORY
+
+__all__ = ["make_rings"]
+
+
+def make_rings(images: Path, rings: Path, mode: RingMode) -> None:
+    """Lay files into the directory ``rings`` where the commit's Python processes have theirs."""
+    for entry in read_files(images):
+        if entry.HasField("reg") and Path(entry.reg.name).parent == RINGS_DIRECTORY:
+            path = rings / Path(entry.reg.name).name
+            # With ".new" behind its name it was just being made.
+            if path.name.endswith((".ring", ".ring.new")) and not path.exists():
+                make_branch_ring(path, entry.reg.size, entry.reg.mode & 0o777, mode)
