@@ -15,7 +15,7 @@ __all__ = ["watch"]
 
 
 def watch(
-    target: Annotated[str, typer.Argument(help="The container: podman:NAME or podman:ID")],
+    target: Annotated[str, typer.Argument(help="The container: podman:NAME, docker:NAME, or its id")],
     every: Annotated[
         str, typer.Option(help="When to commit: a time such as 30s, or request, start, never")
     ] = "30s",

@@ -14,6 +14,8 @@ from relive.agent.control import ask_agent
 from relive.config import Settings, store_key_variable
 from relive.engine.capture import capture
 from relive.engine.criu import CriuTools
+from relive.engine.docker.target import PREFIX as DOCKER
+from relive.engine.docker.target import docker_target
 from relive.engine.podman.commit import commit_container
 from relive.engine.podman.container import find_container, parse_target
 from relive.engine.podman.target import container_target
@@ -160,6 +162,10 @@ def commit(settings: Settings, wish: CommitWish, progress: Progress) -> Commit:
         if wish.files:
             raise _files_elsewhere("what a container changed in its files is always part of its commits")
         stored = _commit_container(settings, store, container, wish)
+    elif wish.target.startswith(DOCKER):
+        if wish.files:
+            raise _files_elsewhere("what a container changed in its files is always part of its commits")
+        stored = _commit_docker(settings, store, wish.target.removeprefix(DOCKER), wish)
     elif wish.target.startswith("pid:"):
         stored = _commit_process(settings, store, wish.target, wish.files)
     else:
@@ -195,6 +201,16 @@ def _commit_container(settings: Settings, store: Store, name: str, wish: CommitW
             with_image=wish.with_image,
             name=settings.mark,
         )
+
+
+def _commit_docker(settings: Settings, store: Store, name: str, wish: CommitWish) -> StoredCommit:
+    with contextlib.suppress(TargetUnknown):
+        return _ask_watch(settings, store, find_watch(settings, f"{DOCKER}{name}"), wish)
+    target = docker_target(name)
+    before = store.latest_of_life(target.life) if target.life is not None else None
+    with Watchdog(CriuTools(settings.tools_path).watchdog) as watchdog:
+        taken = capture(target, Trigger.MANUAL, settings=settings, store=store, watchdog=watchdog)
+    return taken.store(store, [before.id] if before is not None else [])
 
 
 def _ask_watch(settings: Settings, store: Store, watch: Watch, wish: CommitWish) -> StoredCommit:

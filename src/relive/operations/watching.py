@@ -21,7 +21,7 @@ __all__ = ["WATCH", "CreationOptions", "WatchWish", "Watching", "options_for", "
 class WatchWish(Wish):
     """Which container is watched, and for what."""
 
-    target: str = Field(description="The container: podman:NAME or podman:ID")
+    target: str = Field(description="The container: podman:NAME, docker:NAME, or its id")
     every: str = Field(
         default="30s", description="When to commit: a time such as 30s, or request, start, never"
     )
@@ -92,9 +92,10 @@ def watch(settings: Settings, wish: WatchWish, progress: Progress) -> Watching:
     if listen is None:
         missing.append("Requests are not recorded: --listen puts a recording proxy before its port.")
     if not state.has_recorder:
+        words = f"{engine.name} run $(relive podman-args {_flag(engine.name)}{state.image}) ..."
         missing.append(
             "What its Python processes do is not recorded, and exceptions are only seen as what they lead to: it was "
-            f"created without the recorder. `{engine.name} run $(relive podman-args {state.image}) ...` creates one with it."
+            f"created without the recorder. `{words}` creates one with it."
         )
     if not state.is_running:
         missing.append(f"It does not run ({state.status}); the watch waits for its start.")
@@ -106,6 +107,10 @@ def watch(settings: Settings, wish: WatchWish, progress: Progress) -> Watching:
         inside=state.has_recorder,
         missing=missing,
     )
+
+
+def _flag(engine: str) -> str:
+    return "" if engine == "podman" else f"--engine {engine} "
 
 
 WATCH = Operation("watch", WatchWish, Watching, watch)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from relive.agent.containers.docker import Docker
 from relive.agent.containers.engine import Engine
 from relive.agent.containers.podman import Podman
 from relive.errors import UsageError
 
 __all__ = ["engine_named", "engine_of"]
 
-_ENGINES: dict[str, type[Engine]] = {"podman": Podman}
+_ENGINES: dict[str, type[Engine]] = {"podman": Podman, "docker": Docker}
 
 
 def engine_named(name: str) -> Engine:
-    """The engine of that name, as ``WatchFacts`` has it."""
+    """The engine of that name, as ``WatchFacts`` has it; raises UsageError where there is none."""
+    if name not in _ENGINES:
+        raise UsageError(f"there is no engine {name!r}", remedy=f"write {' or '.join(_ENGINES)}")
     return _ENGINES[name]()
 
 
@@ -23,6 +26,6 @@ def engine_of(target: str) -> tuple[Engine, str]:
         raise UsageError(
             f"{target!r} is no container",
             cause=f"only containers are watched, and their targets begin with {' or '.join(f'{one}:' for one in _ENGINES)}",
-            remedy="write podman:NAME; a service of its own is started, and watched, by `relive run`",
+            remedy="write podman:NAME or docker:NAME; a service of its own is started, and watched, by `relive run`",
         )
     return _ENGINES[kind](), name

@@ -9,10 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from relive.agent.containers.state import ContainerState, read_state
-from relive.agent.containers.taker import PodmanTaker
+from relive.agent.containers.taker import ContainerTaker
 from relive.agent.taker import Taker
 from relive.config import Settings
 from relive.engine.podman.command import Answer, ask
+from relive.engine.podman.container import find_container
+from relive.engine.podman.target import container_target
 from relive.errors import HostIncapable, TargetUnknown
 
 __all__ = ["Podman"]
@@ -68,7 +70,7 @@ class Podman:
 
     def taker(self, settings: Settings, container: str) -> Taker:
         """See ``Engine``."""
-        return PodmanTaker(settings, container)
+        return ContainerTaker(settings, lambda: container_target(find_container(container)))
 
 
 def _inspect(kind: str, name: str) -> dict[str, Any] | None:
