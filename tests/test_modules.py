@@ -33,6 +33,8 @@ TESTED_IN = {
     "cli/watch_cmd.py": "tests/real/test_watching.py",
     "model/watched.py": "tests/real/test_watching.py",
     "operations/watching.py": "tests/real/test_watching.py",
+    "agent/containers/docker.py": "tests/real/test_docker.py",
+    "engine/docker/target.py": "tests/real/test_docker.py",
     "agent/agent.py": "tests/real/test_failures.py",
     "agent/attendant.py": "tests/real/test_failures.py",
     "agent/border.py": "tests/real/test_egress.py",

@@ -38,7 +38,8 @@ def service(relive: Relive, podman: WatchedPodman, request: pytest.FixtureReques
 
 def test_failures_inside_are_seen_with_frames_and_committed_before_death(service: Service) -> None:
     """GIVEN a Python container with the recorder, watched; WHEN a request raises, a line matches and the process reads address 0;
-    THEN each is an incident with the commit at it, and the next start of the container is watched too."""
+    THEN each is an incident with the commit at it, and the next start of the container is watched too.
+    """
     service.start("--restart=on-failure:5", inside=True)
     begun = service.watch("--log-pattern", "PANIC", every="start")
     assert begun["inside"] and begun["missing"] == []
@@ -58,10 +59,10 @@ def test_failures_inside_are_seen_with_frames_and_committed_before_death(service
 
     service.ask("/say?PANIC")
     assert service.incident("log")["at"] is not None
-    own = service("commit", f"podman:{service.name}")
+    own = service("commit", service.target)
     assert own["name"] == service.name
 
-    with pytest.raises(OSError, match=".*"):
+    with pytest.raises(OSError):
         service.ask("/null", port=service.port)
     died = service.incident("signal")
     assert "SIGSEGV" in died["sighting"]["summary"]
@@ -81,19 +82,19 @@ def test_the_container_depends_on_neither_agent_nor_watch(service: Service) -> N
     assert not begun["inside"]
     assert "podman run $(relive podman-args" in begun["missing"][0]
     with pytest.raises(Refused) as caught:
-        service("watch", f"podman:{service.name}")
+        service("watch", service.target)
     assert caught.value.code == "capsule-exists"
     first = service.agent()
     os.kill(first, signal.SIGKILL)
     eventually(lambda: not Path(f"/proc/{first}").exists(), "the agent is gone")
     # By a command of somebody who knows nothing of this podman's storage.
     row = eventually(lambda: [one for one in service.relive("ps") if one["pid"]], "another agent watches")[0]
-    assert row["pid"] == service.podman.state(service.name)["Pid"]
+    assert row["pid"] == service.engine.state(service.name)["Pid"]
     assert service.agent() != first
     eventually(lambda: service.ask("/say"), "the proxy is there")
-    assert service("stop", f"podman:{service.name}") == {"stopped": [f"podman:{service.name}"]}
+    assert service("stop", service.target) == {"stopped": [service.target]}
     assert service.relive("ps") == []
-    assert service.podman.state(service.name)["Status"] == "running"
+    assert service.engine.state(service.name)["Status"] == "running"
     assert service.ask("/say", port=service.port).startswith("said")
 
 
@@ -102,13 +103,13 @@ def test_a_restart_loop_is_told_with_the_commit_before_it(service: Service) -> N
     """Starts that end at once leave no commit of their own; the one before the first of them is the one to look at."""
     service.start("--restart=on-failure:6")
     service.watch()
-    before = service("commit", f"podman:{service.name}")["id"]
+    before = service("commit", service.target)["id"]
     service.trigger.touch()
-    with pytest.raises(OSError, match=".*"):
+    with pytest.raises(OSError):
         service.ask("/exit?7", port=service.port)
     loop = service.incident("restart-loop")
     assert loop["before"] == before
-    eventually(lambda: service.podman.state(service.name)["Status"] == "exited", "podman gives up")
+    eventually(lambda: service.engine.state(service.name)["Status"] == "exited", "podman gives up")
     ended = {one["sighting"]["exit_status"]: one for one in service.incidents("exit")}
     assert ended[7]["before"] == before
     assert "cannot go on" in ended[3]["log_tail"]
@@ -123,10 +124,25 @@ def test_a_health_check_that_turns_bad_and_a_lack_of_memory_are_seen(service: Se
     (service.trigger.parent / "bad").touch()
     sick = service.incident("unhealthy")
     assert sick["at"] is not None
-    with pytest.raises(OSError, match=".*"):
+    with pytest.raises(OSError):
         service.ask("/eat", port=service.port)
     starved = service.incident("out-of-memory")
     assert starved["sighting"]["exit_status"] == 137
+
+
+@pytest.mark.soak
+def test_an_image_of_a_commit_is_loaded_and_restored_by_podman(service: Service, tmp_path: Path) -> None:
+    """GIVEN a service that counts its answers; THEN the container that podman makes of the image counts on."""
+    service.start()
+    service.ask("/say", port=service.port)
+    commit = service("commit", service.target)["id"]
+    service("export", commit, str(tmp_path / "image.tar"), "--format=oci")
+    service.engine.run("rm", "--force", "--time=0", service.name)
+    service.engine.run("load", "--quiet", "--input", tmp_path / "image.tar")
+    service.engine.run("container", "restore", f"localhost/relive-checkpoint/{service.name}:{commit[:12]}")
+    answer = eventually(lambda: service.ask("/say", port=service.port), "it answers again")
+    assert int(answer.split()[1]) >= 3
+    service.engine.run("image", "rm", "--force", f"localhost/relive-checkpoint/{service.name}:{commit[:12]}")
 
 
 def test_what_cannot_be_watched_is_refused_with_a_remedy(service: Service) -> None:
@@ -135,7 +151,7 @@ def test_what_cannot_be_watched_is_refused_with_a_remedy(service: Service) -> No
             service("watch", target)
         assert caught.value.code == code
         assert caught.value.remedy
-    service.podman.podman("create", f"--name={service.name}", "--log-driver=none", IMAGE, "/bin/true")
+    service.engine.run("create", f"--name={service.name}", "--log-driver=none", IMAGE, "/bin/true")
     for options, word in (
         (["--listen", "127.0.0.1:1"], "--upstream"),
         (["--log-pattern", "x"], "--log-driver"),
@@ -144,6 +160,6 @@ def test_what_cannot_be_watched_is_refused_with_a_remedy(service: Service) -> No
         (["--upstream", "127.0.0.1:1"], "both"),
     ):
         with pytest.raises(Refused) as caught:
-            service("watch", f"podman:{service.name}", *options)
+            service("watch", service.target, *options)
         assert word in caught.value.remedy
     assert json.loads(service.relive.say("ps").stdout) == []

@@ -1,6 +1,6 @@
-"""Containers of podman to be watched: a storage of its own that the environment names, and an image with nothing in it.
+"""Containers to be watched: podman with a storage of its own that the environment names, or the Docker that is there.
 
-The host's ``/usr`` is mounted into each container, and its network is the host's: what is under test is the watch.
+Their image has nothing in it: the host's ``/usr`` is mounted into each container, and its network is the host's.
 """
 
 from __future__ import annotations
@@ -44,6 +44,9 @@ _LIMIT = 60.0  # [s]
 class WatchedPodman:
     """One podman. ``close`` removes its containers and all it has written."""
 
+    name = "podman"
+    options: tuple[str, ...] = ()
+
     def __init__(self) -> None:
         # Short, since podman refuses a run root of more than 50 characters.
         self.directory = Path(tempfile.mkdtemp(prefix="wat-", dir="/tmp"))
@@ -78,30 +81,19 @@ class WatchedPodman:
             err.seek(0)
             return subprocess.CompletedProcess(command, done.returncode, out.read(), err.read())
 
-    def podman(self, *arguments: str | Path) -> str:
+    def run(self, *arguments: str | Path) -> str:
         """Run podman; what it wrote to stdout."""
         done = self.ask(*arguments)
         assert done.returncode == 0, f"podman {' '.join(map(str, arguments))}: {done.stderr}"
         return done.stdout
 
-    def make_image(self, name: str = IMAGE, *changes: str) -> None:
-        """An image of empty directories, and of links into the host's /usr. ``changes``: as ``podman import --change`` takes them."""
-        archive = self.directory / "image.tar"
-        with tarfile.open(archive, "w") as file:
-            for path in ("usr", "tmp", "etc", "proc", "sys", "dev", "run", "var", "service"):
-                entry = tarfile.TarInfo(path)
-                entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if path == "tmp" else 0o755
-                file.addfile(entry)
-            for path in ("bin", "sbin", "lib", "lib64"):
-                entry = tarfile.TarInfo(path)
-                entry.type, entry.linkname = tarfile.SYMTYPE, f"usr/{path}"
-                file.addfile(entry)
-        options = [word for change in changes for word in ("--change", change)]
-        self.podman("import", *options, archive, f"{name}:latest")
+    def make_image(self) -> None:
+        """Make it."""
+        self.run("import", _image_archive(self.directory), f"{IMAGE}:latest")
 
     def state(self, name: str) -> dict[str, Any]:
         """What podman tells of its state."""
-        return dict(json.loads(self.podman("inspect", name))[0]["State"])
+        return dict(json.loads(self.run("inspect", name))[0]["State"])
 
     def close(self) -> None:
         """End all of it."""
@@ -123,36 +115,90 @@ class WatchedPodman:
         return found
 
 
+def _image_archive(directory: Path) -> Path:
+    """An image of empty directories, and of links into the host's /usr."""
+    archive = directory / "image.tar"
+    with tarfile.open(archive, "w") as file:
+        for path in ("usr", "tmp", "etc", "proc", "sys", "dev", "run", "var", "service"):
+            entry = tarfile.TarInfo(path)
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if path == "tmp" else 0o755
+            file.addfile(entry)
+        for path in ("bin", "sbin", "lib", "lib64"):
+            entry = tarfile.TarInfo(path)
+            entry.type, entry.linkname = tarfile.SYMTYPE, f"usr/{path}"
+            file.addfile(entry)
+    return archive
+
+
+class WatchedDocker:
+    """The Docker of this host, or that of DOCKER_HOST. ``close`` removes the image, and what was written beside."""
+
+    name = "docker"
+    # The default of old engines is newer than this kernel's answers: CRIU cannot dump a filter that it cannot read.
+    options = ("--security-opt=seccomp=unconfined",)
+
+    def __init__(self) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="wat-", dir="/tmp"))
+        self.environment: dict[str, str] = {}
+        self.run("import", _image_archive(self.directory), f"{IMAGE}:latest")
+
+    def ask(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        """Run docker, whatever comes of it."""
+        return subprocess.run(
+            ["docker", *map(str, arguments)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_LIMIT,
+            check=False,
+        )
+
+    def run(self, *arguments: str | Path) -> str:
+        """Run docker; what it wrote to stdout."""
+        done = self.ask(*arguments)
+        assert done.returncode == 0, f"docker {' '.join(map(str, arguments))}: {done.stderr}"
+        return done.stdout
+
+    def state(self, name: str) -> dict[str, Any]:
+        """What Docker tells of its state."""
+        return dict(json.loads(self.run("inspect", name))[0]["State"])
+
+    def close(self) -> None:
+        """See the class."""
+        self.ask("image", "rm", "--force", IMAGE)
+        shutil.rmtree(self.directory)
+
+
 class Service:
     """``watched.py`` in a container, with a recording proxy before it once it is watched."""
 
-    def __init__(self, podman: WatchedPodman, relive: Relive, name: str) -> None:
-        self.podman, self.name = podman, name
+    def __init__(self, engine: WatchedPodman | WatchedDocker, relive: Relive, name: str) -> None:
+        self.engine, self.name = engine, name
+        self.target = f"{engine.name}:{name}"
         self.relive = relive
         self.port, self.proxy = free_port(), free_port()
-        self.trigger = podman.directory / f"{name}.d" / "trigger"
+        self.trigger = engine.directory / f"{name}.d" / "trigger"
         self.trigger.parent.mkdir()
 
     def __call__(self, *words: str) -> Any:
         """A command of Relive, which finds this podman."""
-        return self.relive(*words, environment=self.podman.environment)
+        return self.relive(*words, environment=self.engine.environment)
 
     def start(self, *options: str | Path, inside: bool = False) -> None:
         """Start it and wait until it listens."""
         if inside:
-            options = (*options, *self("podman-args", IMAGE)["options"])
+            options = (*options, *self("podman-args", "--engine", self.engine.name, IMAGE)["options"])
         mounts = ["/usr:/usr:ro", f"{SERVICES}:/service:ro", f"{self.trigger.parent}:/var:rw"]
         volumes = [word for mount in mounts for word in ("--volume", mount)]
         command = ["/usr/bin/python3", "-B", "/service/watched.py", str(self.port), "/var/trigger"]
-        self.podman.podman(
-            "run", "--detach", f"--name={self.name}", "--network=host", *volumes, *options, IMAGE, *command
-        )
+        how = ["--detach", f"--name={self.name}", "--network=host", *self.engine.options]
+        self.engine.run("run", *how, *volumes, *options, IMAGE, *command)
         eventually(lambda: self.ask("/say", port=self.port), f"{self.name} answers")
 
     def watch(self, *options: str, every: str = "never") -> dict[str, Any]:
         """Begin the watch, with a proxy, and wait until that takes requests."""
         upstream = ["--listen", f"127.0.0.1:{self.proxy}", "--upstream", f"127.0.0.1:{self.port}"]
-        begun = self("watch", f"podman:{self.name}", "--every", every, *upstream, *options)
+        begun = self("watch", self.target, "--every", every, *upstream, *options)
         eventually(lambda: self.ask("/say"), "the proxy takes requests")
         return dict(begun)
 

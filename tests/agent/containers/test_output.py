@@ -99,14 +99,14 @@ def test_the_next_run_goes_on_where_the_last_ended_and_takes_no_line_twice(tmp_p
     played = Played(tmp_path, ([FIRST, SECOND], []), ([SECOND, THIRD], []))
     played.follow(lambda: len(played.heard) == 3)
     assert played.streams[0].read_text() == "one\ntwo\nthree\n"
-    assert played.asked == [BEGAN, SECOND.split()[0]]
+    assert played.asked == [BEGAN, SECOND.split(maxsplit=1)[0]]
 
 
 def test_another_follower_goes_on_from_the_note(tmp_path):
-    Played(tmp_path, ([FIRST], [])).follow(lambda: (tmp_path / "position").exists())
+    Played(tmp_path, ([FIRST], [])).follow((tmp_path / "position").exists)
     second = Played(tmp_path, ([FIRST, SECOND], []))
     second.follow(lambda: bool(second.heard))
-    assert second.asked == [FIRST.split()[0]]
+    assert second.asked == [FIRST.split(maxsplit=1)[0]]
     assert (tmp_path / "out").read_text() == "one\ntwo\n"
 
 

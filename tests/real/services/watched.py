@@ -5,12 +5,14 @@ It fails at once when the file TRIGGER is there. GET /price?EUR answers, /price?
 """
 
 import ctypes
+import itertools
 import os
 import sys
+from pathlib import Path
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 PRICES = {"EUR": 1}
-answered = 0
+ANSWERED = itertools.count(1)
 
 
 class Quiet(WSGIRequestHandler):
@@ -24,7 +26,6 @@ def price(currency):
 
 
 def application(environ, start_response):
-    global answered
     path, query = environ["PATH_INFO"], environ["QUERY_STRING"]
     if path == "/price":
         body = f"{price(query)}"
@@ -39,12 +40,11 @@ def application(environ, start_response):
     else:
         print(query, flush=True)
         body = "said"
-    answered += 1
     start_response("200 OK", [("Content-Type", "text/plain")])
-    return [f"{body} {answered}".encode()]
+    return [f"{body} {next(ANSWERED)}".encode()]
 
 
-if len(sys.argv) > 2 and os.path.exists(sys.argv[2]):
+if len(sys.argv) > 2 and Path(sys.argv[2]).exists():
     print("cannot go on", file=sys.stderr, flush=True)
     sys.exit(3)
 with make_server("127.0.0.1", int(sys.argv[1]), application, handler_class=Quiet) as server:
