@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 from pydantic import Field
 
 from relive.agent.containers.engines import engine_named, engine_of
 from relive.agent.containers.launch import begin_watch, upstream_of
 from relive.agent.containers.options import creation_options
 from relive.config import Settings
-from relive.errors import UsageError
+from relive.errors import PermissionMissing, UsageError
 from relive.model.capsule import parse_address, parse_every
 from relive.model.watched import WatchSpec, check_pattern
 from relive.operations.operation import Operation, Result, Wish
@@ -64,9 +66,16 @@ def watch(settings: Settings, wish: WatchWish, progress: Progress) -> Watching:
         UsageError: the target is no container, or what is asked for does not fit it.
         TargetUnknown: there is no such container.
         CapsuleExists: it is watched already.
+        PermissionMissing: the caller is not root.
         ToolMissing, HostIncapable, CapsuleStartFailed: as they say.
     """
     engine, name = engine_of(wish.target)
+    if os.geteuid() != 0:
+        raise PermissionMissing(
+            f"watching {wish.target} needs root",
+            cause=f"this is uid {os.geteuid()}, and only root may trace, commit and record what others run",
+            remedy="run it with sudo; root's podman has containers of its own",
+        )
     tend(settings, progress)
     state = engine.look(name)
     if wish.upstream is not None and wish.listen is None:

@@ -29,7 +29,7 @@ from relive.agent.recorder import Recorder
 from relive.agent.sightings import loop_sighting
 from relive.agent.tasks import Tasks
 from relive.config import STORE_KEY, Settings, give_store_keys
-from relive.errors import TargetUnknown
+from relive.errors import HostIncapable, TargetUnknown
 from relive.model.commit import Trigger
 from relive.model.incident import Sighting
 from relive.record.events import Event
@@ -38,6 +38,7 @@ __all__ = ["ContainerAgent"]
 
 _IDLE_LEAST, _IDLE_MOST = 0.05, 1.0  # [s] between two looks at a container that does not run
 _SETTLED_LIMIT = 15.0  # [s] for an engine to notice that a container has ended
+_SILENCE = 1.0  # [s] before an engine that did not answer is asked again
 _OUTPUT_LIMIT = 3.0  # [s] for the last of the output to arrive
 
 
@@ -55,6 +56,7 @@ class ContainerAgent:
         self._starts = asyncio.Event()
         self._start: Start | None = None
         self._restarts = Restarts()
+        self._is_over = self._is_gone = False
         self._failed: tuple[End, Sighting] | None = None
         self._keeper = Keeper(settings, facts.name, facts.id, paths.logs)
         self._committer = Committer(engine.taker(settings, facts.id), paths, facts.name, self._keeper)
@@ -113,8 +115,10 @@ class ContainerAgent:
             for work in (self._keeper.make_ready(), self._recorder.run(), self._output.follow(self._starts)):
                 self._tasks.begin(work)
             await self._go_from_start_to_start()
+            self._is_over = True
         except TargetUnknown:
             self._log.info("the container was removed")
+            self._is_over = self._is_gone = True
         finally:
             server.close()
             await self._shut_down()
@@ -132,8 +136,8 @@ class ContainerAgent:
         """Wait until the container runs; None when the watch is to end."""
         pause = _IDLE_LEAST
         while not self._stopping.is_set():
-            state = await asyncio.to_thread(self._engine.look, self._watch.facts.id)
-            if state.is_running:
+            state = await self._look()
+            if state is None or state.is_running:
                 return state
             try:
                 await asyncio.wait_for(self._stopping.wait(), pause)
@@ -152,7 +156,8 @@ class ContainerAgent:
             if end is None:
                 return None
             after = await self._after(state)
-            await self._write_end(start, end, after)
+            if after is not None:
+                await self._write_end(start, end, after)
             return after
         finally:
             await start.close()
@@ -161,12 +166,22 @@ class ContainerAgent:
         look = self._drain.look if self._drain is not None else None
         return Common(self._settings, self._watch, self._engine, self._keeper, self._committer, look)
 
-    async def _after(self, before: ContainerState) -> ContainerState:
-        """How the container is once its engine has noticed the end."""
+    async def _look(self) -> ContainerState | None:
+        """How the container is, as soon as its engine answers; None when the watch is to end before that."""
+        while not self._stopping.is_set():
+            try:
+                return await asyncio.to_thread(self._engine.look, self._watch.facts.id)
+            except HostIncapable as error:  # it may be on its way through an upgrade
+                self._log.warning("the engine does not answer", error=error.as_json())
+                await asyncio.sleep(_SILENCE)
+        return None
+
+    async def _after(self, before: ContainerState) -> ContainerState | None:
+        """How the container is once its engine has noticed the end; None when the watch is to end before that."""
         until = time.monotonic() + _SETTLED_LIMIT
         while True:
-            state = await asyncio.to_thread(self._engine.look, before.id)
-            if not state.is_running or state.pid != before.pid or time.monotonic() > until:
+            state = await self._look()
+            if state is None or not state.is_running or state.pid != before.pid or time.monotonic() > until:
                 return state
             await asyncio.sleep(_IDLE_LEAST)
 
@@ -228,10 +243,11 @@ class ContainerAgent:
         if self._drain is not None:
             await asyncio.to_thread(self._drain.close)
         self._committer.close()
-        if not self._stopping.is_set() and self._watch.facts.rings is not None:
+        if self._is_gone and self._watch.facts.rings is not None:
             remove_place(self._settings, Path(self._watch.facts.rings))  # its container is gone
         paths = self._watch.paths
-        paths.rings.unlink(missing_ok=True)
         paths.agent_socket.unlink(missing_ok=True)
-        paths.closed.touch()
+        if self._is_over:  # else it failed, and the next command starts another
+            paths.rings.unlink(missing_ok=True)
+            paths.closed.touch()
         paths.agent_pid.unlink(missing_ok=True)

@@ -16,7 +16,7 @@ from relive.agent.committer import Committer
 from relive.agent.containers.engine import Engine
 from relive.agent.containers.health import has_turned_bad, is_overdue
 from relive.agent.containers.life import Watch, service_of
-from relive.agent.containers.state import ContainerState
+from relive.agent.containers.state import ContainerState, Health
 from relive.agent.ending import wait_for_end
 from relive.agent.exceptions import ExceptionWatch
 from relive.agent.failures import FailureWatch
@@ -172,9 +172,9 @@ class Start:
 
     async def close(self) -> None:
         """End what is left of watching it."""
-        await self._tasks.end()
         committer = self._common.committer
-        async with committer.lock:
+        async with committer.lock:  # no commit is left half taken
+            await self._tasks.end()
             tracer, committer.tracer = committer.tracer, None
         if tracer is not None:
             await tracer.close()
@@ -192,21 +192,24 @@ class Start:
         pause = min(max(health.interval / 2, _LOOK_LEAST), _LOOK_MOST)
         since, ours, seen = time.time(), False, None
         while True:
-            state = await self._look()
-            if state is not None and state.health is not None:
-                if has_turned_bad(seen, state.health):
-                    health = state.health
-                    await self.failures.see(health_sighting(health.streak, health.said, time.time_ns()))
-                seen = state.health
-                if self._common.watch.facts.spec.health and is_overdue(seen, since, time.time(), ours=ours):
-                    ours = True
-                    await asyncio.to_thread(self._common.engine.check_health, self.state.id)
-                    continue
+            now = await self._look_at_health()
+            if now is not None and self._runs_health and is_overdue(now, since, time.time(), ours=ours):
+                ours = True
+                await asyncio.to_thread(self._common.engine.check_health, self.state.id)
+                now = await self._look_at_health()
+            if now is not None:
+                if has_turned_bad(seen, now):
+                    await self.failures.see(health_sighting(now.streak, now.said, time.time_ns()))
+                seen = now
             await asyncio.sleep(pause)
 
-    async def _look(self) -> ContainerState | None:
+    @property
+    def _runs_health(self) -> bool:
+        return self._common.watch.facts.spec.health
+
+    async def _look_at_health(self) -> Health | None:
         try:
-            return await asyncio.to_thread(self._common.engine.look, self.state.id)
+            return (await asyncio.to_thread(self._common.engine.look, self.state.id)).health
         except ReliveError as error:
             self._log.warning("the container's health is not known", error=error.as_json())
             return None
