@@ -209,7 +209,9 @@ def _commit_docker(settings: Settings, store: Store, name: str, wish: CommitWish
     target = docker_target(name)
     before = store.latest_of_life(target.life) if target.life is not None else None
     with Watchdog(CriuTools(settings.tools_path).watchdog) as watchdog:
-        taken = capture(target, Trigger.MANUAL, settings=settings, store=store, watchdog=watchdog)
+        taken = capture(
+            target, Trigger.MANUAL, settings=settings, store=store, watchdog=watchdog, name=settings.mark
+        )
     return taken.store(store, [before.id] if before is not None else [])
 
 

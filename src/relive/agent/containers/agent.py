@@ -219,7 +219,8 @@ class ContainerAgent:
             case "commit":
                 if STORE_KEY in request:  # for an agent that was started without
                     give_store_keys(request[STORE_KEY])
-                stored = await self._committer.commit(Trigger(request.get("trigger", "manual")))
+                trigger = Trigger(request.get("trigger", "manual"))
+                stored = await self._committer.commit(trigger, request.get("capture"))
                 return {"id": stored.id, "pause_us": stored.pause_us, "durable_us": stored.durable_us}
             case "end":
                 self._stopping.set()

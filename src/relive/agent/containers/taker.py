@@ -34,7 +34,7 @@ class ContainerTaker:
         self._watchdog = Watchdog(self._tools.watchdog)
         self._found: tuple[int, Target] | None = None
 
-    def take(self, trigger: Trigger, gate: Gate, stopped: StoppedBy | None) -> Taken:
+    def take(self, trigger: Trigger, gate: Gate, stopped: StoppedBy | None, name: str | None) -> Taken:
         """See ``Taker``."""
         started, target = self._target()
         try:
@@ -46,6 +46,7 @@ class ContainerTaker:
                 watchdog=self._watchdog,
                 gate=gate,
                 stopped=stopped,
+                name=name,
             )
         except CapsuleError:  # of the watchdog, which has ended
             self._watchdog.close()

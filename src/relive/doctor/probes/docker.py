@@ -19,7 +19,9 @@ def docker(_ground: Ground) -> Result:
         own = "with" if facts.get("ExperimentalBuild") else "without"
         found = f"Docker {version}, {driver}, {own} checkpoints of its own"
     except ToolMissing as error:
-        raise Obstacle("no engine answers", cause=error.cause or "it says nothing", remedy=error.remedy) from None
+        raise Obstacle(
+            "no engine answers", cause=error.cause or "it says nothing", remedy=error.remedy
+        ) from None
     except HostIncapable as error:
         raise Obstacle(error.message, cause=error.cause or "it says nothing", remedy=error.remedy) from None
     except (KeyError, TypeError) as error:

@@ -66,7 +66,7 @@ def export_image(
             store.lay_out_images(manifest, staging.images)
             with disk_errors("writing an image", staging.directory):
                 plain, packed = staging.files / "layer.tar", staging.files / "layer.blob"
-                write_checkpoint(store, manifest, staging, outgoing, plain, Changes())
+                write_checkpoint(manifest, staging, outgoing, plain, Changes())
                 with show(f"Exporting {commit_id[:10]}", plain.stat().st_size) as done:
                     inner, outer = _pack(plain, packed, compression, done)
                 plain.unlink()
