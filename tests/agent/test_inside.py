@@ -28,7 +28,7 @@ def drain_of(directory: Path, seen: list[Event]) -> InsideDrain:
         beginnings=directory / "beginnings.jsonl",
         keep_bytes=1 << 20,
         body_bytes=100,
-        is_alive=lambda _pid: True,
+        is_alive=lambda _pid, _made: True,
         on_failure=seen.append,
     )
 

@@ -56,7 +56,8 @@ SNAPSHOTS = {
         "= 2"
     ),
     ("stop", "pay"): (
-        "! Error: 'pay' is no branch and no capsule (branch-unknown)\n! Remedy: `relive ps --all` lists both\n= 3"
+        "! Error: 'pay' is no branch, no capsule and no watched container (branch-unknown)\n"
+        "! Remedy: `relive ps --all` lists all of them\n= 3"
     ),
     (
         "logs",

@@ -31,6 +31,8 @@ def test_the_commands_are_those_that_are_documented():
         *(
             "doctor",
             "run",
+            "watch",
+            "podman-args",
             "commit",
             "mcp",
             "delete",

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from played_docker import played_docker
 from relive.config import Settings
 from relive.doctor import Finding, Outcome
 from relive.doctor.finding import Result
@@ -422,3 +423,36 @@ def test_limits_that_cannot_be_set_are_told_until_a_configuration_is_chosen(
 def test_a_podman_that_hangs_is_given_up(try_one: TryOne, monkeypatch: Patch, tmp_path: Path) -> None:
     fake_podman(tmp_path, monkeypatch, "exec tail -f /dev/null")
     assert try_one("podman", limit=0.5).found == "no answer"
+
+
+# -- Docker ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("answer", "outcome", "part"),
+    [
+        (
+            (200, b'{"ServerVersion": "20.10", "Driver": "overlay2", "ExperimentalBuild": true}'),
+            Outcome.WORKS,
+            "None",
+        ),
+        ((200, b'{"ServerVersion": "20.10", "Driver": "vfs"}'), Outcome.LIMITED, "vfs"),
+        ((200, b"{}"), Outcome.FAILS, "ServerVersion"),
+        ((500, b"on fire"), Outcome.FAILS, "on fire"),
+    ],
+)
+def test_what_is_found_of_docker_is_said(
+    try_one: TryOne, monkeypatch: Patch, answer: tuple[int, bytes], outcome: Outcome, part: str
+) -> None:
+    with played_docker({"/info": answer}) as (host, _asked):
+        monkeypatch.setenv("DOCKER_HOST", host)
+        finding = try_one("Docker")
+    assert finding.outcome is outcome and part in str(finding.cause)
+
+
+@pytest.mark.real
+def test_no_docker_is_told(try_one: TryOne, monkeypatch: Patch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/d.sock")
+    finding = try_one("Docker")
+    assert finding.found == "no engine answers" and "DOCKER_HOST" in str(finding.remedy)

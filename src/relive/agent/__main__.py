@@ -9,19 +9,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
-import os
 import sys
 from pathlib import Path
-
-import structlog
 
 from relive.agent.agent import Agent
 from relive.agent.capsule import Capsule, start_service
 from relive.agent.memory import MemoryGroup
+from relive.agent.process import log_to, note_pid, say
 from relive.config import load_settings
 from relive.errors import ReliveError
-from relive.kernel import procfs
 from relive.model.capsule import CapsuleFacts, CapsuleSpec, LifePaths
 from relive.store import Store
 
@@ -35,7 +31,7 @@ def main() -> int:
     parser.add_argument("--ready", type=int)
     arguments = parser.parse_args()
     paths = LifePaths(arguments.directory)
-    _log_to(paths.agent_log)
+    log_to(paths.agent_log)
     settings = load_settings()
     try:
         Store(settings.store).close()  # a store that cannot be opened is told before anything is started
@@ -49,35 +45,16 @@ def main() -> int:
             # The service is started before there is any other thread: see spawn_first_process.
             facts = start_service(settings, spec, paths, group)
     except ReliveError as error:
-        _say(arguments.ready, {"error": {"kind": type(error).__name__, **error.as_json()}})
+        say(arguments.ready, {"error": {"kind": type(error).__name__, **error.as_json()}})
         return error.exit_status
-    own = procfs.read_stat(os.getpid())
-    paths.agent_pid.write_text(f"{os.getpid()} {own.start_ticks if own is not None else 0}")
-    _say(arguments.ready, {"ok": True})
+    note_pid(paths)
+    say(arguments.ready, {"ok": True})
 
     async def serve() -> None:
         await Agent(settings, Capsule(paths, facts), group).run()
 
     asyncio.run(serve())
     return 0
-
-
-def _say(descriptor: int | None, message: dict[str, object]) -> None:
-    if descriptor is not None:
-        os.write(descriptor, json.dumps(message).encode() + b"\n")
-        os.close(descriptor)
-
-
-def _log_to(path: Path) -> None:
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(),
-        ],
-        logger_factory=structlog.WriteLoggerFactory(file=path.open("a", buffering=1)),
-    )
 
 
 if __name__ == "__main__":

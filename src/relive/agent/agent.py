@@ -8,7 +8,6 @@ and the proxy go on, and the next command starts another agent.
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 from typing import Any
 
@@ -18,25 +17,23 @@ from relive.agent.border import Border
 from relive.agent.capsule import Capsule
 from relive.agent.committer import Committer
 from relive.agent.control import serve_control
+from relive.agent.ending import wait_for_end
 from relive.agent.exceptions import ExceptionWatch
 from relive.agent.failures import FailureWatch
 from relive.agent.injection import remove_rings
 from relive.agent.inside import InsideDrain
 from relive.agent.keeper import Keeper
 from relive.agent.memory import MemoryGroup
+from relive.agent.policy import PolicyCommits
 from relive.agent.recorder import Recorder
+from relive.agent.taker import CapsuleTaker
 from relive.agent.tasks import Tasks
 from relive.config import STORE_KEY, Settings, give_store_keys
-from relive.errors import ReliveError
 from relive.kernel import procfs
 from relive.model.commit import Trigger
 from relive.record.events import Event
 
 __all__ = ["Agent"]
-
-_READY_POLL = 0.05  # [s]
-_READY_WITHOUT_PORT = 1.0  # [s] a service whose port is not known counts as ready when it has run this long
-_READY_LIMIT = 60.0  # [s]
 
 
 class Agent:
@@ -49,7 +46,8 @@ class Agent:
         self._log = structlog.get_logger()
         self._tasks = Tasks()
         self._keeper = Keeper(settings, facts.spec.name, facts.life, capsule.paths.logs)
-        self._committer = Committer(settings, capsule, self._keeper)
+        taker = CapsuleTaker(settings, capsule)
+        self._committer = Committer(taker, capsule.paths, facts.spec.name, self._keeper)
         self._failures = FailureWatch(settings, capsule, self._committer, self._keeper, self._tasks, group)
         self._recorder = Recorder(
             settings, capsule, self._committer, self._keeper, self._tasks, self._failures.hear
@@ -75,7 +73,7 @@ class Agent:
             beginnings=paths.beginnings,
             keep_bytes=settings.inside_keep,
             body_bytes=2 * settings.body_limit,  # a secret's placeholder can be longer than the secret
-            is_alive=lambda pid: procfs.exists_inside(init, pid),
+            is_alive=lambda pid, _made: procfs.exists_inside(init, pid),
             on_failure=failed,
         )
         self._tasks.begin(exceptions.watch())
@@ -84,7 +82,7 @@ class Agent:
     async def run(self) -> None:
         """Serve until the capsule has ended and all about its end is written down."""
         server = await serve_control(self._capsule.paths.agent_socket, self._handle)
-        ended = _wait_for_end(self._capsule.facts.init)
+        ended = wait_for_end(self._capsule.facts.init)
         try:
             for work in (
                 self._failures.watch_signals(),
@@ -92,7 +90,7 @@ class Agent:
                 self._keeper.make_ready(),
                 self._recorder.run(),
                 self._border.run(),
-                self._commit_by_policy(),
+                self._policy().run(),
             ):
                 self._tasks.begin(work)
             await ended
@@ -139,51 +137,10 @@ class Agent:
                 return {"pending": self._keeper.pending, "recording": link is not None and link.is_open}
         raise ValueError(f"no such operation: {request['op']}")
 
-    async def _commit_by_policy(self) -> None:
-        policy = self._capsule.facts.spec.policy
-        if not policy.at_start:
-            return
-        await self._wait_until_ready()
-        await self._commit_or_log(Trigger.START)
-        while policy.seconds is not None:
-            await asyncio.sleep(policy.seconds)
-            await self._commit_or_log(Trigger.TIMER)
-
-    async def _commit_or_log(self, trigger: Trigger) -> None:
-        try:
-            stored = await self._committer.commit(trigger)
-        except ReliveError as error:
-            self._log.error("commit failed", error=error.as_json())
-        else:
-            self._log.info("durable", commit=stored.id, durable_us=stored.durable_us, bytes=stored.new_bytes)
-
-    async def _wait_until_ready(self) -> None:
-        """Wait for the service to listen, and for the recording, without which a commit has no cursor."""
-        upstream = self._capsule.facts.spec.upstream
+    def _policy(self) -> PolicyCommits:
+        spec, root = self._capsule.facts.spec, self._capsule.facts.root
+        upstream = spec.upstream
         if upstream is None:
-            await asyncio.sleep(_READY_WITHOUT_PORT)
-            return
-        for _ in range(int(_READY_LIMIT / _READY_POLL)):
-            listens = upstream[1] in procfs.listening_ports(self._capsule.facts.root)
-            proxy = self._committer.proxy
-            if listens and (proxy is None or proxy.link is not None):
-                return
-            await asyncio.sleep(_READY_POLL)
-
-
-def _wait_for_end(init: int) -> asyncio.Future[None]:
-    loop = asyncio.get_running_loop()
-    ended: asyncio.Future[None] = loop.create_future()
-    try:
-        handle = os.pidfd_open(init)
-    except ProcessLookupError:
-        ended.set_result(None)
-        return ended
-
-    def gone() -> None:
-        loop.remove_reader(handle)
-        os.close(handle)
-        ended.set_result(None)
-
-    loop.add_reader(handle, gone)
-    return ended
+            return PolicyCommits(spec.policy, self._committer, None)
+        port = upstream[1]
+        return PolicyCommits(spec.policy, self._committer, lambda: port in procfs.listening_ports(root))

@@ -1,4 +1,7 @@
-"""Taking commits of one capsule, one at a time, with the failure watch out of the way and the recording's gate closed."""
+"""Taking commits of one target, one at a time, with the failure watch out of the way and the recording's gate closed.
+
+How a commit is taken is the ``Taker``'s.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,14 @@ from collections.abc import Callable
 import structlog
 
 from relive.agent.attendant import Attendant
-from relive.agent.capsule import Capsule, capsule_target
 from relive.agent.gate import BorderGate, ProxyGate, ProxyLink
 from relive.agent.keeper import Keeper
-from relive.config import Settings
-from relive.engine.capture import StoppedBy, capture
-from relive.engine.captured import Capture
-from relive.engine.criu import CriuTools
-from relive.engine.watchdog import Watchdog
+from relive.agent.taker import Taken, Taker
+from relive.engine.capture import StoppedBy
 from relive.errors import CapsuleError
+from relive.model.capsule import LifePaths
 from relive.model.commit import Trigger
-from relive.store import Store, StoredCommit
+from relive.store import StoredCommit
 from relive.watch.client import Tracer
 
 __all__ = ["Committer", "RateLimit"]
@@ -29,23 +29,18 @@ _PENDING_POLL = 0.002  # [s]
 
 
 class Committer:
-    """Belongs to the agent's event loop. Captures run in a thread, one at a time.
+    """Belongs to the agent's event loop. Commits are taken in a thread, one at a time.
 
     Attributes:
         tracer: the failure watch, which has to step aside for CRIU; None while there is none.
         proxy: the recording proxy; None without one. border: the recorder of what the service asks of others; None without one.
     """
 
-    def __init__(self, settings: Settings, capsule: Capsule, keeper: Keeper) -> None:
-        self._settings = settings
-        self._capsule = capsule
+    def __init__(self, taker: Taker, paths: LifePaths, name: str, keeper: Keeper) -> None:
+        self._taker = taker
+        self._paths = paths
         self._keeper = keeper
-        self._tools = CriuTools(settings.tools_path)
-        self._tools.check()
-        self._target = capsule_target(settings, capsule)
-        self._store = Store(settings.store)
-        self._watchdog = Watchdog(self._tools.watchdog)
-        self._log = structlog.get_logger().bind(service=capsule.facts.spec.name)
+        self._log = structlog.get_logger().bind(service=name)
         self.lock = asyncio.Lock()
         self._named: dict[str, asyncio.Task[StoredCommit]] = {}
         self.tracer: Tracer | None = None
@@ -67,12 +62,12 @@ class Committer:
 
     async def _commit_once(self, trigger: Trigger, name: str) -> StoredCommit:
         async with self.lock:
-            taken = await asyncio.to_thread(self._store.captured_as, name)
+            taken = await self._keeper.captured_as(name)
         return taken or await self._keeper.keep(await self.capture(trigger, name=name))
 
     async def capture(
         self, trigger: Trigger, stopped: StoppedBy | None = None, name: str | None = None
-    ) -> Capture:
+    ) -> Taken:
         """Take a commit that is not yet durable; waits while too many are in that state.
 
         Raises:
@@ -81,7 +76,7 @@ class Committer:
         while self._keeper.pending >= _PENDING_MOST and stopped is None:
             await asyncio.sleep(_PENDING_POLL)
         async with self.lock:
-            taken: Capture | None = None
+            taken: Taken | None = None
             if self.tracer is not None:
                 try:
                     async with self.tracer.stepped_aside():
@@ -92,28 +87,13 @@ class Committer:
                     self.tracer = None  # it was killed; its loop starts another
             return taken if taken is not None else await self._capture_now(trigger, stopped, name)
 
-    async def _capture_now(self, trigger: Trigger, stopped: StoppedBy | None, name: str | None) -> Capture:
+    async def _capture_now(self, trigger: Trigger, stopped: StoppedBy | None, name: str | None) -> Taken:
         loop = asyncio.get_running_loop()
         gate = BorderGate(
-            ProxyGate(self._link(self.proxy), loop, self._capsule.paths.recording),
-            ProxyGate(self._link(self.border), loop, self._capsule.paths.egress),
+            ProxyGate(self._link(self.proxy), loop, self._paths.recording),
+            ProxyGate(self._link(self.border), loop, self._paths.egress),
         )
-        try:
-            taken = await asyncio.to_thread(
-                capture,
-                self._target,
-                trigger,
-                settings=self._settings,
-                store=self._store,
-                watchdog=self._watchdog,
-                gate=gate,
-                stopped=stopped,
-                name=name,
-            )
-        except CapsuleError:
-            self._watchdog.close()
-            self._watchdog = Watchdog(self._tools.watchdog)
-            raise
+        taken = await asyncio.to_thread(self._taker.take, trigger, gate, stopped, name)
         self._log.info("committed", capture=taken.name, trigger=trigger.value, pause_us=taken.pause_us)
         return taken
 
@@ -122,9 +102,8 @@ class Committer:
         return attendant.link if attendant is not None else None
 
     def close(self) -> None:
-        """End the watchdog and close the store."""
-        self._watchdog.close()
-        self._store.close()
+        """Let go of what taking commits holds."""
+        self._taker.close()
 
 
 class RateLimit:

@@ -22,10 +22,10 @@ from relive.agent.committer import Committer, RateLimit
 from relive.agent.keeper import Keeper
 from relive.agent.proxied import find_request
 from relive.agent.sightings import exception_sighting
+from relive.agent.taker import Taken
 from relive.agent.tasks import Tasks
 from relive.agent.worktree import has_changes
 from relive.config import Settings
-from relive.engine.captured import Capture
 from relive.errors import CommitFailed, ProcessGone, RecordingError, ReliveError
 from relive.kernel import procfs
 from relive.kernel.inotify import MadeNames
@@ -159,7 +159,7 @@ class ExceptionWatch:
             "incident", number=incident.number, summary=sighting.summary, times=incident.times, held=held
         )
 
-    async def _capture(self, fingerprint: str, throw: str | None) -> tuple[Capture | None, bool]:
+    async def _capture(self, fingerprint: str, throw: str | None) -> tuple[Taken | None, bool]:
         """The commit at the exception, if there is to be one, and whether the thread stood still in it; it goes on afterwards."""
         file = self._rings / throw if throw is not None else None
         taken, is_held = None, False

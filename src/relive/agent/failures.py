@@ -25,11 +25,11 @@ from relive.agent.sightings import (
     memory_sighting,
     shell_status,
 )
+from relive.agent.taker import Taken
 from relive.agent.tasks import Tasks
 from relive.config import Settings
 from relive.engine.capture import StoppedBy
-from relive.engine.captured import Capture
-from relive.errors import CapsuleError, CommitFailed, ProcessGone, RecordingError, ReliveError
+from relive.errors import CapsuleError, RecordingError, ReliveError
 from relive.kernel import procfs
 from relive.model.commit import CommitId, Trigger
 from relive.model.incident import Incident, Sighting
@@ -52,6 +52,8 @@ class FailureWatch:
 
     Attributes:
         exceptions: sees those that the recorder inside tells of; None where there is none.
+        stop_asked: the service is to end, so its end is no failure.
+        root_status: raw wait status of the service's root, where the tracer has seen it end; None before and else.
     """
 
     def __init__(
@@ -72,6 +74,8 @@ class FailureWatch:
         self._log = structlog.get_logger()
         self._seeing = asyncio.Lock()
         self._fatal: Fatal | None = None
+        self._catching = asyncio.Lock()
+        self.root_status: int | None = None
         self.stop_asked = False
         self.exceptions: ExceptionWatch | None = None
 
@@ -89,8 +93,11 @@ class FailureWatch:
                 continue
             async for event in tracer.events():
                 if isinstance(event, Fatal):
-                    await self._catch(tracer, event)
+                    async with self._catching:
+                        await self._catch(tracer, event)
                 elif isinstance(event, Exited):
+                    if event.pid == self._capsule.facts.root:
+                        self.root_status = event.status
                     self._log.info("process ended", pid=event.pid, status=event.status)
             async with self._committer.lock:
                 self._committer.tracer = None
@@ -111,7 +118,7 @@ class FailureWatch:
         """Commit the process that stands before its death, then let it die."""
         self._fatal = event
         pid, thread = _inside(event.pid), _inside(event.tid)
-        taken: Capture | None = None
+        taken: Taken | None = None
         try:
             taken = await self._committer.capture(
                 Trigger.INCIDENT, StoppedBy(event.signal, event.pid, event.tid)
@@ -169,14 +176,23 @@ class FailureWatch:
         # One after the other, so that what was seen first is written down first.
         async with self._seeing:
             about = await self._about_request(message["request"])
-            sighting = make(message | about, now_ns)
-            at: CommitId | None = None
-            if self._limit.allows(sighting.fingerprint) and not self._keeper.is_known(sighting):
-                with contextlib.suppress(CommitFailed, ProcessGone):
-                    at = (await self._committer.commit(Trigger.INCIDENT)).id
-            incident = await self._report(sighting, at)
+            incident = await self._commit_and_report(make(message | about, now_ns))
             if told is not None:
                 told.note_answer(message["request"], incident.number)
+
+    async def see(self, sighting: Sighting) -> None:
+        """Another failure of a service that runs on, such as a health check that fails: commit at it, as for a request."""
+        async with self._seeing:
+            await self._commit_and_report(sighting)
+
+    async def _commit_and_report(self, sighting: Sighting) -> Incident:
+        at: CommitId | None = None
+        if self._limit.allows(sighting.fingerprint) and not self._keeper.is_known(sighting):
+            try:
+                at = (await self._committer.commit(Trigger.INCIDENT)).id
+            except ReliveError as error:
+                self._log.error("commit at the failure failed", error=error.as_json())
+        return await self._report(sighting, at)
 
     async def _about_request(self, number: int) -> dict[str, Any]:
         """What the recording holds of a request; empty when it holds nothing."""
@@ -219,6 +235,12 @@ class FailureWatch:
         if sighting is not None and kills and sighting.signal == signal.SIGKILL:
             exit_status = shell_status(status) if status is not None else None
             sighting = memory_sighting(kills, time.time_ns(), exit_status)
+        await self.report_end(sighting)
+
+    async def report_end(self, sighting: Sighting | None, before: CommitId | None = None) -> None:
+        """The service has ended: an incident, if its end is a failure (a sighting) that has none already."""
+        async with self._catching:
+            pass  # what was caught before its death is written down first
         if self.exceptions is not None:
             await self.exceptions.settle()
             # Python ends with 1 when an exception leaves the main program; that has its incident already.
@@ -226,10 +248,12 @@ class FailureWatch:
                 return
         # A fatal signal that was caught at its delivery has its incident already, with a commit.
         if sighting is not None and not (self._fatal is not None and sighting.signal == self._fatal.signal):
-            await self._report(sighting, None)
+            await self._report(sighting, None, before)
 
-    async def _report(self, sighting: Sighting, at: CommitId | None) -> Incident:
-        incident = await self._keeper.report(sighting, at)
+    async def _report(
+        self, sighting: Sighting, at: CommitId | None, before: CommitId | None = None
+    ) -> Incident:
+        incident = await self._keeper.report(sighting, at, before=before)
         self._log.warning("incident", number=incident.number, summary=sighting.summary, times=incident.times)
         return incident
 

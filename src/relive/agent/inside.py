@@ -28,7 +28,7 @@ __all__ = ["InsideDrain"]
 
 HEARTBEAT = "agent.alive"
 _PERIOD = 0.05  # [s] between two looks
-_RING = re.compile(r"(?P<pid>[0-9]+)-[0-9a-f]+\.ring")
+_RING = re.compile(r"(?P<pid>[0-9]+)-(?P<made>[0-9a-f]{1,16})\.ring")
 
 
 def _time_of(pair: tuple[int, Event]) -> int:
@@ -44,7 +44,8 @@ class InsideDrain:
         beginnings: the file that ``Beginnings`` writes.
         keep_bytes: oldest events, and oldest long bodies, are dropped when either exceeds this.
         body_bytes: of one long body; a longer file is refused.
-        is_alive: tells whether a process (its pid in the capsule) still runs.
+        is_alive: tells whether a process (its pid in the capsule, and when it made its ring, in nanoseconds of CLOCK_MONOTONIC)
+            still runs.
         on_failure: called in the drain's thread with every ``failure`` event; its fields hold ``pid`` too.
 
     While it lives, the file ``HEARTBEAT`` in the rings' directory is touched again and again, its time being the monotonic
@@ -59,7 +60,7 @@ class InsideDrain:
         beginnings: Path,
         keep_bytes: int,
         body_bytes: int,
-        is_alive: Callable[[int], bool],
+        is_alive: Callable[[int, int], bool],
         on_failure: Callable[[Event], None],
     ) -> None:
         self._rings = rings
@@ -123,7 +124,9 @@ class InsideDrain:
         if match is None or name in self._refused:
             return []
         pid = int(match["pid"])
-        is_alive = self._is_alive(pid)  # asked before, so that what it wrote last is taken
+        is_alive = self._is_alive(
+            pid, int(match["made"], 16)
+        )  # asked before, so that what it wrote last is taken
         try:
             reader = self._readers.get(name) or self._open(name)
             if reader is None:

@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+from relive.agent.taker import Taken
 from relive.config import Settings
-from relive.engine.captured import Capture
 from relive.model.commit import CommitId
 from relive.model.incident import Incident, Occurrence, Sighting
 from relive.store import Store, StoredCommit
@@ -47,7 +47,7 @@ class Keeper:
         self._stored = 0
         self.pending = 0
 
-    async def keep(self, capture: Capture) -> StoredCommit:
+    async def keep(self, capture: Taken) -> StoredCommit:
         """Make a capture durable.
 
         Raises:
@@ -58,7 +58,7 @@ class Keeper:
         asyncio.get_running_loop().run_in_executor(self._thread, self._let_go)
         return stored
 
-    def _keep(self, store: Store, capture: Capture) -> StoredCommit:
+    def _keep(self, store: Store, capture: Taken) -> StoredCommit:
         parent = store.latest_of_life(self._life)
         stored = capture.store(store, [parent.id] if parent is not None else [])
         self._stored += 1
@@ -71,16 +71,38 @@ class Keeper:
             self._store.let_go()
 
     async def report(
-        self, sighting: Sighting, at: CommitId | None, evidence: Evidence | None = None
+        self,
+        sighting: Sighting,
+        at: CommitId | None,
+        evidence: Evidence | None = None,
+        before: CommitId | None = None,
     ) -> Incident:
-        """Write an incident, or count one more sighting of a known one."""
-        return await self._run(lambda store: self._report(store, sighting, at, evidence))
+        """Write an incident, or count one more sighting of a known one.
+
+        Args:
+            before: the commit before it, where that is not the last one before its request or before now.
+        """
+        return await self._run(lambda store: self._report(store, sighting, at, evidence, before))
+
+    async def captured_as(self, name: str) -> StoredCommit | None:
+        """The commit that was given this name when it was taken; None if there is none."""
+        return await self._run(lambda store: store.captured_as(name))
+
+    async def last(self) -> CommitId | None:
+        """The last commit of this life, once all that was asked for before is stored."""
+        found = await self._run(lambda store: store.latest_of_life(self._life))
+        return found.id if found is not None else None
 
     def _report(
-        self, store: Store, sighting: Sighting, at: CommitId | None, evidence: Evidence | None
+        self,
+        store: Store,
+        sighting: Sighting,
+        at: CommitId | None,
+        evidence: Evidence | None,
+        before: CommitId | None,
     ) -> Incident:
         with store.nothing_dropped():  # else `relive retain` could drop what the incident is about to name
-            incident = self._write_incident(store, sighting, at)
+            incident = self._write_incident(store, sighting, at, before)
         if evidence is not None:
             keep_evidence(self._settings.incidents, incident.number, evidence)
         return incident
@@ -89,8 +111,11 @@ class Keeper:
         """Lay evidence beside an incident that was reported without."""
         await self._run(lambda _store: keep_evidence(self._settings.incidents, number, evidence))
 
-    def _write_incident(self, store: Store, sighting: Sighting, at: CommitId | None) -> Incident:
-        before = self._before(store, sighting, at)
+    def _write_incident(
+        self, store: Store, sighting: Sighting, at: CommitId | None, before: CommitId | None
+    ) -> Incident:
+        if before is None or not self._has(store, before):
+            before = self._before(store, sighting, at)
         log_end = self._logs[-1].stat().st_size
         known = self._known.get(sighting.fingerprint)
         if known is None:
@@ -120,6 +145,10 @@ class Keeper:
         self._incidents.save(incident)
         self._note_commit(incident)
         return incident
+
+    def _has(self, store: Store, commit: CommitId) -> bool:
+        """It is in the store still: the policy of keeping may have dropped it."""
+        return any(one.id == commit for one in store.log(self._service))
 
     def _note_commit(self, incident: Incident) -> None:
         if incident.at is not None:

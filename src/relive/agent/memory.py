@@ -44,6 +44,20 @@ class MemoryGroup:
         return group
 
     @classmethod
+    def of_process(cls, pid: int) -> MemoryGroup | None:
+        """The group that a process is in, such as a container's; None where there is no memory controller, or no process."""
+        try:
+            lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+        except (FileNotFoundError, ProcessLookupError):
+            return None
+        paths = {names: path for _, names, path in (line.split(":", 2) for line in lines)}
+        own = next((path for names, path in paths.items() if "memory" in names.split(",")), None)
+        if own is not None:
+            return cls(_V1 / own.lstrip("/"), 1)
+        tops = (top / paths[""].lstrip("/") for top in _V2 if "" in paths)
+        return next((cls(group, 2) for group in tops if (group / "memory.events").exists()), None)
+
+    @classmethod
     def _make_v1(cls, name: str) -> MemoryGroup | None:
         if not (_V1 / "memory.limit_in_bytes").exists() and not (_V1 / "memory.usage_in_bytes").exists():
             return None

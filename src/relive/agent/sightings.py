@@ -17,6 +17,9 @@ __all__ = [
     "exit_sighting",
     "fatal_sighting",
     "hang_sighting",
+    "health_sighting",
+    "log_sighting",
+    "loop_sighting",
     "memory_sighting",
     "shell_status",
 ]
@@ -194,4 +197,37 @@ def exit_sighting(wait_status: int | None, *, stop_asked: bool, now_ns: int) -> 
         summary=f"the service ended with status {code}",
         seen_wall_ns=now_ns,
         exit_status=code,
+    )
+
+
+def health_sighting(streak: int, said: str, now_ns: int) -> Sighting:
+    """A container's health check began to fail for good; ``said``: first line of what it printed."""
+    checks = "a health check" if streak <= 1 else f"{streak} health checks in a row"
+    return Sighting(
+        kind=FailureKind.HEALTH,
+        fingerprint="unhealthy",
+        summary=f"the container is unhealthy: {checks} failed" + (f": {said}" if said else ""),
+        seen_wall_ns=now_ns,
+    )
+
+
+def loop_sighting(times: int, seconds: float, exit_status: int, now_ns: int) -> Sighting:
+    """A container is restarted again and again; ``exit_status``: of its last start."""
+    return Sighting(
+        kind=FailureKind.RESTARTS,
+        fingerprint="restart loop",
+        summary=f"the container was restarted {times} times within {seconds:.0f} s; its last start ended with status {exit_status}",
+        seen_wall_ns=now_ns,
+        exit_status=exit_status,
+    )
+
+
+def log_sighting(pattern: str, line: str, log_begin: int, now_ns: int) -> Sighting:
+    """A line of the output matched a pattern that stands for a failure."""
+    return Sighting(
+        kind=FailureKind.LOG,
+        fingerprint=f"log {pattern}"[:200],
+        summary=f"its output matched {pattern!r}: {line[:300]}",
+        seen_wall_ns=now_ns,
+        log_begin=log_begin,
     )

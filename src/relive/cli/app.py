@@ -21,15 +21,16 @@ _PASSES_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
 @dataclass(frozen=True, slots=True)
 class _Command:
-    """A subcommand: the function, or the group of subcommands, of this name in ``relive.cli.NAME_cmd``."""
+    """A subcommand: the function, or the group of subcommands, of this name in ``relive.cli.NAME_cmd``; ``_`` for ``-``."""
 
     name: str
     settings: dict[str, Any] | None = None
     function: str = ""
 
     def add_to(self, app: typer.Typer) -> None:
-        module = importlib.import_module(f"relive.cli.{self.name}_cmd")
-        found = getattr(module, self.function or self.name)
+        name = self.name.replace("-", "_")
+        module = importlib.import_module(f"relive.cli.{name}_cmd")
+        found = getattr(module, self.function or name)
         if isinstance(found, typer.Typer):
             app.add_typer(found, name=self.name)
         else:
@@ -39,6 +40,8 @@ class _Command:
 _COMMANDS = (
     _Command("doctor"),
     _Command("run", _PASSES_ON),
+    _Command("watch"),
+    _Command("podman-args"),
     _Command("commit"),
     _Command("log"),
     _Command("show"),

@@ -24,11 +24,14 @@ def export(
     key_file: KeyFile = None,
     wanted: Annotated[
         Format,
-        typer.Option("--format", help="For `relive import`; to restore with podman; or only to look into"),
+        typer.Option(
+            "--format",
+            help="For `relive import`; to restore with podman; only to look into; or an OCI image of a checkpoint",
+        ),
     ] = Format.RELIVE,
     compress: Annotated[
         Compression | None,
-        typer.Option(help="Of a checkpoint archive; by the file's name if it is not given"),
+        typer.Option(help="Of a checkpoint archive, by the file's name; of an image's layer, gzip"),
     ] = None,
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace a file that exists")] = False,
     as_json: AsJson = False,
@@ -41,6 +44,9 @@ def export(
     `--format podman` writes the commit of a container as a checkpoint archive again, for `podman container restore
     --import`. `--format checkpointctl` does so with every commit; of a service that is no container the archive can be looked
     into (`checkpointctl inspect`) but not be restored.
+
+    `--format oci` writes an image of a container's commit, for registries: `podman load` and `podman container restore`, or
+    Kubernetes, which restores a container from it where its image is named.
     """
     terminal = Terminal(as_json=as_json)
     wish = ExportWish(

@@ -21,7 +21,7 @@ def ps(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List running capsules and branches"""
+    """List running capsules and branches, and watched containers"""
     terminal = Terminal(as_json=as_json)
     settings = load_settings()
     targets = list_targets(settings, terminal)
@@ -33,7 +33,7 @@ def ps(
 
 def _target_value(one: Target) -> dict[str, object]:
     return {
-        "kind": "capsule",
+        "kind": one.kind,
         "id": one.name,
         "pid": one.pid,
         "listen": one.listen or "",
@@ -42,7 +42,8 @@ def _target_value(one: Target) -> dict[str, object]:
 
 
 def _target_row(one: Target) -> list[str]:
-    return [one.name, "capsule", "running", str(one.pid), age(one.started_wall_ns), one.listen or ""]
+    state = "running" if one.pid else "not running"
+    return [one.name, one.kind, state, str(one.pid), age(one.started_wall_ns), one.listen or ""]
 
 
 def _branch_value(one: BranchState) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""``relive stop``: end a branch, or ask a capsule's service to end."""
+"""``relive stop``: end a branch, ask a capsule's service to end, or end the watch of a container."""
 
 from __future__ import annotations
 
@@ -14,13 +14,18 @@ __all__ = ["stop"]
 
 
 def stop(
-    names: Annotated[list[str] | None, typer.Argument(help="Branches (ids) or capsules (names)")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Branches (ids), capsules (names) or watched containers")
+    ] = None,
     all_branches: Annotated[
         bool, typer.Option("--all", help="All branches, also those that have ended")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """End branches and remove what was theirs; a capsule's service is asked to end (SIGTERM)"""
+    """End branches and remove what was theirs; a capsule's service is asked to end (SIGTERM)
+
+    Of a container only the watch is ended: the container runs on.
+    """
     terminal = Terminal(as_json=as_json)
     done = stop_all(load_settings(), names or [], terminal, every_branch=all_branches)
     terminal.answer(done, "\n".join(done.stopped) or "nothing to stop")

@@ -10,6 +10,7 @@ from relive.doctor.probe import DEFECT, Probe, conduct
 from relive.doctor.probes.border import border
 from relive.doctor.probes.dirty_pages import dirty_pages
 from relive.doctor.probes.disk import disk, reflink
+from relive.doctor.probes.docker import docker
 from relive.doctor.probes.dump_restore import dump_restore, dump_restore_other_user
 from relive.doctor.probes.io_uring import io_uring, seccomp
 from relive.doctor.probes.kernel_cache import kernel_cache
@@ -82,6 +83,7 @@ CHECKLIST: tuple[Probe, ...] = (
     Probe(
         "podman", False, 5.0, podman, "mend podman; `podman info` shows what is wrong", needs_directory=True
     ),
+    Probe("Docker", False, 5.0, docker, "mend Docker; `docker info` shows what is wrong"),
 )
 
 

@@ -171,6 +171,16 @@ class LifePaths:
         return self.directory / "state.json"
 
     @property
+    def watch(self) -> Path:
+        """WatchFacts as JSON, in the place of ``state``: of a container that is watched."""
+        return self.directory / "watch.json"
+
+    @property
+    def output_position(self) -> Path:
+        """Time of the last line of a watched container's output that is in the files of ``io``."""
+        return self.directory / "output-position"
+
+    @property
     def io(self) -> Path:
         """Directory of stdout.log and stderr.log."""
         return self.directory / "io"

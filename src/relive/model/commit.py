@@ -142,7 +142,7 @@ class ContainerFacts(StoredValue):
     """What its engine said of a container.
 
     Attributes:
-        engine: "podman", "cri-o", "containerd" or "unknown".
+        engine: "podman", "docker", "cri-o", "containerd" or "unknown".
         id: as the engine names it.
         image, runtime: names; empty where the archive does not tell.
         created: as the engine wrote it, mostly RFC 3339; empty as above.

@@ -20,6 +20,9 @@ class FailureKind(StrEnum):
     HANG = "hang"
     MEMORY = "out-of-memory"
     EXCEPTION = "exception"
+    HEALTH = "unhealthy"
+    RESTARTS = "restart-loop"
+    LOG = "log"
 
 
 class Sighting(Value):

@@ -14,6 +14,8 @@ from typing import IO, BinaryIO
 from pydantic import Field
 
 from relive.agent.capsule import all_lives, find_capsule
+from relive.agent.containers.launch import end_watch
+from relive.agent.containers.life import all_watches, find_watch
 from relive.agent.control import ask_agent
 from relive.agent.sightings import shell_status
 from relive.config import Settings
@@ -260,17 +262,19 @@ def inside_environment() -> dict[str, str]:
 
 
 def log_streams(settings: Settings, name: str) -> tuple[dict[str, Path], MemoryLost | None]:
-    """The files with what a branch or the newest life of a capsule said: "stdout", "stderr", and "stubs" where there are any.
+    """The files with what a branch, the newest life of a capsule or a watched container said.
 
+    They are "stdout", "stderr", and "stubs" where there are any.
     The second value says why a branch was stopped if its memory could not all come. Raises BranchUnknown.
     """
     try:
         branch = find_branch(settings, name)
     except BranchUnknown:
-        lives = [capsule for capsule in all_lives(settings) if capsule.facts.spec.name == name]
+        lives = [one.paths for one in all_lives(settings) if one.facts.spec.name == name]
+        lives = lives or [one.paths for one in all_watches(settings) if one.is_called(name)]
         if not lives:
             raise
-        return dict(zip(("stdout", "stderr"), lives[-1].paths.logs, strict=True)), None
+        return dict(zip(("stdout", "stderr"), lives[-1].logs, strict=True)), None
     streams = {"stdout": branch.log("stdout"), "stderr": branch.log("stderr")}
     if branch.log("stubs").exists():
         streams["stubs"] = branch.log("stubs")
@@ -323,7 +327,7 @@ def _opened(path: Path) -> BinaryIO:
 
 
 class Stopped(Result):
-    """Ids of branches and names of capsules that were stopped."""
+    """Ids of branches and names of capsules that were stopped, targets of containers that are not watched any more."""
 
     stopped: list[str]
 
@@ -336,9 +340,10 @@ def stop(
     every_branch: bool = False,
     only_branches: bool = False,
 ) -> Stopped:
-    """End branches and remove what was theirs; a capsule's service is asked to end (SIGTERM), unless ``only_branches``.
+    """End branches and remove what was theirs; unless ``only_branches``, also what is no branch.
 
-    Raises BranchUnknown.
+    A capsule's service is asked to end (SIGTERM). Of a container the watch is ended, and the container runs on.
+    Raises BranchUnknown; AgentUnreachable for a watch that does not end.
     """
     tend(settings, progress)
     wanted = list(names)
@@ -356,12 +361,22 @@ def _stop_one(settings: Settings, name: str, *, only_branches: bool) -> str:
         try:
             capsule = find_capsule(settings, name)
         except TargetUnknown:
-            raise BranchUnknown(
-                f"{name!r} is no branch and no capsule", remedy="`relive ps --all` lists both"
-            ) from None
+            return _stop_watching(settings, name)
         with contextlib.suppress(AgentUnreachable):
             ask_agent(capsule.paths.agent_socket, {"op": "stopping"}, limit=5)
         os.kill(capsule.facts.root, signal.SIGTERM)
         return name
     branch.stop()
     return branch.facts.id
+
+
+def _stop_watching(settings: Settings, name: str) -> str:
+    try:
+        watch = find_watch(settings, name)
+    except TargetUnknown:
+        raise BranchUnknown(
+            f"{name!r} is no branch, no capsule and no watched container",
+            remedy="`relive ps --all` lists all of them",
+        ) from None
+    end_watch(watch)
+    return watch.target

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import fields
 from pathlib import Path
 
 from pydantic import Field
 
 from relive.agent.capsule import find_capsule
+from relive.agent.containers.life import Watch, find_watch
 from relive.agent.control import ask_agent
 from relive.config import Settings, store_key_variable
 from relive.engine.capture import capture
 from relive.engine.criu import CriuTools
+from relive.engine.docker.target import PREFIX as DOCKER
+from relive.engine.docker.target import docker_target
 from relive.engine.podman.commit import commit_container
 from relive.engine.podman.container import find_container, parse_target
 from relive.engine.podman.target import container_target
 from relive.engine.target import process_target
 from relive.engine.watchdog import Watchdog
-from relive.errors import UsageError
+from relive.errors import TargetUnknown, UsageError
+from relive.model.capsule import LifePaths
 from relive.model.commit import CommitId, Manifest, Trigger
 from relive.model.text import is_number
 from relive.operations.operation import Operation, Result, Wish
@@ -158,16 +163,16 @@ def commit(settings: Settings, wish: CommitWish, progress: Progress) -> Commit:
         if wish.files:
             raise _files_elsewhere("what a container changed in its files is always part of its commits")
         stored = _commit_container(settings, store, container, wish)
+    elif wish.target.startswith(DOCKER):
+        if wish.files:
+            raise _files_elsewhere("what a container changed in its files is always part of its commits")
+        stored = _commit_docker(settings, store, wish.target.removeprefix(DOCKER), wish)
     elif wish.target.startswith("pid:"):
         stored = _commit_process(settings, store, wish.target, wish.files)
     else:
         if wish.files:
             raise _files_elsewhere("a capsule's files are always part of its commits")
-        capsule = find_capsule(settings, wish.target)
-        limit = settings.commit_limit * 3 + 60
-        order = {"op": "commit", "capture": settings.mark} | store_key_variable()
-        answer = ask_agent(capsule.paths.agent_socket, order, limit=limit)
-        stored = store.get(CommitId(answer["id"]))
+        stored = _ask_for_commit(settings, store, find_capsule(settings, wish.target).paths)
     if wish.tag is not None and store.tags().get(wish.tag) != stored.id:
         store.tag(wish.tag, stored.id)
     return Commit.of(stored, tags_of(store).get(stored.id, []))
@@ -181,6 +186,9 @@ def _files_elsewhere(cause: str) -> UsageError:
 
 
 def _commit_container(settings: Settings, store: Store, name: str, wish: CommitWish) -> StoredCommit:
+    with contextlib.suppress(TargetUnknown):
+        # Its agent's tracer has to step aside for CRIU.
+        return _ask_watch(settings, store, find_watch(settings, f"podman:{name}"), wish)
     container = find_container(name)
     target = container_target(container, with_volumes=wish.with_volumes)
     with Watchdog(CriuTools(settings.tools_path).watchdog) as watchdog:
@@ -194,6 +202,35 @@ def _commit_container(settings: Settings, store: Store, name: str, wish: CommitW
             with_image=wish.with_image,
             name=settings.mark,
         )
+
+
+def _commit_docker(settings: Settings, store: Store, name: str, wish: CommitWish) -> StoredCommit:
+    with contextlib.suppress(TargetUnknown):
+        return _ask_watch(settings, store, find_watch(settings, f"{DOCKER}{name}"), wish)
+    target = docker_target(name)
+    before = store.latest_of_life(target.life) if target.life is not None else None
+    with Watchdog(CriuTools(settings.tools_path).watchdog) as watchdog:
+        taken = capture(
+            target, Trigger.MANUAL, settings=settings, store=store, watchdog=watchdog, name=settings.mark
+        )
+    return taken.store(store, [before.id] if before is not None else [])
+
+
+def _ask_watch(settings: Settings, store: Store, watch: Watch, wish: CommitWish) -> StoredCommit:
+    if wish.with_image or wish.with_volumes:
+        raise UsageError(
+            f"{watch.target} is watched, and its watch commits neither image nor volumes",
+            cause="it commits often, and those are large",
+            remedy=f"end the watch first: relive stop {watch.target}",
+        )
+    return _ask_for_commit(settings, store, watch.paths)
+
+
+def _ask_for_commit(settings: Settings, store: Store, paths: LifePaths) -> StoredCommit:
+    limit = settings.commit_limit * 3 + 60
+    order = {"op": "commit", "capture": settings.mark} | store_key_variable()
+    answer = ask_agent(paths.agent_socket, order, limit=limit)
+    return store.get(CommitId(answer["id"]))
 
 
 def _commit_process(settings: Settings, store: Store, target: str, files: list[Path]) -> StoredCommit:

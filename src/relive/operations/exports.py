@@ -11,7 +11,9 @@ from relive.config import Settings
 from relive.errors import UsageError
 from relive.exchange.checkpoint.compression import Compression, by_suffix
 from relive.exchange.checkpoint.exporting import export_checkpoint
+from relive.exchange.checkpoint.ociimage import export_image
 from relive.exchange.envelope import read_keys
+from relive.exchange.exporting import Exported
 from relive.exchange.exporting import export as write
 from relive.model.commit import CommitId
 from relive.operations.operation import Operation, Result, Wish
@@ -27,6 +29,7 @@ class Format(StrEnum):
     RELIVE = "relive"
     PODMAN = "podman"
     CHECKPOINTCTL = "checkpointctl"
+    OCI = "oci"
 
 
 class ExportWish(Wish):
@@ -39,10 +42,12 @@ class ExportWish(Wish):
         default=None, description="Keys of encrypted archives, one a line; without, the setting export_keys"
     )
     format: Format = Field(
-        default=Format.RELIVE, description="For `relive import`; to restore with podman; or only to look into"
+        default=Format.RELIVE,
+        description="For `relive import`; to restore with podman; only to look into; or an OCI image of a checkpoint",
     )
     compress: Compression | None = Field(
-        default=None, description="Of a checkpoint archive; by the file's name if it is not given"
+        default=None,
+        description="Of a checkpoint archive, by the file's name if it is not given; of an image's layer, gzip",
     )
     force: bool = Field(default=False, description="Replace a file that exists")
 
@@ -87,15 +92,7 @@ def export(settings: Settings, wish: ExportWish, progress: Progress) -> ExportWr
                 cause="neither podman nor checkpointctl could read it",
                 remedy="encrypt the file yourself, or leave --format out",
             )
-        written = export_checkpoint(
-            store,
-            store.resolve(wish.ref),
-            wish.file,
-            wish.compress or by_suffix(wish.file),
-            only_to_inspect=wish.format is Format.CHECKPOINTCTL,
-            force=wish.force,
-            show=progress.transfer,
-        )
+        written = _write_checkpoint(store, wish, progress)
     return ExportWritten(
         id=written.commit,
         file=str(wish.file),
@@ -104,6 +101,22 @@ def export(settings: Settings, wish: ExportWish, progress: Progress) -> ExportWr
         parts=written.parts,
         bytes=written.bytes,
         is_container=store.manifest(written.commit).container is not None,
+    )
+
+
+def _write_checkpoint(store: Store, wish: ExportWish, progress: Progress) -> Exported:
+    commit = store.resolve(wish.ref)
+    if wish.format is Format.OCI:
+        packing = wish.compress or Compression.GZIP
+        return export_image(store, commit, wish.file, packing, force=wish.force, show=progress.transfer)
+    return export_checkpoint(
+        store,
+        commit,
+        wish.file,
+        wish.compress or by_suffix(wish.file),
+        only_to_inspect=wish.format is Format.CHECKPOINTCTL,
+        force=wish.force,
+        show=progress.transfer,
     )
 
 

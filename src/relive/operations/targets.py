@@ -1,23 +1,31 @@
-"""Targets: the capsules that run."""
+"""Targets: the capsules that run, and the containers that are watched."""
 
 from __future__ import annotations
 
 from relive.agent.capsule import living_capsules
+from relive.agent.containers.life import Watch, living_watches
+from relive.agent.containers.output import moment
+from relive.agent.control import ask_agent
 from relive.agent.launch import tend_capsules
 from relive.config import Settings
+from relive.errors import AgentUnreachable
 from relive.operations.operation import Result
 from relive.operations.progress import Progress
 
 __all__ = ["Target", "list_targets", "tend"]
 
+_STATUS_LIMIT = 2.0  # [s]
+
 
 class Target(Result):
-    """A capsule that runs.
+    """A capsule that runs, or a container that is watched.
 
     Attributes:
-        pid: of its service, on the host; listen: HOST:PORT of its proxy, if it has one.
+        kind: "capsule" or "container".
+        pid: of its service, on the host, 0 of a container that does not run; listen: HOST:PORT of its proxy, if it has one.
     """
 
+    kind: str = "capsule"
     name: str
     life: str
     pid: int
@@ -33,16 +41,41 @@ def tend(settings: Settings, progress: Progress) -> None:
 
 
 def list_targets(settings: Settings, progress: Progress) -> list[Target]:
-    """The capsules that run, oldest first."""
+    """The capsules that run, then the containers that are watched; of each the oldest first."""
     tend(settings, progress)
-    return [
+    capsules = [
         Target(
             name=one.facts.spec.name,
             life=one.paths.directory.name,
             pid=one.facts.root,
-            listen="{}:{}".format(*one.facts.spec.listen) if one.facts.spec.listen else None,
+            listen=_address(one.facts.spec.listen),
             command=list(one.facts.spec.command),
             started_wall_ns=one.facts.started_wall_ns,
         )
         for one in living_capsules(settings)
     ]
+    return capsules + [_watched(one) for one in living_watches(settings)]
+
+
+def _watched(watch: Watch) -> Target:
+    facts = watch.facts
+    return Target(
+        kind="container",
+        name=watch.target,
+        life=facts.id,
+        pid=_pid(watch),
+        listen=_address(facts.spec.listen),
+        command=facts.command,
+        started_wall_ns=moment(facts.began),
+    )
+
+
+def _pid(watch: Watch) -> int:
+    try:
+        return int(ask_agent(watch.paths.agent_socket, {"op": "status"}, limit=_STATUS_LIMIT)["pid"])
+    except AgentUnreachable:
+        return 0
+
+
+def _address(pair: tuple[str, int] | None) -> str | None:
+    return "{}:{}".format(*pair) if pair is not None else None

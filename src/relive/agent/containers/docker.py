@@ -1,0 +1,86 @@
+"""Docker as the watch asks it, by its API."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+
+from relive.agent.containers.output import moment
+from relive.agent.containers.state import ContainerState, read_state
+from relive.agent.containers.taker import ContainerTaker
+from relive.agent.taker import Taker
+from relive.config import Settings
+from relive.engine.docker.api import get, open_stream
+from relive.engine.docker.target import docker_target
+from relive.errors import TargetUnknown
+
+__all__ = ["Docker"]
+
+_LINE_MOST = 1 << 16  # [bytes] of an event
+
+
+class Docker:
+    """See ``Engine``. Which engine follows from the environment: ``DOCKER_HOST``."""
+
+    name = "docker"
+
+    def look(self, container: str) -> ContainerState:
+        """See ``Engine``."""
+        found = get("containers", container, "json")
+        if found is None:
+            raise TargetUnknown(
+                f"there is no container {container!r}",
+                cause="Docker knows none of that name or id",
+                remedy="`docker ps --all` lists them",
+            )
+        return read_state(found, self.name)
+
+    def image_environment(self, image: str) -> Mapping[str, str]:
+        """See ``Engine``."""
+        found = get("images", image, "json")
+        if found is None:
+            raise TargetUnknown(
+                f"there is no image {image!r}",
+                cause="Docker has none of that name",
+                remedy=f"fetch it first: docker pull {image}",
+            )
+        words = (found.get("Config") or {}).get("Env") or []
+        return {name: value for name, _, value in (str(word).partition("=") for word in words)}
+
+    def check_health(self, container: str) -> None:
+        """See ``Engine``. Its engine runs health checks itself, and offers nobody else to."""
+
+    def last_exit(self, container: str, since: str) -> int | None:
+        """See ``Engine``."""
+        begin = moment(since)
+        until = get("info")["SystemTime"]
+        wanted = json.dumps({"container": [container], "event": ["die"]})
+        connection, answer = open_stream(
+            "events", since=_decimal(begin), until=_decimal(moment(until)), filters=wanted
+        )
+        try:
+            line = answer.readline(_LINE_MOST)
+        finally:
+            connection.close()
+        code = json.loads(line)["Actor"]["Attributes"].get("exitCode") if line.strip() else None
+        return int(code) if code is not None else None
+
+    def log_command(self, container: str, since: str) -> Sequence[str]:
+        """See ``Engine``."""
+        return [
+            sys.executable,
+            "-m",
+            "relive.agent.containers.dockerlogs",
+            container,
+            _decimal(moment(since)),
+        ]
+
+    def taker(self, settings: Settings, container: str) -> Taker:
+        """See ``Engine``."""
+        return ContainerTaker(settings, lambda: docker_target(container))
+
+
+def _decimal(moment_ns: int) -> str:
+    """A time as Docker's API takes it."""
+    return f"{moment_ns // 1_000_000_000}.{moment_ns % 1_000_000_000:09d}"

@@ -1,0 +1,149 @@
+"""Beginning and ending the watch of a container, and giving a watch that lost its agent a new one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+from datetime import UTC, datetime
+from functools import partial
+
+from relive.agent.containers.engine import Engine
+from relive.agent.containers.life import Watch, life_paths, living_watches
+from relive.agent.containers.output import moment
+from relive.agent.containers.state import ContainerState
+from relive.agent.control import ask_agent
+from relive.agent.starting import agent_lives, check_port, replace_agent, start_agent
+from relive.config import Settings
+from relive.errors import AgentUnreachable, CapsuleExists, ReliveError, UsageError
+from relive.model.capsule import LifePaths
+from relive.model.watched import WatchFacts, WatchSpec
+from relive.sandbox.rootfs import RINGS_DIRECTORY
+
+__all__ = ["begin_watch", "end_watch", "tend_watches", "upstream_of"]
+
+_MODULE = "relive.agent.containers"
+_ENGINE_VARIABLES = ("CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF", "DOCKER_HOST", "PATH")
+_END_LIMIT = 10.0  # [s] for an agent to take the order to end
+_GONE_LIMIT = 60.0  # [s] for it to write down what is under way
+
+
+def begin_watch(settings: Settings, engine: Engine, state: ContainerState, spec: WatchSpec) -> Watch:
+    """Start an agent for a container, which outlives the caller.
+
+    Raises:
+        CapsuleExists: it is watched already.
+        UsageError: what is asked for does not fit this container, or the port is taken.
+        CapsuleStartFailed, HostIncapable, StoreError: as the agent reports.
+    """
+    paths = life_paths(settings, state.name, state.id)
+    if paths.watch.exists() and not paths.closed.exists():
+        raise CapsuleExists(
+            f"{engine.name}:{state.name} is watched already",
+            cause=f"its watch began before, and its agent is in {paths.directory}",
+            remedy=f"`relive stop {engine.name}:{state.name}` ends that watch; the container runs on",
+        )
+    if spec.patterns and state.logs == "none":
+        raise UsageError(
+            f"{state.name} has no output that could be searched",
+            cause="it was created with the log driver none",
+            remedy="create it again with another --log-driver, or leave --log-pattern away",
+        )
+    if spec.listen is not None:
+        check_port(spec.listen)
+    facts = WatchFacts(
+        spec=spec,
+        engine=engine.name,
+        id=state.id,
+        name=state.name,
+        command=state.command,
+        directory=state.directory,
+        rings=state.mounts.get(str(RINGS_DIRECTORY)) if state.has_recorder else None,
+        began=datetime.now(UTC).isoformat(),
+        environment={name: os.environ[name] for name in _ENGINE_VARIABLES if name in os.environ},
+    )
+    _lay(settings, paths, facts)
+    watch = Watch(paths, facts)
+    try:
+        start_agent(settings, paths, _MODULE, variables=facts.environment)
+    except BaseException:
+        paths.closed.touch()
+        raise
+    return watch
+
+
+def _lay(settings: Settings, paths: LifePaths, facts: WatchFacts) -> None:
+    """Write what the agent reads. A watch that was ended before goes on in the same recording."""
+    settings.capsules.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for directory in (paths.io, paths.recording):
+        directory.mkdir(parents=True, exist_ok=True)
+    for log in paths.logs:
+        log.touch(mode=0o600)
+    paths.output_position.unlink(missing_ok=True)
+    paths.rings.unlink(missing_ok=True)
+    if facts.rings is not None:
+        paths.rings.symlink_to(facts.rings)
+    fresh = paths.watch.with_suffix(".new")
+    fresh.write_text(facts.model_dump_json(indent=2))
+    fresh.replace(paths.watch)
+    paths.closed.unlink(missing_ok=True)
+
+
+def upstream_of(state: ContainerState) -> tuple[str, int]:
+    """Where a container is reached from the host: its published port.
+
+    Raises:
+        UsageError: it has none, or several.
+    """
+    if len(state.ports) == 1:
+        return state.ports[0]
+    listed = ", ".join(f"{host}:{port}" for host, port in state.ports)
+    raise UsageError(
+        f"it is not plain which port of {state.name} --listen is to stand before",
+        cause=f"it publishes {listed}" if listed else "it publishes no TCP port",
+        remedy="say it with --upstream HOST:PORT, as the host reaches the service",
+    )
+
+
+def end_watch(watch: Watch) -> None:
+    """End a watch, durable on return; the container runs on.
+
+    Raises:
+        AgentUnreachable: its agent does not answer.
+    """
+    try:
+        pid = int(watch.paths.agent_pid.read_text().split()[0])
+        handle = os.pidfd_open(pid)
+    except (FileNotFoundError, ProcessLookupError, ValueError, IndexError):
+        handle = -1  # then nobody answers
+    try:
+        ask_agent(watch.paths.agent_socket, {"op": "end"}, limit=_END_LIMIT)
+        if handle >= 0 and not select.select([handle], [], [], _GONE_LIMIT)[0]:
+            raise AgentUnreachable(
+                f"the watch of {watch.target} does not end",
+                cause=f"its agent still runs after {_GONE_LIMIT:g} s",
+                remedy=f"look into {watch.paths.agent_log}; the container does not depend on it",
+            )
+    finally:
+        if handle >= 0:
+            os.close(handle)
+
+
+def tend_watches(settings: Settings) -> list[str]:
+    """Give every watch that lost its agent a new one. Returns the names of their containers."""
+    tended = []
+    for watch in living_watches(settings):
+        if agent_lives(watch.paths):
+            continue
+        with contextlib.suppress(ReliveError):
+            if replace_agent(watch.paths, _began_ns(watch), partial(_start_again, settings, watch)):
+                tended.append(watch.target)
+    return tended
+
+
+def _start_again(settings: Settings, watch: Watch) -> None:
+    start_agent(settings, watch.paths, _MODULE, variables=watch.facts.environment)
+
+
+def _began_ns(watch: Watch) -> int:
+    return moment(watch.facts.began)

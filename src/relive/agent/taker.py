@@ -1,0 +1,80 @@
+"""How commits of one target are taken, as ``Committer`` asks for it: a capsule's is here, a container's in ``containers.taker``."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from relive.agent.capsule import Capsule, capsule_target
+from relive.config import Settings
+from relive.engine.capture import Gate, StoppedBy, capture
+from relive.engine.criu import CriuTools
+from relive.engine.watchdog import Watchdog
+from relive.errors import CapsuleError
+from relive.model.commit import CommitId, Cursor, Trigger
+from relive.store import Store, StoredCommit
+
+__all__ = ["CapsuleTaker", "Taken", "Taker"]
+
+
+class Taken(Protocol):
+    """A commit that is not yet durable: ``relive.engine.captured.Capture``, or a container's."""
+
+    @property
+    def name(self) -> str:
+        """Random; the recording and the manifest both hold it."""
+
+    @property
+    def cursor(self) -> Cursor | None:
+        """Where in the recording it was taken; None where nothing is recorded."""
+
+    @property
+    def pause_us(self) -> int:
+        """Microseconds the target stood still."""
+
+    def store(self, store: Store, parents: list[CommitId]) -> StoredCommit:
+        """Make it durable; raises DiskFull or StoreError."""
+
+
+class Taker(Protocol):
+    """Takes commits of one target. Its methods are called in other threads than the event loop's, one at a time."""
+
+    def take(self, trigger: Trigger, gate: Gate, stopped: StoppedBy | None, name: str | None) -> Taken:
+        """Take one; the target runs on afterwards. Arguments and errors are those of ``engine.capture.capture``."""
+
+    def close(self) -> None:
+        """Let go of what it holds."""
+
+
+class CapsuleTaker:
+    """Of a capsule: with CRIU, under a watchdog."""
+
+    def __init__(self, settings: Settings, capsule: Capsule) -> None:
+        self._settings = settings
+        self._tools = CriuTools(settings.tools_path)
+        self._tools.check()
+        self._target = capsule_target(settings, capsule)
+        self._store = Store(settings.store)
+        self._watchdog = Watchdog(self._tools.watchdog)
+
+    def take(self, trigger: Trigger, gate: Gate, stopped: StoppedBy | None, name: str | None) -> Taken:
+        """See ``Taker``."""
+        try:
+            return capture(
+                self._target,
+                trigger,
+                settings=self._settings,
+                store=self._store,
+                watchdog=self._watchdog,
+                gate=gate,
+                stopped=stopped,
+                name=name,
+            )
+        except CapsuleError:  # of the watchdog, which has ended
+            self._watchdog.close()
+            self._watchdog = Watchdog(self._tools.watchdog)
+            raise
+
+    def close(self) -> None:
+        """End the watchdog and close the store."""
+        self._watchdog.close()
+        self._store.close()

@@ -1,0 +1,73 @@
+"""The watch of a container as a value: what was asked for, and of which container it is."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict
+
+from relive.errors import UsageError
+from relive.model.capsule import Policy
+
+__all__ = ["WatchFacts", "WatchSpec", "check_pattern"]
+
+
+def check_pattern(text: str) -> str:
+    """A regular expression for lines of output, if it is one; raises UsageError."""
+    try:
+        re.compile(text.encode())
+    except re.error as error:
+        raise UsageError(
+            f"--log-pattern cannot be {text!r}",
+            cause=str(error),
+            remedy="write a regular expression of Python",
+        ) from error
+    return text
+
+
+class WatchSpec(BaseModel):
+    """What ``relive watch`` was asked for.
+
+    Attributes:
+        listen: where the recording proxy listens, and upstream: where the container is reached from the host; both or none.
+        hang_after: seconds without an answer after which a request counts as hanging; None: no limit.
+        patterns: regular expressions; a line of output in which one is found is a failure.
+        signals: fatal signals are waited for with ptrace.
+        health: health checks that nobody runs in time are run by the watch.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    policy: Policy
+    listen: tuple[str, int] | None = None
+    upstream: tuple[str, int] | None = None
+    hang_after: float | None = None
+    patterns: list[Annotated[str, AfterValidator(check_pattern)]] = []
+    signals: bool = True
+    health: bool = True
+
+
+class WatchFacts(BaseModel):
+    """One watched container, as written into ``watch.json`` in the directory of its life.
+
+    Attributes:
+        engine: "podman" or "docker".
+        id, name: the container's.
+        command: of its process 1; directory: where that begins.
+        rings: directory on the host of the rings of its Python processes; None: it was created without the recorder.
+        began: when the watch began, as RFC 3339.
+        environment: variables by which its engine finds its containers, as they were for who began the watch.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    spec: WatchSpec
+    engine: str
+    id: str
+    name: str
+    command: list[str]
+    directory: str
+    rings: str | None
+    began: str
+    environment: dict[str, str]
