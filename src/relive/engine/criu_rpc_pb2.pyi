@@ -110,6 +110,7 @@ class Options(_message.Message):
     LOG_LEVEL_FIELD_NUMBER: _builtins.int
     LOG_FILE_FIELD_NUMBER: _builtins.int
     NOTIFY_SCRIPTS_FIELD_NUMBER: _builtins.int
+    ROOT_FIELD_NUMBER: _builtins.int
     LINK_REMAP_FIELD_NUMBER: _builtins.int
     INHERIT_FD_FIELD_NUMBER: _builtins.int
     MANAGE_CGROUPS_MODE_FIELD_NUMBER: _builtins.int
@@ -135,6 +136,7 @@ class Options(_message.Message):
     log_level: _builtins.int
     log_file: _builtins.str
     notify_scripts: _builtins.bool
+    root: _builtins.str
     link_remap: _builtins.bool
     manage_cgroups_mode: Global___CgroupMode.ValueType
     ghost_limit: _builtins.int
@@ -166,6 +168,7 @@ class Options(_message.Message):
         log_level: _builtins.int | None = ...,
         log_file: _builtins.str | None = ...,
         notify_scripts: _builtins.bool | None = ...,
+        root: _builtins.str | None = ...,
         link_remap: _builtins.bool | None = ...,
         inherit_fd: _abc.Iterable[Global___InheritFd] | None = ...,
         manage_cgroups_mode: Global___CgroupMode.ValueType | None = ...,
@@ -182,9 +185,9 @@ class Options(_message.Message):
         images_dir: _builtins.str | None = ...,
         leave_stopped: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["ext_unix_sk", b"ext_unix_sk", "file_locks", b"file_locks", "ghost_limit", b"ghost_limit", "images_dir", b"images_dir", "images_dir_fd", b"images_dir_fd", "lazy_pages", b"lazy_pages", "leave_running", b"leave_running", "leave_stopped", b"leave_stopped", "link_remap", b"link_remap", "log_file", b"log_file", "log_level", b"log_level", "manage_cgroups_mode", b"manage_cgroups_mode", "network_lock", b"network_lock", "notify_scripts", b"notify_scripts", "orphan_pts_master", b"orphan_pts_master", "pid", b"pid", "shell_job", b"shell_job", "skip_file_rwx_check", b"skip_file_rwx_check", "tcp_close", b"tcp_close", "tcp_established", b"tcp_established", "tcp_skip_in_flight", b"tcp_skip_in_flight", "timeout", b"timeout"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ext_unix_sk", b"ext_unix_sk", "file_locks", b"file_locks", "ghost_limit", b"ghost_limit", "images_dir", b"images_dir", "images_dir_fd", b"images_dir_fd", "lazy_pages", b"lazy_pages", "leave_running", b"leave_running", "leave_stopped", b"leave_stopped", "link_remap", b"link_remap", "log_file", b"log_file", "log_level", b"log_level", "manage_cgroups_mode", b"manage_cgroups_mode", "network_lock", b"network_lock", "notify_scripts", b"notify_scripts", "orphan_pts_master", b"orphan_pts_master", "pid", b"pid", "root", b"root", "shell_job", b"shell_job", "skip_file_rwx_check", b"skip_file_rwx_check", "tcp_close", b"tcp_close", "tcp_established", b"tcp_established", "tcp_skip_in_flight", b"tcp_skip_in_flight", "timeout", b"timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ext_unix_sk", b"ext_unix_sk", "external", b"external", "file_locks", b"file_locks", "ghost_limit", b"ghost_limit", "images_dir", b"images_dir", "images_dir_fd", b"images_dir_fd", "inherit_fd", b"inherit_fd", "irmap_scan_paths", b"irmap_scan_paths", "lazy_pages", b"lazy_pages", "leave_running", b"leave_running", "leave_stopped", b"leave_stopped", "link_remap", b"link_remap", "log_file", b"log_file", "log_level", b"log_level", "manage_cgroups_mode", b"manage_cgroups_mode", "network_lock", b"network_lock", "notify_scripts", b"notify_scripts", "orphan_pts_master", b"orphan_pts_master", "pid", b"pid", "shell_job", b"shell_job", "skip_file_rwx_check", b"skip_file_rwx_check", "tcp_close", b"tcp_close", "tcp_established", b"tcp_established", "tcp_skip_in_flight", b"tcp_skip_in_flight", "timeout", b"timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ext_unix_sk", b"ext_unix_sk", "external", b"external", "file_locks", b"file_locks", "ghost_limit", b"ghost_limit", "images_dir", b"images_dir", "images_dir_fd", b"images_dir_fd", "inherit_fd", b"inherit_fd", "irmap_scan_paths", b"irmap_scan_paths", "lazy_pages", b"lazy_pages", "leave_running", b"leave_running", "leave_stopped", b"leave_stopped", "link_remap", b"link_remap", "log_file", b"log_file", "log_level", b"log_level", "manage_cgroups_mode", b"manage_cgroups_mode", "network_lock", b"network_lock", "notify_scripts", b"notify_scripts", "orphan_pts_master", b"orphan_pts_master", "pid", b"pid", "root", b"root", "shell_job", b"shell_job", "skip_file_rwx_check", b"skip_file_rwx_check", "tcp_close", b"tcp_close", "tcp_established", b"tcp_established", "tcp_skip_in_flight", b"tcp_skip_in_flight", "timeout", b"timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
