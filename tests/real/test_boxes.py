@@ -24,7 +24,6 @@ from relive.store import Store
 
 from .boxes import IMAGE, Boxes, python
 from .harness import Branch, Refused, Relive, eventually
-from .podman import why_not
 from .test_seal import TEN, WAYS, Host, addresses
 
 _redis = shutil.which("redis-server")
@@ -32,14 +31,34 @@ _PORT = 8000
 
 
 @pytest.fixture(scope="module")
-def boxes() -> Iterator[Boxes]:
-    """Where CI promises a podman that works, its lack is a failure."""
-    found = why_not()
-    if found is not None:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(f"podman cannot be tried: {found}")
+def volume() -> Iterator[Path]:
+    made = Path(tempfile.mkdtemp(prefix="relive-volume-"))
+    yield made
+    shutil.rmtree(made)
+
+
+@pytest.fixture(scope="module")
+def boxes(volume: Path) -> Iterator[Boxes]:
+    """A storage in which the container ``web`` runs. Where CI promises a podman that works, its lack is a failure."""
+    lacking = [tool for tool in ("podman", "runc") if shutil.which(tool) is None] or os.geteuid() != 0
+    refuse = pytest.fail if os.environ.get("CI") else pytest.skip
+    if lacking:
+        refuse(f"podman cannot be tried: needs root, podman and runc ({lacking})")
     made = Boxes()
     try:
         made.make_image(*([_redis] if _redis else []))
+        try:
+            made.boxed(
+                "web",
+                f"--network=ns:{made.network()}",
+                "--hostname=box",
+                f"--volume={volume}:/data",
+                "--volume=kept:/var/lib/kept",
+                "--tmpfs=/scratch",
+                directories=("/tmp", "/data", "/var/lib/kept", "/scratch", "/dev/shm"),
+            )
+        except AssertionError as error:
+            refuse(f"podman cannot run a container here: {error}")
         yield made
     finally:
         made.close()
@@ -57,24 +76,8 @@ def home(boxes: Boxes, forker: Forker) -> Iterator[Relive]:
 
 
 @pytest.fixture(scope="module")
-def volume() -> Iterator[Path]:
-    made = Path(tempfile.mkdtemp(prefix="relive-volume-"))
-    yield made
-    shutil.rmtree(made)
-
-
-@pytest.fixture(scope="module")
-def client(boxes: Boxes, volume: Path) -> Iterator[http.client.HTTPConnection]:
+def client(boxes: Boxes) -> Iterator[http.client.HTTPConnection]:
     """A connection over a network device to ``web``, which has answered three times on it."""
-    boxes.boxed(
-        "web",
-        f"--network=ns:{boxes.network()}",
-        "--hostname=box",
-        f"--volume={volume}:/data",
-        "--volume=kept:/var/lib/kept",
-        "--tmpfs=/scratch",
-        directories=("/tmp", "/data", "/var/lib/kept", "/scratch", "/dev/shm"),
-    )
     made = http.client.HTTPConnection(boxes.address(), _PORT, timeout=30)
     with contextlib.closing(made):
         eventually(lambda: made.connect() is None, "the container listens")
