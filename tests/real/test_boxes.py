@@ -324,7 +324,7 @@ _KINDS = {
     "read-only": ["--network=none", "--read-only", "--tmpfs=/tmp"],
     "read-only, and its own tmpfs": ["--network=none", "--read-only", "--read-only-tmpfs"],
     "no filter": ["--network=none", "--security-opt=seccomp=unconfined"],
-    "limits": ["--network=none", "--pids-limit=50", "--ulimit=nofile=512:512"],
+    "limits": ["--network=none", "--pids-limit=50", "--ulimit=nofile=512:512", "--ulimit=nproc=512:512"],
     "a device": ["--network=none", "--device=/dev/fuse"],
     "capabilities": ["--network=none", "--cap-add=SYS_ADMIN,NET_ADMIN"],
 }
