@@ -11,7 +11,7 @@ ReliveError
 ├── CommitFailed          the target was not committed and runs on: 5
 │   ├── TargetUndumpable, CommitTimedOut
 ├── RestoreFailed         the branch did not come to life: 6
-│   ├── RestoreTimedOut, RestoreUnsupported, SealBroken, DebuggerSilent, MemoryLost
+│   ├── RestoreTimedOut, RestoreUnsupported, ImageUnavailable, SealBroken, DebuggerSilent, MemoryLost
 ├── StoreError            the store cannot give or take something: 7
 │   ├── StoreVersionUnknown, ObjectMissing, ObjectCorrupt, StoreBusy, KeyMissing, KeyWrong, SignatureInvalid
 │   ├── AuditBroken
@@ -60,6 +60,7 @@ __all__ = [
     "HeadersTooLarge",
     "HostIncapable",
     "HostUnfit",
+    "ImageUnavailable",
     "IncidentUnknown",
     "KeptExportUnknown",
     "KeyMissing",
@@ -310,9 +311,15 @@ class RestoreTimedOut(RestoreFailed):
 
 
 class RestoreUnsupported(RestoreFailed):
-    """The commit is of a container: Relive keeps it, and it runs where its engine restores it from an export."""
+    """The commit is of a container that shared what a sandbox does not give it; it runs where its engine restores it."""
 
     code = "restore-unsupported"
+
+
+class ImageUnavailable(RestoreFailed):
+    """The image of a container's commit is not here, or another one has its name now."""
+
+    code = "image-unavailable"
 
 
 class SealBroken(RestoreFailed):

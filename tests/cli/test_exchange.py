@@ -179,9 +179,6 @@ def test_a_container_goes_in_and_out(relive, tmp_path):
     assert relive("export", second, "x", "--format", "podman", "--compress", "zstd").status == 0
     assert contents_of((tmp_path / "x.tar").read_bytes()) == contents_of(plain(SECOND))
     assert relive("import", "x").err.startswith("It is here already.")
-    said = relive("restore", second)
-    assert (said.status, said.out) == (6, "")
-    assert "(restore-unsupported)" in said.err and "--format podman" in said.err
 
 
 def test_a_service_that_is_no_container_is_written_to_be_looked_into(relive, store):

@@ -12,7 +12,7 @@ import pytest
 import zstandard
 from blake3 import blake3
 
-from relive.errors import HostUnfit, KeyMissing, ObjectCorrupt, RestoreUnsupported, UsageError
+from relive.errors import HostUnfit, KeyMissing, ObjectCorrupt, UsageError
 from relive.exchange.checkpoint import unpacking
 from relive.exchange.checkpoint.compression import Compression, by_suffix
 from relive.exchange.checkpoint.exporting import export_checkpoint
@@ -23,7 +23,6 @@ from relive.exchange.push import push
 from relive.images import criu_images_pb2 as pb
 from relive.images.imagefile import messages
 from relive.model.commit import EntryKind, HostFacts, Layer, LayerKind, Manifest, TargetKind, Trigger
-from relive.sandbox.branch import restore
 from relive.store.manifests import canonical
 from relive.upkeep.verify import verify
 from store import independent_reader
@@ -249,18 +248,6 @@ def test_a_manifest_that_contradicts_itself_is_refused(sender, change):
             del value["container"]
     with pytest.raises(ValueError, match="contradict"):
         Manifest.model_validate_json(json.dumps(value))
-
-
-@pytest.mark.parametrize("lazily", [False, True])
-def test_restoring_it_is_refused_with_the_way_to_do_it(sender, lazily, tmp_path):
-    taken = take(sender, FIRST).commit
-    with pytest.raises(RestoreUnsupported) as caught:
-        restore(None, sender.store, taken, lazily=lazily)
-    assert "counter" in caught.value.message
-    assert (
-        "--format podman" in caught.value.remedy
-        and "podman container restore --import" in caught.value.remedy
-    )
 
 
 # -- written back ----------------------------------------------------------------------------------------------------------

@@ -88,3 +88,25 @@ def test_it_comes_behind_those_that_a_thread_has(tmp_path: Path) -> None:
     ]
     threads = [read_entries(path, pb.CoreEntry)[0].thread_core for path in paths]
     assert [(one.seccomp_mode, one.seccomp_filter) for one in threads] == [(2, 2), (2, 3), (1, 0)]
+
+
+def test_threads_that_get_the_first_ones_filters_are_left_alone(tmp_path: Path) -> None:
+    """GIVEN a process whose first thread gives its filters to all, THEN the new one goes the same way, and only it.
+
+    With a filter of its own, another thread would keep the kernel from giving it the others, and CRIU does not notice.
+    """
+    leader, other = core([0]), core([0])
+    leader.thread_core.seccomp_mode, leader.thread_core.seccomp_filter = 2, 1
+    other.thread_core.seccomp_mode, other.thread_core.seccomp_filter = 0, 0  # as CRIU writes it then
+    paths = [write(tmp_path, 5, leader), write(tmp_path, 6, other), write(tmp_path, 7, core([0]))]
+    before = pb.SeccompEntry()
+    before.seccomp_filters.add(filter=b"a" * 8, flags=1)
+    before.seccomp_filters.add(filter=b"b" * 8, flags=1, prev=0)
+    body = before.SerializeToString()
+    (tmp_path / "seccomp.img").write_bytes(struct.pack("<III", 0x54564319, 0x64413049, len(body)) + body)
+    limit_sockets(tmp_path, [process(5, 5, 6), process(7)])
+    found = filters(tmp_path).seccomp_filters
+    assert [(one.prev, one.flags) for one in found[2:]] == [(1, 1), (0, 0)]
+    assert found[2].filter == found[3].filter == SOCKET_FILTER and not found[3].HasField("prev")
+    threads = [read_entries(path, pb.CoreEntry)[0].thread_core for path in paths]
+    assert [(one.seccomp_mode, one.seccomp_filter) for one in threads] == [(2, 2), (0, 0), (2, 3)]

@@ -24,6 +24,7 @@ from relive.kernel.namespaces import Namespace, namespace_id
 
 __all__ = ["Aside", "Conversation", "CriuDied", "CriuTimedOut", "CriuTools", "Notified", "base_options"]
 
+_DESCRIPTORS_MOST = 4  # one comes
 _ANSWER_MOST = 1 << 20  # [bytes] CRIU sends each answer as one packet
 
 
@@ -173,6 +174,7 @@ class Conversation:
         on_notification: Notified | None = None,
         on_answer: Callable[[], None] | None = None,
         aside: Aside | None = None,
+        on_descriptor: Callable[[int], None] | None = None,
     ) -> rpc.Answer:
         """Send the request, serve the notifications, return the final answer.
 
@@ -182,13 +184,17 @@ class Conversation:
             on_answer: called as soon as CRIU has answered, before it has ended.
             aside: what else to wait for, and to call each time it becomes readable, while CRIU works; an exception of it
                 makes CRIU give up at its next notification.
+            on_descriptor: called with a descriptor that came with a notification, before that is served, and which belongs
+                to it then: the master side of a terminal whose master nobody of the restored processes has.
 
         Raises:
             CriuDied: it ended before answering.
             CriuTimedOut: ``limit`` passed.
         """
         deadline = time.monotonic() + limit
-        answer = _converse(self._ours, self._process, request, deadline, on_notification, aside)
+        answer = _converse(
+            self._ours, self._process, request, deadline, on_notification, aside, on_descriptor
+        )
         if on_answer is not None:
             on_answer()
         return answer
@@ -229,6 +235,7 @@ def _converse(
     deadline: float,
     on_notification: Notified | None,
     aside: Aside | None,
+    on_descriptor: Callable[[int], None] | None,
 ) -> rpc.Answer:
     channel.send(request.SerializeToString())
     failure: BaseException | None = None
@@ -242,7 +249,7 @@ def _converse(
         except BaseException as error:
             failure = error
             continue
-        answer = _receive(channel, process)
+        answer = _receive(channel, process, on_descriptor)
         if answer.type != rpc.NOTIFY:
             if failure is not None:
                 raise failure
@@ -268,11 +275,16 @@ def _wait(channel: socket.socket, deadline: float, aside: Aside | None) -> bool:
     return channel in readable
 
 
-def _receive(channel: socket.socket, process: subprocess.Popen[bytes]) -> rpc.Answer:
+def _receive(
+    channel: socket.socket, process: subprocess.Popen[bytes], on_descriptor: Callable[[int], None] | None
+) -> rpc.Answer:
     try:
-        data = channel.recv(_ANSWER_MOST)
+        data, descriptors, _, _ = socket.recv_fds(channel, _ANSWER_MOST, _DESCRIPTORS_MOST)
     except ConnectionError:
-        data = b""
+        data, descriptors = b"", []
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, False)
+        (on_descriptor or os.close)(descriptor)
     if not data:
         try:
             raise CriuDied(process.wait(timeout=5))

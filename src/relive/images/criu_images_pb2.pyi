@@ -22,25 +22,65 @@ else:
 DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
+class TaskKobjIdsEntry(_message.Message):
+    """ids-PID.img: numbers by which processes name what they share."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VM_ID_FIELD_NUMBER: _builtins.int
+    FILES_ID_FIELD_NUMBER: _builtins.int
+    FS_ID_FIELD_NUMBER: _builtins.int
+    SIGHAND_ID_FIELD_NUMBER: _builtins.int
+    NET_NS_ID_FIELD_NUMBER: _builtins.int
+    vm_id: _builtins.int
+    files_id: _builtins.int
+    fs_id: _builtins.int
+    sighand_id: _builtins.int
+    net_ns_id: _builtins.int
+    def __init__(
+        self,
+        *,
+        vm_id: _builtins.int | None = ...,
+        files_id: _builtins.int | None = ...,
+        fs_id: _builtins.int | None = ...,
+        sighand_id: _builtins.int | None = ...,
+        net_ns_id: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["files_id", b"files_id", "fs_id", b"fs_id", "net_ns_id", b"net_ns_id", "sighand_id", b"sighand_id", "vm_id", b"vm_id"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["files_id", b"files_id", "fs_id", b"fs_id", "net_ns_id", b"net_ns_id", "sighand_id", b"sighand_id", "vm_id", b"vm_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TaskKobjIdsEntry: _TypeAlias = TaskKobjIdsEntry  # noqa: Y015
+
+@_typing.final
 class InventoryEntry(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     IMG_VERSION_FIELD_NUMBER: _builtins.int
+    ROOT_IDS_FIELD_NUMBER: _builtins.int
     ROOT_CG_SET_FIELD_NUMBER: _builtins.int
     DUMP_UPTIME_FIELD_NUMBER: _builtins.int
+    NETWORK_LOCK_METHOD_FIELD_NUMBER: _builtins.int
     img_version: _builtins.int
     root_cg_set: _builtins.int
     dump_uptime: _builtins.int
+    network_lock_method: _builtins.int
+    @_builtins.property
+    def root_ids(self) -> Global___TaskKobjIdsEntry: ...
     def __init__(
         self,
         *,
         img_version: _builtins.int | None = ...,
+        root_ids: Global___TaskKobjIdsEntry | None = ...,
         root_cg_set: _builtins.int | None = ...,
         dump_uptime: _builtins.int | None = ...,
+        network_lock_method: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["dump_uptime", b"dump_uptime", "img_version", b"img_version", "root_cg_set", b"root_cg_set"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["dump_uptime", b"dump_uptime", "img_version", b"img_version", "network_lock_method", b"network_lock_method", "root_cg_set", b"root_cg_set", "root_ids", b"root_ids"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dump_uptime", b"dump_uptime", "img_version", b"img_version", "root_cg_set", b"root_cg_set"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dump_uptime", b"dump_uptime", "img_version", b"img_version", "network_lock_method", b"network_lock_method", "root_cg_set", b"root_cg_set", "root_ids", b"root_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -725,3 +765,75 @@ class PagemapEntry(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PagemapEntry: _TypeAlias = PagemapEntry  # noqa: Y015
+
+@_typing.final
+class MntEntry(_message.Message):
+    """mountpoints-ID.img: a mount of a mount namespace. Mount points are as the restored processes see them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FSTYPE_FIELD_NUMBER: _builtins.int
+    MNT_ID_FIELD_NUMBER: _builtins.int
+    ROOT_DEV_FIELD_NUMBER: _builtins.int
+    PARENT_MNT_ID_FIELD_NUMBER: _builtins.int
+    FLAGS_FIELD_NUMBER: _builtins.int
+    ROOT_FIELD_NUMBER: _builtins.int
+    MOUNTPOINT_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    OPTIONS_FIELD_NUMBER: _builtins.int
+    EXT_MOUNT_FIELD_NUMBER: _builtins.int
+    EXT_KEY_FIELD_NUMBER: _builtins.int
+    fstype: _builtins.int
+    mnt_id: _builtins.int
+    root_dev: _builtins.int
+    parent_mnt_id: _builtins.int
+    flags: _builtins.int
+    root: _builtins.str
+    mountpoint: _builtins.str
+    source: _builtins.str
+    options: _builtins.str
+    ext_mount: _builtins.bool
+    ext_key: _builtins.str
+    def __init__(
+        self,
+        *,
+        fstype: _builtins.int | None = ...,
+        mnt_id: _builtins.int | None = ...,
+        root_dev: _builtins.int | None = ...,
+        parent_mnt_id: _builtins.int | None = ...,
+        flags: _builtins.int | None = ...,
+        root: _builtins.str | None = ...,
+        mountpoint: _builtins.str | None = ...,
+        source: _builtins.str | None = ...,
+        options: _builtins.str | None = ...,
+        ext_mount: _builtins.bool | None = ...,
+        ext_key: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ext_key", b"ext_key", "ext_mount", b"ext_mount", "flags", b"flags", "fstype", b"fstype", "mnt_id", b"mnt_id", "mountpoint", b"mountpoint", "options", b"options", "parent_mnt_id", b"parent_mnt_id", "root", b"root", "root_dev", b"root_dev", "source", b"source"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ext_key", b"ext_key", "ext_mount", b"ext_mount", "flags", b"flags", "fstype", b"fstype", "mnt_id", b"mnt_id", "mountpoint", b"mountpoint", "options", b"options", "parent_mnt_id", b"parent_mnt_id", "root", b"root", "root_dev", b"root_dev", "source", b"source"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MntEntry: _TypeAlias = MntEntry  # noqa: Y015
+
+@_typing.final
+class NetnsEntry(_message.Message):
+    """netns-ID.img"""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EXT_KEY_FIELD_NUMBER: _builtins.int
+    ext_key: _builtins.str
+    def __init__(
+        self,
+        *,
+        ext_key: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ext_key", b"ext_key"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ext_key", b"ext_key"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NetnsEntry: _TypeAlias = NetnsEntry  # noqa: Y015

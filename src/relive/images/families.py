@@ -29,6 +29,7 @@ ALLOWED = (
     socket.AF_ALG,  # the kernel's ciphers: it goes nowhere
 )
 _FILTER_MODE = 2  # SECCOMP_MODE_FILTER
+_TO_ALL_THREADS = 1  # SECCOMP_FILTER_FLAG_TSYNC
 _HEADER = struct.pack("<II", 0x54564319, 0x64413049)  # of seccomp.img
 _ARCHITECTURE_64 = 0xC000003E  # AUDIT_ARCH_X86_64
 _X32_CALLS = 0x40000000
@@ -95,27 +96,57 @@ def limit_sockets(images: Path, processes: Iterable[pb.PstreeEntry]) -> None:
         path.write_bytes(_HEADER)
     found = read_entries(path, pb.SeccompEntry)
     filters = found[0] if found else pb.SeccompEntry()
-    last_of: dict[int | None, int] = {}
+    limiting = _Limiting(filters)
     for process in processes:
         for thread in process.threads or [process.pid]:
             core = images / f"core-{thread}.img"
             if not core.exists():
                 continue
             entries = read_entries(core, pb.CoreEntry)
-            limited = [_limit(entry, filters, last_of) for entry in entries]
+            limited = [limiting.limit(entry, is_leader=thread == process.pid) for entry in entries]
             if any(limited):
                 write_entries(core, entries)
     write_entries(path, [filters])
 
 
-def _limit(entry: pb.CoreEntry, filters: pb.SeccompEntry, last_of: dict[int | None, int]) -> bool:
-    """Threads that had the same filters share the new one too; ``last_of``: its place by that of the last one before."""
-    thread = entry.thread_core
-    if not entry.HasField("thread_core") or thread.seccomp_mode not in (0, _FILTER_MODE):
-        return False  # a dead process; a thread that may do nothing but read and write
-    before = thread.seccomp_filter if thread.HasField("seccomp_filter") else None
-    if before not in last_of:
-        last_of[before] = len(filters.seccomp_filters)
-        filters.seccomp_filters.append(pb.SeccompFilter(filter=SOCKET_FILTER, prev=before))
-    thread.seccomp_mode, thread.seccomp_filter = _FILTER_MODE, last_of[before]
-    return True
+class _Limiting:
+    """Threads that had the same filters share the new one too.
+
+    Where all threads of a process have the same filters, CRIU writes them down for the first thread only, and has it give them to
+    all (SECCOMP_FILTER_FLAG_TSYNC). So the others must be left as they are: with a filter of their own, the kernel would give them
+    none, and CRIU would not notice (seccomp(2) returns the number of the thread that stood in the way).
+    """
+
+    def __init__(self, filters: pb.SeccompEntry) -> None:
+        self._filters = filters
+        self._last_of: dict[int | None, int] = {}  # the new one's place by that of the last one before
+        self._is_shared = False
+
+    def limit(self, entry: pb.CoreEntry, *, is_leader: bool) -> bool:
+        """Whether the thread's entry has changed; the first thread of a process comes before its others."""
+        thread = entry.thread_core
+        if not entry.HasField("thread_core") or thread.seccomp_mode not in (0, _FILTER_MODE):
+            return False  # a dead process; a thread that may do nothing but read and write
+        is_filtered = thread.seccomp_mode == _FILTER_MODE
+        # Without the mode the number means nothing, though CRIU writes one.
+        before = thread.seccomp_filter if is_filtered and thread.HasField("seccomp_filter") else None
+        if is_leader:
+            self._is_shared = self._gives_to_all(before)
+        elif self._is_shared:
+            return False
+        if before not in self._last_of:
+            self._last_of[before] = len(self._filters.seccomp_filters)
+            flags = _TO_ALL_THREADS if self._is_shared else None
+            self._filters.seccomp_filters.append(
+                pb.SeccompFilter(filter=SOCKET_FILTER, prev=before, flags=flags)
+            )
+        thread.seccomp_mode, thread.seccomp_filter = _FILTER_MODE, self._last_of[before]
+        return True
+
+    def _gives_to_all(self, last: int | None) -> bool:
+        found, steps = self._filters.seccomp_filters, 0
+        while last is not None and last < len(found) and steps <= len(found):
+            if found[last].flags & _TO_ALL_THREADS:
+                return True
+            last, steps = (found[last].prev if found[last].HasField("prev") else None), steps + 1
+        return False

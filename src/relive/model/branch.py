@@ -91,5 +91,6 @@ class BranchFacts(Value):
     stubs_started: int = 0
     pager: int | None = None
     pager_started: int = 0
+    is_container: bool = False
     publications: list[Publication] = []
     mark: str | None = None

@@ -30,8 +30,8 @@ from relive.images.credentials import WITHHELD
 from relive.kernel import libc, loopback, procfs
 from relive.kernel.mounts import make_private, pivot_root, read_mounts
 from relive.kernel.namespaces import Namespace, in_network
-from relive.sandbox.builder import close_proc
 from relive.sandbox.laying import Laying
+from relive.sandbox.procdoors import close_proc
 from relive.sandbox.rootfs import RootBuilder, plan_points
 from relive.sandbox.seal import Seal, check_sealed, read_seal
 from relive.sandbox.service import fork_service, look_up_user, take_identity

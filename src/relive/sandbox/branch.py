@@ -28,7 +28,6 @@ from relive.errors import (
     PermissionMissing,
     ReliveError,
     RestoreFailed,
-    RestoreUnsupported,
 )
 from relive.images import criu_images_pb2 as pb
 from relive.images.credentials import WITHHELD, limit_capabilities
@@ -47,7 +46,11 @@ from relive.kernel.userfault import check_userfault
 from relive.model.branch import BranchFacts, Clock, MemoryState
 from relive.model.commit import CommitId, LayerKind, Manifest, TargetKind
 from relive.record.rings import RingMode
-from relive.sandbox.builder import BranchBuilder, BranchPlan, RootPlan
+from relive.sandbox.builder import BranchBuilder, BranchPlan, Built
+from relive.sandbox.container.ground import ContainerGround
+from relive.sandbox.container.making import container_ground, lay_out_large_images, limit_container
+from relive.sandbox.ground import Ground, HostGround
+from relive.sandbox.inside import command_in
 from relive.sandbox.lazy.pager import Pager, await_pager
 from relive.sandbox.lazy.state import memory_lost, pager_killed, read_memory
 from relive.sandbox.outside import Ends, Outside
@@ -140,6 +143,8 @@ class Branch:
 
     def command_inside(self, command: list[str]) -> list[str]:
         """A command line that runs ``command`` within the branch, with no more capabilities than the service has there."""
+        if self.facts.is_container:
+            return command_in(self.facts.root, command)
         enter = [f"--target={self.facts.root}", "--mount", "--pid", "--net", "--ipc", "--uts"]
         withheld = ",".join(f"-cap_{number}" for number in WITHHELD.values())
         limit = ["setpriv", f"--bounding-set={withheld}", "--"]
@@ -270,13 +275,12 @@ def restore(
 
     Raises:
         RefUnknown, ObjectMissing, ObjectCorrupt: the store cannot give the commit.
-        RestoreUnsupported: the commit is of a container.
+        ImageUnavailable, RestoreUnsupported: the commit is of a container whose image is not here, or that shared too much.
         RestoreFailed, RestoreTimedOut, SealBroken, MemoryLost: the branch did not come to life; nothing is left of it.
         PermissionMissing: the caller is not root.
         DiskFull: no space for the branch's files.
     """
     began = time.monotonic()
-    _refuse_container(commit, store.manifest(commit))
     if os.geteuid() != 0:
         raise PermissionMissing(
             "restoring needs root", cause=f"this is uid {os.geteuid()}", remedy="run it with sudo"
@@ -318,17 +322,6 @@ def restore(
     return branch
 
 
-def _refuse_container(commit: CommitId, manifest: Manifest) -> None:
-    """Its processes have mounts, a root file system and cgroups that only a container's engine can set up again."""
-    if manifest.target.kind is TargetKind.CONTAINER:
-        archive = f"{manifest.target.name}.tar.zst"
-        raise RestoreUnsupported(
-            f"the commit {commit[:10]} is of the container {manifest.target.name}, which Relive does not restore itself",
-            cause="its processes need the root file system, mounts and cgroups that its engine makes",
-            remedy=f"`relive export {commit[:10]} {archive} --format podman`, then `podman container restore --import {archive}`",
-        )
-
-
 def _restore_in(
     directory: Path,
     settings: Settings,
@@ -358,18 +351,24 @@ def _restore_in(
     builder = BranchBuilder(directory, tools)
     try:
         manifest = store.manifest(commit)
-        builder.mount_root(_plan_root(settings, store, manifest, directory))
+        ground = _ground(settings, store, commit, manifest, directory)
+        builder.stand_on(ground)
         images = directory / "images"
         store.lay_out_images(manifest, images, lazily=pager is not None)
         make_rings(images, directory / "rings", recorder)
         if lay_beside is not None:
             lay_beside(directory / "rings")
         plan = _plan(manifest, images, f"{manifest.host.name[:40]}-{identifier}", clock, settings, ownership)
+        if isinstance(ground, ContainerGround):
+            lay_out_large_images(store, ground.told, images)
+            ground.networks = limit_container(commit, images)
+            ground.outside_names = plan.outside_names
+            plan = _of_container(plan, ground)
         if outside is not None:
             outward = [one for one, inward in zip(plan.connections, plan.inward, strict=True) if not inward]
             plan = replace(plan, outside=outside(outward))
         built = builder.finish(replace(plan, answered=answered, pager=pager))
-        root = _host_pid(built.init, built.root)
+        root = _host_pid(built)
         stat = procfs.read_stat(built.init)
         facts = BranchFacts(
             id=identifier,
@@ -386,6 +385,7 @@ def _restore_in(
             pager=pager.pid if pager is not None else None,
             pager_started=pager.started if pager is not None else 0,
             mark=settings.mark,
+            is_container=manifest.target.kind is TargetKind.CONTAINER,
         )
         branch = Branch(directory, facts, built.peers, built.ends)
         branch.save()
@@ -412,7 +412,13 @@ def _start_pager(settings: Settings, store: Store, commit: CommitId, directory: 
         return Pager(directory, pages, settings.restore_limit) if pages.processes else None
 
 
-def _plan_root(settings: Settings, store: Store, manifest: Manifest, directory: Path) -> RootPlan:
+def _ground(
+    settings: Settings, store: Store, commit: CommitId, manifest: Manifest, directory: Path
+) -> Ground:
+    for stream in ("stdout", "stderr"):
+        (directory / "io" / f"{stream}.log").touch()
+    if manifest.target.kind is TargetKind.CONTAINER:
+        return container_ground(settings, store, commit, manifest, directory)
     trees = {
         layer.point: store.lay_out_layer(layer)
         for layer in manifest.layers
@@ -424,13 +430,20 @@ def _plan_root(settings: Settings, store: Store, manifest: Manifest, directory: 
         if layer.kind is LayerKind.TMPFS and layer.entries
     ]
     points = _with_committed(plan_points(read_mounts(), settings.home), trees)
-    for stream in ("stdout", "stderr"):
-        (directory / "io" / f"{stream}.log").touch()
-    return RootPlan(
+    return HostGround(
+        directory=directory,
         home=settings.home,
+        tools=settings.tools_path,
         covered=[(point, trees.get(point.point)) for point in points],
         memory_layers=memory,
     )
+
+
+def _of_container(plan: BranchPlan, ground: ContainerGround) -> BranchPlan:
+    """With the addresses that it had, and its output to where `relive logs` looks."""
+    streams = dict(zip(ground.told.streams[1:3], ("stdout", "stderr"), strict=False))
+    addresses = {*plan.addresses, *ground.told.addresses}
+    return replace(plan, addresses=sorted(addresses), streams=streams)
 
 
 def _plan(
@@ -452,7 +465,6 @@ def _plan(
         outside_names=read_outside_names(files),
         clock_shift_ns=manifest.taken_wall_ns - time.time_ns() if clock is Clock.RECORDED else None,
         hostname=hostname[:64],
-        root=manifest.target.root,
         taken_pids=frozenset(
             number for one in processes for number in (one.pid, one.pgid, one.sid, *one.threads)
         ),
@@ -472,11 +484,17 @@ def _is_unspecified(address: str) -> bool:
     return address in ("0.0.0.0", "::")
 
 
-def _host_pid(init: int, inside: int) -> int:
-    for pid in procfs.tree_of(init)[1:]:
-        numbers = (procfs.status_field(pid, "NSpid") or "").split()
-        if numbers and int(numbers[-1]) == inside:
+def _host_pid(built: Built) -> int:
+    """The host's number of the restored root. Of each process its numbers in all PID namespaces are told, the host's first."""
+    depth = len(_numbers(built.init)) - 1
+    for pid in procfs.tree_of(built.init)[1:]:
+        numbers = _numbers(pid)
+        if len(numbers) > depth and int(numbers[depth]) == built.root:
             return pid
     raise RestoreFailed(
         "the branch ended at once", cause="its root process is gone", remedy="see the branch's logs"
     )
+
+
+def _numbers(pid: int) -> list[str]:
+    return (procfs.status_field(pid, "NSpid") or "").split()

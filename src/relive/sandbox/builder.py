@@ -2,8 +2,9 @@
 
 1. New PID, mount, network, IPC and UTS namespaces, with a native process 1; loopback up, and the proof that there is no
    way out; CRIU started, to wait for its request.
-2. The root file system: the host's files, over them the commit's, over them an empty layer for what the branch writes.
-   All of this goes on while the caller still lays out and checks the commit's images.
+2. The root file system: the host's files or those of a container's image, over them the commit's, over them an empty
+   layer for what the branch writes (``ground``). All of this goes on while the caller still lays out and checks the
+   commit's images.
 3. The addresses that the target used, the other ends of its connections, and what else stands for the outside.
 4. CRIU restores the processes; just before they run, set their clock and close /proc's dangerous doors.
 
@@ -15,12 +16,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import socket
-import stat
 import threading
 import time
+from collections.abc import Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,40 +31,24 @@ from relive.engine.failures import explain, read_error_lines
 from relive.errors import ReliveError, RestoreFailed, RestoreTimedOut
 from relive.images.sockets import TcpConnection
 from relive.kernel import loopback
-from relive.kernel.mounts import MountFlag, bind, make_private, mount, pivot_root
+from relive.kernel.mounts import make_private
 from relive.kernel.namespaces import Namespace, unshare
 from relive.kernel.procfs import tree_of
 from relive.model.commit import Outlet
 from relive.sandbox.clock import shift_wall_clock
 from relive.sandbox.firstprocess import FirstProcess
+from relive.sandbox.ground import Ground
 from relive.sandbox.lazy.pager import Pager
-from relive.sandbox.outlets import OpenOutlet, open_outlets
+from relive.sandbox.outlets import OpenOutlet, open_log, open_outlets
 from relive.sandbox.outside import Ends, Outside, open_goals
 from relive.sandbox.peers import forge_peer
-from relive.sandbox.rootfs import CoveredPoint, RootBuilder
 from relive.sandbox.seal import check_sealed
 
-__all__ = ["BranchBuilder", "BranchPlan", "Built", "RootPlan", "close_proc"]
+__all__ = ["BranchBuilder", "BranchPlan", "Built"]
 
 _NAMESPACES = Namespace.PID | Namespace.MOUNT | Namespace.NETWORK | Namespace.IPC | Namespace.UTS
 _SPARE = 5.0  # [s] on top of CRIU's own limit, for mounts and sockets
-_READ_ONLY_PROC = ("sys", "irq", "bus", "fs", "sysrq-trigger")
 _FIRST_OWN_NUMBER, _OWN_NUMBERS = 30000, 64
-_HIDDEN_PROC = ("kcore", "keys", "timer_list", "sched_debug", "kallsyms")
-
-
-@dataclass(frozen=True, slots=True)
-class RootPlan:
-    """What the branch's files are made of.
-
-    Attributes:
-        covered: mount points, each with the directory of committed files that lie over the host's, or None.
-        memory_layers: (mount point, directory) of committed files that go into file systems of their own.
-    """
-
-    home: Path
-    covered: list[tuple[CoveredPoint, Path | None]]
-    memory_layers: list[tuple[str, Path]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +63,7 @@ class BranchPlan:
         listening: where the service itself listens.
         outside: what stands for the outside.
         clock_shift_ns: what to add to the wall clock; None: leave it.
-        root: pid of the target's root in its own PID namespace.
+        streams: "stdout" or "stderr", by the outlets that are these.
         taken_pids: pids and thread ids that the commit holds.
         limit: seconds for CRIU.
         owner: the end for process 1 of the line by which the branch ends with whoever holds the other.
@@ -94,13 +78,13 @@ class BranchPlan:
     outside_names: list[bytes]
     clock_shift_ns: int | None
     hostname: str
-    root: int
     taken_pids: frozenset[int]
     limit: float
     owner: int
     pager: Pager | None = None
     outside: Outside = field(default_factory=Outside)
     answered: frozenset[int] = frozenset()
+    streams: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +93,7 @@ class Built:
 
     Attributes:
         init: host pid of its process 1, a child of this process.
-        root: pid of the restored root in the branch.
+        root: pid of the restored root in the PID namespace of process 1.
         peers: the forged client ends of its inward connections, by their port; the receiver closes them.
         ends: what stands for the outside; the receiver closes it.
         seal_us: how long the proof took that there is no way out.
@@ -123,7 +107,7 @@ class Built:
 
 
 class BranchBuilder:
-    """Builds one branch, as far as it has been told what to build: ``mount_root`` and ``finish`` tell it more.
+    """Builds one branch, as far as it has been told what to build: ``stand_on`` and ``finish`` tell it more.
 
     ``abandon`` at any time undoes everything.
     """
@@ -132,15 +116,15 @@ class BranchBuilder:
         """Start building, in a thread of its own. ``directory`` is the branch's, with an empty ``images`` in it."""
         self._directory = directory
         self._tools = tools
-        self._root: Future[RootPlan] = Future()
+        self._ground: Future[Ground] = Future()
         self._init: Future[int] = Future()
         self._plan: Future[BranchPlan] = Future()
         self._built: Future[Built] = Future()
         threading.Thread(target=self._work, name="branch-builder", daemon=True).start()
 
-    def mount_root(self, plan: RootPlan) -> None:
+    def stand_on(self, ground: Ground) -> None:
         """Begin with the files."""
-        self._root.set_result(plan)
+        self._ground.set_result(ground)
 
     def finish(self, plan: BranchPlan) -> Built:
         """Build the rest.
@@ -161,7 +145,7 @@ class BranchBuilder:
 
     def abandon(self) -> None:
         """Give up: end what has been started. Doing it twice, or after a failure, is no error."""
-        self._root.cancel()
+        self._ground.cancel()
         self._plan.cancel()
         has_failed = self._built.done() and self._built.exception() is not None
         if self._init.done() and not has_failed:
@@ -212,18 +196,21 @@ class BranchBuilder:
         status = _keep(
             stack, os.open(self._directory / "status", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         )
+        network = _keep(stack, os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC))
         number = free_number(frozenset())
-        early = self._start_criu(first, number, [images])
+        early = self._start_criu(first, number, [images, network])
         stack.callback(early.close)
-        new_root = self._mount_root(self._root.result(), first)
+        ground = self._ground.result()
+        ground.mount(first)
         plan = self._plan.result()
+        ground.prepare(self._directory / "images")
         ends = Ends()
         failing = stack.enter_context(contextlib.ExitStack())
         failing.callback(ends.close)
         peers = _prepare_network(plan, stack, ends)
-        pivot_root(new_root)
+        ground.enter()
         socket.sethostname(plan.hostname)
-        outlets, heard = open_outlets(plan.outlets, plan.outside_names, stack)
+        outlets, heard = open_outlets(plan.outlets, plan.outside_names, stack, ground, plan.streams)
         inward = [peer for peer, is_inward in zip(peers, plan.inward, strict=True) if is_inward]
         kept = [peer.fileno() for peer in inward]
         first.hold([status, *kept, *(descriptor for pair in heard for descriptor in pair)])
@@ -232,7 +219,7 @@ class BranchBuilder:
             # Seldom: it has to inherit what has just been opened, or has a number that the commit holds.
             early.close()
             criu = self._start_criu(
-                first, free_number(plan.taken_pids), [images, *(o.inside for o in outlets)]
+                first, free_number(plan.taken_pids), [images, network, *(o.inside for o in outlets)]
             )
             stack.callback(criu.close)
         if plan.pager is not None:
@@ -240,7 +227,7 @@ class BranchBuilder:
             first.hold_lifeline(plan.pager.lifeline)
         first.hold_owner(plan.owner)
         first.give_up_capabilities()
-        root = _restore(plan, criu, images, outlets)
+        root = _Restoring(plan, ground, first, images, network, outlets).run(criu)
         # Not before CRIU has ended: only then are the processes this one's children, and it leaves when it has none.
         first.become(root, len(kept))
         failing.pop_all()
@@ -252,50 +239,11 @@ class BranchBuilder:
         first.set_last_number(number)
         return Conversation(self._tools, keep=keep)
 
-    def _mount_root(self, plan: RootPlan, first: FirstProcess) -> Path:
-        """Mount everything of the new root but its entering; returns where it is."""
-        builder = RootBuilder(self._directory, home=plan.home, tools=self._tools.directory, devices=False)
-        for point, committed in plan.covered:
-            builder.cover(point, committed)
-        builder.own_devices()
-        builder.own_run()
-        for place, tree in plan.memory_layers:
-            _copy_tree(tree, builder.inside(place))
-        builder.share_standard_streams(self._directory / "io")
-        builder.share_recorder(self._directory / "rings")
-        builder.hide_home()
-        first.mount_proc(builder.inside("/proc"))
-        return builder.root
-
 
 def _keep(stack: contextlib.ExitStack, descriptor: int) -> int:
     """Have a descriptor closed at the end, and return it."""
     stack.callback(os.close, descriptor)
     return descriptor
-
-
-def _copy_tree(source: Path, goal: Path) -> None:
-    """Copy a laid-out layer with owners, modes and times; of sockets and FIFOs the names, which CRIU fills with life."""
-    _copy_facts(source.lstat(), goal)
-    with os.scandir(source) as entries:
-        for entry in entries:
-            facts, here = entry.stat(follow_symlinks=False), goal / entry.name
-            kind = stat.S_IFMT(facts.st_mode)
-            if kind == stat.S_IFDIR:
-                here.mkdir(exist_ok=True)
-                _copy_tree(Path(entry.path), here)
-                continue
-            if kind in (stat.S_IFREG, stat.S_IFLNK):
-                shutil.copy2(entry.path, here, follow_symlinks=False)
-            else:
-                os.mknod(here, kind | 0o600)
-            _copy_facts(facts, here)
-
-
-def _copy_facts(facts: os.stat_result, goal: Path) -> None:
-    os.chown(goal, facts.st_uid, facts.st_gid, follow_symlinks=False)
-    if not stat.S_ISLNK(facts.st_mode):
-        goal.chmod(stat.S_IMODE(facts.st_mode))
 
 
 def _prepare_network(plan: BranchPlan, stack: contextlib.ExitStack, ends: Ends) -> list[socket.socket]:
@@ -316,36 +264,68 @@ def _prepare_network(plan: BranchPlan, stack: contextlib.ExitStack, ends: Ends) 
     return peers
 
 
-def _restore(plan: BranchPlan, criu: Conversation, images: int, outlets: list[OpenOutlet]) -> int:
-    options = base_options(f"/proc/self/fd/{images}")
-    options.inherit_fd.extend(rpc.InheritFd(key=outlet.key, fd=outlet.inside) for outlet in outlets)
-    options.external.extend(outlet.key for outlet in outlets if outlet.master is not None)
-    options.notify_scripts = True
-    options.lazy_pages = plan.pager is not None
+@dataclass(slots=True)
+class _Restoring:
+    """The request to CRIU, and what is done when it tells how far it is."""
 
-    def notified(script: str, _pid: int) -> None:
+    plan: BranchPlan
+    ground: Ground
+    first: FirstProcess
+    images: int
+    network: int
+    outlets: list[OpenOutlet]
+    _root: int = 0
+
+    def run(self, criu: Conversation) -> int:
+        """Restore; returns the pid of the root."""
+        limit = self.plan.limit
+        try:
+            with contextlib.closing(criu):
+                request = rpc.Request(type=rpc.RESTORE, opts=self._options())
+                answer = criu.ask(
+                    request,
+                    limit=limit,
+                    on_notification=self._notified,
+                    on_descriptor=self._read_terminal,
+                )
+        except CriuTimedOut:
+            raise RestoreTimedOut(
+                "the restore was given up",
+                cause=f"CRIU took longer than {limit:g} s",
+                remedy="raise `restore_limit` in relive.toml; a lock that the original holds can also cause this",
+            ) from None
+        except CriuDied as died:
+            raise _failure(self.images, f"CRIU ended with status {died.status} in the middle") from None
+        if not answer.success:
+            raise _failure(self.images, answer.cr_errmsg)
+        return answer.restore.pid
+
+    def _options(self) -> rpc.Options:
+        options = base_options(f"/proc/self/fd/{self.images}")
+        options.inherit_fd.extend(rpc.InheritFd(key=outlet.key, fd=outlet.inside) for outlet in self.outlets)
+        options.external.extend(outlet.key for outlet in self.outlets if outlet.master is not None)
+        options.notify_scripts = True
+        options.lazy_pages = self.plan.pager is not None
+        self.ground.tell(options, self.network)
+        return options
+
+    def _read_terminal(self, master: int) -> None:
+        """A terminal's other side was its engine's: what is shown there goes to the log of the output."""
+        log = open_log(self.ground.io / "stdout.log")
+        try:
+            self.first.hold([master, log])
+        finally:
+            os.close(master)
+            os.close(log)
+
+    def _notified(self, script: str, pid: int) -> None:
+        self._root = pid or self._root  # told before the processes run
         if script == "pre-resume":
-            if plan.pager is not None:
-                plan.pager.wait_until_held()
-            if plan.clock_shift_ns is not None:
-                shift_wall_clock(tree_of(plan.root), plan.clock_shift_ns)
-            close_proc()
-
-    try:
-        with contextlib.closing(criu):
-            request = rpc.Request(type=rpc.RESTORE, opts=options)
-            answer = criu.ask(request, limit=plan.limit, on_notification=notified)
-    except CriuTimedOut:
-        raise RestoreTimedOut(
-            "the restore was given up",
-            cause=f"CRIU took longer than {plan.limit:g} s",
-            remedy="raise `restore_limit` in relive.toml; a lock that the original holds can also cause this",
-        ) from None
-    except CriuDied as died:
-        raise _failure(images, f"CRIU ended with status {died.status} in the middle") from None
-    if not answer.success:
-        raise _failure(images, answer.cr_errmsg)
-    return answer.restore.pid
+            if self.plan.pager is not None:
+                self.plan.pager.wait_until_held()
+            self.ground.close(self._root)
+            if self.plan.clock_shift_ns is not None:
+                shift_wall_clock(tree_of(self._root), self.plan.clock_shift_ns)
 
 
 def free_number(taken: frozenset[int]) -> int:
@@ -354,22 +334,6 @@ def free_number(taken: frozenset[int]) -> int:
     while any(number <= pid <= number + _OWN_NUMBERS for pid in taken):
         number -= _OWN_NUMBERS
     return number
-
-
-def close_proc() -> None:
-    """Keep root in the branch away from the parts of /proc that act on the whole machine.
-
-    Done at the last moment, since CRIU itself writes to /proc/sys while it restores.
-    """
-    for name in _READ_ONLY_PROC:
-        path = Path("/proc") / name
-        if path.exists():
-            bind(path, path, read_only=True)
-    for name in _HIDDEN_PROC:
-        path = Path("/proc") / name
-        if path.exists():
-            bind(Path("/dev/null"), path)
-    mount("none", Path("/sys"), None, MountFlag.REMOUNT | MountFlag.BIND | MountFlag.READ_ONLY)
 
 
 def _failure(images: int, sentence: str) -> RestoreFailed:

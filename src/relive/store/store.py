@@ -331,6 +331,25 @@ class Store:
         with disk_errors("laying out files", self._directory):
             return self._trees.get(layer)
 
+    def lay_out_tree(self, name: str, make: Callable[[Path], None]) -> Path:
+        """A directory that ``make`` fills the first time that one of this name is asked for; for reading only.
+
+        Args:
+            name: BLAKE3 of all that decides what is in it.
+        """
+        with disk_errors("laying out files", self._directory):
+            return self._trees.made(name, make)
+
+    def content_file(self, entry: FileEntry) -> Path:
+        """The file that holds the content of a committed file, checked; for reading only.
+
+        Raises:
+            ObjectMissing, ObjectCorrupt: it is gone or damaged.
+        """
+        assert entry.object is not None
+        with disk_errors("reading a file", self._directory):
+            return self._objects.verified(entry.object)
+
     def content(self, entry: FileEntry) -> bytes:
         """The bytes of a committed file."""
         assert entry.object is not None

@@ -10,6 +10,7 @@ import os
 import shutil
 import stat
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from relive.errors import ObjectCorrupt
@@ -43,13 +44,22 @@ class Trees:
             OSError: the disk is full.
         """
         name = hash_bytes(layer.model_dump_json().encode())
+        return self.made(name, lambda fresh: lay_out(layer, fresh, self._objects))
+
+    def made(self, name: str, make: Callable[[Path], None]) -> Path:
+        """The directory of that name, which ``make`` fills the first time; must not be written to.
+
+        Args:
+            name: a hash of all that decides what is in it.
+            make: fills an empty directory; what it raises comes out, and nothing is left.
+        """
         goal = self._directory / name
         if goal.exists():
             os.utime(goal.parent)
             return goal
         fresh = Path(tempfile.mkdtemp(prefix=".making-", dir=self._directory))
         try:
-            lay_out(layer, fresh, self._objects)
+            make(fresh)
             fresh.rename(goal)
         except FileExistsError:
             shutil.rmtree(fresh)

@@ -1,0 +1,127 @@
+"""The files of a branch: what they are made of, and how CRIU is told of them.
+
+``HostGround`` is that of a process tree: the host's files, below the commit's, below an empty layer. That of a container is in
+``container.ground``. The methods are called by the thread that builds the branch, in the order in which they stand here.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from relive.engine import criu_rpc_pb2 as rpc
+from relive.kernel.mounts import pivot_root
+from relive.sandbox.firstprocess import FirstProcess
+from relive.sandbox.procdoors import close_proc
+from relive.sandbox.rootfs import IO_DIRECTORY, CoveredPoint, RootBuilder
+
+__all__ = ["Ground", "HostGround", "copy_tree"]
+
+
+class Ground(Protocol):
+    """What a branch stands on. Every method may raise OSError; the branch ends then."""
+
+    @property
+    def io(self) -> Path:
+        """Directory of the branch's logs, from ``enter`` on."""
+
+    def mount(self, first: FirstProcess) -> None:
+        """Mount what can be mounted before the images are laid out."""
+
+    def prepare(self, images: Path) -> None:
+        """Mount the rest."""
+
+    def enter(self) -> None:
+        """Make it the root of the branch's mount namespace, where CRIU restores into that."""
+
+    def listening_place(self, name: bytes) -> Path:
+        """Where a unix datagram socket has to be bound that the processes know by this path."""
+
+    def tell(self, options: rpc.Options, network: int) -> None:
+        """Add to CRIU's options; ``network`` is a descriptor of the branch's network namespace, which CRIU inherits."""
+
+    def close(self, root: int) -> None:
+        """Just before the processes run: leave them no way to the host.
+
+        Args:
+            root: pid of the restored root, in the PID namespace of the branch.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class HostGround:
+    """See ``Ground``.
+
+    Attributes:
+        directory: the branch's.
+        covered: mount points, each with the directory of committed files that lie over the host's, or None.
+        memory_layers: (mount point, directory) of committed files that go into file systems of their own.
+    """
+
+    directory: Path
+    home: Path
+    tools: Path
+    covered: list[tuple[CoveredPoint, Path | None]]
+    memory_layers: list[tuple[str, Path]]
+
+    @property
+    def io(self) -> Path:
+        return IO_DIRECTORY
+
+    def mount(self, first: FirstProcess) -> None:
+        builder = RootBuilder(self.directory, home=self.home, tools=self.tools, devices=False)
+        for point, committed in self.covered:
+            builder.cover(point, committed)
+        builder.own_devices()
+        builder.own_run()
+        for place, tree in self.memory_layers:
+            copy_tree(tree, builder.inside(place))
+        builder.share_standard_streams(self.directory / "io")
+        builder.share_recorder(self.directory / "rings")
+        builder.hide_home()
+        first.mount_proc(builder.inside("/proc"))
+
+    def prepare(self, images: Path) -> None:
+        """Nothing is left."""
+
+    def enter(self) -> None:
+        pivot_root(self.directory / "root")
+
+    def listening_place(self, name: bytes) -> Path:
+        path = Path(os.fsdecode(name))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def tell(self, options: rpc.Options, network: int) -> None:
+        """Nothing: it restores into what the caller sees."""
+
+    def close(self, root: int) -> None:  # noqa: ARG002 - of ``Ground``; here all processes see the caller's mounts
+        close_proc()
+
+
+def copy_tree(source: Path, goal: Path) -> None:
+    """Copy a laid-out layer with owners, modes and times; of sockets and FIFOs the names, which CRIU fills with life."""
+    _copy_facts(source.lstat(), goal)
+    with os.scandir(source) as entries:
+        for entry in entries:
+            facts, here = entry.stat(follow_symlinks=False), goal / entry.name
+            kind = stat.S_IFMT(facts.st_mode)
+            if kind == stat.S_IFDIR:
+                here.mkdir(exist_ok=True)
+                copy_tree(Path(entry.path), here)
+                continue
+            if kind in (stat.S_IFREG, stat.S_IFLNK):
+                shutil.copy2(entry.path, here, follow_symlinks=False)
+            else:
+                os.mknod(here, kind | 0o600)
+            _copy_facts(facts, here)
+
+
+def _copy_facts(facts: os.stat_result, goal: Path) -> None:
+    os.chown(goal, facts.st_uid, facts.st_gid, follow_symlinks=False)
+    if not stat.S_ISLNK(facts.st_mode):
+        goal.chmod(stat.S_IMODE(facts.st_mode))
