@@ -1,7 +1,7 @@
 """Whatever the OpenAPI of a real server allows, and what it does not, is answered as it says: schemathesis asks.
 
-No 5xx, no status and no content type that is not written there, bodies as written, and every error in the one shape. Right and wrong
-requests alike: schemathesis makes both.
+No 5xx, no status and no content type that is not written there, bodies as written, and every error in the one shape. Right and
+wrong requests alike: schemathesis makes both.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.errors import Unsatisfiable
 from schemathesis import Case
 from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi import checks
@@ -73,12 +74,14 @@ def _wrong(api: Api, examples: int) -> Iterator[str]:
         for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
             try:
                 _ask(api, operation, mode, examples)
+            except Unsatisfiable:  # nothing can be wrong in a request that has no parts
+                assert mode is GenerationMode.NEGATIVE
             except Exception as error:  # all operations are asked, and all that is wrong is told
                 yield f"{operation.label} {mode}: {error!r} {getattr(error, 'exceptions', '')}"
 
 
 def test_every_answer_is_as_the_schema_says(api):
-    assert list(_wrong(api, examples=5)) == []
+    assert list(_wrong(api, examples=3)) == []
 
 
 @pytest.mark.soak
