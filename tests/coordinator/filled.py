@@ -60,9 +60,9 @@ class Filled:
 
 
 @contextlib.contextmanager
-def filled(commits: int = 12, incidents: int = 5) -> Iterator[Filled]:
+def filled(commits: int = 12, incidents: int = 5, *, below: Path | None = None) -> Iterator[Filled]:
     """A home in a directory of its own, removed at the end."""
-    home = Path(tempfile.mkdtemp(prefix="relive-filled-"))
+    home = Path(tempfile.mkdtemp(prefix="relive-filled-", dir=below))
     try:
         made = Filled(home)
         ids = made.commits(commits)

@@ -169,10 +169,10 @@ def invalid_fields(errors: Iterable[Mapping[str, Any]]) -> RequestInvalid:
 
 
 async def refuse_unwritable(request: Request) -> None:
-    r"""A dependency of all routes: refuses bodies with half a pair of surrogates, which no answer and no file could hold.
+    """A dependency of all routes: refuses bodies with half a pair of surrogates, which no answer and no file could hold.
 
     Raises:
-        RequestInvalid: there is one; JSON can write it (``"\ud800"``), and Python's parser lets it through.
+        RequestInvalid: there is one; JSON can write it as an escape, and Python's parser lets it through.
     """
     body = await request.body()
     try:
