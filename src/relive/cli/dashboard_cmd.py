@@ -41,5 +41,8 @@ def dashboard(
         ) from missing
     load_settings()  # a setting that cannot be read is said here, not on the page
     serve(
-        host, port, None if no_token else new_token(), lambda address: terminal.answer(address, f"The dashboard is at {address}")
+        host,
+        port,
+        None if no_token else new_token(),
+        lambda address: terminal.answer(address, f"The dashboard is at {address}"),
     )

@@ -21,7 +21,9 @@ def exceptions(package: ErrorPackage) -> str:
         if number:
             words = _RELATIONS.get(link.relation.value if link.relation is not None else "", "Then")
             told = escape(f"{link.type.removeprefix('builtins.')}: {link.text}")
-            parts.append(f'<p style="margin:1rem 0 .3rem"><span class="rl-dim">{words}</span> <code class="rl-bad">{told}</code></p>')
+            parts.append(
+                f'<p style="margin:1rem 0 .3rem"><span class="rl-dim">{words}</span> <code class="rl-bad">{told}</code></p>'
+            )
         parts += _frames(link, package, is_first=number == 0)
     return "".join([*parts, "</div>"])
 
@@ -74,7 +76,7 @@ def _source(frame: Frame) -> str:
     if frame.source is None:
         return '<p class="rl-dim">Its source could not be read.</p>'
     lines = [
-        f'<span{" class=rl-ran" if number == frame.line else ""}>{number:>4}  {escape(line)}</span>'
+        f"<span{' class=rl-ran' if number == frame.line else ''}>{number:>4}  {escape(line)}</span>"
         for number, line in enumerate(frame.source.lines, frame.source.first)
     ]
     return f'<pre class="rl-source">{"".join(lines)}</pre>'
@@ -86,7 +88,5 @@ def _locals(frame: Frame) -> str:
     rows = "".join(
         f"<tr><td>{escape(name)}</td><td>{escape(text)}</td></tr>" for name, text in frame.locals.items()
     )
-    cut = (
-        f'<p class="rl-dim">{frame.locals_cut} more locals were not kept.</p>' if frame.locals_cut else ""
-    )
+    cut = f'<p class="rl-dim">{frame.locals_cut} more locals were not kept.</p>' if frame.locals_cut else ""
     return f'<table class="rl-locals">{rows}</table>{cut}'

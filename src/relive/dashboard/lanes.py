@@ -90,7 +90,11 @@ def _layout(lanes: Sequence[str], first: float, last: float) -> dict[str, Any]:
 
 def _hover(row: Row) -> str:
     took = f", took {duration(row.took_ns / 1000)}" if row.took_ns is not None else ""
-    told = [f"<b>{escape(row.label)}</b> at {row.at_ns / 1e6:.2f} ms{took}", *_lines(row.what), *_lines(row.result)]
+    told = [
+        f"<b>{escape(row.label)}</b> at {row.at_ns / 1e6:.2f} ms{took}",
+        *_lines(row.what),
+        *_lines(row.result),
+    ]
     return "<br>".join(told)
 
 

@@ -84,7 +84,11 @@ def facts(rows: Iterable[tuple[str, str]]) -> str:
 
 
 def table(
-    head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Iterable[int] = (), bad: Iterable[int] = ()
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    numbers: Iterable[int] = (),
+    bad: Iterable[int] = (),
 ) -> str:
     """A table; cells are HTML.
 
@@ -95,7 +99,8 @@ def table(
 
     def line(cells: Sequence[str], tag: str, about: str = "") -> str:
         shown = (
-            f"<{tag}{' class=rl-number' if at in right else ''}>{cell}</{tag}>" for at, cell in enumerate(cells)
+            f"<{tag}{' class=rl-number' if at in right else ''}>{cell}</{tag}>"
+            for at, cell in enumerate(cells)
         )
         return f"<tr{about}>{''.join(shown)}</tr>"
 

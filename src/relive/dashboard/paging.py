@@ -32,6 +32,9 @@ class Pager(Generic[Cursor]):
         """The cursor of the page to show; None: the first."""
         return self._path[-1]
 
+    def _go_back(self) -> None:
+        self._path.pop()
+
     def show(self, following: Cursor | None) -> None:
         """The buttons, where there is more than one page.
 
@@ -46,7 +49,7 @@ class Pager(Generic[Cursor]):
                 key=f"{self._name} newer",
                 icon=":material/arrow_back:",
                 disabled=len(self._path) == 1,
-                on_click=self._path.pop,
+                on_click=self._go_back,
             )
             st.button(
                 "Older",
