@@ -21,9 +21,7 @@ def exceptions(package: ErrorPackage) -> str:
         if number:
             words = _RELATIONS.get(link.relation.value if link.relation is not None else "", "Then")
             told = escape(f"{link.type.removeprefix('builtins.')}: {link.text}")
-            parts.append(
-                f'<p style="margin:1rem 0 .3rem"><span class="rl-dim">{words}</span> <code class="rl-bad">{told}</code></p>'
-            )
+            parts.append(f'<p><span class="rl-dim">{words}</span> <code class="rl-bad">{told}</code></p>')
         parts += _frames(link, package, is_first=number == 0)
     return "".join([*parts, "</div>"])
 

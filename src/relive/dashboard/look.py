@@ -30,12 +30,14 @@ STYLE = """<style>
 .rl-under { margin: .35rem 0 0; }
 .rl-chip { display: inline-block; border: 1px solid var(--rl-line); border-radius: 1rem; padding: 0 .6rem; font-size: .78rem;
   line-height: 1.35rem; white-space: nowrap; color: var(--rl-dim); margin-right: .35rem; }
-.rl-chip.rl-bad { color: var(--rl-bad); border-color: currentColor; } .rl-chip.rl-good { color: var(--rl-good); border-color: currentColor; }
+.rl-chip.rl-bad { color: var(--rl-bad); border-color: currentColor; }
+.rl-chip.rl-good { color: var(--rl-good); border-color: currentColor; }
 .rl-chip.rl-warn { color: var(--rl-warn); border-color: currentColor; }
 .rl table { border-collapse: collapse; width: 100%; margin: 0; }
 .rl th { text-align: left; font-weight: 600; color: var(--rl-dim); font-size: .8rem; border: none;
   border-bottom: 1px solid var(--rl-line); padding: .25rem .9rem .25rem 0; white-space: nowrap; }
-.rl td { text-align: left; vertical-align: top; border: none; border-bottom: 1px solid var(--rl-line); padding: .28rem .9rem .28rem 0; }
+.rl td { text-align: left; vertical-align: top; border: none;
+  border-bottom: 1px solid var(--rl-line); padding: .28rem .9rem .28rem 0; }
 .rl tr:last-child td { border-bottom: none; }
 .rl .rl-number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .rl .rl-facts td:first-child { color: var(--rl-dim); white-space: nowrap; width: 1%; padding-right: 1.4rem; }

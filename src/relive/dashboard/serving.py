@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import ipaddress
 import secrets
 import socket
@@ -151,6 +152,5 @@ def _listener(host: str, port: int) -> socket.socket:
 
 def _import_pages() -> None:
     """What pages need, before anybody waits for it."""
-    from relive.dashboard.pages import branches, commit, commits, incident, incidents, run, runs, storage
-
-    assert all((branches, commit, commits, incident, incidents, run, runs, storage))
+    for path in (_APP.parent / "pages").glob("[!_]*.py"):
+        importlib.import_module(f"relive.dashboard.pages.{path.stem}")

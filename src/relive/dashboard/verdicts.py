@@ -40,15 +40,8 @@ def show_verdict(result: Replay | Reproduction, mask: Mask) -> None:
     """The verdict and its runs."""
     kinds = _kinds(result)
     verdict = next((one for one in kinds if one != "reproduced"), "reproduced")
-    times = f"{result.reproduced} of {len(kinds)}"
     told = f"**Verdict: {label(words_of(verdict, result.reproduced, len(kinds)))}.** {_WORDS[verdict]}"
-    told += (
-        f" in all {len(kinds)} runs."
-        if verdict == "reproduced" and len(kinds) > 1
-        else f" ({times})."
-        if len(kinds) > 1
-        else "."
-    )
+    told += f" in all {len(kinds)} runs." if verdict == "reproduced" and len(kinds) > 1 else "."
     {"good": st.success, "warn": st.warning, "bad": st.error}[tone_of(verdict)](
         f"{told}{_sealed(result)}", icon=":material/gavel:"
     )

@@ -21,6 +21,7 @@ from relive.operations.storage import (
     VerifyWish,
     gc,
 )
+from relive.upkeep.shares import KINDS
 
 __all__ = ["show"]
 
@@ -102,7 +103,7 @@ def _show_stats(found: StorageStats) -> None:
             st.caption(f"{len(found.services) - _LISTED} smaller ones are not listed.")
     with right:
         st.header("What the bytes are for", anchor=False)
-        rows = [[escape(kind), size(count)] for kind, count in found.dominance.items() if count]
+        rows = [[escape(KINDS[kind]), size(count)] for kind, count in found.dominance.items() if count]
         st.html(f'<div class="rl">{table(["", "on disk"], rows, numbers=(1,))}</div>')
     st.header("Commits whose end would free most", anchor=False)
     largest = sorted(found.commits, key=lambda one: -one.alone)[:_LARGEST]
@@ -110,9 +111,8 @@ def _show_stats(found: StorageStats) -> None:
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.page_link("pages/commit.py", label=when(one.taken_wall_ns), icon=":material/commit:",
                          query_params={"id": one.id}, width=240)  # fmt: skip
-            st.html(
-                f'<div class="rl">{escape(one.name)}, <span class="rl-dim">{size(one.alone)} that no other commit needs</span></div>'
-            )
+            alone = f'<span class="rl-dim">{size(one.alone)} that no other commit needs</span>'
+            st.html(f'<div class="rl">{escape(one.name)}, {alone}</div>')
     st.caption("What services share is counted for each of them.")
 
 
