@@ -41,7 +41,7 @@ def show_commits(
     for one in commits:
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.page_link(
-                "pages/commit.py",
+                "views/commit.py",
                 label=when(one.taken_wall_ns),
                 icon=":material/commit:",
                 query_params={"id": one.id},
@@ -53,10 +53,10 @@ def show_commits(
             reason = _REASONS.get(one.trigger, one.trigger)
             told = age(one.taken_wall_ns) + " ago" if moment is None else _from(one.taken_wall_ns - moment)
             st.html(
-                f'<div class="rl rl-row" style="justify-content:flex-start">{"".join(words)}'
-                f'<span class="rl-nowrap">{told}</span><span class="rl-dim rl-nowrap">{escape(reason)}</span>'
-                f'<span class="rl-nowrap">paused {duration(one.pause_us)}</span>'
-                f'<span class="rl-dim rl-nowrap">brings back {size(one.bytes)}, {size(one.new_bytes)} new</span></div>'
+                f'<div class="rl rl-cells"><span>{told}</span><span class="rl-dim">{escape(reason)}</span>'
+                f"<span>paused {duration(one.pause_us)}</span>"
+                f'<span class="rl-dim rl-wide">brings back {size(one.bytes)}, {size(one.new_bytes)} new</span>'
+                f"{''.join(words)}</div>"
             )
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
+from relive.analyse.shown import shorten
 from relive.dashboard.look import escape
 from relive.model.failure import ErrorPackage, Frame, Link
 
 __all__ = ["exceptions", "place"]
 
 _RELATIONS = {"cause": "Caused by", "context": "While handling", "group": "In the group"}
+_LONG = 160  # [characters] of a value
 _OPEN = 3  # own frames of the exception that escaped, the innermost ones
 
 
@@ -80,11 +82,18 @@ def _source(frame: Frame) -> str:
     return f'<pre class="rl-source">{"".join(lines)}</pre>'
 
 
+def _value(text: str) -> str:
+    """A long one shows its beginning, and all of it when it is opened."""
+    if len(text) <= _LONG:
+        return escape(text)
+    return f"<details><summary>{escape(shorten(text, _LONG))}</summary>{escape(text)}</details>"
+
+
 def _locals(frame: Frame) -> str:
     if not frame.locals:
         return '<p class="rl-dim">No locals were kept.</p>'
     rows = "".join(
-        f"<tr><td>{escape(name)}</td><td>{escape(text)}</td></tr>" for name, text in frame.locals.items()
+        f"<tr><td>{escape(name)}</td><td>{_value(text)}</td></tr>" for name, text in frame.locals.items()
     )
     cut = f'<p class="rl-dim">{frame.locals_cut} more locals were not kept.</p>' if frame.locals_cut else ""
     return f'<table class="rl-locals">{rows}</table>{cut}'

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from relive.analyse.lanes import colour_of, lane_name, lane_of
+from relive.analyse.lanes import Lane, colour_of, lane_of
 from relive.analyse.timeline import Row
 from relive.dashboard.look import escape, table
 from relive.model.quantities import duration
@@ -24,7 +24,7 @@ _COLUMNS = 88  # [characters] of a line of what is shown under the pointer
 
 def figure(rows: Sequence[Row]) -> dict[str, Any]:
     """The drawing of at least one row: milliseconds to the right, lanes downward, a colour for each kind, failed rows marked."""
-    lanes = [lane_name(lane) for lane in sorted({lane_of(row) for row in rows})]
+    lanes = _named(rows)
     first = min(0, *(row.at_ns for row in rows))
     last = max(first + 1000, *(row.at_ns + (row.took_ns or 0) for row in rows))
     least = (last - first) / 1e6 * _LEAST
@@ -32,21 +32,32 @@ def figure(rows: Sequence[Row]) -> dict[str, Any]:
     # Long ones first: what they hold is drawn over them.
     for row in sorted(rows, key=lambda row: (row.kind not in _AROUND, -(row.took_ns or 0))):
         kinds.setdefault(row.label, []).append(row)
-    traces = [_bars(name, some, least) for name, some in kinds.items()]
+    traces = [_bars(name, some, lanes, least) for name, some in kinds.items()]
     failed = [row for row in rows if row.failed and row.kind not in _AROUND]
     if failed:
-        traces.append(_marks(failed, least))
-    return {"data": traces, "layout": _layout(lanes, first / 1e6, last / 1e6 + 2 * least)}
+        traces.append(_marks(failed, lanes, least))
+    return {"data": traces, "layout": _layout(list(lanes.values()), first / 1e6, last / 1e6 + 2 * least)}
 
 
-def _bars(name: str, rows: Sequence[Row], least: float) -> dict[str, Any]:
+def _named(rows: Sequence[Row]) -> dict[Lane, str]:
+    """The lanes from above, with names that are unique."""
+    lanes = sorted({lane_of(row) for row in rows})
+    words = ("proxy", "the service", "beside it", "at its border")
+    found = {}
+    for lane in lanes:
+        alike = [one for one in lanes if one[0] == lane[0]]
+        found[lane] = words[lane[0]] + (f" {alike.index(lane) + 1}" if len(alike) > 1 else "")
+    return found
+
+
+def _bars(name: str, rows: Sequence[Row], lanes: Mapping[Lane, str], least: float) -> dict[str, Any]:
     return {
         "type": "bar",
         "orientation": "h",
         "name": name,
         "base": [row.at_ns / 1e6 for row in rows],
         "x": [max(least, (row.took_ns or 0) / 1e6) for row in rows],
-        "y": [lane_name(lane_of(row)) for row in rows],
+        "y": [lanes[lane_of(row)] for row in rows],
         "width": [_WIDE if row.kind in _AROUND else _SLIM for row in rows],
         "marker": {
             "color": colour_of(rows[0].kind),
@@ -61,13 +72,13 @@ def _bars(name: str, rows: Sequence[Row], least: float) -> dict[str, Any]:
     }
 
 
-def _marks(rows: Sequence[Row], least: float) -> dict[str, Any]:
+def _marks(rows: Sequence[Row], lanes: Mapping[Lane, str], least: float) -> dict[str, Any]:
     return {
         "type": "scatter",
         "mode": "markers",
         "name": "failed",
         "x": [row.at_ns / 1e6 + max(least, (row.took_ns or 0) / 1e6) / 2 for row in rows],
-        "y": [lane_name(lane_of(row)) for row in rows],
+        "y": [lanes[lane_of(row)] for row in rows],
         "marker": {"symbol": "x", "size": 11, "color": _FAILED, "line": {"width": 1, "color": "white"}},
         "customdata": [_hover(row) for row in rows],
         "hovertemplate": "%{customdata}<extra></extra>",
@@ -104,11 +115,12 @@ def _lines(text: str) -> list[str]:
 
 def rows_table(rows: Sequence[Row]) -> str:
     """The rows as a table of HTML, those that failed marked."""
-    has_lanes = len({lane_of(row) for row in rows}) > 2
+    lanes = _named(rows)
+    has_lanes = len(lanes) > 2
     cells = [
         [
             f"{row.at_ns / 1e6:.2f}",
-            *([escape(lane_name(lane_of(row)))] if has_lanes else []),
+            *([lanes[lane_of(row)]] if has_lanes else []),
             escape(row.label),
             f"<code>{escape(row.what)}</code>",
             escape(row.result),

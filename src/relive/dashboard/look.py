@@ -47,15 +47,17 @@ STYLE = """<style>
 .rl summary { cursor: pointer; } .rl td details { border: none; padding: 0; }
 .rl-frame { display: grid; grid-template-columns: minmax(0, 3fr) minmax(0, 2fr); gap: 1rem 1.6rem; padding: .5rem 0 .3rem; }
 @media (max-width: 900px) { .rl-frame { grid-template-columns: minmax(0, 1fr); } }
-.rl-source { background: var(--rl-shade); border-radius: 6px; padding: .6rem 0; margin: 0; overflow-x: auto; }
+.rl pre.rl-source { background: var(--rl-shade); border-radius: 6px; padding: .6rem 0; margin: 0; overflow-x: auto; }
 .rl-source span { display: block; white-space: pre; padding: 0 .9rem; min-width: max-content; }
 .rl-source .rl-ran { background: var(--rl-mark); box-shadow: inset 3px 0 var(--rl-bad); font-weight: 600; }
-.rl-text { background: var(--rl-shade); border-radius: 6px; padding: .6rem .9rem; margin: 0; white-space: pre-wrap;
+.rl pre.rl-text { background: var(--rl-shade); border-radius: 6px; padding: .6rem .9rem; margin: 0; white-space: pre-wrap;
   max-height: 26rem; overflow: auto; }
-.rl-row { display: flex; gap: .3rem 1rem; flex-wrap: wrap; align-items: baseline; justify-content: flex-end; }
 .rl-failed td { color: var(--rl-bad); } .rl-failed td .rl-dim { color: inherit; }
-.rl-nowrap { white-space: nowrap; }
-div[data-testid="stPageLink"] a { padding-left: 0; padding-right: .4rem; }
+.rl-cells { display: flex; gap: .2rem 1rem; flex-wrap: wrap; align-items: baseline; }
+.rl-cells > span { white-space: nowrap; min-width: var(--rl-cell, 7rem); } .rl-cells > .rl-wide { min-width: 14rem; }
+.rl-cells > .rl-slim { min-width: 5.2rem; }
+div[data-testid="stPageLink"] a { padding-left: 0; padding-right: .4rem; background: none; }
+div[class*="st-key-incident-"] { border-bottom: 1px solid var(--rl-line); padding-bottom: .55rem; }
 </style>"""
 
 

@@ -23,15 +23,14 @@ def show_runs(runs: Sequence[Run], empty: str) -> None:
             kind = "Replay" if one.kind.value == "replay" else "Reproduction"
             about = f" of incident {one.incident}" if one.incident is not None else ""
             st.page_link(
-                "pages/run.py",
+                "views/run.py",
                 label=f"{kind} {one.number}{about}",
                 icon=":material/gavel:",
                 query_params={"number": str(one.number)},
                 width=260,
             )
             st.html(
-                f'<div class="rl rl-row" style="justify-content:flex-start">'
-                f"{chip(words_of(one.verdict, one.reproduced, one.times), tone_of(one.verdict))}"
-                f'<span class="rl-nowrap">{escape(one.service)}</span>'
-                f'<span class="rl-dim rl-nowrap">{age(one.began_wall_ns)} ago, took {duration(one.seconds * 1e6)}</span></div>'
+                f'<div class="rl rl-cells"><span>{escape(one.service)}</span>'
+                f'<span class="rl-dim rl-wide">{age(one.began_wall_ns)} ago, took {duration(one.seconds * 1e6)}</span>'
+                f"{chip(words_of(one.verdict, one.reproduced, one.times), tone_of(one.verdict))}</div>"
             )

@@ -152,5 +152,5 @@ def _listener(host: str, port: int) -> socket.socket:
 
 def _import_pages() -> None:
     """What pages need, before anybody waits for it."""
-    for path in (_APP.parent / "pages").glob("[!_]*.py"):
-        importlib.import_module(f"relive.dashboard.pages.{path.stem}")
+    for path in (_APP.parent / "views").glob("[!_]*.py"):
+        importlib.import_module(f"relive.dashboard.views.{path.stem}")

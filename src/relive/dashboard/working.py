@@ -95,7 +95,7 @@ def _show_result(settings: Settings, job: Job) -> None:
                 f"The branch **{label(branch.id)}** runs, sealed off; it came to life in {duration(branch.restore_us)}.",
                 icon=":material/fork_right:",
             )
-            st.page_link("pages/branches.py", label="See what runs, read its logs, stop it")
+            st.page_link("views/branches.py", label="See what runs, read its logs, stop it")
         case ExportWritten() as written:
             st.success(
                 f"Written to **{label(written.file)}**, {size(written.bytes)}; `relive import` takes it in elsewhere.",

@@ -32,7 +32,7 @@ def show() -> None:
 def _show(settings: Settings, found: CommitDetail) -> None:
     service = found.target.name
     st.page_link(
-        "pages/commits.py",
+        "views/commits.py",
         label=f"Commits of {label(service)}",
         icon=":material/arrow_back:",
         query_params={"service": service},

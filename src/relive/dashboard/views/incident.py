@@ -38,7 +38,7 @@ _RUNS = 5
 def show() -> None:
     """The page."""
     settings = home()
-    st.page_link("pages/incidents.py", label="All incidents", icon=":material/arrow_back:")
+    st.page_link("views/incidents.py", label="All incidents", icon=":material/arrow_back:")
     number = number_asked("incident")
     with telling():
         with st.spinner("Reading what is known of it …"):
@@ -80,8 +80,10 @@ def _under(account: Account) -> Iterator[str]:
     incident, package = account.incident, account.package
     frame = package.failing_frame() if package is not None else None
     if package is not None and frame is not None:
-        yield f'<p class="rl-under">in <code>{escape(place(frame, package))}</code></p>'
-    if package is not None or account.stack is not None:
+        request = package.request
+        handling = f", while it handled {request.method} {request.target}" if request is not None else ""
+        yield f'<p class="rl-under">in {escape(place(frame, package))}{escape(handling)}</p>'
+    elif package is not None or account.stack is not None:
         yield f'<p class="rl-under rl-dim">{escape(incident.sighting.summary)}</p>'
     times = f"seen {incident.times} times" if incident.times > 1 else "seen once"
     chips = [

@@ -59,7 +59,7 @@ def _show_services(settings: Settings) -> None:
 
 def _show_line(one: CommittedTarget) -> None:
     name, *cells = st.columns([4, 1.4, 2, 2, 2.4, 2], vertical_alignment="center")
-    name.page_link("pages/commits.py", label=f"**{label(one.name)}**", query_params={"service": one.name})
+    name.page_link("views/commits.py", label=f"**{label(one.name)}**", query_params={"service": one.name})
     told = (
         f"{one.commits:,}",
         f"{age(one.newest_wall_ns)} ago",
@@ -72,7 +72,7 @@ def _show_line(one: CommittedTarget) -> None:
 
 
 def _show_service(settings: Settings, service: str) -> None:
-    st.page_link("pages/commits.py", label="All services", icon=":material/arrow_back:", query_params={})
+    st.page_link("views/commits.py", label="All services", icon=":material/arrow_back:", query_params={})
     st.title(label(service), anchor=False)
     with telling(), st.spinner("Reading the index …"):
         pager = Pager[str]("commits", service)

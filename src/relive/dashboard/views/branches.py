@@ -52,7 +52,7 @@ def _show_branch(settings: Settings, one: BranchState) -> None:
                 width="stretch",
             )
             st.page_link(
-                "pages/commit.py", label="Its commit", query_params={"id": facts.commit}, width="content"
+                "views/commit.py", label="Its commit", query_params={"id": facts.commit}, width="content"
             )
             if one.is_alive and st.button("Stop", key=f"stop {facts.id}", icon=":material/stop_circle:"):
                 _stop(settings, [facts.id])

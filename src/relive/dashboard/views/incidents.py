@@ -80,18 +80,19 @@ def _show_line(one: IncidentLine) -> None:
     ):
         with st.container(width="stretch", gap=None):
             st.page_link(
-                "pages/incident.py",
+                "views/incident.py",
                 label=f"**{label(one.exception or one.sighting.summary)}**",
                 query_params={"number": str(one.number)},
             )
-            if one.exception:
-                st.html(f'<div class="rl rl-dim">{escape(one.sighting.summary)}</div>')
+            if one.exception:  # which the summary of an exception begins with
+                rest = one.sighting.summary.removeprefix(one.exception).strip()
+                st.html(f'<div class="rl rl-dim">{escape(rest)}</div>')
         times = f"{one.times} times" if one.times > 1 else "once"
         st.html(
-            f'<div class="rl rl-row">{chip(one.sighting.kind.value, "bad")}'
-            f'<span class="rl-nowrap">{escape(one.service)}</span><span class="rl-dim rl-nowrap">{times}</span>'
-            f'<span class="rl-dim rl-nowrap" title="{when(one.last_seen_wall_ns)}">{age(one.last_seen_wall_ns)} ago</span></div>',
-            width=340,
+            f'<div class="rl rl-cells"><span>{escape(one.service)}</span>'
+            f'<span>{chip(one.sighting.kind.value, "bad")}</span><span class="rl-dim rl-slim">{times}</span>'
+            f'<span class="rl-dim rl-slim" title="{when(one.last_seen_wall_ns)}">{age(one.last_seen_wall_ns)} ago</span></div>',
+            width=460,
         )
 
 

@@ -19,7 +19,7 @@ __all__ = ["show"]
 def show() -> None:
     """The page."""
     settings = home()
-    st.page_link("pages/runs.py", label="All runs", icon=":material/arrow_back:")
+    st.page_link("views/runs.py", label="All runs", icon=":material/arrow_back:")
     number = number_asked("run")
     with telling():
         with st.spinner("Reading the run …"):
@@ -33,7 +33,7 @@ def _show(settings: Settings, found: RunDetail) -> None:
     st.caption(f"Begun {when(found.began_wall_ns)[:19]}, took {duration(found.seconds * 1e6)}")
     if found.incident is not None:
         st.page_link(
-            "pages/incident.py",
+            "views/incident.py",
             label=f"Incident {found.incident}",
             icon=":material/error:",
             query_params={"number": str(found.incident)},
@@ -43,7 +43,7 @@ def _show(settings: Settings, found: RunDetail) -> None:
     show_verdict(result, masking(settings))
     if found.replay is not None:
         st.page_link(
-            "pages/commit.py",
+            "views/commit.py",
             label="The commit that it was replayed from",
             icon=":material/commit:",
             query_params={"id": found.replay.commit},

@@ -44,9 +44,10 @@ def _show_buttons(settings: Settings) -> None:
         if st.button("Measure", key="measure", type="primary", icon=":material/straighten:",
                      help="Look at every pack: what the store holds and what takes the room"):  # fmt: skip
             JOBS.start(settings, STATS, StatsWish(), title="Measuring the store", subject=_MEASURED)
+        verify = st.button("Verify", key="verify", icon=":material/verified:",
+                     help="Check signatures and hashes, and that all is there that commits need")  # fmt: skip
         data = st.checkbox("every byte", key="data", help="Read all data, not only what leads to it")
-        if st.button("Verify", key="verify", icon=":material/verified:",
-                     help="Check signatures and hashes, and that all is there that commits need"):  # fmt: skip
+        if verify:
             JOBS.start(settings, VERIFY, VerifyWish(data=data), title="Checking the store", subject=_SUBJECT)
         look = st.button("What could be freed?", key="gc", icon=":material/delete_sweep:",
                          help="Nothing is deleted: it is only looked at what no commit needs")  # fmt: skip
@@ -109,7 +110,7 @@ def _show_stats(found: StorageStats) -> None:
     largest = sorted(found.commits, key=lambda one: -one.alone)[:_LARGEST]
     for one in largest:
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-            st.page_link("pages/commit.py", label=when(one.taken_wall_ns), icon=":material/commit:",
+            st.page_link("views/commit.py", label=when(one.taken_wall_ns), icon=":material/commit:",
                          query_params={"id": one.id}, width=240)  # fmt: skip
             alone = f'<span class="rl-dim">{size(one.alone)} that no other commit needs</span>'
             st.html(f'<div class="rl">{escape(one.name)}, {alone}</div>')
