@@ -54,7 +54,7 @@ STYLE = """<style>
   max-height: 26rem; overflow: auto; }
 .rl-failed td { color: var(--rl-bad); } .rl-failed td .rl-dim { color: inherit; }
 .rl-cells { display: flex; gap: .2rem 1rem; flex-wrap: wrap; align-items: baseline; }
-.rl-cells > span { white-space: nowrap; min-width: var(--rl-cell, 7rem); } .rl-cells > .rl-wide { min-width: 14rem; }
+.rl-cells > span:not(.rl-chip) { white-space: nowrap; min-width: var(--rl-cell, 7rem); } .rl-cells > .rl-wide { min-width: 14rem; }
 .rl-cells > .rl-slim { min-width: 5.2rem; }
 div[data-testid="stPageLink"] a { padding-left: 0; padding-right: .4rem; background: none; }
 div[class*="st-key-incident-"] { border-bottom: 1px solid var(--rl-line); padding-bottom: .55rem; }

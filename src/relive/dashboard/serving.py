@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import ipaddress
+import os
 import secrets
 import socket
 from collections.abc import Callable
@@ -145,7 +146,9 @@ def _listener(host: str, port: int) -> socket.socket:
     except OSError as error:
         raise HostIncapable(
             f"the dashboard cannot listen at {host}, port {port}",
-            cause=error.strerror or str(error),
+            cause=os.strerror(error.errno)
+            if error.errno and error.errno > 0
+            else str(error),  # resolvers count below 0
             remedy="choose another one: --port 0 takes any that is free",
         ) from error
 
