@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
@@ -29,8 +29,8 @@ _PIECE = 1 << 16  # [bytes]
 
 
 @contextmanager
-def browser_for(port: int) -> Iterator[Browser]:
-    """The browser; 127.0.0.1:``port`` is the host's in it."""
+def browser_for(*ports: int) -> Iterator[Browser]:
+    """The browser; these ports of its 127.0.0.1 are the host's."""
     keeper = subprocess.Popen(
         ["unshare", "--net", "sh", "-c", "echo ready && exec cat"],
         stdin=subprocess.PIPE,
@@ -40,7 +40,9 @@ def browser_for(port: int) -> Iterator[Browser]:
         assert keeper.stdin is not None and keeper.stdout is not None
         assert keeper.stdout.readline() == b"ready\n"
         in_network_of(keeper.pid, bring_up)
-        with _forwarder(keeper.pid, port):
+        with ExitStack() as forwarders:
+            for port in ports:
+                forwarders.enter_context(_forwarder(keeper.pid, port))
             program = Path(directory) / "chromium"
             program.write_text(f'#!/bin/sh\nexec nsenter --net=/proc/{keeper.pid}/ns/net {_CHROMIUM} "$@"\n')
             program.chmod(stat.S_IRWXU)
