@@ -12,13 +12,13 @@ from typing import Any
 
 from relive.analyse.account import Account
 from relive.analyse.body import Body
+from relive.analyse.lanes import colour_of, lane_name, lane_of
 from relive.analyse.origins import Origin
 from relive.analyse.shown import printable, shorten
 from relive.analyse.timeline import Row, Timeline, folded
 from relive.model.failure import ErrorPackage, Frame, Link
 from relive.model.quantities import duration, size, when
 from relive.page import page, table
-from relive.record.events import EventKind
 
 __all__ = ["incident_page"]
 
@@ -27,21 +27,6 @@ _LEAST_BAR = 3.0  # [px] a shorter call would not be seen
 _TICKS = 5
 _MOST_ROWS = 2000  # rows that are drawn and listed; --json has all
 _MOST_DETAILS = 4000  # [characters] of the details of one row
-_COLOURS = {
-    EventKind.REQUEST_STARTED: "#6d7685",
-    EventKind.HANDLING_STARTED: "#9aa4ae",
-    EventKind.QUERY: "#3266a8",
-    EventKind.HTTP_CALL: "#d08a3c",
-    EventKind.REDIS_COMMAND: "#8a6fb0",
-    EventKind.S3_CALL: "#4ea3a0",
-    EventKind.FILE_READ: "#7a9b4a",
-    EventKind.SUBPROCESS: "#a0785a",
-    EventKind.LOG_RECORD: "#c2a83e",
-    EventKind.COMMIT_TAKEN: "#2f8f5b",
-    EventKind.FAILURE: "#b8524f",
-    EventKind.MISS: "#b8524f",
-}
-_OTHER = "#b9c0c9"
 _RELATIONS = {"cause": "caused by", "context": "while handling", "group": "in the group"}
 
 _STYLE = """
@@ -174,7 +159,7 @@ def _timeline(timeline: Timeline | None) -> Iterator[str]:
     lines = [
         [
             f"{row.at_ns / 1e6:.2f}",
-            escape(_lane_name(_lane(row))),
+            escape(lane_name(lane_of(row))),
             escape(row.label),
             _what(row),
             f"<span class={'failed' if row.failed else 'fine'}>{escape(row.result)}</span>",
@@ -201,25 +186,8 @@ def _details(details: dict[str, Any]) -> str:
     return shorten(text, _MOST_DETAILS)
 
 
-Lane = tuple[int, int, int]
-
-
-def _lane(row: Row) -> Lane:
-    """(order, process, lane): the proxy's first, then lanes of the request, what worked for none, calls at the border."""
-    if row.source == "proxy":
-        return 0, 0, 0
-    if row.source == "egress":
-        return 3, 0, 0
-    return (2 if row.outside else 1), row.pid or 0, row.lane
-
-
-def _lane_name(lane: Lane) -> str:
-    order, _, number = lane
-    return {0: "proxy", 1: f"lane {number}", 2: f"beside {number}"}.get(order, "border")
-
-
 def _drawing(rows: Sequence[Row]) -> str:
-    lanes = sorted({_lane(row) for row in rows})
+    lanes = sorted({lane_of(row) for row in rows})
     first = min(0, *(row.at_ns for row in rows))
     last = max(1, *(row.at_ns + (row.took_ns or 0) for row in rows))
     span = last - first
@@ -237,24 +205,24 @@ def _drawing(rows: Sequence[Row]) -> str:
         pieces.append(f'<text x="{x:.1f}" y="12" text-anchor="{anchor}">{label}</text>')
     for number, lane in enumerate(lanes):
         y = _SCALE + _LANE * number
-        pieces.append(f'<text x="0" y="{y + 13}">{escape(_lane_name(lane))}</text>')
+        pieces.append(f'<text x="0" y="{y + 13}">{escape(lane_name(lane))}</text>')
     # Long ones first, so that what they hold lies on top of them.
     for row in sorted(rows, key=lambda row: -(row.took_ns or 0)):
         x = across(row.at_ns)
         width = max(_LEAST_BAR, across(row.at_ns + (row.took_ns or 0)) - x)
-        y = _SCALE + _LANE * lanes.index(_lane(row))
+        y = _SCALE + _LANE * lanes.index(lane_of(row))
         took = f", {duration(row.took_ns / 1000)}" if row.took_ns is not None else ""
         tooltip = escape(f"{row.label}: {row.what}\n{row.result}{took}")
         marked = ' class="failed"' if row.failed else ""
         pieces.append(
             f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{_BAR}" rx="2"{marked} '
-            f'fill="{_COLOURS.get(row.kind, _OTHER)}"><title>{tooltip}</title></rect>'
+            f'fill="{colour_of(row.kind)}"><title>{tooltip}</title></rect>'
         )
     return f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="timeline">{"".join(pieces)}</svg>'
 
 
 def _legend(rows: Sequence[Row]) -> str:
-    labels = {row.label: _COLOURS.get(row.kind, _OTHER) for row in rows}
+    labels = {row.label: colour_of(row.kind) for row in rows}
     return " ".join(
         f'<span class="swatch" style="background:{colour}"></span>{escape(label)}&emsp;'
         for label, colour in labels.items()

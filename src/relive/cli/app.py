@@ -63,6 +63,7 @@ _COMMANDS = (
     _Command("fixture"),
     _Command("serve"),
     _Command("mcp"),
+    _Command("dashboard"),
     _Command("retain"),
     _Command("gc"),
     _Command("verify"),

@@ -122,5 +122,7 @@ class Runs:
                 f"SELECT {_COLUMNS}, result FROM runs WHERE number = ?", (number,)
             ).fetchone()
         if row is None:
-            raise NotFound(f"there is no run {number}", cause=f"the newest {KEPT} are kept")
+            raise NotFound(
+                f"there is no run {number}", cause=f"the newest {KEPT} are kept", remedy="list the runs first"
+            )
         return RunRow(*row[:-1]), row[-1]

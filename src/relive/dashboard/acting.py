@@ -1,0 +1,87 @@
+"""Buttons that act on a commit or an incident; what they begin is a job of the page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import streamlit as st
+
+from relive.config import Settings
+from relive.dashboard.jobs import JOBS
+from relive.dashboard.refusals import telling
+from relive.model.commit import CommitId
+from relive.operations.branches import RESTORE, RestoreWish
+from relive.operations.exports import EXPORT, ExportWish
+from relive.operations.replays import REPLAY, ReplayWish
+from relive.operations.reproductions import REPRODUCE, ReproduceWish
+
+__all__ = ["export_button", "replay_buttons", "reproduce_button", "restore_button"]
+
+_TIMES = 5
+
+
+def replay_buttons(settings: Settings, number: int, subject: str, *, can: bool) -> None:
+    """How often, and the button."""
+    times = st.number_input(
+        "Times",
+        min_value=1,
+        max_value=10_000,
+        value=_TIMES,
+        key="times",
+        width=120,
+        label_visibility="collapsed",
+        help="How often it is replayed, each time in a sandbox of its own",
+        disabled=not can,
+    )
+    about = "From the commit before the failure, with the recorded requests, in sealed sandboxes"
+    if st.button(
+        f"Replay {times} time{'s' * (times != 1)}",
+        key="replay",
+        type="primary",
+        icon=":material/replay:",
+        disabled=not can,
+        help=about if can else "No commit from before the failure is left to replay from",
+    ):
+        with telling():
+            wish = ReplayWish(what=str(number), times=times)
+            JOBS.start(settings, REPLAY, wish, title=f"Replaying {times} times", subject=subject)
+
+
+def reproduce_button(settings: Settings, number: int, subject: str) -> None:
+    """In a fresh process, without a commit."""
+    if st.button(
+        "Reproduce afresh",
+        key="reproduce",
+        icon=":material/science:",
+        help="Without any commit: the service is started afresh in a sandbox and gets the same request",
+    ):
+        with telling():
+            wish = ReproduceWish(incident=str(number))
+            JOBS.start(settings, REPRODUCE, wish, title="Reproducing in a fresh process", subject=subject)
+
+
+def restore_button(settings: Settings, commit: CommitId, words: str, subject: str, key: str) -> None:
+    """Bring a commit to life."""
+    if st.button(
+        words,
+        key=key,
+        icon=":material/fork_right:",
+        help="The state comes to life again in a sealed sandbox, to look into; the service itself is not touched",
+    ):
+        with telling():
+            JOBS.start(settings, RESTORE, RestoreWish(ref=commit), title=words, subject=subject)
+
+
+def export_button(settings: Settings, commit: CommitId, service: str, subject: str, key: str) -> None:
+    """Write a commit to a file of this host."""
+    with st.popover(
+        "Export", icon=":material/archive:", help="Write the commit to one file, with all it needs"
+    ):
+        name = service.replace("/", "-").replace(":", "-")
+        file = st.text_input(
+            "File on this host", value=str(Path.cwd() / f"{name}-{commit[:10]}.relive"), key=f"{key} file"
+        )
+        if st.button("Write it", key=key, type="primary", disabled=not file):
+            with telling():
+                wish = ExportWish(ref=commit, file=Path(file))
+                JOBS.start(settings, EXPORT, wish, title="Exporting a commit", subject=subject)

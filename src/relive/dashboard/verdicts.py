@@ -1,0 +1,130 @@
+"""What replays and reproductions showed: the verdict in a sentence, and a line for each run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from relive.analyse.masking import Mask
+from relive.dashboard.look import chip, escape, label, table
+from relive.model.outcome import End, Outcome, Replay, Run
+from relive.model.quantities import duration
+from relive.model.reproduction import Attempt, Reproduction
+
+__all__ = ["show_verdict", "tone_of", "words_of"]
+
+_TONES = {"reproduced": "good", "diverged": "warn", "not-reproduced": "warn"}
+_WORDS = {
+    "reproduced": "The same failure happened again",
+    "diverged": "It went another way at one point",
+    "not-reproduced": "The failure did not happen again",
+    "failed-to-restore": "The commit could not be brought back",
+    "could-not-start": "The service could not be started",
+}
+_MOST = 200  # runs that are listed
+
+
+def tone_of(verdict: str) -> str:
+    """For ``chip``: a replay that fails as the recording did is what one hopes for."""
+    return _TONES.get(verdict, "bad")
+
+
+def words_of(verdict: str, reproduced: int, times: int) -> str:
+    """``reproduced 5 of 5``; where it was not, which other verdict came first."""
+    told = f"reproduced {reproduced} of {times}"
+    return told if verdict == "reproduced" else f"{verdict.replace('-', ' ')}, {told}"
+
+
+def show_verdict(result: Replay | Reproduction, mask: Mask) -> None:
+    """The verdict and its runs."""
+    kinds = _kinds(result)
+    verdict = next((one for one in kinds if one != "reproduced"), "reproduced")
+    told = f"**Verdict: {label(words_of(verdict, result.reproduced, len(kinds)))}.** {_WORDS[verdict]}"
+    told += f" in all {len(kinds)} runs." if verdict == "reproduced" and len(kinds) > 1 else "."
+    {"good": st.success, "warn": st.warning, "bad": st.error}[tone_of(verdict)](
+        f"{told}{_sealed(result)}", icon=":material/gavel:"
+    )
+    rows = (
+        [_run(run, mask) for run in result.runs[:_MOST]]
+        if isinstance(result, Replay)
+        else [_attempt(one, mask) for one in result.attempts[:_MOST]]
+    )
+    head = ["run", "verdict", "outcome", "first difference, notes", "started in", "packets out"]
+    st.html(f'<div class="rl">{table(head, rows, numbers=(0, 4, 5))}</div>')
+    if len(kinds) > _MOST:
+        st.caption(f"{len(kinds) - _MOST} more runs are not listed.")
+
+
+def _kinds(result: Replay | Reproduction) -> Sequence[str]:
+    if isinstance(result, Replay):
+        return [run.verdict.kind.value for run in result.runs]
+    return [attempt.kind.value for attempt in result.attempts]
+
+
+def _sealed(result: Replay | Reproduction) -> str:
+    if isinstance(result, Replay):
+        left = [run.outcome.packets_left for run in result.runs if run.outcome is not None]
+    else:
+        left = [attempt.packets_left for attempt in result.attempts]
+    known = [one for one in left if one is not None]
+    if not known:
+        return ""
+    return f" {sum(known) or 'No'} packet{'s' * (sum(known) != 1)} left the sandbox{'es' * (len(left) > 1)}."
+
+
+def _run(run: Run, mask: Mask) -> list[str]:
+    notes = (
+        run.verdict.notes if run.verdict.kind.value != "reproduced" else []
+    )  # there they only vary with time
+    left = run.outcome.packets_left if run.outcome is not None else None
+    return [
+        str(run.number),
+        _chip(run.verdict.kind.value),
+        escape(_outcome(run.outcome)),
+        _told(run.verdict.difference, [*run.verdict.inside, *notes], mask),
+        duration(run.restore_us),
+        "-" if left is None else str(left),
+    ]
+
+
+def _attempt(one: Attempt, mask: Mask) -> list[str]:
+    notes = one.notes if one.kind.value != "reproduced" else []
+    outcome = f"status {one.status}" if one.status is not None else ""
+    if one.raised is not None:
+        outcome = f"{one.raised.type.removeprefix('builtins.')}: {mask.sentence(one.raised.text)}"
+    return [
+        str(one.number),
+        _chip(one.kind.value),
+        escape(outcome),
+        _told(one.difference, notes, mask),
+        duration(one.ready_seconds * 1e6) if one.ready_seconds is not None else "-",
+        "-" if one.packets_left is None else str(one.packets_left),
+    ]
+
+
+def _chip(verdict: str) -> str:
+    return chip(verdict.replace("-", " "), tone_of(verdict))
+
+
+def _told(difference: str | None, notes: Sequence[str], mask: Mask) -> str:
+    parts = [f"<div>{escape(mask.sentence(difference))}</div>"] if difference else []
+    parts += [f'<div class="rl-dim">{escape(mask.sentence(note))}</div>' for note in notes]
+    return "".join(parts) or '<span class="rl-dim">none</span>'
+
+
+def _outcome(outcome: Outcome | None) -> str:
+    if outcome is None:
+        return ""
+    match outcome.end:
+        case End.ANSWERED:
+            took = f" after {duration(outcome.seconds * 1e6)}" if outcome.seconds is not None else ""
+            return f"status {outcome.status}{took}"
+        case End.DIED:
+            ended = f"ended with status {outcome.exit_status}"
+            return f"killed by signal {outcome.signal}" if outcome.signal else ended
+        case _:
+            return {
+                End.BROKEN: "connection broken",
+                End.NO_ANSWER: "no answer",
+            }.get(outcome.end, "nothing failed")

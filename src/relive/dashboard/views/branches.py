@@ -1,0 +1,93 @@
+"""Branches: restored lives of commits; what they say, and ending them."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from relive.config import Settings
+from relive.dashboard.look import chip, escape
+from relive.dashboard.refusals import home, telling
+from relive.dashboard.working import masking
+from relive.model.quantities import age, duration
+from relive.operations.branches import BranchState, LogStream, branch_states, log_part, stop
+from relive.operations.progress import Silent
+
+__all__ = ["show"]
+
+_MOST = 100
+
+
+def show() -> None:
+    """The page."""
+    st.title("Branches")
+    settings = home()
+    ended = st.toggle("Also those that have ended", key="ended")
+    with telling(), st.spinner("Looking at what runs …"):
+        found = branch_states(settings, ended=ended)[::-1]
+        if not found:
+            st.info(
+                "No branch runs. Restore a commit, from an incident or from the list of commits, to look into its state.",
+                icon=":material/fork_right:",
+            )
+            return
+        alive = [one.facts.id for one in found if one.is_alive]
+        if len(alive) > 1 and st.button(
+            f"Stop all {len(alive)}", key="stop all", icon=":material/stop_circle:"
+        ):
+            _stop(settings, alive)
+        for one in found[:_MOST]:
+            _show_branch(settings, one)
+        if len(found) > _MOST:
+            st.caption(f"{len(found) - _MOST} older ones are not listed: `relive ps --all` has them.")
+
+
+def _show_branch(settings: Settings, one: BranchState) -> None:
+    facts = one.facts
+    with st.container(border=True):
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.html(
+                f'<div class="rl"><b>{escape(facts.name)}</b> {chip(one.state, "good" if one.is_alive else "")}'
+                f'<span class="rl-dim">branch {escape(facts.id)}, restored {age(facts.created_wall_ns)} ago in '
+                f"{duration(facts.restore_us)}</span></div>",
+                width="stretch",
+            )
+            st.page_link(
+                "views/commit.py", label="Its commit", query_params={"id": facts.commit}, width="content"
+            )
+            if one.is_alive and st.button("Stop", key=f"stop {facts.id}", icon=":material/stop_circle:"):
+                _stop(settings, [facts.id])
+        for port in facts.publications:
+            st.caption(f"Its port {port.port} is reached at {port.host}:{port.host_port}.")
+        _show_log(settings, facts.id)
+
+
+def _show_log(settings: Settings, branch: str) -> None:
+    stream = st.segmented_control(
+        "What it says", list(LogStream), key=f"log {branch}", format_func=lambda one: _WORDS[one]
+    )
+    if stream is None:
+        return
+    with telling():
+        text = log_part(settings, branch, stream, None).text
+        mask = masking(settings)
+        lines = [mask.sentence(line) for line in text.splitlines()]
+        told = "\n".join(lines) or "It has said nothing there."
+        st.html(f'<div class="rl"><pre class="rl-text">{escape(told)}</pre></div>')
+
+
+_WORDS = {
+    LogStream.STDOUT: "Standard output",
+    LogStream.STDERR: "Standard error",
+    LogStream.STUBS: "Calls without a recorded answer",
+}
+
+
+def _stop(settings: Settings, branches: list[str]) -> None:
+    with st.spinner("Stopping …"):
+        stopped = stop(settings, branches, Silent(), only_branches=True).stopped
+    st.toast(f"Stopped {len(stopped)} branch{'es' * (len(stopped) != 1)}.")
+    st.rerun()
+
+
+if __name__ == "__main__":
+    show()

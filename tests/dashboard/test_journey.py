@@ -1,0 +1,80 @@
+"""The way of somebody who is woken at night, in a real browser: from the list of incidents over the story to a replay's verdict."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sysconfig
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+from playwright.sync_api import Page, expect
+
+from browser import browser_for
+from payments import Payments
+from relive.config import Settings
+from relive.dashboard.verdicts import words_of
+from relive.operations.runs import RunsWish, list_runs
+
+RELIVE = Path(sysconfig.get_path("scripts")) / "relive"
+_LIMIT = 60_000  # [ms] for anything that is waited for; the machine may be busy
+
+
+@contextmanager
+def served(payments: Payments) -> Iterator[str]:
+    """The address that ``relive dashboard`` prints."""
+    command = [RELIVE, "dashboard", "--port", "0"]
+    with subprocess.Popen(
+        command, env=payments.relive.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        try:
+            line = process.stdout.readline().decode()
+            assert line.startswith("The dashboard is at http://127.0.0.1:"), line
+            yield line.split()[-1]
+        finally:
+            process.terminate()
+    assert process.returncode in (0, -15)
+
+
+def see_the_verdict(page: Page, address: str, payments: Payments) -> None:
+    """Click by click."""
+    page.goto(address)
+    page.get_by_role("link", name=re.compile("KeyError")).last.click()
+    expect(page.locator(".rl-lead")).to_contain_text("KeyError")
+    expect(page.get_by_text(f"incident {payments.incident}", exact=True)).to_be_visible()
+    expect(page.locator(".rl-ran").first).to_contain_text("_open_batches")
+    expect(page.locator(".js-plotly-plot")).to_be_visible()
+    expect(page.get_by_text("before the failing request")).to_be_visible()
+    page.get_by_role("spinbutton").fill("2")
+    page.get_by_role("spinbutton").press("Enter")
+    page.get_by_role("button", name="Replay 2 times").click()
+    expect(page.get_by_text("Verdict: ")).to_be_visible()
+    # Whether the race is won again is the replay's to tell; here, that the page tells just that.
+    (kept, *_) = list_runs(Settings(home=payments.relive.home), RunsWish(incident=payments.incident)).items
+    assert kept.times == 2
+    verdict = f"Verdict: {words_of(kept.verdict, kept.reproduced, kept.times)}."
+    expect(page.get_by_text(verdict)).to_be_visible()
+    expect(page.get_by_text("No packets left the sandboxes")).to_be_visible()
+    page.reload()  # what was begun is the dashboard's, not the page's
+    expect(page.get_by_text(verdict)).to_be_visible()
+    page.get_by_role("link", name=f"Replay {kept.number} of incident {payments.incident}").click()
+    expect(page).to_have_url(re.compile("/run\\?number="))
+    expect(page.get_by_text(verdict)).to_be_visible()
+
+
+def test_from_the_list_over_the_story_to_the_verdict(payments):
+    expect.set_options(timeout=_LIMIT)
+    with served(payments) as address:
+        parts = urlsplit(address)
+        assert httpx.get(f"http://{parts.netloc}/").status_code == 403
+        with browser_for(parts.port or 0) as browser:
+            page = browser.new_page()
+            page.set_default_timeout(_LIMIT)
+            hosts: set[str] = set()
+            page.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))
+            see_the_verdict(page, address, payments)
+            assert hosts - {""} == {parts.netloc}  # nothing comes from anywhere else

@@ -1,0 +1,205 @@
+"""Every page without a browser: what it says where there is nothing, where something is, and where it cannot be read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from real.harness import eventually
+from relive.config import Settings
+from relive.dashboard.jobs import JOBS
+from relive.dashboard.look import label
+from relive.model.outcome import End, Outcome, Replay, Run, Verdict, VerdictKind
+from relive.operations.runs import keep_replay
+from relive.store import Store
+from store.builders import SECOND, commit
+
+from .failures import BEGAN_NS, incident, package
+
+
+def said(app: AppTest) -> str:
+    """All that stands on the page."""
+    plain = [
+        *app.title,
+        *app.header,
+        *app.info,
+        *app.success,
+        *app.warning,
+        *app.error,
+        *app.caption,
+        *app.markdown,
+        *app.text,
+    ]
+    marked = [element.proto.body for element in app.get("html")]
+    links = [element.proto.label for element in app.get("page_link")]
+    return "\n".join([*(element.value for element in plain), *marked, *links])
+
+
+def linked(app: AppTest) -> list[str]:
+    """What the links that ask for something ask for."""
+    return [element.proto.query_string for element in app.get("page_link") if element.proto.query_string]
+
+
+def ended(home: Path) -> None:
+    """Wait for what was begun on a page."""
+    eventually(lambda: not any(job.is_running for job in JOBS.of(home)), "the job ends", limit=60)
+
+
+def test_pages_without_anything_say_what_to_do(look):
+    app = look("incidents")
+    assert "Nothing has failed yet" in said(app)
+    for page, words in {
+        "commits": "Nothing has been committed yet",
+        "branches": "No branch runs",
+        "runs": "Nothing has been replayed yet",
+        "storage": "Press Measure",
+        "incident": "Which incident?",
+        "commit": "Which commit?",
+        "run": "Which run?",
+    }.items():
+        app.switch_page(f"views/{page}.py").run()
+        assert not app.exception
+        assert words in said(app), page
+
+
+def test_what_is_not_there_is_an_error_with_a_remedy(look):
+    app = look("incidents")
+    for page, name, value, code in (
+        ("incident", "number", "9", "incident-unknown"),
+        ("commit", "id", "feed", "ref-unknown"),
+        ("run", "number", "9", "not-found"),
+    ):
+        app.switch_page(f"views/{page}.py")
+        app.query_params[name] = value
+        (error,) = app.run().error
+        assert label(code) in error.value
+        assert "What to do: " in error.value
+
+
+@pytest.mark.parametrize("page", ["commits", "storage"])
+def test_a_store_that_cannot_be_read_is_said_with_cause_and_remedy(look, home, page):
+    Store(home / "store").close()
+    (home / "store" / "format").write_text('{"version": 99}')
+    app = look(page)
+    if page == "storage":
+        app.button("gc").click().run()
+    (error,) = app.error
+    assert "has format 99" in error.value
+    assert "Cause: " in error.value
+    assert "What to do: use the Relive that wrote it" in error.value
+
+
+def test_a_setting_that_cannot_be_read_is_said_on_the_page(look, monkeypatch):
+    monkeypatch.setenv("RELIVE_KEEP", "none")
+    (error,) = look("incidents").error
+    assert "KEEP" in error.value.upper()
+
+
+def test_incidents_come_in_pages_newest_first(look, home):
+    numbers = [incident(home, number).number for number in range(45)]
+    newest = [f"number={number}" for number in reversed(numbers)]
+    app = look("incidents")
+    assert linked(app) == newest[:20]
+    assert app.button("incidents newer").disabled
+    app.button("incidents older").click().run()
+    assert linked(app) == newest[20:40]
+    app.button("incidents older").click().run()
+    assert linked(app) == newest[40:]
+    assert app.button("incidents older").disabled
+    app.button("incidents newer").click().run()
+    assert linked(app) == newest[20:40]
+
+
+def test_incidents_are_searched_from_the_first_page_on(look, home):
+    for number in range(25):
+        incident(home, number)
+    wanted = incident(home, 100, package("'EUR'"), "it broke at night")
+    app = look("incidents")
+    app.button("incidents older").click().run()
+    app.text_input("search").set_value("EUR").run()
+    assert linked(app) == [f"number={wanted.number}"]
+    app.text_input("search").set_value("nowhere").run()
+    assert "No incident fits" in said(app)
+
+
+def test_a_story_begins_with_what_failed_and_masks_secrets(look, home):
+    one = incident(home, 1, package())
+    told = said(look("incident", number=one.number))
+    first = told.index('<p class="rl-lead">KeyError: &#x27;EUR&#x27;</p>')
+    assert first < told.index("in charge in pay.py, line 57, while it handled POST /pay?token=")
+    assert "hunter2" not in told
+    assert "return rates[order.currency]" in told
+    assert "&lt;Order 7&gt;" in told
+
+
+def test_what_a_service_says_is_no_markup(look, home):
+    hostile = "<script>alert(1)</script><img src=x> ![](http://192.0.2.1/spy) [link](http://192.0.2.1)"
+    one = incident(home, 1, package(hostile), f"it said {hostile}")
+    for app in (look("incidents"), look("incident", number=one.number)):
+        told = said(app)
+        assert "alert" in told
+        assert not re.search(r"(?<!\\)<(script|img)", told)
+        assert not any("](http" in element.proto.label for element in app.get("page_link"))
+
+
+def test_an_incident_without_a_commit_cannot_be_replayed_and_says_why(look, home):
+    button = look("incident", number=incident(home).number).button("replay")
+    assert button.disabled
+    assert "No commit from before the failure" in button.proto.help
+
+
+def test_an_action_that_is_refused_is_told_on_the_page(look, home, tmp_path):
+    store = Store(home / "store")
+    one = commit(store, capture="1", wall_ns=BEGAN_NS, files={"f": b"x"})
+    store.close()
+    (tmp_path / "there").write_text("something")
+    app = look("commit", id=one.id)
+    app.text_input("export file").set_value(str(tmp_path / "there")).run()
+    app.button("export").click().run()
+    ended(home)
+    app.run()
+    assert "What to do: " in app.error[0].value
+    assert (tmp_path / "there").read_text() == "something"
+
+
+def test_commits_are_added_up_by_service_and_listed(look, home):
+    store = Store(home / "store")
+    for number in range(3):
+        commit(store, capture=str(number), wall_ns=BEGAN_NS + number * SECOND, files={"f": b"x"})
+    store.close()
+    assert linked(look("commits")) == ["service=pay"]
+    app = look("commits", service="pay")
+    assert len([one for one in linked(app) if one.startswith("id=")]) == 3
+    assert app.get("plotly_chart")
+
+
+def test_a_run_tells_its_verdict_and_what_differed_without_secrets(look, home):
+    outcome = Outcome(end=End.ANSWERED, status=500, packets_left=0)
+    verdicts = [Verdict(kind=VerdictKind.REPRODUCED),
+                Verdict(kind=VerdictKind.DIVERGED, difference="GET /?password=hunter2 was not asked")]  # fmt: skip
+    runs = [
+        Run(number=number, verdict=verdict, outcome=outcome, forwarded=0, restore_us=9000, seconds=1.0)
+        for number, verdict in enumerate(verdicts, 1)
+    ]
+    result = Replay(service="pay", incident=1, request=7, commit="c" * 64, recorded=outcome, runs=runs)
+    keep_replay(Settings(home=home), result, BEGAN_NS, 2.0)
+    assert "diverged, reproduced 1 of 2" in said(look("runs"))
+    told = said(look("run", number=1))
+    assert "Verdict: diverged, reproduced 1 of 2" in told
+    assert "No packets left the sandboxes" in told
+    assert "was not asked" in told
+    assert "hunter2" not in told
+
+
+def test_a_job_about_the_store_shows_its_result(look, home):
+    store = Store(home / "store")
+    commit(store, capture="1", wall_ns=BEGAN_NS, files={"f": b"x"})
+    store.close()
+    app = look("storage")
+    app.button("measure").click().run()
+    ended(home)
+    app.run()
+    assert app.metric[0].value == "1"
