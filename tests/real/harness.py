@@ -45,16 +45,16 @@ Result = TypeVar("Result")
 def eventually(check: Callable[[], Result | None], what: str = "", limit: float = LIMIT) -> Result:
     """The first true value that ``check`` returns; what it raises counts as not yet."""
     deadline = time.monotonic() + limit
-    last: BaseException | None = None
+    last = ""  # no exception is kept: its frames would hold connections that were not closed
     while time.monotonic() < deadline:
         try:
             value = check()
         except (OSError, http.client.HTTPException, ValueError) as error:
-            last, value = error, None
+            last, value = f" ({error!r})", None
         if value:
             return value
         time.sleep(0.01)
-    raise AssertionError(f"not within {limit:g} s: {what or check}" + (f" ({last!r})" if last else ""))
+    raise AssertionError(f"not within {limit:g} s: {what or check}{last}")
 
 
 def compiled(source: Path, directory: Path, *options: str) -> Path:

@@ -12,7 +12,7 @@ __all__ = ["podman", "service"]
 
 
 def test_a_failure_in_a_container_is_reproduced_without_its_engine(service: Service) -> None:
-    """GIVEN a container that was committed before a request that failed, WHEN that is replayed, THEN it fails again, alike inside."""
+    """GIVEN a container committed before a request that failed, WHEN that is replayed, THEN it fails again, alike inside."""
     service.start(inside=True)
     service.watch(every="start")
     eventually(lambda: service.relive("log", service.name), "the first commit")

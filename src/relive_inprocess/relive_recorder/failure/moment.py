@@ -13,7 +13,7 @@ from relive_recorder.recorder import FREE, OFF, recorder
 
 __all__ = ["seen"]
 
-_LOOK = 100_000_000  # [ns] for looking at values
+_LOOK = 100_000_000  # [ns of its thread] for looking at values
 _AGAIN = 1_000_000_000  # [ns] the same object seen again after this was raised again
 _PACKAGES = 20  # that are made ...
 _PACKAGES_TIME = 10_000_000_000  # [ns] ... in this time at most; the event is written for every failure
@@ -44,7 +44,7 @@ def _seen(error: BaseException, where: str) -> None:
     fingerprint, place = chain.fingerprint(error)
     if _has_passed(error):
         return
-    representer = Representer(recorder.scrubber, _mono() + _LOOK)
+    representer = Representer(recorder.scrubber, time.thread_time_ns() + _LOOK)
     fields = _fields(error, where, fingerprint, place, representer)
     throw = waiting.decide(fingerprint)
     try:

@@ -26,7 +26,7 @@ NODES = 20_000  # values of one failure, those within others counted
 MARK = "_relive_seen"  # in the ``__dict__`` of exceptions that were seen; never shown
 _SCRUBBED = 4096  # [characters] that are searched for secrets before a text is cut
 
-_mono = time.monotonic_ns
+_spent = time.thread_time_ns
 _type_name: Callable[[type], Any] = type.__dict__["__qualname__"].__get__
 _type_module: Callable[[type], Any] = type.__dict__["__module__"].__get__
 _type_mro: Callable[[type], Tuple[type, ...]] = type.__dict__["__mro__"].__get__
@@ -62,7 +62,7 @@ class Representer:
     """Makes texts of values until its time or number is used up; then it only says so. For one failure, one thread.
 
     Args:
-        until: CLOCK_MONOTONIC in nanoseconds at which it stops.
+        until: CLOCK_THREAD_CPUTIME_ID in nanoseconds at which it stops: what others do to the machine does not count.
     """
 
     def __init__(self, scrubber: Scrubber, until: int) -> None:
@@ -87,7 +87,7 @@ class Representer:
 
     def _text(self, value: Any, depth: int, secret: bool) -> str:
         self._nodes -= 1
-        if self._nodes < 0 or _mono() > self._until:
+        if self._nodes < 0 or _spent() > self._until:
             self.is_exhausted = True
             return "<not looked at: too much else>"
         kind = type(value)
