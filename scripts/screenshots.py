@@ -37,7 +37,7 @@ from real.harness import Relive  # noqa: E402
 @contextmanager
 def served(payments: Payments) -> Iterator[str]:
     """The dashboard's address."""
-    command = [RELIVE, "dashboard", "--port", "0"]
+    command = [str(RELIVE), "dashboard", "--port", "0"]
     with subprocess.Popen(command, env=payments.relive.environment, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         try:

@@ -166,7 +166,7 @@ def play(times: int, every: str) -> int:
         with urllib.request.urlopen(f"{url}/accounts/1", timeout=10) as answer:
             print(f"GET {url}/accounts/1: {answer.status} {answer.read().decode()}", flush=True)
         say(
-            f"Look at it in a browser, with the frames, the timeline and the verdicts: relive dashboard (then choose incident {number})"
+            f"Look at incident {number} in a browser, with its frames, timeline and verdicts: relive dashboard"
         )
         say(f"Look closer: relive incidents, relive log {NAME}, relive restore REF --publish 9000:{inner}")
     finally:

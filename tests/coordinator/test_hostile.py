@@ -23,29 +23,26 @@ from relive.store.evidence import Evidence, keep
 MANUAL = Path(__file__).parent.parent.parent / "docs" / "api.md"
 # What each operation needs. One that is not here fails the test below, so that a new one is given its scopes on purpose.
 NEEDED: dict[str, set[Scope]] = {
-    operation: scopes
-    for scopes, operations in (
-        (set(), "health download_export"),
-        (
-            {Scope.READ},
-            """list_targets list_commits show_commit list_tags list_incidents show_incident render_incident
-            list_recordings list_requests show_request list_branches show_branch list_runs
-            list_verdicts store_stats foresee_gc list_tasks show_task follow_task doctor""",
-        ),
-        (
-            {Scope.OPERATE},
-            """take_commit delete_commit put_tag delete_tag restore stop_branch replay make_fixture
-            verify_store cancel_task""",
-        ),
-        ({Scope.OPERATE, Scope.MEMORY}, "execute reproduce"),
-        (
-            {Scope.MEMORY},
-            """export list_exports delete_export list_links make_link revoke_link show_run read_fixture
-            read_logs""",
-        ),
-        ({Scope.ADMIN}, "read_audit"),
-    )
-    for operation in operations.split()
+    "health": set(),
+    "download_export": set(),
+    **{
+        name: {Scope.READ}
+        for name in """list_targets list_commits show_commit list_tags list_incidents show_incident render_incident
+        list_recordings list_requests show_request list_branches show_branch list_runs list_verdicts store_stats foresee_gc
+        list_tasks show_task follow_task doctor""".split()
+    },
+    **{
+        name: {Scope.OPERATE}
+        for name in """take_commit delete_commit put_tag delete_tag restore stop_branch replay make_fixture verify_store
+        cancel_task""".split()
+    },
+    **{name: {Scope.OPERATE, Scope.MEMORY} for name in ("execute", "reproduce")},
+    **{
+        name: {Scope.MEMORY}
+        for name in """export list_exports delete_export list_links make_link revoke_link show_run read_fixture
+        read_logs""".split()
+    },
+    "read_audit": {Scope.ADMIN},
 }
 # Of these it is only looked at who may not: they look at the whole host or store, in a process of their own.
 DEAR = {"doctor", "store_stats", "verify_store"}
