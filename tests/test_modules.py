@@ -108,6 +108,8 @@ TESTED_IN = {
     "operations/progress.py": "tests/operations/test_apart.py",
     "operations/replays.py": "tests/cli/test_replay_words.py",
     "operations/reproductions.py": "tests/cli/test_reproduce_words.py",
+    "operations/restoring.py": "tests/real/test_seal.py",
+    "operations/committed.py": "tests/dashboard/test_views.py",
     "operations/recordings.py": "tests/coordinator/test_routes.py",
     "operations/runs.py": "tests/coordinator/test_routes.py",
     "store/runs.py": "tests/store/test_kept_runs.py",

@@ -72,7 +72,7 @@ SNAPSHOTS = {
         "= 3"
     ),
     ("commit", "pid:x"): (
-        "! Error: 'pid:x' is no target (usage)\n! Remedy: write pid:1234, or a capsule's name\n= 2"
+        "! Error: 'pid:x' is no target (usage)\n! Remedy: write pid:1234, podman:NAME, or a capsule's name\n= 2"
     ),
     ("tag", "best"): "! Error: which commit? (usage)\n! Remedy: write `relive tag best REF`\n= 2",
     ("tag", "-d", "best"): (

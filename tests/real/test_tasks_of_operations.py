@@ -18,8 +18,8 @@ from relive.coordinator.kinds import ExportTask, server_kinds
 from relive.coordinator.shelf import Shelf
 from relive.coordinator.task import EventKind, Task, TaskState
 from relive.coordinator.tasks import Tasks
-from relive.operations.branches import RestoreWish
 from relive.operations.commits import CommitWish
+from relive.operations.restoring import RestoreWish
 from relive.sandbox.branch import list_branches
 from relive.store import Store
 

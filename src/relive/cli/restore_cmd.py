@@ -78,8 +78,8 @@ def restore(
         return
     if name or share_volumes:
         raise UsageError("--name and --share-volumes are for --as podman", remedy="add --as podman")
-    from relive.operations.branches import RestoreWish
-    from relive.operations.branches import restore as restore_branch
+    from relive.operations.restoring import RestoreWish
+    from relive.operations.restoring import restore as restore_branch
 
     wish = RestoreWish(ref=ref, publish=publish or [], clock=clock, lazy=lazy, stubs=stubs, speed=speed)
     branch = restore_branch(load_settings(), wish, terminal)

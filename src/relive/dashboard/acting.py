@@ -10,10 +10,10 @@ from relive.config import Settings
 from relive.dashboard.jobs import JOBS
 from relive.dashboard.refusals import telling
 from relive.model.commit import CommitId
-from relive.operations.branches import RESTORE, RestoreWish
 from relive.operations.exports import EXPORT, ExportWish
 from relive.operations.replays import REPLAY, ReplayWish
 from relive.operations.reproductions import REPRODUCE, ReproduceWish
+from relive.operations.restoring import RESTORE, RestoreWish
 
 __all__ = ["export_button", "replay_buttons", "reproduce_button", "restore_button"]
 

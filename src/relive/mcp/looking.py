@@ -12,7 +12,13 @@ from pydantic import BaseModel, Field
 from relive.config import Settings
 from relive.mcp.refusals import refusing
 from relive.mcp.stories import Frames, Story, Timeline, frames_of, story_of, timeline_of
-from relive.operations.branches import BranchState, LogPart, LogStream, branch_states, log_part
+from relive.operations.branches import (
+    BranchState,
+    LogPart,
+    LogStream,
+    branch_states,
+    log_part,
+)
 from relive.operations.commits import CommitDetail, CommitPage, CommitsWish, page_of_commits, show_commit
 from relive.operations.incidents import IncidentPage, IncidentsWish, page_of_incidents, show_incident
 from relive.operations.operation import Result

@@ -18,7 +18,7 @@ from relive.mcp.looking import add_looking
 from relive.mcp.refusals import refusing
 from relive.mcp.stories import story_of
 from relive.mcp.trail import acting
-from relive.operations.branches import EXEC, RESTORE, Stopped, stop
+from relive.operations.branches import EXEC, Stopped, stop
 from relive.operations.commits import COMMIT
 from relive.operations.exports import EXPORT
 from relive.operations.fixtures import FIXTURE
@@ -28,6 +28,7 @@ from relive.operations.operation import Operation
 from relive.operations.progress import Silent
 from relive.operations.replays import REPLAY
 from relive.operations.reproductions import REPRODUCE
+from relive.operations.restoring import RESTORE
 from relive.operations.runs import show_run
 from relive.operations.storage import STATS, VERIFY
 from relive.operations.tags import Tag, add_tag

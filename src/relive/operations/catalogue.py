@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from relive.operations.branches import EXEC, RESTORE
+from relive.operations.branches import EXEC
 from relive.operations.commits import COMMIT
 from relive.operations.containers import RESTORE_AS_PODMAN
 from relive.operations.exports import EXPORT
@@ -13,6 +13,7 @@ from relive.operations.health import DOCTOR
 from relive.operations.operation import Operation
 from relive.operations.replays import REPLAY
 from relive.operations.reproductions import REPRODUCE
+from relive.operations.restoring import RESTORE
 from relive.operations.storage import STATS, VERIFY
 
 __all__ = ["OPERATIONS"]

@@ -23,13 +23,11 @@ from relive.errors import UsageError
 from relive.model.capsule import parse_address
 from relive.operations.branches import (
     EXEC,
-    RESTORE,
     BranchState,
     Executed,
     ExecWish,
     LogPart,
     LogStream,
-    RestoreWish,
     Stopped,
     branch_state,
     branch_states,
@@ -38,6 +36,7 @@ from relive.operations.branches import (
 )
 from relive.operations.operation import Wish
 from relive.operations.progress import Silent
+from relive.operations.restoring import RESTORE, RestoreWish
 
 __all__ = ["router"]
 

@@ -9,7 +9,13 @@ from relive.dashboard.look import chip, escape
 from relive.dashboard.refusals import home, telling
 from relive.dashboard.working import masking
 from relive.model.quantities import age, duration
-from relive.operations.branches import BranchState, LogStream, branch_states, log_part, stop
+from relive.operations.branches import (
+    BranchState,
+    LogStream,
+    branch_states,
+    log_part,
+    stop,
+)
 from relive.operations.progress import Silent
 
 __all__ = ["show"]

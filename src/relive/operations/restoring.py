@@ -1,0 +1,83 @@
+"""Restoring: a commit comes back as a branch, in a sealed sandbox."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from relive.config import Settings
+from relive.model.branch import BranchFacts, Clock
+from relive.model.capsule import LifePaths, parse_publication
+from relive.model.commit import Manifest
+from relive.operations.operation import Operation, Wish
+from relive.operations.progress import Progress
+from relive.operations.targets import tend
+from relive.protocols.known import protocol_of
+from relive.replay.stubs.plan import Stubs
+from relive.replay.stubs.process import answer_branch
+from relive.replay.stubs.speed import parse_speed
+from relive.replay.stubs.stage import Stage
+from relive.replay.stubs.window import read_egress
+from relive.sandbox.branch import restore as restore_branch
+from relive.sandbox.publish import publish
+from relive.store import Store
+
+__all__ = ["RESTORE", "RestoreWish", "restore"]
+
+
+class RestoreWish(Wish):
+    """What comes back, and how."""
+
+    ref: str = Field(description="A commit: id, tag, NAME, or NAME@{2 minutes ago}")
+    publish: list[str] = Field(
+        default=[], description="HOSTPORT:PORT: reach the branch's port from this host"
+    )
+    clock: Clock = Field(default=Clock.RECORDED, description="The wall clock it sees: as recorded, or now")
+    lazy: bool = Field(
+        default=False, description="Let it run before its memory is all there; the rest comes behind"
+    )
+    stubs: bool = Field(
+        default=True,
+        description="Answer what the service says to others from the recording, where there is one",
+    )
+    speed: str = Field(default="1", description="How fast recorded answers come: 1 as recorded, 10, max")
+
+
+def restore(settings: Settings, wish: RestoreWish, progress: Progress) -> BranchFacts:
+    """Bring a commit to life as a branch, in a sealed sandbox.
+
+    Raises:
+        UsageError: an address or the speed cannot be meant.
+        RefUnknown, RefAmbiguous, StoreError: the store cannot give the commit.
+        RestoreFailed: the branch did not come to life; nothing is left of it.
+    """
+    pace = parse_speed(wish.speed)
+    wanted = [parse_publication(text) for text in wish.publish]
+    tend(settings, progress)
+    store = Store(settings.store)
+    commit = store.resolve(wish.ref)
+    manifest = store.manifest(commit)
+    stage = Stage(_recorded(settings, manifest) if wish.stubs else None, pace)
+    branch = restore_branch(
+        settings, store, commit, clock=wish.clock, lazily=wish.lazy, outside=stage.outside
+    )
+    try:
+        if stage.plan is not None:
+            answer_branch(branch, stage.plan, pace, [port for _, port in manifest.listening], {})
+        for host, host_port, port in wanted:
+            publish(branch, host, host_port, port)
+    except BaseException:
+        branch.stop()
+        raise
+    return branch.facts
+
+
+RESTORE = Operation("restore", RestoreWish, BranchFacts, restore)
+
+
+def _recorded(settings: Settings, manifest: Manifest) -> Stubs | None:
+    """What its service said to others, where that was recorded on this host."""
+    if manifest.target.life is None:
+        return None
+    paths = LifePaths(settings.capsules / manifest.target.name / manifest.target.life)
+    egress = read_egress(paths.egress, manifest.taken_monotonic_ns)
+    return Stubs(egress, protocol_of, authority=paths.authority) if egress is not None else None
