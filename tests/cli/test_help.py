@@ -23,7 +23,11 @@ def leaves(command, words=()):
 COMMANDS = dict(leaves(typer.main.get_command(application())))
 
 # Commands that do not answer, with the reason.
-WITHOUT_JSON = {"exec": "its output is the command's own", "mcp": "it speaks a protocol"}
+WITHOUT_JSON = {
+    "exec": "its output is the command's own",
+    "mcp": "it speaks a protocol",
+    "dashboard": "it serves pages",
+}
 
 
 def test_the_commands_are_those_that_are_documented():
@@ -35,6 +39,7 @@ def test_the_commands_are_those_that_are_documented():
             "podman-args",
             "commit",
             "mcp",
+            "dashboard",
             "delete",
             "debug",
             "fixture",

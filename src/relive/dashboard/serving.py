@@ -37,6 +37,7 @@ _OPTIONS: dict[str, Any] = {
     "client.toolbarMode": "viewer",
     "client.showErrorLinks": False,
     "runner.magicEnabled": False,
+    "logger.level": "error",  # it warns of every fragment that was about to be drawn on a page that was left
     "theme.showWidgetBorder": True,
     "theme.baseRadius": "small",
     "theme.headingFontSizes": ["1.6rem", "1.25rem", "1.05rem"],

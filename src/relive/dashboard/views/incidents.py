@@ -92,7 +92,7 @@ def _show_line(one: IncidentLine) -> None:
             f'<div class="rl rl-cells"><span>{escape(one.service)}</span>'
             f'<span>{chip(one.sighting.kind.value, "bad")}</span><span class="rl-dim rl-slim">{times}</span>'
             f'<span class="rl-dim rl-slim" title="{when(one.last_seen_wall_ns)}">{age(one.last_seen_wall_ns)} ago</span></div>',
-            width=460,
+            width=540,
         )
 
 
