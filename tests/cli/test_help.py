@@ -38,6 +38,7 @@ def test_the_commands_are_those_that_are_documented():
             "watch",
             "podman-args",
             "commit",
+            "serve",
             "mcp",
             "dashboard",
             "delete",
