@@ -33,6 +33,8 @@ _FIRST = (
     "examples",
     "real",
     "inprocess",
+    "coordinator",
+    "dashboard",
     "doctor",
     "protocols",
     "exchange",

@@ -16,7 +16,7 @@ CHAOS = Path(__file__).parent.parent.parent / "benchmarks" / "chaos.py"
 @pytest.mark.parametrize(
     "rounds",
     [
-        pytest.param(8, marks=pytest.mark.timeout(240)),
+        pytest.param(6, marks=pytest.mark.timeout(240)),
         pytest.param(300, marks=[pytest.mark.soak, pytest.mark.timeout(3000)]),
     ],
 )

@@ -194,7 +194,7 @@ def test_a_client_that_goes_away_leaves_nothing_open(server, client):
     url = server.url + server.links.issue(long.id, lifetime=60, asked_by="ci")[1]
     with client.stream("GET", url) as answer:
         next(answer.iter_raw())
-        assert open_exports()
+        eventually(lambda: bool(open_exports()), "the file is open")
     eventually(lambda: not open_exports(), "the file is closed")
 
 

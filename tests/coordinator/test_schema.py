@@ -22,7 +22,7 @@ from coordinator.filled import filled
 
 # Each of these looks at the whole host or store, in a process of its own; and they have no parameters.
 _DEAR = frozenset({"doctor", "store_stats"})
-_FEW, _MANY = 3, 150
+_FEW, _MANY = 1, 150
 _CHECKS = [
     schemathesis.checks.not_a_server_error,
     checks.status_code_conformance,

@@ -23,6 +23,7 @@ SENTENCES = [
     ("half-unix-stream", "External socket is used. Consider using --ext-unix-sk option."),
     ("half-unix-stream", "Unix socket 4711 without peer 4712"),
     ("half-unix-stream", "Unix socket 0x1267 with unreachable peer 0x1268 (4712)"),
+    ("tcp-changed", "recv failed (0, want 58): Invalid argument"),
     ("unix-in-flight", "In-flight connection on non-listening socket 4711"),
     ("traced", "Unseizable non-zombie 4711 found, state S, err -1/1"),
     ("traced", "Can't dump the 4711 thread with a pending SIGTRAP."),

@@ -24,7 +24,11 @@ SHOPS = {
 }
 
 
-@pytest.mark.parametrize("shop", SHOPS)
+@pytest.mark.parametrize(
+    "shop",
+    # gunicorn's way to a replay is tests/real/test_gunicorn.py's too
+    [pytest.param(shop, marks=[pytest.mark.soak] * (shop == "django-gunicorn")) for shop in SHOPS],
+)
 def test_a_failing_request_is_an_incident_which_a_replay_reproduces(
     relive: Relive, tmp_path: Path, shop: str
 ) -> None:

@@ -34,6 +34,7 @@ NOT_THE_TARGET = frozenset(
         "no-memory",
         "slow",
         "process-gone",
+        "tcp-changed",
         "unix-in-flight",
         "not-permitted",
     }
@@ -110,6 +111,12 @@ _RULES = (
         r"|^Unix socket \S+ with unreachable peer|^Can't dump name-less external socket|^Dangling connection \d",
         "it holds a unix socket whose other end is in a process outside of the target",
         "close that connection, commit a tree that holds both ends, or let it connect over TCP",
+    ),
+    _Rule(
+        "tcp-changed",
+        r"^recv failed \(\d+, want \d+\)",
+        "one of its TCP connections lost what it held in the moment in which CRIU read it, as when the other end reset it",
+        "commit again in a moment",
     ),
     _Rule(
         "unix-in-flight",
