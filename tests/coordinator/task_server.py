@@ -16,7 +16,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from relive.config import Settings
+from relive.config import Settings, load_settings
 from relive.coordinator.kinds import server_kinds
 from relive.coordinator.shelf import Shelf
 from relive.coordinator.task_store import TaskStore
@@ -25,6 +25,7 @@ from relive.coordinator.tasks import Tasks
 from .harms import GIVE_UP, KINDS, die_if_planned
 
 TESTS = Path(__file__).parent.parent
+TOOLS = load_settings().tools_path  # those of the machine, not of the empty home that a test has
 _POINTS = ("begin", "announce", "note_done", "end", "set_handed")
 
 
@@ -62,7 +63,7 @@ class TaskServers:
     def __init__(self) -> None:
         self._forker = subprocess.Popen(
             [sys.executable, "-m", "coordinator.task_server"],
-            env={**os.environ, "PYTHONPATH": str(TESTS)},
+            env={**os.environ, "PYTHONPATH": str(TESTS), "RELIVE_TOOLS": str(TOOLS)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -37,7 +37,7 @@ def serve() -> Iterator[TaskServers]:
 
 @pytest.fixture
 def settings(relive: Relive) -> Settings:
-    return Settings(home=relive.home)
+    return relive.settings
 
 
 @pytest.fixture
