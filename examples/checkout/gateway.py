@@ -1,4 +1,5 @@
-"""The gateway that charges cards: somebody else's service. Now and then it is busy, thinks for a while, and answers 503.
+"""The gateway that charges cards: somebody else's service. Now and then it is busy, thinks for a while, and answers 503;
+who tries the same order again is served.
 
 python gateway.py --port 9000 [--busy 0.02]
 """
@@ -12,6 +13,7 @@ import time
 import uuid
 from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
 
 LATE = 0.8  # [s] until it says that it is busy
 
@@ -21,11 +23,13 @@ class Gateway(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     busy = 0.02
+    put_off: ClassVar[set[int]] = set()  # orders
 
     def do_POST(self) -> None:
         """Charge, or not."""
         asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        if random.random() < self.busy:
+        if asked["order"] not in self.put_off and random.random() < self.busy:
+            self.put_off.add(asked["order"])
             time.sleep(LATE)
             self._answer(503, {"error": "busy"})
         elif Decimal(asked["amount"]) <= 0:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import select
+import signal
 import subprocess
 import sys
 import threading
@@ -12,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from relive.config import Settings
-from relive.errors import Cancelled, IncidentUnknown, UsageError
+from relive.errors import Cancelled, IncidentUnknown, ReliveError, UsageError
 from relive.operations.apart import perform_apart
 from relive.operations.catalogue import OPERATIONS
 from relive.operations.health import DOCTOR, DoctorWish
@@ -75,6 +78,16 @@ def test_cancelled_it_ends_with_an_error_of_its_own(settings):
     cancel.set()
     with pytest.raises(Cancelled):
         perform_apart(DOCTOR, settings, DoctorWish(), cancel=cancel)
+
+
+def test_one_that_was_killed_before_it_was_told_what_to_do_is_told(settings):
+    def kill(pid: int) -> None:
+        with os.fdopen(os.pidfd_open(pid)) as handle:
+            os.kill(pid, signal.SIGKILL)
+            select.select([handle], [], [])
+
+    with pytest.raises(ReliveError, match="doctor ended without a result"):
+        perform_apart(DOCTOR, settings, DoctorWish(), started=kill)
 
 
 def test_it_ends_when_its_caller_does(settings):

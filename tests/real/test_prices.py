@@ -91,4 +91,6 @@ def test_with_the_patch_the_price_is_read_again(
 ) -> None:
     port = started(relive, patched(example, tmp_path), servers)
     assert asked_while_locked(port, "sku-7", servers["PRICES_DATABASE"]) == 500
-    assert ask(port, "/price/sku-7")["price"] == "8.75"
+    with psycopg.connect(servers["PRICES_DATABASE"]) as connection:
+        (price,) = connection.execute("SELECT price FROM prices WHERE sku = 'sku-7'").fetchone()
+    assert ask(port, "/price/sku-7")["price"] == str(price)

@@ -112,9 +112,12 @@ def _environment(settings: Settings) -> dict[str, str]:
 def _talk(process: subprocess.Popen[bytes], wish: Wish, progress: Progress) -> dict[str, Any]:
     """Say what is wished, and render what is said until the last word; empty where there was none."""
     assert process.stdin is not None and process.stdout is not None
-    with contextlib.suppress(BrokenPipeError):  # it says why
+    try:
         process.stdin.write(wish.model_dump_json().encode() + b"\n")
         process.stdin.flush()
+    except BrokenPipeError:  # it has ended, and said why
+        with contextlib.suppress(BrokenPipeError):  # what is in the buffer is tried once more
+            process.stdin.close()
     with ExitStack() as shown:
         advance: Callable[[int], None] | None = None
         for line in process.stdout:  # not to its end: a branch's page daemon may hold it open
