@@ -224,7 +224,7 @@ def test_tasks_of_a_newer_relive_are_left_alone(tmp_path):
     with sqlite3.connect(tmp_path / "tasks.sqlite") as database:
         database.execute("PRAGMA user_version = 2")
     database.close()
-    with pytest.raises(StoreVersionUnknown, match="of version 2"):
+    with pytest.raises(StoreVersionUnknown, match="its version is 2"):
         TaskStore(tmp_path)
 
 

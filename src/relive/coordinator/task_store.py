@@ -13,16 +13,15 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import sqlite3
-import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from relive.coordinator.database import Database
 from relive.coordinator.task import (
     EventKind,
     Failure,
@@ -34,24 +33,15 @@ from relive.coordinator.task import (
     TaskState,
 )
 from relive.errors import (
-    DiskFull,
     KeyReused,
-    ReliveError,
-    StoreBusy,
-    StoreError,
-    StoreVersionUnknown,
     TasksFull,
     TaskUnknown,
     UsageError,
 )
-from relive.store.lock import StoreLock
 
 __all__ = ["Beginning", "ExecutorRow", "News", "Superseded", "TaskStore"]
 
-_VERSION = 1
 _ID_MOST = (1 << 63) - 1  # SQLite's
-_BUSY = 30.0  # [s] that a writer waits for others
-_PRIMARY_CODE = 0xFF  # SQLite's extended result codes hold the primary one in their low byte
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS tasks (
     number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, kind TEXT NOT NULL, state TEXT NOT NULL,
@@ -134,64 +124,19 @@ class TaskStore:
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._path = directory / "tasks.sqlite"
-        with _told(self._path), contextlib.suppress(FileExistsError):
-            os.close(os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
-        self._lock = threading.Lock()
+        path = directory / "tasks.sqlite"
         # What was promised is on the disk before the promise; news of how far a task is need not survive a power cut.
-        self._database = self._open("FULL")
-        self._news_lock = threading.Lock()
-        self._news = self._open("NORMAL")
-        self._reading_lock = threading.Lock()
-        self._reader = self._open("NORMAL")
-
-    def _open(self, synchronous: str) -> sqlite3.Connection:
-        with _told(self._path):
-            database = sqlite3.connect(
-                self._path, timeout=_BUSY, isolation_level=None, check_same_thread=False
-            )
+        self._promised = Database(path, _SCHEMA)
         try:
-            with _told(self._path):
-                database.row_factory = sqlite3.Row
-                # The change to WAL does not wait for others as all else does, so only one process does it at a time.
-                with StoreLock(self._path.with_name(f"{self._path.name}.lock")).held(shared=False):
-                    database.execute("PRAGMA journal_mode=WAL")
-                    database.execute(f"PRAGMA synchronous={synchronous}")
-                    self._make_tables(database)
+            self._news = Database(path, _SCHEMA, is_durable=False)
         except BaseException:
-            database.close()
+            self._promised.close()
             raise
-        return database
-
-    def _make_tables(self, database: sqlite3.Connection) -> None:
-        (version,) = database.execute("PRAGMA user_version").fetchone()
-        if version > _VERSION:
-            raise StoreVersionUnknown(
-                f"the tasks in {self._path} are of version {version}",
-                cause=f"this Relive knows version {_VERSION}; a newer one wrote them",
-                remedy="start the newer Relive",
-            )
-        if version < _VERSION:
-            database.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;")
 
     def close(self) -> None:
-        """Close the connections."""
-        with self._lock:
-            self._database.close()
-        with self._news_lock:
-            self._news.close()
-        with self._reading_lock:
-            self._reader.close()
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        """One transaction, all or nothing, that no other process can come between."""
-        with self._lock, _told(self._path), _transaction(self._database):
-            yield self._database
-
-    def _rows(self, query: str, values: Iterable[object] = ()) -> list[sqlite3.Row]:
-        with self._reading_lock, _told(self._path):
-            return self._reader.execute(query, tuple(values)).fetchall()
+        """Close the file."""
+        self._promised.close()
+        self._news.close()
 
     # What faces ask for.
 
@@ -207,7 +152,7 @@ class TaskStore:
             TasksFull: ``waiting_most`` tasks wait already.
         """
         text = _json(given)
-        with self._writing() as database:
+        with self._promised.writing() as database:
             if key is not None:
                 known = database.execute(f"{_TASK} WHERE asked_by = ? AND key = ?", (by, key)).fetchone()
                 if known is not None:
@@ -231,7 +176,7 @@ class TaskStore:
 
     def get(self, task_id: str) -> Task:
         """One task; raises TaskUnknown."""
-        rows = self._rows(f"{_TASK} WHERE id = ?", (_text(task_id),))
+        rows = self._promised.rows(f"{_TASK} WHERE id = ?", _text(task_id))
         if not rows:
             raise _unknown(task_id)
         return _task(rows[0])
@@ -249,7 +194,7 @@ class TaskStore:
             conditions.append("kind = ?")
             values.append(_text(kind))
         where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
-        rows = self._rows(f"{_TASK} {where} ORDER BY number DESC LIMIT ?", (*values, limit + 1))
+        rows = self._promised.rows(f"{_TASK} {where} ORDER BY number DESC LIMIT ?", *values, limit + 1)
         shown = rows[:limit]
         return TaskPage(
             tasks=[_task(row) for row in shown], next=str(shown[-1]["number"]) if len(rows) > limit else None
@@ -257,16 +202,17 @@ class TaskStore:
 
     def has_ended(self, task_id: str) -> bool:
         """Nothing more happens to the task; raises TaskUnknown."""
-        rows = self._rows("SELECT state FROM tasks WHERE id = ?", (_text(task_id),))
+        rows = self._promised.rows("SELECT state FROM tasks WHERE id = ?", _text(task_id))
         if not rows:
             raise _unknown(task_id)
         return TaskState(rows[0]["state"]).is_final
 
     def events_after(self, task_id: str, after: int) -> list[TaskEvent]:
         """What happened to a task after the event ``after``, in order; nothing for a task that there is none of."""
-        rows = self._rows(
+        rows = self._promised.rows(
             "SELECT * FROM events WHERE task = ? AND id > ? ORDER BY id",
-            (_text(task_id), min(after, _ID_MOST)),
+            _text(task_id),
+            min(after, _ID_MOST),
         )
         return [
             TaskEvent(
@@ -281,7 +227,7 @@ class TaskStore:
 
     def cancel(self, task_id: str) -> Task:
         """End a task that waits, ask one that runs to end; one that has ended is left as it is. Raises TaskUnknown."""
-        with self._writing() as database:
+        with self._promised.writing() as database:
             row = database.execute("SELECT * FROM tasks WHERE id = ?", (_text(task_id),)).fetchone()
             if row is None:
                 raise _unknown(task_id)
@@ -298,7 +244,7 @@ class TaskStore:
 
     def begin(self, task_id: TaskId) -> Beginning | None:
         """Begin an attempt, which supersedes all before; None if the task has ended or there is none."""
-        with self._writing() as database:
+        with self._promised.writing() as database:
             row = database.execute(f"{_TASK} WHERE id = ?", (task_id,)).fetchone()
             if row is None or TaskState(row["state"]).is_final:
                 return None
@@ -315,7 +261,7 @@ class TaskStore:
 
     def hand_back(self, task_id: TaskId, attempt: int) -> None:
         """Let a task that runs wait again, for another process or this one's successor; raises Superseded."""
-        with self._writing() as database:
+        with self._promised.writing() as database:
             _check_fence(database, task_id, attempt)
             database.execute("UPDATE tasks SET state = ? WHERE id = ?", (TaskState.QUEUED, task_id))
 
@@ -324,7 +270,7 @@ class TaskStore:
 
         Durable on return. Raises Superseded.
         """
-        with self._writing() as database:
+        with self._promised.writing() as database:
             _check_fence(database, task_id, attempt)
             row = database.execute(
                 "SELECT value FROM effects WHERE task = ? AND step = ?", (task_id, step)
@@ -336,12 +282,12 @@ class TaskStore:
 
     def effect(self, task_id: TaskId, step: str) -> str | None:
         """The JSON of what was noted as a step's value; None if nothing was."""
-        rows = self._rows("SELECT value FROM effects WHERE task = ? AND step = ?", (task_id, step))
+        rows = self._promised.rows("SELECT value FROM effects WHERE task = ? AND step = ?", task_id, step)
         return rows[0]["value"] if rows else None
 
     def note_done(self, task_id: TaskId, attempt: int, step: str, value: str) -> None:
         """Note the value of a step that is done; durable on return. Raises Superseded."""
-        with self._writing() as database:
+        with self._promised.writing() as database:
             _check_fence(database, task_id, attempt)
             database.execute("INSERT OR REPLACE INTO effects VALUES (?, ?, ?)", (task_id, step, value))
 
@@ -349,25 +295,27 @@ class TaskStore:
         self, news: News, state: TaskState, *, result: dict[str, Any] | None, failure: Failure | None
     ) -> None:
         """A task's end, with what it had still to tell; durable on return. Raises Superseded."""
-        with self._writing() as database:
+        with self._promised.writing() as database:
             _check_fence(database, news.task, news.attempt)
             _tell_news(database, news)
             _end(database, news.task, state, result, failure)
 
     def tell(self, news: Iterable[News]) -> None:
         """Progress and sentences of attempts that run, in one transaction; those of superseded ones are dropped."""
-        with self._news_lock, _told(self._path), _transaction(self._news):
+        with self._news.writing() as database:
             for one in news:
                 with contextlib.suppress(Superseded):
-                    _check_fence(self._news, one.task, one.attempt)
-                    _tell_news(self._news, one)
+                    _check_fence(database, one.task, one.attempt)
+                    _tell_news(database, one)
 
     def cancelling_among(self, task_ids: Iterable[TaskId]) -> set[TaskId]:
         """Those that are to end."""
         marks, values = _marks(task_ids)
         return {
             TaskId(row["id"])
-            for row in self._rows(f"SELECT id FROM tasks WHERE cancelling = 1 AND id IN ({marks})", values)
+            for row in self._promised.rows(
+                f"SELECT id FROM tasks WHERE cancelling = 1 AND id IN ({marks})", *values
+            )
         }
 
     # What hands tasks out.
@@ -379,7 +327,7 @@ class TaskStore:
     def set_handed(self, task_ids: Iterable[TaskId], *, handed: bool) -> None:
         """Note whether they were handed out."""
         marks, values = _marks(task_ids)
-        with self._writing() as database:
+        with self._promised.writing() as database:
             database.execute(f"UPDATE tasks SET handed = {int(handed)} WHERE id IN ({marks})", values)
 
     def open_tasks(self) -> list[TaskId]:
@@ -387,9 +335,11 @@ class TaskStore:
         return self._not_ended(handed=True)
 
     def _not_ended(self, *, handed: bool) -> list[TaskId]:
-        rows = self._rows(
+        rows = self._promised.rows(
             "SELECT id FROM tasks WHERE state IN (?, ?) AND handed = ? ORDER BY number",
-            (TaskState.QUEUED, TaskState.RUNNING, handed),
+            TaskState.QUEUED,
+            TaskState.RUNNING,
+            handed,
         )
         return [TaskId(row["id"]) for row in rows]
 
@@ -398,8 +348,8 @@ class TaskStore:
         wanted = set(task_ids)
         marks, values = _marks(wanted)
         final = ", ".join("?" * len(_FINAL))
-        rows = self._rows(
-            f"SELECT id FROM tasks WHERE id IN ({marks}) AND state NOT IN ({final})", (*values, *_FINAL)
+        rows = self._promised.rows(
+            f"SELECT id FROM tasks WHERE id IN ({marks}) AND state NOT IN ({final})", *values, *_FINAL
         )
         return wanted - {TaskId(row["id"]) for row in rows}
 
@@ -407,10 +357,10 @@ class TaskStore:
         """Forget tasks that have ended but for the newest ``keep``, with their keys; returns how many."""
         final = ", ".join("?" * len(_FINAL))
         old = f"SELECT id FROM tasks WHERE state IN ({final}) ORDER BY number DESC LIMIT -1 OFFSET ?"
-        ids = [(row["id"],) for row in self._rows(old, (*_FINAL, keep))]
+        ids = [(row["id"],) for row in self._promised.rows(old, *_FINAL, keep)]
         if not ids:
             return 0
-        with self._writing() as database:
+        with self._promised.writing() as database:
             for table, column in (("events", "task"), ("effects", "task"), ("tasks", "id")):
                 database.executemany(f"DELETE FROM {table} WHERE {column} = ?", ids)
         return len(ids)
@@ -419,19 +369,19 @@ class TaskStore:
 
     def beat(self, row: ExecutorRow) -> None:
         """Note a sign of life of a server process."""
-        with self._news_lock, _told(self._path), _transaction(self._news):
-            self._news.execute(
+        with self._news.writing() as database:
+            database.execute(
                 "INSERT OR REPLACE INTO executors VALUES (?, ?, ?, ?, ?, ?)",
                 (row.id, row.boot, row.namespace, row.pid, row.start_ticks, row.beat_ns),
             )
 
     def executors(self) -> list[ExecutorRow]:
         """All server processes that were not noted as gone."""
-        return [ExecutorRow(*row) for row in self._rows("SELECT * FROM executors")]
+        return [ExecutorRow(*row) for row in self._promised.rows("SELECT * FROM executors")]
 
     def remove_executor(self, executor: str) -> None:
         """Note that a server process is gone."""
-        with self._writing() as database:
+        with self._promised.writing() as database:
             database.execute("DELETE FROM executors WHERE id = ?", (executor,))
 
 
@@ -443,55 +393,6 @@ def cancelled(task_id: str, kind: str) -> Failure:
         cause=f"its id is {task_id}",
         remedy=None,
     )
-
-
-@contextlib.contextmanager
-def _transaction(database: sqlite3.Connection) -> Iterator[None]:
-    database.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        database.execute("COMMIT")
-    except BaseException:
-        if database.in_transaction:  # a full disk ends it by itself
-            database.execute("ROLLBACK")
-        raise
-
-
-@contextlib.contextmanager
-def _told(path: Path) -> Iterator[None]:
-    """Turn failures of SQLite and of the disk into Relive's errors."""
-    try:
-        yield
-    except ReliveError:
-        raise
-    except (sqlite3.Error, OSError) as error:
-        code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE
-        # With not a byte left SQLite cannot even make its helper files, and says "disk I/O error" or "unable to open".
-        helpless = code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN) or isinstance(error, OSError)
-        if code == sqlite3.SQLITE_FULL or (helpless and not _has_room(path)):
-            raise DiskFull(
-                "no space left for the server's tasks",
-                cause=str(error),
-                remedy=f"free space where {path.parent} lies; tasks taken on before are kept and go on",
-            ) from error
-        if code == sqlite3.SQLITE_BUSY:
-            raise StoreBusy(
-                "the server's tasks are being written by another process",
-                cause=str(error),
-                remedy="try again",
-            ) from error
-        raise StoreError(
-            "the server's tasks cannot be read or written",
-            cause=f"{path}: {error}",
-            remedy="run `relive doctor`",
-        ) from error
-
-
-def _has_room(path: Path) -> bool:
-    try:
-        return os.statvfs(path.parent).f_bavail > 0
-    except OSError:
-        return True
 
 
 def _unknown(task_id: str) -> TaskUnknown:

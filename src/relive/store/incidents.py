@@ -23,7 +23,7 @@ from relive.store.troubles import disk_errors
 __all__ = ["IncidentOrder", "IncidentQuery", "Incidents", "StoredIncident"]
 
 _ALL_INCIDENTS = IncidentQuery()
-_INDEX = "the directory index of the incidents; it is made anew from their files"
+_INDEX = "delete the directory index of the incidents; it is made anew from their files"
 
 
 class Incidents:
@@ -121,12 +121,12 @@ class Incidents:
         Raises:
             UsageError: the cursor is none of this list, the limit too small, or the search too long.
         """
-        with disk_errors("reading the incidents", index=_INDEX):
+        with disk_errors("reading the incidents", damaged=_INDEX):
             return ask(self._directory, lambda index: index.page(query, after, limit), strictly=False)
 
     def pinned(self) -> set[CommitId]:
         """Commits that incidents refer to; they are kept. All that was written before is heeded, by whomever."""
-        with disk_errors("reading the incidents", index=_INDEX):
+        with disk_errors("reading the incidents", damaged=_INDEX):
             return ask(self._directory, lambda index: index.pinned(), strictly=True)
 
     def _path(self, number: int) -> Path:

@@ -13,18 +13,20 @@ from relive.errors import DiskFull, PermissionMissing, StoreBusy, StoreError
 
 __all__ = ["disk_errors"]
 
-_INDEX = "index.sqlite in the store; it is made anew from the manifests"
+_INDEX = "delete index.sqlite in the store; it is made anew from the manifests"
 _FORBIDDEN = (errno.EACCES, errno.EPERM)
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+# With not a byte left SQLite cannot even make its helper files, and says "disk I/O error" or "unable to open".
+_HELPLESS = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 _PRIMARY_CODE = 0xFF  # SQLite's extended result codes hold the primary one in their low byte
 
 
 @contextlib.contextmanager
-def disk_errors(what: str, where: Path | None = None, *, index: str = _INDEX) -> Iterator[None]:
+def disk_errors(what: str, where: Path | None = None, *, damaged: str = _INDEX) -> Iterator[None]:
     """Turn failures of the disk into errors of the store.
 
     ENOSPC, EDQUOT and SQLITE_FULL become DiskFull, EACCES and EPERM PermissionMissing, SQLITE_BUSY StoreBusy, all others
-    StoreError. ``where`` lies on the file system that is written to; ``index`` says what to delete when SQLite's file is damaged.
+    StoreError. ``where`` lies on the file system that is written to; ``damaged`` says what to do when SQLite's file is.
     """
     try:
         yield
@@ -40,8 +42,7 @@ def disk_errors(what: str, where: Path | None = None, *, index: str = _INDEX) ->
         raise StoreError(f"failed while {what}", cause=str(error), remedy="run `relive doctor`") from error
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & _PRIMARY_CODE
-        # With not a byte left SQLite cannot even make its helper files, and says "disk I/O error".
-        if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and not _has_room(where)):
+        if code == sqlite3.SQLITE_FULL or (code in _HELPLESS and not _has_room(where)):
             raise _full(what, str(error)) from error
         if code == sqlite3.SQLITE_BUSY:
             raise StoreBusy(
@@ -49,8 +50,8 @@ def disk_errors(what: str, where: Path | None = None, *, index: str = _INDEX) ->
             ) from error
         raise StoreError(
             f"failed while {what}",
-            cause=f"the index: {error}",
-            remedy=f"delete {index}",
+            cause=f"SQLite: {error}",
+            remedy=damaged,
         ) from error
 
 
