@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 
 from relive.agent.border import Border
-from relive.agent.capsule import Capsule
+from relive.agent.capsule import Capsule, capsule_target
 from relive.agent.committer import Committer
 from relive.agent.control import serve_control
 from relive.agent.ending import wait_for_end
@@ -26,7 +26,7 @@ from relive.agent.keeper import Keeper
 from relive.agent.memory import MemoryGroup
 from relive.agent.policy import PolicyCommits
 from relive.agent.recorder import Recorder
-from relive.agent.taker import CapsuleTaker
+from relive.agent.taker import CriuTaker
 from relive.agent.tasks import Tasks
 from relive.config import STORE_KEY, Settings, give_store_keys
 from relive.kernel import procfs
@@ -46,7 +46,8 @@ class Agent:
         self._log = structlog.get_logger()
         self._tasks = Tasks()
         self._keeper = Keeper(settings, facts.spec.name, facts.life, capsule.paths.logs)
-        taker = CapsuleTaker(settings, capsule)
+        target = capsule_target(settings, capsule)
+        taker = CriuTaker(settings, lambda: target)
         self._committer = Committer(taker, capsule.paths, facts.spec.name, self._keeper)
         self._failures = FailureWatch(settings, capsule, self._committer, self._keeper, self._tasks, group)
         self._recorder = Recorder(

@@ -1,19 +1,20 @@
-"""How commits of one target are taken, as ``Committer`` asks for it: a capsule's is here, a container's in ``containers.taker``."""
+"""How commits of one target are taken, as ``Committer`` asks for it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
-from relive.agent.capsule import Capsule, capsule_target
 from relive.config import Settings
 from relive.engine.capture import Gate, StoppedBy, capture
 from relive.engine.criu import CriuTools
+from relive.engine.target import Target
 from relive.engine.watchdog import Watchdog
 from relive.errors import CapsuleError
 from relive.model.commit import CommitId, Cursor, Trigger
 from relive.store import Store, StoredCommit
 
-__all__ = ["CapsuleTaker", "Taken", "Taker"]
+__all__ = ["CriuTaker", "Taken", "Taker"]
 
 
 class Taken(Protocol):
@@ -45,22 +46,26 @@ class Taker(Protocol):
         """Let go of what it holds."""
 
 
-class CapsuleTaker:
-    """Of a capsule: with CRIU, under a watchdog."""
+class CriuTaker:
+    """With CRIU, under a watchdog.
 
-    def __init__(self, settings: Settings, capsule: Capsule) -> None:
-        self._settings = settings
+    Args:
+        find: gives the target before each commit; what it raises comes out of ``take``.
+    """
+
+    def __init__(self, settings: Settings, find: Callable[[], Target]) -> None:
+        self._settings, self._find = settings, find
         self._tools = CriuTools(settings.tools_path)
         self._tools.check()
-        self._target = capsule_target(settings, capsule)
         self._store = Store(settings.store)
         self._watchdog = Watchdog(self._tools.watchdog)
 
     def take(self, trigger: Trigger, gate: Gate, stopped: StoppedBy | None, name: str | None) -> Taken:
         """See ``Taker``."""
+        target = self._find()
         try:
             return capture(
-                self._target,
+                target,
                 trigger,
                 settings=self._settings,
                 store=self._store,
