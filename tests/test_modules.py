@@ -232,6 +232,7 @@ TESTED_IN = {
     "replay/debug.py": "tests/real/test_debug.py",
     "replay/inside.py": "tests/replay/test_answers.py",
     "replay/difference.py": "tests/replay/test_verdict.py",
+    "replay/case.py": "tests/real/test_replay.py",
     "replay/replay.py": "tests/real/test_replay.py",
     "reproduce/attempt.py": "tests/real/test_reproduce.py",
     "reproduce/case.py": "tests/real/test_reproduce.py",

@@ -19,8 +19,9 @@ from relive.operations.progress import Progress
 from relive.operations.runs import keep_replay, marked_run
 from relive.operations.targets import tend
 from relive.replay.answers import Calls
+from relive.replay.case import Case, case_of_incident, case_of_request
 from relive.replay.plan import Pace
-from relive.replay.replay import Case, Wishes, case_of_incident, case_of_request
+from relive.replay.replay import Wishes
 from relive.replay.replay import replay as run_replay
 from relive.replay.stubs.speed import parse_speed
 from relive.store import Store

@@ -19,10 +19,11 @@ from relive.errors import RefUnknown, UsageError
 from relive.model.commit import CommitId
 from relive.model.incident import FailureKind, Incident
 from relive.record.rings import RingMode
+from relive.replay.case import Case, case_of_incident
 from relive.replay.debugline import DebugLine
 from relive.replay.plan import Pace
-from relive.replay.replay import Case, Wishes, answers_for, case_of_incident, service_address
-from relive.replay.sender import Sender
+from relive.replay.replay import Wishes, answers_for
+from relive.replay.sender import Sender, service_address
 from relive.replay.stubs.stage import Stage
 from relive.sandbox.branch import Branch, restore
 from relive.store import Store

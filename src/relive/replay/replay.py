@@ -10,52 +10,32 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 
 from relive.config import Settings
-from relive.errors import BranchUnknown, RecordingError, RefUnknown, ReliveError, RequestUnknown, UsageError
+from relive.errors import BranchUnknown, RecordingError, ReliveError
 from relive.model.branch import Clock
-from relive.model.capsule import LifePaths
-from relive.model.commit import CommitId, Manifest
-from relive.model.incident import FailureKind, Incident
 from relive.model.outcome import End, Outcome, Replay, Run, Steps, Verdict, VerdictKind
-from relive.protocols.known import protocol_of
 from relive.record.events import EventKind
-from relive.record.exchanges import Exchange, Exchanges
-from relive.record.reading import Recording
 from relive.record.rings import RingMode
 from relive.replay.answers import Answers, Calls
+from relive.replay.case import Case
 from relive.replay.drain import BranchDrain
-from relive.replay.inside import Window, read_window, request_again, request_at_the_end, request_inside
-from relive.replay.outcomes import died_outcome, read_log, recorded_answer, recorded_outcome, replayed_answer
-from relive.replay.plan import Pace, Plan, make_plan
-from relive.replay.sender import Answer, Sender
+from relive.replay.inside import Window, request_again
+from relive.replay.outcomes import died_outcome, read_log, replayed_answer
+from relive.replay.plan import Pace, Plan
+from relive.replay.sender import Answer, Sender, service_address
 from relive.replay.sequence import miss_words, misses_of, sequence_of
-from relive.replay.stubs.plan import Stubs
 from relive.replay.stubs.speed import AS_RECORDED, Speed
 from relive.replay.stubs.stage import Stage
 from relive.replay.stubs.told import stub_words
-from relive.replay.stubs.window import read_egress
 from relive.replay.verdict import compare, same_answer
 from relive.sandbox.branch import Branch, restore
 from relive.sandbox.seal import Seal
 from relive.store import Store
 
-__all__ = [
-    "Case",
-    "Wishes",
-    "answers_for",
-    "case_of_incident",
-    "case_of_request",
-    "replay",
-    "service_address",
-]
+__all__ = ["Wishes", "answers_for", "replay"]
 
-_FATAL_KINDS = (FailureKind.SIGNAL, FailureKind.EXIT, FailureKind.MEMORY)
-_LEAST_LIMIT = 10.0  # [s] that a replayed request may take
-_SLOWER = 3.0  # a replayed request may take so many times what the recorded one took
-_END_OF_TIME = (1 << 63) - 1  # a sequence number behind all
 _NOTED_MISSES = 5
 _MOST_MISSES = 100
 _HANDLER_SETTLE = 1.0  # [s] after the answer, for the end of its handler
@@ -87,189 +67,6 @@ class Wishes:
     calls: Calls = Calls.RECORDED
     on_miss: Mapping[str, str] = field(default_factory=dict)
     speed: Speed = AS_RECORDED
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """What is replayed: a commit, a plan, and the outcome that was recorded.
-
-    Attributes:
-        window: what happened inside from the commit to the failure; None where nobody recorded it.
-        exchange: the request that failed, also where the service is judged by its death.
-        inside: (pid, number in that process) of it; None where that is not known.
-        stubs: what the service said to others over the network; None where nobody recorded it.
-        failed_mono_ns: when the failure was seen.
-        prepare_seconds: how long it took to read all this.
-    """
-
-    service: str
-    incident: int | None
-    commit: CommitId
-    manifest: Manifest
-    plan: Plan
-    recorded: Outcome
-    earlier: dict[int, Outcome]
-    limit: float
-    window: Window | None = None
-    exchange: Exchange | None = None
-    inside: tuple[int, int] | None = None
-    stubs: Stubs | None = None
-    failed_mono_ns: int = 0
-    prepare_seconds: float = 0.0
-
-
-def _paths_of(settings: Settings, service: str, life: str) -> LifePaths:
-    return LifePaths(settings.capsules / service / life)
-
-
-def case_of_incident(settings: Settings, store: Store, incident: Incident, *, first: bool = False) -> Case:
-    """Prepare the replay of an incident from the nearest commit before it.
-
-    Args:
-        first: take the first time it was seen; else the latest, whose commit is the likelier to hold a state that was
-            wrong already.
-
-    Raises:
-        RefUnknown: there is no commit before it.
-        RecordingError: the request is not in the recording, or was not kept whole.
-    """
-    began = time.monotonic()
-    occurrence = incident.occurrence(first=first)
-    if occurrence.before is None:
-        raise RefUnknown(
-            f"incident {incident.number} has no commit before it",
-            cause="the service failed before the first commit, or ran with --every never",
-            remedy="run it with --every request or a shorter time, and wait for the failure to come back",
-        )
-    manifest = store.manifest(occurrence.before)
-    paths = _paths_of(settings, incident.service, incident.life)
-    log = paths.logs[1]
-    sighting = occurrence.sighting
-    ends_service = sighting.kind in _FATAL_KINDS or sighting.exit_status is not None
-    subject = sighting.request if not ends_service else None
-    if sighting.kind is FailureKind.EXCEPTION and subject is None and not ends_service:
-        raise UsageError(
-            f"incident {incident.number} cannot be judged by a replay",
-            cause="its exception escaped outside of any request that the proxy recorded, and the service went on",
-            remedy=f"`relive debug {incident.number}` opens a debugger where it was raised",
-        )
-    exchanges = Exchanges(Recording(paths.recording))
-    exchange = exchanges.by_number(sighting.request) if sighting.request is not None else None
-    seen_mono_ns = manifest.taken_monotonic_ns + sighting.seen_wall_ns - manifest.taken_wall_ns
-    # Lines about a failure often follow its answer, so the end is where the log was when the incident was written down.
-    lines = read_log(log, sighting.log_begin or 0, occurrence.log_end)
-    recorded = recorded_outcome(sighting, exchange, lines)
-    case = _case(
-        store, exchanges, occurrence.before, incident.number, exchange, subject, seen_mono_ns, recorded
-    )
-    return _with_recordings(case, paths, exchange, seen_mono_ns, began)
-
-
-def case_of_request(settings: Settings, store: Store, commit: CommitId, number: int) -> Case:
-    """Prepare the replay of one recorded request from a given commit.
-
-    Raises:
-        UsageError: the commit is of a target that was not recorded, or was taken after the request.
-        RequestUnknown, RequestTruncated: the request cannot be sent again.
-    """
-    began = time.monotonic()
-    manifest = store.manifest(commit)
-    if manifest.cursor is None or manifest.target.life is None:
-        raise UsageError(
-            f"commit {commit[:10]} has no recording",
-            cause="its target ran without --listen",
-            remedy="replay an incident instead",
-        )
-    paths = _paths_of(settings, manifest.target.name, manifest.target.life)
-    log = paths.logs[1]
-    exchanges = Exchanges(Recording(paths.recording))
-    exchange = exchanges.by_number(number)
-    if exchange.started_seq <= manifest.cursor.sequence:
-        raise RequestUnknown(
-            f"request {number} began before commit {commit[:10]}",
-            remedy="name an earlier commit (`relive log`)",
-        )
-    before, after = _log_window(exchange, log)
-    recorded = recorded_answer(exchange, read_log(log, before, after))
-    failed = exchange.ended_mono_ns or exchange.started_mono_ns
-    case = _case(store, exchanges, commit, None, exchange, number, failed, recorded)
-    return _with_recordings(case, paths, exchange, failed, began)
-
-
-def _with_recordings(
-    case: Case, paths: LifePaths, exchange: Exchange | None, failed_mono_ns: int, began: float
-) -> Case:
-    """The case with what was recorded beside its requests; ``began``: monotonic [s], when its preparation did."""
-    case = _with_inside(case, paths, exchange, failed_mono_ns)
-    egress = read_egress(paths.egress, case.manifest.taken_monotonic_ns, failed_mono_ns)
-    return replace(
-        case,
-        stubs=Stubs(egress, protocol_of, authority=paths.authority) if egress is not None else None,
-        failed_mono_ns=failed_mono_ns,
-        prepare_seconds=time.monotonic() - began,
-    )
-
-
-def _with_inside(case: Case, paths: LifePaths, exchange: Exchange | None, failed_mono_ns: int) -> Case:
-    """The case with what was recorded inside the service."""
-    since = case.manifest.taken_monotonic_ns
-    if exchange is not None:
-        since = min(since, exchange.started_mono_ns)
-    window = read_window(paths.inside, since, failed_mono_ns)
-    if window is None:
-        return case
-    inside = (
-        request_inside(window.events, exchange) if exchange is not None else request_at_the_end(window.events)
-    )
-    recorded = case.recorded
-    if inside is not None:
-        recorded = recorded.model_copy(update={"events": sequence_of(window.events, *inside)})
-    return replace(case, window=window, exchange=exchange, inside=inside, recorded=recorded)
-
-
-def _log_window(exchange: Exchange | None, log: Path) -> tuple[int, int | None]:
-    if exchange is None:
-        return 0, None
-    after = exchange.log_offsets_after.get(str(log))
-    return exchange.log_offsets_before.get(str(log), 0), after
-
-
-def _case(
-    store: Store,
-    exchanges: Exchanges,
-    commit: CommitId,
-    incident: int | None,
-    exchange: Exchange | None,
-    subject: int | None,
-    failed_mono_ns: int,
-    recorded: Outcome,
-) -> Case:
-    manifest = store.manifest(commit)
-    last = (
-        exchange.ended_seq or exchange.started_seq
-        if exchange is not None and subject is not None
-        else _END_OF_TIME
-    )
-    cursor = manifest.cursor.sequence if manifest.cursor is not None else 0
-    # Without a cursor (nobody recorded yet when the commit was taken) the clock has to tell what came after it.
-    since = 0 if manifest.cursor is not None else manifest.taken_monotonic_ns
-    begun = [
-        one
-        for one in exchanges.begun_in(cursor, last)
-        if one.number == subject or since < one.started_mono_ns <= failed_mono_ns
-    ]
-    still_open = exchanges.open_at(cursor) if manifest.cursor is not None else []
-    if subject is not None and exchange is not None:
-        exchange.request_bytes()  # raises when it cannot be sent again
-    plan = make_plan(manifest, begun, still_open, subject, failed_mono_ns)
-    seconds = exchange.seconds if exchange is not None and exchange.seconds is not None else 0.0
-    earlier = {
-        step.exchange.number: recorded_answer(step.exchange, [])
-        for step in plan.steps
-        if step.exchange.number != subject and not step.continues
-    }
-    limit = max(_LEAST_LIMIT, seconds * _SLOWER)
-    return Case(manifest.target.name, incident, commit, manifest, plan, recorded, earlier, limit)
 
 
 def answers_for(case: Case, wishes: Wishes) -> Answers | None:
@@ -501,15 +298,6 @@ async def _live(branch: Branch, case: Case, wishes: Wishes) -> tuple[Outcome, st
         _first_earlier(case, sender, wishes.ignore),
         sum(n != plan.subject for n in sender.answers),
     )
-
-
-def service_address(manifest: Manifest) -> tuple[str, int]:
-    """Where to send: the port that the recorded clients had reached, or the lowest one the service listens on."""
-    inward = [connection.local for connection in manifest.connections if connection.inward]
-    host, port = inward[0] if inward else (manifest.listening[0] if manifest.listening else ("127.0.0.1", 0))
-    if host in ("0.0.0.0", "::"):
-        return ("127.0.0.1" if host == "0.0.0.0" else "::1"), port
-    return host, port
 
 
 def _watch_root(branch: Branch) -> asyncio.Event:

@@ -15,13 +15,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relive.kernel.namespaces import in_network_of
+from relive.model.commit import Manifest
 from relive.model.outcome import End
 from relive.record.exchanges import Exchange
 from relive.record.http1 import AnswerFramer, AnswerHead, Body, Stream
 from relive.record.http1 import End as MessageEnd
 from relive.replay.plan import Pace, Plan, Step
 
-__all__ = ["Answer", "Connection", "Sender"]
+__all__ = ["Answer", "Connection", "Sender", "service_address"]
 
 _READ = 1 << 16  # [bytes]
 _CONNECT_LIMIT = 5.0  # [s]
@@ -218,3 +219,12 @@ def _forged_socket(descriptor: int) -> socket.socket:
     sock = socket.socket(fileno=descriptor)
     sock.setblocking(False)
     return sock
+
+
+def service_address(manifest: Manifest) -> tuple[str, int]:
+    """Where to send: the port that the recorded clients had reached, or the lowest one the service listens on."""
+    inward = [connection.local for connection in manifest.connections if connection.inward]
+    host, port = inward[0] if inward else (manifest.listening[0] if manifest.listening else ("127.0.0.1", 0))
+    if host in ("0.0.0.0", "::"):
+        return ("127.0.0.1" if host == "0.0.0.0" else "::1"), port
+    return host, port
