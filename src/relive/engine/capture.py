@@ -39,7 +39,7 @@ from relive.engine.target import (
 )
 from relive.engine.watchdog import Watch, Watchdog
 from relive.engine.watches import watched_paths
-from relive.errors import CommitFailed, CommitTimedOut, DiskFull, TargetUndumpable
+from relive.errors import CommitFailed, CommitTimedOut, DiskFull, ProcessGone, TargetUndumpable
 from relive.images import criu_images_pb2 as pb
 from relive.images.imagefile import read_entries
 from relive.kernel import procfs
@@ -118,11 +118,13 @@ def capture(
         TargetUndumpable: the target holds something that cannot be saved.
         CommitTimedOut: it took longer than ``settings.commit_limit``.
         CommitFailed: CRIU failed otherwise.
-        ProcessGone, PermissionMissing, ToolMissing, DiskFull: as they say.
+        ProcessGone: the target ended meanwhile.
+        PermissionMissing, ToolMissing, DiskFull: as they say.
     """
     tools = CriuTools(settings.tools_path)
     tools.check()
     check_dumpable(target.root)
+    begun = procfs.read_stat(target.root)
     staging = store.stage()
     dump = _Dump(target, settings, tools, staging, gate or NoGate(), stopped, name)
     try:
@@ -139,10 +141,24 @@ def capture(
         if watch.stepped_in:
             raise _given_up(target, settings)
         return dump.result(trigger)
-    except BaseException:
+    except BaseException as error:
         staging.discard()
         _forget_copies(target)
+        if isinstance(error, CommitFailed) and _has_ended(target, begun):
+            raise _ended(target, error) from error
         raise
+
+
+def _has_ended(target: Target, begun: procfs.ProcessStat | None) -> bool:
+    return begun is None or not procfs.is_same_process(target.root, begun.start_ticks)
+
+
+def _ended(target: Target, error: CommitFailed) -> ProcessGone:
+    return ProcessGone(
+        f"{target.name} ended while it was being committed",
+        cause=error.cause,
+        remedy="what was committed before is kept (`relive log`)",
+    )
 
 
 def _given_up(target: Target, settings: Settings) -> CommitTimedOut:

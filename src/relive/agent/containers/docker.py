@@ -6,10 +6,10 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 
+from relive.agent.containers.found import FoundContainer
 from relive.agent.containers.output import moment
 from relive.agent.containers.state import ContainerState, read_state
-from relive.agent.containers.taker import ContainerTaker
-from relive.agent.taker import Taker
+from relive.agent.taker import CriuTaker, Taker
 from relive.config import Settings
 from relive.engine.docker.api import get, open_stream
 from relive.engine.docker.target import docker_target
@@ -78,7 +78,7 @@ class Docker:
 
     def taker(self, settings: Settings, container: str) -> Taker:
         """See ``Engine``."""
-        return ContainerTaker(settings, lambda: docker_target(container))
+        return CriuTaker(settings, FoundContainer(lambda: docker_target(container)))
 
 
 def _decimal(moment_ns: int) -> str:

@@ -8,9 +8,9 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from relive.agent.containers.found import FoundContainer
 from relive.agent.containers.state import ContainerState, read_state
-from relive.agent.containers.taker import ContainerTaker
-from relive.agent.taker import Taker
+from relive.agent.taker import CriuTaker, Taker
 from relive.config import Settings
 from relive.engine.podman.command import Answer, ask
 from relive.engine.podman.container import find_container
@@ -70,7 +70,7 @@ class Podman:
 
     def taker(self, settings: Settings, container: str) -> Taker:
         """See ``Engine``."""
-        return ContainerTaker(settings, lambda: container_target(find_container(container)))
+        return CriuTaker(settings, FoundContainer(lambda: container_target(find_container(container))))
 
 
 def _inspect(kind: str, name: str) -> dict[str, Any] | None:

@@ -5,19 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from relive.config import Settings
-from relive.engine.capture import Gate, StoppedBy, capture
-from relive.engine.captured import Capture
+from relive.engine.capture import Gate, capture
 from relive.engine.podman.command import ask
 from relive.engine.podman.container import PodmanContainer
 from relive.engine.target import Target
 from relive.engine.watchdog import Watchdog
-from relive.errors import CommitFailed, ProcessGone
+from relive.errors import CommitFailed
 from relive.exchange.checkpoint.layout import IMAGE
-from relive.kernel import procfs
 from relive.model.commit import FileEntry, LayerKind, Trigger
 from relive.store import Store, StoredCommit
 
-__all__ = ["capture_container", "commit_container"]
+__all__ = ["commit_container"]
 
 
 def commit_container(
@@ -39,7 +37,7 @@ def commit_container(
         with_image: the commit holds the image, too, so that it can be restored where that is not.
 
     Raises:
-        As ``capture_container`` and ``Capture.store``.
+        As ``capture`` and ``Capture.store``.
     """
     before = store.latest_of_life(container.id)
     staging = store.stage() if with_image else None
@@ -47,8 +45,7 @@ def commit_container(
         if staging is not None and target.contained is not None:
             held = _held_image(store, before, container.image_id)
             target.contained.members[IMAGE] = held or _saved_image(container, staging.files)
-        taken = capture_container(
-            container,
+        taken = capture(
             target,
             trigger,
             settings=settings,
@@ -61,52 +58,6 @@ def commit_container(
     finally:
         if staging is not None:
             staging.discard()
-
-
-def capture_container(
-    container: PodmanContainer,
-    target: Target,
-    trigger: Trigger,
-    *,
-    settings: Settings,
-    store: Store,
-    watchdog: Watchdog,
-    gate: Gate | None = None,
-    stopped: StoppedBy | None = None,
-    name: str | None = None,
-) -> Capture:
-    """Take a commit of a container that is not durable yet; ``gate``, ``stopped`` and ``name`` are as for ``capture``.
-
-    Raises:
-        ProcessGone: the container ended or was removed meanwhile.
-        As ``capture``.
-    """
-    started = procfs.read_stat(container.pid)
-    try:
-        return capture(
-            target,
-            trigger,
-            settings=settings,
-            store=store,
-            watchdog=watchdog,
-            gate=gate,
-            stopped=stopped,
-            name=name,
-        )
-    except CommitFailed as error:
-        now = procfs.read_stat(container.pid)
-        if (
-            started is not None
-            and now is not None
-            and now.start_ticks == started.start_ticks
-            and now.state not in "ZX"
-        ):
-            raise
-        raise ProcessGone(
-            f"container {container.name} ended while it was being committed",
-            cause=error.cause,
-            remedy="`podman ps --all` tells how; what was committed before is kept (`relive log`)",
-        ) from error
 
 
 def _held_image(store: Store, before: StoredCommit | None, image: str) -> FileEntry | None:
