@@ -14,11 +14,12 @@ import pytest
 
 from relive.config import load_settings
 from relive.engine import capture as room
-from relive.engine.capture import capture
+from relive.engine.capture import Gate, NoGate, capture
 from relive.engine.captured import Capture
 from relive.engine.criu import CriuTools
 from relive.engine.target import process_target
 from relive.engine.watchdog import Watchdog
+from relive.errors import ProcessGone
 from relive.kernel import procfs
 from relive.model.commit import Trigger
 from relive.store import Store
@@ -61,14 +62,19 @@ def states(root: int) -> str:
     )
 
 
-def take(home: Path, pid: int) -> Capture:
+def take(home: Path, pid: int, gate: Gate | None = None) -> Capture:
     settings = load_settings(home=home, tools=load_settings().tools_path)
     with (
         contextlib.closing(Store(settings.store)) as store,
         Watchdog(CriuTools(settings.tools_path).watchdog) as watchdog,
     ):
         taken = capture(
-            process_target(pid), Trigger.MANUAL, settings=settings, store=store, watchdog=watchdog
+            process_target(pid),
+            Trigger.MANUAL,
+            settings=settings,
+            store=store,
+            watchdog=watchdog,
+            gate=gate,
         )
         taken.staging.discard()
         return taken
@@ -122,3 +128,13 @@ def test_an_error_at_the_look_gives_the_commit_up_and_the_target_runs_on(
     with pytest.raises(ZeroDivisionError):
         take(tmp_path, busy)
     assert "t" not in states(busy)
+
+
+def test_a_target_that_ends_amid_its_commit_is_told_as_that(tmp_path: Path, busy: int) -> None:
+    class Killing(NoGate):
+        def close(self) -> None:
+            os.killpg(busy, 9)
+
+    with pytest.raises(ProcessGone, match="ended while it was being committed"):
+        take(tmp_path, busy, Killing())
+    assert list((tmp_path / "store" / "incoming").iterdir()) == []
