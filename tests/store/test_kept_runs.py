@@ -6,7 +6,7 @@ import pytest
 
 from relive.errors import NotFound
 from relive.store import runs as module
-from relive.store.runs import Runs
+from relive.store.runs import Part, Runs
 
 
 def add(runs, service="pay", incident=None):
@@ -66,3 +66,17 @@ def test_one_that_was_asked_for_with_a_mark_is_found_by_it(tmp_path):
     facts = dict.fromkeys(("began_wall_ns", "seconds", "times", "reproduced"), 1)
     runs.add(kind="replay", service="pay", incident=1, verdict="v", result='{"b": 2}', mark="0" * 32, **facts)
     assert runs.marked("0" * 32) == '{"b": 2}'
+
+
+def test_the_whole_takes_the_place_of_its_parts(tmp_path):
+    runs = Runs(tmp_path / "runs.sqlite")
+    one, other = "1" * 32, "2" * 32
+    for number in (2, 1, 2):
+        runs.add_part(one, Part(number, "incident 1", 5, 0.5, "{}"))
+    runs.add_part(other, Part(1, "incident 2", 6, 0.5, "{}"))
+    assert runs.parts(one) == [Part(number, "incident 1", 5, 0.5, "{}") for number in (1, 2)]
+    facts = dict.fromkeys(("began_wall_ns", "seconds", "times", "reproduced"), 1)
+    runs.add(kind="replay", service="pay", incident=1, verdict="v", result="{}", mark=one, **facts)
+    assert runs.unfinished() == [other]
+    runs.forget_parts(other)
+    assert runs.unfinished() == []

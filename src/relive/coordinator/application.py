@@ -18,7 +18,7 @@ from relive.coordinator.audit import Audit
 from relive.coordinator.credentials import Tokens
 from relive.coordinator.errors import ERROR_RESPONSES, install, refuse_unwritable
 from relive.coordinator.gate import Gate
-from relive.coordinator.kinds import server_kinds, sweep_fixtures
+from relive.coordinator.kinds import server_kinds, sweep_fixtures, sweep_unfinished
 from relive.coordinator.limits import Allowance, Limits
 from relive.coordinator.routers import (
     audit,
@@ -133,6 +133,7 @@ async def _sweep(app: FastAPI) -> None:
             app.state.shelf.sweep,
             app.state.links.sweep,
             partial(sweep_fixtures, app.state.settings, app.state.tasks),
+            partial(sweep_unfinished, app.state.settings, app.state.tasks),
         ):
             try:
                 await anyio.to_thread.run_sync(sweep)

@@ -7,7 +7,8 @@ the same carries the task's id (``Settings.mark``), in the very file that makes 
 * commit: the name of the capture, in the manifest. The commit that has it is the task's; no other is taken, also while the
   capsule's agent, which outlives the server, is still at it.
 * restore: the mark in the branch's state. Nobody was told of such a branch: it is stopped, and another is brought to life.
-* replay, reproduce: branches as with restore; the run that was kept under the mark is the task's.
+* replay, reproduce: branches as with restore. Each run is kept under the mark as it ends, and not done again; the whole that
+  is kept under it, in the place of its runs, is the task's (``operations.unfinished``).
 * export: what is kept on the shelf under the task's id is the task's.
 * fixture: files in a directory named by the task's id; they are written anew.
 * verify: changes nothing.
@@ -43,8 +44,17 @@ from relive.operations.reproductions import REPRODUCE
 from relive.operations.restoring import RESTORE
 from relive.operations.storage import VERIFY
 from relive.sandbox.branch import list_branches
+from relive.store.runs import Runs
 
-__all__ = ["ExportDone", "ExportTask", "FixtureTask", "fixture_directory", "server_kinds", "sweep_fixtures"]
+__all__ = [
+    "ExportDone",
+    "ExportTask",
+    "FixtureTask",
+    "fixture_directory",
+    "server_kinds",
+    "sweep_fixtures",
+    "sweep_unfinished",
+]
 
 W = TypeVar("W", bound=Wish)
 R = TypeVar("R", bound=BaseModel)
@@ -96,6 +106,18 @@ def sweep_fixtures(settings: Settings, tasks: Tasks) -> None:
             tasks.get(one.name)
         except TaskUnknown:
             shutil.rmtree(one, ignore_errors=True)
+
+
+def sweep_unfinished(settings: Settings, tasks: Tasks) -> None:
+    """Remove runs of replays and reproductions that no task will finish: it was cancelled, has failed, or is not known any more."""
+    runs = Runs(settings.runs)
+    for mark in runs.unfinished():
+        try:
+            goes_on = not tasks.get(mark).state.is_final
+        except TaskUnknown:
+            goes_on = False
+        if not goes_on:
+            runs.forget_parts(mark)
 
 
 def server_kinds(settings: Settings, shelf: Shelf) -> list[TaskKind[Any, Any]]:

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 
 from pydantic import Field
 
 from relive.config import Settings
 from relive.errors import UsageError
 from relive.model.branch import Clock
-from relive.model.outcome import Replay, VerdictKind
+from relive.model.commit import CommitId
+from relive.model.incident import Occurrence
+from relive.model.outcome import Replay, Run, VerdictKind
 from relive.model.text import is_number
+from relive.model.value import Value
 from relive.operations.operation import Operation, Wish
 from relive.operations.policies import parse_policy
 from relive.operations.progress import Progress
 from relive.operations.runs import keep_replay, marked_run
 from relive.operations.targets import tend
+from relive.operations.unfinished import Unfinished, digest
 from relive.replay.answers import Calls
 from relive.replay.case import Case, case_of_incident, case_of_request
 from relive.replay.plan import Pace
@@ -72,7 +75,7 @@ class ReplayWish(Wish):
 def replay(settings: Settings, wish: ReplayWish, progress: Progress) -> Replay:
     """Restore the commit before a failure, send the recorded requests again, and judge.
 
-    The run that carries ``settings.mark`` already is given as it is.
+    The one that carries ``settings.mark`` already is given as it is; runs under that mark of one that was broken off count.
 
     Raises:
         UsageError: what is asked for cannot be meant.
@@ -95,27 +98,63 @@ def replay(settings: Settings, wish: ReplayWish, progress: Progress) -> Replay:
     )
     tend(settings, progress)
     store = Store(settings.store)
-    case = _case(settings, store, wish)
-    began_wall_ns, began = time.time_ns(), time.monotonic()
+    unfinished = Unfinished(settings, Run)
+    moment = _moment(settings, store, wish, unfinished.about)
+    case = _case(settings, store, moment)
+    moment = moment.model_copy(update={"recorded": digest(case.recorded)})
+    had = unfinished.begin(moment.model_dump_json())
     with progress.progress("replaying", wish.times) as done:
-        result = asyncio.run(run_replay(settings, store, case, wishes, done))
-    keep_replay(settings, result, began_wall_ns, time.monotonic() - began)
+        replaying = run_replay(settings, store, case, wishes, done, had=had, ended=unfinished.keep)
+        result = asyncio.run(replaying)
+    keep_replay(settings, result, unfinished.began_wall_ns, unfinished.seconds)
     return result
 
 
 REPLAY = Operation("replay", ReplayWish, Replay, replay)
 
 
-def _case(settings: Settings, store: Store, wish: ReplayWish) -> Case:
+class _Moment(Value):
+    """What all runs of a replay are of. The wish alone does not say it: incidents are seen again, and refs move.
+
+    Attributes:
+        wish: its digest.
+        incident, occurrence: which time it was seen; None where a request is replayed.
+        commit, request: from which commit; None where an incident is replayed.
+        recorded: digest of the outcome that runs are compared with; None before that was read.
+    """
+
+    wish: str
+    incident: int | None = None
+    occurrence: Occurrence | None = None
+    commit: CommitId | None = None
+    request: int | None = None
+    recorded: str | None = None
+
+
+def _moment(settings: Settings, store: Store, wish: ReplayWish, earlier: str | None) -> _Moment:
+    """What is replayed: as an earlier attempt found it, of which runs are kept, or else as it is now."""
+    if earlier is not None:
+        found = _Moment.model_validate_json(earlier)
+        if found.wish == digest(wish):
+            return found
     number = wish.what.removeprefix("incident/")
     if is_number(number) and wish.request is None:
         incident = Incidents(settings.incidents).get(int(number))
-        return case_of_incident(settings, store, incident, first=wish.first)
+        occurrence = incident.occurrence(first=wish.first)
+        return _Moment(wish=digest(wish), incident=incident.number, occurrence=occurrence)
     if wish.request is None:
         raise UsageError(
             "which request?", remedy="name an incident, or write `relive replay REF --request N`"
         )
-    return case_of_request(settings, store, store.resolve(wish.what), wish.request)
+    return _Moment(wish=digest(wish), commit=store.resolve(wish.what), request=wish.request)
+
+
+def _case(settings: Settings, store: Store, moment: _Moment) -> Case:
+    if moment.incident is not None and moment.occurrence is not None:
+        incident = Incidents(settings.incidents).get(moment.incident)
+        return case_of_incident(settings, store, incident, moment.occurrence)
+    assert moment.commit is not None and moment.request is not None
+    return case_of_request(settings, store, moment.commit, moment.request)
 
 
 def replay_status(result: Replay) -> int:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 from pydantic import Field
 
 from relive.config import Settings
 from relive.errors import UsageError
-from relive.model.reproduction import Reproduction, ReproductionKind
+from relive.model.reproduction import Attempt, Reproduction, ReproductionKind
 from relive.model.text import is_number
 from relive.operations.operation import Operation, Wish
 from relive.operations.policies import parse_policy
 from relive.operations.progress import Progress
 from relive.operations.runs import keep_reproduction, marked_run
+from relive.operations.unfinished import Unfinished, digest
 from relive.reproduce.environment import parse_variable, read_variables
 from relive.reproduce.plan import Wishes
-from relive.reproduce.reproduce import What
+from relive.reproduce.reproduce import What, prepare
 from relive.reproduce.reproduce import reproduce as run_reproduction
 
 __all__ = ["REPRODUCE", "ReproduceWish", "reproduce", "reproduction_status"]
@@ -62,7 +62,7 @@ class ReproduceWish(Wish):
 def reproduce(settings: Settings, wish: ReproduceWish, progress: Progress) -> Reproduction:
     """From the error package alone: start the service afresh, send the request, judge.
 
-    The run that carries ``settings.mark`` already is given as it is.
+    The one that carries ``settings.mark`` already is given as it is; attempts under that mark of one that was broken off count.
 
     Raises:
         UsageError: what is asked for cannot be meant.
@@ -89,10 +89,19 @@ def reproduce(settings: Settings, wish: ReproduceWish, progress: Progress) -> Re
         on_miss=dict(parse_policy(text) for text in wish.on_miss),
         databases=dict(_database(text) for text in wish.database),
     )
-    began_wall_ns, began = time.time_ns(), time.monotonic()
+    unfinished = Unfinished(settings, Attempt)
     with progress.progress("reproducing", wish.times) as done:
-        result = run_reproduction(settings, what, wishes, progress.status, done)
-    keep_reproduction(settings, result, began_wall_ns, time.monotonic() - began)
+        prepared = prepare(settings, what)
+        result = run_reproduction(
+            settings,
+            prepared,
+            wishes,
+            progress.status,
+            done,
+            had=unfinished.begin(digest(wish, prepared.whole)),
+            ended=unfinished.keep,
+        )
+    keep_reproduction(settings, result, unfinished.began_wall_ns, unfinished.seconds)
     return result
 
 

@@ -10,7 +10,7 @@ from relive.config import Settings
 from relive.errors import RefUnknown, RequestUnknown, UsageError
 from relive.model.capsule import LifePaths
 from relive.model.commit import CommitId, Manifest
-from relive.model.incident import FailureKind, Incident
+from relive.model.incident import FailureKind, Incident, Occurrence
 from relive.model.outcome import Outcome
 from relive.protocols.known import protocol_of
 from relive.record.exchanges import Exchange, Exchanges
@@ -64,19 +64,16 @@ def _paths_of(settings: Settings, service: str, life: str) -> LifePaths:
     return LifePaths(settings.capsules / service / life)
 
 
-def case_of_incident(settings: Settings, store: Store, incident: Incident, *, first: bool = False) -> Case:
-    """Prepare the replay of an incident from the nearest commit before it.
+def case_of_incident(settings: Settings, store: Store, incident: Incident, occurrence: Occurrence) -> Case:
+    """Prepare the replay of one time that an incident was seen, from the nearest commit before it.
 
-    Args:
-        first: take the first time it was seen; else the latest, whose commit is the likelier to hold a state that was
-            wrong already.
+    The commit before the latest time is the likelier to hold a state that was wrong already.
 
     Raises:
         RefUnknown: there is no commit before it.
         RecordingError: the request is not in the recording, or was not kept whole.
     """
     began = time.monotonic()
-    occurrence = incident.occurrence(first=first)
     if occurrence.before is None:
         raise RefUnknown(
             f"incident {incident.number} has no commit before it",

@@ -94,8 +94,9 @@ def at_request(settings: Settings, store: Store, incident: Incident) -> Iterator
         UsageError: it did not happen in a request that was recorded; else as ``case_of_incident`` and ``restore``.
         DebuggerSilent: the request came to no code of the service; the branch is gone then.
     """
-    case = case_of_incident(settings, store, incident)
-    number = incident.occurrence(first=False).sighting.request
+    occurrence = incident.occurrence(first=False)
+    case = case_of_incident(settings, store, incident, occurrence)
+    number = occurrence.sighting.request
     subject = next((step.exchange for step in case.plan.steps if step.exchange.number == number), None)
     if number is None or subject is None or incident.sighting.kind is FailureKind.HANG:
         raise UsageError(

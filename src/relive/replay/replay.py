@@ -84,33 +84,44 @@ async def replay(
     case: Case,
     wishes: Wishes,
     progress: Callable[[int], None] = lambda _done: None,
+    *,
+    had: Collection[Run] = (),
+    ended: Callable[[Run], None] = lambda _run: None,
 ) -> Replay:
     """Run the case as often as wished.
 
     A branch that cannot be restored gives a run with the verdict "failed to restore" and does not end the others.
     Call it from a process with one thread.
+
+    Args:
+        progress: called with the number of runs that are done.
+        had: runs that were done before; they count, and only the others are made.
+        ended: called with each run that was made as soon as it has ended; what it raises ends the replay.
     """
     slots = asyncio.Semaphore(max(1, wishes.jobs))
     answers = answers_for(case, wishes)
-    done = 0
+    done = len(had)
+    if done:
+        progress(done)
 
     async def one(number: int) -> Run:
         nonlocal done
         async with slots:
             run = await _run(settings, store, case, wishes, answers, number)
+        ended(run)
         done += 1
         progress(done)
         return run
 
-    runs = await asyncio.gather(*(one(number + 1) for number in range(wishes.times)))
-    request = case.plan.subject
+    missing = sorted(set(range(1, wishes.times + 1)) - {run.number for run in had})
+    made = await asyncio.gather(*(one(number) for number in missing))
     return Replay(
         service=case.service,
         incident=case.incident,
-        request=request,
+        request=case.plan.subject,
         commit=case.commit,
         recorded=case.recorded,
-        runs=list(runs),
+        runs=sorted([*had, *made], key=lambda run: run.number),
         prepare_seconds=case.prepare_seconds,
     )
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from relive.config import Settings
-from relive.model.reproduction import Raised, Reproduction
+from relive.model.reproduction import Attempt, Raised, Reproduction
 from relive.reproduce.answers import ANSWERS
 from relive.reproduce.attempt import attempt
 from relive.reproduce.case import case_of
@@ -17,7 +17,7 @@ from relive.reproduce.plan import Plan, Wishes
 from relive.reproduce.request import request_for
 from relive.reproduce.tree import choose_tree
 
-__all__ = ["What", "reproduce"]
+__all__ = ["Prepared", "What", "prepare", "reproduce"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,7 @@ class What:
         checkout: a revision of git, "." for the files as they are, None: the recorded one where it is there.
         environment: variables over the recorded ones.
         port: where the service listens; None: as recorded, else wherever it does.
+        times: number of attempts.
     """
 
     incident: int
@@ -41,14 +42,17 @@ class What:
     times: int = 1
 
 
-def reproduce(
-    settings: Settings,
-    what: What,
-    wishes: Wishes,
-    tell: Callable[[str], None] = lambda _text: None,
-    progress: Callable[[int], None] = lambda _done: None,
-) -> Reproduction:
-    """Do it, as often as wished, one after the other. Call it from a process with one thread.
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What is going to be reproduced: ``plan`` for every attempt, and what is known of the whole before the first one."""
+
+    plan: Plan
+    times: int
+    whole: Reproduction
+
+
+def prepare(settings: Settings, what: What) -> Prepared:
+    """Gather what is kept of the failure, and decide what is started.
 
     Raises:
         IncidentUnknown, PackageMissing: there is nothing to reproduce.
@@ -60,12 +64,7 @@ def reproduce(
     start = start_for(case, what.command, what.port)
     made = environment_for(case.package, case.launch, settings, what.environment, ANSWERS)
     tree = choose_tree(case.package, start.directory, what.checkout)
-    plan = Plan(case, start, request, made.variables, tree)
-    attempts = []
-    for number in range(1, what.times + 1):
-        attempts.append(attempt(settings, plan, wishes, number, tell))
-        progress(number)
-    return Reproduction(
+    whole = Reproduction(
         service=case.incident.service,
         incident=what.incident,
         command=start.command,
@@ -77,5 +76,36 @@ def reproduce(
         recorded_status=case.recorded_status if request is not None else None,
         placeholders=made.placeholders,
         notes=[*start.notes, *made.notes, *(request.notes if request is not None else [])],
-        attempts=attempts,
+        attempts=[],
     )
+    return Prepared(Plan(case, start, request, made.variables, tree), what.times, whole)
+
+
+def reproduce(
+    settings: Settings,
+    prepared: Prepared,
+    wishes: Wishes,
+    tell: Callable[[str], None] = lambda _text: None,
+    progress: Callable[[int], None] = lambda _done: None,
+    *,
+    had: Collection[Attempt] = (),
+    ended: Callable[[Attempt], None] = lambda _attempt: None,
+) -> Reproduction:
+    """Do it, as often as wished, one after the other. Call it from a process with one thread.
+
+    Args:
+        tell: called with sentences on what is being done.
+        progress: called with the number of attempts that are done.
+        had: attempts that were made before; they count, and only the others are made.
+        ended: called with each attempt as soon as it has ended; what it raises ends the reproduction.
+    """
+    attempts = {one.number: one for one in had}
+    if attempts:
+        progress(len(attempts))
+    for number in range(1, prepared.times + 1):
+        if number in attempts:
+            continue
+        attempts[number] = attempt(settings, prepared.plan, wishes, number, tell)
+        ended(attempts[number])
+        progress(len(attempts))
+    return prepared.whole.model_copy(update={"attempts": [attempts[number] for number in sorted(attempts)]})

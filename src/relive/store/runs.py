@@ -1,6 +1,8 @@
 """What replays and reproductions showed: an SQLite file, a row each. Numbers are never used twice.
 
 The newest ``KEPT`` are kept. Results are JSON as the operation returned them.
+
+One that is done under a mark keeps each of its runs as it ends, as a *part*; the row of the whole takes the place of its parts.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Any
 from relive.errors import NotFound
 from relive.store.troubles import disk_errors
 
-__all__ = ["KEPT", "RunRow", "Runs"]
+__all__ = ["KEPT", "Part", "RunRow", "Runs"]
 
 KEPT = 10_000
 _SCHEMA = """
@@ -27,6 +29,10 @@ CREATE TABLE IF NOT EXISTS runs (
 CREATE INDEX IF NOT EXISTS runs_by_mark ON runs (mark) WHERE mark IS NOT NULL;
 CREATE INDEX IF NOT EXISTS runs_by_incident ON runs (incident, number);
 CREATE INDEX IF NOT EXISTS runs_by_service ON runs (service, number);
+CREATE TABLE IF NOT EXISTS parts (
+    mark TEXT NOT NULL, number INTEGER NOT NULL, about TEXT NOT NULL, began_wall_ns INTEGER NOT NULL,
+    seconds REAL NOT NULL, result TEXT NOT NULL, PRIMARY KEY (mark, number)
+);
 """
 _COLUMNS = "number, kind, service, incident, began_wall_ns, seconds, times, reproduced, verdict"
 
@@ -49,6 +55,25 @@ class RunRow:
     times: int
     reproduced: int
     verdict: str
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One run of a replay, or attempt of a reproduction, that has ended while the whole has not.
+
+    Attributes:
+        number: within the whole, from 1.
+        about: what was run, and what it was compared with; parts of one whole have the same.
+        began_wall_ns: when the attempt at the whole began that made it.
+        seconds: since that, or since the part that this attempt made before it.
+        result: in JSON.
+    """
+
+    number: int
+    about: str
+    began_wall_ns: int
+    seconds: float
+    result: str
 
 
 class Runs:
@@ -80,7 +105,10 @@ class Runs:
         result: str,
         mark: str | None = None,
     ) -> int:
-        """Keep one, with the mark of who asked for it (``Settings.mark``), drop the oldest beyond ``KEPT``; returns its number."""
+        """Keep one, with the mark of who asked for it (``Settings.mark``), in the place of its parts; returns its number.
+
+        The oldest beyond ``KEPT`` are dropped.
+        """
         row = (kind, service, incident, began_wall_ns, seconds, times, reproduced, verdict, result, mark)
         names = "kind, service, incident, began_wall_ns, seconds, times, reproduced, verdict, result, mark"
         with self._open() as database:
@@ -89,7 +117,37 @@ class Runs:
             ).lastrowid
             assert number is not None
             database.execute("DELETE FROM runs WHERE number <= ?", (number - KEPT,))
+            database.execute("DELETE FROM parts WHERE mark = ?", (mark,))
         return number
+
+    def add_part(self, mark: str, part: Part) -> None:
+        """Keep a part; durable on return. It takes the place of one with its number."""
+        with self._open() as database:
+            database.execute(
+                "INSERT OR REPLACE INTO parts (mark, number, about, began_wall_ns, seconds, result) "
+                "VALUES (?, ?, ?, ?, ?, ?)",
+                (mark, part.number, part.about, part.began_wall_ns, part.seconds, part.result),
+            )
+
+    def parts(self, mark: str) -> list[Part]:
+        """Those that are kept under a mark, by their numbers."""
+        with self._open() as database:
+            rows = database.execute(
+                "SELECT number, about, began_wall_ns, seconds, result FROM parts WHERE mark = ? ORDER BY number",
+                (mark,),
+            ).fetchall()
+        return [Part(*row) for row in rows]
+
+    def unfinished(self) -> list[str]:
+        """The marks under which there are parts."""
+        with self._open() as database:
+            rows = database.execute("SELECT DISTINCT mark FROM parts ORDER BY mark").fetchall()
+        return [str(row[0]) for row in rows]
+
+    def forget_parts(self, mark: str) -> None:
+        """Drop the parts of what nobody is going to finish."""
+        with self._open() as database:
+            database.execute("DELETE FROM parts WHERE mark = ?", (mark,))
 
     def page(
         self, *, service: str | None, incident: int | None, before: int | None, limit: int
