@@ -82,7 +82,7 @@ def _deep(client: httpx.Client, path: str, times: int) -> list[str]:
     found: list[str] = []
     for _ in range(times):
         query = {"limit": 500, **({"after": found[-1]} if found else {})}
-        after = client.get(path, params=query).json()["after"]
+        after = client.get(path, params=query).json()["next"]
         if after is None:
             break
         found.append(after)

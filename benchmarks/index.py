@@ -144,11 +144,11 @@ Question = Callable[[int], object]
 def questions(store: Store, home: Path, chance: random.Random) -> dict[str, Question]:
     """By name; each is given the number of the round."""
     kept = Incidents(home / "incidents")
-    deep = _deep(lambda after: store.page(after=after, limit=1000).after, 60)
+    deep = _deep(lambda after: store.page(after=after, limit=1000).next, 60)
     deep_of_one = _deep(
-        lambda after: store.page(CommitQuery(name=SERVICES[0]), after=after, limit=200).after, 12
+        lambda after: store.page(CommitQuery(name=SERVICES[0]), after=after, limit=200).next, 12
     )
-    deep_incidents = _deep(lambda after: kept.page(after=after, limit=200).after, 30)
+    deep_incidents = _deep(lambda after: kept.page(after=after, limit=200).next, 30)
     ids = [one.id for one in store.page(limit=5000).items]
     last = kept.page(limit=1).items[0].number
 

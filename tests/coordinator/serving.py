@@ -93,8 +93,8 @@ class Served:
             return {"page": "00"}
 
         @app.get("/audit")
-        def audit(_caller: Admin, before: int | None = None, limit: int = 100) -> AuditPage:
-            return self.audit.page(before=before, limit=limit)
+        def audit(_caller: Admin, after: int | None = None, limit: int = 100) -> AuditPage:
+            return self.audit.page(after=after, limit=limit)
 
         @app.get("/unknown")
         def unknown(_caller: Reader) -> None:

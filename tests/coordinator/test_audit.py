@@ -101,10 +101,10 @@ def test_the_newest_come_first_and_pages_stay_right_while_entries_arrive(server)
     first = audit.page(limit=10)
     assert [entry.number for entry in first.entries] == list(range(25, 15, -1))
     write(audit, 5)
-    second = audit.page(before=first.before, limit=10)
-    third = audit.page(before=second.before, limit=10)
+    second = audit.page(after=first.next, limit=10)
+    third = audit.page(after=second.next, limit=10)
     assert [entry.number for entry in (*second.entries, *third.entries)] == list(range(15, 0, -1))
-    assert third.before is None
+    assert third.next is None
 
 
 @pytest.mark.parametrize("limit", [1, 5])
@@ -112,7 +112,7 @@ def test_a_page_that_holds_just_all_is_the_last(audit, limit):
     write(audit, limit)
     page = audit.page(limit=limit)
     assert len(page.entries) == limit
-    assert page.before is None
+    assert page.next is None
 
 
 def test_lines_longer_than_a_block_are_read(audit, monkeypatch):

@@ -271,10 +271,10 @@ PATHS = [
     "/commits?since_wall_ns=1e400",
     "/commits?since_wall_ns=9223372036854775808",
     "/incidents?after=" + "A" * 3000,
-    "/tasks?before=%00",
-    "/tasks?before=" + "9" * 150,
-    "/audit?before=99999999999999999999999",
-    "/runs?before=9223372036854775808",
+    "/tasks?after=%00",
+    "/tasks?after=" + "9" * 150,
+    "/audit?after=99999999999999999999999",
+    "/runs?after=9223372036854775808",
 ]  # fmt: skip
 
 

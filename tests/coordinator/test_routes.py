@@ -52,7 +52,7 @@ def test_pages_of_commits_follow_each_other(api, payments):
     while True:
         page = api.get("/commits", limit=1, target=payments.name, **({"after": after} if after else {}))
         every += [one["id"] for one in page["items"]]
-        after = page["after"]
+        after = page["next"]
         if after is None or len(every) == 3:
             break
     assert len(set(every)) == len(every) >= 2

@@ -87,6 +87,39 @@ def test_every_answer_is_as_the_schema_says(api):
     assert list(_wrong(api, examples=_FEW)) == []
 
 
+def _in_pages(api: Api) -> Iterator[tuple[str, bool, bool]]:
+    """(path, it takes ``after``, it answers with ``next``) of all that is read."""
+    told = api.get("/openapi.json")
+    for path, methods in told["paths"].items():
+        if "get" not in methods:
+            continue
+        taken = {one["name"] for one in methods["get"].get("parameters", [])}
+        content = methods["get"]["responses"]["200"].get("content", {})
+        named = content.get("application/json", {}).get("schema", {}).get("$ref", "").rpartition("/")[2]
+        given = told["components"]["schemas"].get(named, {}).get("properties", {})
+        yield path, "after" in taken, "next" in given
+
+
+def _row(page: dict[str, Any]) -> Any:
+    """The one row of a page."""
+    (row,) = next(value for value in page.values() if isinstance(value, list))
+    return row
+
+
+def test_lists_go_on_after_what_they_call_next(api):
+    """Every list that comes in pages does so in the same way: what its ``next`` was asks, as ``after``, for other rows."""
+    every = list(_in_pages(api))
+    assert [path for path, takes, gives in every if takes != gives] == []
+    lists = [path for path, takes, _ in every if takes and "{" not in path]
+    assert sorted(lists) == ["/audit", "/commits", "/incidents", "/runs", "/tasks"]
+    for _ in range(2):
+        api.post("/store/verifications", {})
+    lists.remove("/runs")  # there are none
+    for path in lists:
+        first = api.get(path, limit=1)
+        assert _row(api.get(path, limit=1, after=first["next"])) != _row(first), path
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 def test_every_answer_of_many_is_as_the_schema_says(api):

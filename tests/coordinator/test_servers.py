@@ -239,9 +239,9 @@ async def pages(client: httpx.AsyncClient, path: str, limit: int) -> list[Any]:
         answer = await client.get(path, params={"limit": limit, **after})
         assert answer.status_code == 200, answer.text
         found += answer.json()["items"]
-        if answer.json()["after"] is None:
+        if answer.json()["next"] is None:
             return found
-        after = {"after": answer.json()["after"]}
+        after = {"after": answer.json()["next"]}
 
 
 async def read_all(api: Api, token: str, there: set[str]) -> None:

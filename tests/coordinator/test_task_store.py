@@ -77,13 +77,13 @@ def test_one_key_given_at_one_time_to_several_processes_makes_one_task(tmp_path)
 
 def test_pages_stay_right_while_tasks_arrive(store):
     given = [submit(store, number=number) for number in range(7)]
-    first = store.page(before=None, limit=3, state=None, kind=None)
+    first = store.page(after=None, limit=3, state=None, kind=None)
     for number in range(5):
         submit(store, number=100 + number)
     rest = []
     cursor = first.next
     while cursor is not None:
-        page = store.page(before=cursor, limit=3, state=None, kind=None)
+        page = store.page(after=cursor, limit=3, state=None, kind=None)
         rest += page.tasks
         cursor = page.next
     assert [task.id for task in [*first.tasks, *rest]] == [task.id for task in reversed(given)]
@@ -95,7 +95,7 @@ def test_a_page_can_be_of_one_state_and_one_kind(store):
     end(store, done)
 
     def ids(state: TaskState | None = None, kind: str | None = None) -> list[str]:
-        return [task.id for task in store.page(before=None, limit=9, state=state, kind=kind).tasks]
+        return [task.id for task in store.page(after=None, limit=9, state=state, kind=kind).tasks]
 
     assert ids(TaskState.SUCCEEDED) == [done.id]
     assert ids(TaskState.QUEUED) == [other.id, waits.id]
@@ -107,7 +107,7 @@ def test_a_page_can_be_of_one_state_and_one_kind(store):
 @pytest.mark.parametrize("cursor", ["", "x", "-1", "1.5", "٣", "9" * 19, "1 OR 1"])
 def test_what_is_no_cursor_is_refused(store, cursor):
     with pytest.raises(UsageError, match="is no cursor"):
-        store.page(before=cursor, limit=1, state=None, kind=None)
+        store.page(after=cursor, limit=1, state=None, kind=None)
 
 
 @pytest.mark.parametrize("name", ["", "x", "0" * 32, "\udc80", "' OR 1 --"])
@@ -197,7 +197,7 @@ def test_the_newest_that_have_ended_are_kept_and_all_that_have_not(store):
         end(store, task)
     assert store.forget_old(2) == 2
     assert store.forget_old(2) == 0
-    kept = [task.id for task in store.page(before=None, limit=9, state=None, kind=None).tasks]
+    kept = [task.id for task in store.page(after=None, limit=9, state=None, kind=None).tasks]
     assert kept == [ended[3].id, ended[2].id, waits.id]
     assert store.ended_among([task.id for task in [waits, *ended]]) == {task.id for task in ended}
     assert submit(store, key="k0").id != ended[0].id

@@ -109,7 +109,7 @@ def test_pages_hold_what_fits_newest_first(most, of, query, limit, data):
             page = index.page(query, tagged, after, limit)
             assert len(page.items) <= limit
             found += [line.id for line in page.items]
-            after = page.after
+            after = page.next
             if after is None:
                 break
             assert len(page.items) == limit
@@ -130,7 +130,7 @@ def test_what_is_there_all_the_time_comes_exactly_once(of, query, data):
         while True:
             page = index.page(query, [], after, data.draw(st.integers(1, 4)))
             found += [line.id for line in page.items]
-            after = page.after
+            after = page.next
             if after is None:
                 break
             for change in data.draw(changes):
@@ -164,7 +164,7 @@ def test_a_page_is_read_from_its_place_on_and_not_sorted(query, way, deep):
     """Else the time of a page grows with the number of commits."""
     with an_index([Fact(n, "pay", 0, Trigger.TIMER, n) for n in range(8)]) as (index, _):
         asked: list[str] = []
-        after = index.page(query, [], None, 2).after
+        after = index.page(query, [], None, 2).next
         index._database.set_trace_callback(asked.append)
         index.page(query, [], after if deep else None, 2)
         index._database.set_trace_callback(None)
@@ -184,7 +184,7 @@ def test_tags_and_cursors_through_the_store(store):
     assert [one.id for one in store.page(CommitQuery(tagged=True)).items] == [ids[2], ids[0]]
     assert [one.id for one in store.page(CommitQuery(tagged=False)).items] == [ids[1]]
     first = store.page(limit=2)
-    assert [one.id for one in store.page(after=first.after).items] == [ids[0]]
+    assert [one.id for one in store.page(after=first.next).items] == [ids[0]]
     assert first.items == store.log(limit=2)
     with pytest.raises(UsageError):
         store.page(after="x")

@@ -121,7 +121,7 @@ def test_what_is_there_all_the_time_comes_exactly_once(of, query, limit, data):
         while True:
             page = incidents.page(query, after=after, limit=limit)
             found += [one.number for one in page.items]
-            after = page.after
+            after = page.next
             if after is None:
                 break
             for what, which in data.draw(changes):
@@ -163,7 +163,7 @@ def test_a_cursor_of_the_other_order_is_refused(tmp_path):
     for number in (1, 2):
         put(tmp_path, Fact(0, 0, 0, 1, 1, None).incident(number))
     incidents = Incidents(tmp_path)
-    after = incidents.page(limit=1).after
+    after = incidents.page(limit=1).next
     with pytest.raises(UsageError, match="no cursor of this list"):
         incidents.page(IncidentQuery(order=IncidentOrder.LAST_SEEN), after=after)
 

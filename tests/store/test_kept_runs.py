@@ -31,11 +31,11 @@ def test_pages_follow_each_other_while_more_are_added(tmp_path):
     runs = Runs(tmp_path / "home" / "runs.sqlite")
     for incident in (1, 2, 1, 1):
         add(runs, incident=incident)
-    first = runs.page(service=None, incident=1, before=None, limit=2)
+    first = runs.page(service=None, incident=1, after=None, limit=2)
     assert numbers(first) == [4, 3]
     add(runs, incident=1)
-    assert numbers(runs.page(service=None, incident=1, before=3, limit=2)) == [1]
-    assert numbers(runs.page(service="other", incident=None, before=None, limit=9)) == []
+    assert numbers(runs.page(service=None, incident=1, after=3, limit=2)) == [1]
+    assert numbers(runs.page(service="other", incident=None, after=None, limit=9)) == []
 
 
 def test_one_comes_with_its_result(tmp_path):
@@ -56,7 +56,7 @@ def test_the_oldest_go_and_their_numbers_do_not_come_again(tmp_path, monkeypatch
     monkeypatch.setattr(module, "KEPT", 2)
     runs = Runs(tmp_path / "runs.sqlite")
     assert [add(runs) for _ in range(4)] == [1, 2, 3, 4]
-    assert numbers(runs.page(service=None, incident=None, before=None, limit=9)) == [4, 3]
+    assert numbers(runs.page(service=None, incident=None, after=None, limit=9)) == [4, 3]
 
 
 def test_one_that_was_asked_for_with_a_mark_is_found_by_it(tmp_path):

@@ -18,17 +18,17 @@ places = st.tuples(
 def test_a_cursor_gives_back_the_place_of_the_last_row(place, other):
     page = page_of("things", [place, other], 1, lambda row: row)
     assert page.items == [place]
-    assert read_cursor("things", page.after, (int, str)) == place
+    assert read_cursor("things", page.next, (int, str)) == place
 
 
 def test_the_last_page_has_no_cursor_and_no_cursor_means_the_first_page():
-    assert page_of("things", [1, 2], 2, lambda row: (row,)).after is None
+    assert page_of("things", [1, 2], 2, lambda row: (row,)).next is None
     assert page_of("things", [], 2, lambda row: (row,)).items == []
     assert read_cursor("things", None, (int,)) is None
 
 
 def cursor(*place: int | str, order: str = "things") -> str:
-    after = page_of(order, [place, place], 1, lambda row: row).after
+    after = page_of(order, [place, place], 1, lambda row: row).next
     assert after is not None
     return after
 

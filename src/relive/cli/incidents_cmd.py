@@ -52,5 +52,5 @@ def incidents(
     ]
     columns = ["incident", "service", "first seen", "last", "times", "before", "at", "exception", "what"]
     terminal.table(page.items, columns, rows, "There are no incidents.")
-    if page.after is not None:
-        terminal.status(f"There are more: --after {page.after}")
+    if page.next is not None:
+        terminal.status(f"There are more: --after {page.next}")

@@ -46,5 +46,5 @@ def log(
     ]
     columns = ["commit", "target", "taken", "ago", "trigger", "pause", "durable", "size", "tags"]
     terminal.table(page.items, columns, rows, "There are no commits.")
-    if page.after is not None:
-        terminal.status(f"There are more: --after {page.after}")
+    if page.next is not None:
+        terminal.status(f"There are more: --after {page.next}")

@@ -75,10 +75,10 @@ class AuditEntry(BaseModel):
 
 
 class AuditPage(BaseModel):
-    """Entries, the newest first; ``before`` is what to ask for next, None at the end."""
+    """Entries, the newest first, a page of them; ``next``: cursor for the page that follows, None if there is none."""
 
     entries: list[AuditEntry]
-    before: int | None
+    next: int | None
 
 
 class AuditSound(BaseModel):
@@ -174,8 +174,11 @@ class Audit:
             self._end = _End(end.path, end.size + len(line), end.number + 1, digest)
         return AuditEntry(**facts, hash=digest)
 
-    def page(self, *, before: int | None = None, limit: int = 100) -> AuditPage:
-        """At most ``limit`` entries with numbers below ``before``, the newest first; entries that arrive meanwhile change nothing.
+    def page(self, *, after: int | None = None, limit: int = 100) -> AuditPage:
+        """At most ``limit`` entries, the newest first; entries that arrive meanwhile change nothing.
+
+        Args:
+            after: number of the entry behind which the page begins, so it has smaller ones; None: it begins with the newest.
 
         Raises:
             AuditBroken: a line is no entry.
@@ -183,16 +186,16 @@ class Audit:
         """
         found: list[AuditEntry] = []
         for path in reversed(self._files()):
-            if before is not None and int(path.stem) >= before:
+            if after is not None and int(path.stem) >= after:
                 continue
             with disk_errors(f"reading {path}"):
                 for line in _lines_from_the_end(path):
                     entry = _parsed(line, path)
-                    if before is None or entry.number < before:
+                    if after is None or entry.number < after:
                         found.append(entry)
                     if len(found) > limit:
-                        return AuditPage(entries=found[:limit], before=found[limit - 1].number)
-        return AuditPage(entries=found, before=None)
+                        return AuditPage(entries=found[:limit], next=found[limit - 1].number)
+        return AuditPage(entries=found, next=None)
 
     def verify(self) -> AuditSound:
         """Check every entry that is kept.

@@ -81,7 +81,7 @@ class TaskPage(Value):
     """Some tasks, the newest first.
 
     Attributes:
-        next: cursor for the page of those before, None if there are none. New tasks do not shift it.
+        next: cursor for the page that follows, None if there is none. New tasks do not shift it.
     """
 
     tasks: list[Task]

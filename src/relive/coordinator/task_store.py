@@ -181,12 +181,12 @@ class TaskStore:
             raise _unknown(task_id)
         return _task(rows[0])
 
-    def page(self, *, before: str | None, limit: int, state: TaskState | None, kind: str | None) -> TaskPage:
-        """At most ``limit`` tasks, the newest first; raises UsageError where ``before`` is no cursor."""
+    def page(self, *, after: str | None, limit: int, state: TaskState | None, kind: str | None) -> TaskPage:
+        """At most ``limit`` tasks, the newest first; raises UsageError where ``after`` is no cursor."""
         conditions, values = [], list[object]()
-        if before is not None:
+        if after is not None:
             conditions.append("number < ?")
-            values.append(_cursor(before))
+            values.append(_cursor(after))
         if state is not None:
             conditions.append("state = ?")
             values.append(state)

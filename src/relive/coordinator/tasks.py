@@ -120,18 +120,18 @@ class Tasks:
     def page(
         self,
         *,
-        before: str | None = None,
+        after: str | None = None,
         limit: int = 50,
         state: TaskState | None = None,
         kind: str | None = None,
     ) -> TaskPage:
-        """Tasks, the newest first. ``before`` is ``next`` of the page before; raises UsageError where it is none.
+        """Tasks, the newest first. ``after`` is ``next`` of the page before; raises UsageError where it is none.
 
         ``limit`` is at most ``PAGE_MOST``.
         """
         if not 0 < limit <= PAGE_MOST:
             raise UsageError(f"a page cannot have {limit} tasks", cause=f"it has 1 to {PAGE_MOST}")
-        return self._store.page(before=before, limit=limit, state=state, kind=kind)
+        return self._store.page(after=after, limit=limit, state=state, kind=kind)
 
     def cancel(self, task_id: str) -> Task:
         """End a task that was not begun at once, one that runs at its next step or word of progress. Raises TaskUnknown.

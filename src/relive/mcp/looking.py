@@ -33,9 +33,9 @@ _LOOKS = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_h
 
 Service = Annotated[str | None, Field(description="Only those of this service")]
 Limit = Annotated[int, Field(ge=1, le=200, description="At most so many")]
-After = Annotated[int, Field(ge=0, description="`next` of the page before")]
+Place = Annotated[int, Field(ge=0, description="`next` of the page before")]
 Search = Annotated[str | None, Field(description="Only with these words")]
-Cursor = Annotated[str | None, Field(description="`after` of the page before")]
+Cursor = Annotated[str | None, Field(description="`next` of the page before")]
 Number = Annotated[int, Field(ge=1, description="Number of the incident")]
 
 
@@ -87,7 +87,7 @@ def add_looking(server: MCPServer, settings: Settings) -> None:
 
     def incident_frames(
         number: Number,
-        after: After = 0,
+        after: Place = 0,
         limit: Limit = 10,
         own: Annotated[bool, Field(description="Only the service's own code")] = True,
     ) -> Frames:
@@ -96,7 +96,7 @@ def add_looking(server: MCPServer, settings: Settings) -> None:
 
     def incident_timeline(
         number: Number,
-        after: After = 0,
+        after: Place = 0,
         limit: Limit = 50,
         everything: Annotated[bool, Field(description="Also each reading of clock and randomness")] = False,
     ) -> Timeline:
@@ -119,11 +119,11 @@ def add_looking(server: MCPServer, settings: Settings) -> None:
 
     def runs(
         incident: Annotated[int | None, Field(ge=1, description="Only those of this incident")] = None,
-        before: Annotated[int | None, Field(ge=1, description="`next` of the page before")] = None,
+        after: Annotated[int | None, Field(ge=1, description="`next` of the page before")] = None,
         limit: Limit = 20,
     ) -> RunPage:
         """Replays and reproductions that were done, with their verdicts, newest first."""
-        return list_runs(settings, RunsWish(incident=incident, before=before, limit=limit))
+        return list_runs(settings, RunsWish(incident=incident, after=after, limit=limit))
 
     def run(number: Annotated[int, Field(ge=1, description="Number of the run")]) -> RunDetail:
         """One replay or reproduction in full: each run's verdict, the first difference, what stubs answered."""

@@ -49,11 +49,11 @@ class Story(Result):
     stack: Stack | None = Field(description="As the service printed it, where no frames were kept")
     log_tail: list[str]
     notes: list[str]
-    next: list[str] = Field(description="What to ask next")
+    ask_next: list[str] = Field(description="Tools that tell more, as they are called")
 
 
 class Frames(Result):
-    """A page of frames, innermost first; ``next``: the ``after`` of the next page."""
+    """A page of frames, innermost first."""
 
     items: list[FrameView]
     next: int | None
@@ -72,7 +72,7 @@ class RowView(Result):
 
 
 class Timeline(Result):
-    """A page of the timeline; ``next``: the ``after`` of the next page."""
+    """A page of the timeline."""
 
     items: list[RowView]
     next: int | None
@@ -112,7 +112,7 @@ def story_of(account: Account) -> Story:
         stack=account.stack if package is None else None,
         log_tail=incident.log_tail[-_LOG_LINES:] if package is None else [],
         notes=account.notes,
-        next=_next(account),
+        ask_next=_ask_next(account),
     )
 
 
@@ -120,7 +120,7 @@ def _proxied(account: Account) -> str | None:
     return f"{account.proxied.method} {account.proxied.target}" if account.proxied is not None else None
 
 
-def _next(account: Account) -> list[str]:
+def _ask_next(account: Account) -> list[str]:
     number = account.incident.number
     asked = [f"incident_frames(number={number})", f"incident_timeline(number={number})"]
     if account.incident.before is not None:

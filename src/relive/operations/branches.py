@@ -217,7 +217,7 @@ class LogStream(StrEnum):
 
 
 class LogPart(Result):
-    """A part of what was said, what is no UTF-8 as escapes; ``next``: the ``after`` of the next one, None at the end so far."""
+    """A part of what was said, what is no UTF-8 as escapes; ``next``: cursor for the part that follows, None at the end so far."""
 
     text: str
     next: int | None

@@ -96,15 +96,15 @@ class CommitsWish(Wish):
         default=None, ge=0, lt=1 << 63, description="Taken at or after this time"
     )
     until_wall_ns: int | None = Field(default=None, ge=0, lt=1 << 63, description="Taken before this time")
-    after: str | None = Field(default=None, description="`after` of the page before: where this one begins")
+    after: str | None = Field(default=None, description="`next` of the page before")
     limit: int = Field(default=50, ge=1, description="At most so many")
 
 
 class CommitPage(Result):
-    """Commits, newest first; ``after``: what the next page is asked with, None where there is none."""
+    """Commits, newest first, a page of them."""
 
     items: list[Commit]
-    after: str | None
+    next: str | None
 
 
 def page_of_commits(settings: Settings, wish: CommitsWish, progress: Progress) -> CommitPage:
@@ -121,7 +121,7 @@ def page_of_commits(settings: Settings, wish: CommitsWish, progress: Progress) -
     )
     names = tags_of(store)
     page = store.page(query, after=wish.after, limit=wish.limit)
-    return CommitPage(items=[Commit.of(one, names.get(one.id, [])) for one in page.items], after=page.after)
+    return CommitPage(items=[Commit.of(one, names.get(one.id, [])) for one in page.items], next=page.next)
 
 
 class CommitWish(Wish):

@@ -32,14 +32,12 @@ class CommittedTarget(Result):
 class CommittedTargetsWish(Wish):
     """Which targets."""
 
-    skip: int = Field(
-        default=0, ge=0, description="Leave out so many from the beginning: where a page went to"
-    )
+    after: int = Field(default=0, ge=0, description="`next` of the page before")
     limit: int = Field(default=50, ge=1, description="At most so many")
 
 
 class CommittedTargetPage(Result):
-    """Targets that have commits, that of the newest commit first; ``next``: the ``skip`` of the next page, None: there is none."""
+    """Targets that have commits, that of the newest commit first, a page of them."""
 
     items: list[CommittedTarget]
     next: int | None
@@ -51,8 +49,8 @@ def page_of_committed_targets(
     """One page; raises StoreError."""
     tend(settings, progress)
     lines = Store(settings.store).targets()
-    end = wish.skip + wish.limit
+    end = wish.after + wish.limit
     return CommittedTargetPage(
-        items=[CommittedTarget(**asdict(one)) for one in lines[wish.skip : end]],
+        items=[CommittedTarget(**asdict(one)) for one in lines[wish.after : end]],
         next=end if end < len(lines) else None,
     )

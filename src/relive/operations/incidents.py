@@ -51,15 +51,15 @@ class IncidentsWish(Wish):
     order: IncidentOrder = Field(
         default=IncidentOrder.NUMBER, description="By number, or by when it was seen last"
     )
-    after: str | None = Field(default=None, description="`after` of the page before: where this one begins")
+    after: str | None = Field(default=None, description="`next` of the page before")
     limit: int = Field(default=50, ge=1, description="At most so many")
 
 
 class IncidentPage(Result):
-    """Incidents, newest first; ``after``: what the next page is asked with, None where there is none."""
+    """Incidents, newest first, a page of them."""
 
     items: list[IncidentLine]
-    after: str | None
+    next: str | None
 
 
 def page_of_incidents(settings: Settings, wish: IncidentsWish, progress: Progress) -> IncidentPage:
@@ -82,7 +82,7 @@ def page_of_incidents(settings: Settings, wish: IncidentsWish, progress: Progres
         IncidentLine(**dict(masked_incident(one, mask)), exception=exceptions[one.number])
         for one in incidents.read(exceptions)
     ]
-    return IncidentPage(items=found, after=page.after)
+    return IncidentPage(items=found, next=page.next)
 
 
 def show_incident(settings: Settings, number: int, progress: Progress) -> Account:

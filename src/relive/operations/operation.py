@@ -1,4 +1,8 @@
-"""An operation as a value: its name, what is asked, what comes back, and the function that does it."""
+"""An operation as a value: its name, what is asked, what comes back, and the function that does it.
+
+Long lists come in pages, everywhere in the same way: the wish has ``after``, a cursor behind which the page begins in the list's
+order (without it, the list's begin), and the page has ``next``, the cursor for the page that follows, None where there is none.
+"""
 
 from __future__ import annotations
 

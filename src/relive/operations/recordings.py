@@ -65,13 +65,13 @@ class RequestsWish(Wish):
         default=0,
         ge=0,
         le=(1 << 53) - 1,
-        description="Only those that began after this event: where a page went to",
+        description="`next` of the page before, or an event: those that began after it",
     )
     limit: int = Field(default=50, ge=1, le=500, description="At most so many")
 
 
 class RequestPage(Result):
-    """Requests in the order in which they began; ``next``: the ``after`` of the next page, None where there is none (yet)."""
+    """Requests in the order in which they began, a page of them; ``next``: None where there are no more yet."""
 
     items: list[RecordedRequest]
     next: int | None

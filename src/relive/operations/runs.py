@@ -69,17 +69,12 @@ class RunsWish(Wish):
     incident: int | None = Field(
         default=None, ge=1, le=(1 << 53) - 1, description="Only those of this incident"
     )
-    before: int | None = Field(
-        default=None,
-        ge=1,
-        le=(1 << 53) - 1,
-        description="Only those with a smaller number: where a page went to",
-    )
+    after: int | None = Field(default=None, ge=1, le=(1 << 53) - 1, description="`next` of the page before")
     limit: int = Field(default=50, ge=1, le=500, description="At most so many")
 
 
 class RunPage(Result):
-    """Runs, newest first; ``next``: the ``before`` of the next page, None where there is none."""
+    """Runs, newest first, a page of them."""
 
     items: list[Run]
     next: int | None
@@ -88,7 +83,7 @@ class RunPage(Result):
 def list_runs(settings: Settings, wish: RunsWish) -> RunPage:
     """One page of them."""
     rows = Runs(settings.runs).page(
-        service=wish.service, incident=wish.incident, before=wish.before, limit=wish.limit + 1
+        service=wish.service, incident=wish.incident, after=wish.after, limit=wish.limit + 1
     )
     items = [Run.of(row) for row in rows[: wish.limit]]
     return RunPage(items=items, next=items[-1].number if len(rows) > wish.limit else None)

@@ -27,11 +27,11 @@ class Page(Generic[Row]):
     """Some rows of a list.
 
     Attributes:
-        after: cursor that the next page begins behind; None: this is the last page.
+        next: cursor that the next page begins behind; None: this is the last page.
     """
 
     items: list[Row]
-    after: str | None
+    next: str | None
 
 
 def page_of(order: str, found: list[Row], limit: int, place: Callable[[Row], Place]) -> Page[Row]:

@@ -150,11 +150,11 @@ class Runs:
             database.execute("DELETE FROM parts WHERE mark = ?", (mark,))
 
     def page(
-        self, *, service: str | None, incident: int | None, before: int | None, limit: int
+        self, *, service: str | None, incident: int | None, after: int | None, limit: int
     ) -> list[RunRow]:
-        """Those with smaller numbers than ``before``, newest first."""
+        """Newest first, from behind the number ``after`` on: those with smaller ones; None: from the newest on."""
         wanted: list[tuple[str, Any]] = [
-            ("number < ?", before),
+            ("number < ?", after),
             ("service = ?", service),
             ("incident = ?", incident),
         ]

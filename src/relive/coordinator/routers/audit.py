@@ -18,9 +18,9 @@ router = APIRouter(prefix="/audit", tags=["audit"])
 def listed(
     request: Request,
     _caller: Administrator,
-    before: Annotated[int | None, Query(ge=1, le=1 << 53, description="`before` of the page before")] = None,
+    after: Annotated[int | None, Query(ge=1, le=1 << 53, description="`next` of the page before")] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
 ) -> AuditPage:
     """The audit log, newest first"""
     audit: Audit = request.app.state.audit
-    return audit.page(before=before, limit=limit)
+    return audit.page(after=after, limit=limit)

@@ -48,13 +48,13 @@ def _for(caller: Caller, task: Task) -> Task:
 def listed(
     tasks: Keeper,
     caller: Reader,
-    before: Annotated[str | None, Query(max_length=200, description="`next` of the page before")] = None,
+    after: Annotated[str | None, Query(max_length=200, description="`next` of the page before")] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
     state: TaskState | None = None,
     kind: Annotated[str | None, Query(max_length=100)] = None,
 ) -> TaskPage:
     """Tasks, the newest first; of replays and reproductions input and result need the scope memory"""
-    page = tasks.page(before=before, limit=limit, state=state, kind=kind)
+    page = tasks.page(after=after, limit=limit, state=state, kind=kind)
     return page.model_copy(update={"tasks": [_for(caller, one) for one in page.tasks]})
 
 

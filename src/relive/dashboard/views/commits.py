@@ -36,7 +36,7 @@ def show() -> None:
 def _show_services(settings: Settings) -> None:
     pager = Pager[int]("services", "")
     page = page_of_committed_targets(
-        settings, CommittedTargetsWish(skip=pager.after or 0, limit=_SERVICES), Silent()
+        settings, CommittedTargetsWish(after=pager.after or 0, limit=_SERVICES), Silent()
     )
     if not page.items:
         st.info(
@@ -87,7 +87,7 @@ def _show_service(settings: Settings, service: str) -> None:
             settings, CommitsWish(target=service, after=pager.after, limit=_COMMITS), Silent()
         )
         show_commits(page.items, f"There is no commit of {label(service)}.")
-        pager.show(page.after)
+        pager.show(page.next)
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ def _show_page(settings: Settings, wish: IncidentsWish, pager: Pager[str]) -> No
         _show_nothing(wish)
     for one in page.items:
         _show_line(one)
-    pager.show(page.after)
+    pager.show(page.next)
 
 
 def _show_nothing(wish: IncidentsWish) -> None:

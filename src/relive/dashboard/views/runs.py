@@ -20,7 +20,7 @@ def show() -> None:
     settings = home()
     pager = Pager[int]("runs", "")
     with telling(), st.spinner("Reading runs …"):
-        page = list_runs(settings, RunsWish(before=pager.after, limit=_PAGE))
+        page = list_runs(settings, RunsWish(after=pager.after, limit=_PAGE))
         if not page.items:
             st.info(
                 "Nothing has been replayed yet. Open an incident and press Replay.", icon=":material/replay:"
