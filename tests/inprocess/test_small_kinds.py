@@ -35,6 +35,7 @@ def once():
         datetime.datetime.utcnow(), datetime.date.today(), datetime.datetime.today(), Mine.now(), random.random(),
         random.randint(1, 10**9), random.choice("abcdefgh"), random.choices([1, 2, 3], k=5), random.sample(range(100), 4),
         random.uniform(1, 2), random.getrandbits(64), items, uuid.uuid4(), uuid.uuid1(), secrets.token_hex(8),
+        random.Random().random(), time.localtime(), time.gmtime(None), time.ctime(), time.asctime(), time.strftime("%H:%M:%S"),
     ]
 first = once()
 before = list(tape)
@@ -44,7 +45,7 @@ second = once()
 assert second == first, [pair for pair in zip(first, second) if pair[0] != pair[1]]
 assert [type(one) for one in second] == [type(one) for one in first]
 assert tape == before, (tape, before)  # each reading took one and left one of its own
-assert len(before) == 20, [event[1]["source"] for event in before]
+assert len(before) == 26, [event[1]["source"] for event in before]
 third = once() if tape.clear() is None else None
 assert not set(map(str, third[:3])) & set(map(str, first[:3]))  # nothing is left: the real clock goes on
 assert type(first[2]) is datetime.datetime and type(first[8]) is Mine and datetime.datetime.__module__ == "datetime"
@@ -56,7 +57,20 @@ for wrong in (lambda: datetime.datetime.now(5), lambda: random.choice([]), lambd
     except (TypeError, IndexError, ValueError):
         continue
     raise AssertionError("no error")
+for wrong in (lambda: time.strftime("%H", None), lambda: time.asctime(None), lambda: time.strftime(), lambda: time.localtime("1")):
+    try:
+        wrong()
+    except TypeError:
+        continue
+    raise AssertionError("no error")
+class Formatter:
+    converter = time.gmtime
+assert Formatter().converter(0) == time.gmtime(0) and pickle.loads(pickle.dumps(time.gmtime)) is time.gmtime
+class OwnRandom(random.Random):
+    pass
 recorder._ring.words[MODE] = RECORD
+assert OwnRandom().random() != OwnRandom().random() and OwnRandom(7).random() == random.Random(7).random()
+random.seed()
 random.seed(5)
 drawn = [random.random(), random.choice("abc"), random.sample([1, 2, 3], 2), random.choices("ab", k=3)]
 own = random.Random(5)

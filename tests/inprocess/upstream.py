@@ -25,6 +25,7 @@ WHOLE = {
     "/redirect": answer("302 Found", [("Location", "/json"), ("Content-Length", "0")]),
     "/missing": answer("404 Not Found", [("Content-Length", "0")]),
     "/cookie": answer("200 OK", [("Set-Cookie", "sid=planted-cookie; Path=/x"), ("Content-Length", "0")]),
+    "/echo": answer("200 OK", [("Content-Length", "25")], b'{"token":"planted-token"}'),
     "/big": answer("200 OK", [("Content-Length", str(10 << 20))], b"x" * (10 << 20)),
 }
 HALF = answer("200 OK", [("Content-Length", "100")], b"half of it")

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 __all__ = ["first_difference", "short"]
 
 
-def first_difference(one: Any, other: Any, ignore: Collection[str] = (), path: str = "$") -> str | None:
-    """Where two JSON values first differ, in order of keys and indexes; None if they are equal but for ``ignore``."""
+def _is_equal(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and bool(one == other)
+
+
+def first_difference(
+    one: Any,
+    other: Any,
+    ignore: Collection[str] = (),
+    path: str = "$",
+    is_same: Callable[[Any, Any], bool] = _is_equal,
+) -> str | None:
+    """Where two JSON values first differ, in order of keys and indexes; None if they are equal but for ``ignore``.
+
+    Args:
+        is_same: whether two values, of which not both are objects or lists of one length, count as equal.
+    """
     if path in ignore:
         return None
     if isinstance(one, dict) and isinstance(other, dict):
@@ -22,17 +36,17 @@ def first_difference(one: Any, other: Any, ignore: Collection[str] = (), path: s
                 return f"{below}: {'nothing' if key not in one else short(one[key])} was recorded, " + (
                     f"{'nothing' if key not in other else short(other[key])} came"
                 )
-            found = first_difference(one[key], other[key], ignore, below)
+            found = first_difference(one[key], other[key], ignore, below, is_same)
             if found is not None:
                 return found
         return None
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         for index, (left, right) in enumerate(zip(one, other, strict=True)):
-            found = first_difference(left, right, ignore, f"{path}[{index}]")
+            found = first_difference(left, right, ignore, f"{path}[{index}]", is_same)
             if found is not None:
                 return found
         return None
-    if type(one) is type(other) and one == other:
+    if is_same(one, other):
         return None
     return f"{path}: {short(one)} was recorded, {short(other)} came"
 

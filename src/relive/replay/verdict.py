@@ -15,6 +15,9 @@ Where the outcome differs, and something inside had differed before (another cal
 as the difference, and the outcome as a note: it came first, and is the likelier cause. Beside a reproduced failure it is only
 noted: the same exception from the same frames is the same failure, by whatever way it came.
 
+A placeholder in an answer is equal to the secret in whose place it stands: the recorder in a service gives the one where it had
+seen the other.
+
 Headers, log lines, times and bodies beside an equal stack are only noted: they vary with time and port numbers.
 """
 
@@ -24,10 +27,12 @@ import json
 import re
 from collections.abc import Collection
 from itertools import zip_longest
+from typing import Any
 
 from relive.model.outcome import End, Outcome, Stack, Verdict, VerdictKind
 from relive.model.stack import find_stacks
 from relive.replay.difference import first_difference, short
+from relive.replay.placeholders import is_same_text
 from relive.replay.sequence import first_differing_event, is_call
 
 __all__ = ["VOLATILE_HEADERS", "compare", "is_failure", "same_answer"]
@@ -184,7 +189,7 @@ def _frame(frame: tuple[str, int, str] | None) -> str:
 
 
 def _bodies(recorded: Outcome, replayed: Outcome, ignore: Collection[str]) -> str | None:
-    if recorded.body == replayed.body:
+    if is_same_text(recorded.body, replayed.body):
         return None
     if recorded.body_cut or replayed.body_cut:
         kept = min(len(recorded.body), len(replayed.body))
@@ -195,8 +200,14 @@ def _bodies(recorded: Outcome, replayed: Outcome, ignore: Collection[str]) -> st
         one, other = json.loads(recorded.body), json.loads(replayed.body)
     except (ValueError, RecursionError):
         return f"body: {short(recorded.body)} was recorded, {short(replayed.body)} came"
-    found = first_difference(one, other, paths)
+    found = first_difference(one, other, paths, is_same=_is_same)
     return None if found is None else f"body {found}"
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    if isinstance(one, str) and isinstance(other, str):
+        return is_same_text(one, other)
+    return type(one) is type(other) and bool(one == other)
 
 
 def _headers(recorded: Outcome, replayed: Outcome, ignore: Collection[str]) -> str | None:
@@ -213,10 +224,14 @@ def _headers(recorded: Outcome, replayed: Outcome, ignore: Collection[str]) -> s
 
 def _logs(recorded: Outcome, replayed: Outcome) -> str | None:
     for index, (one, other) in enumerate(zip_longest(recorded.log, replayed.log)):
-        if one is None or other is None or _without_numbers(one) != _without_numbers(other):
+        if one is None or other is None or not _is_same_line(one, other):
             left, right = ("nothing" if line is None else short(line) for line in (one, other))
             return f"log line {index + 1} differs: {left} was recorded, {right} came"
     return None
+
+
+def _is_same_line(recorded: str, came: str) -> bool:
+    return _without_numbers(recorded) == _without_numbers(came) or is_same_text(recorded, came)
 
 
 def _without_numbers(line: str) -> str:

@@ -12,7 +12,7 @@ import json
 import sys
 from pathlib import Path
 
-from relive_recorder import calls
+from relive_recorder import calls, context
 from relive_recorder.recorder import REPLAY, recorder
 from relive_recorder.ring import HEAD, HEADER_BYTES, MODE, RECORD_HEADER
 
@@ -57,15 +57,20 @@ def shape(value):
 
 
 def see(scenario, address, keep):
-    seen = scenario.main(address, keep)
-    if inspect.isasyncgen(seen):
-        loop = keep["loop"]
+    """What the scenario yields as one request, and at last the lane of what it would start next."""
+    token = context.begin(context.Request(1, {}))
+    try:
+        seen = scenario.main(address, keep)
+        if inspect.isasyncgen(seen):
+            loop = keep["loop"]
 
-        async def all_of_it():
-            return [shape(one) async for one in seen]
+            async def all_of_it():
+                return [shape(one) async for one in seen] + [["lane", context.bear().number]]
 
-        return loop.run_until_complete(all_of_it())
-    return [shape(one) for one in seen]
+            return loop.run_until_complete(all_of_it())
+        return [shape(one) for one in seen] + [["lane", context.bear().number]]
+    finally:
+        context.end(token)
 
 
 class Player:

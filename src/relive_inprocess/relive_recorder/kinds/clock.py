@@ -3,7 +3,7 @@
 Event ``clock``: fields ``source`` (such as "time.time"), ``value``. Readings by Python's own machinery (event loops, queues,
 logging) are neither recorded nor answered: time-outs in a branch must go by its real clock. In a replay a reading by the
 service's code is answered with the next one that was recorded in the same lane from the same source, and from the real clock
-when none is left.
+when none is left. ``localtime``, ``gmtime``, ``ctime``, ``asctime`` and ``strftime`` without a time are a reading of "time.time".
 """
 
 import sys
@@ -18,7 +18,10 @@ from relive_recorder.recorder import RECORD, REPLAY, recorder
 __all__ = ["install"]
 
 _SOURCES = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns")
+# What tells the present where it is given no time, and the place of that among its arguments.
+_OF_NOW = {"localtime": 0, "gmtime": 0, "ctime": 0, "asctime": 0, "strftime": 1}
 _get_frame = sys._getframe
+_real_time, _real_localtime = time.time, time.localtime
 
 
 def install() -> None:
@@ -29,6 +32,8 @@ def install() -> None:
         if quick.module is not None:
             told = quick.module.clock(name, real, told, verdicts, time, real.__doc__ or "")
         setattr(time, name, told)
+    for name, place in _OF_NOW.items():
+        setattr(time, name, _OfNow(name, place))
 
 
 def _reading(source: str, real: Callable[[], Any]) -> Callable[[], Any]:
@@ -55,3 +60,44 @@ def _reading(source: str, real: Callable[[], Any]) -> Callable[[], Any]:
     read.__module__ = "time"
     read.__doc__ = real.__doc__
     return read
+
+
+class _OfNow:
+    """As a function of ``time`` that tells the present where it is given no time.
+
+    No function: ``logging.Formatter.converter = time.gmtime`` is written everywhere, and must not make a method of it.
+    """
+
+    def __init__(self, name: str, place: int) -> None:
+        self.__name__ = self.__qualname__ = name
+        self.__module__ = "time"
+        self.__wrapped__ = getattr(time, name)
+        self.__doc__ = self.__wrapped__.__doc__
+        self._place = place
+        self._of_struct = name in ("asctime", "strftime")
+
+    def __call__(self, *given: Any) -> Any:
+        real, place = self.__wrapped__, self._place
+        is_of_now = len(given) == place or (len(given) == place + 1 and given[place] is None)
+        if not is_of_now or recorder.mode() not in (RECORD, REPLAY) or is_machinery(_get_frame(1)):
+            return real(*given)
+        if self._of_struct and len(given) > place:
+            return real(*given)  # None is no time to these
+        now = _now()
+        return real(*given[:place], _real_localtime(now) if self._of_struct else now)
+
+    def __repr__(self) -> str:
+        return repr(self.__wrapped__)
+
+    def __reduce__(self) -> str:
+        return self.__name__
+
+
+def _now() -> float:
+    now = _real_time()
+    if recorder.mode() == REPLAY:
+        kept = next_reading("clock", "time.time")
+        if type(kept) is float:
+            now = kept
+    recorder.emit_json("clock", '{"source":"time.time","value":%r}' % now)
+    return now

@@ -84,6 +84,7 @@ class Exchange:
         "_body",
         "_done",
         "_headed",
+        "_kept",
         "_more",
         "_request",
         "is_played",
@@ -98,6 +99,7 @@ class Exchange:
         self._answer: Optional[Dict[str, Any]] = None
         self._body = Collected(recorder.options.body_bytes)
         self._more: Dict[str, Any] = {}
+        self._kept: Optional[Kept] = None
         self._request = context.here().number
         self._done = False
         self.is_played = is_played
@@ -119,6 +121,7 @@ class Exchange:
         """In a replay: the recorded answer to it; see ``Channel.find``."""
         assert self._about is not None
         kept = self._about[0].find(self._about[1])
+        self._kept = kept
         self.is_played = kept is not None
         return kept
 
@@ -183,6 +186,7 @@ class Exchange:
             if len(self._body.sizes) > 1:
                 fields["pieces"] = self._body.sizes
             fields.update(more, answer=self._answer, body_ns=now - self._headed)
+            self._as_kept(fields)
         if error is not None:
             fields["error"] = error
         if self.is_played:
@@ -200,6 +204,15 @@ class Exchange:
         if digest is not None:
             fields.update(bytes=length, cut=length - recorder.options.body_bytes, blake2b=digest)
         return fields, data
+
+    def _as_kept(self, fields: Dict[str, Any]) -> None:
+        """An answer that was given whole from the recording was as long as it tells: secrets were no placeholders yet."""
+        kept = self._kept
+        if kept is None or self._body.length != len(kept.data):
+            return
+        for name in ("answer", "bytes"):
+            if name in kept.fields and name in fields:
+                fields[name] = kept.fields[name]
 
 
 def _scrub_encoded(body: bytes, encoding: str) -> bytes:

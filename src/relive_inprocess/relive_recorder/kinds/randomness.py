@@ -2,9 +2,10 @@
 
 Event ``random``: fields ``source`` (such as "os.urandom", "random.choice"), ``value`` (packed): what the call gave, one event
 for each call, however much was drawn in it. Of ``choice``, ``choices``, ``sample`` and ``shuffle`` it is the indexes that were
-drawn: what is drawn from may be anything. Generators of their own (``random.Random()``, numpy's) are not recorded: their state
-is in memory and so in the commit, and they give the same numbers again by themselves; so does that of ``random``, of which only
-what other threads drew in between can differ.
+drawn: what is drawn from may be anything. What generators of their own (``random.Random()``, numpy's) give is not recorded: their
+state is in memory and so in the commit, and they give the same numbers again by themselves; so does that of ``random``, of which
+only what other threads drew in between can differ. What a ``random.Random`` begins with where it is given nothing is recorded
+("random.seed", 32 bytes; it comes from the kernel, and not by way of ``os.urandom``).
 """
 
 import os
@@ -21,6 +22,7 @@ from relive_recorder.values import NotKept, pack, unpack
 
 __all__ = ["install"]
 
+_SEED = 32  # [bytes]
 _LONGEST = 4096  # [bytes, or indexes] of one draw that is kept
 _PLAIN = (
     "random uniform triangular randint randrange getrandbits randbytes gauss normalvariate expovariate "
@@ -103,6 +105,30 @@ def _change_random(module: Any) -> None:
         )
         setattr(module, name, several)
     module.shuffle = _shuffling(module.shuffle)
+    module.Random.seed = _seeding(module.Random.seed)
+    module.seed = module._inst.seed
+
+
+def _seeding(real: Callable[..., None]) -> Callable[..., None]:
+    def seed(self: Any, a: Any = None, version: int = 2) -> None:
+        if a is None and recorder.mode() in (RECORD, REPLAY) and not _is_begun_by_machinery(_get_frame(1)):
+            a = attempt(_begin)
+        real(self, a, version)
+
+    return _as(seed, real)  # type: ignore[no-any-return]
+
+
+def _is_begun_by_machinery(frame: Any) -> bool:
+    while frame is not None and frame.f_globals.get("__name__") == "random":  # a generator that is made
+        frame = frame.f_back
+    return frame is None or is_machinery(frame)
+
+
+def _begin() -> int:
+    kept = attempt(_again, "random.seed") if recorder.mode() == REPLAY else None
+    value = kept if type(kept) is bytes and len(kept) == _SEED else _real_urandom(_SEED)
+    _emit("random.seed", value)
+    return int.from_bytes(value, "big")
 
 
 def _drawing(source: str, real: Callable[..., Any]) -> Callable[..., Any]:

@@ -61,6 +61,7 @@ def change_async(module: Any) -> None:
     pipeline.execute = _pipeline_async(pipeline.execute)
     subscription.execute_command = _subscribing_async(subscription.execute_command)
     subscription.parse_response = _listening_async(subscription.parse_response)
+    module.ConnectionPool.disconnect = _apart(module.ConnectionPool.disconnect)
 
 
 # -- commands ---------------------------------------------------------------------------------------------------------
@@ -173,6 +174,21 @@ async def _execute_async(client: Any, real: Callable[..., Any], args: Any, optio
     if type(value) is Played:
         return await client.parse_response(AsyncVoice([value.said]), args[0], **options)
     return value
+
+
+def _apart(real: Callable[..., Any]) -> Callable[..., Any]:
+    """A task for each open connection is the pool's business: a pool whose commands are answered in a replay has none open."""
+
+    @functools.wraps(real)
+    async def disconnect(self: Any, *given: Any, **named: Any) -> Any:
+        call = attempt(context.inward) if recorder.mode() else None
+        try:
+            return await real(self, *given, **named)
+        finally:
+            if call is not None:
+                context.outward(call)
+
+    return disconnect
 
 
 # -- pipelines --------------------------------------------------------------------------------------------------------
