@@ -63,6 +63,25 @@ def test_card_numbers_are_known_by_their_check_digit():
     scrubber = Scrubber()
     assert "4111" not in scrubber.text("card 4111 1111 1111 1111.")
     assert scrubber.text("order 4111 1111 1111 1112") == "order 4111 1111 1111 1112"
+    for card in ("4111-1111-1111-1111", "378282246310005", "30569309025904", "6011111111111117", "2223003122003222"):
+        assert scrubber.text(f'{{"n": "{card}"}}') == f'{{"n": "{scrubber.placeholder(card)}"}}'
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        "0.4111111111111111",  # a fraction
+        "41111111111111113",  # 17 digits: of no card, though the check digit is right
+        "2345678901234567896",
+        "id_4111111111111111",
+        "a4111111111111111",
+        "4111111111111111f",
+        "104111111111111111",
+    ],
+)
+def test_numbers_that_are_no_cards_are_kept(number):
+    """An answer in which such a number was a placeholder would be no JSON in a replay."""
+    assert Scrubber().text(f'{{"score": {number}}}') == f'{{"score": {number}}}'
 
 
 def test_patterns_and_names_of_the_configuration():

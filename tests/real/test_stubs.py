@@ -10,7 +10,9 @@ import json
 import os
 import select
 import signal
+import socket
 import socketserver
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -34,12 +36,16 @@ __all__ = ["https"]
 
 
 class Lines(socketserver.StreamRequestHandler):
-    """A line for each line, with a number that was never given before."""
+    """A line for each line, with a number that was never given before; "slam" is answered with a reset."""
 
     numbers = itertools.count(1)
 
     def handle(self) -> None:
         for line in self.rfile:
+            if line == b"slam\n":
+                self.request.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                os.close(self.request.detach())
+                return
             self.wfile.write(b"%d for %s" % (next(self.numbers), line))
 
 
@@ -222,9 +228,9 @@ def _state(relive: Relive, branch: Branch) -> str:
 
 
 def test_a_server_that_had_gone_is_gone_again(relive: Relive, servers: dict[str, int]) -> None:
-    """GIVEN a server to which connections were made, then refused
-    WHEN the request that was refused is replayed
-    THEN its connection is refused as it was, though the goal is known.
+    """GIVEN a server that answered, then reset a connection instead of answering, and to which connections were then refused
+    WHEN the request that was refused is replayed, with those before it
+    THEN its connection is refused as it was, though the goal is known, and the other one was reset.
     """
     gone = _Tcp(("127.0.0.1", 0), Lines)
     threading.Thread(target=gone.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
@@ -232,13 +238,15 @@ def test_a_server_that_had_gone_is_gone_again(relive: Relive, servers: dict[str,
     service.ask("/fresh/1")
     commit = relive("commit", "answered")["id"]
     service.ask("/fresh/2")
+    assert "ConnectionResetError" in service.ask("/fresh/slam")
     gone.shutdown()
     gone.server_close()
     assert "ConnectionRefusedError" in service.ask("/fresh/3")
     status, result = service.replay(commit)
     assert status == 0, json.dumps(result, indent=1)
+    assert not any(note.startswith("before it") for note in result["runs"][0]["verdict"]["notes"])
     told = result["runs"][0]["outcome"]["stubs"]
-    assert (told["given"], told["missed"], told["strangers"]) == (1, 0, [])
+    assert (told["given"], told["missed"], told["strangers"]) == (2, 0, [])
 
 
 def test_the_timeline_of_an_incident_holds_what_was_said_at_the_border(

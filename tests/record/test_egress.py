@@ -192,7 +192,9 @@ def test_a_reset_of_the_other_end_resets_the_service(shared):
         assert exactly(sock, 4) == b"part"
         with pytest.raises(ConnectionResetError):
             sock.recv(1)
-        assert {end.how for end in shared.dialogue(sock).endings.values()} == {"reset"}
+        endings = shared.dialogue(sock).endings
+        assert {end.how for end in endings.values()} == {"reset"}
+        assert endings[Way.DOWN].seq < endings[Way.UP].seq  # so the server is known as who ended it
 
 
 def test_a_reset_of_the_service_resets_the_other_end(shared):
@@ -216,7 +218,9 @@ def test_a_reset_of_the_service_resets_the_other_end(shared):
         sock.close()
         assert done.wait(LIMIT)
         assert seen[0] == b"x" and isinstance(seen[1], ConnectionResetError)
-        assert {end.how for end in shared.dialogue(name).endings.values()} == {"reset"}
+        endings = shared.dialogue(name).endings
+        assert {end.how for end in endings.values()} == {"reset"}
+        assert endings[Way.UP].seq < endings[Way.DOWN].seq
 
 
 def test_what_the_service_listens_on_is_reached_by_itself_directly_and_by_the_host_as_before(shared):

@@ -193,7 +193,7 @@ class Carrier:
 
     def broke(self, way: Way) -> None:
         """The end where this direction is read broke. The other end learns of it, after what came before."""
-        for each in Way:
+        for each in (way, _other(way)):  # in this order: the first one tells who ended it
             self._end(each, "reset")
         self._writer.flush()
         out = self._ends[_other(way)]
