@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
 import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -198,3 +200,27 @@ def test_old_commits_are_dropped_but_not_those_of_incidents(keeping, settings):
     kept = [line.id for line in store.log("pay")]
     store.close()
     assert kept == [one.id for one in commits[:-4:-1]] + [incident.before]
+
+
+def test_secrets_of_the_service_are_not_kept_of_its_log(settings, logs):
+    """Those of its environment, and what stands where secrets stand; also of a service that is gone by then."""
+    program = ["sleep", "60"]
+    service = subprocess.Popen(program, env={"PATH": os.environ["PATH"], "API_TOKEN": "of-the-environment"})
+    logs[-1].write_text("token of-the-environment\npassword=of-the-line\nplain words\n")
+
+    async def report() -> Any:
+        keeper = Keeper(settings, "pay", "L1", logs, lambda: service.pid)
+        try:
+            await keeper.make_ready()
+            service.kill()
+            service.wait()
+            return await keeper.report(sighting(summary="of-the-environment failed"), None)
+        finally:
+            await keeper.drain()
+            keeper.close()
+
+    incident = asyncio.run(report())
+    assert incident.log_tail == ["token <secret>", "password=<secret>", "plain words"]
+    assert incident.sighting.summary == "<secret> failed"
+    kept = b"".join(path.read_bytes() for path in settings.incidents.glob("**/*") if path.is_file())
+    assert b"of-the-" not in kept

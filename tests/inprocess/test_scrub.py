@@ -63,7 +63,13 @@ def test_card_numbers_are_known_by_their_check_digit():
     scrubber = Scrubber()
     assert "4111" not in scrubber.text("card 4111 1111 1111 1111.")
     assert scrubber.text("order 4111 1111 1111 1112") == "order 4111 1111 1111 1112"
-    for card in ("4111-1111-1111-1111", "378282246310005", "30569309025904", "6011111111111117", "2223003122003222"):
+    for card in (
+        "4111-1111-1111-1111",
+        "378282246310005",
+        "30569309025904",
+        "6011111111111117",
+        "2223003122003222",
+    ):
         assert scrubber.text(f'{{"n": "{card}"}}') == f'{{"n": "{scrubber.placeholder(card)}"}}'
 
 

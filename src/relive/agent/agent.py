@@ -45,7 +45,7 @@ class Agent:
         self._group = group
         self._log = structlog.get_logger()
         self._tasks = Tasks()
-        self._keeper = Keeper(settings, facts.spec.name, facts.life, capsule.paths.logs)
+        self._keeper = Keeper(settings, facts.spec.name, facts.life, capsule.paths.logs, lambda: facts.root)
         target = capsule_target(settings, capsule)
         taker = CriuTaker(settings, lambda: target)
         self._committer = Committer(taker, capsule.paths, facts.spec.name, self._keeper)

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from relive.agent.taker import Taken
+from relive.analyse.masking import Mask
 from relive.config import Settings
+from relive.kernel import procfs
 from relive.model.commit import CommitId
 from relive.model.incident import Incident, Occurrence, Sighting
 from relive.store import Store, StoredCommit
@@ -32,13 +34,27 @@ _THIN_EVERY = 16
 
 
 class Keeper:
-    """Stores what the agent captured. Its methods are called in the event loop and awaited there."""
+    """Stores what the agent captured. Its methods are called in the event loop and awaited there.
 
-    def __init__(self, settings: Settings, service: str, life: str, logs: list[Path]) -> None:
+    Args:
+        root: gives the service's first process, None while there is none. The secrets of its environment, and what looks like one,
+            are taken out of what is kept of its log.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        service: str,
+        life: str,
+        logs: list[Path],
+        root: Callable[[], int | None] = lambda: None,
+    ) -> None:
         self._settings = settings
         self._service = service
         self._life = life
         self._logs = logs
+        self._root = root
+        self._mask = Mask(settings.secret_patterns, settings.secret_names)
         self._thread = ThreadPoolExecutor(1, "keeper")
         self._store: Store | None = None
         self._incidents = Incidents(settings.incidents)
@@ -116,6 +132,8 @@ class Keeper:
     ) -> Incident:
         if before is None or not self._has(store, before):
             before = self._before(store, sighting, at)
+        self.learn()
+        sighting = sighting.model_copy(update={"summary": self._mask.sentence(sighting.summary)})
         log_end = self._logs[-1].stat().st_size
         known = self._known.get(sighting.fingerprint)
         if known is None:
@@ -178,13 +196,24 @@ class Keeper:
         try:
             with log.open("rb") as file:
                 file.seek(max(begin, log.stat().st_size - _TAIL_BYTES))
-                return file.read().decode(errors="replace").splitlines()[-_TAIL_LINES:]
+                lines = file.read().decode(errors="replace").splitlines()[-_TAIL_LINES:]
         except OSError:
             return []
+        return [self._mask.sentence(line) for line in lines]
+
+    def learn(self) -> None:
+        """Know the secrets in the environment of the service that runs now, for when it is gone; in any thread."""
+        root = self._root()
+        if root is not None:
+            self._mask.learn_environment(procfs.environment_of(root))
 
     async def make_ready(self) -> None:
         """Do beforehand what the first commit would wait for."""
-        await self._run(Store.make_ready)
+        await self._run(self._make_ready)
+
+    def _make_ready(self, store: Store) -> None:
+        self.learn()
+        store.make_ready()
 
     async def drain(self) -> None:
         """Wait until all that was asked for is done."""

@@ -11,6 +11,7 @@ __all__ = [
     "Mapping",
     "ProcessStat",
     "children_of",
+    "environment_of",
     "exists",
     "exists_inside",
     "is_same_process",
@@ -113,6 +114,16 @@ def tree_of(root: int) -> list[int]:
     for pid in found:
         found.extend(children_of(pid))
     return found
+
+
+def environment_of(pid: int) -> dict[str, str]:
+    """The variables that a process was started with; empty when there is no such process."""
+    try:
+        words = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return {}
+    pairs = (os.fsdecode(word).partition("=") for word in words)
+    return {name: value for name, equals, value in pairs if equals}
 
 
 def status_field(pid: int, name: str) -> str | None:

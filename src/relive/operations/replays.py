@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 
 from pydantic import Field
 
+from relive.analyse.masking import Mask
+from relive.analyse.outcomes import masked_replay
+from relive.analyse.proxied import masked_exchange
 from relive.config import Settings
-from relive.errors import UsageError
+from relive.errors import RecordingError, UsageError
+from relive.kernel import procfs
 from relive.model.branch import Clock
 from relive.model.commit import CommitId
 from relive.model.incident import Occurrence
@@ -73,7 +78,7 @@ class ReplayWish(Wish):
 
 
 def replay(settings: Settings, wish: ReplayWish, progress: Progress) -> Replay:
-    """Restore the commit before a failure, send the recorded requests again, and judge.
+    """Restore the commit before a failure, send the recorded requests again, and judge; secrets are masked in what is told.
 
     The one that carries ``settings.mark`` already is given as it is; runs under that mark of one that was broken off count.
 
@@ -84,6 +89,7 @@ def replay(settings: Settings, wish: ReplayWish, progress: Progress) -> Replay:
     kept = marked_run(settings, Replay)
     if kept is not None:
         return kept
+    mask = Mask(settings.secret_patterns, settings.secret_names)
     wishes = Wishes(
         times=wish.times,
         jobs=wish.jobs or os.cpu_count() or 1,
@@ -95,6 +101,7 @@ def replay(settings: Settings, wish: ReplayWish, progress: Progress) -> Replay:
         calls=wish.calls,
         on_miss=dict(parse_policy(text, has_stubs=True) for text in wish.on_miss),
         speed=parse_speed(wish.speed),
+        sees=lambda root: mask.learn_environment(procfs.environment_of(root)),
     )
     tend(settings, progress)
     store = Store(settings.store)
@@ -106,6 +113,10 @@ def replay(settings: Settings, wish: ReplayWish, progress: Progress) -> Replay:
     with progress.progress("replaying", wish.times) as done:
         replaying = run_replay(settings, store, case, wishes, done, had=had, ended=unfinished.keep)
         result = asyncio.run(replaying)
+    if case.exchange is not None:
+        with contextlib.suppress(RecordingError):
+            masked_exchange(case.exchange, mask)  # for what it learns of it
+    result = masked_replay(result, mask)
     keep_replay(settings, result, unfinished.began_wall_ns, unfinished.seconds)
     return result
 

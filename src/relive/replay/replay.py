@@ -55,6 +55,7 @@ class Wishes:
         on_miss: kind of event, or "*", to what becomes of a call without a recorded answer: "fail", "pass", or a word of stubs
             (``protocols.known``), to which inside the service such a call is passed.
         speed: recorded times, of requests and of stubs' answers, are divided by it.
+        sees: told of the first process of each branch before it is stopped.
     """
 
     times: int = 1
@@ -67,6 +68,7 @@ class Wishes:
     calls: Calls = Calls.RECORDED
     on_miss: Mapping[str, str] = field(default_factory=dict)
     speed: Speed = AS_RECORDED
+    sees: Callable[[int], None] = lambda _root: None
 
 
 def answers_for(case: Case, wishes: Wishes) -> Answers | None:
@@ -151,6 +153,7 @@ async def _run(
     drain = BranchDrain(branch.rings)
     draining = asyncio.create_task(drain.run())
     try:
+        wishes.sees(branch.facts.root)
         stage.open(branch, case.manifest)
         opened = time.monotonic()
         outcome, earlier, forwarded = await _live(branch, case, wishes)

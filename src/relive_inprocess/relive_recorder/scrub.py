@@ -52,7 +52,11 @@ _HINTS = ("pass", "secret", "token", "key", "credential", "auth", "cookie", "ses
 # Cards begin with 2 to 6: times in milliseconds, ids that begin with zeros and most other long numbers do not. Begins with a plain
 # class of characters, which is what the search is fast for; what stands before is looked at later.
 _CARD = _Pattern(r"[2-6](?:[ -]?[0-9]){12,18}(?![0-9])")
-_CARD_DIGITS = {"3": (14, 15, 16), "4": (13, 16, 19), "6": (16, 17, 18, 19)}  # how many there are, by the first one; of others 16
+_CARD_DIGITS = {
+    "3": (14, 15, 16),
+    "4": (13, 16, 19),
+    "6": (16, 17, 18, 19),
+}  # how many there are, by the first one; of others 16
 _URL_PASSWORD = _Pattern(r"(?<=://)([^/@:\s]*):([^/@\s]+)(?=@)")
 _JSON_FIELD = _Pattern(r'"([^"\\]{1,64})("\s*:\s*")((?:[^"\\]|\\.)*)"', re.DOTALL)
 _ESCAPED_FIELD = _Pattern(
@@ -297,13 +301,21 @@ class Scrubber:
     def _card(self, found: Any) -> str:
         text, whole = found.string, found[0]
         begin, end = found.start(), found.end()
-        if begin and (text[begin - 1].isalnum() or text[begin - 1] == "_"):  # the end of a longer number, or of a name
+        if begin and (
+            text[begin - 1].isalnum() or text[begin - 1] == "_"
+        ):  # the end of a longer number, or of a name
             return str(whole)
-        if begin > 1 and text[begin - 1] == "." and text[begin - 2].isdigit():  # what stands behind a decimal point
+        if (
+            begin > 1 and text[begin - 1] == "." and text[begin - 2].isdigit()
+        ):  # what stands behind a decimal point
             return str(whole)
         if end < len(text) and (text[end].isalpha() or text[end] == "_"):
             return str(whole)
-        return self.placeholder(whole) if _is_card("".join(one for one in whole if one.isdigit())) else str(whole)
+        return (
+            self.placeholder(whole)
+            if _is_card("".join(one for one in whole if one.isdigit()))
+            else str(whole)
+        )
 
     def data(self, value: bytes) -> bytes:
         """Bytes without the secrets in them; what is no UTF-8 is searched byte by byte all the same."""

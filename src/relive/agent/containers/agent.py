@@ -58,7 +58,7 @@ class ContainerAgent:
         self._restarts = Restarts()
         self._is_over = self._is_gone = False
         self._failed: tuple[End, Sighting] | None = None
-        self._keeper = Keeper(settings, facts.name, facts.id, paths.logs)
+        self._keeper = Keeper(settings, facts.name, facts.id, paths.logs, self._root)
         self._committer = Committer(engine.taker(settings, facts.id), paths, facts.name, self._keeper)
         self._recorder = Recorder(
             settings, service_of(watch), self._committer, self._keeper, self._tasks, self._hear_proxy
@@ -90,6 +90,9 @@ class ContainerAgent:
             is_alive=is_alive,
             on_failure=failed,
         )
+
+    def _root(self) -> int | None:
+        return None if self._start is None else self._start.state.pid
 
     # -- what is heard -------------------------------------------------------------------------------------------
 
@@ -148,6 +151,7 @@ class ContainerAgent:
     async def _watch_start(self, state: ContainerState) -> ContainerState | None:
         """Watch one start to its end; returns how the container was after it, None when the watch is to end."""
         start = self._start = Start(self._common(), state)
+        self._keeper.learn()
         self._log.info("watching a start", pid=state.pid, started=state.started)
         await self._note_restart()
         self._starts.set()
