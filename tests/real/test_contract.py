@@ -112,9 +112,10 @@ def modules() -> Path:
 
 @needs_databases
 @pytest.mark.skipif(_node is None or _npm is None, reason="needs node and npm")
-def test_node_clients_go_on(relive: Relive, databases: dict[str, int], modules: Path) -> None:
+@pytest.mark.parametrize("commits", [1, pytest.param(20, marks=pytest.mark.soak)])
+def test_node_clients_go_on(relive: Relive, databases: dict[str, int], modules: Path, commits: int) -> None:
     ports = {"pg": databases["psycopg"], "redis": databases["redis"]}
     service = Answered(
         relive, ports, program=(str(_node), str(SERVICES / "answered.js")), NODE_PATH=str(modules)
     )
-    lives_on(service, ["pg", "redis"], 1)
+    lives_on(service, ["pg", "redis"], commits)
