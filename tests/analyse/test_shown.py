@@ -29,6 +29,7 @@ JSON = st.recursive(
         (packed("dict", [["a", packed("decimal", "1.50")]]), "{'a': decimal('1.50')}"),
         (packed("set", []), "set()"),
         (packed("bytes", base64.b64encode(b"ab").decode()), "b'ab'"),
+        (packed("utf8", "it's café"), 'b"it\'s café"'),
         (packed("datetime", "2026-01-02T03:04:05"), "2026-01-02T03:04:05"),
         ([1, packed("cut", 9)], "[1, … 9 more]"),
         (packed("opaque", "shop.Order"), "<shop.Order>"),

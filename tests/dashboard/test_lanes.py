@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relive.analyse.lanes import colour_of, lane_name, lane_of
+from relive.analyse.lanes import colour_of, lanes_from_above
 from relive.analyse.timeline import Row
 from relive.dashboard.frames import exceptions, place
 from relive.dashboard.lanes import figure, rows_table
@@ -70,9 +70,17 @@ def test_rows_in_words_mark_what_failed():
 
 
 def test_lanes_have_an_order():
-    assert [lane_name(lane_of(one)) for one in (ROWS[0], ROWS[1], ROWS[4], ROWS[6])] == [
-        "proxy", "lane 1", "beside 99123", "border",
+    assert list(lanes_from_above(ROWS).values()) == [
+        "proxy", "lane 1", "beside 1", "beside 2", "border",
     ]  # fmt: skip
+
+
+def test_lanes_are_numbered_as_they_appear():
+    """Their own numbers are hashes."""
+    first, second = (ROWS[1].model_copy(update={"lane": lane}) for lane in (3345685958047722, 7))
+    names = lanes_from_above([ROWS[0], first, second, first])
+    assert list(names.values()) == ["proxy", "lane 1", "lane 2"]
+    assert [lane[2] for lane in names] == [0, 3345685958047722, 7]
 
 
 def test_own_frames_are_open_and_libraries_folded():

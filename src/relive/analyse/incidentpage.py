@@ -12,7 +12,7 @@ from typing import Any
 
 from relive.analyse.account import Account
 from relive.analyse.body import Body
-from relive.analyse.lanes import colour_of, lane_name, lane_of
+from relive.analyse.lanes import colour_of, lane_of, lanes_from_above
 from relive.analyse.origins import Origin
 from relive.analyse.shown import printable, shorten
 from relive.analyse.timeline import Row, Timeline, folded
@@ -156,10 +156,11 @@ def _timeline(timeline: Timeline | None) -> Iterator[str]:
     yield f'<p class="dim">{_legend(rows)}</p>'
     if len(timeline.rows) > len(rows):
         yield f'<p class="dim">{len(timeline.rows) - len(rows)} later rows are left out here; --json has them.</p>'
+    names = lanes_from_above(rows)
     lines = [
         [
             f"{row.at_ns / 1e6:.2f}",
-            escape(lane_name(lane_of(row))),
+            escape(names[lane_of(row)]),
             escape(row.label),
             _what(row),
             f"<span class={'failed' if row.failed else 'fine'}>{escape(row.result)}</span>",
@@ -187,7 +188,8 @@ def _details(details: dict[str, Any]) -> str:
 
 
 def _drawing(rows: Sequence[Row]) -> str:
-    lanes = sorted({lane_of(row) for row in rows})
+    names = lanes_from_above(rows)
+    lanes = list(names)
     first = min(0, *(row.at_ns for row in rows))
     last = max(1, *(row.at_ns + (row.took_ns or 0) for row in rows))
     span = last - first
@@ -205,7 +207,7 @@ def _drawing(rows: Sequence[Row]) -> str:
         pieces.append(f'<text x="{x:.1f}" y="12" text-anchor="{anchor}">{label}</text>')
     for number, lane in enumerate(lanes):
         y = _SCALE + _LANE * number
-        pieces.append(f'<text x="0" y="{y + 13}">{escape(lane_name(lane))}</text>')
+        pieces.append(f'<text x="0" y="{y + 13}">{escape(names[lane])}</text>')
     # Long ones first, so that what they hold lies on top of them.
     for row in sorted(rows, key=lambda row: -(row.took_ns or 0)):
         x = across(row.at_ns)

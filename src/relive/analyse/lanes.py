@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import count
+
 from relive.analyse.timeline import Row
 from relive.record.events import EventKind
 
-__all__ = ["Lane", "colour_of", "lane_name", "lane_of"]
+__all__ = ["Lane", "colour_of", "lane_of", "lanes_from_above"]
 
 Lane = tuple[int, int, int]
 
@@ -40,7 +43,20 @@ def lane_of(row: Row) -> Lane:
     return (2 if row.outside else 1), row.pid or 0, row.lane
 
 
-def lane_name(lane: Lane) -> str:
-    """For people."""
-    order, _, number = lane
-    return {0: "proxy", 1: f"lane {number}", 2: f"beside {number}"}.get(order, "border")
+def lanes_from_above(rows: Iterable[Row]) -> dict[Lane, str]:
+    """The lanes of rows that are in the order of time, each with its name.
+
+    They are numbered as they appear: their own numbers are of 16 digits, so that they are the same in a replay.
+    """
+    found = sorted(dict.fromkeys(lane_of(row) for row in rows), key=lambda lane: lane[0])
+    own, beside = count(1), count(1)
+    return {
+        lane: "proxy"
+        if lane[0] == 0
+        else f"lane {next(own)}"
+        if lane[0] == 1
+        else f"beside {next(beside)}"
+        if lane[0] == 2
+        else "border"
+        for lane in found
+    }

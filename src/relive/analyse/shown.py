@@ -96,6 +96,8 @@ def _of_type(name: str, content: Any, depth: int) -> str:
         return f"<{content}>" if isinstance(content, str) else "<?>"
     if name == "bytes":
         return _bytes(content)
+    if name == "utf8" and isinstance(content, str):
+        return f"b{content!r}"
     if isinstance(content, list):
         if name == "tuple":
             return f"({_joined(content, depth)}{',' * (len(content) == 1)})"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 
 from relive.analyse.account import Account, CommitFacts
+from relive.analyse.lanes import Lane, lane_of, lanes_from_above
 from relive.analyse.origins import Write
 from relive.analyse.shown import one_line, printable, shorten
 from relive.analyse.timeline import Row, Timeline, folded, near_failure
@@ -169,7 +170,8 @@ def _show_timeline(terminal: Terminal, timeline: Timeline, *, everything: bool) 
         rows = [*rows[:_HEAD_ROWS], *rows[len(rows) - (_ROWS - _HEAD_ROWS) :]]
     has_lanes = len({(row.pid, row.lane) for row in rows if row.lane}) > 1
     columns = ["at ms", *(["lane"] if has_lanes else []), "kind", "what", "result", "took"]
-    cells = [_cells(row, has_lanes=has_lanes) for row in rows]
+    lanes = lanes_from_above(timeline.rows) if has_lanes else {}
+    cells = [_cells(row, lanes) for row in rows]
     is_cut = _fit(cells, columns, terminal.width)
     terminal.answer(None, f"\nTimeline, {duration(timeline.took_ns / 1000)} in all:")
     terminal.table(rows, columns, cells, "", bad={number for number, row in enumerate(rows) if row.failed})
@@ -217,12 +219,13 @@ def _writer(account: Account, write: Write) -> str:
     return process + (f"request {write.request}" if write.request else f"thread {write.thread}")
 
 
-def _cells(row: Row, *, has_lanes: bool) -> list[str]:
-    lane = "-" if row.outside or not row.lane else str(row.lane)
+def _cells(row: Row, lanes: Mapping[Lane, str]) -> list[str]:
+    """``lanes``: names of all there are; empty where they are not to be told."""
+    lane = "-" if row.outside or not row.lane else lanes.get(lane_of(row), "-").removeprefix("lane ")
     took = duration(row.took_ns / 1000) if row.took_ns is not None else ""
     return [
         f"{row.at_ns / 1e6:.1f}",
-        *([lane] if has_lanes else []),
+        *([lane] if lanes else []),
         row.label,
         row.what,
         row.result,
