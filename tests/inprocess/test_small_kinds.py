@@ -125,6 +125,25 @@ def test_readings_come_back(run_recorded, python):
     assert (ran.status, ran.out) == (0, "as ever\n"), ran.err
 
 
+def test_defaults_of_columns_are_readings_of_the_service(run_recorded):
+    """SQLAlchemy calls them, whose own readings are nobody's business."""
+    ran = run_recorded(
+        "import datetime, time\n"
+        "from sqlalchemy import Column, DateTime, Float, Integer, MetaData, Table, create_engine\n"
+        "table = Table('orders', MetaData(), Column('id', Integer, primary_key=True),\n"
+        "    Column('made', DateTime, default=datetime.datetime.now), Column('at', Float, default=time.time))\n"
+        "with create_engine('sqlite://').begin() as connection:\n"
+        "    table.create(connection)\n"
+        "    connection.execute(table.insert())\n"
+        "    print(*connection.execute(table.select()).one()[1:], sep='|')\n"
+    )
+    assert (ran.status, ran.err) == (0, "")
+    made, at = ran.out.strip().split("|")
+    read = {event.fields["source"]: event.fields["value"] for event in ran.of(EventKind.CLOCK)}
+    assert read == {"datetime.now": {"$": ["datetime", made.replace(" ", "T"), 0]}, "time.time": float(at)}
+    assert len(ran.of(EventKind.CLOCK)) == 2
+
+
 @each_python
 def test_things_are_told_once(run_recorded, python, tmp_path):
     (tmp_path / "small.ini").write_text("[a]\nb = 1\n")

@@ -18,6 +18,8 @@ MACHINERY: FrozenSet[str] = frozenset(
         "werkzeug relive_recorder _pytest pytest"
     ).split()
 )
+# Modules of these that call what the service gave them: SQLAlchemy a column's default, such as datetime.now.
+_CALLING_BACK: FrozenSet[str] = frozenset(("sqlalchemy.sql.schema",))
 _LIBRARY = os.path.dirname(os.__file__) + os.sep
 _PACKAGES = ("site-packages", "dist-packages")
 
@@ -26,11 +28,11 @@ verdicts: Dict[str, bool] = {}  # what is_machinery said of modules, by name
 
 
 def is_machinery(frame: Any) -> bool:
-    """The code that runs in a frame is of one of the modules in ``MACHINERY``."""
+    """The code that runs in a frame is of one of the modules in ``MACHINERY``, for itself."""
     name = frame.f_globals.get("__name__")
     verdict = verdicts.get(name) if type(name) is str else False
     if verdict is None:
-        verdict = name.partition(".")[0] in MACHINERY
+        verdict = name.partition(".")[0] in MACHINERY and name not in _CALLING_BACK
         if len(verdicts) < 10_000:  # names may be made up without end
             verdicts[name] = verdict
     return verdict
