@@ -138,6 +138,13 @@ class RootBuilder:
         """
         if not Path(point.point).is_dir() or not self.inside(point.point).is_dir():
             return
+        try:
+            self._cover(point, committed)
+        except FileNotFoundError:
+            if point.point == "/" or Path(point.point).is_dir():
+                raise
+
+    def _cover(self, point: CoveredPoint, committed: Path | None) -> None:
         upper, work = layer_directories(self._layers, point.slot)
         upper.mkdir(parents=True, exist_ok=True)
         work.mkdir(exist_ok=True)

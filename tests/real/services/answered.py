@@ -48,7 +48,9 @@ def httpx(port: int) -> Callable[[str], object]:
     """Requests on connections that are kept alive."""
     import httpx
 
-    client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=20)
+    client = httpx.Client(
+        base_url=f"http://127.0.0.1:{port}", timeout=20, limits=httpx.Limits(keepalive_expiry=600)
+    )
     client.get("/first")
     return lambda number: client.post(f"/numbers/{number}", json={"number": int(number)}).json()
 
