@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from relive.analyse.masking import MASK, Mask
-from relive.analyse.outcomes import masked_replay
+from relive.analyse.outcomes import masked_attempt, masked_replay
 from relive.model.commit import CommitId
 from relive.model.outcome import End, Outcome, Replay, Run, Stack, Verdict, VerdictKind
+from relive.model.reproduction import Attempt, Raised, ReproductionKind
 
 SECRET = "of-the-environment"
 
@@ -47,3 +48,21 @@ def test_what_is_no_secret_stays_and_so_does_a_branch_that_was_not_restored():
     replay = masked(outcome(headers=[("content-type", "application/json")], body=body), None, failed)
     assert replay.recorded.body == body
     assert replay.runs[0].outcome is None and replay.runs[0].verdict == failed
+
+
+def test_an_attempt_to_reproduce_tells_no_secret_that_it_was_given():
+    mask = Mask()
+    mask.learn_environment({"API_TOKEN": SECRET})
+    raised = Raised(type="KeyError", text=SECRET, fingerprint="f")
+    attempt = Attempt(
+        number=1,
+        kind=ReproductionKind.DIVERGED,
+        difference=f"{SECRET} came",
+        notes=[SECRET],
+        raised=raised,
+        log=[f"no {SECRET}", "else"],
+    )
+    told = masked_attempt(attempt, mask)
+    assert SECRET not in told.model_dump_json()
+    assert (told.log, told.number) == ([f"no {MASK}", "else"], 1)
+    assert masked_attempt(told, mask) == told

@@ -1,4 +1,5 @@
-"""What replays showed, with secrets masked: answers and log lines hold what the service said, which nobody had scrubbed.
+"""What replays and reproductions showed, with secrets masked: answers and log lines hold what the service said, which nobody had
+scrubbed.
 
 What happened inside was scrubbed when it was recorded.
 """
@@ -6,24 +7,38 @@ What happened inside was scrubbed when it was recorded.
 from __future__ import annotations
 
 from relive.analyse.masking import Mask
-from relive.model.outcome import Outcome, Replay, Stack, Verdict
+from relive.model.outcome import Outcome, Replay, Run, Stack, Verdict
+from relive.model.reproduction import Attempt
 
-__all__ = ["masked_replay"]
+__all__ = ["masked_attempt", "masked_replay", "masked_run"]
 
 
 def masked_replay(replay: Replay, mask: Mask) -> Replay:
     """The same replay; whatever is secret by its place in an answer is learned, and masked in all that comes after it."""
     recorded = _outcome(replay.recorded, mask)
-    runs = [
-        run.model_copy(
-            update={
-                "outcome": None if run.outcome is None else _outcome(run.outcome, mask),
-                "verdict": _verdict(run.verdict, mask),
-            }
-        )
-        for run in replay.runs
-    ]
+    runs = [masked_run(run, mask) for run in replay.runs]
     return replay.model_copy(update={"recorded": recorded, "runs": runs})
+
+
+def masked_run(run: Run, mask: Mask) -> Run:
+    """One run of it; once more changes nothing."""
+    outcome = None if run.outcome is None else _outcome(run.outcome, mask)
+    return run.model_copy(update={"outcome": outcome, "verdict": _verdict(run.verdict, mask)})
+
+
+def masked_attempt(attempt: Attempt, mask: Mask) -> Attempt:
+    """One attempt of a reproduction; once more changes nothing."""
+    raised = attempt.raised
+    if raised is not None:
+        raised = raised.model_copy(update={"text": mask.sentence(raised.text)})
+    return attempt.model_copy(
+        update={
+            "difference": None if attempt.difference is None else mask.sentence(attempt.difference),
+            "notes": [mask.sentence(note) for note in attempt.notes],
+            "raised": raised,
+            "log": [mask.sentence(line) for line in attempt.log],
+        }
+    )
 
 
 def _outcome(outcome: Outcome, mask: Mask) -> Outcome:

@@ -9,7 +9,7 @@ import os
 from pydantic import Field
 
 from relive.analyse.masking import Mask
-from relive.analyse.outcomes import masked_replay
+from relive.analyse.outcomes import masked_replay, masked_run
 from relive.analyse.proxied import masked_exchange
 from relive.config import Settings
 from relive.errors import RecordingError, UsageError
@@ -110,12 +110,16 @@ def replay(settings: Settings, wish: ReplayWish, progress: Progress) -> Replay:
     case = _case(settings, store, moment)
     moment = moment.model_copy(update={"recorded": digest(case.recorded)})
     had = unfinished.begin(moment.model_dump_json())
-    with progress.progress("replaying", wish.times) as done:
-        replaying = run_replay(settings, store, case, wishes, done, had=had, ended=unfinished.keep)
-        result = asyncio.run(replaying)
     if case.exchange is not None:
         with contextlib.suppress(RecordingError):
             masked_exchange(case.exchange, mask)  # for what it learns of it
+
+    def keep(run: Run) -> None:
+        unfinished.keep(masked_run(run, mask))
+
+    with progress.progress("replaying", wish.times) as done:
+        replaying = run_replay(settings, store, case, wishes, done, had=had, ended=keep)
+        result = asyncio.run(replaying)
     result = masked_replay(result, mask)
     keep_replay(settings, result, unfinished.began_wall_ns, unfinished.seconds)
     return result

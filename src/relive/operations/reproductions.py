@@ -6,6 +6,8 @@ from pathlib import Path
 
 from pydantic import Field
 
+from relive.analyse.masking import Mask
+from relive.analyse.outcomes import masked_attempt
 from relive.config import Settings
 from relive.errors import UsageError
 from relive.model.reproduction import Attempt, Reproduction, ReproductionKind
@@ -60,7 +62,7 @@ class ReproduceWish(Wish):
 
 
 def reproduce(settings: Settings, wish: ReproduceWish, progress: Progress) -> Reproduction:
-    """From the error package alone: start the service afresh, send the request, judge.
+    """From the error package alone: start the service afresh, send the request, judge; secrets are masked in what is told.
 
     The one that carries ``settings.mark`` already is given as it is; attempts under that mark of one that was broken off count.
 
@@ -89,7 +91,13 @@ def reproduce(settings: Settings, wish: ReproduceWish, progress: Progress) -> Re
         on_miss=dict(parse_policy(text) for text in wish.on_miss),
         databases=dict(_database(text) for text in wish.database),
     )
+    mask = Mask(settings.secret_patterns, settings.secret_names)
+    mask.learn_environment(supplied)  # the recorded environment holds placeholders
     unfinished = Unfinished(settings, Attempt)
+
+    def masked(attempt: Attempt) -> Attempt:
+        return masked_attempt(attempt, mask)
+
     with progress.progress("reproducing", wish.times) as done:
         prepared = prepare(settings, what)
         result = run_reproduction(
@@ -99,8 +107,9 @@ def reproduce(settings: Settings, wish: ReproduceWish, progress: Progress) -> Re
             progress.status,
             done,
             had=unfinished.begin(digest(wish, prepared.whole)),
-            ended=unfinished.keep,
+            ended=lambda attempt: unfinished.keep(masked(attempt)),
         )
+    result = result.model_copy(update={"attempts": list(map(masked, result.attempts))})
     keep_reproduction(settings, result, unfinished.began_wall_ns, unfinished.seconds)
     return result
 
