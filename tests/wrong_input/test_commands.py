@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,15 @@ def test_a_port_that_is_taken(home: Home, taken_port: int):
 def test_a_name_that_is_taken(home: Home, capsule: str):
     error = home.refused("capsule-exists", 9, "run", "--name", capsule, "--", "sleep", "1000")
     assert "--name" in error["remedy"]
+
+
+def test_of_two_starts_of_one_name_at_once_one_is_refused(home: Home):
+    words = ("run", "--detach", "--every", "never", "--name", "twin", "--", "sleep", "1000")
+    with ThreadPoolExecutor(2) as pool:  # processes of their own: the forker runs one after the other
+        done = list(pool.map(lambda _: home.command(*words, under=("env",)), range(2)))
+    assert sorted(one.returncode for one in done) == [0, 9]
+    assert [one["id"] for one in home.ask("ps") if one["id"] == "twin"] == ["twin"]
+    home.ask("stop", "twin")
 
 
 def test_a_command_that_does_not_exist(home: Home):
