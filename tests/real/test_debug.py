@@ -152,7 +152,10 @@ def test_the_same_failure_again_is_counted_and_takes_no_other_commit(shared: App
 def test_of_two_that_fail_together_an_incident_tells_of_the_one_in_its_commit(shared: App) -> None:
     """The second is seen when the commit of the first is being stored, and has none."""
     with ThreadPoolExecutor(2) as pool:
-        assert list(pool.map(lambda number: shared.ask("GET", f"/together/{number}"), (601, 602))) == [500, 500]
+        assert list(pool.map(lambda number: shared.ask("GET", f"/together/{number}"), (601, 602))) == [
+            500,
+            500,
+        ]
     eventually(lambda: shared.incident("in pay_together (")["times"] == 2, "two sightings")
     incident = shared.incident("in pay_together (")
     (number,) = debug(shared.relive, incident, "p number")

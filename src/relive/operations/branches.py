@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -37,6 +38,7 @@ __all__ = [
     "Stopped",
     "branch_state",
     "branch_states",
+    "copy_whole",
     "execute",
     "find_living",
     "inside_environment",
@@ -241,6 +243,12 @@ def read_whole(path: Path) -> bytes:
     """All of one of those files; raises RecordingCorrupt."""
     with _opened(path) as file:
         return file.read()
+
+
+def copy_whole(path: Path, to: BinaryIO) -> None:
+    """Write all of one of those files, which may be larger than this host's memory; raises RecordingCorrupt."""
+    with _opened(path) as file:
+        shutil.copyfileobj(file, to, 1 << 20)
 
 
 def _opened(path: Path) -> BinaryIO:
