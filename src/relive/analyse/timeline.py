@@ -113,7 +113,7 @@ def make_timeline(
     Args:
         inside: events of the request, and those of its process outside requests (``request`` 0) meanwhile, in any order; their
             fields as JSON has them (see ``plainevents``).
-        commits: ``commit-taken`` events of the proxy's recording during the request.
+        commits: ``commit-taken`` events of the proxy's recording during the request, ``commit`` an id; None of one that is gone.
         egress: calls at the border meanwhile, see ``egress.py``.
     """
     start = _start(inside, proxied)
@@ -231,7 +231,9 @@ def _proxy_rows(proxied: Proxied | None, commits: Sequence[Event], start_ns: int
             seq=event.seq,
             kind=EventKind.COMMIT_TAKEN,
             at_ns=event.mono_ns - start_ns,
-            what=f"commit {str(event.fields.get('commit', ''))[:10]}",
+            what=f"commit {str(event.fields['commit'])[:10]}"
+            if event.fields["commit"]
+            else "commit, not kept",
             result="",
             details=dict(event.fields),
         )
