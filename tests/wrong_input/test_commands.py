@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import TOOLS, Home, Program
+from .conftest import TOOLS, Home, Program, eventually
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +69,18 @@ def test_of_two_starts_of_one_name_at_once_one_is_refused(home: Home):
     assert sorted(one.returncode for one in done) == [0, 9]
     assert [one["id"] for one in home.ask("ps") if one["id"] == "twin"] == ["twin"]
     home.ask("stop", "twin")
+
+
+def test_a_service_that_does_not_heed_stop_is_said_to_run_still(home: Home):
+    deaf = "trap '' TERM; echo deaf; while :; do sleep 1; done"
+    home.ask("run", "--detach", "--every", "never", "--name", "deaf", "--", "sh", "-c", deaf)
+    eventually(lambda: home.ask("logs", "deaf")["stdout"] == "deaf\n", "it is deaf")
+    said = home.command("stop", "deaf")
+    (running,) = [one for one in home.ask("ps") if one["id"] == "deaf"]
+    assert (said.returncode, said.stdout) == (0, "deaf\n")
+    assert f"deaf was asked to end (SIGTERM) and still runs, as process {running['pid']};" in said.stderr
+    os.kill(running["pid"], signal.SIGKILL)
+    eventually(lambda: not list((home.path / "capsules" / "deaf").glob("*/agent.pid")), "its agent has ended")
 
 
 def test_a_command_that_does_not_exist(home: Home):
