@@ -149,20 +149,6 @@ def test_the_same_failure_again_is_counted_and_takes_no_other_commit(shared: App
     assert commits() == before
 
 
-def test_of_two_that_fail_together_an_incident_tells_of_the_one_in_its_commit(shared: App) -> None:
-    """The second is seen when the commit of the first is being stored, and has none."""
-    with ThreadPoolExecutor(2) as pool:
-        assert list(pool.map(lambda number: shared.ask("GET", f"/together/{number}"), (601, 602))) == [
-            500,
-            500,
-        ]
-    eventually(lambda: shared.incident("in pay_together (")["times"] == 2, "two sightings")
-    incident = shared.incident("in pay_together (")
-    (number,) = debug(shared.relive, incident, "p number")
-    assert f"KeyError: {number} in" in incident["sighting"]["summary"]
-    assert incident["last_seen_wall_ns"] >= incident["sighting"]["seen_wall_ns"]
-
-
 def test_what_is_logged_and_what_escapes_a_thread_are_incidents_too(shared: App) -> None:
     assert shared.ask("GET", "/log") == 200
     assert shared.ask("GET", "/thread") == 200
@@ -246,6 +232,21 @@ while not go:
     time.sleep(0.01)
 work(7)
 """
+
+
+def test_of_two_that_fail_together_an_incident_tells_of_the_one_in_its_commit(relive: Relive) -> None:
+    """The second is seen when the commit of the first is being stored, and has none."""
+    app = start(relive)  # of ``shared`` commits at failures are limited in number
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(lambda number: app.ask("GET", f"/together/{number}"), (601, 602))) == [
+            500,
+            500,
+        ]
+    eventually(lambda: app.incident("in pay_together (")["times"] == 2, "two sightings")
+    incident = app.incident("in pay_together (")
+    (number,) = debug(relive, incident, "p number")
+    assert f"KeyError: {number} in" in incident["sighting"]["summary"]
+    assert incident["last_seen_wall_ns"] >= incident["sighting"]["seen_wall_ns"]
 
 
 def test_an_exception_that_ends_the_service_is_one_incident(relive: Relive, anybodys: Path) -> None:
