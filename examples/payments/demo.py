@@ -165,13 +165,24 @@ def play(times: int, every: str) -> int:
         run(relive(), "ps")
         with urllib.request.urlopen(f"{url}/accounts/1", timeout=10) as answer:
             print(f"GET {url}/accounts/1: {answer.status} {answer.read().decode()}", flush=True)
-        say(
-            f"Look at incident {number} in a browser, with its frames, timeline and verdicts: relive dashboard"
-        )
-        say(f"Look closer: relive incidents, relive log {NAME}, relive restore REF --publish 9000:{inner}")
     finally:
         run(relive(), "stop", NAME, ok=(0, 3, 9), show=False)
+    say("The service is ended now. Its commits and the incident stay, and can be looked at:")
+    tell_what_next(number, inner)
     return min(verdict, 1)
+
+
+def tell_what_next(number: int, port: int) -> None:
+    """Commands that can be typed as they stand."""
+    if shutil.which("relive") is None:
+        print(f"export PATH={BIN}:$PATH")
+    print("relive dashboard                                # all of it in a browser")
+    print(
+        f"relive debug {number}                                  # the failing frame, in the process itself"
+    )
+    print(f"relive log {NAME}                             # its commits, newest first")
+    print(f"relive restore {NAME} --publish 9000:{port}    # the newest lives again, for curl and its like")
+    print("relive ps; relive stop BRANCH                   # what runs; end it", flush=True)
 
 
 def main() -> int:

@@ -121,6 +121,23 @@ def test_commits_tell_when_they_were_taken_and_which_are_gone(settings):
     assert (second.role, second.taken_wall_ns) == ("at", None)
 
 
+def test_commits_in_a_timeline_have_the_id_that_commands_take(settings):
+    add_incident(settings.home)
+    keep_beside(settings.home, 1, package_json(), paying())
+    record_by_proxy(settings.home)
+
+    def told() -> list[str]:
+        timeline = account(settings).timeline
+        assert timeline is not None
+        return [row.what for row in timeline.rows if row.label == "commit"]
+
+    assert told() == ["commit, not kept"]
+    store = Store(settings.store)
+    taken = commit(store, capture="c0ffee" * 10)
+    store.close()
+    assert told() == [f"commit {taken.id[:10]}"]
+
+
 def test_a_hostile_package_is_noted_and_the_rest_is_told(settings):
     add_incident(settings.home)
     keep_beside(settings.home, 1, b'{"version": 1, "type": {"__reduce__": "os.system"}}', paying())

@@ -124,5 +124,5 @@ def test_no_event_can_break_a_terminal(events):
     terminal = Terminal()
     terminal._out.file = said
     tell(terminal, account(events), everything=True)
-    assert "Replay it with: relive replay 1" in said.getvalue()
+    assert "No replay:      there is no commit before it" in said.getvalue()
     assert "\x1b" not in html.unescape(said.getvalue())

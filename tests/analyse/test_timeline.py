@@ -15,7 +15,7 @@ from relive.record.events import Event, EventKind
 from relive.record.exchanges import Exchanges
 from relive.record.reading import Recording
 
-from .builders import MS, WALL_NS, Events, paying, record_by_proxy
+from .builders import MS, OWN_REQUEST, WALL_NS, Events, paying, record_by_proxy
 
 
 def told(rows: list[Row]) -> list[tuple[float, str, str, str, float | None]]:
@@ -60,6 +60,19 @@ def test_events_from_inside_are_told_in_the_order_in_which_things_began():
     assert (timeline.began_wall_ns, timeline.took_ns) == (WALL_NS + MS, 22 * MS)
     assert [row.what for row in timeline.rows if row.outside] == ["time.monotonic"]
     assert [row.lane for row in timeline.rows if row.label == "http"] == [2, 1]
+
+
+def test_lanes_are_counted_as_they_appear_whatever_the_recorder_calls_them():
+    events = Events()
+    for at, lane, request in (
+        (1, 1, OWN_REQUEST),
+        (2, 3345685958047722, OWN_REQUEST),
+        (3, 4347364756368860, 0),
+    ):
+        events.add(EventKind.RANDOM, at, lane=lane, request=request, source="random.random", value=0.5)
+    events.add(EventKind.RANDOM, 4, lane=3345685958047722, source="random.random", value=0.5)
+    rows = of(events.made).rows
+    assert [(row.lane, row.outside) for row in rows] == [(1, False), (2, False), (1, True), (2, False)]
 
 
 def test_the_proxys_request_alone_is_a_timeline(proxied):

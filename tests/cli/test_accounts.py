@@ -60,7 +60,7 @@ at ms  lane  kind      what                               result                
   2.0     1  query     SELECT … FROM orders WHERE id = ?  3 rows                          2.0 ms
   4.5     1  redis     GET cart:17                        b'2 books'                      500 us
   5.0     2  http      GET http://rates:8080/EUR?day=1    503 Service Unavailable         4.0 ms
-  6.0     -  commit    commit c0ffeec0ff
+  6.0     -  commit    commit, not kept
  10.0     1  http      GET http://rates:8080/EUR?day=2    TimeoutError: timed out        10.0 ms
  21.0     1  log       no rate for EUR                    ERROR
  21.5     -  clock     time.monotonic                     3.5
@@ -71,7 +71,7 @@ Python:   3.11.7, 1 package (--json lists them)
 Revision: aaaaaaaaaaaa, with changes in /srv/shop
 Note:     left out: 2 locals of pay
 
-Replay it with: relive replay 1
+No replay:      there is no commit before it
 Without commit: relive reproduce 1
 = 0"""
 

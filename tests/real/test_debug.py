@@ -234,6 +234,21 @@ work(7)
 """
 
 
+def test_of_two_that_fail_together_an_incident_tells_of_the_one_in_its_commit(relive: Relive) -> None:
+    """The second is seen when the commit of the first is being stored, and has none."""
+    app = start(relive)  # of ``shared`` commits at failures are limited in number
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(lambda number: app.ask("GET", f"/together/{number}"), (601, 602))) == [
+            500,
+            500,
+        ]
+    eventually(lambda: app.incident("in pay_together (")["times"] == 2, "two sightings")
+    incident = app.incident("in pay_together (")
+    (number,) = debug(relive, incident, "p number")
+    assert f"KeyError: {number} in" in incident["sighting"]["summary"]
+    assert incident["last_seen_wall_ns"] >= incident["sighting"]["seen_wall_ns"]
+
+
 def test_an_exception_that_ends_the_service_is_one_incident(relive: Relive, anybodys: Path) -> None:
     """Not a second one for its exit status, by which a replay judges it."""
     (anybodys / "main.py").write_text(MAIN)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from relive.sandbox.unfinished import claimed, sweep_unfinished
+from relive.sandbox.unfinished import claimed, new_place, sweep_unfinished
 
 HOLD = """
 import sys
@@ -28,6 +28,14 @@ def branch(branches: Path, name: str, *, age: float = 3600) -> Path:
     facts = directory.stat()
     os.utime(directory, (facts.st_atime, facts.st_mtime - age))
     return directory
+
+
+def test_nobody_else_can_enter_what_lies_in_a_branch(tmp_path: Path) -> None:
+    branches = tmp_path / "home" / "branches"
+    branches.mkdir(parents=True, mode=0o755)
+    place = new_place(branches)
+    assert branches.stat().st_mode & 0o777 == 0o700
+    assert (place / "rings").stat().st_mode & 0o7777 == 0o1777
 
 
 def test_only_what_nobody_makes_any_more_is_swept(tmp_path: Path) -> None:

@@ -45,6 +45,12 @@ def test_the_first_is_number_one_and_they_are_listed_newest_first(incidents):
     assert [one.number for one in incidents.list()] == [3, 2, 1]
 
 
+def test_only_its_owner_can_read_an_incident(incidents, tmp_path):
+    one = add(incidents)
+    incidents.save(one)
+    assert (tmp_path / "incidents" / f"{one.number}.json").stat().st_mode & 0o777 == 0o600
+
+
 def test_an_incident_comes_back_as_it_was(incidents):
     one = add(incidents, at=AT)
     assert incidents.get(one.number) == one

@@ -27,6 +27,11 @@ def numbers(rows):
     return [row.number for row in rows]
 
 
+def test_only_its_owner_can_read_what_runs_showed(tmp_path):
+    add(Runs(tmp_path / "runs.sqlite"))
+    assert (tmp_path / "runs.sqlite").stat().st_mode & 0o777 == 0o600
+
+
 def test_pages_follow_each_other_while_more_are_added(tmp_path):
     runs = Runs(tmp_path / "home" / "runs.sqlite")
     for incident in (1, 2, 1, 1):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from .conftest import TOOLS, Home, Program
+from .conftest import TOOLS, Home, Program, eventually
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +60,27 @@ def test_a_port_that_is_taken(home: Home, taken_port: int):
 def test_a_name_that_is_taken(home: Home, capsule: str):
     error = home.refused("capsule-exists", 9, "run", "--name", capsule, "--", "sleep", "1000")
     assert "--name" in error["remedy"]
+
+
+def test_of_two_starts_of_one_name_at_once_one_is_refused(home: Home):
+    words = ("run", "--detach", "--every", "never", "--name", "twin", "--", "sleep", "1000")
+    with ThreadPoolExecutor(2) as pool:  # processes of their own: the forker runs one after the other
+        done = list(pool.map(lambda _: home.command(*words, under=("env",)), range(2)))
+    assert sorted(one.returncode for one in done) == [0, 9]
+    assert [one["id"] for one in home.ask("ps") if one["id"] == "twin"] == ["twin"]
+    home.ask("stop", "twin")
+
+
+def test_a_service_that_does_not_heed_stop_is_said_to_run_still(home: Home):
+    deaf = "trap '' TERM; echo deaf; while :; do sleep 1; done"
+    home.ask("run", "--detach", "--every", "never", "--name", "deaf", "--", "sh", "-c", deaf)
+    eventually(lambda: home.ask("logs", "deaf")["stdout"] == "deaf\n", "it is deaf")
+    said = home.command("stop", "deaf")
+    (running,) = [one for one in home.ask("ps") if one["id"] == "deaf"]
+    assert (said.returncode, said.stdout) == (0, "deaf\n")
+    assert f"deaf was asked to end (SIGTERM) and still runs, as process {running['pid']};" in said.stderr
+    os.kill(running["pid"], signal.SIGKILL)
+    eventually(lambda: not list((home.path / "capsules" / "deaf").glob("*/agent.pid")), "its agent has ended")
 
 
 def test_a_command_that_does_not_exist(home: Home):

@@ -144,3 +144,6 @@ def test_a_disk_without_a_byte_left(small_home: Home, service: Program):
     with (small_home.path / "filler").open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, facts.f_bavail * facts.f_frsize)
     small_home.refused("disk-full", 4, "commit", f"pid:{service.pid}")
+    small_home.refused("disk-full", 4, "run", "--detach", "--every", "never", "--", "sleep", "7319")
+    running = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline")]
+    assert b"sleep\0007319\0" not in running, "a service whose start failed does not run"

@@ -35,6 +35,7 @@ def main() -> int:
     settings = load_settings()
     try:
         Store(settings.store).close()  # a store that cannot be opened is told before anything is started
+        note_pid(paths)
         name = f"{paths.directory.parent.name}-{paths.directory.name}"
         if paths.state.exists():
             facts = CapsuleFacts.model_validate_json(paths.state.read_bytes())
@@ -42,12 +43,12 @@ def main() -> int:
         else:
             spec = CapsuleSpec.model_validate_json(sys.stdin.buffer.read())
             group = MemoryGroup.make(name, spec.memory)
-            # The service is started before there is any other thread: see spawn_first_process.
+            # The service is started before there is any other thread: see spawn_first_process. Whatever can fail has been done by
+            # then: who is told that it did not start must not find it running.
             facts = start_service(settings, spec, paths, group)
     except ReliveError as error:
         say(arguments.ready, {"error": {"kind": type(error).__name__, **error.as_json()}})
         return error.exit_status
-    note_pid(paths)
     say(arguments.ready, {"ok": True})
 
     async def serve() -> None:

@@ -38,6 +38,7 @@ from relive.sandbox.rootfs import (
 )
 from relive.sandbox.service import fork_service, look_up_user, take_identity
 from relive.sandbox.spawn import Channel, become_init, spawn_first_process, standard_streams
+from relive.store.troubles import disk_errors
 
 __all__ = [
     "Capsule",
@@ -95,8 +96,6 @@ def new_life(settings: Settings, name: str) -> LifePaths:
         )
     life = f"{time.strftime('%Y%m%dT%H%M%S')}-{uuid.uuid4().hex[:6]}"
     paths = LifePaths(settings.capsules / name / life)
-    # What a service writes and what clients send it is nobody else's business.
-    settings.capsules.mkdir(mode=0o700, parents=True, exist_ok=True)
     paths.io.mkdir(parents=True)
     paths.recording.mkdir()
     try:
@@ -177,6 +176,7 @@ def start_service(
 
     Raises:
         CapsuleStartFailed: the namespaces cannot be set up, or the command cannot be started.
+        StoreError, DiskFull: the state cannot be written; the service was ended.
         UsageError: the user does not exist.
     """
     tools = CriuTools(settings.tools_path)
@@ -235,10 +235,19 @@ def start_service(
         started_wall_ns=time.time_ns(),
         points=[(point.point, point.slot) for point in points],
     )
-    fresh = paths.state.with_suffix(".new")
-    fresh.write_text(facts.model_dump_json(indent=2))
-    fresh.replace(paths.state)
+    try:
+        _write_state(paths, facts)
+    except BaseException:
+        os.kill(init, signal.SIGKILL)  # it would run on, and nobody would know of it
+        raise
     return facts
+
+
+def _write_state(paths: LifePaths, facts: CapsuleFacts) -> None:
+    fresh = paths.state.with_suffix(".new")
+    with disk_errors("starting the service"):
+        fresh.write_text(facts.model_dump_json(indent=2))
+        fresh.replace(paths.state)
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,6 +80,7 @@ class ExceptionWatch:
         self._limit = RateLimit(settings.incident_pause)
         self._commits: deque[float] = deque()
         self._pending: set[asyncio.Task[None]] = set()
+        self._newest: dict[str, asyncio.Task[None]] = {}  # by fingerprint, while it runs
         self._told: OrderedDict[int, None] = OrderedDict()
         self._answered: OrderedDict[int, int] = OrderedDict()
         self._changed: dict[str, bool | None] = {}  # by the root of a work tree
@@ -105,9 +106,16 @@ class ExceptionWatch:
         """Take a ``failure`` event."""
         if event.fields.get("where") == "main" and event.fields.get("pid") == self._root:
             self.main_failed = True
-        task = self._tasks.begin(self._see(event, time.time_ns()))
+        fingerprint = _fingerprint(event)
+        task = self._tasks.begin(self._see(event, time.time_ns(), self._newest.get(fingerprint)))
         self._pending.add(task)
-        task.add_done_callback(self._pending.discard)
+        self._newest[fingerprint] = task
+        task.add_done_callback(lambda ended: self._has_ended(fingerprint, ended))
+
+    def _has_ended(self, fingerprint: str, task: asyncio.Task[None]) -> None:
+        self._pending.discard(task)
+        if self._newest.get(fingerprint) is task:
+            del self._newest[fingerprint]
 
     # -- one incident for what is seen twice ---------------------------------------------------------------------
 
@@ -132,12 +140,12 @@ class ExceptionWatch:
 
     # -- one exception -------------------------------------------------------------------------------------------
 
-    async def _see(self, event: Event, now_ns: int) -> None:
+    async def _see(self, event: Event, now_ns: int, earlier: asyncio.Task[None] | None) -> None:
+        """``earlier``: what sees the one before of the same fingerprint."""
         told = event.fields
-        fingerprint = f"exception {str(told.get('fingerprint'))[:64]}"
         throw = told.get("throw")
         throw = throw if isinstance(throw, str) and _THROW.fullmatch(throw) else None
-        taken, is_held = await self._capture(fingerprint, throw)
+        taken, is_held = await self._capture(_fingerprint(event), throw)
         about = await asyncio.to_thread(find_request, Recording(self._capsule.paths.recording), event)
         about["log_begin"] = about.pop("log_offsets", {}).get(str(self._capsule.paths.logs[-1]))
         if about.get("request") is not None:
@@ -150,6 +158,10 @@ class ExceptionWatch:
         held = throw if is_held and at is not None else None
         sighting = exception_sighting(told, about, now_ns, throw=held, ends_service=ends_service)
         evidence = await asyncio.to_thread(self._evidence, event, about.get("request"))
+        # The first takes longest, since its commit is stored. If the second came before it, the incident would tell of the second
+        # request, with frames of the first in its commit.
+        if earlier is not None:
+            await asyncio.wait([earlier])
         known = self._answered.get(about["request"]) if about.get("request") is not None else None
         if known is not None:
             await self._keeper.add_evidence(known, evidence)
@@ -274,6 +286,10 @@ class ExceptionWatch:
         last = own[-1].mono_ns if own else failure.mono_ns
         found = own + [event for event in outside if event.mono_ns <= last]
         return sorted((_without_package(event) for event in found), key=lambda event: event.seq)
+
+
+def _fingerprint(event: Event) -> str:
+    return f"exception {str(event.fields.get('fingerprint'))[:64]}"
 
 
 def _recent(recording: Recording) -> int:

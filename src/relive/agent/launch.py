@@ -9,7 +9,7 @@ from functools import partial
 from relive.agent.capsule import Capsule, all_lives, new_life
 from relive.agent.containers.launch import tend_watches
 from relive.agent.injection import remove_rings
-from relive.agent.starting import agent_lives, check_port, replace_agent, start_agent
+from relive.agent.starting import agent_lives, check_port, replace_agent, sole_start, start_agent
 from relive.config import Settings
 from relive.errors import ReliveError
 from relive.model.capsule import CapsuleFacts, CapsuleSpec
@@ -27,6 +27,11 @@ def launch(settings: Settings, spec: CapsuleSpec) -> Capsule:
     """
     if spec.listen is not None:
         check_port(spec.listen)
+    with sole_start(settings.capsules / spec.name):
+        return _launch(settings, spec)
+
+
+def _launch(settings: Settings, spec: CapsuleSpec) -> Capsule:
     paths = new_life(settings, spec.name)
     try:
         # Not by a file: it holds the service's environment, and with it its secrets.

@@ -10,14 +10,16 @@ import structlog
 
 from relive.kernel import procfs
 from relive.model.capsule import LifePaths
+from relive.store.troubles import disk_errors
 
 __all__ = ["log_to", "note_pid", "say"]
 
 
 def note_pid(paths: LifePaths) -> None:
-    """Write down which process the agent is."""
+    """Write down which process the agent is; raises StoreError, DiskFull."""
     own = procfs.read_stat(os.getpid())
-    paths.agent_pid.write_text(f"{os.getpid()} {own.start_ticks if own is not None else 0}")
+    with disk_errors("starting the agent"):
+        paths.agent_pid.write_text(f"{os.getpid()} {own.start_ticks if own is not None else 0}")
 
 
 def say(descriptor: int | None, message: dict[str, object]) -> None:

@@ -10,16 +10,16 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from relive import errors
 from relive.config import Settings, store_key_variable
-from relive.errors import CapsuleStartFailed, ReliveError, UsageError
+from relive.errors import CapsuleExists, CapsuleStartFailed, ReliveError, UsageError
 from relive.kernel import procfs
 from relive.model.capsule import LifePaths
 
-__all__ = ["agent_lives", "check_port", "replace_agent", "start_agent"]
+__all__ = ["agent_lives", "check_port", "replace_agent", "sole_start", "start_agent"]
 
 _START_NS = 10_000_000_000
 _RESTART_PAUSE = 1.0  # [s] between two starts of an agent that keeps dying
@@ -69,6 +69,42 @@ def start_agent(
         raise CapsuleStartFailed(
             "the agent did not start", cause=_last_line(paths.agent_log), remedy="run `relive doctor`"
         )
+
+
+@contextlib.contextmanager
+def sole_start(directory: Path) -> Iterator[None]:
+    """Let nobody else start what ``directory`` is named after within the block; it is made, and removed if it stays empty.
+
+    Raises:
+        CapsuleExists: another starts it at this moment.
+    """
+    # What a service writes and what clients send it is nobody else's business.
+    directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    directory.mkdir(exist_ok=True)
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if not _takes(descriptor):
+            raise CapsuleExists(
+                f"{directory.name!r} is being started",
+                cause="by another command, at this moment",
+                remedy="`relive ps` tells in a moment what came of it",
+            )
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):  # mostly because it is not empty
+                directory.rmdir()
+    finally:
+        os.close(descriptor)
+
+
+def _takes(directory: int) -> bool:
+    """Claim an open directory; False if another has, or had and has removed it."""
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return os.fstat(directory).st_nlink > 0
 
 
 def _last_line(log: Path) -> str:

@@ -16,7 +16,7 @@ from relive.analyse.plainevents import plain
 from relive.analyse.proxied import Proxied, masked_exchange
 from relive.analyse.timeline import Timeline, make_timeline
 from relive.config import Settings
-from relive.errors import RecordingCorrupt, ReliveError
+from relive.errors import ReliveError
 from relive.model.commit import CommitId
 from relive.model.failure import ErrorPackage, read_package
 from relive.model.incident import FailureKind, Incident, Sighting
@@ -133,7 +133,9 @@ def account_of(settings: Settings, incident: Incident) -> Account:
         incident=masked_incident(incident, mask),
         package=_masked_package(package, mask),
         stack=find_stack([mask.sentence(line) for line in incident.log_tail]),
-        timeline=make_timeline(events, proxied, _commits_during(directory / "recording", exchange), egress),
+        timeline=make_timeline(
+            events, proxied, _commits_during(settings, directory / "recording", exchange), egress
+        ),
         origins=_origins(directory / "inside", events, notes),
         proxied=proxied,
         commits=list(_commits(settings, incident)),
@@ -295,16 +297,22 @@ def _masked_package(package: ErrorPackage | None, mask: Mask) -> ErrorPackage | 
     return package.model_copy(update={"request": request})
 
 
-def _commits_during(directory: Path, exchange: Exchange | None) -> list[Event]:
+def _commits_during(settings: Settings, directory: Path, exchange: Exchange | None) -> list[Event]:
     if exchange is None:
         return []
     try:
         events = Recording(directory).events(
             after=exchange.started_seq, until=exchange.ended_seq or exchange.started_seq
         )
-        return [event for event in events if event.kind is EventKind.COMMIT_TAKEN]
-    except RecordingCorrupt:
-        return []  # said already by whoever read the exchange
+        return [_with_id(settings, event) for event in events if event.kind is EventKind.COMMIT_TAKEN]
+    except ReliveError:
+        return []  # said already by whoever read the exchange, or what commits there are
+
+
+def _with_id(settings: Settings, event: Event) -> Event:
+    """A recording knows a commit by its capture: when it is written down there, the commit has no id yet."""
+    stored = Store(settings.store).captured_as(str(event.fields.get("commit")))
+    return replace(event, fields={**event.fields, "commit": stored.id if stored is not None else None})
 
 
 # -- the recording inside ------------------------------------------------------------------------------------------------

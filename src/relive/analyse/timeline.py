@@ -44,7 +44,7 @@ class Row(Value):
     Attributes:
         source: whose event it is; seq: the event's number there (inside: in its process; egress: of the call's first byte).
         at_ns: when it began, from the start of the timeline; took_ns: how long it took, None for what takes no time.
-        lane: thread or task within the request, from 1; 0 is the request as the proxy saw it.
+        lane: thread or task within the request, or outside of it, each counted from 1; 0 is the request as the proxy saw it.
         outside: something of the same process that worked for no request.
         count: how many events this row stands for (see ``folded``).
         details: asked, answer, error, body, rows (the first hundred; ``rows_fetched`` counts all), and other fields of
@@ -113,7 +113,7 @@ def make_timeline(
     Args:
         inside: events of the request, and those of its process outside requests (``request`` 0) meanwhile, in any order; their
             fields as JSON has them (see ``plainevents``).
-        commits: ``commit-taken`` events of the proxy's recording during the request.
+        commits: ``commit-taken`` events of the proxy's recording during the request, ``commit`` an id; None of one that is gone.
         egress: calls at the border meanwhile, see ``egress.py``.
     """
     start = _start(inside, proxied)
@@ -124,7 +124,18 @@ def make_timeline(
     rows += [_call_row(event, mono_ns) for event in egress]
     rows.sort(key=lambda row: (row.at_ns, row.source != "proxy", row.seq))
     last = max((row.at_ns + (row.took_ns or 0) for row in rows if not row.outside), default=0)
-    return Timeline(began_wall_ns=wall_ns, took_ns=max(0, last), rows=rows)
+    return Timeline(began_wall_ns=wall_ns, took_ns=max(0, last), rows=_with_counted_lanes(rows))
+
+
+def _with_counted_lanes(rows: Iterable[Row]) -> list[Row]:
+    """Rows with lanes counted from 1 as they appear; events bear the recorder's, which are hashes of how each was begun."""
+    counted: dict[bool, dict[tuple[int | None, int], int]] = {False: {}, True: {}}
+    shown = []
+    for row in rows:
+        known = counted[row.outside]
+        lane = known.setdefault((row.pid, row.lane), len(known) + 1) if row.lane else 0
+        shown.append(row.model_copy(update={"lane": lane}))
+    return shown
 
 
 def folded(rows: Iterable[Row]) -> list[Row]:
@@ -220,7 +231,9 @@ def _proxy_rows(proxied: Proxied | None, commits: Sequence[Event], start_ns: int
             seq=event.seq,
             kind=EventKind.COMMIT_TAKEN,
             at_ns=event.mono_ns - start_ns,
-            what=f"commit {str(event.fields.get('commit', ''))[:10]}",
+            what=f"commit {str(event.fields['commit'])[:10]}"
+            if event.fields["commit"]
+            else "commit, not kept",
             result="",
             details=dict(event.fields),
         )

@@ -13,6 +13,7 @@ from relive.analyse.timeline import Row, Timeline, folded, near_failure
 from relive.cli.stacks import stack_lines
 from relive.cli.terminal import Terminal
 from relive.model.failure import ErrorPackage, Frame, Link
+from relive.model.incident import Incident
 from relive.model.quantities import duration, size, when
 
 __all__ = ["tell"]
@@ -267,11 +268,18 @@ def _rest(account: Account) -> Iterator[str]:
             yield f"Commit:   {facts.id[:10]} ({facts.role}), taken {taken}"
     yield from _surroundings(account.package)
     yield from (f"Note:     {one_line(note)}" for note in account.notes)
-    yield f"\nReplay it with: relive replay {incident.number}"
+    yield "\n" + _how_to_replay(incident)
     if account.package is not None:
         yield f"Without commit: relive reproduce {incident.number}"
     if incident.sighting.throw is not None:  # the failing thread stands still in the commit
         yield f"Debug it with:  relive debug {incident.number}"
+
+
+def _how_to_replay(incident: Incident) -> str:
+    latest = incident.latest.before if incident.latest is not None else None
+    if incident.before is None and latest is None:
+        return "No replay:      there is no commit before it"
+    return f"Replay it with: relive replay {incident.number}"
 
 
 def _recorded(account: Account) -> str:

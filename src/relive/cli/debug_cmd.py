@@ -177,9 +177,14 @@ def _stacks_of(pid: int) -> str:
     done = subprocess.run(
         [tool, "dump", "--pid", str(pid)], capture_output=True, text=True, check=False, timeout=60
     )
-    return _printable(
-        done.stdout if done.returncode == 0 else f"process {pid}: {done.stderr.strip().splitlines()[-1:]}"
-    )
+    return _printable(done.stdout if done.returncode == 0 else _no_stacks(pid, done.stderr))
+
+
+def _no_stacks(pid: int, said: str) -> str:
+    """``said``: py-spy's own words, of which the first line is the error and the rest a trace of itself."""
+    first = next((line for line in said.splitlines() if line.strip()), "py-spy said nothing")
+    name = procfs.status_field(pid, "Name") or "gone"
+    return f"process {pid} ({name}) shows no Python stacks: {first.removeprefix('Error: ')}"
 
 
 def _native(terminal: Terminal, incident: Incident, branch: Branch, commands: list[str]) -> None:

@@ -51,6 +51,7 @@ def incidents(
         for one in page.items
     ]
     columns = ["incident", "service", "first seen", "last", "times", "before", "at", "exception", "what"]
-    terminal.table(page.items, columns, rows, "There are no incidents.")
+    nothing = "There are no incidents." if service is None else f"There are no incidents of {service}."
+    terminal.table(page.items, columns, rows, nothing)
     if page.next is not None:
         terminal.status(f"There are more: --after {page.next}")

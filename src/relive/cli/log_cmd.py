@@ -45,6 +45,7 @@ def log(
         for one in page.items
     ]
     columns = ["commit", "target", "taken", "ago", "trigger", "pause", "durable", "size", "tags"]
-    terminal.table(page.items, columns, rows, "There are no commits.")
+    nothing = "There are no commits." if target is None else f"There are no commits of {target}."
+    terminal.table(page.items, columns, rows, nothing)
     if page.next is not None:
         terminal.status(f"There are more: --after {page.next}")

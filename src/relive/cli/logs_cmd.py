@@ -9,7 +9,7 @@ import typer
 
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
-from relive.operations.branches import log_streams, read_whole
+from relive.operations.branches import copy_whole, log_streams, read_whole
 
 __all__ = ["logs"]
 
@@ -29,11 +29,12 @@ def logs(
         return
     if stubs:
         said = streams.get("stubs")
-        sys.stdout.write(read_whole(said).decode(errors="replace") if said is not None else "")
+        if said is not None:
+            copy_whole(said, sys.stdout.buffer)
         return
-    sys.stdout.buffer.write(read_whole(streams["stdout"]))
+    copy_whole(streams["stdout"], sys.stdout.buffer)
     sys.stdout.buffer.flush()
-    sys.stderr.buffer.write(read_whole(streams["stderr"]))
+    copy_whole(streams["stderr"], sys.stderr.buffer)
     sys.stderr.flush()
     if lost is not None:
         Terminal().failed(lost)

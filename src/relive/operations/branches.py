@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
+import shutil
 import signal
 import subprocess
 import threading
@@ -37,6 +39,7 @@ __all__ = [
     "Stopped",
     "branch_state",
     "branch_states",
+    "copy_whole",
     "execute",
     "find_living",
     "inside_environment",
@@ -48,6 +51,7 @@ __all__ = [
 
 
 _MOST_LOG = 1 << 16  # [bytes] of a part
+_STOP_MOMENT = 1.0  # [s] after which a service that was asked to end is said to run still
 
 
 class BranchState(Result):
@@ -243,6 +247,12 @@ def read_whole(path: Path) -> bytes:
         return file.read()
 
 
+def copy_whole(path: Path, to: BinaryIO) -> None:
+    """Write all of one of those files, which may be larger than this host's memory; raises RecordingCorrupt."""
+    with _opened(path) as file:
+        shutil.copyfileobj(file, to, 1 << 20)
+
+
 def _opened(path: Path) -> BinaryIO:
     try:
         return open_plain(path)
@@ -276,10 +286,12 @@ def stop(
     wanted = list(names)
     if every_branch:
         wanted += [branch.facts.id for branch in list_branches(settings)]
-    return Stopped(stopped=[_stop_one(settings, name, only_branches=only_branches) for name in wanted])
+    return Stopped(
+        stopped=[_stop_one(settings, name, progress, only_branches=only_branches) for name in wanted]
+    )
 
 
-def _stop_one(settings: Settings, name: str, *, only_branches: bool) -> str:
+def _stop_one(settings: Settings, name: str, progress: Progress, *, only_branches: bool) -> str:
     try:
         branch = find_branch(settings, name)
     except BranchUnknown:
@@ -292,9 +304,26 @@ def _stop_one(settings: Settings, name: str, *, only_branches: bool) -> str:
         with contextlib.suppress(AgentUnreachable):
             ask_agent(capsule.paths.agent_socket, {"op": "stopping"}, limit=5)
         os.kill(capsule.facts.root, signal.SIGTERM)
+        if not _ends(capsule.facts.root):
+            progress.status(
+                f"{name} was asked to end (SIGTERM) and still runs, as process {capsule.facts.root}; "
+                "`relive ps` tells when it has ended."
+            )
         return name
     branch.stop()
     return branch.facts.id
+
+
+def _ends(pid: int) -> bool:
+    """Whether a process ends within a moment."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([handle], [], [], _STOP_MOMENT)[0])
+    finally:
+        os.close(handle)
 
 
 def _stop_watching(settings: Settings, name: str) -> str:

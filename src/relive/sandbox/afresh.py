@@ -17,7 +17,6 @@ import signal
 import socket
 import struct
 import time
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +35,7 @@ from relive.sandbox.rootfs import RootBuilder, plan_points
 from relive.sandbox.seal import Seal, check_sealed, read_seal
 from relive.sandbox.service import fork_service, look_up_user, take_identity
 from relive.sandbox.spawn import Channel, become_init, spawn_first_process, standard_streams
-from relive.sandbox.unfinished import claimed, sweep_unfinished
+from relive.sandbox.unfinished import claimed, new_place, sweep_unfinished
 
 __all__ = ["Afresh", "AfreshSpec", "Place", "prepared_place", "start_afresh"]
 
@@ -97,10 +96,7 @@ def prepared_place(settings: Settings) -> Iterator[Place]:
         raise PermissionMissing(
             "a sandbox needs root", cause=f"this is uid {os.geteuid()}", remedy="run it with sudo"
         )
-    directory = settings.branches / uuid.uuid4().hex[:8]
-    (directory / "io").mkdir(parents=True)
-    (directory / "rings").mkdir()
-    (directory / "rings").chmod(0o1777)
+    directory = new_place(settings.branches)
     sweep_unfinished(settings.branches, "state.json")
     points = plan_points(read_mounts(), settings.home)
     try:

@@ -15,7 +15,6 @@ import select
 import shutil
 import signal
 import time
-import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -58,7 +57,7 @@ from relive.sandbox.ownership import Ownership
 from relive.sandbox.rings import make_rings
 from relive.sandbox.rootfs import CoveredPoint, plan_points
 from relive.sandbox.seal import Seal, read_seal
-from relive.sandbox.unfinished import claimed, sweep_unfinished
+from relive.sandbox.unfinished import claimed, new_place, sweep_unfinished
 from relive.store import Store
 
 __all__ = ["Branch", "find_branch", "list_branches", "restore", "sweep"]
@@ -288,10 +287,7 @@ def restore(
     CriuTools(settings.tools_path).check()
     if lazily:
         check_userfault()
-    directory = settings.branches / uuid.uuid4().hex[:8]
-    (directory / "io").mkdir(parents=True)
-    (directory / "rings").mkdir()
-    (directory / "rings").chmod(0o1777)
+    directory = new_place(settings.branches)
     (directory / "images").mkdir()
     sweep(settings)
     ownership = Ownership(directory)

@@ -54,7 +54,9 @@ class Channel:
         data = self.ours.recv(_MESSAGE_MOST)
         if not data:
             raise CapsuleStartFailed(
-                "the namespaces could not be set up", cause="their first process was killed"
+                "the namespaces could not be set up",
+                cause="their first process was killed",
+                remedy="for want of memory, mostly: `dmesg` tells, and --memory may be too little for a process to begin",
             )
         message: dict[str, dict[str, object]] = json.loads(data)
         if "error" in message:

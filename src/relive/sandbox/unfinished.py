@@ -11,12 +11,28 @@ import fcntl
 import os
 import shutil
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["claimed", "sweep_unfinished"]
+__all__ = ["claimed", "new_place", "sweep_unfinished"]
 
 _LEAST_AGE = 10.0  # [s] what is younger may belong to a process that has not claimed it yet
+
+
+def new_place(branches: Path) -> Path:
+    """Make a directory for a branch, with ``io`` and ``rings`` in it; only the owner of ``branches`` can enter that.
+
+    What lies in it has modes of the service's: its files, images of its memory, rings in which each of its users can write. Another
+    user of this host could read them, or order a debugger.
+    """
+    branches.mkdir(parents=True, exist_ok=True)
+    branches.chmod(0o700)
+    directory = branches / uuid.uuid4().hex[:8]
+    (directory / "io").mkdir(parents=True)
+    (directory / "rings").mkdir()
+    (directory / "rings").chmod(0o1777)
+    return directory
 
 
 @contextlib.contextmanager

@@ -70,7 +70,9 @@ class Incidents:
         path = self._path(incident.number)
         fresh = path.with_suffix(".new")
         with disk_errors("writing an incident"):
-            with fresh.open("w") as file:
+            # For its owner only: lines of the service's log are in it.
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+            with os.fdopen(os.open(fresh, flags, 0o600), "w") as file:
                 file.write(incident.model_dump_json(indent=2))
                 file.flush()
                 os.fsync(file.fileno())

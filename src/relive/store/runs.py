@@ -7,9 +7,10 @@ One that is done under a mark keeps each of its runs as it ends, as a *part*; th
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,9 @@ class Runs:
     def _open(self) -> Iterator[sqlite3.Connection]:
         with disk_errors("keeping what a replay showed", self._path.parent):
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # For its owner only: it holds what services answered and logged, as it was. SQLite would make it with the umask.
+            with suppress(FileExistsError):
+                os.close(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             with closing(sqlite3.connect(self._path, timeout=30)) as database, database:
                 database.execute("PRAGMA journal_mode=WAL")
                 database.executescript(_SCHEMA)

@@ -53,6 +53,11 @@ def pay_and_stay(number: int) -> int:
     return ACCOUNTS[number]
 
 
+@app.get("/together/{number}")
+def pay_together(number: int) -> int:
+    return ACCOUNTS[number]
+
+
 @app.get("/again")
 async def again() -> int:
     return ACCOUNTS[4]

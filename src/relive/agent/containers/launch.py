@@ -13,7 +13,7 @@ from relive.agent.containers.life import Watch, life_paths, living_watches
 from relive.agent.containers.output import moment
 from relive.agent.containers.state import ContainerState
 from relive.agent.control import ask_agent
-from relive.agent.starting import agent_lives, check_port, replace_agent, start_agent
+from relive.agent.starting import agent_lives, check_port, replace_agent, sole_start, start_agent
 from relive.config import Settings
 from relive.errors import AgentUnreachable, CapsuleExists, ReliveError, UsageError
 from relive.model.capsule import LifePaths
@@ -36,6 +36,11 @@ def begin_watch(settings: Settings, engine: Engine, state: ContainerState, spec:
         UsageError: what is asked for does not fit this container, or the port is taken.
         CapsuleStartFailed, HostIncapable, StoreError: as the agent reports.
     """
+    with sole_start(settings.capsules / state.name):
+        return _begin_watch(settings, engine, state, spec)
+
+
+def _begin_watch(settings: Settings, engine: Engine, state: ContainerState, spec: WatchSpec) -> Watch:
     paths = life_paths(settings, state.name, state.id)
     if paths.watch.exists() and not paths.closed.exists():
         raise CapsuleExists(
@@ -62,7 +67,7 @@ def begin_watch(settings: Settings, engine: Engine, state: ContainerState, spec:
         began=datetime.now(UTC).isoformat(),
         environment={name: os.environ[name] for name in _ENGINE_VARIABLES if name in os.environ},
     )
-    _lay(settings, paths, facts)
+    _lay(paths, facts)
     watch = Watch(paths, facts)
     try:
         start_agent(settings, paths, _MODULE, variables=facts.environment)
@@ -72,9 +77,8 @@ def begin_watch(settings: Settings, engine: Engine, state: ContainerState, spec:
     return watch
 
 
-def _lay(settings: Settings, paths: LifePaths, facts: WatchFacts) -> None:
+def _lay(paths: LifePaths, facts: WatchFacts) -> None:
     """Write what the agent reads. A watch that was ended before goes on in the same recording."""
-    settings.capsules.mkdir(mode=0o700, parents=True, exist_ok=True)
     for directory in (paths.io, paths.recording):
         directory.mkdir(parents=True, exist_ok=True)
     for log in paths.logs:

@@ -40,7 +40,11 @@ def podman(ground: Ground) -> Result:
         runtime, version = facts["host"]["ociRuntime"], facts["version"]["Version"]
         found = f"podman {version} with {runtime['name']}"
         obstacle = _without_criu(runtime["name"], runtime["path"])
-        obstacle = obstacle or _without_limits() or _without_layers(facts.get("store") or {})
+        obstacle = (
+            obstacle
+            or _without_limits(ground.settings.tools_path)
+            or _without_layers(facts.get("store") or {})
+        )
     except (KeyError, TypeError) as error:
         raise Obstacle(
             "not understood", cause=f"`podman info` has no {error}", remedy="use podman 4 or later"
@@ -94,12 +98,12 @@ def _without_layers(store: dict[str, Any]) -> tuple[str, str] | None:
     )
 
 
-def _without_limits() -> tuple[str, str] | None:
+def _without_limits(tools: Path) -> tuple[str, str] | None:
     """The same where podman's default limits cannot be set: it asks for more than the hard ones that root has here."""
     effective = int(procfs.status_field(os.getpid(), "CapEff") or "0", 16)
     if effective >> _SYS_RESOURCE & 1 or _CONFIGURED in os.environ:
         return None
     return (
         "without CAP_SYS_RESOURCE runc may not raise limits, and podman's default ones start no container",
-        "`export CONTAINERS_CONF=$RELIVE_TOOLS/containers.conf`, which set-up made, or set default_ulimits as it does",
+        f"`export CONTAINERS_CONF={tools}/containers.conf`, which set-up made, or set default_ulimits as it does",
     )
