@@ -7,8 +7,6 @@ from __future__ import annotations
 import shutil
 import socket
 import subprocess
-import tempfile
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,34 +14,12 @@ import pytest
 
 from ports import free_port
 
-from .containers import Pods, consistent
+from .containers import Pods, consistent, relive
 from .harness import PYTHON, Load, Refused, Relive, ask, counting, eventually
-from .podman import why_not
-from .test_containers import leave_networks
+
+__all__ = ["relive"]
 
 pytestmark = pytest.mark.soak
-
-
-@pytest.fixture(scope="module")
-def pods() -> Iterator[Pods]:
-    reason = why_not()
-    if reason is not None:
-        pytest.skip(f"podman cannot be tried: {reason}")
-    made = Pods()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def relive(pods: Pods, request: pytest.FixtureRequest) -> Iterator[Relive]:
-    home = Path(tempfile.mkdtemp(prefix="relive-"))
-    made = Relive(home, request.node.name.removeprefix("test_"))
-    made.environment |= pods.found_by
-    yield made
-    pods.ask("rm", "--all", "--force", "--time=0")
-    made.close()
-    leave_networks(home)
-    shutil.rmtree(home)
 
 
 def answers(port: int, say: bytes, want: bytes) -> bytes:
