@@ -127,27 +127,6 @@ def test_node_keeps_its_state(relive: Relive, pods: Pods) -> None:
     answers(port, ask_it, b"count 3;")
 
 
-@pytest.mark.skipif(shutil.which("nginx") is None, reason="needs nginx")
-def test_nginx_serves_on(relive: Relive, pods: Pods) -> None:
-    port = free_port()
-    configuration = (
-        f"daemon off; error_log stderr; pid /tmp/nginx.pid; events {{}} http {{ access_log off; server {{ listen {port}; "
-        "location / { return 200 here; } } }"
-    )
-    pods.start(
-        "web",
-        "/bin/sh",
-        "-c",
-        f"mkdir -p /var/lib/nginx /var/log/nginx; echo '{configuration}' > /tmp/n; exec nginx -c /tmp/n",
-        options=("--network=host",),
-    )
-    say = b"GET / HTTP/1.0\r\n\r\n"
-    answers(port, say, b"here")
-    back = pods.restore(relive, relive.commit("podman:web").id, "back", port)
-    answers(back, say, b"here")
-    answers(port, say, b"here")
-
-
 def test_postgresql_has_what_was_committed_and_nothing_half(relive: Relive, pods: Pods) -> None:
     """Several processes, shared memory, a volume: committed amid writes, the copy has every row up to one and is sound."""
     binaries = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
