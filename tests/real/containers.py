@@ -36,20 +36,26 @@ class Pods(Podman):
                 rootfs.text(f"etc/{one}", text)
 
     def start(
-        self, name: str, *command: str | Path, options: tuple[str, ...] = (), image: str = IMAGE
+        self,
+        name: str,
+        *command: str | Path,
+        options: tuple[str, ...] = (),
+        image: str = IMAGE,
+        runtime: str | Path = "runc",
     ) -> None:
         """Run a command in the background."""
         bound = [f"--volume={one}:{one}:ro" for one in self.places]
         network = () if any(one.startswith("--network") for one in options) else ("--network=none",)
-        self.run("run", "--detach", f"--name={name}", *network, *bound, *options, image, *command)
+        run = (f"--runtime={runtime}", "run", "--detach", f"--name={name}")
+        self.run(*run, *network, *bound, *options, image, *command)
 
-    def serve(self, name: str, *options: str, image: str = IMAGE) -> int:
+    def serve(self, name: str, *options: str, image: str = IMAGE, runtime: str | Path = "runc") -> int:
         """The counting service in this host's network; returns its port, where it answers."""
         port = free_port()
         command = [PYTHON, "-m", "uvicorn", "--app-dir", SERVICES, "counter_app:app", "--port", str(port)]
         keep = ["--timeout-keep-alive", "60"]
         own = ("--network=host", "--env=COUNTER_DB=/data/hits.db", *options)
-        self.start(name, *command, *keep, options=own, image=image)
+        self.start(name, *command, *keep, options=own, image=image, runtime=runtime)
         ask(port, "/state")
         return port
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -19,7 +17,7 @@ from relive.store import Store
 from .harness import PROGRAMS, TOOLS, Process, Relive, compiled
 from .podman import Podman
 
-_checkpointctl = shutil.which("checkpointctl", path=f"{os.environ['PATH']}:{TOOLS}")
+_checkpointctl = TOOLS / "newer" / "checkpointctl"
 
 
 @pytest.fixture
@@ -60,7 +58,7 @@ def test_a_container_goes_through_the_store_and_counts_on(
         podman.run("rm", "--force", "--time=0", "web")
 
 
-@pytest.mark.skipif(_checkpointctl is None, reason="needs checkpointctl: scripts/setup/checkpointctl.sh")
+@pytest.mark.skipif(not _checkpointctl.exists(), reason="needs checkpointctl: scripts/setup/newer.sh")
 def test_checkpointctl_shows_what_is_written(
     relive: Relive, start: Callable[..., Process], tmp_path: Path
 ) -> None:
