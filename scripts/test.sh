@@ -4,5 +4,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bash scripts/setup/packages.sh test
+bash scripts/setup/newer.sh
 processes=$(nproc)
 exec .venv/bin/pytest -n "$((processes < 4 ? processes : 4))" --dist loadfile --no-loadscope-reorder "$@"

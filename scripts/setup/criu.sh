@@ -8,6 +8,7 @@
 # RELIVE_CRIU_SUITE names the Debian suites of the source, tried in this order until one works (default "sid trixie":
 # the newest CRIU first, since older ones fail on newer kernels).
 . "$(dirname "$0")/prelude.sh"
+. "$(dirname "$0")/suite.sh"
 
 suites=${RELIVE_CRIU_SUITE:-sid trixie}
 built_rundir=/run/relive # not /run: an installed CRIU of another version would fight with ours over the cache
@@ -18,7 +19,7 @@ installed=$(command -v criu || true)
 
 # What the present result was made from, and what it is: a change of either makes this step run again.
 key_now() {
-    printf '%s %s %s %s' "$(uname -r)" "$suites" "$(sha256_of "$0" "$(dirname "$0")/criu_works.sh")" \
+    printf '%s %s %s %s' "$(uname -r)" "$suites" "$(sha256_of "$0" "$(dirname "$0")"/{criu_works,suite}.sh)" \
         "$(sha256sum "$criu" "$origin" ${installed:+"$installed"} 2>/dev/null | sha256sum | cut -d' ' -f1)"
 }
 if [[ -x $criu && -r $origin ]] && stamp_says criu "$(key_now)"; then
@@ -81,34 +82,22 @@ fi
 command -v apt-get >/dev/null || fail "no CRIU works here, and without apt there is no source to build one from" \
     "${installed:-No criu command was found.}" "Install CRIU 4 or newer so that the command criu is found, then run make setup."
 
-# The source comes from the archive that this machine gets its packages from, checked against Debian's signature.
-# Everything apt writes goes to the scratch folder: the machine's own lists and sources stay as they are.
-find_mirror() {
-    mirror=$(apt-get indextargets --format '$(ORIGIN) $(LABEL) $(REPO_URI)' 2>/dev/null |
-        awk '$1 == "Debian" && $2 == "Debian" && !found { print $3; found = 1 }')
-    [[ -n $mirror ]]
-}
-# apt knows whose archive it is only once it has its lists, which images are often shipped without.
-find_mirror || { run_logged "$log" apt-get -q update && find_mirror; } || fail "CRIU's source cannot be fetched" \
+# The source comes from the archive that this machine gets its packages from.
+find_mirror "$log" || fail "CRIU's source cannot be fetched" \
     "apt knows no Debian archive on this machine (apt-get indextargets lists none)." \
     "Run apt-get update with a Debian archive in /etc/apt/sources.list.d, or install CRIU 4 or newer by hand."
-keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 
 # build SUITE: fetch and build that suite's CRIU and see whether it works. Leaves $built, and $trouble if it returns 1.
 build() {
     local suite=$1 folder=$SCRATCH/$1 tarballs trees
-    mkdir -p "$folder"/apt/{lists,cache,sources} "$folder/source"
-    printf 'deb-src %s%s %s main\n' "$([[ -r $keyring ]] && echo "[signed-by=$keyring] ")" "$mirror" "$suite" \
-        >"$folder/apt/sources.list"
-    local apt=(apt-get -q -o Dir::Etc::SourceList="$folder/apt/sources.list" -o Dir::Etc::SourceParts="$folder/apt/sources"
-        -o Dir::State::Lists="$folder/apt/lists" -o Dir::Cache="$folder/apt/cache" -o Acquire::Retries=3
-        -o Acquire::Languages=none -o APT::Update::Error-Mode=any)
+    mkdir -p "$folder/source"
+    use_suite "$folder/apt" deb-src "$suite"
 
     say "fetching CRIU's source from Debian $suite"
     trouble=("CRIU's source could not be fetched from Debian $suite" \
         "Check that $mirror can be reached and has $suite (other suites: RELIVE_CRIU_SUITE=NAME make setup).")
-    run_logged "$log" "${apt[@]}" update || return 1
-    (cd "$folder/source" && run_logged "$log" "${apt[@]}" source --tar-only criu) || return 1
+    run_logged "$log" "${suite_apt[@]}" update || return 1
+    (cd "$folder/source" && run_logged "$log" "${suite_apt[@]}" source --tar-only criu) || return 1
     tarballs=("$folder"/source/criu_*.orig.tar.*)
     trouble=("CRIU's source could not be unpacked" "Look at ${tarballs[*]}; then run make setup again.")
     tar -xf "${tarballs[0]}" -C "$folder/source" 2>>"$log" || return 1

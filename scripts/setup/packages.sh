@@ -9,7 +9,7 @@ runtime=(build-essential pkg-config libprotobuf-dev libprotobuf-c-dev protobuf-c
     # ... and to run.
     ca-certificates iproute2 iptables util-linux procps python3 python3-venv python3-dev)
 # Services and debuggers that the tests bring to life.
-tests=(redis-server postgresql mariadb-server-core podman runc gdb chromium)
+tests=(redis-server postgresql mariadb-server-core nginx podman runc skopeo gdb chromium)
 # Where any package that gives the command will do (a machine may have them from elsewhere): command=package.
 tests_any=(node=nodejs java=default-jdk-headless javac=default-jdk-headless)
 

@@ -295,6 +295,22 @@ def test_a_service_that_is_no_container_is_refused_or_written_to_be_looked_into(
     assert (statistics.dump.frozen_time, statistics.dump.pages_written) == (1234, 1)
 
 
+def test_what_is_looked_into_tells_older_readers_how_many_pages_there_are(sender, tmp_path):
+    """CRIU 4.2 writes 0 where checkpointctl 1.3 looks, which then finds a process without memory."""
+    taken = take(sender, FIRST).commit
+    write(sender, taken, tmp_path / "x.tar", only_to_inspect=True)
+    name = "checkpoint/pagemap-1.img"
+    before, after = (
+        [pb.PagemapEntry.FromString(body) for body in messages(name, contents_of(data)[name])[1:]]
+        for data in (plain(FIRST), (tmp_path / "x.tar").read_bytes())
+    )
+    assert {entry.compat_nr_pages for entry in before} == {0}
+    assert [entry.compat_nr_pages for entry in after] == [entry.nr_pages for entry in before]
+    for entry in after:
+        entry.compat_nr_pages = 0
+    assert after == before
+
+
 def test_what_was_written_to_be_looked_into_is_not_taken_for_a_container(sender, tmp_path):
     write(sender, commit(sender.store).id, tmp_path / "x.tar", only_to_inspect=True)
     with pytest.raises(Exception, match="looked into"):

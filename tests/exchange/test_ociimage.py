@@ -9,6 +9,8 @@ import gzip
 import hashlib
 import io
 import json
+import shutil
+import subprocess
 import tarfile
 
 import pytest
@@ -62,6 +64,36 @@ def test_it_leads_by_digests_from_the_index_to_the_checkpoint(sender, tmp_path, 
         held = {one.name: file.extractfile(one).read() for one in file.getmembers() if one.isfile()}
     assert held == contents_of(plain(FIRST))
     assert len(files) == 5
+
+
+def skopeo(*words):
+    done = subprocess.run(["skopeo", *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.skipif(shutil.which("skopeo") is None, reason="needs skopeo")
+@pytest.mark.parametrize("compression", Compression)
+def test_skopeo_copies_it_by_its_name_with_layer_and_annotations(sender, tmp_path, compression):
+    """It is unpacked on the way, as it is for an engine, which then compares the layer with what the configuration names."""
+    taken = take(sender, FIRST).commit
+    files = written(sender, taken, tmp_path / "x.tar", compression)
+    source = f"oci-archive:{tmp_path}/x.tar:{image_name_of(taken, sender.store.manifest(taken))}"
+    shown = json.loads(skopeo("inspect", source))
+    (described,) = json.loads(files["index.json"])["manifests"]
+    manifest = json.loads(followed(files, described))
+    assert (shown["Os"], shown["Architecture"]) == ("linux", "amd64")
+    assert shown["Layers"] == [layer["digest"] for layer in manifest["layers"]]
+
+    goal = tmp_path / "copy"
+    skopeo("--insecure-policy", "copy", "--quiet", "--dest-decompress", source, f"dir:{goal}")
+    copied = json.loads((goal / "manifest.json").read_bytes())
+    config = json.loads((goal / copied["config"]["digest"].removeprefix("sha256:")).read_bytes())
+    (layer,) = copied["layers"]
+    assert config["rootfs"]["diff_ids"] == [layer["digest"]]
+    tar = (goal / layer["digest"].removeprefix("sha256:")).read_bytes()
+    assert contents_of(tar) == contents_of(plain(FIRST))
+    assert copied["annotations"] == manifest["annotations"]
 
 
 def test_its_annotations_are_those_by_which_engines_know_a_checkpoint(sender, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -12,7 +13,9 @@ import pytest
 
 from forker import Forker
 
+from .containers import Pods
 from .harness import Process, Relive
+from .podman import why_not
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -26,6 +29,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def commands(forker: Forker) -> None:
     """Commands of every ``Relive`` are forked."""
     Relive.commands = forker
+
+
+@pytest.fixture(scope="session")
+def podman_works() -> None:
+    """Where CI promises a podman that works, its lack is a failure."""
+    found = why_not()
+    if found is not None:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(f"podman cannot be tried: {found}")
+
+
+@pytest.fixture(scope="session")
+def pods(podman_works: None) -> Iterator[Pods]:
+    """One podman whose containers have this machine's programs; who starts some removes them."""
+    made = Pods()
+    yield made
+    made.close()
 
 
 @pytest.fixture

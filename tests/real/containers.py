@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from ports import free_port
+from relive.sandbox.podman.network import remove_network
 
 from .harness import PYTHON, SERVICES, Relive, ask
 from .podman import Podman
 
-__all__ = ["IMAGE", "Pods", "consistent"]
+__all__ = ["IMAGE", "Pods", "consistent", "relive"]
 
 IMAGE = "localhost/relive-host:latest"
-_EMPTY = ("proc", "sys", "dev", "tmp", "run", "etc", "usr", "data", "var", "root", "home")
-_PASSWD = "root:x:0:0:root:/root:/bin/sh\napp:x:1000:1000::/:/bin/sh\n"
 
 
 class Pods(Podman):
@@ -30,37 +30,32 @@ class Pods(Podman):
 
     def make_image(self, name: str, **files: str) -> None:
         """An image; ``files`` are further ones in its ``/etc``."""
-        tree = self.directory / "host-tree"
-        tree.mkdir(exist_ok=True)
-        for one in _EMPTY:
-            (tree / one).mkdir(exist_ok=True)
-        (tree / "tmp").chmod(0o1777)
-        (tree / "data").chmod(0o777)
-        for one in ("bin", "sbin", "lib", "lib64"):
-            link = Path("/", one)
-            if link.is_symlink() and not (tree / one).is_symlink():
-                (tree / one).symlink_to(os.readlink(link))
-        for one, text in {"passwd": _PASSWD, "group": "root:x:0:\napp:x:1000:\n", **files}.items():
-            (tree / "etc" / one).write_text(text)
-        with tarfile.open(self.directory / "host-tree.tar", "w") as file:
-            file.add(tree, ".")
-        self.run("import", self.directory / "host-tree.tar", name)
+        with self.new_image(name) as rootfs:
+            rootfs.host()
+            for one, text in files.items():
+                rootfs.text(f"etc/{one}", text)
 
     def start(
-        self, name: str, *command: str | Path, options: tuple[str, ...] = (), image: str = IMAGE
+        self,
+        name: str,
+        *command: str | Path,
+        options: tuple[str, ...] = (),
+        image: str = IMAGE,
+        runtime: str | Path = "runc",
     ) -> None:
         """Run a command in the background."""
         bound = [f"--volume={one}:{one}:ro" for one in self.places]
         network = () if any(one.startswith("--network") for one in options) else ("--network=none",)
-        self.run("run", "--detach", f"--name={name}", *network, *bound, *options, image, *command)
+        run = (f"--runtime={runtime}", "run", "--detach", f"--name={name}")
+        self.run(*run, *network, *bound, *options, image, *command)
 
-    def serve(self, name: str, *options: str, image: str = IMAGE) -> int:
+    def serve(self, name: str, *options: str, image: str = IMAGE, runtime: str | Path = "runc") -> int:
         """The counting service in this host's network; returns its port, where it answers."""
         port = free_port()
         command = [PYTHON, "-m", "uvicorn", "--app-dir", SERVICES, "counter_app:app", "--port", str(port)]
         keep = ["--timeout-keep-alive", "60"]
         own = ("--network=host", "--env=COUNTER_DB=/data/hits.db", *options)
-        self.start(name, *command, *keep, options=own, image=image)
+        self.start(name, *command, *keep, options=own, image=image, runtime=runtime)
         ask(port, "/state")
         return port
 
@@ -81,3 +76,13 @@ def consistent(told: dict[str, int]) -> int:
     """What the counting service has counted: in memory, in its database and in its log alike."""
     assert told["count"] == told["rows"] == told["lines"], told
     return told["count"]
+
+
+@pytest.fixture
+def relive(relive: Relive, pods: Pods) -> Iterator[Relive]:
+    """Its commands find this podman; afterwards there is no container."""
+    relive.environment |= pods.found_by
+    yield relive
+    pods.ask("rm", "--all", "--force", "--time=0")
+    for point in relive.home.glob("containers/*/network"):
+        remove_network(point)

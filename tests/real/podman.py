@@ -1,4 +1,7 @@
-"""podman with a storage of its own, with runc and Relive's CRIU; nothing of the host's containers is seen or touched."""
+"""podman with a storage of its own, with runc and Relive's CRIU; nothing of the host's containers is seen or touched.
+
+It is told of its storage by files that the environment names, so Relive's commands find images and containers there too.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,14 @@ import json
 import os
 import shutil
 import subprocess
-import tarfile
 import tempfile
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
-from .harness import PROGRAMS, TOOLS, eventually
+from .harness import PROGRAMS, TOOLS, compiled, eventually
+from .rootfs import Rootfs
 
 __all__ = ["Podman", "why_not"]
 
@@ -21,10 +26,20 @@ _CONFIGURATION = """
 runtime = "runc"
 cgroup_manager = "cgroupfs"
 events_logger = "file"
+tmp_dir = "{0}/tmp"
+[network]
+network_config_dir = "{0}/networks"
 [containers]
 # Soft limits are hard ones: else runc, which may not raise them without CAP_SYS_RESOURCE, starts nothing.
 default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
 """
+_STORAGE = """
+[storage]
+driver = "{1}"
+graphroot = "{0}/graph"
+runroot = "{0}/run"
+"""
+_CRIU = f'#!/bin/sh\nLD_PRELOAD={TOOLS}/prlimit_shim.so exec {TOOLS}/criu "$@"\n'
 _LIMIT = 60.0  # [s]
 
 
@@ -36,37 +51,28 @@ class Podman:
     """
 
     def __init__(self, driver: str = "vfs") -> None:
-        self._driver = driver
         # Short, since podman refuses a run root of more than 50 characters.
         self.directory = Path(tempfile.mkdtemp(prefix="pod-", dir="/tmp"))
-        binaries = self.directory / "bin"
-        binaries.mkdir()
-        criu = binaries / "criu"
-        criu.write_text(f'#!/bin/sh\nLD_PRELOAD={TOOLS}/prlimit_shim.so exec {TOOLS}/criu "$@"\n')
+        for name in ("bin", "networks", "tmp"):
+            (self.directory / name).mkdir()
+        criu = self.directory / "bin" / "criu"
+        criu.write_text(_CRIU)
         criu.chmod(0o755)
-        configuration = self.directory / "containers.conf"
-        tmpdir = self.directory / "tmpdir"
-        configuration.write_text(_CONFIGURATION.replace("[engine]", f'[engine]\ntmp_dir = "{tmpdir}"'))
-        storage = self.directory / "storage.conf"
-        storage.write_text(
-            f'[storage]\ndriver = "{driver}"\ngraphroot = "{self.directory}/root"\n'
-            f'runroot = "{self.directory}/runroot"\n'
-        )
-        self.found_by = {"CONTAINERS_CONF": str(configuration), "CONTAINERS_STORAGE_CONF": str(storage)}
-        self._environment = {
-            **os.environ,
-            **self.found_by,
-            "PATH": f"{binaries}:{os.environ['PATH']}",
+        self.found_by = {
+            "CONTAINERS_CONF": self._configured("containers.conf", _CONFIGURATION.format(self.directory)),
+            "CONTAINERS_STORAGE_CONF": self._configured(
+                "storage.conf", _STORAGE.format(self.directory, driver)
+            ),
         }
 
     def ask(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
         """Run podman, whatever comes of it. Output goes to files: its monitors keep a pipe open for as long as they live."""
-        own = [f"--{name}={self.directory / name}" for name in ("root", "runroot", "tmpdir")]
-        command = ["podman", *own, f"--storage-driver={self._driver}", *map(str, arguments)]
+        command = ["podman", *map(str, arguments)]
+        path = f"{self.directory / 'bin'}:{os.environ['PATH']}"
         with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
             done = subprocess.run(
                 command,
-                env=self._environment,
+                env=os.environ | self.found_by | {"PATH": path},
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
@@ -84,15 +90,22 @@ class Podman:
         assert done.returncode == 0, f"podman {' '.join(map(str, arguments))}: {done.stderr}"
         return done.stdout
 
+    @contextlib.contextmanager
+    def new_image(self, name: str) -> Iterator[Rootfs]:
+        """An image of the files that are added within the block."""
+        archive = self.directory / "image.tar"
+        with Rootfs(archive) as rootfs:
+            yield rootfs
+        self.run("import", archive, name)
+        archive.unlink()
+
     def start_counter(self, name: str) -> None:
         """A container that prints 1, 2, 3 and so on, ten a second."""
-        tree = self.directory / "tree" / "bin"
-        tree.mkdir(parents=True)
-        build = ["gcc", "-O1", "-static", "-nostdlib", "-fno-stack-protector", "-o", tree / "counter"]
-        subprocess.run([*build, PROGRAMS / "counter.c"], check=True)
-        with tarfile.open(self.directory / "tree.tar", "w") as file:
-            file.add(tree.parent, ".")
-        self.run("import", self.directory / "tree.tar", "relive-counter:latest")
+        program = compiled(
+            PROGRAMS / "counter.c", self.directory, "-static", "-nostdlib", "-fno-stack-protector"
+        )
+        with self.new_image("relive-counter:latest") as rootfs:
+            rootfs.file(program, "bin/counter")
         self.run(
             "run", "--detach", f"--name={name}", "--network=none", "relive-counter:latest", "/bin/counter"
         )
@@ -108,21 +121,21 @@ class Podman:
             lambda: (found := self.numbers(name, since))[-1:] > [least] and found, f"{name} counts to {least}"
         )
 
-    def state(self, name: str) -> str:
-        """``running``, ``exited`` and so on."""
-        return str(json.loads(self.run("inspect", name))[0]["State"]["Status"])
+    def state(self, name: str) -> dict[str, Any]:
+        """What podman tells of its state: ``Status``, ``Pid`` and so on."""
+        return dict(json.loads(self.run("inspect", name))[0]["State"])
 
     def close(self) -> None:
         """End all of it."""
         self.ask("rm", "--all", "--force", "--time=0")
         # A monitor whose container has ended starts podman once more, which writes to these directories.
-        eventually(lambda: not self._helpers(), "podman's monitors end")
+        eventually(lambda: not self._monitors(), "podman's monitors end")
         mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
         for point in sorted((one for one in mounts if one.startswith(f"{self.directory}/")), reverse=True):
             subprocess.run(["umount", "--lazy", point], check=True)
         shutil.rmtree(self.directory)
 
-    def _helpers(self) -> list[str]:
+    def _monitors(self) -> list[str]:
         """Processes that were told of our directory."""
         found = []
         for path in Path("/proc").glob("[0-9]*/cmdline"):
@@ -130,6 +143,11 @@ class Podman:
                 if f"{self.directory}/".encode() in path.read_bytes():
                     found.append(path.parent.name)
         return found
+
+    def _configured(self, name: str, text: str) -> str:
+        path = self.directory / name
+        path.write_text(text)
+        return str(path)
 
 
 def why_not() -> str | None:

@@ -38,30 +38,20 @@ def volume() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def boxes(volume: Path) -> Iterator[Boxes]:
-    """A storage in which the container ``web`` runs. Where CI promises a podman that works, its lack is a failure."""
-    lacking = [tool for tool in ("podman", "runc") if shutil.which(tool) is None] or os.geteuid() != 0
-    refuse = pytest.fail if os.environ.get("CI") else pytest.skip
-    if lacking:
-        refuse(f"podman cannot be tried: needs root, podman and runc ({lacking})")
-    made = Boxes()
-    try:
+def boxes(volume: Path, podman_works: None) -> Iterator[Boxes]:
+    """A storage in which the container ``web`` runs."""
+    with contextlib.closing(Boxes()) as made:
         made.make_image(*([_redis] if _redis else []))
-        try:
-            made.boxed(
-                "web",
-                f"--network=ns:{made.network()}",
-                "--hostname=box",
-                f"--volume={volume}:/data",
-                "--volume=kept:/var/lib/kept",
-                "--tmpfs=/scratch",
-                directories=("/tmp", "/data", "/var/lib/kept", "/scratch", "/dev/shm"),
-            )
-        except AssertionError as error:
-            refuse(f"podman cannot run a container here: {error}")
+        made.boxed(
+            "web",
+            f"--network=ns:{made.network()}",
+            "--hostname=box",
+            f"--volume={volume}:/data",
+            "--volume=kept:/var/lib/kept",
+            "--tmpfs=/scratch",
+            directories=("/tmp", "/data", "/var/lib/kept", "/scratch", "/dev/shm"),
+        )
         yield made
-    finally:
-        made.close()
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +59,7 @@ def home(boxes: Boxes, forker: Forker) -> Iterator[Relive]:
     """A home for all tests here, with the environment by which podman is asked."""
     Relive.commands = forker
     made = Relive(Path(tempfile.mkdtemp(prefix="relive-")), "boxes")
-    made.environment |= boxes.environment
+    made.environment |= boxes.found_by
     yield made
     made.close()
     shutil.rmtree(made.home)
@@ -141,7 +131,7 @@ def _more(later: dict[str, object], first: dict[str, object]) -> list[bool]:
 def test_its_connections_go_on_and_it_has_the_rights_that_it_had(
     boxes: Boxes, home: Relive, web: str, client: http.client.HTTPConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in boxes.environment.items():
+    for name, value in boxes.found_by.items():
         monkeypatch.setenv(name, value)
     now = asked(client)
     assert client.sock is not None
@@ -282,8 +272,8 @@ def test_a_privileged_container_with_the_hosts_processes_and_network_finds_no_wa
 def test_without_its_image_or_with_another_one_of_its_name_it_is_refused(
     boxes: Boxes, home: Relive, web: str, tmp_path: Path
 ) -> None:
-    other = boxes.environment | {"CONTAINERS_STORAGE_CONF": str(tmp_path / "storage.conf")}
-    text = Path(boxes.environment["CONTAINERS_STORAGE_CONF"]).read_text()
+    other = boxes.found_by | {"CONTAINERS_STORAGE_CONF": str(tmp_path / "storage.conf")}
+    text = Path(boxes.found_by["CONTAINERS_STORAGE_CONF"]).read_text()
     short = Path(tempfile.mkdtemp(prefix="box-", dir="/tmp"))
     try:
         (tmp_path / "storage.conf").write_text(text.replace(str(boxes.directory), str(short)))
@@ -359,7 +349,7 @@ def test_containers_of_every_kind(boxes: Boxes, home: Relive, kind: str) -> None
     for branch in branches:
         branch.stop()
     assert asked_inside(pid, port)["count"] == 4
-    boxes.podman("rm", "--force", "--time=0", name)
+    boxes.run("rm", "--force", "--time=0", name)
 
 
 @pytest.mark.soak
@@ -369,7 +359,7 @@ def test_ten_at_once_and_after_the_container_is_gone(boxes: Boxes, home: Relive)
     )
     eventually(lambda: asked_inside(pid, _PORT)["count"] == 1)
     commit = boxes.commit(home, "many")
-    boxes.podman("rm", "--force", "--time=0", "many")
+    boxes.run("rm", "--force", "--time=0", "many")
     branches = [home.restore(commit) for _ in range(10)]
     for number, branch in enumerate(branches):
         for count in range(number + 1):
@@ -387,7 +377,7 @@ def test_with_overlays_and_lazily(home: Relive, forker: Forker) -> None:
         eventually(lambda: asked_inside(pid, _PORT)["count"] == 1)
         commit = boxes.commit(home, "over")
         for option in ("--no-stubs", "--lazy"):
-            answer = home("restore", option, commit, environment=boxes.environment)
+            answer = home("restore", option, commit, environment=boxes.found_by)
             assert asked_inside(answer["root"], _PORT)["count"] == 2
             home("stop", answer["id"])
 

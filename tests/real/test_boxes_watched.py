@@ -20,7 +20,7 @@ def test_a_failure_in_a_container_is_reproduced_without_its_engine(service: Serv
     assert service.ask("/price?USD") == "status 500"
     raised = service.incident("exception")
     words = ("replay", f"incident/{raised['number']}")
-    done = service.relive.say(*words, environment=service.engine.environment)
+    done = service.relive.say(*words, environment=service.engine.found_by)
     result = json.loads(done.stdout)
     assert done.returncode == 0, json.dumps(result, indent=1)
     (run,) = result["runs"]

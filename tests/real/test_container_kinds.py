@@ -7,8 +7,6 @@ from __future__ import annotations
 import shutil
 import socket
 import subprocess
-import tempfile
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,34 +14,12 @@ import pytest
 
 from ports import free_port
 
-from .containers import Pods, consistent
+from .containers import Pods, consistent, relive
 from .harness import PYTHON, Load, Refused, Relive, ask, counting, eventually
-from .podman import why_not
-from .test_containers import leave_networks
+
+__all__ = ["relive"]
 
 pytestmark = pytest.mark.soak
-
-
-@pytest.fixture(scope="module")
-def pods() -> Iterator[Pods]:
-    reason = why_not()
-    if reason is not None:
-        pytest.skip(f"podman cannot be tried: {reason}")
-    made = Pods()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def relive(pods: Pods, request: pytest.FixtureRequest) -> Iterator[Relive]:
-    home = Path(tempfile.mkdtemp(prefix="relive-"))
-    made = Relive(home, request.node.name.removeprefix("test_"))
-    made.environment |= pods.found_by
-    yield made
-    pods.ask("rm", "--all", "--force", "--time=0")
-    made.close()
-    leave_networks(home)
-    shutil.rmtree(home)
 
 
 def answers(port: int, say: bytes, want: bytes) -> bytes:
@@ -149,27 +125,6 @@ def test_node_keeps_its_state(relive: Relive, pods: Pods) -> None:
     back = pods.restore(relive, commit.id, "back", port)
     answers(back, ask_it, b"count 2;")
     answers(port, ask_it, b"count 3;")
-
-
-@pytest.mark.skipif(shutil.which("nginx") is None, reason="needs nginx")
-def test_nginx_serves_on(relive: Relive, pods: Pods) -> None:
-    port = free_port()
-    configuration = (
-        f"daemon off; error_log stderr; pid /tmp/nginx.pid; events {{}} http {{ access_log off; server {{ listen {port}; "
-        "location / { return 200 here; } } }"
-    )
-    pods.start(
-        "web",
-        "/bin/sh",
-        "-c",
-        f"mkdir -p /var/lib/nginx /var/log/nginx; echo '{configuration}' > /tmp/n; exec nginx -c /tmp/n",
-        options=("--network=host",),
-    )
-    say = b"GET / HTTP/1.0\r\n\r\n"
-    answers(port, say, b"here")
-    back = pods.restore(relive, relive.commit("podman:web").id, "back", port)
-    answers(back, say, b"here")
-    answers(port, say, b"here")
 
 
 def test_postgresql_has_what_was_committed_and_nothing_half(relive: Relive, pods: Pods) -> None:

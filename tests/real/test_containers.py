@@ -2,47 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from .containers import IMAGE, Pods, consistent
+from .containers import IMAGE, Pods, consistent, relive
 from .harness import PYTHON, Http, Refused, Relive, ask, counting
-from .podman import why_not
 
-
-@pytest.fixture(scope="module")
-def pods() -> Iterator[Pods]:
-    """One podman for all tests here. Where CI promises one that works, its lack is a failure."""
-    reason = why_not()
-    if reason is not None:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(f"podman cannot be tried: {reason}")
-    made = Pods()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def relive(pods: Pods, request: pytest.FixtureRequest) -> Iterator[Relive]:
-    home = Path(tempfile.mkdtemp(prefix="relive-"))
-    made = Relive(home, request.node.name.removeprefix("test_"))
-    made.environment |= pods.found_by
-    yield made
-    pods.ask("rm", "--all", "--force", "--time=0")
-    made.close()
-    leave_networks(home)
-    shutil.rmtree(home)
-
-
-def leave_networks(home: Path) -> None:
-    from relive.sandbox.podman.network import remove_network
-
-    for point in home.glob("containers/*/network"):
-        remove_network(point)
+__all__ = ["relive"]
 
 
 def test_a_commit_under_load_lives_twice_beside_the_original(relive: Relive, pods: Pods) -> None:

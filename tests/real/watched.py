@@ -5,12 +5,9 @@ Their image has nothing in it: the host's ``/usr`` is mounted into each containe
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import shutil
 import subprocess
-import tarfile
 import tempfile
 import urllib.error
 import urllib.request
@@ -19,115 +16,29 @@ from typing import Any
 
 from ports import free_port
 
-from .harness import SERVICES, TOOLS, Relive, eventually
+from .harness import SERVICES, Relive, eventually
+from .podman import Podman
+from .rootfs import Rootfs
 
 IMAGE = "relive-watched"
-_ENGINE = """
-[engine]
-runtime = "runc"
-cgroup_manager = "cgroupfs"
-events_logger = "file"
-tmp_dir = "{0}/tmp"
-[containers]
-# Soft limits are hard ones: else runc, which may not raise them without CAP_SYS_RESOURCE, starts nothing.
-default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
-"""
-_STORAGE = """
-[storage]
-driver = "overlay"
-graphroot = "{0}/graph"
-runroot = "{0}/run"
-"""
 _LIMIT = 60.0  # [s]
 
 
-class WatchedPodman:
-    """One podman. ``close`` removes its containers and all it has written."""
+class WatchedPodman(Podman):
+    """podman, with the image."""
 
     name = "podman"
     options: tuple[str, ...] = ()
 
     def __init__(self) -> None:
-        # Short, since podman refuses a run root of more than 50 characters.
-        self.directory = Path(tempfile.mkdtemp(prefix="wat-", dir="/tmp"))
-        binaries = self.directory / "bin"
-        binaries.mkdir()
-        criu = binaries / "criu"
-        criu.write_text(f'#!/bin/sh\nLD_PRELOAD={TOOLS}/prlimit_shim.so exec {TOOLS}/criu "$@"\n')
-        criu.chmod(0o755)
-        for name, text in (("containers.conf", _ENGINE), ("storage.conf", _STORAGE)):
-            (self.directory / name).write_text(text.format(self.directory))
-        self.environment = {
-            "CONTAINERS_CONF": str(self.directory / "containers.conf"),
-            "CONTAINERS_STORAGE_CONF": str(self.directory / "storage.conf"),
-            "PATH": f"{binaries}:{os.environ['PATH']}",
-        }
-
-    def ask(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        """Run podman, whatever comes of it. Output goes to files: its monitors keep a pipe open for as long as they live."""
-        command = ["podman", *map(str, arguments)]
-        with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-            done = subprocess.run(
-                command,
-                env=os.environ | self.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                timeout=_LIMIT,
-                check=False,
-                cwd=self.directory,
-            )
-            out.seek(0)
-            err.seek(0)
-            return subprocess.CompletedProcess(command, done.returncode, out.read(), err.read())
-
-    def run(self, *arguments: str | Path) -> str:
-        """Run podman; what it wrote to stdout."""
-        done = self.ask(*arguments)
-        assert done.returncode == 0, f"podman {' '.join(map(str, arguments))}: {done.stderr}"
-        return done.stdout
-
-    def make_image(self) -> None:
-        """Make it."""
-        self.run("import", _image_archive(self.directory), f"{IMAGE}:latest")
-
-    def state(self, name: str) -> dict[str, Any]:
-        """What podman tells of its state."""
-        return dict(json.loads(self.run("inspect", name))[0]["State"])
-
-    def close(self) -> None:
-        """End all of it."""
-        self.ask("rm", "--all", "--force", "--time=0")
-        # A monitor whose container has ended starts podman once more, which writes to these directories.
-        eventually(lambda: not self._helpers(), "podman's monitors end")
-        mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
-        for point in sorted((one for one in mounts if one.startswith(f"{self.directory}/")), reverse=True):
-            subprocess.run(["umount", "--lazy", point], check=True)
-        shutil.rmtree(self.directory)
-
-    def _helpers(self) -> list[str]:
-        """Processes that were told of our directory."""
-        found = []
-        for path in Path("/proc").glob("[0-9]*/cmdline"):
-            with contextlib.suppress(OSError):
-                if f"{self.directory}/".encode() in path.read_bytes():
-                    found.append(path.parent.name)
-        return found
+        super().__init__("overlay")
+        with self.new_image(f"{IMAGE}:latest") as rootfs:
+            _fill(rootfs)
 
 
-def _image_archive(directory: Path) -> Path:
-    """An image of empty directories, and of links into the host's /usr."""
-    archive = directory / "image.tar"
-    with tarfile.open(archive, "w") as file:
-        for path in ("usr", "tmp", "etc", "proc", "sys", "dev", "run", "var", "service"):
-            entry = tarfile.TarInfo(path)
-            entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if path == "tmp" else 0o755
-            file.addfile(entry)
-        for path in ("bin", "sbin", "lib", "lib64"):
-            entry = tarfile.TarInfo(path)
-            entry.type, entry.linkname = tarfile.SYMTYPE, f"usr/{path}"
-            file.addfile(entry)
-    return archive
+def _fill(rootfs: Rootfs) -> None:
+    rootfs.host()
+    rootfs.directories("service")
 
 
 class WatchedDocker:
@@ -139,8 +50,11 @@ class WatchedDocker:
 
     def __init__(self) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="wat-", dir="/tmp"))
-        self.environment: dict[str, str] = {}
-        self.run("import", _image_archive(self.directory), f"{IMAGE}:latest")
+        self.found_by: dict[str, str] = {}
+        archive = self.directory / "image.tar"
+        with Rootfs(archive) as rootfs:
+            _fill(rootfs)
+        self.run("import", archive, f"{IMAGE}:latest")
 
     def ask(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
         """Run docker, whatever comes of it."""
@@ -182,7 +96,7 @@ class Service:
 
     def __call__(self, *words: str) -> Any:
         """A command of Relive, which finds this podman."""
-        return self.relive(*words, environment=self.engine.environment)
+        return self.relive(*words, environment=self.engine.found_by)
 
     def start(self, *options: str | Path, inside: bool = False) -> None:
         """Start it and wait until it listens."""

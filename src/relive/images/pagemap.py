@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from relive.errors import ObjectCorrupt
 from relive.images import criu_images_pb2 as pb
-from relive.images.imagefile import decode, messages
+from relive.images.imagefile import decode, messages, write_entries
 
-__all__ = ["Run", "read_lazy_runs", "read_pagemap"]
+__all__ = ["Run", "count_for_older_readers", "read_lazy_runs", "read_pagemap"]
 
 PAGE_SHIFT = 12
 _IN_PARENT = 1
 _LAZY = 2
 _PRESENT = 4
+_COMPAT_MOST = (1 << 32) - 1  # of the field for older readers
 
 Run = tuple[int, int]  # (first page: its address / 4096, number of pages)
 
@@ -37,6 +39,24 @@ def read_lazy_runs(name: str, data: bytes) -> list[bool]:
     """
     _, *entries = messages(name, data) or [b""]
     return [is_lazy for _, is_lazy in _present(name, entries)]
+
+
+def count_for_older_readers(images: Path) -> None:
+    """Repeat each number of pages in the field that readers know which are older than CRIU 4.2.
+
+    CRIU 4.2 writes the number to a new field and 0 to the old one; checkpointctl 1.3 believes the 0. CRIU itself reads the old one
+    only where the new one is missing (``init_compat_pagemap_entry``).
+
+    Raises:
+        ObjectCorrupt: an image is damaged.
+    """
+    for path in images.glob("pagemap-*.img"):
+        head, *entries = messages(path.name, path.read_bytes()) or [b""]
+        counted = [decode(path.name, body, pb.PagemapEntry) for body in entries]
+        for entry in counted:
+            if entry.HasField("nr_pages") and entry.nr_pages <= _COMPAT_MOST:
+                entry.compat_nr_pages = entry.nr_pages
+        write_entries(path, [decode(path.name, head, pb.PagemapHead), *counted])
 
 
 def _present(name: str, entries: list[bytes]) -> Iterator[tuple[Run, bool]]:

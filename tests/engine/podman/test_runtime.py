@@ -1,9 +1,11 @@
-"""What CRIU is told of a container is what runc would tell it: tried on this very process, whose mounts stand for a container's."""
+"""What CRIU is told of a container is what its runtime would tell it: tried on processes whose mounts stand for a container's."""
 
 from __future__ import annotations
 
 import os
+import subprocess
 
+from kernel.helpers import needs_root
 from relive.engine.podman.runtime import externals, outer_descriptors
 from relive.kernel.mounts import read_mounts
 from relive.kernel.namespaces import Namespace, namespace_id
@@ -25,10 +27,23 @@ def test_bound_and_masked_paths_are_external_under_the_names_of_the_specificatio
         },
     }
     network = namespace_id("self", Namespace.NETWORK)
-    found = externals(os.getpid(), spec)
+    found = externals(os.getpid(), spec, "runc")
     assert found == ["mnt[/proc]:/proc/self/root/proc", f"net[{network}]:extRootNetNS"]
     spec["linux"]["namespaces"] = [{"type": "network"}]  # one of its own, which CRIU makes anew
-    assert externals(os.getpid(), spec) == found[:1]
+    assert externals(os.getpid(), spec, "runc") == found[:1]
+
+
+@needs_root
+def test_a_masked_file_is_named_as_its_runtime_will_ask_for_it() -> None:
+    """By its path for crun, by what covers it for runc."""
+    spec = {"linux": {"maskedPaths": ["/etc/hostname"]}}
+    mask = ["unshare", "--mount", "sh", "-c", "mount --bind /dev/null /etc/hostname && echo && exec cat"]
+    with subprocess.Popen(mask, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None and process.stdout is not None
+        assert process.stdout.readline()
+        assert externals(process.pid, spec, "runc") == ["mnt[/etc/hostname]:/dev/null"]
+        assert externals(process.pid, spec, "crun") == ["mnt[/etc/hostname]:/etc/hostname"]
+        process.stdin.close()
 
 
 def test_without_a_runtimes_word_the_descriptors_of_now_are_told() -> None:

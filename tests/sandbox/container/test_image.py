@@ -66,7 +66,7 @@ def layers_of(tmp_path: Path, image: str, files: dict[str, bytes]) -> list[Path]
     archive = tmp_path / "image.tar"
     archive.write_bytes(tar_of(Entry(name, data) for name, data in files.items()))
     entry = FileEntry(path=IMAGE_MEMBER, kind=EntryKind.FILE, object="0" * 64)
-    told = Told(image, "name:1", "", {}, [], [], (0, 0), {IMAGE_MEMBER: entry})
+    told = Told(image, "name:1", "", {}, frozenset(), [], [], (0, 0), {IMAGE_MEMBER: entry})
     return image_layers(cast(Store, Held(archive)), COMMIT, told)
 
 
@@ -118,9 +118,11 @@ def test_a_commit_that_does_not_tell_its_image_is_refused(
     (tmp_path / "podman").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ImageUnavailable) as caught:
-        image_layers(cast(Store, None), COMMIT, Told("", "name:1", "", {}, [], [], (0, 0), {}))
+        image_layers(cast(Store, None), COMMIT, Told("", "name:1", "", {}, frozenset(), [], [], (0, 0), {}))
     assert "does not tell" in str(caught.value.cause)
     # A podman that fails is not taken for one that has no such image.
     with pytest.raises(ImageUnavailable) as caught:
-        image_layers(cast(Store, None), COMMIT, Told("a" * 64, "name:1", "", {}, [], [], (0, 0), {}))
+        image_layers(
+            cast(Store, None), COMMIT, Told("a" * 64, "name:1", "", {}, frozenset(), [], [], (0, 0), {})
+        )
     assert "cannot be asked" in caught.value.message

@@ -76,7 +76,7 @@ def _described(facts: dict[str, Any]) -> Target:
     contained = Contained(
         facts=about,
         root=layers["MergedDir"],
-        external=externals(pid, spec),
+        external=externals(pid, spec, about.runtime),
         members={
             "config.dump": _configuration(facts, about),
             "spec.dump": spec_bytes,

@@ -1,8 +1,9 @@
-"""What runc tells CRIU of a container when it checkpoints one, so that runc can restore what was dumped without it.
+"""What a runtime tells CRIU of a container when it checkpoints one, so that it can restore what was dumped without it.
 
 Mounts that were bound from outside are external, named by their destination in the OCI configuration; masked files are bound from
-``/dev/null``; a network namespace that has a path is external under the name that runc looks for, and of one that has none the
-devices are left out. See ``Checkpoint`` in runc's ``libcontainer/container_linux.go``; crun does the same.
+``/dev/null``, and named so for runc, by their paths for crun; a network namespace that has a path is external under the name that
+both look for, and of one that has none the devices are left out. See ``Checkpoint`` in runc's ``libcontainer/container_linux.go``
+and ``libcrun_container_checkpoint_linux_criu`` in crun's ``criu.c``.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ __all__ = ["externals", "outer_descriptors"]
 _NETWORK_KEY = "extRootNetNS"
 _STATE = Path("/run")
 _LINKS_MOST = 40
+_CRUN, _NULL = "crun", "/dev/null"
 
 
-def externals(pid: int, spec: dict[str, Any]) -> list[str]:
-    """CRIU's ``--external`` options for the container with this process 1."""
+def externals(pid: int, spec: dict[str, Any], runtime: str) -> list[str]:
+    """CRIU's ``--external`` options for the container with this process 1 and a runtime of this name."""
     points = _mount_points(pid)
     found: dict[str, str] = {}
     for mount in spec.get("mounts") or []:
@@ -37,7 +39,7 @@ def externals(pid: int, spec: dict[str, Any]) -> list[str]:
     linux = spec.get("linux") or {}
     for path in linux.get("maskedPaths") or []:
         if path in points and not Path(f"/proc/{pid}/root{path}").is_dir():
-            found[path] = "/dev/null"
+            found[path] = path if runtime == _CRUN else _NULL
     for device in linux.get("devices") or []:
         if device["path"] in points:
             found[device["path"]] = device["path"]

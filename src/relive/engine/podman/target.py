@@ -33,7 +33,7 @@ def container_target(container: PodmanContainer, *, with_volumes: bool = False) 
     """
     try:
         spec = json.loads(container.spec.read_bytes())
-        external = externals(container.pid, spec)
+        external = externals(container.pid, spec, container.runtime)
         descriptors = outer_descriptors(container.pid, container.id)
     except FileNotFoundError:
         raise ProcessGone(

@@ -31,6 +31,7 @@ from relive.exchange.checkpoint.tarfiles import Member, entry_header, fill, is_s
 from relive.exchange.exporting import Exported, writing
 from relive.exchange.traffic import Show
 from relive.images import criu_images_pb2 as pb
+from relive.images.pagemap import count_for_older_readers
 from relive.model.commit import CommitId, EntryKind, FileEntry, LayerKind, Manifest
 from relive.store import Staging, Store
 from relive.store.deliveries import Outgoing
@@ -73,6 +74,8 @@ def export_checkpoint(
     try:
         with store.deliveries.hold(commit_id) as outgoing, writing(goal, force=force) as fresh:
             store.lay_out_images(manifest, staging.images)
+            if only_to_inspect:
+                count_for_older_readers(staging.images)
             archive = _Archive(manifest, outgoing, staging, Changes())
             with (
                 show(f"Exporting {commit_id[:10]}", archive.size) as done,

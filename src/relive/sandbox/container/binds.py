@@ -1,7 +1,7 @@
 """What stands for the outside in a container's mount namespace: for each mount that its engine had bound, a source in the branch.
 
 Nothing of the host can be changed through one of them, and no unix socket of the host's be reached. CRIU calls each by a key, which
-is mostly its mount point (runc, crun).
+is its mount point but for masked files of runc (``/dev/null``).
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Binds:
         return found
 
     def _source(self, entry: pb.MntEntry) -> Path:
-        if entry.ext_key == _DEV_NULL:
+        if entry.ext_key == _DEV_NULL or entry.mountpoint in self._told.masked - self._told.binds.keys():
             return self._devices / "null"
         if entry.fstype == _CGROUP:
             return self._nothing

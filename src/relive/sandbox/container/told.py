@@ -47,6 +47,7 @@ class Told:
         image: id of its image, which is the SHA-256 of the image's configuration, in hexadecimal; "" where it is not told.
         image_name: what it was asked for by; "" as above.
         binds: by destination.
+        masked: paths that nobody in it shall read.
         addresses: its own, by which others had reached it.
         streams: what CRIU calls its standard input, output and error, such as ``pipe:[123]``.
         user: (uid, gid) of its first process.
@@ -57,6 +58,7 @@ class Told:
     image_name: str
     hostname: str
     binds: dict[str, Bind]
+    masked: frozenset[str]
     addresses: list[str]
     streams: list[str]
     user: tuple[int, int]
@@ -86,6 +88,7 @@ def read_told(store: Store, manifest: Manifest) -> Told:
         or (manifest.container.image if manifest.container else ""),
         hostname=_text(spec.get("hostname")),
         binds={bind.destination: bind for bind in _binds(spec, config)},
+        masked=frozenset(_texts(_object(spec.get("linux")).get("maskedPaths"))),
         addresses=sorted(set(_addresses(read.lenient(_NETWORK)))),
         streams=_texts(read.lenient(_STREAMS)),
         user=(_number(user.get("uid")), _number(user.get("gid"))),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from shlex import quote
 
@@ -10,6 +12,8 @@ from relive.engine.failures import read_error_lines
 
 __all__ = ["CriuForRuntime"]
 
+_NULL = "/dev/null"
+_STRANGE = re.compile(r"[\s\"'#\\\]]")  # what CRIU's configuration or its options would read otherwise
 _SCRIPT = """\
 #!/bin/sh
 # Runs in the container's bundle, as its runtime does. Page files are linked in here: they need not go through an archive.
@@ -28,18 +32,21 @@ exec {enter}env LD_PRELOAD={shim} {criu} "$@"
 class CriuForRuntime:
     """Writes the script to a new ``directory``, which is to stand first in the runtime's PATH."""
 
-    def __init__(self, tools: CriuTools, *, images: Path, network: Path | None, directory: Path) -> None:
+    def __init__(
+        self, tools: CriuTools, *, images: Path, network: Path | None, masked: Iterable[str], directory: Path
+    ) -> None:
         """Write it.
 
         Args:
             images: where page files are laid out.
             network: file of the network namespace that CRIU enters first; None: it stays where it is started.
+            masked: paths of the container that nobody shall read.
         """
         self.directory = directory
         self._log = directory / "restore.log"
         directory.mkdir()
         configuration = directory / "criu.conf"
-        configuration.write_text("tcp-close\n")
+        configuration.write_text("".join(f"{line}\n" for line in ("tcp-close", *_masks(masked))))
         script = directory / "criu"
         script.write_text(
             _SCRIPT.format(
@@ -56,3 +63,13 @@ class CriuForRuntime:
     def errors(self) -> list[str]:
         """What CRIU reported, as ``failures.explain`` reads it; empty where it was not reached."""
         return read_error_lines(self._log)
+
+
+def _masks(paths: Iterable[str]) -> Iterator[str]:
+    """What covers masked files, by the name that runc has CRIU write and by those of crun; a restore asks for those it finds.
+
+    The runtime names its own too, but need not be the one that ran the container.
+    """
+    for name in (_NULL, *paths):
+        if not _STRANGE.search(name):
+            yield f"external mnt[{name}]:{_NULL}"

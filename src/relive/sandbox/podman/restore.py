@@ -331,6 +331,7 @@ class _Reviving:
             CriuTools(self._settings.tools_path),
             images=images,
             network=network if self._shares_host else None,
+            masked=(self._spec.get("linux") or {}).get("maskedPaths") or [],
             directory=self._directory / "bin",
         )
         try:
