@@ -13,6 +13,7 @@ from relive.agent.sightings import (
     exit_sighting,
     fatal_sighting,
     hang_sighting,
+    is_due_to_stop,
     memory_sighting,
     shell_status,
     signal_name,
@@ -124,6 +125,10 @@ def test_a_kill_for_want_of_memory(kills, words):
 @pytest.mark.parametrize("status", [0, int(signal.SIGTERM), int(signal.SIGINT), int(signal.SIGHUP)])
 def test_an_end_that_was_asked_for_is_no_failure(status):
     assert exit_sighting(status, stop_asked=False, now_ns=NOW) is None
+
+
+def test_a_stop_that_was_refused_long_ago_explains_no_end():
+    assert [is_due_to_stop(asked, 100.0) for asked in (None, 100.0, 20.0, 9.0)] == [False, True, True, False]
 
 
 @pytest.mark.parametrize("status", [1 << 8, 143 << 8, int(signal.SIGKILL), int(signal.SIGQUIT)])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import time
 from typing import Any
 
 import structlog
@@ -130,7 +131,7 @@ class Agent:
                 stored = await self._committer.commit(trigger, request.get("capture"))
                 return {"id": stored.id, "pause_us": stored.pause_us, "durable_us": stored.durable_us}
             case "stopping":
-                self._failures.stop_asked = True
+                self._failures.stop_asked = time.monotonic()
                 return {}
             case "status":
                 proxy = self._committer.proxy

@@ -22,6 +22,7 @@ from relive.agent.sightings import (
     exit_sighting,
     fatal_sighting,
     hang_sighting,
+    is_due_to_stop,
     memory_sighting,
     shell_status,
 )
@@ -52,7 +53,7 @@ class FailureWatch:
 
     Attributes:
         exceptions: sees those that the recorder inside tells of; None where there is none.
-        stop_asked: the service is to end, so its end is no failure.
+        stop_asked: when the service was asked to end, monotonic [s], so that its end is no failure; None: it was not.
         root_status: raw wait status of the service's root, where the tracer has seen it end; None before and else.
     """
 
@@ -76,7 +77,7 @@ class FailureWatch:
         self._fatal: Fatal | None = None
         self._catching = asyncio.Lock()
         self.root_status: int | None = None
-        self.stop_asked = False
+        self.stop_asked: float | None = None
         self.exceptions: ExceptionWatch | None = None
 
     # -- fatal signals -------------------------------------------------------------------------------------------
@@ -230,7 +231,9 @@ class FailureWatch:
         await asyncio.sleep(_SETTLE)
         status = self._capsule.wait_status
         self._log.info("ended", status=status)
-        sighting = exit_sighting(status, stop_asked=self.stop_asked, now_ns=time.time_ns())
+        sighting = exit_sighting(
+            status, stop_asked=is_due_to_stop(self.stop_asked, time.monotonic()), now_ns=time.time_ns()
+        )
         kills = self._group.kills() if self._group is not None else 0
         if sighting is not None and kills and sighting.signal == signal.SIGKILL:
             exit_status = shell_status(status) if status is not None else None

@@ -18,6 +18,7 @@ __all__ = [
     "fatal_sighting",
     "hang_sighting",
     "health_sighting",
+    "is_due_to_stop",
     "log_sighting",
     "loop_sighting",
     "memory_sighting",
@@ -25,6 +26,7 @@ __all__ = [
 ]
 
 _ASKED_FOR = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+_STOP_COUNTS = 90.0  # [s] what systemd gives a service to end
 
 
 def shell_status(wait_status: int) -> int:
@@ -167,6 +169,14 @@ def memory_sighting(kills: int, now_ns: int, exit_status: int | None = None) -> 
         signal=int(signal.SIGKILL),
         exit_status=exit_status,
     )
+
+
+def is_due_to_stop(asked: float | None, ended: float) -> bool:
+    """An end is what a stop had asked for; long afterwards the service had gone on instead.
+
+    Both are monotonic [s]; None: nobody asked.
+    """
+    return asked is not None and ended - asked < _STOP_COUNTS
 
 
 def exit_sighting(wait_status: int | None, *, stop_asked: bool, now_ns: int) -> Sighting | None:
