@@ -29,8 +29,8 @@ from _chaos_store import StoreCheck, is_locked
 from _chaos_subjects import ANSWER_BOUND, Client, Service
 from _lab import free_port
 
-from relive.agent.capsule import Capsule, find_capsule, living_capsules
-from relive.agent.control import ask_agent
+from relive.agent.asking import ask_agent
+from relive.agent.lives import Capsule, find_capsule, living_capsules
 from relive.config import Settings, load_settings
 from relive.errors import ReliveError
 from relive.kernel import procfs

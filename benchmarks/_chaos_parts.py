@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from _chaos_processes import children, comm, command_line, tracer_of
 
-from relive.agent.capsule import Capsule
+from relive.agent.lives import Capsule
 from relive.kernel import procfs
 
 SPIN = 0.0002  # [s]

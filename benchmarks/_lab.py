@@ -27,8 +27,9 @@ from typing import Any
 
 from _stopwatch import Part, Stopwatch
 
-from relive.agent.capsule import Capsule, new_life
-from relive.agent.control import ask_agent
+from relive.agent.asking import ask_agent
+from relive.agent.launch import new_life
+from relive.agent.lives import Capsule
 from relive.config import load_settings
 from relive.errors import AgentUnreachable
 from relive.kernel import procfs

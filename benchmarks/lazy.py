@@ -37,7 +37,8 @@ from _lab import (
 
 from relive.kernel.namespaces import in_network_of
 from relive.model.commit import CommitId
-from relive.sandbox.branch import Branch, find_branch, restore
+from relive.sandbox.branch import Branch, find_branch
+from relive.sandbox.restoring import restore
 
 _SETTLE = 0.3  # [s] in which the kernel takes the last branch's namespaces apart
 _LIMIT = 60.0  # [s]

@@ -1,8 +1,7 @@
 """Writes the pages of the manual that follow from the code: ``commands.md``, ``errors.md``, ``configuration.md``.
 
-With ``--check`` nothing is written: the exit status is 1 if a page is not what it would be. The commands
-come from the typer app that ``relive.cli:application`` makes, the errors from the classes of ``relive.errors``, the settings from
-``relive.config``.
+With ``--check`` nothing is written: the exit status is 1 if a page is not what it would be. The commands come from the typer app
+that ``relive.cli.app:application`` makes, the errors from the classes of ``relive.errors``, the settings from ``relive.config``.
 """
 
 from __future__ import annotations
@@ -251,7 +250,7 @@ def configuration_page() -> str:
 
 def main() -> int:
     """Write the pages, or with ``--check`` compare them; returns the exit status."""
-    app = importlib.import_module("relive.cli").application()
+    app = importlib.import_module("relive.cli.app").application()
     pages = {DOCS / "commands.md": commands_page(app, "relive"), DOCS / "errors.md": errors_page()}
     pages[DOCS / "configuration.md"] = configuration_page()
     stale = [path for path, text in pages.items() if not path.exists() or path.read_text() != text]

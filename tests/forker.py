@@ -17,8 +17,9 @@ LIMIT = 100.0  # [s] for one command
 
 _SERVER = """
 import json, os, sys
-import relive.agent.capsule, relive.agent.launch, relive.cli, relive.engine.capture, relive.sandbox.branch
-from relive.cli import main
+import relive.agent.launch, relive.engine.capture, relive.operations.committing, relive.operations.incidents
+import relive.operations.branches, relive.protocols.known, relive.replay.stubs.process, relive.sandbox.restoring
+from relive.cli.app import main
 for line in sys.stdin:
     words, environment, out, err = json.loads(line)
     child = os.fork()

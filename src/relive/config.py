@@ -6,19 +6,15 @@ This module is the only one that reads the environment. Order, the later wins: d
 
 from __future__ import annotations
 
+import json
 import os
 import tomllib
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
-from pydantic import Field, ValidationError, field_validator
-from pydantic_settings import (
-    BaseSettings,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    TomlConfigSettingsSource,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from relive.errors import ConfigInvalid
 
@@ -34,16 +30,16 @@ __all__ = [
 
 STORE_KEY = "RELIVE_STORE_KEY"
 _KEY_SIZE = 32
+_PREFIX = "RELIVE_"
+_FILES = (Path("/etc/relive.toml"), Path("relive.toml"))
 _OTHER_VARIABLES = {"RELIVE_CRIU_SUITE", STORE_KEY}  # the first is read by set-up only
 _given_keys: tuple[bytes, ...] = ()
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """Every setting with its default; the environment name is ``RELIVE_`` and the name in capitals."""
 
-    model_config = SettingsConfigDict(
-        env_prefix="RELIVE_", toml_file=["/etc/relive.toml", "relive.toml"], extra="forbid", frozen=True
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     home: Path = Field(Path("/var/lib/relive"), description="where all state of Relive lies")
     tools: Path | None = Field(
@@ -138,18 +134,6 @@ class Settings(BaseSettings):
             raise ValueError("it must be an absolute path")
         return path
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - part of the signature
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - part of the signature
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Sources, the strongest first."""
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
-
     @cached_property
     def tools_path(self) -> Path:
         """Directory of ``criu``, ``relive-init``, ``relive-watchdog``, ``prlimit_shim.so`` and ``criu.kdat``."""
@@ -199,12 +183,10 @@ def load_settings(**overrides: object) -> Settings:
     """
     _refuse_unknown_variables()
     given_store_keys()
+    # By hand and not by pydantic-settings, whose import takes as long as all the work of a short command.
+    values = {**_from_files(), **_from_environment(), **overrides}
     try:
-        return Settings(**overrides)  # type: ignore[arg-type]  # pydantic checks the values
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigInvalid(
-            "relive.toml cannot be read", cause=str(error), remedy="correct relive.toml; it is TOML"
-        ) from error
+        return Settings.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
@@ -215,11 +197,46 @@ def load_settings(**overrides: object) -> Settings:
         ) from error
 
 
+def _from_files() -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for path in _FILES:
+        try:
+            values |= tomllib.loads(path.read_text("utf-8"))
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except (OSError, ValueError) as error:  # ValueError: no TOML, or no UTF-8
+            raise ConfigInvalid(
+                f"{path} cannot be read", cause=str(error), remedy=f"correct {path}; it is TOML"
+            ) from error
+    return values
+
+
+def _from_environment() -> dict[str, Any]:
+    """A list is written in JSON, as in relive.toml; anything else as it stands."""
+    values: dict[str, Any] = {}
+    for name, field in Settings.model_fields.items():
+        text = os.environ.get(f"{_PREFIX}{name.upper()}")
+        if text is not None:
+            values[name] = _read_list(name, text) if field.annotation == list[str] else text
+    return values
+
+
+def _read_list(name: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ConfigInvalid(
+            f"the setting {name!r} cannot be {text!r}",
+            cause=str(error),
+            remedy=f"""write {_PREFIX}{name.upper()} as a list: '["one", "another"]'""",
+        ) from error
+
+
 def _refuse_unknown_variables() -> None:
     """A misspelt RELIVE_HOME must not send a commit to the default one."""
-    known = {f"RELIVE_{name.upper()}" for name in Settings.model_fields} | _OTHER_VARIABLES
+    known = {f"{_PREFIX}{name.upper()}" for name in Settings.model_fields} | _OTHER_VARIABLES
     for name in os.environ:
-        if name.startswith("RELIVE_") and name not in known:
+        if name.startswith(_PREFIX) and name not in known:
             raise ConfigInvalid(
                 f"there is no setting {name}",
                 cause="Relive reads every variable that begins with RELIVE_",

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from relive.agent.control import ask_agent, serve_control
+from relive.agent.asking import ask_agent
+from relive.agent.control import serve_control
 from relive.errors import AgentUnreachable, CommitFailed, ReliveError, TargetUndumpable, UsageError
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from relive.cli import main
+from relive.cli.app import main
 from relive.config import Settings
 from relive.model import quantities
 from relive.store import Store

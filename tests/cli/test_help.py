@@ -8,7 +8,7 @@ import pytest
 import typer.main
 
 from relive import __version__
-from relive.cli import application
+from relive.cli.app import application, application_for
 
 
 def leaves(command, words=()):
@@ -92,6 +92,18 @@ def test_its_first_line_is_short_and_has_no_full_stop(name):
     assert 10 < len(first) <= 100
     assert not first.endswith(".")
     assert first[0].isupper()
+
+
+def test_the_list_of_commands_says_of_each_what_its_own_help_begins_with():
+    """The list imports no command, so it has these lines a second time."""
+    whole, listed = (typer.main.get_command(app).commands for app in (application(), application_for(None)))
+    assert {name: one.help for name, one in listed.items()} == {
+        name: one.help.splitlines()[0] for name, one in whole.items()
+    }
+
+
+def test_a_command_behind_two_dashes_is_run(relive):
+    assert relive("--", "ps").err == "Nothing runs.\n"
 
 
 @pytest.mark.parametrize("name", COMMANDS)

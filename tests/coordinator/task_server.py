@@ -16,7 +16,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from relive.config import Settings, load_settings
+from relive.config import load_settings
 from relive.coordinator.kinds import server_kinds
 from relive.coordinator.shelf import Shelf
 from relive.coordinator.task_store import TaskStore
@@ -119,7 +119,7 @@ def _let_it_die(directory: Path) -> None:
 def _serve(home: str, code: str, tasks: int) -> None:
     ending = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ending.set())
-    settings = Settings(home=Path(home), tasks=tasks)
+    settings = load_settings(home=Path(home), tasks=tasks)
     os.dup2(os.open(settings.home / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
     os.dup2(2, 1)
     _let_it_die(settings.home)

@@ -20,7 +20,7 @@ Doctor = Callable[..., Said]
 # Imports as root, since what nobody may read depends on where the interpreter lies; then becomes nobody.
 AS_NOBODY = """
 import ctypes, os, sys
-from relive.cli import main
+from relive.cli.app import main
 import relive.doctor
 os.setgroups([])
 os.setresgid(65534, 65534, 65534)

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from relive.images import criu_images_pb2 as pb
-from relive.images.credentials import WITHHELD, limit_capabilities
+from relive.images.credentials import limit_capabilities
 from relive.images.imagefile import read_entries
+from relive.kernel.capabilities import WITHHELD
 
 MAGIC = struct.pack("<II", 0x54564319, 0x55053847)
 SETS = ("cap_inh", "cap_prm", "cap_eff", "cap_bnd", "cap_amb")

@@ -19,7 +19,7 @@ import pytest
 from forker import Forker
 from ports import free_port
 from relive.kernel.namespaces import in_network_of
-from relive.sandbox.branch import restore
+from relive.sandbox.restoring import restore
 from relive.store import Store
 
 from .boxes import IMAGE, Boxes, python

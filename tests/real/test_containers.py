@@ -108,6 +108,24 @@ def test_an_image_that_is_gone_or_another_is_said_unless_the_commit_holds_it(
     assert pods.run("exec", "back", "/bin/cat", "/etc/mark") == "the first"
 
 
+def test_damaged_pages_are_said_and_only_what_was_begun_is_removed(relive: Relive, pods: Pods) -> None:
+    """podman is at work already when the pages turn out to be damaged; a container that has the name is not its to remove."""
+    pods.start("web", PYTHON, "-c", "import time; time.sleep(1000)")
+    taken = relive.commit("podman:web")
+    pack = max((relive.home / "store/packs").iterdir(), key=lambda path: path.stat().st_size)
+    data = bytearray(pack.read_bytes())
+    data[len(data) // 2] ^= 1
+    pack.chmod(0o600)
+    pack.write_bytes(data)
+    for name in ("back", "web"):
+        with pytest.raises(Refused) as refused:
+            relive("restore", taken.id, "--as=podman", f"--name={name}")
+        assert refused.value.code == "object-corrupt"
+        assert pods.run("ps", "--format={{.Names}}").split() == ["web"]
+    assert pods.run("ps", "--all", "--format={{.Names}}").split() == ["web"]
+    assert list((relive.home / "containers").iterdir()) == []
+
+
 def test_volumes_are_copied_shared_or_refused(relive: Relive, pods: Pods) -> None:
     """A restored container writes to its own copy of what was committed; what was not is shared on demand only."""
     shell = "echo before > /data/one; exec sleep 1000"

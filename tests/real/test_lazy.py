@@ -23,8 +23,9 @@ from relive.errors import MemoryLost
 from relive.kernel import procfs
 from relive.kernel.namespaces import in_network_of
 from relive.model.commit import CommitId
-from relive.sandbox.branch import Branch, restore
+from relive.sandbox.branch import Branch
 from relive.sandbox.lazy.pager import Pager
+from relive.sandbox.restoring import restore
 from relive.store import Store
 
 from .harness import LIMIT, PROGRAMS, Commit, Relive, compiled, eventually

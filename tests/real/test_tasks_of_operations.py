@@ -11,14 +11,14 @@ import pytest
 
 from coordinator.harms import GIVE_UP
 from coordinator.task_server import TaskServers
-from relive.agent.capsule import find_capsule
-from relive.agent.control import ask_agent
+from relive.agent.asking import ask_agent
+from relive.agent.lives import find_capsule
 from relive.config import Settings
 from relive.coordinator.kinds import ExportTask, server_kinds
 from relive.coordinator.shelf import Shelf
 from relive.coordinator.task import EventKind, Task, TaskState
 from relive.coordinator.tasks import Tasks
-from relive.operations.commits import CommitWish
+from relive.operations.committing import CommitWish
 from relive.operations.restoring import RestoreWish
 from relive.sandbox.branch import list_branches
 from relive.store import Store

@@ -13,7 +13,8 @@ import sys
 from pathlib import Path
 
 from relive.agent.agent import Agent
-from relive.agent.capsule import Capsule, start_service
+from relive.agent.capsule import start_service
+from relive.agent.lives import Capsule
 from relive.agent.memory import MemoryGroup
 from relive.agent.process import log_to, note_pid, say
 from relive.config import load_settings

@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 
 from relive.agent.border import Border
-from relive.agent.capsule import Capsule, capsule_target
+from relive.agent.capsule import capsule_target
 from relive.agent.committer import Committer
 from relive.agent.control import serve_control
 from relive.agent.ending import wait_for_end
@@ -24,6 +24,7 @@ from relive.agent.failures import FailureWatch
 from relive.agent.injection import remove_rings
 from relive.agent.inside import InsideDrain
 from relive.agent.keeper import Keeper
+from relive.agent.lives import Capsule
 from relive.agent.memory import MemoryGroup
 from relive.agent.policy import PolicyCommits
 from relive.agent.recorder import Recorder

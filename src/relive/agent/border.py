@@ -16,8 +16,8 @@ from relive.errors import CapsuleStartFailed
 from relive.model.capsule import CapsuleSpec, LifePaths
 
 if TYPE_CHECKING:  # the capsule is started with the recorder at its border
-    from relive.agent.capsule import Capsule
     from relive.agent.committer import Committer
+    from relive.agent.lives import Capsule
 
 __all__ = ["Border", "make_authority", "start_border"]
 

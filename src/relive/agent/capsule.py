@@ -5,24 +5,23 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
-import shutil
 import signal
 import time
-import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
 from relive.agent.border import make_authority, start_border
 from relive.agent.bytecode import compile_recorder
-from relive.agent.injection import make_rings, with_recorder
+from relive.agent.injection import with_recorder
+from relive.agent.lives import Capsule
 from relive.agent.memory import MemoryGroup
 from relive.agent.trust import lay_bundles, plan_bundles
 from relive.config import Settings
 from relive.engine.criu import CriuTools
 from relive.engine.layers import LayerScanner
 from relive.engine.target import LayerSource, Target
-from relive.errors import CapsuleExists, CapsuleStartFailed, ReliveError, TargetUnknown
+from relive.errors import CapsuleStartFailed, ReliveError
 from relive.kernel import procfs
 from relive.kernel.mounts import make_private, pivot_root, read_mounts
 from relive.kernel.namespaces import Namespace
@@ -40,15 +39,7 @@ from relive.sandbox.service import fork_service, look_up_user, take_identity
 from relive.sandbox.spawn import Channel, become_init, spawn_first_process, standard_streams
 from relive.store.troubles import disk_errors
 
-__all__ = [
-    "Capsule",
-    "all_lives",
-    "capsule_target",
-    "find_capsule",
-    "living_capsules",
-    "new_life",
-    "start_service",
-]
+__all__ = ["capsule_target", "start_service"]
 
 _NAMESPACES = Namespace.PID | Namespace.MOUNT | Namespace.IPC
 _START_LIMIT = 30.0  # [s]
@@ -56,83 +47,6 @@ _RUN_SKIPPED = frozenset(
     {"relive", "log", "udev", "systemd", "user", "containers", "docker", "netns", "criu.kdat"}
 )
 _RUN_FILE_MOST = 1 << 20  # [bytes] larger files in /run are no rendezvous points
-
-
-@dataclass(frozen=True, slots=True)
-class Capsule:
-    """One life of a capsule on this host."""
-
-    paths: LifePaths
-    facts: CapsuleFacts
-
-    @property
-    def is_alive(self) -> bool:
-        """Its process 1 runs."""
-        return procfs.is_same_process(self.facts.init, self.facts.init_started)
-
-    @property
-    def wait_status(self) -> int | None:
-        """Raw wait status of the service, None while it runs or when nobody could note it."""
-        try:
-            text = self.paths.status.read_text().strip()
-        except FileNotFoundError:
-            return None
-        return int(text) if text else None
-
-
-def new_life(settings: Settings, name: str) -> LifePaths:
-    """Make the directory of a new life.
-
-    Raises:
-        CapsuleExists: a capsule of that name runs.
-        HostIncapable: there is no place in memory for what it records.
-    """
-    running = [capsule for capsule in living_capsules(settings) if capsule.facts.spec.name == name]
-    if running:
-        raise CapsuleExists(
-            f"a capsule called {name!r} is running",
-            cause=f"its service is process {running[0].facts.root}",
-            remedy="choose another --name, or end that one first",
-        )
-    life = f"{time.strftime('%Y%m%dT%H%M%S')}-{uuid.uuid4().hex[:6]}"
-    paths = LifePaths(settings.capsules / name / life)
-    paths.io.mkdir(parents=True)
-    paths.recording.mkdir()
-    try:
-        make_rings(paths)
-    except BaseException:
-        shutil.rmtree(paths.directory)
-        raise
-    return paths
-
-
-def all_lives(settings: Settings) -> list[Capsule]:
-    """Every life whose directory is still there, oldest first."""
-    found = []
-    for state in settings.capsules.glob("*/*/state.json"):
-        if state.parent.is_symlink():
-            continue  # "current"
-        with contextlib.suppress(OSError, ValueError):
-            found.append(
-                Capsule(LifePaths(state.parent), CapsuleFacts.model_validate_json(state.read_bytes()))
-            )
-    return sorted(found, key=lambda capsule: capsule.facts.started_wall_ns)
-
-
-def living_capsules(settings: Settings) -> list[Capsule]:
-    """Capsules that run now."""
-    return [capsule for capsule in all_lives(settings) if capsule.is_alive]
-
-
-def find_capsule(settings: Settings, name: str) -> Capsule:
-    """The running capsule of a name; raises TargetUnknown."""
-    for capsule in living_capsules(settings):
-        if capsule.facts.spec.name == name:
-            return capsule
-    raise TargetUnknown(
-        f"no running capsule is called {name!r}",
-        remedy="`relive ps` lists capsules; any process can be named as pid:NUMBER",
-    )
 
 
 def capsule_target(settings: Settings, capsule: Capsule) -> Target:

@@ -17,9 +17,9 @@ from typing import Any
 import structlog
 
 from relive.agent.beginnings import beginning_for
-from relive.agent.capsule import Capsule
 from relive.agent.committer import Committer, RateLimit
 from relive.agent.keeper import Keeper
+from relive.agent.lives import Capsule
 from relive.agent.proxied import find_request
 from relive.agent.sightings import exception_sighting
 from relive.agent.taker import Taken

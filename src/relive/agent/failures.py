@@ -11,10 +11,10 @@ from typing import Any
 
 import structlog
 
-from relive.agent.capsule import Capsule
 from relive.agent.committer import Committer, RateLimit
 from relive.agent.exceptions import ExceptionWatch
 from relive.agent.keeper import Keeper
+from relive.agent.lives import Capsule
 from relive.agent.memory import MemoryGroup
 from relive.agent.sightings import (
     answer_sighting,

@@ -1,22 +1,19 @@
-"""Starting agents: for a new life, and again for a capsule whose agent died."""
+"""Starting the agent of a new life. What gives a capsule another one is in ``tending``."""
 
 from __future__ import annotations
 
-import contextlib
 import shutil
-from functools import partial
+import time
+import uuid
 
-from relive.agent.capsule import Capsule, all_lives, new_life
-from relive.agent.containers.launch import tend_watches
-from relive.agent.injection import remove_rings
-from relive.agent.starting import agent_lives, check_port, replace_agent, sole_start, start_agent
+from relive.agent.injection import make_rings, remove_rings
+from relive.agent.lives import Capsule, living_capsules
+from relive.agent.starting import CAPSULES, check_port, sole_start, start_agent
 from relive.config import Settings
-from relive.errors import ReliveError
-from relive.model.capsule import CapsuleFacts, CapsuleSpec
+from relive.errors import CapsuleExists
+from relive.model.capsule import CapsuleFacts, CapsuleSpec, LifePaths
 
-__all__ = ["agent_is_alive", "launch", "tend_capsules"]
-
-_MODULE = "relive.agent"
+__all__ = ["launch", "new_life"]
 
 
 def launch(settings: Settings, spec: CapsuleSpec) -> Capsule:
@@ -35,7 +32,7 @@ def _launch(settings: Settings, spec: CapsuleSpec) -> Capsule:
     paths = new_life(settings, spec.name)
     try:
         # Not by a file: it holds the service's environment, and with it its secrets.
-        start_agent(settings, paths, _MODULE, spec.model_dump_json().encode())
+        start_agent(settings, paths, CAPSULES, spec.model_dump_json().encode())
     except BaseException:
         if not paths.state.exists():
             remove_rings(paths)
@@ -50,24 +47,27 @@ def _launch(settings: Settings, spec: CapsuleSpec) -> Capsule:
     return Capsule(paths, facts)
 
 
-def agent_is_alive(capsule: Capsule) -> bool:
-    """The agent's process runs."""
-    return agent_lives(capsule.paths)
+def new_life(settings: Settings, name: str) -> LifePaths:
+    """Make the directory of a new life.
 
-
-def tend_capsules(settings: Settings) -> list[str]:
-    """Give every capsule and watched container that lost its agent a new one.
-
-    It also writes down the end of one that ended meanwhile. Called by every command, so one whose agent does not start is no
-    reason to fail: its log says why, and whoever asks that agent is told. Returns the names of those that run and have a new one.
+    Raises:
+        CapsuleExists: a capsule of that name runs.
+        HostIncapable: there is no place in memory for what it records.
     """
-    tended = []
-    for capsule in all_lives(settings):
-        if capsule.paths.closed.exists() or agent_is_alive(capsule):
-            continue
-        paths, began = capsule.paths, capsule.facts.started_wall_ns
-        with contextlib.suppress(ReliveError):
-            is_new = replace_agent(paths, began, partial(start_agent, settings, paths, _MODULE))
-            if is_new and capsule.is_alive:
-                tended.append(capsule.facts.spec.name)
-    return tended + tend_watches(settings)
+    running = [capsule for capsule in living_capsules(settings) if capsule.facts.spec.name == name]
+    if running:
+        raise CapsuleExists(
+            f"a capsule called {name!r} is running",
+            cause=f"its service is process {running[0].facts.root}",
+            remedy="choose another --name, or end that one first",
+        )
+    life = f"{time.strftime('%Y%m%dT%H%M%S')}-{uuid.uuid4().hex[:6]}"
+    paths = LifePaths(settings.capsules / name / life)
+    paths.io.mkdir(parents=True)
+    paths.recording.mkdir()
+    try:
+        make_rings(paths)
+    except BaseException:
+        shutil.rmtree(paths.directory)
+        raise
+    return paths

@@ -9,9 +9,9 @@ from typing import Any
 import structlog
 
 from relive.agent.attendant import Attendant
-from relive.agent.capsule import Capsule
 from relive.agent.committer import Committer
 from relive.agent.keeper import Keeper
+from relive.agent.lives import Capsule
 from relive.agent.tasks import Tasks
 from relive.config import Settings
 from relive.errors import ReliveError

@@ -19,7 +19,18 @@ from relive.errors import CapsuleExists, CapsuleStartFailed, ReliveError, UsageE
 from relive.kernel import procfs
 from relive.model.capsule import LifePaths
 
-__all__ = ["agent_lives", "check_port", "replace_agent", "sole_start", "start_agent"]
+__all__ = [
+    "CAPSULES",
+    "CONTAINERS",
+    "agent_lives",
+    "check_port",
+    "replace_agent",
+    "sole_start",
+    "start_agent",
+]
+
+CAPSULES = "relive.agent"  # the module that an agent runs, by what it looks after
+CONTAINERS = "relive.agent.containers"
 
 _START_NS = 10_000_000_000
 _RESTART_PAUSE = 1.0  # [s] between two starts of an agent that keeps dying

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from relive.analyse.egress import egress_events
-from relive.analyse.masking import Mask
+from relive.analyse.masking import Mask, masked_incident
 from relive.analyse.origins import Origin, Origins, needles
 from relive.analyse.plainevents import plain
 from relive.analyse.proxied import Proxied, masked_exchange
@@ -19,7 +19,7 @@ from relive.config import Settings
 from relive.errors import ReliveError
 from relive.model.commit import CommitId
 from relive.model.failure import ErrorPackage, read_package
-from relive.model.incident import FailureKind, Incident, Sighting
+from relive.model.incident import FailureKind, Incident
 from relive.model.outcome import Stack
 from relive.model.stack import find_stack
 from relive.model.value import Value
@@ -36,7 +36,6 @@ __all__ = [
     "account_of",
     "exception_of",
     "inside_of",
-    "masked_incident",
 ]
 
 _SEEN_IN_REQUEST = frozenset(
@@ -262,24 +261,6 @@ def _masked(exchange: Exchange | None, mask: Mask, notes: list[str]) -> Proxied 
     except ReliveError as error:
         notes.append(_sentence(error))
         return None
-
-
-def masked_incident(incident: Incident, mask: Mask) -> Incident:
-    """The incident; its summary names the target of the request, and its log lines are the service's."""
-
-    def masked(sighting: Sighting) -> Sighting:
-        return sighting.model_copy(update={"summary": mask.sentence(sighting.summary)})
-
-    latest = incident.latest
-    if latest is not None:
-        latest = latest.model_copy(update={"sighting": masked(latest.sighting)})
-    return incident.model_copy(
-        update={
-            "sighting": masked(incident.sighting),
-            "latest": latest,
-            "log_tail": [mask.sentence(line) for line in incident.log_tail],
-        }
-    )
 
 
 def _masked_event(event: Event, mask: Mask) -> Event:

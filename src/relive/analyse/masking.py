@@ -12,9 +12,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import quote, unquote_plus
 
+from relive.model.incident import Incident, Sighting
 from relive_inprocess.relive_recorder.scrub import Scrubber
 
-__all__ = ["MASK", "Mask"]
+__all__ = ["MASK", "Mask", "masked_incident"]
 
 MASK = "<secret>"
 _PAIR = re.compile(r"(?P<name>[^=&?#\s]+)=(?P<value>[^&#\s)]*)")
@@ -87,3 +88,21 @@ class Mask(Scrubber):
         if isinstance(value, dict | list | bool) or not value or not self.is_secret_name(name):
             return self._named_fields(value)
         return self.learn(value) if isinstance(value, str) else MASK
+
+
+def masked_incident(incident: Incident, mask: Mask) -> Incident:
+    """The incident; its summary names the target of the request, and its log lines are the service's."""
+
+    def masked(sighting: Sighting) -> Sighting:
+        return sighting.model_copy(update={"summary": mask.sentence(sighting.summary)})
+
+    latest = incident.latest
+    if latest is not None:
+        latest = latest.model_copy(update={"sighting": masked(latest.sighting)})
+    return incident.model_copy(
+        update={
+            "sighting": masked(incident.sighting),
+            "latest": latest,
+            "log_tail": [mask.sentence(line) for line in incident.log_tail],
+        }
+    )

@@ -1,5 +1,5 @@
 """The ``relive`` command: one file per subcommand, no logic beyond reading arguments and showing values."""
 
-from relive.cli.app import application, main
+from relive.cli.start import main
 
-__all__ = ["application", "main"]
+__all__ = ["main"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -14,20 +15,26 @@ from relive import __version__
 from relive.cli.terminal import Terminal
 from relive.errors import ReliveError, UsageError
 
-__all__ = ["application", "main"]
+__all__ = ["application", "application_for", "main"]
 
 _PASSES_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
 
 @dataclass(frozen=True, slots=True)
 class _Command:
-    """A subcommand: the function, or the group of subcommands, of this name in ``relive.cli.NAME_cmd``; ``_`` for ``-``."""
+    """A subcommand: the function, or the group of subcommands, of this name in ``relive.cli.NAME_cmd``; ``_`` for ``-``.
+
+    Attributes:
+        summary: the first line of its help, for the list of all commands, which imports none of them.
+    """
 
     name: str
+    summary: str
     settings: dict[str, Any] | None = None
     function: str = ""
 
     def add_to(self, app: typer.Typer) -> None:
+        """Import it, so that it can be run."""
         name = self.name.replace("-", "_")
         module = importlib.import_module(f"relive.cli.{name}_cmd")
         found = getattr(module, self.function or name)
@@ -36,50 +43,96 @@ class _Command:
         else:
             app.command(self.name, context_settings=self.settings)(found)
 
+    def list_in(self, app: typer.Typer) -> None:
+        """Add its name and summary only."""
+        app.command(self.name, help=self.summary)(_not_imported)
+
+
+def _not_imported() -> None:
+    raise AssertionError("a command that was only listed cannot be run")
+
 
 _COMMANDS = (
-    _Command("doctor"),
-    _Command("run", _PASSES_ON),
-    _Command("watch"),
-    _Command("podman-args"),
-    _Command("commit"),
-    _Command("log"),
-    _Command("show"),
-    _Command("tag"),
-    _Command("delete"),
-    _Command("push"),
-    _Command("pull"),
-    _Command("export"),
-    _Command("import", function="import_"),
-    _Command("restore"),
-    _Command("ps"),
-    _Command("exec", _PASSES_ON, "exec_"),
-    _Command("logs"),
-    _Command("stop"),
-    _Command("incidents"),
-    _Command("replay"),
-    _Command("reproduce"),
-    _Command("debug"),
-    _Command("fixture"),
-    _Command("serve"),
-    _Command("mcp"),
-    _Command("dashboard"),
-    _Command("retain"),
-    _Command("gc"),
-    _Command("verify"),
-    _Command("repair"),
-    _Command("store"),
-    _Command("key"),
-    _Command("token"),
-    _Command("audit"),
+    _Command("doctor", "Find out what works on this host by trying it, and say what to do about the rest"),
+    _Command("run", "Start a service in a capsule: recorded, committed, watched", settings=_PASSES_ON),
+    _Command("watch", "Watch a container that runs already: committed, recorded, its failures seen"),
+    _Command("podman-args", "Print options that put the recorder into a new container"),
+    _Command("commit", "Commit the live state of a target, which runs on"),
+    _Command("log", "List commits, newest first"),
+    _Command("show", "Show what a commit holds, or what is known of an incident"),
+    _Command("tag", "List tags, or give a commit a tag, or remove one"),
+    _Command("delete", "Drop commits that neither a tag nor an incident holds"),
+    _Command("push", "Send a commit to a remote, of which only what it does not have travels"),
+    _Command("pull", "Fetch a commit from a remote, of which only what is not here travels"),
+    _Command("export", "Write a commit to one file, with all it needs"),
+    _Command(
+        "import",
+        "Take a commit in that was exported to a file, or a container's checkpoint archive",
+        function="import_",
+    ),
+    _Command("restore", "Bring a commit to life as a branch, in a sealed sandbox; prints the branch's id"),
+    _Command("ps", "List running capsules and branches, and watched containers"),
+    _Command(
+        "exec",
+        "Run a command inside a branch; its exit status is the command's",
+        settings=_PASSES_ON,
+        function="exec_",
+    ),
+    _Command("logs", "Show the output of a branch or capsule: stdout on stdout, stderr on stderr"),
+    _Command(
+        "stop", "End branches and remove what was theirs; a capsule's service is asked to end (SIGTERM)"
+    ),
+    _Command("incidents", "List incidents, newest first"),
+    _Command("replay", "Restore the commit before a failure, send the recorded requests again, and judge"),
+    _Command(
+        "reproduce",
+        "Without any commit, from the error package alone: start the service afresh, send the request, judge",
+    ),
+    _Command("debug", "Open a debugger at the failure, in the process itself as it was then"),
+    _Command("fixture", "Make a small database in which an incident's queries give the rows that they gave"),
+    _Command("serve", "Serve the REST API, and MCP at /mcp"),
+    _Command("mcp", "Serve the Model Context Protocol to an LLM agent"),
+    _Command(
+        "dashboard",
+        "Show incidents, commits, branches and runs in a browser, and restore, replay and export from there",
+    ),
+    _Command(
+        "retain",
+        "Drop old commits, keeping the newest and one of each of so many minutes, hours, days, months",
+    ),
+    _Command("gc", "Free what no commit needs"),
+    _Command("verify", "Check signatures, hashes, and that all is there that commits need"),
+    _Command("repair", "Fetch what is damaged or missing from another store that still has it"),
+    _Command("store", "Tell what the store holds"),
+    _Command("key", "Make, list, trust and change keys"),
+    _Command("token", "Make, list and revoke tokens of the server"),
+    _Command("audit", "Check what the server noted of requests"),
 )
 
 
-def application(word: str | None = None) -> typer.Typer:
-    """The application; with only one subcommand where ``word`` is its name.
+def application() -> typer.Typer:
+    """The application with all its subcommands."""
+    app = _bare_application()
+    for command in _COMMANDS:
+        command.add_to(app)
+    return app
 
-    All of them together take twice as long to import as any of them.
+
+def application_for(word: str | None) -> typer.Typer:
+    """What a command line needs that begins so: the subcommand of this name, or names and summaries of all.
+
+    All of them together take several times as long to import as any of them.
     """
+    wanted = [one for one in _COMMANDS if one.name == word]
+    app = _bare_application()
+    for command in wanted:
+        command.add_to(app)
+    for command in _COMMANDS if not wanted else ():
+        command.list_in(app)
+    return app
+
+
+def _bare_application() -> typer.Typer:
     app = typer.Typer(
         name="relive",
         help="A time machine for running services: commit live processes, bring them back, replay what failed.",
@@ -89,8 +142,6 @@ def application(word: str | None = None) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_options)
-    for command in [one for one in _COMMANDS if one.name == word] or _COMMANDS:
-        command.add_to(app)
     return app
 
 
@@ -108,12 +159,19 @@ def _options(
     """A time machine for running services: commit live processes, bring them back, replay what failed."""
 
 
-def main() -> None:
-    """Entry point of the ``relive`` script."""
+def main(loaded: Callable[[], None] = lambda: None) -> None:
+    """Run the command that the words of this process say, and end the process.
+
+    Args:
+        loaded: called when the command is imported and not yet run.
+    """
     words = sys.argv[1:]
     as_json = "--json" in (words[: words.index("--")] if "--" in words else words)
     try:
-        status = application(words[0] if words else None)(standalone_mode=False)
+        # Behind "--" there are no options, so a command's name follows.
+        app = application_for(next((word for word in words if word != "--"), None))
+        loaded()
+        status = app(standalone_mode=False)
     except ReliveError as error:
         Terminal(as_json=as_json).failed(error)
         sys.exit(error.exit_status)

@@ -10,8 +10,8 @@ import typer
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
 from relive.model.quantities import duration, size
-from relive.operations.commits import CommitWish
-from relive.operations.commits import commit as take_commit
+from relive.operations.committing import CommitWish
+from relive.operations.committing import commit as take_commit
 
 __all__ = ["commit"]
 

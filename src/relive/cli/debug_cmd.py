@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from relive.agent.launch import tend_capsules
+from relive.agent.tending import tend_capsules
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
 from relive.errors import ToolMissing

@@ -13,10 +13,11 @@ from typing import Annotated
 
 import typer
 
-from relive.agent.capsule import Capsule
-from relive.agent.control import ask_agent
-from relive.agent.launch import agent_is_alive, launch, tend_capsules
+from relive.agent.asking import ask_agent
+from relive.agent.launch import launch
+from relive.agent.lives import Capsule
 from relive.agent.sightings import shell_status
+from relive.agent.tending import agent_is_alive, tend_capsules
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
 from relive.errors import ReliveError, UsageError

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from relive.analyse.account import Account
-from relive.cli.accounts import tell
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
 from relive.errors import UsageError
@@ -16,7 +14,6 @@ from relive.model.commit import ContainerFacts, EntryKind, Layer, LayerKind, Man
 from relive.model.quantities import duration, size, when
 from relive.model.text import escape, is_number
 from relive.operations.commits import CommitDetail, show_commit
-from relive.operations.incidents import Rendering, rendered, show_incident
 from relive.operations.targets import tend
 
 __all__ = ["show"]
@@ -56,15 +53,7 @@ def show(
     settings = load_settings()
     number = what.removeprefix("incident/")
     if is_number(number) and (what != number or int(number) < 1000):
-        account = show_incident(settings, int(number), terminal)
-        for path, form in ((page, Rendering.HTML), (spans, Rendering.OTLP), (har, Rendering.HAR)):
-            if path is not None:
-                _write(path, rendered(account, form))
-                terminal.status(f"Wrote {path}.")
-        if as_json:
-            terminal.answer(_as_value(account))
-        else:
-            tell(terminal, account, everything=everything)
+        _show_incident(terminal, int(number), page, spans, har, everything=everything)
         return
     if page or spans or har:
         raise UsageError("--html, --otlp and --har are for incidents", cause=f"{what!r} is none")
@@ -73,10 +62,30 @@ def show(
     terminal.answer(commit, lambda: describe_commit(commit))
 
 
-def _as_value(account: Account) -> dict[str, Any]:
-    """The incident's own fields, and beside them what else is known."""
-    value = account.model_dump(mode="json")
-    return {**value.pop("incident"), **value}
+def _show_incident(
+    terminal: Terminal,
+    number: int,
+    page: Path | None,
+    spans: Path | None,
+    har: Path | None,
+    *,
+    everything: bool,
+) -> None:
+    # A commit is shown without any of the rooms that understand an incident.
+    from relive.cli.accounts import tell
+    from relive.operations.accounts import Rendering, rendered, show_incident
+
+    account = show_incident(load_settings(), number, terminal)
+    for path, form in ((page, Rendering.HTML), (spans, Rendering.OTLP), (har, Rendering.HAR)):
+        if path is not None:
+            _write(path, rendered(account, form))
+            terminal.status(f"Wrote {path}.")
+    if terminal.as_json:
+        # The incident's own fields, and beside them what else is known.
+        value = account.model_dump(mode="json")
+        terminal.answer({**value.pop("incident"), **value})
+    else:
+        tell(terminal, account, everything=everything)
 
 
 def _write(path: Path, text: str) -> None:

@@ -8,28 +8,18 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import shutil
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import IO, Annotated, Any
 
 import typer
 from pydantic import BaseModel
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
-from rich.table import Table
-from rich.text import Text
 
+from relive.cli.table import table_lines
 from relive.errors import ReliveError
 
 __all__ = ["AsJson", "KeyFile", "RemoteUrl", "Terminal"]
@@ -43,8 +33,8 @@ KeyFile = Annotated[
     ),
 ]
 _PIPE_WIDTH = 100_000  # [characters] nothing is folded or cut there
-# Columns set to the right.
-_NUMBERS = frozenset({"incident", "pid", "times", "pause", "durable", "size", "at ms", "lane", "took"})
+# Bell, backspace and what moves the cursor within a line: no text of a service's shall act on the terminal.
+_ACTING = dict.fromkeys((7, 8, 11, 12, 13))
 
 
 class Terminal:
@@ -55,10 +45,6 @@ class Terminal:
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")  # file names may hold any bytes
-        # A pipe has no width: nothing is cut there.
-        width = None if sys.stdout.isatty() else _PIPE_WIDTH
-        self._out = Console(highlight=False, emoji=False, soft_wrap=True, width=width)
-        self._err = Console(stderr=True, highlight=False, emoji=False, soft_wrap=True)
 
     def answer(self, value: Any, text: str | Callable[[], str] | None = None) -> None:
         """Show the answer: the value as JSON with ``--json``, else the text (or the value itself)."""
@@ -66,13 +52,13 @@ class Terminal:
             sys.stdout.write(json.dumps(_plain(value), indent=2, ensure_ascii=False) + "\n")
         else:
             shown = text() if callable(text) else text
-            self._out.print(str(value) if shown is None else shown, markup=False)
+            _say(sys.stdout, str(value) if shown is None else shown)
         sys.stdout.flush()
 
     @property
     def width(self) -> int:
         """Characters in a line; in a pipe so many that nothing need be cut."""
-        return self._out.width
+        return shutil.get_terminal_size().columns if sys.stdout.isatty() else _PIPE_WIDTH
 
     def table(
         self,
@@ -94,61 +80,61 @@ class Terminal:
         if not rows:
             self.status(empty)
             return
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-        for name in columns:
-            justify: Literal["left", "right"] = "right" if name in _NUMBERS else "left"
-            table.add_column(name, justify=justify, no_wrap=name != columns[-1])
-        for number, row in enumerate(rows):
-            table.add_row(*(Text(cell) for cell in row), style="red" if number in bad else None)
-        self._out.print(table)
+        coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        for line in table_lines(columns, rows, self.width, bad=bad, coloured=coloured):
+            _say(sys.stdout, line)
+        sys.stdout.flush()
 
     def status(self, text: str) -> None:
         """A sentence about what was done; on stderr."""
-        self._err.print(text, markup=False)
+        _say(sys.stderr, text)
 
     def hint(self, text: str) -> None:
         """What the reader may do next; on stderr, never with ``--json``."""
         if not self.as_json:
-            self._err.print(f"Hint: {text}", markup=False)
+            _say(sys.stderr, f"Hint: {text}")
 
     def failed(self, error: ReliveError) -> None:
         """Show an error in four parts."""
         if self.as_json:
             self.answer({"error": error.as_json()})
             return
-        self._err.print(f"Error: {error.message} ({error.code})", markup=False)
+        _say(sys.stderr, f"Error: {error.message} ({error.code})")
         if error.cause:
-            self._err.print(f"Cause: {error.cause}", markup=False)
+            _say(sys.stderr, f"Cause: {error.cause}")
         if error.remedy:
-            self._err.print(f"Remedy: {error.remedy}", markup=False)
+            _say(sys.stderr, f"Remedy: {error.remedy}")
 
     @contextmanager
     def progress(self, what: str, total: int) -> Iterator[Callable[[int], None]]:
         """A progress bar on stderr, for work of ``total`` steps; the block calls what it gets with the steps done."""
-        if not self._err.is_terminal or total <= 1:
+        if not _shows_bars() or total <= 1:
             yield lambda _done: None
             return
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        with Progress(*columns, console=self._err, transient=True) as bar:
-            task = bar.add_task(what, total=total)
-            yield lambda done: bar.update(task, completed=done)
+        from relive.cli.bars import steps_bar
+
+        with steps_bar(what, total) as told:
+            yield told
 
     @contextmanager
     def transfer(self, what: str, total: int) -> Iterator[Callable[[int], None]]:
         """The same for ``total`` bytes that travel, with rate and remaining time; called with each number of bytes done."""
-        if not self._err.is_terminal or total == 0:
+        if not _shows_bars() or total == 0:
             yield lambda _done: None
             return
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            DownloadColumn(binary_units=True),
-            TransferSpeedColumn(),
-            TimeRemainingColumn(),
-        )
-        with Progress(*columns, console=self._err, transient=True) as bar:
-            task = bar.add_task(what, total=total)
-            yield lambda done: bar.advance(task, done)
+        from relive.cli.bars import bytes_bar
+
+        with bytes_bar(what, total) as told:
+            yield told
+
+
+def _shows_bars() -> bool:
+    """Somebody looks; FORCE_COLOR says so where nobody does, as it does for rich."""
+    return bool(os.environ.get("FORCE_COLOR")) or sys.stderr.isatty()
+
+
+def _say(stream: IO[str], text: str) -> None:
+    stream.write(text.translate(_ACTING) + "\n")
 
 
 def _plain(value: Any) -> Any:

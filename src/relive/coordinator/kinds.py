@@ -35,7 +35,7 @@ from relive.errors import Cancelled, TaskUnknown
 from relive.exchange.checkpoint.compression import Compression
 from relive.kernel.procfs import is_same_process, read_stat
 from relive.operations.apart import perform_apart
-from relive.operations.commits import COMMIT
+from relive.operations.committing import COMMIT
 from relive.operations.exports import EXPORT, ExportWish, Format
 from relive.operations.fixtures import FIXTURE, Database, FixtureMade, FixtureWish
 from relive.operations.operation import Operation, Result, Wish

@@ -7,26 +7,10 @@ from pathlib import Path
 
 from relive.images import criu_images_pb2 as pb
 from relive.images.imagefile import read_entries, write_entries
+from relive.kernel.capabilities import WITHHELD
 
-__all__ = ["WITHHELD", "limit_capabilities"]
+__all__ = ["limit_capabilities"]
 
-# Loading code into the kernel, raw devices and mounts, opening files by handle past the mount namespace, the clock, BPF.
-WITHHELD = {
-    "CAP_DAC_READ_SEARCH": 2,
-    "CAP_LINUX_IMMUTABLE": 9,
-    "CAP_SYS_MODULE": 16,
-    "CAP_SYS_RAWIO": 17,
-    "CAP_SYS_ADMIN": 21,
-    "CAP_SYS_BOOT": 22,
-    "CAP_SYS_TIME": 25,
-    "CAP_MKNOD": 27,
-    "CAP_MAC_OVERRIDE": 32,
-    "CAP_MAC_ADMIN": 33,
-    "CAP_SYSLOG": 34,
-    "CAP_PERFMON": 38,
-    "CAP_BPF": 39,
-    "CAP_CHECKPOINT_RESTORE": 40,
-}
 _SETS = ("cap_inh", "cap_prm", "cap_eff", "cap_bnd", "cap_amb")
 _WORD_BITS = 32
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 from relive.config import Settings
 from relive.mcp.refusals import refusing
 from relive.mcp.stories import Frames, Story, Timeline, frames_of, story_of, timeline_of
+from relive.operations.accounts import show_incident
 from relive.operations.branches import (
     BranchState,
     LogPart,
@@ -20,7 +21,7 @@ from relive.operations.branches import (
     log_part,
 )
 from relive.operations.commits import CommitDetail, CommitPage, CommitsWish, page_of_commits, show_commit
-from relive.operations.incidents import IncidentPage, IncidentsWish, page_of_incidents, show_incident
+from relive.operations.incidents import IncidentPage, IncidentsWish, page_of_incidents
 from relive.operations.operation import Result
 from relive.operations.progress import Silent
 from relive.operations.runs import RunDetail, RunPage, RunsWish, list_runs, show_run

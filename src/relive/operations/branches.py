@@ -15,10 +15,10 @@ from typing import IO, BinaryIO
 
 from pydantic import Field
 
-from relive.agent.capsule import all_lives, find_capsule
+from relive.agent.asking import ask_agent
 from relive.agent.containers.launch import end_watch
 from relive.agent.containers.life import all_watches, find_watch
-from relive.agent.control import ask_agent
+from relive.agent.lives import all_lives, find_capsule
 from relive.agent.sightings import shell_status
 from relive.config import Settings
 from relive.errors import AgentUnreachable, BranchUnknown, MemoryLost, RecordingCorrupt, TargetUnknown

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from relive.operations.branches import EXEC
-from relive.operations.commits import COMMIT
+from relive.operations.committing import COMMIT
 from relive.operations.containers import RESTORE_AS_PODMAN
 from relive.operations.exports import EXPORT
 from relive.operations.fixtures import FIXTURE

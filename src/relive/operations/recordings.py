@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from relive.agent.capsule import all_lives
+from relive.agent.lives import all_lives
 from relive.analyse.masking import Mask
 from relive.analyse.proxied import Proxied, masked_exchange
 from relive.config import Settings

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pydantic import Field
 
 from relive.config import Settings
@@ -11,15 +13,14 @@ from relive.model.commit import Manifest
 from relive.operations.operation import Operation, Wish
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
-from relive.protocols.known import protocol_of
-from relive.replay.stubs.plan import Stubs
-from relive.replay.stubs.process import answer_branch
-from relive.replay.stubs.speed import parse_speed
-from relive.replay.stubs.stage import Stage
+from relive.replay.stubs.speed import Speed, parse_speed
 from relive.replay.stubs.window import read_egress
-from relive.sandbox.branch import restore as restore_branch
 from relive.sandbox.publish import publish
+from relive.sandbox.restoring import restore as restore_branch
 from relive.store import Store
+
+if TYPE_CHECKING:
+    from relive.replay.stubs.stage import Stage
 
 __all__ = ["RESTORE", "RestoreWish", "restore"]
 
@@ -56,12 +57,19 @@ def restore(settings: Settings, wish: RestoreWish, progress: Progress) -> Branch
     store = Store(settings.store)
     commit = store.resolve(wish.ref)
     manifest = store.manifest(commit)
-    stage = Stage(_recorded(settings, manifest) if wish.stubs else None, pace)
+    stage = _stage(settings, manifest, pace) if wish.stubs else None
     branch = restore_branch(
-        settings, store, commit, clock=wish.clock, lazily=wish.lazy, outside=stage.outside
+        settings,
+        store,
+        commit,
+        clock=wish.clock,
+        lazily=wish.lazy,
+        outside=stage.outside if stage is not None else None,
     )
     try:
-        if stage.plan is not None:
+        if stage is not None and stage.plan is not None:
+            from relive.replay.stubs.process import answer_branch
+
             answer_branch(branch, stage.plan, pace, [port for _, port in manifest.listening], {})
         for host, host_port, port in wanted:
             publish(branch, host, host_port, port)
@@ -74,10 +82,17 @@ def restore(settings: Settings, wish: RestoreWish, progress: Progress) -> Branch
 RESTORE = Operation("restore", RestoreWish, BranchFacts, restore)
 
 
-def _recorded(settings: Settings, manifest: Manifest) -> Stubs | None:
+def _stage(settings: Settings, manifest: Manifest, pace: Speed) -> Stage | None:
     """What its service said to others, where that was recorded on this host."""
     if manifest.target.life is None:
         return None
     paths = LifePaths(settings.capsules / manifest.target.name / manifest.target.life)
     egress = read_egress(paths.egress, manifest.taken_monotonic_ns)
-    return Stubs(egress, protocol_of, authority=paths.authority) if egress is not None else None
+    if egress is None:
+        return None
+    # Only here: the protocols and their stubs are half of what a restore imports, and few services are recorded so.
+    from relive.protocols.known import protocol_of
+    from relive.replay.stubs.plan import Stubs
+    from relive.replay.stubs.stage import Stage
+
+    return Stage(Stubs(egress, protocol_of, authority=paths.authority), pace)

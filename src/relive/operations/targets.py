@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from relive.agent.capsule import living_capsules
+from relive.agent.asking import ask_agent
 from relive.agent.containers.life import Watch, living_watches
-from relive.agent.containers.output import moment
-from relive.agent.control import ask_agent
-from relive.agent.launch import tend_capsules
+from relive.agent.containers.moments import moment
+from relive.agent.lives import living_capsules
+from relive.agent.tending import tend_capsules
 from relive.config import Settings
 from relive.errors import AgentUnreachable
 from relive.operations.operation import Result

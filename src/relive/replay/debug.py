@@ -25,7 +25,8 @@ from relive.replay.plan import Pace
 from relive.replay.replay import Wishes, answers_for
 from relive.replay.sender import Sender, service_address
 from relive.replay.stubs.stage import Stage
-from relive.sandbox.branch import Branch, restore
+from relive.sandbox.branch import Branch
+from relive.sandbox.restoring import restore
 from relive.store import Store
 
 __all__ = ["Debugged", "at_failure", "at_request", "has_waiting_thread", "restored"]

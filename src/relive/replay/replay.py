@@ -30,7 +30,8 @@ from relive.replay.stubs.speed import AS_RECORDED, Speed
 from relive.replay.stubs.stage import Stage
 from relive.replay.stubs.told import stub_words
 from relive.replay.verdict import compare, same_answer
-from relive.sandbox.branch import Branch, restore
+from relive.sandbox.branch import Branch
+from relive.sandbox.restoring import restore
 from relive.sandbox.seal import Seal
 from relive.store import Store
 

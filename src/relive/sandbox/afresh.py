@@ -25,8 +25,8 @@ from typing import NoReturn
 from relive.config import Settings
 from relive.engine.criu import CriuTools
 from relive.errors import CapsuleStartFailed, PermissionMissing
-from relive.images.credentials import WITHHELD
 from relive.kernel import libc, loopback, procfs
+from relive.kernel.capabilities import WITHHELD
 from relive.kernel.mounts import make_private, pivot_root, read_mounts
 from relive.kernel.namespaces import Namespace, in_network
 from relive.sandbox.laying import Laying

@@ -1,4 +1,4 @@
-"""Branches: making them from commits, listing, entering and stopping them.
+"""Branches: listing, entering and stopping them. They are made from commits in ``restoring``, which takes longer to import.
 
 A branch's directory below ``$RELIVE_HOME/branches`` holds ``state.json``, ``io/`` with its standard output and error,
 ``status`` (the raw wait status of its root once that has ended), and its private layers. Its mounts and network live and
@@ -14,53 +14,23 @@ import os
 import select
 import shutil
 import signal
-import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from relive.config import Settings
-from relive.engine.criu import CriuTools
-from relive.errors import (
-    BranchUnknown,
-    MemoryLost,
-    PermissionMissing,
-    ReliveError,
-    RestoreFailed,
-)
-from relive.images import criu_images_pb2 as pb
-from relive.images.credentials import WITHHELD, limit_capabilities
-from relive.images.families import limit_sockets
-from relive.images.imagefile import read_entries
-from relive.images.sockets import (
-    TcpConnection,
-    bound_addresses,
-    read_connections,
-    read_files,
-    read_outside_names,
-)
+from relive.errors import BranchUnknown, MemoryLost
 from relive.kernel import procfs
-from relive.kernel.mounts import read_mounts
-from relive.kernel.userfault import check_userfault
-from relive.model.branch import BranchFacts, Clock, MemoryState
-from relive.model.commit import CommitId, LayerKind, Manifest, TargetKind
-from relive.record.rings import RingMode
-from relive.sandbox.builder import BranchBuilder, BranchPlan, Built
-from relive.sandbox.container.ground import ContainerGround
-from relive.sandbox.container.making import container_ground, lay_out_large_images, limit_container
-from relive.sandbox.ground import Ground, HostGround
+from relive.kernel.capabilities import WITHHELD
+from relive.model.branch import BranchFacts, MemoryState
 from relive.sandbox.inside import command_in
-from relive.sandbox.lazy.pager import Pager, await_pager
+from relive.sandbox.lazy.pager import await_pager
 from relive.sandbox.lazy.state import memory_lost, pager_killed, read_memory
-from relive.sandbox.outside import Ends, Outside
+from relive.sandbox.outside import Ends
 from relive.sandbox.ownership import Ownership
-from relive.sandbox.rings import make_rings
-from relive.sandbox.rootfs import CoveredPoint, plan_points
 from relive.sandbox.seal import Seal, read_seal
-from relive.sandbox.unfinished import claimed, new_place, sweep_unfinished
-from relive.store import Store
+from relive.sandbox.unfinished import claimed, sweep_unfinished
 
-__all__ = ["Branch", "find_branch", "list_branches", "restore", "sweep"]
+__all__ = ["Branch", "find_branch", "list_branches", "sweep"]
 
 _STATE = "state.json"
 
@@ -243,254 +213,3 @@ def find_branch(settings: Settings, text: str) -> Branch:
         cause = "several ids begin so" if len(fits) > 1 else None
         raise BranchUnknown(f"{text!r} names no branch", cause=cause, remedy="`relive ps` lists branches")
     return fits[0]
-
-
-def restore(
-    settings: Settings,
-    store: Store,
-    commit: CommitId,
-    *,
-    clock: Clock = Clock.RECORDED,
-    name: str | None = None,
-    lazily: bool = False,
-    is_owned: bool = False,
-    recorder: RingMode = RingMode.FREE,
-    lay_beside: Callable[[Path], None] | None = None,
-    outside: Callable[[list[TcpConnection]], Outside] | None = None,
-    answered: frozenset[int] = frozenset(),
-) -> Branch:
-    """Bring a commit to life in a sealed sandbox; the original, if it still runs, is not touched.
-
-    Args:
-        lazily: let it run before its memory is all there, which a page daemon then brings in. A commit of which nothing
-            can come later is restored as ever. No other thread of the caller may be at work then (see ``Pager``).
-        is_owned: the branch shall end with this process, however that ends, unless ``keep`` is called.
-        recorder: what the recorder in its Python processes does in the branch.
-        lay_beside: called with the directory of the branch's rings, when these are in it and nothing runs yet.
-        outside: told the connections that the commit's processes had opened themselves; says what shall stand for the
-            outside, to be found in ``ends`` of the branch. Without it these connections are closed, and nobody is there.
-        answered: ports of clients that had taken all that the service sent them, so that their ends shall not get any of it
-            again.
-
-    Raises:
-        RefUnknown, ObjectMissing, ObjectCorrupt: the store cannot give the commit.
-        ImageUnavailable, RestoreUnsupported: the commit is of a container whose image is not here, or that shared too much.
-        RestoreFailed, RestoreTimedOut, SealBroken, MemoryLost: the branch did not come to life; nothing is left of it.
-        PermissionMissing: the caller is not root.
-        DiskFull: no space for the branch's files.
-    """
-    began = time.monotonic()
-    if os.geteuid() != 0:
-        raise PermissionMissing(
-            "restoring needs root", cause=f"this is uid {os.geteuid()}", remedy="run it with sudo"
-        )
-    CriuTools(settings.tools_path).check()
-    if lazily:
-        check_userfault()
-    directory = new_place(settings.branches)
-    (directory / "images").mkdir()
-    sweep(settings)
-    ownership = Ownership(directory)
-    try:
-        branch = _restore_in(
-            directory,
-            settings,
-            store,
-            commit,
-            clock,
-            name,
-            began=began,
-            lazily=lazily,
-            ownership=ownership,
-            is_owned=is_owned,
-            recorder=recorder,
-            lay_beside=lay_beside,
-            outside=outside,
-            answered=answered,
-        )
-    except BaseException:
-        ownership.close()
-        raise
-    if is_owned:
-        branch.ownership = ownership
-    else:
-        ownership.let_live()
-    return branch
-
-
-def _restore_in(
-    directory: Path,
-    settings: Settings,
-    store: Store,
-    commit: CommitId,
-    clock: Clock,
-    name: str | None,
-    *,
-    began: float,
-    lazily: bool,
-    ownership: Ownership,
-    is_owned: bool,
-    recorder: RingMode,
-    lay_beside: Callable[[Path], None] | None,
-    outside: Callable[[list[TcpConnection]], Outside] | None,
-    answered: frozenset[int],
-) -> Branch:
-    """As ``restore``, in a directory that nobody else uses and that is gone when this fails; ``began``: monotonic [s]."""
-    tools, identifier = CriuTools(settings.tools_path), directory.name
-    pager = None
-    if lazily:
-        try:
-            pager = _start_pager(settings, store, commit, directory)
-        except BaseException:
-            shutil.rmtree(directory, ignore_errors=True)
-            raise
-    builder = BranchBuilder(directory, tools)
-    try:
-        manifest = store.manifest(commit)
-        ground = _ground(settings, store, commit, manifest, directory)
-        builder.stand_on(ground)
-        images = directory / "images"
-        store.lay_out_images(manifest, images, lazily=pager is not None)
-        make_rings(images, directory / "rings", recorder)
-        if lay_beside is not None:
-            lay_beside(directory / "rings")
-        plan = _plan(manifest, images, f"{manifest.host.name[:40]}-{identifier}", clock, settings, ownership)
-        if isinstance(ground, ContainerGround):
-            lay_out_large_images(store, ground.told, images)
-            ground.networks = limit_container(commit, images)
-            ground.outside_names = plan.outside_names
-            plan = _of_container(plan, ground)
-        if outside is not None:
-            outward = [one for one, inward in zip(plan.connections, plan.inward, strict=True) if not inward]
-            plan = replace(plan, outside=outside(outward))
-        built = builder.finish(replace(plan, answered=answered, pager=pager))
-        root = _host_pid(built)
-        stat = procfs.read_stat(built.init)
-        facts = BranchFacts(
-            id=identifier,
-            commit=commit,
-            name=name or manifest.target.name,
-            init=built.init,
-            init_started=stat.start_ticks if stat is not None else 0,
-            root=root,
-            clock=clock,
-            created_wall_ns=time.time_ns(),
-            restore_us=int((time.monotonic() - began) * 1e6),
-            seal_us=built.seal_us,
-            is_owned=is_owned,
-            pager=pager.pid if pager is not None else None,
-            pager_started=pager.started if pager is not None else 0,
-            mark=settings.mark,
-            is_container=manifest.target.kind is TargetKind.CONTAINER,
-        )
-        branch = Branch(directory, facts, built.peers, built.ends)
-        branch.save()
-        if pager is not None:
-            pager.close()
-    except BaseException as error:
-        builder.abandon()
-        if pager is not None:
-            pager.abandon()
-        memory = read_memory(directory)
-        shutil.rmtree(directory, ignore_errors=True)
-        if memory is not None and memory.failure is not None and isinstance(error, ReliveError):
-            raise memory_lost(memory.failure) from error
-        raise
-    return branch
-
-
-def _start_pager(settings: Settings, store: Store, commit: CommitId, directory: Path) -> Pager | None:
-    """The page daemon; None where no page can come later. It is forked, so this comes before there is another thread."""
-    manifest = store.manifest(commit)
-    if not store.keeps_pages(manifest):
-        return None
-    with store.open_pages(manifest) as pages:
-        return Pager(directory, pages, settings.restore_limit) if pages.processes else None
-
-
-def _ground(
-    settings: Settings, store: Store, commit: CommitId, manifest: Manifest, directory: Path
-) -> Ground:
-    for stream in ("stdout", "stderr"):
-        (directory / "io" / f"{stream}.log").touch()
-    if manifest.target.kind is TargetKind.CONTAINER:
-        return container_ground(settings, store, commit, manifest, directory)
-    trees = {
-        layer.point: store.lay_out_layer(layer)
-        for layer in manifest.layers
-        if layer.kind is LayerKind.OVERLAY and layer.entries
-    }
-    memory = [
-        (layer.point, store.lay_out_layer(layer))
-        for layer in manifest.layers
-        if layer.kind is LayerKind.TMPFS and layer.entries
-    ]
-    points = _with_committed(plan_points(read_mounts(), settings.home), trees)
-    return HostGround(
-        directory=directory,
-        home=settings.home,
-        tools=settings.tools_path,
-        covered=[(point, trees.get(point.point)) for point in points],
-        memory_layers=memory,
-    )
-
-
-def _of_container(plan: BranchPlan, ground: ContainerGround) -> BranchPlan:
-    """With the addresses that it had, and its output to where `relive logs` looks."""
-    streams = dict(zip(ground.told.streams[1:3], ("stdout", "stderr"), strict=False))
-    addresses = {*plan.addresses, *ground.told.addresses}
-    return replace(plan, addresses=sorted(addresses), streams=streams)
-
-
-def _plan(
-    manifest: Manifest, images: Path, hostname: str, clock: Clock, settings: Settings, ownership: Ownership
-) -> BranchPlan:
-    processes = read_entries(images / "pstree.img", pb.PstreeEntry)
-    limit_capabilities(images, processes)
-    limit_sockets(images, processes)
-    files = read_files(images)
-    connections = read_connections(images, files)
-    listening = {port for _, port in manifest.listening}
-    addresses = bound_addresses(files) | {connection.peer[0] for connection in connections}
-    return BranchPlan(
-        addresses=sorted(address for address in addresses if not _is_unspecified(address)),
-        connections=connections,
-        inward=[connection.local[1] in listening for connection in connections],
-        listening=list(manifest.listening),
-        outlets=list(manifest.outlets),
-        outside_names=read_outside_names(files),
-        clock_shift_ns=manifest.taken_wall_ns - time.time_ns() if clock is Clock.RECORDED else None,
-        hostname=hostname[:64],
-        taken_pids=frozenset(
-            number for one in processes for number in (one.pid, one.pgid, one.sid, *one.threads)
-        ),
-        limit=settings.restore_limit,
-        owner=ownership.line,
-    )
-
-
-def _with_committed(points: list[CoveredPoint], trees: Iterable[str]) -> list[CoveredPoint]:
-    """The host's points, and those of the commit where nothing is mounted on this host (any more)."""
-    here = {point.point for point in points}
-    missing = [tree for tree in sorted(trees) if tree not in here and Path(tree).is_dir()]
-    return points + [CoveredPoint(tree, f"c{number:02}") for number, tree in enumerate(missing)]
-
-
-def _is_unspecified(address: str) -> bool:
-    return address in ("0.0.0.0", "::")
-
-
-def _host_pid(built: Built) -> int:
-    """The host's number of the restored root. Of each process its numbers in all PID namespaces are told, the host's first."""
-    depth = len(_numbers(built.init)) - 1
-    for pid in procfs.tree_of(built.init)[1:]:
-        numbers = _numbers(pid)
-        if len(numbers) > depth and int(numbers[depth]) == built.root:
-            return pid
-    raise RestoreFailed(
-        "the branch ended at once", cause="its root process is gone", remedy="see the branch's logs"
-    )
-
-
-def _numbers(pid: int) -> list[str]:
-    return (procfs.status_field(pid, "NSpid") or "").split()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -124,12 +125,24 @@ class Images:
                 cannot be trusted or opened; the directory is then of no use.
             OSError: the disk is full.
         """
+        self._as_it_lies(self._lay_out_lazily if lazily else self._lay_out, manifest, directory)
+
+    def lay_out_small(self, manifest: Manifest, directory: Path) -> None:
+        """Make all files but those of pages; raises as ``lay_out``."""
+        self._as_it_lies(self._lay_out_small, manifest, directory)
+
+    def lay_out_pages(self, manifest: Manifest, directory: Path) -> None:
+        """Make the page files, where the others are already; raises as ``lay_out``."""
+        self._as_it_lies(self._lay_out_pages, manifest, directory)
+
+    def _as_it_lies(
+        self, lay_out: Callable[[Manifest, Placement, Path], None], manifest: Manifest, directory: Path
+    ) -> None:
         if not manifest.images:
             return
         commit_id = commit_id_of(manifest)
         names = [plain_name(image.name) for image in manifest.images]
         placement = self._placements.read(commit_id)
-        lay_out = self._lay_out_lazily if lazily else self._lay_out
         while True:
             try:
                 lay_out(manifest, placement, directory)
@@ -145,14 +158,23 @@ class Images:
                 (directory / name).unlink(missing_ok=True)
 
     def _lay_out(self, manifest: Manifest, placement: Placement, directory: Path) -> None:
-        page_images = [image for image in manifest.images if image.name != BUNDLE]
         with PageSource(placement, self._packs) as source:
-            for image in page_images:
-                if not self._laid_out.give(image, directory / image.name):
-                    source.write(image, directory / image.name)
-            for image in manifest.images:
-                if image.name == BUNDLE:
-                    write_bundle(checked_bundle(image, source.index.bundle), directory)
+            self._make_page_files(manifest, source, directory)
+            _make_small(manifest, source, directory)
+
+    def _lay_out_small(self, manifest: Manifest, placement: Placement, directory: Path) -> None:
+        with PageSource(placement, self._packs) as source:
+            _make_small(manifest, source, directory)
+
+    def _lay_out_pages(self, manifest: Manifest, placement: Placement, directory: Path) -> None:
+        with PageSource(placement, self._packs) as source:
+            self._make_page_files(manifest, source, directory)
+
+    def _make_page_files(self, manifest: Manifest, source: PageSource, directory: Path) -> None:
+        page_images = [image for image in manifest.images if image.name != BUNDLE]
+        for image in page_images:
+            if not self._laid_out.give(image, directory / image.name):
+                source.write(image, directory / image.name)
         # What is sealed does not lie about plain for longer than its branch.
         is_sealed = self._packs.store_key() is not None
         self._laid_out.keep([] if is_sealed else page_images, directory)
@@ -181,6 +203,12 @@ class Images:
             small = _small(manifest, source)
             stack.pop_all()
         return CommitPages(source, manifest.images, small, self._laid_out.open)
+
+
+def _make_small(manifest: Manifest, source: PageSource, directory: Path) -> None:
+    for image in manifest.images:
+        if image.name == BUNDLE:
+            write_bundle(checked_bundle(image, source.index.bundle), directory)
 
 
 def _map(path: Path) -> Pages:

@@ -311,6 +311,20 @@ class Store:
             else:
                 self._images.lay_out(manifest, directory, lazily=lazily)
 
+    def lay_out_small_images(self, manifest: Manifest, directory: Path) -> None:
+        """As ``lay_out_images``, but without the page files where these can be made for themselves."""
+        with disk_errors("laying out images", self._directory):
+            if manifest.version == 1:
+                lay_out_whole_images(manifest, directory, self._objects)
+            else:
+                self._images.lay_out_small(manifest, directory)
+
+    def lay_out_page_files(self, manifest: Manifest, directory: Path) -> None:
+        """What ``lay_out_small_images`` left out."""
+        with disk_errors("laying out images", self._directory):
+            if manifest.version > 1:
+                self._images.lay_out_pages(manifest, directory)
+
     @staticmethod
     def keeps_pages(manifest: Manifest) -> bool:
         """The commit's pages can be had one by one: it is of version 2 or later, and holds a memory."""

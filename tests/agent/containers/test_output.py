@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from relive.agent.containers.output import OutputFollower, moment, split_line
+from relive.agent.containers.moments import moment
+from relive.agent.containers.output import OutputFollower, split_line
 
 BEGAN = "2026-11-22T02:43:20Z"
 FIRST = "2026-11-22T02:43:24.42Z one"

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from relive.agent.containers.found import FoundContainer
-from relive.agent.containers.output import moment
+from relive.agent.containers.moments import moment
 from relive.agent.containers.state import ContainerState, read_state
 from relive.agent.taker import CriuTaker, Taker
 from relive.config import Settings

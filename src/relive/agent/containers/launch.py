@@ -1,28 +1,27 @@
-"""Beginning and ending the watch of a container, and giving a watch that lost its agent a new one."""
+"""Beginning and ending the watch of a container."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 from datetime import UTC, datetime
-from functools import partial
+from typing import TYPE_CHECKING
 
-from relive.agent.containers.engine import Engine
-from relive.agent.containers.life import Watch, life_paths, living_watches
-from relive.agent.containers.output import moment
+from relive.agent.asking import ask_agent
+from relive.agent.containers.life import Watch, life_paths
 from relive.agent.containers.state import ContainerState
-from relive.agent.control import ask_agent
-from relive.agent.starting import agent_lives, check_port, replace_agent, sole_start, start_agent
+from relive.agent.starting import CONTAINERS, check_port, sole_start, start_agent
 from relive.config import Settings
-from relive.errors import AgentUnreachable, CapsuleExists, ReliveError, UsageError
+from relive.errors import AgentUnreachable, CapsuleExists, UsageError
 from relive.model.capsule import LifePaths
 from relive.model.watched import WatchFacts, WatchSpec
 from relive.sandbox.rootfs import RINGS_DIRECTORY
 
-__all__ = ["begin_watch", "end_watch", "tend_watches", "upstream_of"]
+if TYPE_CHECKING:  # an engine can commit, for which much is imported, and `relive stop` comes here as well
+    from relive.agent.containers.engine import Engine
 
-_MODULE = "relive.agent.containers"
+__all__ = ["begin_watch", "end_watch", "upstream_of"]
+
 _ENGINE_VARIABLES = ("CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF", "DOCKER_HOST", "PATH")
 _END_LIMIT = 10.0  # [s] for an agent to take the order to end
 _GONE_LIMIT = 60.0  # [s] for it to write down what is under way
@@ -70,7 +69,7 @@ def _begin_watch(settings: Settings, engine: Engine, state: ContainerState, spec
     _lay(paths, facts)
     watch = Watch(paths, facts)
     try:
-        start_agent(settings, paths, _MODULE, variables=facts.environment)
+        start_agent(settings, paths, CONTAINERS, variables=facts.environment)
     except BaseException:
         paths.closed.touch()
         raise
@@ -131,23 +130,3 @@ def end_watch(watch: Watch) -> None:
     finally:
         if handle >= 0:
             os.close(handle)
-
-
-def tend_watches(settings: Settings) -> list[str]:
-    """Give every watch that lost its agent a new one. Returns the names of their containers."""
-    tended = []
-    for watch in living_watches(settings):
-        if agent_lives(watch.paths):
-            continue
-        with contextlib.suppress(ReliveError):
-            if replace_agent(watch.paths, _began_ns(watch), partial(_start_again, settings, watch)):
-                tended.append(watch.target)
-    return tended
-
-
-def _start_again(settings: Settings, watch: Watch) -> None:
-    start_agent(settings, watch.paths, _MODULE, variables=watch.facts.environment)
-
-
-def _began_ns(watch: Watch) -> int:
-    return moment(watch.facts.began)

@@ -6,8 +6,8 @@ import contextlib
 import time
 from dataclasses import dataclass
 
-from relive.agent.capsule import Capsule
 from relive.agent.containers.state import ContainerState
+from relive.agent.lives import Capsule
 from relive.config import Settings
 from relive.errors import TargetUnknown
 from relive.kernel import procfs

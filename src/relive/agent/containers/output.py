@@ -11,18 +11,17 @@ import contextlib
 import re
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
 import structlog
 
-__all__ = ["OutputFollower", "moment", "split_line"]
+from relive.agent.containers.moments import moment
+
+__all__ = ["OutputFollower", "split_line"]
 
 _LINE_MOST = 1 << 20  # [bytes] of a line; what is longer comes in parts
 _TIME = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)) ?")
-_FRACTION = re.compile(r"\.(\d+)")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PAUSE = 0.2  # [s] before the command is started again, which ends when the container does
 _NOTE_EVERY = 0.2  # [s] between two notes of how far it is
 
@@ -31,14 +30,6 @@ def split_line(line: bytes) -> tuple[str, bytes]:
     """(its time as the engine wrote it, what the container wrote); the time is empty where there is none."""
     match = _TIME.match(line)
     return (match[1].decode(), line[match.end() :]) if match is not None else ("", line)
-
-
-def moment(text: str) -> int:
-    """A time as engines write it, with 0 to 9 digits behind the point, in nanoseconds since the epoch."""
-    digits = _FRACTION.search(text)
-    whole = datetime.fromisoformat(_FRACTION.sub("", text).replace("Z", "+00:00"))
-    seconds = round((whole - _EPOCH).total_seconds())
-    return seconds * 1_000_000_000 + (int(digits[1].ljust(9, "0")) if digits is not None else 0)
 
 
 class OutputFollower:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import structlog
 
-from relive.agent.capsule import Capsule
 from relive.agent.committer import Committer
 from relive.agent.containers.engine import Engine
 from relive.agent.containers.health import has_turned_bad, is_overdue
@@ -21,6 +20,7 @@ from relive.agent.ending import wait_for_end
 from relive.agent.exceptions import ExceptionWatch
 from relive.agent.failures import FailureWatch
 from relive.agent.keeper import Keeper
+from relive.agent.lives import Capsule
 from relive.agent.memory import MemoryGroup
 from relive.agent.policy import PolicyCommits
 from relive.agent.sightings import exit_sighting, health_sighting, log_sighting, memory_sighting

@@ -11,16 +11,15 @@ from relive.coordinator.audit import note
 from relive.coordinator.routers.provided import TASK_ANSWER, Configured, Operator, Reader, Submitted
 from relive.coordinator.task import Task
 from relive.operations.commits import (
-    COMMIT,
     CommitDetail,
     CommitPage,
     CommitsWish,
-    CommitWish,
     Deleted,
     delete_commit,
     page_of_commits,
     show_commit,
 )
+from relive.operations.committing import COMMIT, CommitWish
 from relive.operations.operation import Wish
 from relive.operations.progress import Silent
 from relive.operations.tags import Tag, add_tag, delete_tag, list_tags

@@ -12,15 +12,8 @@ from relive.config import Settings
 from relive.coordinator.credentials import Scope
 from relive.coordinator.gate import Caller
 from relive.coordinator.routers.provided import Configured, Reader
-from relive.operations.incidents import (
-    IncidentPage,
-    IncidentsWish,
-    Rendering,
-    page_of_incidents,
-    rendered,
-    show_incident,
-    without_locals,
-)
+from relive.operations.accounts import Rendering, rendered, show_incident, without_locals
+from relive.operations.incidents import IncidentPage, IncidentsWish, page_of_incidents
 from relive.operations.progress import Silent
 
 __all__ = ["router"]

@@ -21,8 +21,8 @@ from relive.dashboard.runlist import show_runs
 from relive.dashboard.working import show_jobs
 from relive.model.failure import ErrorPackage
 from relive.model.quantities import age, duration, when
+from relive.operations.accounts import show_incident
 from relive.operations.commits import Commit, CommitsWish, page_of_commits
-from relive.operations.incidents import show_incident
 from relive.operations.progress import Silent
 from relive.operations.runs import RunsWish, list_runs
 

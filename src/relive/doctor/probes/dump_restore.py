@@ -23,7 +23,8 @@ from relive.engine.watchdog import Watchdog
 from relive.errors import PermissionMissing
 from relive.kernel.seccomp import hide_io_uring
 from relive.model.commit import Trigger
-from relive.sandbox.branch import Branch, restore
+from relive.sandbox.branch import Branch
+from relive.sandbox.restoring import restore
 from relive.store import Store
 
 __all__ = ["dump_restore", "dump_restore_other_user"]

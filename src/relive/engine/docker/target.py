@@ -14,9 +14,9 @@ from relive.errors import PermissionMissing, ProcessGone, TargetUndumpable, Targ
 from relive.kernel import procfs
 from relive.model.commit import ContainerFacts, ContainerMount, LayerKind, TargetKind
 
-__all__ = ["PREFIX", "docker_target"]
+__all__ = ["docker_target"]
 
-PREFIX = "docker:"
+_PREFIX = "docker:"
 _SHM = "/dev/shm"
 
 
@@ -40,7 +40,7 @@ def docker_target(name: str) -> Target:
         return _described(facts)
     except PermissionError as error:
         raise PermissionMissing(
-            f"committing {PREFIX}{name} needs root", cause=str(error), remedy="run it with sudo"
+            f"committing {_PREFIX}{name} needs root", cause=str(error), remedy="run it with sudo"
         ) from error
     except (FileNotFoundError, ProcessLookupError, NotADirectoryError) as error:
         raise ProcessGone(

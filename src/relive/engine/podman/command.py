@@ -7,8 +7,10 @@ calls do. One call takes 30 to 100 ms.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import select
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -18,7 +20,7 @@ from typing import Any
 
 from relive.errors import PermissionMissing, ToolMissing
 
-__all__ = ["Answer", "ask", "refuse_without_root"]
+__all__ = ["Answer", "Call", "ask", "refuse_without_root"]
 
 _LIMIT = 120.0  # [s]
 
@@ -45,13 +47,8 @@ class Answer:
         return json.loads(self.output)
 
 
-def ask(
-    *arguments: str | Path,
-    path: Sequence[Path] = (),
-    variables: Mapping[str, str] | None = None,
-    limit: float = _LIMIT,
-) -> Answer:
-    """Run ``podman ARGUMENTS``, whatever comes of it.
+class Call:
+    """A call of podman under way.
 
     Args:
         path: directories in which it and its runtime look for commands first.
@@ -59,37 +56,72 @@ def ask(
 
     Raises:
         ToolMissing: there is no podman.
+    """
+
+    def __init__(
+        self,
+        *arguments: str | Path,
+        path: Sequence[Path] = (),
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
+        environment = dict(os.environ) | dict(variables or {})
+        environment["PATH"] = ":".join([*map(str, path), environment.get("PATH", os.defpath)])
+        with contextlib.ExitStack() as stack:
+            # Files, no pipes: the monitor of a container inherits them and lives as long as the container.
+            self._output, self._errors = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(2))
+            try:
+                self._process = subprocess.Popen(
+                    ["podman", *map(str, arguments)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=self._output,
+                    stderr=self._errors,
+                    env=environment,
+                    cwd="/",
+                    start_new_session=True,
+                )
+            except FileNotFoundError:
+                raise ToolMissing(
+                    "there is no `podman` in PATH",
+                    cause="containers of podman are found with its own command",
+                    remedy="install podman, or put it into PATH",
+                ) from None
+            self._files = stack.pop_all()
+
+    def answer(self, limit: float = _LIMIT) -> Answer:
+        """Wait for its end, whatever comes of it; to be called once.
+
+        Raises:
+            subprocess.TimeoutExpired: it took longer than ``limit`` seconds and was killed.
+        """
+        with self._files:
+            # Not ``wait`` with a timeout, which looks only every 50 ms.
+            handle = os.pidfd_open(self._process.pid)
+            try:
+                if not select.select([handle], [], [], limit)[0]:
+                    raise subprocess.TimeoutExpired(self._process.args, limit)
+            except BaseException:
+                self._process.kill()
+                raise
+            finally:
+                os.close(handle)
+                status = self._process.wait()
+            self._output.seek(0)
+            self._errors.seek(0)
+            return Answer(
+                status,
+                self._output.read().decode(errors="replace"),
+                self._errors.read().decode(errors="replace"),
+            )
+
+
+def ask(*arguments: str | Path, limit: float = _LIMIT) -> Answer:
+    """Run ``podman ARGUMENTS``, whatever comes of it.
+
+    Raises:
+        ToolMissing: there is no podman.
         subprocess.TimeoutExpired: it took longer than ``limit`` seconds and was killed.
     """
-    environment = dict(os.environ) | dict(variables or {})
-    environment["PATH"] = ":".join([*map(str, path), environment.get("PATH", os.defpath)])
-    # Files, no pipes: the monitor of a container inherits them and lives as long as the container.
-    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
-        try:
-            done = subprocess.run(
-                ["podman", *map(str, arguments)],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=errors,
-                env=environment,
-                cwd="/",
-                timeout=limit,
-                check=False,
-                start_new_session=True,
-            )
-        except FileNotFoundError:
-            raise ToolMissing(
-                "there is no `podman` in PATH",
-                cause="containers of podman are found with its own command",
-                remedy="install podman, or put it into PATH",
-            ) from None
-        output.seek(0)
-        errors.seek(0)
-        return Answer(
-            done.returncode,
-            output.read().decode(errors="replace"),
-            errors.read().decode(errors="replace"),
-        )
+    return Call(*arguments).answer(limit)
 
 
 def refuse_without_root(what: str) -> None:

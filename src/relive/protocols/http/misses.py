@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import html
 import json
-from xml.sax.saxutils import escape
 
 from relive.protocols.pool import Found
 from relive.record.events import EventKind
@@ -18,7 +18,7 @@ def miss_answer(found: Found, *, is_head: bool) -> bytes:
     words = miss_words(found)
     if found.kind is EventKind.S3_CALL:
         status, content_type = "400 Bad Request", "application/xml"
-        text = f"<Error><Code>ReliveMiss</Code><Message>{escape(_printable(words))}</Message></Error>"
+        text = f"<Error><Code>ReliveMiss</Code><Message>{html.escape(_printable(words), quote=False)}</Message></Error>"
     else:
         status, content_type = "502 Bad Gateway", "application/json"
         nearest = found.nearest.asked if found.nearest is not None else None

@@ -1,12 +1,12 @@
 """Restoring a container's commit with podman, sealed.
 
-1. The images are laid out; beside it, podman is asked for the image.
+1. The small images are laid out; beside it, podman is asked for the image.
 2. A network namespace is made, in which the addresses that it used are local and nothing leads out; who carries published ports
    begins to listen.
 3. podman is given a checkpoint archive in which the configuration is as committed but for name, network and mounts, and whose page
-   files are missing. It makes the container and has runc restore it, which finds Relive's CRIU in its PATH, as a script
-   that links those of step 1 in.
-4. What carries the ports is tied to the container's process 1.
+   files are missing. It makes the container and has runc restore it, which finds Relive's CRIU in its PATH, as a script.
+4. Meanwhile the page files are laid out. The script waits for them, links them in, and runs CRIU.
+5. What carries the ports is tied to the container's process 1.
 
 Established connections are closed for the processes: their other ends are the original's.
 """
@@ -29,7 +29,7 @@ from relive.config import Settings
 from relive.engine.criu import CriuTools
 from relive.engine.failures import explain
 from relive.engine.kerndat import place_kerndat
-from relive.engine.podman.command import Answer, ask, refuse_without_root
+from relive.engine.podman.command import Answer, Call, ask, refuse_without_root
 from relive.errors import (
     ReliveError,
     RestoreFailed,
@@ -61,6 +61,7 @@ _STATE = "state.json"
 _UNSPECIFIED = ("0.0.0.0", "::")
 _RUNTIME = "runc"
 _NO_IMAGE = "image not known"  # in podman's words
+_NAME_TAKEN = "is already in use"
 _OWN = (
     ("pid", "--pid=host", "where the numbers of its processes are the original's"),
     ("ipc", "--ipc=host", "so it would write into the memory that the original shares with others"),
@@ -120,7 +121,12 @@ def restore_container(
     directory = settings.containers / uuid.uuid4().hex[:8]
     directory.mkdir()
     try:
-        with _Reviving(settings, store, commit, manifest, directory, name, share_volumes) as reviving:
+        with (
+            ThreadPoolExecutor(1) as aside,
+            _Reviving(settings, store, commit, manifest, directory, name, share_volumes) as reviving,
+        ):
+            # Beside it, since it calls podman for each container that has ended; what fails the next restore tries again.
+            aside.submit(_sweep, settings.containers)
             identifier, init = reviving.run(publish)
             restore_us = int((time.monotonic() - began) * 1e6)
             revived = Revived(
@@ -137,7 +143,6 @@ def restore_container(
         shutil.rmtree(directory, ignore_errors=True)
         raise
     (directory / _STATE).write_text(revived.model_dump_json(indent=2))
-    _sweep(settings.containers)
     return revived
 
 
@@ -226,7 +231,7 @@ class _Reviving:
         try:
             with ThreadPoolExecutor(1) as aside, self._store.deliveries.hold(self._commit) as outgoing:
                 image = aside.submit(self._ready_image)
-                self._store.lay_out_images(self._manifest, staging.images)
+                self._store.lay_out_small_images(self._manifest, staging.images)
                 network = self._make_network(staging.images)
                 for host, host_port, port in publish:
                     self._forwarders.append(Forwarder(str(network), host, host_port, port))
@@ -335,7 +340,7 @@ class _Reviving:
             directory=self._directory / "bin",
         )
         try:
-            answer = ask(
+            call = Call(
                 "container",
                 "restore",
                 f"--import={archive}",
@@ -344,18 +349,32 @@ class _Reviving:
                 "--ignore-volumes",
                 path=[criu.directory],
                 variables={"CONTAINERS_REGISTRIES_CONF": str(self._without_registries())},
-                limit=self._settings.restore_limit * 2,
             )
+            try:
+                self._store.lay_out_page_files(self._manifest, images)
+                criu.open()
+            except BaseException:
+                criu.close()
+                self._clean_up_after(self._answer(call))
+                raise
+            answer = self._answer(call)
+        finally:
+            criu.close()
+        if answer.status != 0:
+            raise self._failure(answer, criu)
+        return answer.output.split()[-1]
+
+    def _answer(self, call: Call) -> Answer:
+        limit = self._settings.restore_limit * 2
+        try:
+            return call.answer(limit)
         except subprocess.TimeoutExpired:
             self._clean_up()
             raise RestoreTimedOut(
                 f"the restore of {self._name} was given up",
-                cause=f"podman took longer than {self._settings.restore_limit * 2:g} s",
+                cause=f"podman took longer than {limit:g} s",
                 remedy="raise `restore_limit` in relive.toml",
             ) from None
-        if answer.status != 0:
-            raise self._failure(answer, criu)
-        return answer.output.split()[-1]
 
     def _without_registries(self) -> Path:
         """A configuration by which podman fetches nothing, should the image be gone in this moment."""
@@ -364,7 +383,7 @@ class _Reviving:
         return path
 
     def _failure(self, answer: Answer, criu: CriuForRuntime) -> ReliveError:
-        if "is already in use" in answer.errors:
+        if _NAME_TAKEN in answer.errors:
             return UsageError(
                 f"podman has a container {self._name!r} already",
                 cause=f"podman says: {answer.said}",
@@ -387,6 +406,10 @@ class _Reviving:
             cause=f"CRIU says: {explanation.sentence}",
             remedy=explanation.remedy,
         )
+
+    def _clean_up_after(self, answer: Answer) -> None:
+        if _NAME_TAKEN not in answer.errors:  # that container is somebody's
+            self._clean_up()
 
     def _clean_up(self) -> None:
         ask("rm", "--force", "--ignore", "--time=0", self._name)

@@ -1,0 +1,64 @@
+"""Asking an agent over its control socket, which ``control`` specifies and serves."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+from relive import errors
+from relive.errors import AgentUnreachable, ReliveError
+from relive.kernel.unixpath import near
+
+__all__ = ["ask_agent"]
+
+_START_LIMIT = 3.0  # [s] that an agent may take from its start until it listens
+_START_POLL = 0.01  # [s]
+
+
+def ask_agent(path: Path, request: dict[str, Any], *, limit: float) -> dict[str, Any]:
+    """Send one command and wait for its answer, at most ``limit`` seconds.
+
+    Raises:
+        AgentUnreachable: nobody answers.
+        ReliveError: what the agent answered.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
+        channel.settimeout(limit)
+        try:
+            _connect(channel, path, time.monotonic() + min(limit, _START_LIMIT))
+            channel.sendall(json.dumps(request).encode() + b"\n")
+            line = channel.makefile("rb").readline()
+        except OSError as error:
+            raise _unreachable(str(error)) from error
+    if not line.endswith(b"\n"):
+        raise _unreachable("it ended before its answer was whole")
+    answer = json.loads(line)
+    if "error" in answer:
+        shape = answer["error"]
+        kind = getattr(errors, shape["kind"], ReliveError)
+        raise kind(shape["message"], cause=shape["cause"], remedy=shape["remedy"])
+    result: dict[str, Any] = answer["ok"]
+    return result
+
+
+def _connect(channel: socket.socket, path: Path, deadline: float) -> None:
+    with near(path) as name:
+        while True:
+            try:
+                return channel.connect(name)
+            except (FileNotFoundError, ConnectionRefusedError):
+                # A new agent listens a moment after it has started; one that closed its capsule never will.
+                if time.monotonic() > deadline or (path.parent / "closed").exists():
+                    raise
+                time.sleep(_START_POLL)
+
+
+def _unreachable(cause: str) -> AgentUnreachable:
+    return AgentUnreachable(
+        "the capsule's agent does not answer",
+        cause=cause,
+        remedy="the service runs on; `relive ps` starts a new agent for it",
+    )

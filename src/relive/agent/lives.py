@@ -1,0 +1,64 @@
+"""Which lives of capsules there are on this host. How one begins is in ``capsule``, which takes longer to import."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+
+from relive.config import Settings
+from relive.errors import TargetUnknown
+from relive.kernel import procfs
+from relive.model.capsule import CapsuleFacts, LifePaths
+
+__all__ = ["Capsule", "all_lives", "find_capsule", "living_capsules"]
+
+
+@dataclass(frozen=True, slots=True)
+class Capsule:
+    """One life of a capsule on this host."""
+
+    paths: LifePaths
+    facts: CapsuleFacts
+
+    @property
+    def is_alive(self) -> bool:
+        """Its process 1 runs."""
+        return procfs.is_same_process(self.facts.init, self.facts.init_started)
+
+    @property
+    def wait_status(self) -> int | None:
+        """Raw wait status of the service, None while it runs or when nobody could note it."""
+        try:
+            text = self.paths.status.read_text().strip()
+        except FileNotFoundError:
+            return None
+        return int(text) if text else None
+
+
+def all_lives(settings: Settings) -> list[Capsule]:
+    """Every life whose directory is still there, oldest first."""
+    found = []
+    for state in settings.capsules.glob("*/*/state.json"):
+        if state.parent.is_symlink():
+            continue  # "current"
+        with contextlib.suppress(OSError, ValueError):
+            found.append(
+                Capsule(LifePaths(state.parent), CapsuleFacts.model_validate_json(state.read_bytes()))
+            )
+    return sorted(found, key=lambda capsule: capsule.facts.started_wall_ns)
+
+
+def living_capsules(settings: Settings) -> list[Capsule]:
+    """Capsules that run now."""
+    return [capsule for capsule in all_lives(settings) if capsule.is_alive]
+
+
+def find_capsule(settings: Settings, name: str) -> Capsule:
+    """The running capsule of a name; raises TargetUnknown."""
+    for capsule in living_capsules(settings):
+        if capsule.facts.spec.name == name:
+            return capsule
+    raise TargetUnknown(
+        f"no running capsule is called {name!r}",
+        remedy="`relive ps` lists capsules; any process can be named as pid:NUMBER",
+    )

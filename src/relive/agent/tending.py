@@ -1,0 +1,37 @@
+"""Giving capsules and watched containers whose agent died another one. Every command does it, so it imports little."""
+
+from __future__ import annotations
+
+import contextlib
+from functools import partial
+
+from relive.agent.containers.tending import tend_watches
+from relive.agent.lives import Capsule, all_lives
+from relive.agent.starting import CAPSULES, agent_lives, replace_agent, start_agent
+from relive.config import Settings
+from relive.errors import ReliveError
+
+__all__ = ["agent_is_alive", "tend_capsules"]
+
+
+def agent_is_alive(capsule: Capsule) -> bool:
+    """The agent's process runs."""
+    return agent_lives(capsule.paths)
+
+
+def tend_capsules(settings: Settings) -> list[str]:
+    """Give every capsule and watched container that lost its agent a new one.
+
+    It also writes down the end of one that ended meanwhile. Called by every command, so one whose agent does not start is no
+    reason to fail: its log says why, and whoever asks that agent is told. Returns the names of those that run and have a new one.
+    """
+    tended = []
+    for capsule in all_lives(settings):
+        if capsule.paths.closed.exists() or agent_is_alive(capsule):
+            continue
+        paths, began = capsule.paths, capsule.facts.started_wall_ns
+        with contextlib.suppress(ReliveError):
+            is_new = replace_agent(paths, began, partial(start_agent, settings, paths, CAPSULES))
+            if is_new and capsule.is_alive:
+                tended.append(capsule.facts.spec.name)
+    return tended + tend_watches(settings)
