@@ -240,6 +240,7 @@ TESTED_IN = {
     "record/reading.py": "tests/record/test_log.py",
     "replay/debug.py": "tests/real/test_debug.py",
     "replay/inside.py": "tests/replay/test_answers.py",
+    "replay/placeholders.py": "tests/replay/test_verdict.py",
     "replay/difference.py": "tests/replay/test_verdict.py",
     "replay/case.py": "tests/real/test_replay.py",
     "replay/replay.py": "tests/real/test_replay.py",
