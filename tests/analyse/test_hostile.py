@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
 import io
 import json
@@ -120,9 +121,7 @@ def test_no_event_can_break_a_face(events):
 @settings(max_examples=25, deadline=None)
 @given(st.lists(EVENTS, min_size=1, max_size=6))
 def test_no_event_can_break_a_terminal(events):
-    said = io.StringIO()
-    terminal = Terminal()
-    terminal._out.file = said
-    tell(terminal, account(events), everything=True)
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        tell(Terminal(), account(events), everything=True)
     assert "No replay:      there is no commit before it" in said.getvalue()
     assert "\x1b" not in html.unescape(said.getvalue())
