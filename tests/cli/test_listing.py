@@ -285,6 +285,7 @@ def test_an_incident_in_json_is_what_its_file_holds_and_what_else_is_known(reliv
     assert {name: shown[name] for name in own} == own
     assert shown["stack"]["exception"] == "KeyError: [1]"
     assert (shown["package"], shown["timeline"]) == (None, None)
+    del own["log_tail"]  # too long for a list
     assert json.loads(relive("incidents", "--json").out) == [{**own, "exception": "KeyError: [1]"}]
 
 

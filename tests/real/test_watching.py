@@ -106,7 +106,8 @@ def test_a_restart_loop_is_told_with_the_commit_before_it(service: Service) -> N
     eventually(lambda: service.engine.state(service.name)["Status"] == "exited", "podman gives up")
     ended = {one["sighting"]["exit_status"]: one for one in service.incidents("exit")}
     assert ended[7]["before"] == before
-    assert "cannot go on" in ended[3]["log_tail"]
+    shown = service("show", f"incident/{ended[3]['number']}")
+    assert "cannot go on" in shown["log_tail"]
 
 
 @pytest.mark.soak

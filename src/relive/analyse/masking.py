@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, unquote_plus
 
-from relive.model.incident import Incident, Sighting
+from relive.model.incident import Incident, IncidentFacts, Sighting
 from relive_inprocess.relive_recorder.scrub import Scrubber
 
-__all__ = ["MASK", "Mask", "masked_incident"]
+__all__ = ["MASK", "Mask", "masked_facts", "masked_incident"]
+
+AnyIncident = TypeVar("AnyIncident", bound=IncidentFacts)
 
 MASK = "<secret>"
 _PAIR = re.compile(r"(?P<name>[^=&?#\s]+)=(?P<value>[^&#\s)]*)")
@@ -90,8 +92,8 @@ class Mask(Scrubber):
         return self.learn(value) if isinstance(value, str) else MASK
 
 
-def masked_incident(incident: Incident, mask: Mask) -> Incident:
-    """The incident; its summary names the target of the request, and its log lines are the service's."""
+def masked_facts(incident: AnyIncident, mask: Mask) -> AnyIncident:
+    """What is known of an incident; its summary names the target of the request."""
 
     def masked(sighting: Sighting) -> Sighting:
         return sighting.model_copy(update={"summary": mask.sentence(sighting.summary)})
@@ -99,10 +101,10 @@ def masked_incident(incident: Incident, mask: Mask) -> Incident:
     latest = incident.latest
     if latest is not None:
         latest = latest.model_copy(update={"sighting": masked(latest.sighting)})
-    return incident.model_copy(
-        update={
-            "sighting": masked(incident.sighting),
-            "latest": latest,
-            "log_tail": [mask.sentence(line) for line in incident.log_tail],
-        }
-    )
+    return incident.model_copy(update={"sighting": masked(incident.sighting), "latest": latest})
+
+
+def masked_incident(incident: Incident, mask: Mask) -> Incident:
+    """The same, with its log lines, which are the service's."""
+    lines = [mask.sentence(line) for line in incident.log_tail]
+    return masked_facts(incident, mask).model_copy(update={"log_tail": lines})

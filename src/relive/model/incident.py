@@ -7,7 +7,7 @@ from enum import StrEnum
 from relive.model.commit import CommitId
 from relive.model.value import Value
 
-__all__ = ["FailureKind", "Incident", "Occurrence", "Sighting"]
+__all__ = ["FailureKind", "Incident", "IncidentFacts", "Occurrence", "Sighting"]
 
 
 class FailureKind(StrEnum):
@@ -72,13 +72,12 @@ class Occurrence(Value):
     log_end: int | None = None
 
 
-class Incident(Value):
-    """A failure that was seen, with the commits that belong to it.
+class IncidentFacts(Value):
+    """A failure that was seen, with the commits that belong to it, but for what the service logged.
 
     Attributes:
         sighting, before, log_end: of the first time; latest: of the last time, None if it was seen once.
         at: the commit taken at the moment of failure, where there is one.
-        log_tail: last lines of the service's standard error the first time.
         times: how often it was seen in this life; last_seen_wall_ns: when it was seen last.
     """
 
@@ -91,7 +90,6 @@ class Incident(Value):
     times: int = 1
     last_seen_wall_ns: int
     log_end: int | None = None
-    log_tail: list[str] = []
     latest: Occurrence | None = None
 
     def occurrence(self, *, first: bool) -> Occurrence:
@@ -99,3 +97,13 @@ class Incident(Value):
         if self.latest is None or first:
             return Occurrence(sighting=self.sighting, before=self.before, log_end=self.log_end)
         return self.latest
+
+
+class Incident(IncidentFacts):
+    """All that is kept of it in its file.
+
+    Attributes:
+        log_tail: last lines of the service's standard error the first time.
+    """
+
+    log_tail: list[str] = []

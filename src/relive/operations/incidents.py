@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from relive.analyse.masking import Mask, masked_incident
+from relive.analyse.masking import Mask, masked_facts
 from relive.config import Settings
-from relive.model.incident import FailureKind, Incident
+from relive.model.incident import FailureKind, IncidentFacts
 from relive.operations.operation import Result, Wish
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
@@ -20,10 +20,18 @@ __all__ = [
 ]
 
 
-class IncidentLine(Incident):
+class IncidentLine(IncidentFacts):
     """An incident in a list; ``exception`` in short, ``KeyError: 'EUR'``, empty where none is known."""
 
     exception: str = ""
+
+    @classmethod
+    def of(cls, incident: IncidentFacts, exception: str) -> IncidentLine:
+        """Without what else is kept of it."""
+        # ``model_dump`` copies each value, which costs as much as reading them.
+        return cls(
+            **{name: getattr(incident, name) for name in IncidentFacts.model_fields}, exception=exception
+        )
 
 
 class IncidentsWish(Wish):
@@ -69,8 +77,6 @@ def page_of_incidents(settings: Settings, wish: IncidentsWish, progress: Progres
     )
     page = incidents.page(query, after=wish.after, limit=wish.limit)
     exceptions = {one.number: one.exception for one in page.items}
-    found = [
-        IncidentLine(**dict(masked_incident(one, mask)), exception=exceptions[one.number])
-        for one in incidents.read(exceptions)
-    ]
-    return IncidentPage(items=found, next=page.next)
+    found = [masked_facts(one, mask) for one in incidents.read(exceptions)]
+    lines = [IncidentLine.of(one, exceptions[one.number]) for one in found]
+    return IncidentPage(items=lines, next=page.next)
