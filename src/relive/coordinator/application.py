@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 
 import anyio.to_thread
@@ -38,6 +38,8 @@ from relive.coordinator.shelf import Shelf
 from relive.coordinator.signed import SignedUrls
 from relive.coordinator.tasks import Tasks
 from relive.coordinator.trail import Trail
+from relive.errors import ReliveError
+from relive.store import Store
 
 __all__ = ["Lifespan", "make_application"]
 
@@ -94,6 +96,9 @@ def make_application(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
             stack.callback(tokens.close)
+            # While one has it open, SQLite keeps its helper files, which a full disk would not let readers make.
+            with suppress(ReliveError):  # who asks for something of it is told what is wrong
+                stack.callback(Store(settings.store).close)
             app.state.links = SignedUrls(settings.server)
             stack.callback(app.state.links.close)
             app.state.shelf = Shelf(settings.server)

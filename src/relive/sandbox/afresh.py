@@ -134,11 +134,13 @@ class Afresh:
         """
         until = time.monotonic() + _STATUS_LIMIT
         while True:
+            # Both before the file is read: process 1 may note it down and end in between.
             is_over = not procfs.exists(self.root)
+            is_last_look = not self._is_alive(_STATUS_POLL if is_over else 0) or time.monotonic() > until
             text = (self.place.directory / "status").read_text().split()
             if text:
                 return int(text[0])
-            if not is_over or not self._is_alive(_STATUS_POLL) or time.monotonic() > until:
+            if not is_over or is_last_look:
                 return None
 
     def _is_alive(self, patience: float) -> bool:
