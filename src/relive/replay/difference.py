@@ -6,10 +6,11 @@ import json
 from collections.abc import Callable, Collection
 from typing import Any
 
-__all__ = ["first_difference", "short"]
+__all__ = ["first_difference", "is_equal", "short"]
 
 
-def _is_equal(one: Any, other: Any) -> bool:
+def is_equal(one: Any, other: Any) -> bool:
+    """Of one type and equal: 1 is neither True nor 1.0."""
     return type(one) is type(other) and bool(one == other)
 
 
@@ -18,7 +19,7 @@ def first_difference(
     other: Any,
     ignore: Collection[str] = (),
     path: str = "$",
-    is_same: Callable[[Any, Any], bool] = _is_equal,
+    is_same: Callable[[Any, Any], bool] = is_equal,
 ) -> str | None:
     """Where two JSON values first differ, in order of keys and indexes; None if they are equal but for ``ignore``.
 

@@ -31,7 +31,7 @@ from typing import Any
 
 from relive.model.outcome import End, Outcome, Stack, Verdict, VerdictKind
 from relive.model.stack import find_stacks
-from relive.replay.difference import first_difference, short
+from relive.replay.difference import first_difference, is_equal, short
 from relive.replay.placeholders import is_same_text
 from relive.replay.sequence import first_differing_event, is_call
 
@@ -207,7 +207,7 @@ def _bodies(recorded: Outcome, replayed: Outcome, ignore: Collection[str]) -> st
 def _is_same(one: Any, other: Any) -> bool:
     if isinstance(one, str) and isinstance(other, str):
         return is_same_text(one, other)
-    return type(one) is type(other) and bool(one == other)
+    return is_equal(one, other)
 
 
 def _headers(recorded: Outcome, replayed: Outcome, ignore: Collection[str]) -> str | None:

@@ -52,11 +52,8 @@ _HINTS = ("pass", "secret", "token", "key", "credential", "auth", "cookie", "ses
 # Cards begin with 2 to 6: times in milliseconds, ids that begin with zeros and most other long numbers do not. Begins with a plain
 # class of characters, which is what the search is fast for; what stands before is looked at later.
 _CARD = _Pattern(r"[2-6](?:[ -]?[0-9]){12,18}(?![0-9])")
-_CARD_DIGITS = {
-    "3": (14, 15, 16),
-    "4": (13, 16, 19),
-    "6": (16, 17, 18, 19),
-}  # how many there are, by the first one; of others 16
+# How many digits a card has, by its first one; of others 16.
+_CARD_DIGITS = {"3": (14, 15, 16), "4": (13, 16, 19), "6": (16, 17, 18, 19)}
 _URL_PASSWORD = _Pattern(r"(?<=://)([^/@:\s]*):([^/@\s]+)(?=@)")
 _JSON_FIELD = _Pattern(r'"([^"\\]{1,64})("\s*:\s*")((?:[^"\\]|\\.)*)"', re.DOTALL)
 _ESCAPED_FIELD = _Pattern(
