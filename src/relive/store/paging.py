@@ -7,11 +7,10 @@ added or removed meanwhile. So a row that is there all the time, and whose place
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from relive.errors import UsageError
 
@@ -67,20 +66,27 @@ def read_cursor(order: str, cursor: str | None, kinds: tuple[type, ...]) -> Plac
     try:
         if len(cursor) > _MOST:
             raise ValueError("it is too long")
-        padded = cursor + "=" * (-len(cursor) % 4)
-        told = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        told = _read(cursor)
         if not isinstance(told, list) or told[:1] != [order]:
             raise ValueError("it belongs to another list or another order")
         place = tuple(told[1:])
         if len(place) != len(kinds) or not all(map(_fits, place, kinds)):
             raise ValueError("it names no place")
-    except (ValueError, RecursionError, binascii.Error) as error:
+    except ValueError as error:
         raise UsageError(
             f"{cursor[:80]!r} is no cursor of this list",
             cause=str(error),
             remedy="give the one that came with the page before, or none for the first page",
         ) from None
     return place
+
+
+def _read(cursor: str) -> Any:
+    padded = cursor + "=" * (-len(cursor) % 4)
+    try:
+        return json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+    except (ValueError, RecursionError):  # of base64, UTF-8 or JSON, whose words tell a reader nothing
+        raise ValueError("it was cut or changed, or never was one") from None
 
 
 def _fits(value: object, kind: type) -> bool:
