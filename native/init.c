@@ -1,7 +1,8 @@
 /* relive-init: process 1 of a capsule or of a branch, once Python has set the namespaces up.
  *
- *   relive-init [--lifeline FD] [--owner FD] STATUS_FD MAIN_PID [HEARD_FD LOG_FD]...
+ *   relive-init [--lifeline FD] [--owner FD] [--track LISTENER_FD DIRECTORY_FD HOME BYTES] STATUS_FD MAIN_PID [HEARD_FD LOG_FD]...
  *   relive-init --await ORDERS_FD
+ *   relive-init --filter
  *
  * It does four things and holds nothing else in memory, since it lives as long as the service:
  *   - reaps whatever is reparented to it;
@@ -29,6 +30,11 @@
  * Should it hang up, this process ends and the kernel kills the others; it reports SIGKILL and the word "owner". The one
  * message on it is "d": they may live on without an owner.
  *
+ * With --track it follows which files the processes here change, and keeps what was there before where a commit may need it
+ * (init/track.h): LISTENER_FD is the listener of a seccomp filter that they all have (--filter writes it to standard output, as struct
+ * sock_filter[]), DIRECTORY_FD where that is written down. Nothing below HOME is followed; of files of more than BYTES bytes none is
+ * copied while the service waits.
+ *
  * With --await it is process 1 of namespaces that are still being furnished from outside, by orders that come over a
  * socket (unix(7), SOCK_SEQPACKET), one a message, a letter and its text; each is answered with 0 or an errno in decimal:
  *   n NUMBER   the next process here gets the number after NUMBER
@@ -42,12 +48,16 @@
  * Should the other side die before the last order, it ends, and with it all that lives here.
  */
 #define _GNU_SOURCE /* asprintf */
+#include "init/calls.h"
+#include "init/track.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,6 +77,10 @@ enum {
 	NONE = -1,
 };
 
+#define BIT(capability) (UINT64_C(1) << (capability))
+/* To see other users' memory and descriptors, read and lay copies of their files, and answer at once. */
+#define TRACKING (BIT(CAP_SYS_PTRACE) | BIT(CAP_DAC_READ_SEARCH) | BIT(CAP_DAC_OVERRIDE) | BIT(CAP_FOWNER) | BIT(CAP_SYS_NICE))
+
 static void report(int fd, int status, const char *word)
 {
 	char line[32];
@@ -81,18 +95,23 @@ static void report(int fd, int status, const char *word)
  * (mount, make device nodes), so this process must not be able to do anything either.
  *
  * But for CAP_KILL while there is a lifeline: services run under other users, whom it has to be able to kill. That gives
- * nobody anything who takes this process over: it can name no process but those of its own PID namespace. */
-static void give_up_capabilities(int kept)
+ * nobody anything who takes this process over: it can name no process but those of its own PID namespace.
+ *
+ * And but for what it takes to follow changes of files (TRACKING below), in a capsule: a service that runs as root has these itself, and
+ * one that has given them up may not attach to a process that has not (ptrace(2), ptrace access mode checking).
+ *
+ * `kept`: a bit for each number of a capability. */
+static void give_up_capabilities(uint64_t kept)
 {
 	struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
 	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3];
 
 	memset(none, 0, sizeof none);
-	if (kept >= 0)
-		none[CAP_TO_INDEX(kept)].permitted = none[CAP_TO_INDEX(kept)].effective = CAP_TO_MASK(kept);
+	none[0].permitted = none[0].effective = (uint32_t)kept;
+	none[1].permitted = none[1].effective = (uint32_t)(kept >> 32);
 	/* Without CAP_SETPCAP, after the exec of the program that stays, there is nothing left to drop. */
 	for (int number = 0; prctl(PR_CAPBSET_READ, number, 0, 0, 0) >= 0; number++)
-		if (number != kept)
+		if (!(kept >> number & 1))
 			prctl(PR_CAPBSET_DROP, number, 0, 0, 0);
 	if (syscall(SYS_capset, &header, none) < 0) {
 		perror("relive-init: capset");
@@ -174,7 +193,7 @@ static int hear(int lifeline, int status_fd)
 		while (count > 0)
 			close(held[--count]);
 		close(lifeline);
-		give_up_capabilities(NONE);
+		give_up_capabilities(0);
 		return NONE;
 	}
 	bool is_good = length == 1 && word == 'h' && !(message.msg_flags & MSG_CTRUNC);
@@ -320,7 +339,7 @@ static int await_orders(int orders)
 		else if (order[0] == 'p')
 			failure = mount_proc(order + 1);
 		else if (order[0] == 'c')
-			give_up_capabilities(CAP_KILL), failure = 0;
+			give_up_capabilities(BIT(CAP_KILL)), failure = 0;
 		else if (order[0] == 'd')
 			failure = take_descriptors(&message, &fds, &count);
 		else if (order[0] == 'l')
@@ -341,9 +360,12 @@ int main(int argc, char **argv)
 	sigset_t all;
 	struct sigaction awakened = { .sa_handler = awake };
 	struct rlimit files;
+	struct tracked tracked = { NONE, NONE, NULL, 0 };
 
 	if (argc == 3 && strcmp(argv[1], "--await") == 0)
 		return await_orders(atoi(argv[2]));
+	if (argc == 2 && strcmp(argv[1], "--filter") == 0)
+		return write_filter(STDOUT_FILENO) ? 1 : 0;
 	if (argc > 2 && strcmp(argv[1], "--lifeline") == 0) {
 		lifeline = atoi(argv[2]);
 		argc -= 2, argv += 2;
@@ -352,15 +374,21 @@ int main(int argc, char **argv)
 		owner = atoi(argv[2]);
 		argc -= 2, argv += 2;
 	}
+	if (argc > 5 && strcmp(argv[1], "--track") == 0) {
+		tracked = (struct tracked){ atoi(argv[2]), atoi(argv[3]), argv[4], strtoull(argv[5], NULL, 10) };
+		argc -= 5, argv += 5;
+	}
 	if (argc < 3 || argc % 2 == 0) {
-		fprintf(stderr, "usage: relive-init [--lifeline FD] [--owner FD] STATUS_FD MAIN_PID [HEARD_FD LOG_FD]...\n"
-				"       relive-init --await ORDERS_FD\n");
+		fprintf(stderr, "usage: relive-init [--lifeline FD] [--owner FD] [--track LISTENER_FD DIRECTORY_FD HOME BYTES] "
+				"STATUS_FD MAIN_PID [HEARD_FD LOG_FD]...\n"
+				"       relive-init --await ORDERS_FD\n"
+				"       relive-init --filter\n");
 		return 2;
 	}
 	int status_fd = atoi(argv[1]);
 	pid_t main_pid = atoi(argv[2]);
 
-	give_up_capabilities(lifeline == NONE ? NONE : CAP_KILL);
+	give_up_capabilities((lifeline == NONE ? 0 : BIT(CAP_KILL)) | (tracked.listener == NONE ? 0 : TRACKING));
 	/* One descriptor for each process that is forked before all memory is there. */
 	if (lifeline != NONE && getrlimit(RLIMIT_NOFILE, &files) == 0) {
 		files.rlim_cur = files.rlim_max;
@@ -369,6 +397,11 @@ int main(int argc, char **argv)
 	sigfillset(&all);
 	sigprocmask(SIG_BLOCK, &all, NULL);
 	sigaction(SIGCHLD, &awakened, NULL);
+	if (tracked.listener != NONE && (code = start_tracking(&tracked)) != 0) {
+		/* Better no service than one whose calls nobody answers. */
+		fprintf(stderr, "relive-init: cannot follow files: %s\n", strerror(code));
+		return 2;
+	}
 	for (int pair = 3; pair < argc; pair += 2, scribes++)
 		if (fork() == 0)
 			note_down(atoi(argv[pair]), atoi(argv[pair + 1]));

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# The C programs of native/, compiled into $RELIVE_TOOLS: NAME.c becomes relive-NAME, a static program that runs
-# in any root file system; prlimit_shim.c becomes prlimit_shim.so, which CRIU is started with; quick_abi3.c becomes the recorder's
+# The C programs of native/, compiled into $RELIVE_TOOLS: NAME.c, with what lies in NAME/, becomes relive-NAME, a static program
+# that runs in any root file system; prlimit_shim.c becomes prlimit_shim.so, which CRIU is started with; quick_abi3.c becomes the recorder's
 # _quick.abi3.so, which lies beside its Python modules, since it goes with them into capsules.
 . "$(dirname "$0")/prelude.sh"
 
 make_scratch
 flags=(-std=gnu11 -O2 -g -Wall -Wextra -Werror)
 # Headers count for every program that lies beside them.
-headers=("$REPO"/native/*.h)
+headers=("$REPO"/native/*.h "$REPO"/native/*/*.h)
 made=()
 python_headers=
 for candidate in /usr/bin/python3 python3; do
@@ -25,9 +25,9 @@ for source in "$REPO"/native/*.c; do
     elif [[ $name == *_shim ]]; then
         target=$name.so command=(gcc "${flags[@]}" -shared -fPIC "$source" -ldl)
     else
-        target=relive-$name command=(gcc "${flags[@]}" -static "$source")
+        target=relive-$name command=(gcc "${flags[@]}" -static -pthread "$source" "$REPO/native/$name"/*.c)
     fi
-    key="$(sha256_of "$source" "${headers[@]}" "$0") $(gcc -dumpfullversion)"
+    key="$(sha256_of "$source" "$REPO/native/$name"/*.c "${headers[@]}" "$0") $(gcc -dumpfullversion)"
     # Of what lies in this checkout, and not with the tools, another checkout with the same tools knows nothing.
     stamp=native-$name
     [[ $place == "$RELIVE_TOOLS" ]] || stamp+=-$(cksum <<<"$REPO" | cut -d' ' -f1)

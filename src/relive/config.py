@@ -57,6 +57,17 @@ class Settings(BaseModel):
     ghost_limit: int = Field(
         1 << 30, gt=0, description="bytes of an open but deleted file that a commit may hold"
     )
+    commit_file_limit: int = Field(
+        4 << 30,
+        gt=0,
+        description="bytes of a file that a service has changed above which commits do not hold it, and say so",
+    )
+    base_file_limit: int = Field(
+        256 << 20,
+        gt=0,
+        description="bytes of a file above which, where the file system cannot share blocks, no copy of it is made before its "
+        "first change after a commit, for which the service would wait",
+    )
     open_file_limit: int = Field(
         1 << 30,
         gt=0,

@@ -45,6 +45,7 @@ def test_a_service_lives_on_at_another_host(relive: Relive, elsewhere: Relive, t
     (trusted / "friend.pub").write_text(Keyring(relive.home / "keys").public_key.hex())
     assert elsewhere("pull", url, commit.id[:10])["is_new"]
 
+    (tmp_path / "counts").unlink()  # another host has no such file
     branch = elsewhere.restore(commit.id, port)
     with Http(branch.ports[port]) as client:
         assert client("POST", "/")["count"] == counted + 1

@@ -1,11 +1,18 @@
-"""Starting a service in a capsule: PID, mount and IPC namespaces of its own, an overlay root, output into files."""
+"""Starting a service in a capsule: PID, mount and IPC namespaces of its own, output into files.
+
+Its files are the host's: it writes where it would write without Relive, and process 1 follows what it changes
+(``native/init/track.h``), so that commits hold it. With ``FilesWay.OVERLAY`` its root is an overlay instead.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import pwd
 import signal
+import socket
+import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,44 +20,84 @@ from typing import NoReturn
 
 from relive.agent.border import make_authority, start_border
 from relive.agent.bytecode import compile_recorder
+from relive.agent.following import prepare_following
 from relive.agent.injection import with_recorder
 from relive.agent.lives import Capsule
 from relive.agent.memory import MemoryGroup
-from relive.agent.trust import lay_bundles, plan_bundles
+from relive.agent.trust import lay_bundles, plan_bundles, trusted_paths
 from relive.config import Settings
 from relive.engine.criu import CriuTools
-from relive.engine.layers import LayerScanner
-from relive.engine.target import LayerSource, Target
+from relive.engine.followed import FollowedFiles
+from relive.engine.layers import LayerScanner, LayerSource
+from relive.engine.target import Target
 from relive.errors import CapsuleStartFailed, ReliveError
 from relive.kernel import procfs
-from relive.kernel.mounts import make_private, pivot_root, read_mounts
+from relive.kernel.mounts import make_private, make_slave, pivot_root, read_mounts
 from relive.kernel.namespaces import Namespace
-from relive.model.capsule import CapsuleFacts, CapsuleSpec, LifePaths
+from relive.kernel.seccomp import ask_about_files
+from relive.model.capsule import CapsuleFacts, CapsuleSpec, FilesWay, LifePaths
 from relive.model.commit import LayerKind, TargetKind
 from relive.sandbox.border import HostNetwork, raise_border
 from relive.sandbox.rootfs import (
     INPROCESS_FILES,
+    RUN_DIRECTORY,
     CoveredPoint,
     RootBuilder,
     layer_directories,
     plan_points,
+    share_host,
 )
 from relive.sandbox.service import fork_service, look_up_user, take_identity
-from relive.sandbox.spawn import Channel, become_init, spawn_first_process, standard_streams
+from relive.sandbox.spawn import Channel, Following, become_init, spawn_first_process, standard_streams
 from relive.store.troubles import disk_errors
 
 __all__ = ["capsule_target", "start_service"]
 
 _NAMESPACES = Namespace.PID | Namespace.MOUNT | Namespace.IPC
 _START_LIMIT = 30.0  # [s]
+_WHY_NO_LISTENER = {  # errno of seccomp(2)
+    errno.EBUSY: "its changes of files cannot be followed: something above has a seccomp listener; use --files overlay",
+    errno.EINVAL: "its changes of files cannot be followed before Linux 5.19; use --files overlay",
+}
 _RUN_SKIPPED = frozenset(
     {"relive", "log", "udev", "systemd", "user", "containers", "docker", "netns", "criu.kdat"}
 )
+_IN_MEMORY = ("/dev/shm", "/run")
 _RUN_FILE_MOST = 1 << 20  # [bytes] larger files in /run are no rendezvous points
 
 
 def capsule_target(settings: Settings, capsule: Capsule) -> Target:
     """The capsule as something to commit; keep it, since it remembers which files it has copied."""
+    facts = capsule.facts
+    files = _followed_files(settings, capsule) if facts.spec.files is FilesWay.HOST else None
+    return Target(
+        kind=TargetKind.CAPSULE,
+        name=facts.spec.name,
+        life=facts.life,
+        root=facts.root,
+        inside=True,
+        command=facts.spec.command,
+        sources=_overlay_sources(settings, capsule) if files is None else [],
+        followed=files,
+    )
+
+
+def _followed_files(settings: Settings, capsule: Capsule) -> FollowedFiles:
+    facts, paths = capsule.facts, capsule.paths
+    return FollowedFiles(
+        paths.files,
+        Path(f"/proc/{facts.init}/root"),
+        facts.root,
+        points=[point for point, _ in facts.points],
+        memory_points=[point for point in _IN_MEMORY if Path(point).is_dir()],
+        largest=settings.commit_file_limit,
+        always=trusted_paths(paths.trust),
+        data={Path(path): choice for path, choice in facts.spec.data.items()},
+        apart=(str(settings.home), str(RUN_DIRECTORY)),
+    )
+
+
+def _overlay_sources(settings: Settings, capsule: Capsule) -> list[LayerSource]:
     facts, layers = capsule.facts, capsule.paths.layers
     sources = [
         LayerSource(
@@ -63,18 +110,10 @@ def capsule_target(settings: Settings, capsule: Capsule) -> Target:
     ]
     view = Path(f"/proc/{facts.init}/root")
     sources.append(LayerSource("/dev/shm", LayerKind.TMPFS, LayerScanner(view / "dev/shm")))
-    sources.append(
-        LayerSource("/run", LayerKind.TMPFS, LayerScanner(view / "run", largest=_RUN_FILE_MOST), _RUN_SKIPPED)
-    )
-    return Target(
-        kind=TargetKind.CAPSULE,
-        name=facts.spec.name,
-        life=facts.life,
-        root=facts.root,
-        inside=True,
-        command=facts.spec.command,
-        sources=sources,
-    )
+    trusted = {path.removeprefix("/run/") for path in trusted_paths(capsule.paths.trust)}
+    run = LayerScanner(view / "run", largest=_RUN_FILE_MOST)
+    sources.append(LayerSource("/run", LayerKind.TMPFS, run, _RUN_SKIPPED, frozenset(trusted)))
+    return sources
 
 
 def _home_below(settings: Settings, point: str) -> frozenset[str]:
@@ -106,7 +145,10 @@ def start_service(
         look_up_user(spec.user),
         HostNetwork.read() if spec.record_egress else None,
         make_authority(paths, spec.name) if spec.opens_tls else None,
+        _file_filter(tools) if spec.files is FilesWay.HOST else b"",
     )
+    if spec.files is FilesWay.HOST:
+        prepare_following(settings, spec, paths)
     starter.prepare_streams()
     if spec.inside:
         compile_recorder(INPROCESS_FILES, spec.command, spec.environment)
@@ -157,6 +199,17 @@ def start_service(
     return facts
 
 
+def _file_filter(tools: CriuTools) -> bytes:
+    try:
+        return subprocess.run([tools.init, "--filter"], stdout=subprocess.PIPE, check=True).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise CapsuleStartFailed(
+            "the service's changes of files cannot be followed",
+            cause=f"{tools.init} --filter: {error}",
+            remedy="run `make setup`, which compiles it",
+        ) from error
+
+
 def _write_state(paths: LifePaths, facts: CapsuleFacts) -> None:
     fresh = paths.state.with_suffix(".new")
     with disk_errors("starting the service"):
@@ -164,9 +217,37 @@ def _write_state(paths: LifePaths, facts: CapsuleFacts) -> None:
         fresh.replace(paths.state)
 
 
+class _Listener:
+    """Hands the listener of the service's filter over, from the service's first process to process 1."""
+
+    def __init__(self, code: bytes) -> None:
+        self._code = code
+        self._receiving, self._sending = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+    def put_on(self) -> None:
+        """In the service's process."""
+        try:
+            listener = ask_about_files(self._code)
+        except OSError as error:
+            raise OSError(
+                error.errno, _WHY_NO_LISTENER.get(error.errno or 0, os.strerror(error.errno or 0))
+            ) from None
+        socket.send_fds(self._sending, [b"l"], [listener])
+
+    def receive(self) -> int:
+        """In process 1."""
+        _, (listener, *_rest), _, _ = socket.recv_fds(self._receiving, 1, 1)
+        return listener
+
+
 @dataclass(frozen=True, slots=True)
 class _Starter:
-    """What process 1 and the service's first process do. ``authority``: certificate (PEM) that the service is to trust."""
+    """What process 1 and the service's first process do.
+
+    Attributes:
+        authority: certificate (PEM) that the service is to trust.
+        file_filter: by which the service asks before it changes files, see ``kernel.seccomp``; empty with an overlay.
+    """
 
     settings: Settings
     spec: CapsuleSpec
@@ -177,6 +258,7 @@ class _Starter:
     user: pwd.struct_passwd | None
     network: HostNetwork | None
     authority: bytes | None
+    file_filter: bytes
 
     def prepare_streams(self) -> None:
         """Make the output files, owned by the service's user, who may want to open /dev/stdout again."""
@@ -195,11 +277,13 @@ class _Starter:
                 raise_border(self.network)
                 channel.send_values({})
                 channel.wait_for_go()  # the first connection of the service finds the recorder there
+            directory = os.open(self.paths.files, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             self._mount_root()
             standard_streams(None, None)
             spec = self.spec
+            listener = _Listener(self.file_filter)
             service = fork_service(
-                spec.command, self._environment(), spec.directory, lambda: take_identity(self.user)
+                spec.command, self._environment(), spec.directory, lambda: self._become_service(listener)
             )
         except OSError as error:
             raise CapsuleStartFailed(
@@ -208,9 +292,31 @@ class _Starter:
                 remedy="run `relive doctor`; docs/limits.md names file systems",
             ) from error
         channel.send_values({"root": service})
-        become_init(self.tools.init, status, service)
+        following = None
+        if self.file_filter:
+            limit = self.settings.base_file_limit
+            following = Following(listener.receive(), directory, self.settings.home, limit)
+        become_init(self.tools.init, status, service, following=following)
+
+    def _become_service(self, listener: _Listener) -> None:
+        """In the service's first process, which may still do everything; from here on it asks before it changes files."""
+        if self.file_filter:
+            listener.put_on()
+        take_identity(self.user)
 
     def _mount_root(self) -> None:
+        if self.spec.files is FilesWay.HOST:
+            make_slave()
+            if self.authority is not None:
+                bundles = plan_bundles(self.spec.environment)[0]
+                lay_bundles(bundles, self.authority, self.paths.trust, Path("/"))
+            share_host(
+                home=self.settings.home,
+                tools=self.settings.tools_path,
+                io=self.paths.io,
+                rings=self.paths.rings.resolve(),
+            )
+            return
         make_private()
         builder = RootBuilder(self.paths.directory, home=self.settings.home, tools=self.settings.tools_path)
         for point in self.points:
@@ -219,11 +325,12 @@ class _Starter:
         builder.share_run()
         builder.share_standard_streams(self.paths.io)
         builder.share_recorder(self.paths.rings.resolve())
+        if self.authority is not None:
+            bundles = plan_bundles(self.spec.environment)[0]
+            lay_bundles(bundles, self.authority, self.paths.trust, builder.root)
         builder.hide_home()
         builder.mount_proc()
         pivot_root(builder.root)
-        if self.authority is not None:
-            lay_bundles(plan_bundles(self.spec.environment)[0], self.authority)
 
     def _environment(self) -> dict[str, str]:
         environment = self.spec.environment

@@ -65,6 +65,7 @@ def new_life(settings: Settings, name: str) -> LifePaths:
     paths = LifePaths(settings.capsules / name / life)
     paths.io.mkdir(parents=True)
     paths.recording.mkdir()
+    paths.files.mkdir(mode=0o700)
     try:
         make_rings(paths)
     except BaseException:

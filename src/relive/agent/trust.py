@@ -1,9 +1,10 @@
 """What makes a service trust the authority of its capsule, beside those whom its environment or the system names.
 
-A copy of each bundle of roots that the service would read, with the authority's certificate at its end, is laid into the
-capsule, and the variables that programs know are set to it. A bundle that a variable of the user's names is copied too, so the
-service trusts whom it trusted, and the authority. The system's bundles are extended where they are: the capsule's file system
-is its own. All of it belongs to commits as other files do.
+A copy of each bundle of roots that the service would read, with the authority's certificate at its end, is laid into a
+directory that appears in the capsule, and the variables that programs know are set to it. A bundle that a variable of the user's
+names is copied too, so the service trusts whom it trusted, and the authority. Over the system's bundles, extended copies are
+mounted, in the capsule alone; where its root is an overlay, they are written in place. All of it belongs to commits as other
+files do.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Bundle", "lay_bundles", "plan_bundles"]
+from relive.kernel.mounts import bind
+from relive.model.capsule import RUN_DIRECTORY
 
-_DIRECTORY = Path("/etc/relive/trust")
+__all__ = ["TRUST_DIRECTORY", "Bundle", "lay_bundles", "plan_bundles", "trusted_paths"]
+
+TRUST_DIRECTORY = RUN_DIRECTORY / "trust"
 _SYSTEM = (  # Debian, Fedora, SUSE, Alpine
     Path("/etc/ssl/certs/ca-certificates.crt"),
     Path("/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem"),
@@ -57,27 +61,52 @@ def plan_bundles(environment: Mapping[str, str]) -> tuple[list[Bundle], dict[str
         elif name in _WHOLE and source is None:
             continue  # the program's own roots are better than none
         if source not in bundles:
-            bundles[source] = Bundle(_DIRECTORY / f"roots-{len(bundles)}.pem", source)
+            bundles[source] = Bundle(TRUST_DIRECTORY / f"roots-{len(bundles)}.pem", source)
         variables[name] = str(bundles[source].path)
     return list(bundles.values()), variables
 
 
-def lay_bundles(bundles: list[Bundle], certificate: bytes) -> None:
-    """Write the files. Called in the capsule's own file system.
+def lay_bundles(bundles: list[Bundle], certificate: bytes, directory: Path, root: Path) -> None:
+    """Write the files, and mount them. Called in the capsule's own mount namespace.
+
+    Args:
+        directory: where they are written; it appears at ``TRUST_DIRECTORY``.
+        root: what will be the root; "/" where it is the host's, whose own files must not be written to.
 
     Raises:
-        OSError: they cannot be written.
+        OSError: they cannot be written or mounted.
     """
-    for directory in (_DIRECTORY.parent, _DIRECTORY):
-        directory.mkdir(exist_ok=True)
-        directory.chmod(0o755)  # whatever the umask is
+    directory.mkdir(exist_ok=True)
+    directory.chmod(0o755)  # whatever the umask is
     for bundle in bundles:
         roots = bundle.source.read_bytes() if bundle.source is not None else b""
-        bundle.path.write_bytes(_joined(roots, certificate))
-        bundle.path.chmod(0o644)
-    for path in _SYSTEM:
-        if path.is_file():
-            path.write_bytes(_joined(path.read_bytes(), certificate))
+        _write(directory / bundle.path.name, _joined(roots, certificate))
+    for number, path in enumerate(_system_bundles()):
+        extended = _joined(path.read_bytes(), certificate)
+        if root != Path("/"):
+            (root / path.relative_to("/")).write_bytes(extended)
+            continue
+        _write(directory / f"system-{number}.pem", extended)
+        bind(directory / f"system-{number}.pem", path)
+    seen = root / TRUST_DIRECTORY.relative_to("/")
+    seen.mkdir(parents=True, exist_ok=True)
+    bind(directory, seen)
+
+
+def trusted_paths(directory: Path) -> list[str]:
+    """What ``lay_bundles`` made appear, by the paths at which the service sees it; ``directory`` as there."""
+    laid = [str(TRUST_DIRECTORY / path.name) for path in sorted(directory.glob("*.pem"))]
+    return laid + [str(path) for path in _system_bundles()] if laid else []
+
+
+def _system_bundles() -> list[Path]:
+    """Without links: what is mounted over is what they lead to."""
+    return sorted({path.resolve() for path in _SYSTEM if path.is_file()})
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
+    path.chmod(0o644)
 
 
 def _joined(roots: bytes, certificate: bytes) -> bytes:

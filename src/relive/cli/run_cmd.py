@@ -21,7 +21,7 @@ from relive.agent.tending import agent_is_alive, tend_capsules
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
 from relive.errors import ReliveError, UsageError
-from relive.model.capsule import CapsuleSpec, check_name, parse_address, parse_every
+from relive.model.capsule import CapsuleSpec, FilesWay, check_name, parse_address, parse_data, parse_every
 from relive.model.text import is_number
 from relive.store.incidents import Incidents
 
@@ -64,6 +64,13 @@ def run(
             help="With --record-egress: open TLS, with a certificate authority of the capsule's own"
         ),
     ] = True,
+    files: Annotated[
+        FilesWay, typer.Option(help="Where what the service writes goes: to the host, or to an overlay")
+    ] = FilesWay.HOST,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(help="DIRECTORY=copy or DIRECTORY=exclude: what becomes of large data in commits"),
+    ] = None,
     detach: Annotated[
         bool, typer.Option("--detach", "-d", help="Return at once; the service runs on")
     ] = False,
@@ -71,8 +78,9 @@ def run(
 ) -> None:
     """Start a service in a capsule: recorded, committed, watched
 
-    The service gets its own PID, mount and IPC namespaces; what it writes goes to an overlay, so that files are committed
-    together with memory. Its output passes through, signals are handed on, and the exit status is the service's.
+    The service gets its own PID, mount and IPC namespaces. Its files are the host's, as without Relive; what it changes
+    is followed, so that each commit holds its files as they were. Its output passes through, signals are handed on, and
+    the exit status is the service's.
     Should this command die, the service goes on.
     """
     terminal = Terminal(as_json=as_json)
@@ -94,6 +102,8 @@ def run(
         inside=recorder,
         record_egress=record_egress,
         tls=tls,
+        files=files,
+        data=parse_data(data or []),
     )
     capsule = launch(settings, spec)
     facts = capsule.facts

@@ -26,15 +26,13 @@ from relive.engine import criu_rpc_pb2 as rpc
 from relive.engine.captured import Capture
 from relive.engine.criu import Conversation, CriuDied, CriuTimedOut, CriuTools, base_options
 from relive.engine.failures import NOT_THE_TARGET, Explanation, explain, is_harmless, read_error_lines
-from relive.engine.layers import ScannedEntry
+from relive.engine.layers import ScannedEntry, Source
+from relive.engine.opened import open_paths, shared_writable_paths
 from relive.engine.openfiles import OpenFiles
 from relive.engine.target import (
     Contained,
-    LayerSource,
     Target,
     check_dumpable,
-    open_paths,
-    shared_writable_paths,
     terminals_of,
 )
 from relive.engine.watchdog import Watch, Watchdog
@@ -42,6 +40,7 @@ from relive.engine.watches import watched_paths
 from relive.errors import CommitFailed, CommitTimedOut, DiskFull, ProcessGone, TargetUndumpable
 from relive.images import criu_images_pb2 as pb
 from relive.images.imagefile import read_entries
+from relive.images.sockets import read_files
 from relive.kernel import procfs
 from relive.kernel.inotify import AwaitedName
 from relive.kernel.namespaces import Namespace, holds_ipc
@@ -172,13 +171,9 @@ def _given_up(target: Target, settings: Settings) -> CommitTimedOut:
 def _forget_copies(target: Target) -> None:
     """Copies that were staged for a failed commit are gone; what the store has stays known."""
     for source in target.sources:
-        lost = [
-            known
-            for known in source.scanner.known.values()
-            if known.copy is not None and not known.copy.exists()
-        ]
-        for content in lost:
-            source.scanner.forget(content)
+        source.forget_lost_copies()
+    if target.followed is not None:
+        target.followed.forget_lost_copies()
 
 
 @contextlib.contextmanager
@@ -229,19 +224,26 @@ class _Dump:
         self._gate_closed = False
         self._cursor: Cursor | None = None
         self._taken = (0, 0)
-        self._layers: list[tuple[LayerSource, list[ScannedEntry]]] = []
+        self._layers: list[tuple[Source, list[ScannedEntry]]] = []
         self._looked_frozen = False
-        self._open_files = None if target.sources else OpenFiles(settings.open_file_limit)
-        self._terminals = terminals_of(target.root) if not target.sources else []
+        self._open_files = None if target.holds_files else OpenFiles(settings.open_file_limit)
+        self._terminals = terminals_of(target.root) if not target.holds_files else []
         # An empty IPC namespace costs 2 ms of pause to save; a branch gets an empty one anyway.
         self._leaves_out_ipc = (
             target.inside and target.kind is TargetKind.CAPSULE and not holds_ipc(target.root)
         )
-        self._watched = watched_paths(target.root) if target.sources else []
+        self._watched = watched_paths(target.root) if target.holds_files else []
         self._root_inside = int((procfs.status_field(target.root, "NSpid") or str(target.root)).split()[-1])
 
     def copy_files(self) -> None:
-        """Copy what changed since the last commit; called once running and once frozen."""
+        """Copy what changed since the last commit, while the target runs."""
+        if self._target.followed is not None:
+            copies = self._staging.files / "followed"
+            copies.mkdir(exist_ok=True)
+            self._target.followed.look(copies)
+        self._scan()
+
+    def _scan(self) -> None:
         shared = shared_writable_paths(self._target.root) if self._target.sources else set()
         opened = open_paths(self._target.root) if self._target.sources else set()
         self._layers = []
@@ -249,7 +251,7 @@ class _Dump:
             top = source.point.rstrip("/") + "/"
             # Where only a part is captured by default, what is open has to be in it.
             needed = shared if source.scanner.largest is None else shared | opened
-            always = {path.removeprefix(top) for path in needed if path.startswith(top)}
+            always = {path.removeprefix(top) for path in needed if path.startswith(top)} | source.always
             copies = self._staging.files / f"{number:02}"  # each scanner numbers its copies by itself
             copies.mkdir(exist_ok=True)
             entries = source.scanner.scan(copies, always, source.skip)
@@ -334,7 +336,10 @@ class _Dump:
         if self._leaves_out_ipc and holds_ipc(self._target.root):
             self._leaves_out_ipc = False
             raise _IpcAppeared
-        self.copy_files()
+        if self._target.followed is not None:
+            is_dumped = (self._staging.images / _LINKS_MADE).exists()
+            self._target.followed.look_frozen(self._staging.images if is_dumped else None)
+        self._scan()
         self._looked_frozen = True
 
     def _open_gate(self) -> None:
@@ -358,6 +363,8 @@ class _Dump:
     def result(self, trigger: Trigger) -> Capture:
         """What was taken; CRIU has ended and the target runs again."""
         stats = read_entries(self._staging.images / "stats-dump", pb.StatsEntry)[0]
+        if self._target.followed is not None:
+            self._layers += self._target.followed.settle(read_files(self._staging.images))
         return Capture(
             name=self._name,
             target=self._target,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from relive.engine.layers import CapturedFile, ScannedEntry
+from relive.engine.layers import CapturedFile, ScannedEntry, Source
 from relive.engine.members import store_members
 from relive.engine.openfiles import OpenFiles
-from relive.engine.target import LayerSource, Target, host_facts
+from relive.engine.target import Target, host_facts
 from relive.errors import StoreError
 from relive.images.cgroups import inherit_groups
 from relive.images.processes import read_processes
@@ -46,7 +46,7 @@ class Capture:
     taken_monotonic_ns: int
     cursor: Cursor | None
     staging: Staging
-    layers: list[tuple[LayerSource, list[ScannedEntry]]]
+    layers: list[tuple[Source, list[ScannedEntry]]]
     criu: str
     root_inside: int
     open_files: OpenFiles | None = None
@@ -60,7 +60,7 @@ class Capture:
         for source, entries in self.layers:
             for _, content in entries:
                 if content is not None and content.object is None:
-                    source.scanner.forget(content)
+                    source.forget(content)
 
     def store(self, store: Store, parents: list[CommitId]) -> StoredCommit:
         """Make it durable; the staging directory is gone afterwards, whatever happens.
@@ -123,11 +123,11 @@ class Capture:
         return manifest, taken, taken.stored + file_bytes
 
     @staticmethod
-    def _store_content(store: Store, source: LayerSource, content: CapturedFile) -> str:
+    def _store_content(store: Store, source: Source, content: CapturedFile) -> str:
         if content.object is None and content.copy is not None and content.copy.exists():
             content.object, content.copy = store.take_file(content.copy), None
         if content.object is None or not store.has_object(content.object):
-            source.scanner.forget(content)
+            source.forget(content)
             raise _lost(source.point)
         return content.object
 
@@ -143,7 +143,8 @@ class Capture:
                     size += entry.size
                 name = self._store_content(store, source, content)
                 stored.append(entry.model_copy(update={"object": name}))
-            layers.append(Layer(point=source.point, kind=source.kind, entries=stored))
+            left_out = source.left_out
+            layers.append(Layer(point=source.point, kind=source.kind, entries=stored, left_out=left_out))
         if self.open_files is not None and self.open_files.entries:
             opened = []
             for path, entry in sorted(self.open_files.entries.items()):

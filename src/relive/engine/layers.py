@@ -18,13 +18,24 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from relive.engine.entries import entry_of
-from relive.model.commit import EntryKind, FileEntry
+from relive.model.commit import EntryKind, FileEntry, LayerKind
 
-__all__ = ["CapturedFile", "LayerScanner", "ScannedEntry", "copy_file"]
+__all__ = [
+    "CLOCK_GRAIN_NS",
+    "CapturedFile",
+    "LayerScanner",
+    "LayerSource",
+    "ScannedEntry",
+    "Source",
+    "attributes_of",
+    "copy_file",
+    "kind_of",
+]
 
-_CLOCK_GRAIN_NS = (
+CLOCK_GRAIN_NS = (
     20_000_000  # a file changed this shortly before it was copied may change again with the same times
 )
 _OPAQUE = "trusted.overlay.opaque"
@@ -48,6 +59,11 @@ class CapturedFile:
     copy: Path | None
     object: str | None = None
 
+    @property
+    def is_lost(self) -> bool:
+        """It was staged for a commit that failed."""
+        return self.copy is not None and not self.copy.exists()
+
 
 @dataclass(frozen=True, slots=True)
 class _Named:
@@ -61,6 +77,25 @@ class _Named:
 
 _Facts = tuple[int, int, int, int, int, int, int]  # inode, mode, uid, gid, size, mtime_ns, ctime_ns
 ScannedEntry = tuple[FileEntry, CapturedFile | None]
+
+
+class Source(Protocol):
+    """Where entries of a layer came from."""
+
+    @property
+    def point(self) -> str:
+        """The mount point, as the target sees it."""
+
+    @property
+    def kind(self) -> LayerKind:
+        """How the layer comes back."""
+
+    @property
+    def left_out(self) -> list[str]:
+        """Paths that the last commit does not hold though it should, each with the reason after a tab."""
+
+    def forget(self, lost: CapturedFile) -> None:
+        """Copy a file anew next time, since a copy of it is lost."""
 
 
 @dataclass(slots=True)
@@ -172,7 +207,7 @@ class LayerScanner:
         self, child: os.DirEntry[str] | _Named, path: str, staging: Path, always: bool
     ) -> FileEntry | None:
         facts = child.stat(follow_symlinks=False)
-        kind = _kind_of(facts)
+        kind = kind_of(facts)
         if kind is None:
             return None  # a device node: branches have their own
         if (
@@ -191,7 +226,7 @@ class LayerScanner:
         inode = (facts.st_ino, facts.st_mode, facts.st_uid, facts.st_gid)
         now: _Facts = (*inode, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
         known = self._described.get(path)
-        if known is not None and known[0] == now and facts.st_ctime_ns + _CLOCK_GRAIN_NS < known[1]:
+        if known is not None and known[0] == now and facts.st_ctime_ns + CLOCK_GRAIN_NS < known[1]:
             return known[2]
         described_ns = time.time_ns()
         entry = _describe_entry(source, path, kind, facts)
@@ -208,7 +243,7 @@ class LayerScanner:
         known = self.known.get(path)
         if known is not None and not always and known.fingerprint == fingerprint:
             changed_ns = max(facts.st_mtime_ns, facts.st_ctime_ns)
-            if changed_ns + _CLOCK_GRAIN_NS < known.taken_ns:
+            if changed_ns + CLOCK_GRAIN_NS < known.taken_ns:
                 return
         self._counter += 1
         copy = staging / f"{self._counter:08}"
@@ -219,8 +254,41 @@ class LayerScanner:
         self.known[path] = CapturedFile(fingerprint, taken_ns, copy)
 
 
+@dataclass(slots=True)
+class LayerSource:
+    """A directory whose content belongs to the commit.
+
+    Attributes:
+        point: where the target sees it.
+        scanner: what reads it, and remembers what it copied last.
+        skip: paths below it, relative, that are left out.
+        always: paths below it that are committed whatever ``skip`` or the scanner's limits say.
+    """
+
+    point: str
+    kind: LayerKind
+    scanner: LayerScanner
+    skip: frozenset[str] = frozenset()
+    always: frozenset[str] = frozenset()
+
+    @property
+    def left_out(self) -> list[str]:
+        """Nothing: what is too large is no file of the target's own."""
+        return []
+
+    def forget(self, lost: CapturedFile) -> None:
+        """Copy a file anew next time, since a copy of it is lost."""
+        self.scanner.forget(lost)
+
+    def forget_lost_copies(self) -> None:
+        """Those that were staged for a failed commit are gone; what the store has stays known."""
+        for known in [*self.scanner.known.values()]:
+            if known.is_lost:
+                self.scanner.forget(known)
+
+
 def _describe_entry(source: str, path: str, kind: EntryKind, facts: os.stat_result) -> FileEntry:
-    attributes = {} if kind in (EntryKind.LINK, EntryKind.WHITEOUT) else _attributes(source)
+    attributes = {} if kind in (EntryKind.LINK, EntryKind.WHITEOUT) else attributes_of(source)
     opaque = attributes.pop(_OPAQUE, "") == b"y".hex()
     return entry_of(
         path,
@@ -242,7 +310,8 @@ def _has_attribute(path: str, name: str) -> bool:
     return True
 
 
-def _kind_of(facts: os.stat_result) -> EntryKind | None:
+def kind_of(facts: os.stat_result) -> EntryKind | None:
+    """What an entry of a layer would be; None for devices, of which branches have their own."""
     mode = facts.st_mode
     if stat.S_ISREG(mode):
         return EntryKind.FILE
@@ -259,11 +328,12 @@ def _kind_of(facts: os.stat_result) -> EntryKind | None:
     return None
 
 
-def _attributes(path: str) -> dict[str, str]:
+def attributes_of(path: str, *, follow: bool = False) -> dict[str, str]:
+    """Extended attributes by name, values in hexadecimal; none where the file system has none. Raises OSError."""
     try:
         return {
-            name: os.getxattr(path, name, follow_symlinks=False).hex()
-            for name in os.listxattr(path, follow_symlinks=False)
+            name: os.getxattr(path, name, follow_symlinks=follow).hex()
+            for name in os.listxattr(path, follow_symlinks=follow)
         }
     except OSError as error:
         if error.errno in (errno.ENOTSUP, errno.ENODATA):
@@ -292,11 +362,31 @@ def copy_file(source: str | Path, goal: Path, *, follow: bool = False) -> None:
 
 
 def _copy_bytes(reading: int, writing: int) -> None:
-    try:
-        while os.copy_file_range(reading, writing, _COPY_STEP) > 0:
-            pass
-    except OSError as error:
-        if error.errno not in (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP):
-            raise
-        while os.sendfile(writing, reading, None, _COPY_STEP) > 0:  # None: the file's own offset
-            pass
+    """Holes stay holes. What is written to the file meanwhile may be in the copy or not."""
+    size = os.fstat(reading).st_size
+    os.ftruncate(writing, size)
+    end = 0
+    while end < size:
+        try:
+            begin = os.lseek(reading, end, os.SEEK_DATA)
+            end = os.lseek(reading, begin, os.SEEK_HOLE)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return  # nothing but a hole is left
+            begin, end = end, size  # a file system without holes
+        _copy_range(reading, writing, begin, end)
+
+
+def _copy_range(reading: int, writing: int, begin: int, end: int) -> None:
+    while begin < end:
+        step = min(end - begin, _COPY_STEP)
+        try:
+            moved = os.copy_file_range(reading, writing, step, begin, begin)
+        except OSError as error:
+            if error.errno not in (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP):
+                raise
+            os.lseek(writing, begin, os.SEEK_SET)
+            moved = os.sendfile(writing, reading, begin, step)
+        if moved == 0:
+            return  # it has become shorter
+        begin += moved

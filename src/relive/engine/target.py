@@ -2,57 +2,31 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import platform
-import re
 import socket
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from relive.engine.layers import LayerScanner
+from relive.engine.followed import FollowedFiles
+from relive.engine.layers import LayerSource
+from relive.engine.opened import open_goals
 from relive.errors import PermissionMissing, ProcessGone, TargetUndumpable
 from relive.kernel import procfs
 from relive.kernel.cpu import instruction_sets
 from relive.kernel.namespaces import Namespace, namespace_id
-from relive.model.commit import ContainerFacts, FileEntry, HostFacts, LayerKind, TargetKind
+from relive.model.commit import ContainerFacts, FileEntry, HostFacts, TargetKind
 
 __all__ = [
     "Contained",
-    "LayerSource",
     "Target",
     "check_dumpable",
     "host_facts",
-    "open_paths",
     "process_target",
-    "shared_writable_paths",
     "terminals_of",
 ]
-
-
-# The last: where a capsule finds its standard output, which is kept apart from what a commit holds.
-_NO_FILES_OF_ITS_OWN = ("/proc/", "/dev/", "/sys/", "/run/relive/")
-
-
-_SHARED_WRITABLE = re.compile(rb"^[0-9a-f-]+ .w.s \S+ \S+ \d+ +(/.*)$", re.MULTILINE)
-
-
-@dataclass(slots=True)
-class LayerSource:
-    """A directory whose content belongs to the commit.
-
-    Attributes:
-        point: where the target sees it.
-        scanner: what reads it, and remembers what it copied last.
-        skip: paths below it, relative, that are left out.
-    """
-
-    point: str
-    kind: LayerKind
-    scanner: LayerScanner
-    skip: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +58,8 @@ class Target:
         sources: directories that are committed with it.
         extra_files: further files and directories committed with a plain process.
         contained: of a container only.
+        followed: what is known of the files that it changes on the host; None where it does not write to the host, or is not
+            followed. Its sources are then this one's.
     """
 
     kind: TargetKind
@@ -95,6 +71,12 @@ class Target:
     sources: list[LayerSource] = field(default_factory=list)
     extra_files: list[Path] = field(default_factory=list)
     contained: Contained | None = None
+    followed: FollowedFiles | None = None
+
+    @property
+    def holds_files(self) -> bool:
+        """Its commits hold what it has written, not only what it has open."""
+        return bool(self.sources) or self.followed is not None
 
 
 def process_target(pid: int, extra_files: Iterable[Path] = ()) -> Target:
@@ -171,22 +153,12 @@ def _check_untraced(pid: int) -> None:
 
 def _check_without_rings(pid: int) -> None:
     """CRIU stumbles over an io_uring with words that fit other causes too, and only with the target stopped."""
-    if any(goal == "anon_inode:[io_uring]" for goal in _open_goals(pid)):
+    if any(goal == "anon_inode:[io_uring]" for goal in open_goals(pid)):
         raise TargetUndumpable(
             f"process {pid} cannot be committed: it uses io_uring",
             cause="CRIU cannot save an anon_inode:[io_uring]",
             remedy="start it with `relive run`, which hides io_uring so that the service falls back to epoll",
         )
-
-
-def _open_goals(pid: int) -> list[str]:
-    """What the descriptors of a process lead to, as /proc/PID/fd says it."""
-    goals = []
-    with contextlib.suppress(OSError):
-        for name in os.listdir(f"/proc/{pid}/fd"):
-            with contextlib.suppress(OSError):
-                goals.append(os.readlink(f"/proc/{pid}/fd/{name}"))
-    return goals
 
 
 def _gone(pid: int) -> ProcessGone:
@@ -204,24 +176,6 @@ def host_facts(criu: str) -> HostFacts:
         machine=platform.machine(),
         cpu=instruction_sets(),
     )
-
-
-def shared_writable_paths(root: int) -> set[str]:
-    """Files that a process of the tree has mapped shared and writable, as the target sees their paths.
-
-    Called while the target stands still, so the mappings are searched as bytes and not parsed one by one.
-    """
-    found: set[bytes] = set()
-    for pid in procfs.tree_of(root):
-        with contextlib.suppress(OSError):
-            found.update(_SHARED_WRITABLE.findall(Path(f"/proc/{pid}/maps").read_bytes()))
-    return {os.fsdecode(path) for path in found}
-
-
-def open_paths(root: int) -> set[str]:
-    """Files and sockets with a name that processes of the tree have open, as the target sees their paths."""
-    goals = {goal for pid in procfs.tree_of(root) for goal in _open_goals(pid)}
-    return {goal for goal in goals if goal.startswith("/") and not goal.startswith(_NO_FILES_OF_ITS_OWN)}
 
 
 def terminals_of(root: int) -> list[str]:

@@ -15,6 +15,7 @@ __all__ = [
     "MountFlag",
     "bind",
     "make_private",
+    "make_slave",
     "mount",
     "mount_overlay",
     "pivot_root",
@@ -96,6 +97,11 @@ def bind(source: Path, point: Path, *, recursive: bool = False, read_only: bool 
 def make_private(point: Path = Path("/")) -> None:
     """Stop mounts below ``point`` from spreading to, or coming from, other namespaces."""
     mount("none", point, None, MountFlag.PRIVATE | MountFlag.RECURSIVE)
+
+
+def make_slave(point: Path = Path("/")) -> None:
+    """Have mounts below ``point`` come from the namespace that this one was made of, but none go there."""
+    mount("none", point, None, MountFlag.SLAVE | MountFlag.RECURSIVE)
 
 
 def mount_overlay(

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 import math
+import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from relive.errors import UsageError
@@ -17,11 +20,14 @@ __all__ = [
     "RUN_DIRECTORY",
     "CapsuleFacts",
     "CapsuleSpec",
+    "DataChoice",
     "Every",
+    "FilesWay",
     "LifePaths",
     "Policy",
     "check_name",
     "parse_address",
+    "parse_data",
     "parse_every",
     "parse_publication",
 ]
@@ -34,6 +40,26 @@ _EVERY = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<unit>ms|s|m|h)")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _ADDRESS = re.compile(r"(?:(?P<host>[^\[\]:\s]*|\[(?P<six>[^\[\]\s]+)\]):)?(?P<port>[0-9]{1,5})")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+
+
+class FilesWay(StrEnum):
+    """Where what a service writes goes.
+
+    HOST: where it writes it, as without Relive; OVERLAY: to an upper layer that ends with the service.
+    """
+
+    HOST = "host"
+    OVERLAY = "overlay"
+
+
+class DataChoice(StrEnum):
+    """What becomes of a directory of data in commits.
+
+    COPY: each commit holds all of it, from the first one on; EXCLUDE: none holds it, and branches see the host's.
+    """
+
+    COPY = "copy"
+    EXCLUDE = "exclude"
 
 
 class Policy(Value):
@@ -70,6 +96,20 @@ def parse_every(text: Every) -> Policy:
             remedy="write a time such as 30s or 500ms, or request, start, never",
         )
     return Policy(at_start=True, seconds=seconds)
+
+
+def parse_data(texts: Iterable[str]) -> dict[str, DataChoice]:
+    """Read ``--data DIRECTORY=CHOICE``, as often as it was given; raises UsageError."""
+    found: dict[str, DataChoice] = {}
+    for text in texts:
+        path, _, choice = text.rpartition("=")
+        if choice not in set(DataChoice) or not path.startswith("/") or path == "/":
+            raise UsageError(
+                f"--data cannot be {text!r}",
+                remedy="write an absolute DIRECTORY=copy, so that each commit holds it whole, or DIRECTORY=exclude",
+            )
+        found[os.path.realpath(path)] = DataChoice(choice)
+    return found
 
 
 def parse_publication(text: str) -> tuple[str, int, int]:
@@ -118,6 +158,8 @@ class CapsuleSpec(Value):
         inside: Python processes of the service get the recorder.
         record_egress: the service gets a network of its own, and what it asks of others is recorded at its border.
         tls: with record_egress, TLS is opened with an authority of the capsule's own.
+        files: where what the service writes goes.
+        data: by absolute path of a directory, what becomes of it in commits.
     """
 
     name: str
@@ -133,6 +175,8 @@ class CapsuleSpec(Value):
     inside: bool = True
     record_egress: bool = False
     tls: bool = True
+    files: FilesWay = FilesWay.OVERLAY  # so of lives that an older Relive began
+    data: dict[NativeText, DataChoice] = {}
 
     @property
     def opens_tls(self) -> bool:
@@ -179,6 +223,16 @@ class LifePaths:
     def output_position(self) -> Path:
         """Time of the last line of a watched container's output that is in the files of ``io``."""
         return self.directory / "output-position"
+
+    @property
+    def files(self) -> Path:
+        """Directory of the journal of files that the service changed, and of what they held before."""
+        return self.directory / "files"
+
+    @property
+    def trust(self) -> Path:
+        """Directory of bundles of roots that the service is to trust."""
+        return self.directory / "trust"
 
     @property
     def io(self) -> Path:

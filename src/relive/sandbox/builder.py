@@ -202,6 +202,7 @@ class BranchBuilder:
         stack.callback(early.close)
         ground = self._ground.result()
         ground.mount(first)
+        held = [_keep(stack, descriptor) for descriptor in ground.held]
         plan = self._plan.result()
         ground.prepare(self._directory / "images")
         ends = Ends()
@@ -212,7 +213,7 @@ class BranchBuilder:
         socket.sethostname(plan.hostname)
         outlets, heard = open_outlets(plan.outlets, plan.outside_names, stack, ground, plan.streams)
         inward = [peer for peer, is_inward in zip(peers, plan.inward, strict=True) if is_inward]
-        kept = [peer.fileno() for peer in inward]
+        kept = [*(peer.fileno() for peer in inward), *held]
         first.hold([status, *kept, *(descriptor for pair in heard for descriptor in pair)])
         criu = early
         if outlets or free_number(plan.taken_pids) != number:

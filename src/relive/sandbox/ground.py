@@ -9,13 +9,15 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from relive.engine import criu_rpc_pb2 as rpc
 from relive.kernel.mounts import pivot_root
 from relive.sandbox.firstprocess import FirstProcess
+from relive.sandbox.kept import keep_files
+from relive.sandbox.later import Change, LaterFiles
 from relive.sandbox.procdoors import close_proc
 from relive.sandbox.rootfs import IO_DIRECTORY, CoveredPoint, RootBuilder
 
@@ -34,6 +36,10 @@ class Ground(Protocol):
 
     def prepare(self, images: Path) -> None:
         """Mount the rest."""
+
+    @property
+    def held(self) -> list[int]:
+        """Descriptors, for the caller to close, that process 1 of the branch keeps open for as long as it lives."""
 
     def enter(self) -> None:
         """Make it the root of the branch's mount namespace, where CRIU restores into that."""
@@ -58,15 +64,19 @@ class HostGround:
 
     Attributes:
         directory: the branch's.
-        covered: mount points, each with the directory of committed files that lie over the host's, or None.
+        covered: mount points, each with the directories of files that lie over the host's, the uppermost first.
         memory_layers: (mount point, directory) of committed files that go into file systems of their own.
+        later: what the service changed after the commit, and laid: what of it lies in those directories.
     """
 
     directory: Path
     home: Path
     tools: Path
-    covered: list[tuple[CoveredPoint, Path | None]]
+    covered: list[tuple[CoveredPoint, list[Path]]]
     memory_layers: list[tuple[str, Path]]
+    later: LaterFiles
+    laid: dict[str, Change]
+    _lines: list[int] = field(default_factory=list)
 
     @property
     def io(self) -> Path:
@@ -76,6 +86,11 @@ class HostGround:
         builder = RootBuilder(self.directory, home=self.home, tools=self.tools, devices=False)
         for point, committed in self.covered:
             builder.cover(point, committed)
+        points = [(point.point, builder.upper(point)) for point, _ in self.covered]
+        mounted = [(point, upper) for point, upper in points if upper.is_dir()]
+        line = keep_files(self.later, self.laid, mounted, builder.inside)
+        if line is not None:
+            self._lines.append(line.detach())
         builder.own_devices()
         builder.own_run()
         for place, tree in self.memory_layers:
@@ -87,6 +102,10 @@ class HostGround:
 
     def prepare(self, images: Path) -> None:
         """Nothing is left."""
+
+    @property
+    def held(self) -> list[int]:
+        return self._lines
 
     def enter(self) -> None:
         pivot_root(self.directory / "root")
@@ -104,8 +123,7 @@ class HostGround:
 
 
 def copy_tree(source: Path, goal: Path) -> None:
-    """Copy a laid-out layer with owners, modes and times; of sockets and FIFOs the names, which CRIU fills with life."""
-    _copy_facts(source.lstat(), goal)
+    """Copy what is in a laid-out layer with owners, modes and times; of sockets and FIFOs the names, which CRIU fills with life."""
     with os.scandir(source) as entries:
         for entry in entries:
             facts, here = entry.stat(follow_symlinks=False), goal / entry.name
@@ -113,7 +131,10 @@ def copy_tree(source: Path, goal: Path) -> None:
             if kind == stat.S_IFDIR:
                 here.mkdir(exist_ok=True)
                 copy_tree(Path(entry.path), here)
+                _copy_facts(facts, here)
                 continue
+            if os.path.lexists(here) or kind == stat.S_IFCHR:
+                continue  # an upper layer has it; a whiteout, with nothing below it
             if kind in (stat.S_IFREG, stat.S_IFLNK):
                 shutil.copy2(entry.path, here, follow_symlinks=False)
             else:

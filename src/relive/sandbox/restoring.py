@@ -17,6 +17,7 @@ from relive.errors import (
     RestoreFailed,
 )
 from relive.images import criu_images_pb2 as pb
+from relive.images.asking import ask_nobody
 from relive.images.credentials import limit_capabilities
 from relive.images.families import limit_sockets
 from relive.images.imagefile import read_entries
@@ -38,6 +39,7 @@ from relive.sandbox.builder import BranchBuilder, BranchPlan, Built
 from relive.sandbox.container.ground import ContainerGround
 from relive.sandbox.container.making import container_ground, lay_out_large_images, limit_container
 from relive.sandbox.ground import Ground, HostGround
+from relive.sandbox.later import LaterFiles, lay_changes
 from relive.sandbox.lazy.pager import Pager
 from relive.sandbox.lazy.state import memory_lost, read_memory
 from relive.sandbox.outside import Outside
@@ -231,12 +233,23 @@ def _ground(
         if layer.kind is LayerKind.TMPFS and layer.entries
     ]
     points = _with_committed(plan_points(read_mounts(), settings.home), trees)
+    later = LaterFiles.of(settings, manifest)
+    laid = later.read()
+    (directory / "later").mkdir()
+    in_memory = [layer.point for layer in manifest.layers if layer.kind is LayerKind.TMPFS]
+    laid_trees = lay_changes(laid, [*(point.point for point in points), *in_memory], directory / "later")
+    memory += [(point, tree) for point, tree in laid_trees.items() if point in in_memory]
     return HostGround(
         directory=directory,
         home=settings.home,
         tools=settings.tools_path,
-        covered=[(point, trees.get(point.point)) for point in points],
+        covered=[
+            (point, [found[point.point] for found in (trees, laid_trees) if point.point in found])
+            for point in points
+        ],
         memory_layers=memory,
+        later=later,
+        laid=laid,
     )
 
 
@@ -252,6 +265,7 @@ def _plan(
 ) -> BranchPlan:
     processes = read_entries(images / "pstree.img", pb.PstreeEntry)
     limit_capabilities(images, processes)
+    ask_nobody(images)
     limit_sockets(images, processes)
     files = read_files(images)
     connections = read_connections(images, files)

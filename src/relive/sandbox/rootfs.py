@@ -1,7 +1,8 @@
-"""The root file system of a capsule or a branch: overlays over the host's file systems, everything else kept apart.
+"""The root file system of a capsule or a branch.
 
-``plan_points`` decides which of the host's mounts are covered by an overlay; ``RootBuilder`` mounts it all. What a process
-inside sees:
+A capsule's is the host's own (``share_host``): what the service writes is there at once, and stays. A branch's, and that of a
+capsule with `--files overlay`, is made of overlays. ``plan_points`` decides which of the host's mounts are covered by one;
+``RootBuilder`` mounts it all. What a process inside sees then:
 
 - every disk or tmpfs mount of the host through an overlay, so that its writes go to a layer of its own;
 - ``/run``: in a capsule the host's own (unix sockets are met there, and cannot be reached through an overlay), in a
@@ -19,13 +20,13 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import relive
 from relive.engine.kerndat import place_kerndat
-from relive.kernel.mounts import Mount, MountFlag, bind, mount, mount_overlay
+from relive.kernel.mounts import Mount, MountFlag, bind, make_slave, mount, mount_overlay
 from relive.model.capsule import INPROCESS_DIRECTORY, RUN_DIRECTORY
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "RootBuilder",
     "layer_directories",
     "plan_points",
+    "share_host",
 ]
 
 IO_DIRECTORY = RUN_DIRECTORY / "io"
@@ -103,23 +105,54 @@ def layer_directories(layers: Path, slot: str) -> tuple[Path, Path]:
     return layers / slot / "upper", layers / slot / "work"
 
 
+def share_host(*, home: Path, tools: Path, io: Path, rings: Path) -> None:
+    """Make the caller's mount namespace, a copy of the host's, that of a capsule whose files are the host's.
+
+    What differs from the host: ``/proc`` of the caller's PID namespace, POSIX queues of its own (as its IPC namespace demands),
+    ``RELIVE_HOME`` empty but for the tools, and what stands in ``/run/relive``. Mounts that the host makes later appear.
+
+    Raises:
+        OSError: as mount(2).
+    """
+    make_slave()
+    _make_run_directories()
+    builder = RootBuilder(None, home=home, tools=tools)
+    builder.share_standard_streams(io)
+    builder.share_recorder(rings)
+    builder.own_queues()
+    builder.hide_home()
+    builder.mount_proc()
+
+
+def _make_run_directories() -> None:
+    for directory in (IO_DIRECTORY, RINGS_DIRECTORY, INPROCESS_DIRECTORY):
+        directory.mkdir(parents=True, exist_ok=True)
+
+
 class RootBuilder:
     """Mounts a root below ``directory`` in the caller's mount namespace, which must be private already.
 
     Every method may raise OSError; the caller ends its namespace then, which undoes everything.
 
     Args:
+        directory: None: nothing is covered, the root is what the caller sees.
         devices: device nodes that lie on the host's disks can be opened. Never in a branch: a disk's node would be a
             way out of it.
         volatile: what is written is thrown away at the end; where the kernel knows of that, nothing waits for the disk.
     """
 
     def __init__(
-        self, directory: Path, *, home: Path, tools: Path, devices: bool = True, volatile: bool = False
+        self,
+        directory: Path | None,
+        *,
+        home: Path,
+        tools: Path,
+        devices: bool = True,
+        volatile: bool = False,
     ) -> None:
-        self.root = directory / "root"
-        self._layers = directory / "layers"
-        self._under = directory / "under"
+        self.root = directory / "root" if directory is not None else Path("/")
+        self._layers = directory / "layers" if directory is not None else Path()
+        self._under = directory / "under" if directory is not None else Path()
         self._home = home
         self._tools = tools
         self._volatile = volatile
@@ -130,8 +163,12 @@ class RootBuilder:
         """Where a path of the new root is now."""
         return self.root / str(path).lstrip("/")
 
-    def cover(self, point: CoveredPoint, committed: Path | None = None) -> None:
-        """Mount the overlay of one point; ``committed`` holds files of a commit that lie over the host's.
+    def upper(self, point: CoveredPoint) -> Path:
+        """The directory of the upper layer of a point's overlay."""
+        return layer_directories(self._layers, point.slot)[0]
+
+    def cover(self, point: CoveredPoint, committed: Sequence[Path] = ()) -> None:
+        """Mount the overlay of one point; ``committed`` are directories that lie over the host's, the uppermost first.
 
         A point that cannot have one (a mount that stacks too deep already, as the inside of a nested container) is
         shown read-only; one that has vanished meanwhile is left out.
@@ -144,19 +181,19 @@ class RootBuilder:
             if point.point == "/" or Path(point.point).is_dir():
                 raise
 
-    def _cover(self, point: CoveredPoint, committed: Path | None) -> None:
+    def _cover(self, point: CoveredPoint, committed: Sequence[Path]) -> None:
         upper, work = layer_directories(self._layers, point.slot)
         upper.mkdir(parents=True, exist_ok=True)
         work.mkdir(exist_ok=True)
         _take_likeness(Path(point.point), upper)
         lower = [Path(point.point)]
-        if committed is not None:
-            overlaps = committed.is_relative_to(point.point)
-            lower = [committed, self._see_through(point) if overlaps else Path(point.point)]
+        if committed:
+            overlaps = any(one.is_relative_to(point.point) for one in committed)
+            lower = [*committed, self._see_through(point) if overlaps else Path(point.point)]
         try:
             self._mount(point, lower, upper, work)
         except OSError as error:
-            if error.errno != errno.EINVAL or point.point == "/" or committed is not None:
+            if error.errno != errno.EINVAL or point.point == "/" or committed:
                 raise
             bind(Path(point.point), self.inside(point.point), read_only=True)
 
@@ -212,17 +249,21 @@ class RootBuilder:
     def _private_memory(self) -> None:
         flags = MountFlag.NO_SUID | MountFlag.NO_DEVICES
         mount("tmpfs", self.inside("/dev/shm"), "tmpfs", flags, "mode=1777")
+        self.own_queues()
+
+    def own_queues(self) -> None:
+        """The POSIX queues of the caller's IPC namespace."""
         if self.inside("/dev/mqueue").is_dir():
-            mount("mqueue", self.inside("/dev/mqueue"), "mqueue", flags | MountFlag.NO_EXEC)
+            flags = MountFlag.NO_SUID | MountFlag.NO_DEVICES | MountFlag.NO_EXEC
+            mount("mqueue", self.inside("/dev/mqueue"), "mqueue", flags)
 
     def share_run(self) -> None:
         """The host's own /run (capsules)."""
-        for directory in (IO_DIRECTORY, RINGS_DIRECTORY, INPROCESS_DIRECTORY):
-            directory.mkdir(parents=True, exist_ok=True)
+        _make_run_directories()
         bind(Path("/run"), self.inside("/run"), recursive=True)
 
     def own_run(self) -> None:
-        """A private, empty /run (branches)."""
+        """A private /run with the host's directories and none of its files (branches)."""
         mount(
             "tmpfs",
             self.inside("/run"),
@@ -230,6 +271,11 @@ class RootBuilder:
             MountFlag.NO_SUID | MountFlag.NO_DEVICES,
             f"mode=755,{_TMPFS_ROOM}",
         )
+        for entry in os.scandir("/run"):
+            if entry.is_dir(follow_symlinks=False) and not self.inside(entry.path).exists():
+                self.inside(entry.path).mkdir()
+                with contextlib.suppress(FileNotFoundError):
+                    _take_likeness(Path(entry.path), self.inside(entry.path))
         for directory in (IO_DIRECTORY, RINGS_DIRECTORY, INPROCESS_DIRECTORY):
             self.inside(directory).mkdir(parents=True, exist_ok=True)
         place_kerndat(self._tools, self.root)
@@ -245,18 +291,23 @@ class RootBuilder:
 
     def hide_home(self) -> None:
         """Hide everything of Relive but its tools, which CRIU needs inside."""
-        if self.inside(self._home).is_dir():
-            mount(
-                "tmpfs",
-                self.inside(self._home),
-                "tmpfs",
-                MountFlag.NO_SUID | MountFlag.NO_DEVICES,
-                "mode=755,size=1m",
-            )
-        tools = self.inside(self._tools)
-        if not tools.is_dir() or not (tools / "criu").exists():
-            tools.mkdir(parents=True, exist_ok=True)
-            bind(self._tools, tools, read_only=True)
+        # Held open: they may lie in the home, which is then hidden here, too.
+        held = os.open(self._tools, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            if self.inside(self._home).is_dir():
+                mount(
+                    "tmpfs",
+                    self.inside(self._home),
+                    "tmpfs",
+                    MountFlag.NO_SUID | MountFlag.NO_DEVICES,
+                    "mode=755,size=1m",
+                )
+            tools = self.inside(self._tools)
+            if not tools.is_dir() or not (tools / "criu").exists():
+                tools.mkdir(parents=True, exist_ok=True)
+                bind(Path(f"/proc/self/fd/{held}"), tools, read_only=True)
+        finally:
+            os.close(held)
 
     def mount_proc(self) -> None:
         """/proc of the caller's PID namespace; must be called by a process that is in it."""

@@ -9,13 +9,14 @@ import select
 import socket
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 from relive.errors import CapsuleStartFailed, ReliveError
 from relive.kernel.namespaces import Namespace, unshare
 
-__all__ = ["Channel", "become_init", "spawn_first_process", "standard_streams"]
+__all__ = ["Channel", "Following", "become_init", "spawn_first_process", "standard_streams"]
 
 _MESSAGE_MOST = 1 << 20  # [bytes]
 
@@ -148,14 +149,35 @@ def standard_streams(stdout: Path | None, stderr: Path | None) -> None:
             os.close(descriptor)
 
 
-def become_init(program: Path, status: int, main: int, lifeline: int | None = None) -> NoReturn:
-    """Turn the calling process 1 into ``relive-init``, with only 0, 1, 2, ``status`` and ``lifeline`` open.
+@dataclass(frozen=True, slots=True)
+class Following:
+    """How process 1 follows which files the service changes.
+
+    Attributes:
+        listener: of the service's seccomp filter (see ``kernel.seccomp.ask_about_files``).
+        directory: a descriptor of where that is written down (``LifePaths.files``).
+        home: nothing below it is followed.
+        limit: bytes; of a larger file no copy is made while the service waits.
+    """
+
+    listener: int
+    directory: int
+    home: Path
+    limit: int
+
+
+def become_init(
+    program: Path, status: int, main: int, lifeline: int | None = None, following: Following | None = None
+) -> NoReturn:
+    """Turn the calling process 1 into ``relive-init``, with only 0, 1, 2 and what is given here open.
 
     Args:
         status: where it writes how ``main`` ended.
         lifeline: a socket (SOCK_SEQPACKET) by whose hanging up everything in its PID namespace ends.
     """
     kept = [status] if lifeline is None else [status, lifeline]
+    if following is not None:
+        kept += [following.listener, following.directory]
     for name in os.listdir("/proc/self/fd"):
         if int(name) > 2 and int(name) not in kept:
             with contextlib.suppress(OSError):
@@ -163,4 +185,7 @@ def become_init(program: Path, status: int, main: int, lifeline: int | None = No
     for descriptor in kept:
         os.set_inheritable(descriptor, True)
     options = [] if lifeline is None else ["--lifeline", str(lifeline)]
+    if following is not None:
+        options += ["--track", str(following.listener), str(following.directory)]
+        options += [str(following.home), str(following.limit)]
     os.execv(program, [program.name, *options, str(status), str(main)])

@@ -76,7 +76,7 @@ def _branch_root(ground: Ground) -> None:
     committed.mkdir()
     (committed / "relive-doctor").write_text("of the commit")
     builder = RootBuilder(ground.directory, home=ground.directory, tools=ground.settings.tools_path)
-    builder.cover(CoveredPoint("/", "00"), committed)
+    builder.cover(CoveredPoint("/", "00"), [committed])
     ours = builder.inside("/relive-doctor")
     _expect(ours.read_text() == "of the commit", "a committed file is not seen over the host's")
     _expect(builder.inside("/proc").is_dir(), "the host's files are not seen below the commit's")

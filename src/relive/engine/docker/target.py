@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from relive.engine.docker.api import get
-from relive.engine.layers import LayerScanner
+from relive.engine.layers import LayerScanner, LayerSource
 from relive.engine.podman.runtime import externals, outer_descriptors
-from relive.engine.target import Contained, LayerSource, Target
+from relive.engine.target import Contained, Target
 from relive.errors import PermissionMissing, ProcessGone, TargetUndumpable, TargetUnknown
 from relive.kernel import procfs
 from relive.model.commit import ContainerFacts, ContainerMount, LayerKind, TargetKind

@@ -7,11 +7,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from relive.engine.layers import LayerScanner
+from relive.engine.layers import LayerScanner, LayerSource
 from relive.engine.podman.container import PodmanContainer, network_status
 from relive.engine.podman.database import read_configuration
 from relive.engine.podman.runtime import externals, outer_descriptors
-from relive.engine.target import Contained, LayerSource, Target
+from relive.engine.target import Contained, Target
 from relive.errors import ProcessGone
 from relive.model.commit import ContainerFacts, ContainerMount, LayerKind, TargetKind
 

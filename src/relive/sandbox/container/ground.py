@@ -85,6 +85,10 @@ class ContainerGround:
             Path("/proc")
         )  # CRIU looks up there the numbers that processes have in its PID namespace
 
+    @property
+    def held(self) -> list[int]:
+        return []
+
     def enter(self) -> None:
         """Nothing yet: CRIU needs the host's programs."""
 

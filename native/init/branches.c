@@ -1,0 +1,231 @@
+/* See branches.h. */
+#define _GNU_SOURCE
+#include "branches.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { BRANCHES_MOST = 128, POINTS_MOST = 64, MESSAGE_MOST = 65536 };
+
+struct branch {
+	int line, count;
+	char *points[POINTS_MOST];
+	int roots[POINTS_MOST], uppers[POINTS_MOST];
+};
+
+static struct branch *branches[BRANCHES_MOST];
+static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
+static atomic_int count;
+static int listening;
+
+bool has_branches(void)
+{
+	return atomic_load(&count) > 0;
+}
+
+/* Below a directory of a branch, whose processes may be hostile: no link, no way out. */
+static int open_below(int directory, const char *path, int flags)
+{
+	struct open_how how = { .flags = (unsigned long long)flags | O_CLOEXEC | O_NOFOLLOW,
+				.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS };
+
+	return (int)syscall(SYS_openat2, directory, *path ? path : ".", &how, sizeof how);
+}
+
+/* Setting a file's time to what it is has overlayfs copy it up, with all that it holds. */
+static void copy_up(int directory, const char *name)
+{
+	struct stat facts;
+	struct timespec times[2] = { { 0, 0 }, { 0, UTIME_OMIT } };
+
+	if (fstatat(directory, name, &facts, AT_SYMLINK_NOFOLLOW) < 0)
+		return;
+	times[0] = facts.st_atim;
+	utimensat(directory, name, times, AT_SYMLINK_NOFOLLOW);
+}
+
+static void tell(const struct branch *branch, const char *path, const struct stat *facts)
+{
+	char parent[PATH_MAX];
+	const char *name, *below = NULL;
+	size_t longest = 0;
+	int at = -1, directory;
+
+	for (int i = 0; i < branch->count; i++) {
+		size_t length = strlen(branch->points[i]);
+
+		if (length == 1)
+			length = 0; /* "/" */
+		if (strncmp(path, branch->points[i], length) == 0 && path[length] == '/' && (at < 0 || length > longest))
+			at = i, longest = length, below = path + length + 1;
+	}
+	if (at < 0 || !*below || strlen(below) >= sizeof parent)
+		return;
+	strcpy(parent, below);
+	name = strrchr(parent, '/') ? strrchr(below, '/') + 1 : below;
+	parent[name - below > 0 ? name - below - 1 : 0] = 0;
+	directory = open_below(branch->roots[at], parent, O_PATH | O_DIRECTORY);
+	if (directory < 0)
+		return; /* the branch has no such directory, so it does not see the path */
+	if (facts) {
+		copy_up(directory, name);
+	} else {
+		struct stat seen;
+
+		/* There is nothing, and there shall be nothing: a whiteout in the upper layer, whose directory has to be there first. */
+		if (fstatat(directory, name, &seen, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT) {
+			int upper;
+
+			copy_up(directory, ".");
+			upper = open_below(branch->uppers[at], parent, O_PATH | O_DIRECTORY);
+			if (upper >= 0) {
+				mknodat(upper, name, S_IFCHR, 0);
+				close(upper);
+			}
+		}
+	}
+	close(directory);
+}
+
+void tell_branches(const char *path, const struct stat *facts)
+{
+	if (!has_branches())
+		return;
+	pthread_rwlock_rdlock(&lock);
+	for (int i = 0; i < BRANCHES_MOST; i++)
+		if (branches[i])
+			tell(branches[i], path, facts);
+	pthread_rwlock_unlock(&lock);
+}
+
+static void drop(struct branch *branch)
+{
+	for (int i = 0; i < branch->count; i++) {
+		free(branch->points[i]);
+		if (branch->roots[i] >= 0)
+			close(branch->roots[i]);
+		if (branch->uppers[i] >= 0)
+			close(branch->uppers[i]);
+	}
+	close(branch->line);
+	free(branch);
+}
+
+/* Take over what a new branch says. NULL: it is none. */
+static struct branch *take(int line)
+{
+	static char text[MESSAGE_MOST];
+	char rights[CMSG_SPACE(2 * POINTS_MOST * sizeof(int))];
+	struct iovec part = { text, sizeof text - 1 };
+	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = rights, .msg_controllen = sizeof rights };
+	ssize_t length = recvmsg(line, &message, MSG_CMSG_CLOEXEC);
+	struct cmsghdr *given = length > 0 ? CMSG_FIRSTHDR(&message) : NULL;
+	struct branch *branch = calloc(1, sizeof *branch);
+	int came = given ? (int)((given->cmsg_len - CMSG_LEN(0)) / sizeof(int)) : 0, fds[2 * POINTS_MOST];
+	char *at = text + 1;
+
+	if (given)
+		memcpy(fds, CMSG_DATA(given), (size_t)came * sizeof(int));
+	if (!branch || length < 1 || came != 2 * text[0] || text[0] > POINTS_MOST) {
+		for (int i = 0; i < came; i++)
+			close(fds[i]);
+		free(branch);
+		return NULL;
+	}
+	text[length] = 0;
+	branch->line = line;
+	branch->count = text[0];
+	for (int i = 0; i < branch->count; i++) {
+		branch->points[i] = strdup(at);
+		branch->roots[i] = fds[2 * i];
+		branch->uppers[i] = fds[2 * i + 1];
+		if (at < text + length)
+			at += strlen(at) + 1;
+	}
+	return branch;
+}
+
+static void admit(void)
+{
+	int line = accept4(listening, NULL, NULL, SOCK_CLOEXEC);
+	struct branch *branch = line < 0 ? NULL : take(line);
+	bool is_in = false;
+
+	if (line < 0)
+		return;
+	pthread_rwlock_wrlock(&lock);
+	for (int i = 0; i < BRANCHES_MOST && branch && !is_in; i++)
+		if (!branches[i]) {
+			branches[i] = branch;
+			atomic_fetch_add(&count, 1);
+			is_in = true;
+		}
+	pthread_rwlock_unlock(&lock);
+	if (!is_in) {
+		if (branch)
+			drop(branch);
+		else
+			close(line);
+		return;
+	}
+	/* From here on every first change is told; what changed before stands in the journal. */
+	if (send(line, "k", 1, MSG_NOSIGNAL) < 0)
+		return; /* it is gone, and is dropped below */
+}
+
+static void *listen_on(void *unused)
+{
+	(void)unused;
+	for (;;) {
+		struct pollfd lines[BRANCHES_MOST + 1];
+		int which[BRANCHES_MOST + 1], used = 1;
+
+		lines[0] = (struct pollfd){ listening, POLLIN, 0 };
+		for (int i = 0; i < BRANCHES_MOST; i++)
+			if (branches[i]) {
+				which[used] = i;
+				lines[used++] = (struct pollfd){ branches[i]->line, POLLIN, 0 };
+			}
+		if (poll(lines, (nfds_t)used, -1) < 0)
+			continue;
+		for (int i = 1; i < used; i++)
+			if (lines[i].revents) { /* it says nothing more, so it has hung up */
+				pthread_rwlock_wrlock(&lock);
+				drop(branches[which[i]]);
+				branches[which[i]] = NULL;
+				atomic_fetch_sub(&count, 1);
+				pthread_rwlock_unlock(&lock);
+			}
+		if (lines[0].revents)
+			admit();
+	}
+	return NULL;
+}
+
+int listen_for_branches(int directory)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	pthread_t thread;
+
+	listening = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (listening < 0)
+		return errno;
+	/* The directory's own path may be too long for an address, and is not seen from here. */
+	snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/branches", directory);
+	unlinkat(directory, "branches", 0);
+	if (bind(listening, (struct sockaddr *)&address, sizeof address) < 0 || listen(listening, BRANCHES_MOST) < 0)
+		return errno;
+	return pthread_create(&thread, NULL, listen_on, NULL);
+}

@@ -1,0 +1,182 @@
+"""The journal of a life: which paths the service was about to change, when, and what was there before.
+
+Process 1 of the capsule writes it; ``native/init/journal.h`` says what lies in its directory and what a record looks like. Here
+it is read, and the numbers by which agent and process 1 talk are set. Nothing here decides what a commit holds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import re
+import struct
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+__all__ = ["Control", "Journal", "Record", "RecordKind", "parse_records", "read_journal"]
+
+_CONTROL_SIZE = 4096  # [bytes]
+_EPOCH, _KEEP, _REACHED, _BUSY, _LOST = 0, 4, 8, 12, 16  # offsets in struct control
+_WORD, _LONG = struct.Struct("=I"), struct.Struct("=Q")
+_SEGMENT = re.compile(r"journal\.([0-9]+)")
+_SETTLE_POLL = 0.001  # [s]
+
+
+class RecordKind(StrEnum):
+    """What was at the path before the call that the record is about; enum kind of journal.h."""
+
+    NOTED = "-"
+    AGAIN = "t"
+    ABSENT = "a"
+    REGULAR = "f"
+    DIRECTORY = "d"
+    LINK = "l"
+    OTHER = "o"
+    MOVED = "m"
+    GONE = "x"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record.
+
+    Attributes:
+        time_ns: CLOCK_MONOTONIC of the host.
+        mode: as st_mode, and it, uid, gid, size, mtime_ns of what was there; 0 where nothing was.
+        path: absolute, canonical.
+        second: what a symbolic link said, or why there is no base (GONE).
+    """
+
+    serial: int
+    time_ns: int
+    kind: RecordKind
+    mode: int
+    uid: int
+    gid: int
+    size: int
+    mtime_ns: int
+    path: str
+    second: str
+
+
+def parse_records(data: bytes) -> tuple[list[Record], int]:
+    """The whole records at the beginning of ``data``, and how many bytes they are. What is no record is passed over."""
+    texts = data.split(b"\0")
+    whole = (len(texts) - 1) // 2
+    size = sum(len(text) + 1 for text in texts[: 2 * whole])
+    records = []
+    for head, second in zip(texts[0 : 2 * whole : 2], texts[1 : 2 * whole : 2], strict=True):
+        with contextlib.suppress(ValueError):
+            records.append(_record(head, second))
+    return records, size
+
+
+def _record(head: bytes, second: bytes) -> Record:
+    serial, time_ns, kind, mode, uid, gid, size, mtime_ns, path = head.split(b" ", 8)
+    return Record(
+        int(serial),
+        int(time_ns),
+        RecordKind(kind.decode()),
+        int(mode, 8),
+        int(uid),
+        int(gid),
+        int(size),
+        int(mtime_ns),
+        os.fsdecode(path),
+        os.fsdecode(second),
+    )
+
+
+class Control:
+    """The numbers that both sides see. Setting one is a plain store of an aligned word, which is atomic on x86-64."""
+
+    def __init__(self, directory: Path) -> None:
+        """Map them; they are made, all zero, where they are not there.
+
+        Raises:
+            OSError: the disk is full, or the directory is gone.
+        """
+        descriptor = os.open(directory / "control", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.truncate(descriptor, _CONTROL_SIZE)
+            self._map = mmap.mmap(descriptor, _CONTROL_SIZE)
+        finally:
+            os.close(descriptor)
+
+    def next_epoch(self) -> None:
+        """Have the next change of each path recorded anew."""
+        self._set(_EPOCH, self._word(_EPOCH) + 1)
+
+    def keep_bases(self) -> None:
+        """This life has a commit: from now on what a file held is kept before its first change."""
+        self._set(_KEEP, 1)
+
+    @property
+    def keeps_bases(self) -> bool:
+        """``keep_bases`` was called."""
+        return self._word(_KEEP) != 0
+
+    @property
+    def lost(self) -> int:
+        """How many changes could not be written down."""
+        return int(_LONG.unpack_from(self._map, _LOST)[0])
+
+    def settle(self, limit: float) -> bool:
+        """Wait until no call of the service waits for a base, at most so many seconds; whether that came."""
+        until = time.monotonic() + limit
+        while self._word(_BUSY):
+            if time.monotonic() > until:
+                return False
+            time.sleep(_SETTLE_POLL)
+        return True
+
+    def _word(self, offset: int) -> int:
+        return int(_WORD.unpack_from(self._map, offset)[0])
+
+    def _set(self, offset: int, value: int) -> None:
+        _WORD.pack_into(self._map, offset, value & 0xFFFFFFFF)
+
+
+@dataclass(slots=True)
+class Journal:
+    """Reads the records of a life as they come, each once."""
+
+    directory: Path
+    _read: dict[int, int] = field(default_factory=dict)  # bytes by number of the segment
+
+    def read_new(self) -> list[Record]:
+        """Records since the last call (at first: all), in their order but for those of epochs that overlap.
+
+        Raises:
+            OSError: they cannot be read.
+        """
+        found: list[Record] = []
+        for number, path in _segments(self.directory):
+            begin = self._read.get(number, 0)
+            with path.open("rb") as file:
+                file.seek(begin)
+                records, size = parse_records(file.read())
+            self._read[number] = begin + size
+            found += records
+        return found
+
+
+def read_journal(directory: Path) -> list[Record]:
+    """All records of a life, by their times; none where nothing was followed."""
+    if not directory.is_dir():
+        return []
+    return sorted(Journal(directory).read_new(), key=_order)
+
+
+def _order(record: Record) -> tuple[int, int]:
+    return record.time_ns, record.serial
+
+
+def _segments(directory: Path) -> Iterator[tuple[int, Path]]:
+    found = [(int(match[1]), name) for name in os.listdir(directory) if (match := _SEGMENT.fullmatch(name))]
+    for number, name in sorted(found):
+        yield number, directory / name

@@ -1,0 +1,61 @@
+"""Which files the processes of a tree have open or mapped, as they see the paths. Read from /proc, without a decision."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+from pathlib import Path
+
+from relive.kernel import procfs
+
+__all__ = ["open_goals", "open_paths", "shared_writable_paths", "writable_paths"]
+
+# The last: where a capsule finds its standard output, which is kept apart from what a commit holds, and the recorder's rings,
+# of which a branch gets others.
+_NO_FILES_OF_ITS_OWN = ("/proc/", "/dev/", "/sys/", "/run/relive/")
+_SHARED_WRITABLE = re.compile(rb"^[0-9a-f-]+ .w.s \S+ \S+ \d+ +(/.*)$", re.MULTILINE)
+
+
+def open_goals(pid: int) -> list[str]:
+    """What the descriptors of a process lead to, as /proc/PID/fd says it."""
+    goals = []
+    with contextlib.suppress(OSError):
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                goals.append(os.readlink(f"/proc/{pid}/fd/{name}"))
+    return goals
+
+
+def open_paths(root: int) -> set[str]:
+    """Files and sockets with a name that processes of the tree have open."""
+    goals = {goal for pid in procfs.tree_of(root) for goal in open_goals(pid)}
+    return {goal for goal in goals if goal.startswith("/") and not goal.startswith(_NO_FILES_OF_ITS_OWN)}
+
+
+def writable_paths(root: int) -> set[str]:
+    """Files that a process of the tree has open for writing."""
+    found = set()
+    for pid in procfs.tree_of(root):
+        with contextlib.suppress(OSError), os.scandir(f"/proc/{pid}/fd") as links:
+            for link in links:
+                with contextlib.suppress(OSError):
+                    # The permissions of the link say how the file was opened (proc_pid_fd(5)).
+                    if link.stat(follow_symlinks=False).st_mode & stat.S_IWUSR:
+                        goal = os.readlink(link.path)
+                        if goal.startswith("/"):
+                            found.add(goal)
+    return found
+
+
+def shared_writable_paths(root: int) -> set[str]:
+    """Files that a process of the tree has mapped shared and writable.
+
+    Called while the target stands still, so the mappings are searched as bytes and not parsed one by one.
+    """
+    found: set[bytes] = set()
+    for pid in procfs.tree_of(root):
+        with contextlib.suppress(OSError):
+            found.update(_SHARED_WRITABLE.findall(Path(f"/proc/{pid}/maps").read_bytes()))
+    return {path for raw in found if not (path := os.fsdecode(raw)).startswith("/run/relive/")}

@@ -1,0 +1,275 @@
+"""What a branch gets of files that its service changed after the commit, and that the commit does not hold.
+
+The host's files lie below a branch. What the service touched before the commit is in the commit. For what it touched for the
+first time only afterwards, in that life or a later one of the same capsule, the journal of that life tells what was there before,
+and has a copy of it. Of several records of a path the earliest counts: the commit saw what was there then.
+
+``plan_changes`` decides, ``lay_changes`` makes a directory tree that is mounted between the commit's files and the host's.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from relive.config import Settings
+from relive.engine.journal import Journal, Record, RecordKind
+from relive.model.capsule import CapsuleFacts, LifePaths
+from relive.model.commit import EntryKind, LayerKind, Manifest
+
+__all__ = ["Change", "FilesMissing", "Held", "LaterFiles", "lay_change", "lay_changes", "plan_changes"]
+
+_ABSENT = frozenset({RecordKind.ABSENT, RecordKind.MOVED, RecordKind.AGAIN})
+_NOT_KEPT = "it was not kept"
+
+
+@dataclass(frozen=True, slots=True)
+class FilesMissing:
+    """A path of which a branch sees what the host has now, since what the commit saw is lost.
+
+    Attributes:
+        reason: a clause, for people.
+    """
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What was at a path at the moment of the commit.
+
+    Attributes:
+        base: a file with its content, of a regular file.
+    """
+
+    record: Record
+    base: Path | None
+
+    @property
+    def is_absent(self) -> bool:
+        """Nothing was there."""
+        return self.record.kind in _ABSENT
+
+
+class Held:
+    """The paths that a commit holds."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._kinds: dict[str, EntryKind] = {}
+        self._opaque: set[str] = set()
+        self.left_out: dict[str, str] = {}
+        for layer in manifest.layers:
+            if layer.kind not in (LayerKind.OVERLAY, LayerKind.TMPFS):
+                continue
+            top = layer.point.rstrip("/") + "/"
+            for entry in layer.entries:
+                self._kinds[top + entry.path] = entry.kind
+                if entry.opaque:
+                    self._opaque.add(top + entry.path)
+            for line in layer.left_out:
+                path, _, reason = line.partition("\t")
+                self.left_out[f"/{path}"] = reason
+
+    def decides(self, path: str) -> bool:
+        """The commit says what is there: it holds the path, or something above it under which nothing of the host shows."""
+        if path in self._kinds:
+            return True
+        above = path
+        while above != "/":
+            above = above.rpartition("/")[0] or "/"
+            kind = self._kinds.get(above)
+            if above in self._opaque or kind not in (None, EntryKind.DIRECTORY):
+                return True
+        return False
+
+
+def plan_changes(
+    held: Held, lives: Iterable[tuple[Path, Sequence[Record]]]
+) -> tuple[dict[str, Change], list[FilesMissing]]:
+    """What has to be laid over the host's files, by path, ancestors first, and what is lost.
+
+    Args:
+        lives: for the commit's own life and each later one, oldest first: the directory of its bases, and its records since the
+            commit, in the order of their times.
+    """
+    earliest: dict[str, Change] = {}
+    for bases, records in lives:
+        for record in records:
+            if record.path not in earliest and not held.decides(record.path):
+                base = bases / str(record.serial) if record.kind is RecordKind.REGULAR else None
+                earliest[record.path] = Change(record, base)
+    changes: dict[str, Change] = {}
+    missing = [FilesMissing(path, reason) for path, reason in held.left_out.items()]
+    for path in sorted(earliest):
+        change = earliest[path]
+        if _is_below_nothing(path, changes):
+            continue
+        if change.record.kind is RecordKind.GONE:
+            missing.append(FilesMissing(path, change.record.second or _NOT_KEPT))
+        elif change.record.kind is RecordKind.NOTED or (change.base is not None and not change.base.exists()):
+            missing.append(FilesMissing(path, _NOT_KEPT))
+        else:
+            changes[path] = change
+    return changes, missing
+
+
+def _is_below_nothing(path: str, changes: dict[str, Change]) -> bool:
+    while path != "/":
+        path = path.rpartition("/")[0] or "/"
+        above = changes.get(path)
+        if above is not None and above.record.kind is not RecordKind.DIRECTORY:
+            return True
+    return False
+
+
+@dataclass(slots=True)
+class LaterFiles:
+    """The journals of a commit's own life and the later ones of its capsule, on this host.
+
+    Attributes:
+        missing: of what was read last.
+    """
+
+    settings: Settings
+    manifest: Manifest
+    held: Held
+    missing: list[FilesMissing] = field(default_factory=list)
+    _lives: list[tuple[LifePaths, Journal, list[Record]]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, settings: Settings, manifest: Manifest) -> LaterFiles:
+        """Read what there is; nothing on a host on which the service did not run."""
+        found = cls(settings, manifest, Held(manifest))
+        for paths in _lives_since(settings, manifest):
+            if paths.files.is_dir():
+                found._lives.append((paths, Journal(paths.files), []))
+        return found
+
+    @property
+    def living(self) -> LifePaths | None:
+        """The newest of the lives, which may go on; None: there is none."""
+        return self._lives[-1][0] if self._lives else None
+
+    def read(self) -> dict[str, Change]:
+        """What is to be laid over the host's files as they are now; each time it is called, all of it.
+
+        Raises:
+            OSError: a journal cannot be read.
+        """
+        lives = []
+        for paths, journal, records in self._lives:
+            records.extend(journal.read_new())
+            is_own = paths.directory.name == self.manifest.target.life
+            since = self.manifest.taken_monotonic_ns if is_own else -1
+            later = sorted(
+                (record for record in records if record.time_ns > since),
+                key=lambda record: (record.time_ns, record.serial),
+            )
+            lives.append((paths.files / "base", later))
+        changes, self.missing = plan_changes(self.held, lives)
+        return changes
+
+
+def _lives_since(settings: Settings, manifest: Manifest) -> list[LifePaths]:
+    """The commit's life and those that began after it, oldest first."""
+    found: list[tuple[int, LifePaths]] = []
+    for state in (settings.capsules / manifest.target.name).glob("*/state.json"):
+        if state.parent.is_symlink():
+            continue
+        try:
+            facts = CapsuleFacts.model_validate_json(state.read_bytes())
+        except (OSError, ValueError):
+            continue
+        found.append((facts.started_wall_ns, LifePaths(state.parent)))
+    found.sort(key=lambda one: one[0])
+    names = [paths.directory.name for _, paths in found]
+    if manifest.target.life not in names:
+        return []
+    return [paths for _, paths in found[names.index(manifest.target.life) :]]
+
+
+def lay_changes(changes: dict[str, Change], points: Sequence[str], directory: Path) -> dict[str, Path]:
+    """Make a tree for each mount point that has some; returns them by mount point.
+
+    Args:
+        changes: as ``plan_changes`` returns them.
+        points: mount points, of which the longest that fits counts.
+        directory: an existing one, in which the trees are made.
+
+    Raises:
+        OSError: the disk is full.
+    """
+    trees: dict[str, Path] = {}
+    times: list[tuple[Path, int]] = []
+    for path, change in changes.items():
+        fitting = [point for point in points if path.startswith(point.rstrip("/") + "/")]
+        if not fitting:
+            continue
+        point = max(fitting, key=len)
+        if point not in trees:
+            trees[point] = directory / f"{len(trees):02}"
+            trees[point].mkdir()
+            _take_likeness(Path(point), trees[point])
+        top = trees[point]
+        goal = top / path.removeprefix(point.rstrip("/") + "/")
+        _make_parents(goal.parent, top, Path(point))
+        if os.path.lexists(goal):
+            continue
+        lay_change(change, goal)
+        if change.record.kind is RecordKind.DIRECTORY:
+            times.append((goal, change.record.mtime_ns))
+    for goal, mtime_ns in reversed(times):  # making what lies in them has changed them
+        os.utime(goal, ns=(mtime_ns, mtime_ns))
+    return trees
+
+
+def lay_change(change: Change, goal: Path) -> None:
+    """Make what was at a path at ``goal``, where nothing is; where nothing was, a whiteout.
+
+    Raises:
+        OSError: the disk is full.
+    """
+    record = change.record
+    kind = stat.S_IFMT(record.mode)
+    if change.is_absent:
+        os.mknod(goal, stat.S_IFCHR, os.makedev(0, 0))
+        return
+    if record.kind is RecordKind.REGULAR:
+        assert change.base is not None
+        shutil.copy2(change.base, goal)
+    elif record.kind is RecordKind.DIRECTORY:
+        goal.mkdir()
+    elif record.kind is RecordKind.LINK:
+        goal.symlink_to(record.second)
+    elif kind in (stat.S_IFIFO, stat.S_IFSOCK):
+        os.mknod(goal, kind | 0o600)
+    else:
+        return  # a device: branches have their own
+    os.chown(goal, record.uid, record.gid, follow_symlinks=False)
+    if kind != stat.S_IFLNK:
+        goal.chmod(stat.S_IMODE(record.mode))
+    os.utime(goal, ns=(record.mtime_ns, record.mtime_ns), follow_symlinks=False)
+
+
+def _make_parents(directory: Path, top: Path, host: Path) -> None:
+    """The directories between ``top`` and ``directory``, like those of the host."""
+    missing = []
+    while directory != top and not directory.is_dir():
+        missing.append(directory)
+        directory = directory.parent
+    for one in reversed(missing):
+        one.mkdir()
+        _take_likeness(host / one.relative_to(top), one)
+
+
+def _take_likeness(model: Path, copy: Path) -> None:
+    if model.is_dir():
+        facts = model.stat()
+        os.chown(copy, facts.st_uid, facts.st_gid)
+        copy.chmod(stat.S_IMODE(facts.st_mode))
+        shutil.copystat(model, copy)
