@@ -160,6 +160,8 @@ TESTED_IN = {
     "engine/podman/target.py": "tests/real/test_containers.py",
     "sandbox/carrier.py": "tests/real/test_seal.py",
     "sandbox/forwarder.py": "tests/real/test_containers.py",
+    "agent/following.py": "tests/real/test_files.py",
+    "sandbox/kept.py": "tests/real/test_files.py",
     "sandbox/rings.py": "tests/real/test_debug.py",
     "sandbox/podman/criu.py": "tests/real/test_containers.py",
     "sandbox/podman/images.py": "tests/real/test_containers.py",

@@ -255,8 +255,8 @@ static void touch_parent(struct asked *asked, const char *path)
 	leave(&parent);
 }
 
-/* What one path of a call does. */
-static void follow(const struct seccomp_notif *notification, const struct call *call, const struct operand *operand,
+/* What one path of a call does. Returns whether it moves a directory away; `brings_directory`: whether one is moved here. */
+static bool follow(const struct seccomp_notif *notification, const struct call *call, const struct operand *operand,
 		   struct asked *asked, bool brings_directory)
 {
 	static struct place place; /* large; of the one thread that serves */
@@ -265,14 +265,14 @@ static void follow(const struct seccomp_notif *notification, const struct call *
 
 	if (operand->effect == OPENS) {
 		if (!(flags & (O_WRONLY | O_RDWR | O_CREAT | O_TRUNC)) || (flags & O_PATH) || (flags & O_TMPFILE) == O_TMPFILE)
-			return;
+			return false;
 		if ((flags & O_NOFOLLOW) || (flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL))
 			wanted.follows = false;
 	}
 	if (!resolve(notification, &wanted, &place))
-		return;
-	bool is_there = place.fd >= 0;
-	bool matters = true;
+		return false;
+	bool is_there = place.fd >= 0, matters = true;
+	bool moves_directory = operand->effect == MOVES_FROM && is_there && S_ISDIR(place.facts.st_mode);
 
 	if (operand->effect == OPENS && is_there)
 		/* Directories, pipes, sockets and devices do not change when they are opened; nor does a file opened to read. */
@@ -291,22 +291,14 @@ static void follow(const struct seccomp_notif *notification, const struct call *
 		pthread_mutex_unlock(&lock);
 	}
 	leave(&place);
-}
-
-static bool is_directory(const struct seccomp_notif *notification, const struct operand *operand)
-{
-	static struct place place;
-	bool is_one = resolve(notification, operand, &place) && place.fd >= 0 && S_ISDIR(place.facts.st_mode);
-
-	leave(&place);
-	return is_one;
+	return moves_directory;
 }
 
 static void serve_one(const struct seccomp_notif *notification)
 {
 	const struct call *call = call_of(&notification->data);
 	struct asked *asked = call ? malloc(sizeof *asked) : NULL;
-	bool brings_directory;
+	bool moves_directory;
 
 	if (!asked) {
 		answer(notification->id);
@@ -318,10 +310,9 @@ static void serve_one(const struct seccomp_notif *notification)
 	if (call->first.effect == ENTERS) {
 		roots_vary();
 	} else {
-		brings_directory = call->second.dir != NO_OPERAND && is_directory(notification, &call->first);
-		follow(notification, call, &call->first, asked, false);
+		moves_directory = follow(notification, call, &call->first, asked, false);
 		if (call->second.dir != NO_OPERAND)
-			follow(notification, call, &call->second, asked, brings_directory);
+			follow(notification, call, &call->second, asked, moves_directory);
 	}
 	pthread_mutex_lock(&lock);
 	settled(asked);

@@ -7,11 +7,13 @@ dropped: all of it in the order in which it was asked for, so that nothing refer
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+from relive.agent.bases import free_bases
 from relive.agent.taker import Taken
 from relive.analyse.masking import Mask
 from relive.config import Settings
@@ -80,6 +82,8 @@ class Keeper:
         self._stored += 1
         if self._stored % _THIN_EVERY == 0:
             thin(store, self._service, Retention.configured(self._settings), self._incidents)
+            with contextlib.suppress(OSError, ValueError):
+                free_bases(self._settings, store, self._service)
         return stored
 
     def _let_go(self) -> None:

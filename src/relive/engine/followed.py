@@ -52,6 +52,7 @@ _LOOKED_AGAIN_MOST = (
 _IN_FLIGHT_NS = (
     2_000_000_000  # between the record of a call and the call itself, on a machine that is overloaded
 )
+_COMPACTED_FROM = 1 << 18  # [bytes] of the journal
 _MOVED_MOST = 20_000  # entries of a directory that was moved
 _WRITE_FLAGS = os.O_WRONLY | os.O_RDWR
 _LINK_REMAP = "link_remap."  # how CRIU calls the names that it gives to deleted files for the time of a dump
@@ -203,6 +204,8 @@ class FollowedFiles:
             self._open = writable | self._mapped
             self._pending = {path for path in self._pending if path in self._left_out}
             self._note_lost()
+            with contextlib.suppress(OSError):  # a full disk: the journal goes on growing for now
+                self._journal.compact(self._is_needed, before=self._control.reached, least=_COMPACTED_FROM)
             return self._listing()
 
     def forget(self, lost: CapturedFile) -> None:
@@ -319,6 +322,13 @@ class FollowedFiles:
                 f"{lost - self._lost} changes could not be written down (a full disk, mostly)"
             )
             self._lost = lost
+
+    def _is_needed(self, record: Record) -> bool:
+        """A branch, or this agent's successor, will ask for it."""
+        if record.kind is RecordKind.AGAIN:
+            return False
+        has_base = record.kind not in (RecordKind.NOTED, RecordKind.ABSENT, RecordKind.MOVED)
+        return has_base or record.path in self._was_absent
 
     # -- what there is -------------------------------------------------------------------------------------------
 

@@ -12,12 +12,12 @@ import os
 import re
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-__all__ = ["Control", "Journal", "Record", "RecordKind", "parse_records", "read_journal"]
+__all__ = ["Control", "Journal", "Record", "RecordKind", "encode_record", "parse_records", "read_journal"]
 
 _CONTROL_SIZE = 4096  # [bytes]
 _EPOCH, _KEEP, _REACHED, _BUSY, _LOST = 0, 4, 8, 12, 16  # offsets in struct control
@@ -38,6 +38,11 @@ class RecordKind(StrEnum):
     OTHER = "o"
     MOVED = "m"
     GONE = "x"
+
+
+_WITH_CONTENT = frozenset(
+    {RecordKind.REGULAR, RecordKind.DIRECTORY, RecordKind.LINK, RecordKind.OTHER, RecordKind.GONE}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +96,13 @@ def _record(head: bytes, second: bytes) -> Record:
     )
 
 
+def encode_record(record: Record) -> bytes:
+    """What ``parse_records`` reads."""
+    head = f"{record.serial} {record.time_ns} {record.kind} {record.mode:o} {record.uid} {record.gid} "
+    head += f"{record.size} {record.mtime_ns} {record.path}"
+    return os.fsencode(head) + b"\0" + os.fsencode(record.second) + b"\0"
+
+
 class Control:
     """The numbers that both sides see. Setting one is a plain store of an aligned word, which is atomic on x86-64."""
 
@@ -116,9 +128,9 @@ class Control:
         self._set(_KEEP, 1)
 
     @property
-    def keeps_bases(self) -> bool:
-        """``keep_bases`` was called."""
-        return self._word(_KEEP) != 0
+    def reached(self) -> int:
+        """The number of the segment that is written to."""
+        return self._word(_REACHED)
 
     @property
     def lost(self) -> int:
@@ -143,26 +155,69 @@ class Control:
 
 @dataclass(slots=True)
 class Journal:
-    """Reads the records of a life as they come, each once."""
+    """Reads the records of a life as they come."""
 
     directory: Path
-    _read: dict[int, int] = field(default_factory=dict)  # bytes by number of the segment
+    _read: dict[int, tuple[int, int]] = field(
+        default_factory=dict
+    )  # (inode, bytes read) by number of the segment
 
     def read_new(self) -> list[Record]:
         """Records since the last call (at first: all), in their order but for those of epochs that overlap.
+
+        Where the journal was compacted meanwhile by another process, some that were read before come again.
 
         Raises:
             OSError: they cannot be read.
         """
         found: list[Record] = []
         for number, path in _segments(self.directory):
-            begin = self._read.get(number, 0)
-            with path.open("rb") as file:
+            try:
+                file = path.open("rb")
+            except FileNotFoundError:
+                continue  # compacted: what it held is in a later one
+            with file:
+                inode = os.fstat(file.fileno()).st_ino
+                known, begin = self._read.get(number, (inode, 0))
+                begin = begin if known == inode else 0
                 file.seek(begin)
                 records, size = parse_records(file.read())
-            self._read[number] = begin + size
+            self._read[number] = inode, begin + size
             found += records
         return found
+
+    def compact(self, is_needed: Callable[[Record], bool], *, before: int, least: int) -> None:
+        """Make one segment of all that are read and that nobody writes to any more; drop what is not needed of them.
+
+        Args:
+            before: the segment that is written to.
+            least: bytes that they must have grown to since the last time, so that this is worth it.
+
+        Raises:
+            OSError: the disk is full; the journal is as it was.
+        """
+        final = [(number, path) for number, path in _segments(self.directory) if number < before]
+        sizes = [path.stat().st_size for _, path in final]
+        # The first holds what was kept the last time.
+        if len(final) < 2 or sum(sizes[1:]) < max(least, sizes[0]):
+            return
+        seen: set[str] = set()
+        fresh = self.directory / "compacted"
+        with fresh.open("wb") as file:
+            for _, path in final:
+                for record in parse_records(path.read_bytes())[0]:
+                    if is_needed(record) and (record.path not in seen or record.kind in _WITH_CONTENT):
+                        seen.add(record.path)
+                        file.write(encode_record(record))
+            file.flush()
+            os.fsync(file.fileno())
+        number, last = final[-1]
+        fresh.replace(last)
+        for gone, path in final[:-1]:
+            path.unlink()
+            self._read.pop(gone, None)
+        facts = last.stat()
+        self._read[number] = facts.st_ino, facts.st_size
 
 
 def read_journal(directory: Path) -> list[Record]:

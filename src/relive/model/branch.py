@@ -5,9 +5,10 @@ from __future__ import annotations
 from enum import StrEnum
 
 from relive.model.commit import CommitId
+from relive.model.text import NativeText
 from relive.model.value import Value
 
-__all__ = ["BranchFacts", "Clock", "MemoryFailure", "MemoryState", "Publication"]
+__all__ = ["BranchFacts", "Clock", "MemoryFailure", "MemoryState", "MissingFile", "Publication"]
 
 
 class Clock(StrEnum):
@@ -28,6 +29,17 @@ class Publication(Value):
     host_port: int
     port: int
     forwarder: int
+
+
+class MissingFile(Value):
+    """A path of which a branch sees what the host has, since what the commit saw is not kept.
+
+    Attributes:
+        reason: a clause, for people.
+    """
+
+    path: NativeText
+    reason: str
 
 
 class MemoryFailure(Value):
@@ -74,6 +86,7 @@ class BranchFacts(Value):
         stubs: host pid of the process that answers its service; with ``stubs_started`` it names it for good.
         mark: given by whoever asked for it (``Settings.mark``).
         pager: host pid of the page daemon of a branch restored lazily; with ``pager_started`` it names it for good.
+        missing_files: at most the first hundred of ``missing_count``.
     """
 
     id: str
@@ -94,3 +107,5 @@ class BranchFacts(Value):
     is_container: bool = False
     publications: list[Publication] = []
     mark: str | None = None
+    missing_files: list[MissingFile] = []
+    missing_count: int = 0

@@ -28,6 +28,7 @@ from relive.store import Store, StoredCommit
 __all__ = ["COMMIT", "CommitWish", "commit"]
 
 _DOCKER = "docker:"
+_TOLD = 5  # of files that are left out
 
 
 class CommitWish(Wish):
@@ -81,7 +82,15 @@ def commit(settings: Settings, wish: CommitWish, progress: Progress) -> Commit:
         stored = _ask_for_commit(settings, store, find_capsule(settings, wish.target).paths)
     if wish.tag is not None and store.tags().get(wish.tag) != stored.id:
         store.tag(wish.tag, stored.id)
+    for path, reason in _left_out(store, stored)[:_TOLD]:
+        progress.status(f"Not in the commit: {path} ({reason}).")
     return Commit.of(stored, tags_of(store).get(stored.id, []))
+
+
+def _left_out(store: Store, stored: StoredCommit) -> list[tuple[str, str]]:
+    """Paths that it should hold and does not, with the reasons."""
+    lines = [line for layer in store.manifest(stored.id).layers for line in layer.left_out]
+    return [(f"/{path.lstrip('/')}", reason) for path, _, reason in (line.partition("\t") for line in lines)]
 
 
 COMMIT = Operation("commit", CommitWish, Commit, commit)

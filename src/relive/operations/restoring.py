@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RESTORE", "RestoreWish", "restore"]
 
+_TOLD = 5  # of files that are not as committed
+
 
 class RestoreWish(Wish):
     """What comes back, and how."""
@@ -76,6 +78,10 @@ def restore(settings: Settings, wish: RestoreWish, progress: Progress) -> Branch
     except BaseException:
         branch.stop()
         raise
+    for one in branch.facts.missing_files[:_TOLD]:
+        progress.status(f"Not as committed: {one.path} is the host's of now ({one.reason}).")
+    if branch.facts.missing_count > _TOLD:
+        progress.status(f"So are {branch.facts.missing_count - _TOLD} more; --json lists a hundred.")
     return branch.facts
 
 

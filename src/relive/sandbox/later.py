@@ -18,25 +18,14 @@ from pathlib import Path
 
 from relive.config import Settings
 from relive.engine.journal import Journal, Record, RecordKind
+from relive.model.branch import MissingFile
 from relive.model.capsule import CapsuleFacts, LifePaths
 from relive.model.commit import EntryKind, LayerKind, Manifest
 
-__all__ = ["Change", "FilesMissing", "Held", "LaterFiles", "lay_change", "lay_changes", "plan_changes"]
+__all__ = ["Change", "Held", "LaterFiles", "lay_change", "lay_changes", "plan_changes"]
 
 _ABSENT = frozenset({RecordKind.ABSENT, RecordKind.MOVED, RecordKind.AGAIN})
 _NOT_KEPT = "it was not kept"
-
-
-@dataclass(frozen=True, slots=True)
-class FilesMissing:
-    """A path of which a branch sees what the host has now, since what the commit saw is lost.
-
-    Attributes:
-        reason: a clause, for people.
-    """
-
-    path: str
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +79,7 @@ class Held:
 
 def plan_changes(
     held: Held, lives: Iterable[tuple[Path, Sequence[Record]]]
-) -> tuple[dict[str, Change], list[FilesMissing]]:
+) -> tuple[dict[str, Change], list[MissingFile]]:
     """What has to be laid over the host's files, by path, ancestors first, and what is lost.
 
     Args:
@@ -104,15 +93,15 @@ def plan_changes(
                 base = bases / str(record.serial) if record.kind is RecordKind.REGULAR else None
                 earliest[record.path] = Change(record, base)
     changes: dict[str, Change] = {}
-    missing = [FilesMissing(path, reason) for path, reason in held.left_out.items()]
+    missing = [MissingFile(path=path, reason=reason) for path, reason in held.left_out.items()]
     for path in sorted(earliest):
         change = earliest[path]
         if _is_below_nothing(path, changes):
             continue
         if change.record.kind is RecordKind.GONE:
-            missing.append(FilesMissing(path, change.record.second or _NOT_KEPT))
+            missing.append(MissingFile(path=path, reason=change.record.second or _NOT_KEPT))
         elif change.record.kind is RecordKind.NOTED or (change.base is not None and not change.base.exists()):
-            missing.append(FilesMissing(path, _NOT_KEPT))
+            missing.append(MissingFile(path=path, reason=_NOT_KEPT))
         else:
             changes[path] = change
     return changes, missing
@@ -138,7 +127,7 @@ class LaterFiles:
     settings: Settings
     manifest: Manifest
     held: Held
-    missing: list[FilesMissing] = field(default_factory=list)
+    missing: list[MissingFile] = field(default_factory=list)
     _lives: list[tuple[LifePaths, Journal, list[Record]]] = field(default_factory=list)
 
     @classmethod

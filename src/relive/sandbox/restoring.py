@@ -51,6 +51,8 @@ from relive.store import Store
 
 __all__ = ["restore"]
 
+_MISSING_SHOWN = 100
+
 
 def restore(
     settings: Settings,
@@ -172,6 +174,7 @@ def _restore_in(
             plan = replace(plan, outside=outside(outward))
         built = builder.finish(replace(plan, answered=answered, pager=pager))
         root = _host_pid(built)
+        missing = ground.later.missing if isinstance(ground, HostGround) else []
         stat = procfs.read_stat(built.init)
         facts = BranchFacts(
             id=identifier,
@@ -189,6 +192,8 @@ def _restore_in(
             pager_started=pager.started if pager is not None else 0,
             mark=settings.mark,
             is_container=manifest.target.kind is TargetKind.CONTAINER,
+            missing_files=missing[:_MISSING_SHOWN],
+            missing_count=len(missing),
         )
         branch = Branch(directory, facts, built.peers, built.ends)
         branch.save()
