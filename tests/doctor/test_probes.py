@@ -174,6 +174,7 @@ def test_a_process_that_cannot_be_dumped_fails_the_row_with_crius_words(
     [
         "namespaces",
         "overlayfs",
+        "followed files",
         "seccomp",
         "ptrace",
         "/proc children",

@@ -12,6 +12,7 @@ from relive.doctor.probes.dirty_pages import dirty_pages
 from relive.doctor.probes.disk import disk, reflink
 from relive.doctor.probes.docker import docker
 from relive.doctor.probes.dump_restore import dump_restore, dump_restore_other_user
+from relive.doctor.probes.followed_files import followed_files
 from relive.doctor.probes.io_uring import io_uring, seccomp
 from relive.doctor.probes.kernel_cache import kernel_cache
 from relive.doctor.probes.kvm import kvm
@@ -44,6 +45,7 @@ CHECKLIST: tuple[Probe, ...] = (
     ),
     Probe("namespaces", True, 3.0, namespaces, _KERNEL),
     Probe("overlayfs", True, 3.0, overlay, _KERNEL, needs_directory=True),
+    Probe("followed files", False, 3.0, followed_files, _KERNEL, needs_directory=True),
     Probe("seccomp", True, 1.0, seccomp, _KERNEL),
     Probe("ptrace", True, 2.0, tracing, _KERNEL),
     Probe("/proc children", True, 1.0, proc_children, _KERNEL),
