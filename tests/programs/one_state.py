@@ -1,4 +1,4 @@
-"""Holds one kind of state, says "ready", and waits to be ended: ``one_state.py KIND [WORD...]``.
+"""Holds one kind of state, says "ready PID", and waits to be ended: ``one_state.py KIND [WORD...]``.
 
 Every function whose name has no underscore in front is a kind; what it returns is kept alive.
 """
@@ -38,10 +38,10 @@ def _child(action: Any) -> int:
     child = os.fork()
     if child == 0:
         _libc.prctl(1, 9, 0, 0, 0)  # PR_SET_PDEATHSIG
-        kept = action()
+        kept = [action()]
         os.close(writing)
         signal.pause()
-        os._exit(int(kept is kept))
+        os._exit(len(kept))
     os.close(writing)
     os.read(reading, 1)
     os.close(reading)
@@ -515,14 +515,13 @@ def memory(size: str) -> Any:
 
 
 def double_fork() -> Any:
-    """As a daemon whose session leader has ended: printed is the pid of what lives on."""
+    """A daemon whose session leader has ended."""
     if os.fork():
         os.wait()
-        signal.pause()
+        os._exit(0)
     os.setsid()
     if os.fork():
         os._exit(0)
-    sys.stdout.write(f"{os.getpid()}\n")
 
 
 def orphan_session() -> Any:
@@ -592,7 +591,7 @@ def tun() -> Any:
 if __name__ == "__main__":
     os.environ["STATE_PID"] = str(os.getpid())
     held = globals()[sys.argv[1]](*sys.argv[2:])
-    sys.stdout.write("ready\n")
+    sys.stdout.write(f"ready {os.getpid()}\n")
     sys.stdout.flush()
     while True:
         signal.pause()

@@ -61,7 +61,7 @@ def read_tree(root: int, kind: TargetKind, settings: Settings) -> Snapshot:
         unread.update(_unread(pid))
     seen = Snapshot(kind=kind, processes=processes, unix=unix)
     try:
-        mounts = {one.identifier: one for one in read_mounts(root)}
+        mounts = {one.identifier: one for one in read_mounts(_seeing_all_mounts(processes[0]))}
     except OSError:
         raise _gone(root) from None
     return Snapshot(
@@ -75,6 +75,11 @@ def read_tree(root: int, kind: TargetKind, settings: Settings) -> Snapshot:
         data=tuple(large_files(root, _written_places(seen), mounts)),
         limits=_limits(settings),
     )
+
+
+def _seeing_all_mounts(root: Process) -> int | str:
+    """Whose mountinfo to read: that of a process in a chroot shows only what lies below."""
+    return "self" if root.spaces.get("mnt", 0) == _spaces(Path("/proc/self")).get("mnt", 0) else root.pid
 
 
 def _check_has_state(pid: int) -> None:

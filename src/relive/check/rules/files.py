@@ -45,6 +45,8 @@ def _place(
         return  # CRIU is told that it is outside
     if process.spaces.get("mnt", 0) != seen.root.spaces.get("mnt", 0):
         return  # that itself is a finding
+    if _is_below_a_root(seen):
+        return  # in a mount namespace of its own, of which only a part can be seen
     told.add((process.pid, held.goal))
     yield blocks(
         "outside-mount",
@@ -54,6 +56,12 @@ def _place(
         "or on a file system that is mounted nowhere",
         f"{IN_A_CAPSULE}, which gives it files of its own, or have what starts it open it after it has entered the namespace",
     )
+
+
+def _is_below_a_root(seen: Snapshot) -> bool:
+    """The tree's root is in a chroot, in another mount namespace than Relive's, whose other mounts nobody here can list."""
+    changed = any(one.goal != "/" for one in seen.root.bound[2:])
+    return changed and seen.root.spaces.get("mnt", 0) != seen.limits.spaces.get("mnt", 0)
 
 
 def _deleted(seen: Snapshot, process: Process, held: Descriptor) -> Iterator[Finding]:
@@ -105,7 +113,7 @@ def _of_plain_process(seen: Snapshot) -> Iterator[Finding]:
             "open-files-too-large",
             None,
             f"{len(copied)} open files with {size(total)}, the largest {largest.goal} ({size(largest.size)})",
-            f"a commit of a plain process copies at most {size(seen.limits.open_files)} of them; a branch sees the rest as it is then",
+            f"a commit of a plain process copies at most {size(seen.limits.open_files)}; a branch sees the rest as it is then",
             "raise `open_file_limit` in relive.toml (bytes)",
         )
     yield note(

@@ -62,7 +62,7 @@ def _of_one(seen: Snapshot, process: Process) -> Iterator[Finding]:
             "limits-of-other-user",
             process,
             "ids {}/{}/{}, groups {}/{}/{}".format(*ids),
-            "its real, effective and saved ids differ, and Relive lacks CAP_SYS_RESOURCE, without which CRIU may not read its limits",
+            "its real, effective and saved ids differ, and without CAP_SYS_RESOURCE CRIU may not read its limits",
             "give Relive CAP_SYS_RESOURCE (of a container: --cap-add SYS_RESOURCE)",
         )
     opened = sum(held.number < process.most_descriptors for held in process.descriptors)
@@ -81,7 +81,7 @@ def _of_one(seen: Snapshot, process: Process) -> Iterator[Finding]:
             "state D",
             "it waits for a disk or a network just now; a commit has to wait for it too, and is given up after `commit_limit`",
         )
-    if process.inner_session == 0:
+    if process.inner_session == 0 and process.spaces.get("pid", 0) == seen.root.spaces.get("pid", 0):
         yield blocks(
             "session-outside-namespace",
             process,

@@ -46,9 +46,8 @@ def sockets(seen: Snapshot) -> Iterator[Finding]:
             )
         elif held.inode in seen.unix:
             yield from _unix(seen, process, held, inside)
-        elif (one := seen.connections.get(held.inode)) and not one.listens and one.local[1] not in listening:
-            if (one.peer, one.local) not in own and not _waits_inside(one, listening):
-                yield _outgoing(process, held, one.peer)
+        elif (one := seen.connections.get(held.inode)) and not _stays_inside(one, listening, own):
+            yield _outgoing(process, held, one.peer)
 
 
 def _unix(seen: Snapshot, process: Process, held: Descriptor, inside: frozenset[int]) -> Iterator[Finding]:
@@ -77,8 +76,12 @@ def _unix(seen: Snapshot, process: Process, held: Descriptor, inside: frozenset[
     )
 
 
-def _waits_inside(one: Internet, listening: set[int]) -> bool:
-    """It leads to the service itself, which has not accepted it yet."""
+def _stays_inside(
+    one: Internet, listening: set[int], own: set[tuple[tuple[str, int], tuple[str, int]]]
+) -> bool:
+    """It listens, was accepted, or leads to the service itself, which may not have accepted it yet."""
+    if one.listens or one.local[1] in listening or (one.peer, one.local) in own:
+        return True
     return one.peer[0] == one.local[0] and one.peer[1] in listening
 
 
