@@ -41,7 +41,7 @@ class Estimate(Value):
         memory, shared: bytes to be saved: private, and shared between processes.
         backed: bytes in memory that are not, since they are those of files.
         open_files: bytes of open files that each commit of a plain process copies, while it stands still.
-        pause_us: microseconds for which the service stands still.
+        pause_us: microseconds for which the service stands still; the most, with the load that the host has now.
         first, later: bytes that the store grows by, compressed; later: of a commit of the same life, which pid: targets have not.
     """
 
@@ -80,6 +80,8 @@ def estimate(seen: Snapshot) -> Estimate:
             + _PAUSE_FILE_US[end] * slow_files / _MB
         )
 
+    busy = max(1.0, seen.limits.load)
+
     def first(end: int) -> int:
         return round(_FIRST_BASE[end] + _FIRST_SHARE[end] * memory + files)
 
@@ -94,7 +96,7 @@ def estimate(seen: Snapshot) -> Estimate:
         shared=shared,
         backed=max((one.memory.backed for one in seen.processes), default=0),
         open_files=files,
-        pause_us=Range(least=pause(0), most=pause(1)),
+        pause_us=Range(least=pause(0), most=round(pause(1) * busy)),
         first=Range(least=first(0), most=first(1)),
         later=Range(least=later(0), most=later(1)),
     )

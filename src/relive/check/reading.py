@@ -10,7 +10,8 @@ import ipaddress
 import os
 import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from relive.check.datafiles import large_files
@@ -18,6 +19,7 @@ from relive.check.snapshot import Descriptor, Internet, Limits, Memory, Outsider
 from relive.config import Settings
 from relive.errors import PermissionMissing, ProcessGone, TargetUndumpable
 from relive.kernel import procfs
+from relive.kernel.kcmp import is_epoll_target
 from relive.kernel.mounts import read_mounts
 from relive.kernel.namespaces import in_network_of
 from relive.kernel.unixdiag import UnixSocket, unix_sockets
@@ -26,14 +28,16 @@ from relive.model.commit import TargetKind
 __all__ = ["read_tree"]
 
 _SOCKET = re.compile(r"^socket:\[\d+\]$")
+_WATCHED = re.compile(r"^tfd:\s+(?P<number>\d+).*?ino:(?P<inode>[0-9a-f]+)", re.MULTILINE)
+_EPOLL = "anon_inode:[eventpoll]"
 _ABOUT = ("anon_inode:", "pidfd:")  # descriptors of whose fdinfo more than the first lines matter
 _SYS_RESOURCE = 24
 _TCP_LISTEN, _TCP_ESTABLISHED = "0A", "01"
 _MOST_ABOUT = 1 << 20  # [characters] of one fdinfo: an epoll may watch a hundred thousand
 
 
-def read_tree(root: int, kind: TargetKind, settings: Settings) -> Snapshot:
-    """What is to be seen of a tree now.
+def read_tree(root: int, kind: TargetKind, settings: Settings, *, watched: bool = False) -> Snapshot:
+    """What is to be seen of a tree now; ``watched``: Relive's own failure watch is its tracer, which steps aside for a commit.
 
     Raises:
         PermissionMissing: the caller may not look at it.
@@ -47,7 +51,10 @@ def read_tree(root: int, kind: TargetKind, settings: Settings) -> Snapshot:
             remedy="run it with sudo",
         )
     _check_has_state(root)
-    processes = tuple(one for pid in procfs.tree_of(root) if (one := _read_process(pid)) is not None)
+    pids = procfs.tree_of(root)
+    processes = tuple(one for pid in pids if (one := _read_process(pid)) is not None)
+    stats = (procfs.read_stat(pid) for pid in pids)
+    ended = frozenset(facts.pid for facts in stats if facts is not None and facts.state in "ZX")
     if not processes or processes[0].pid != root:
         raise _gone(root)
     unix: dict[int, UnixSocket] = {}
@@ -67,13 +74,14 @@ def read_tree(root: int, kind: TargetKind, settings: Settings) -> Snapshot:
     return Snapshot(
         kind=kind,
         processes=processes,
+        ended=ended,
         unix=unix,
         connections=connections,
         unread=unread,
         owners=_owners(seen),
         mounts=mounts,
         data=tuple(large_files(root, _written_places(seen), mounts)),
-        limits=_limits(settings),
+        limits=replace(_limits(settings), watched=watched),
     )
 
 
@@ -132,7 +140,7 @@ def _read_process(pid: int) -> Process | None:
         group=_three(status.get("Gid", "")),
         tracer=_tracer(pid),
         spaces=spaces,
-        descriptors=tuple(_descriptors(directory)),
+        descriptors=_with_closed(pid, tuple(_descriptors(directory))),
         bound=tuple(_bound(directory)),
         mappings=tuple(_notable(procfs.read_maps(pid))),
         memory=_memory(directory, status),
@@ -206,7 +214,39 @@ def _descriptor(directory: Path, name: str) -> Descriptor:
         mount=int(first.get("mnt_id", "-1")),
         about=text if goal.startswith(_ABOUT) else "",
         protocol=protocol,
+        homeless=_is_homeless(directory, goal, facts),
     )
+
+
+def _is_homeless(directory: Path, goal: str, facts: os.stat_result) -> bool:
+    if not (
+        goal.startswith("/")
+        and goal.endswith(" (deleted)")
+        and stat.S_ISREG(facts.st_mode)
+        and facts.st_nlink
+    ):
+        return False
+    return not Path(f"{directory}/root{Path(goal).parent}").exists()
+
+
+def _with_closed(pid: int, found: tuple[Descriptor, ...]) -> tuple[Descriptor, ...]:
+    """With what each epoll among them waits for in vain."""
+    return tuple(
+        replace(one, closed=tuple(_closed(pid, one, found))) if one.goal.startswith(_EPOLL) else one
+        for one in found
+    )
+
+
+def _closed(pid: int, epoll: Descriptor, found: tuple[Descriptor, ...]) -> Iterator[int]:
+    for match in _WATCHED.finditer(epoll.about):
+        number, inode = int(match["number"]), int(match["inode"], 16)
+        # Most have the number under which they were watched; some another, of those with the same inode.
+        likely = sorted((one.number for one in found if one.inode == inode), key=lambda one: one != number)
+        try:
+            if not any(is_epoll_target(pid, one, epoll.number, number) for one in likely):
+                yield number
+        except OSError:
+            continue  # closed or removed in this moment
 
 
 def _bound(directory: Path) -> Iterable[Descriptor]:
@@ -332,5 +372,6 @@ def _limits(settings: Settings) -> Limits:
         open_files=settings.open_file_limit,
         reads_limits=bool(held >> _SYS_RESOURCE & 1),
         ptrace_scope=scope,
+        load=os.getloadavg()[0] / (os.cpu_count() or 1),
         spaces=_spaces(Path("/proc/self")),
     )

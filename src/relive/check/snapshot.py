@@ -25,6 +25,8 @@ class Descriptor:
         mount: number of the mount it was opened on, -1 if unknown.
         about: the further lines of its fdinfo.
         protocol: of a socket, as the kernel names it (``TCP``, ``UNIX-STREAM``, ``AF_VSOCK``).
+        closed: numbers that an epoll waits for and that no descriptor of the process leads to any more.
+        homeless: of a deleted file, its directory is gone too.
     """
 
     number: int
@@ -39,6 +41,8 @@ class Descriptor:
     mount: int = -1
     about: str = ""
     protocol: str = ""
+    closed: tuple[int, ...] = ()
+    homeless: bool = False
 
     @property
     def subject(self) -> str:
@@ -146,12 +150,16 @@ class Limits:
         reads_limits: the caller has CAP_SYS_RESOURCE.
         spaces: of the caller; see ``Process.spaces``.
         ptrace_scope: of Yama, 0 without it.
+        watched: Relive's own failure watch is the tracer of all processes, and steps aside for a commit.
+        load: processes that want to run, for each processor.
     """
 
     ghost: int = 1 << 30
     open_files: int = 1 << 30
     reads_limits: bool = True
     ptrace_scope: int = 0
+    watched: bool = False
+    load: float = 0.0
     spaces: dict[str, int] = field(default_factory=dict)
 
 
@@ -160,6 +168,7 @@ class Snapshot:
     """A process tree, its root first.
 
     Attributes:
+        ended: host pids of zombies among it.
         unix, connections, unread: sockets by inode; the last, bytes that wait in netlink sockets.
         owners: of the other ends of unix sockets, by inode, where they are outside.
         mounts: of the root's mount namespace, by number.
@@ -168,6 +177,7 @@ class Snapshot:
 
     kind: TargetKind
     processes: tuple[Process, ...]
+    ended: frozenset[int] = frozenset()
     unix: dict[int, UnixSocket] = field(default_factory=dict)
     connections: dict[int, Internet] = field(default_factory=dict)
     unread: dict[int, int] = field(default_factory=dict)

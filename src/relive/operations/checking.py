@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pydantic import Field
 
+from relive.agent.containers.life import living_watches
 from relive.agent.lives import find_capsule
 from relive.check.report import Report, verdict_of
 from relive.config import Settings
@@ -68,7 +69,9 @@ def _check_target(settings: Settings, target: str) -> Report:
     from relive.check.rules import findings_of
 
     kind, pid = _found(settings, target)
-    seen = read_tree(pid, kind, settings)
+    # A capsule is always watched, and so nobody else can be its tracer.
+    watched = kind is TargetKind.CAPSULE or kind is TargetKind.CONTAINER and _is_watched(settings, target)
+    seen = read_tree(pid, kind, settings, watched=watched)
     findings = findings_of(seen)
     return Report(
         target=target,
@@ -99,6 +102,10 @@ def _found(settings: Settings, target: str) -> tuple[TargetKind, int]:
 
         return TargetKind.CONTAINER, docker_target(target.removeprefix(_DOCKER)).root
     return TargetKind.CAPSULE, find_capsule(settings, target).facts.root
+
+
+def _is_watched(settings: Settings, target: str) -> bool:
+    return any(watch.target == target for watch in living_watches(settings))
 
 
 def _command_of(pid: int) -> list[str]:

@@ -17,11 +17,7 @@ __all__ = ["descriptors"]
 
 _SAVED = frozenset({"eventfd", "eventpoll", "inotify", "fanotify", "signalfd", "timerfd", "pidfd"})
 _NAMELESS = re.compile(r"^anon_inode:\[?(?P<kind>[^\]]+)")
-_WATCHED = re.compile(
-    r"^tfd:\s+(?P<number>\d+).*?ino:(?P<inode>[0-9a-f]+) sdev:(?P<device>[0-9a-f]+)", re.MULTILINE
-)
 _OF_PROCESS = re.compile(r"^Pid:\s+(-?\d+)", re.MULTILINE)
-_MINOR_BITS = 20  # of a device number inside the kernel
 # linux/major.h and the kernel's Documentation/admin-guide/devices.txt. A branch has nodes of these only.
 _MEMORY, _VIRTUAL_TTY, _TTY, _FIRST_PTS, _LAST_PTS = 1, 4, 5, 136, 143
 _IN_A_BRANCH = frozenset({3, 5, 7, 8, 9})  # null, zero, full, random, urandom
@@ -94,18 +90,14 @@ def _nameless(seen: Snapshot, process: Process, held: Descriptor) -> Iterator[Fi
 
 
 def _epoll(process: Process, held: Descriptor) -> Iterator[Finding]:
-    """CRIU finds what was closed, or has another number by now, among the process's other descriptors, if at all."""
-    for match in _WATCHED.finditer(held.about):
-        device = int(match["device"], 16)
-        same = (int(match["inode"], 16), os.makedev(device >> _MINOR_BITS, device & (1 << _MINOR_BITS) - 1))
-        if not any((one.inode, one.device) == same for one in process.descriptors):
-            yield blocks(
-                "epoll-closed",
-                process,
-                held.subject,
-                f"it waits for descriptor {match['number']}, which it has closed while another process still has it open",
-                "have it removed from the epoll before it is closed; when the other process closes it, commits work again",
-            )
+    for number in held.closed:
+        yield blocks(
+            "epoll-closed",
+            process,
+            held.subject,
+            f"it waits for descriptor {number}, which it has closed while another process still has it open",
+            "have it removed from the epoll before it is closed; when the other process closes it, commits work again",
+        )
 
 
 def _device(process: Process, held: Descriptor) -> Iterator[Finding]:

@@ -65,9 +65,17 @@ def _is_below_a_root(seen: Snapshot) -> bool:
 
 
 def _deleted(seen: Snapshot, process: Process, held: Descriptor) -> Iterator[Finding]:
-    if not (held.has_path and held.goal.endswith(_DELETED) and stat.S_ISREG(held.mode) and held.links == 0):
+    if not (held.has_path and held.goal.endswith(_DELETED) and stat.S_ISREG(held.mode)):
         return
-    if held.size > seen.limits.ghost:
+    if held.homeless and seen.kind is TargetKind.PROCESS:
+        yield blocks(
+            "link-remap",
+            process,
+            held.subject,
+            "it is deleted, still has another name, and its directory is gone, where a branch would have to put it",
+            "close that file, or keep its directory",
+        )
+    if held.links == 0 and held.size > seen.limits.ghost:
         yield blocks(
             "ghost-too-large",
             process,

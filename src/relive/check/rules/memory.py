@@ -17,11 +17,11 @@ _HARMLESS_DEVICES = ("/dev/zero", "/dev/shm/")
 
 
 def memory(seen: Snapshot) -> Iterator[Finding]:
-    """Of each process, each mapped thing once."""
+    """Of each process; what several have mapped, of the first of them."""
+    told: set[str] = set()
     for process in seen.processes:
-        told: set[str] = set()
         for mapping in process.mappings:
-            if mapping.path and mapping.path not in told:
+            if mapping.path not in told:
                 told.add(mapping.path)
                 yield from _of_one(seen, process, mapping)
         if process.memory.huge:

@@ -38,7 +38,17 @@ def processes(seen: Snapshot) -> Iterator[Finding]:
     for process in seen.processes:
         yield from _of_one(seen, process)
     yield from _namespaces(seen)
-    if seen.kind is TargetKind.PROCESS and (root := seen.root).session not in seen.pids:
+    inside = seen.pids | seen.ended
+    for process in seen.processes[1:]:
+        if process.session not in inside and process.session != seen.root.session:
+            yield blocks(
+                "session-outside",
+                process,
+                f"session {process.session}",
+                "its session is neither that of the tree's root, nor is who began it in the tree: a restore waits for it in vain",
+                "let it call setsid(2), or its session's leader live",
+            )
+    if seen.kind is TargetKind.PROCESS and (root := seen.root).session not in inside:
         yield note(
             "session-outside",
             root,
@@ -48,7 +58,7 @@ def processes(seen: Snapshot) -> Iterator[Finding]:
 
 
 def _of_one(seen: Snapshot, process: Process) -> Iterator[Finding]:
-    if process.tracer:
+    if process.tracer and not seen.limits.watched:
         yield blocks(
             "traced",
             process,
