@@ -13,7 +13,6 @@ import select
 import signal
 import socket
 import struct
-import subprocess
 import sys
 import tempfile
 import threading
@@ -82,6 +81,10 @@ def ordinary() -> Any:
     deleted = tempfile.TemporaryFile()
     deleted.write(b"y" * 99999)
     deleted.flush()
+    more = [
+        fanotify(), netlink_route(), packet_ring(), raw_icmp(), closed_pair(), unaccepted(), deleted_with_other_name(),
+        aio(), ofd_lock(), flock(), zombie_child(), child_chroot("/proc"), mapped_zero(), path_only(), seccomp_filter(),
+    ]  # fmt: skip
     zero, random = open("/dev/zero", "rb"), open("/dev/urandom", "rb")
     return locals()
 
@@ -127,25 +130,12 @@ def vsock() -> Any:
     return socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM)
 
 
-def alg() -> Any:
-    return socket.socket(socket.AF_ALG, socket.SOCK_SEQPACKET)
-
-
 def raw_icmp() -> Any:
     return socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
 
 
-def ping() -> Any:
-    Path("/proc/sys/net/ipv4/ping_group_range").read_text()
-    return socket.socket(socket.AF_INET, socket.SOCK_DGRAM, socket.IPPROTO_ICMP)
-
-
 def mptcp() -> Any:
     return socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262)
-
-
-def sctp() -> Any:
-    return socket.socket(socket.AF_INET, socket.SOCK_STREAM, 132)
 
 
 def packet() -> Any:
@@ -170,46 +160,8 @@ def netlink_unread() -> Any:
     return made
 
 
-def netlink_connected() -> Any:
-    made = netlink_route()
-    made.connect((0, 1))
-    return made
-
-
-def netlink_uevent() -> Any:
-    made = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 15)
-    made.bind((0, 1))
-    return made
-
-
-def netlink_diag() -> Any:
-    return socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 4)
-
-
-def netlink_audit() -> Any:
-    return socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 9)
-
-
-def tcp_closed() -> Any:
-    return socket.socket()
-
-
-def tcp_bound() -> Any:
-    made = socket.socket()
-    made.bind(("127.0.0.1", 0))
-    return made
-
-
 def tcp_out(port: str) -> Any:
     return socket.create_connection(("127.0.0.1", int(port)))
-
-
-def udp_corked() -> Any:
-    made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    made.connect(("127.0.0.1", 9))
-    made.setsockopt(17, 1, 1)
-    made.send(b"x")
-    return made
 
 
 def userfault() -> Any:
@@ -239,14 +191,6 @@ def fanotify() -> Any:
     return made
 
 
-def inotify_deleted() -> Any:
-    watch = _libc.inotify_init()
-    with tempfile.NamedTemporaryFile() as file:
-        kept = open(file.name)
-        _libc.inotify_add_watch(watch, file.name.encode(), 0x2)
-    return watch, kept
-
-
 def secret_memory() -> Any:
     made = _call(_MEMFD_SECRET, 0)
     os.ftruncate(made, 4096)
@@ -259,17 +203,6 @@ def sysv_memory() -> Any:
     place = _libc.shmat(segment, None, 0)
     _libc.shmctl(segment, 0, None)
     return place
-
-
-def sysv_semaphore() -> Any:
-    made = _libc.semget(0, 1, 0o600)
-    if os.fork() == 0:  # removed with its maker
-        os.setsid()
-        handle = os.pidfd_open(os.getppid())
-        select.select([handle], [], [])
-        _libc.semctl(made, 0, 0)
-        os._exit(0)
-    return made
 
 
 def pidfd_outside(pid: str) -> Any:
@@ -307,21 +240,8 @@ def device(path: str) -> Any:
     return os.open(path, os.O_RDONLY | os.O_NONBLOCK)
 
 
-def mapped_device() -> Any:
-    return mmap.mmap(os.open("/dev/mem", os.O_RDONLY), 4096, mmap.MAP_SHARED, mmap.PROT_READ, offset=0xF0000)
-
-
 def mapped_zero() -> Any:
     return mmap.mmap(os.open("/dev/zero", os.O_RDWR), 4096)
-
-
-def locked_memory() -> Any:
-    _libc.mlockall(1)
-    return None
-
-
-def huge_pages() -> Any:
-    return mmap.mmap(-1, 2 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x40000)
 
 
 def aio() -> Any:
@@ -375,10 +295,6 @@ def child_own_ipc() -> Any:
     return _child(lambda: _apart(0x08000000))
 
 
-def own_uts() -> Any:
-    _apart(0x04000000)
-
-
 def child_own_uts() -> Any:
     return _child(lambda: _apart(0x04000000))
 
@@ -391,10 +307,6 @@ def child_own_users() -> Any:
     return _child(lambda: _apart(0x10000000))
 
 
-def own_cgroups() -> Any:
-    _apart(0x02000000)
-
-
 def own_time() -> Any:
     _apart(0x00000080)
 
@@ -402,10 +314,6 @@ def own_time() -> Any:
 def child_own_pids() -> Any:
     _apart(0x20000000)
     return _child(lambda: None)
-
-
-def namespace_file(path: str) -> Any:
-    return os.open(path, os.O_RDONLY)
 
 
 def outside_file() -> Any:
@@ -440,30 +348,12 @@ def _seccomp(flags: int) -> Any:
     return _call(_SECCOMP, 1, flags, program)
 
 
-def stopped_child() -> Any:
-    child = _child(lambda: None)
-    os.kill(child, signal.SIGSTOP)
-    os.waitpid(child, os.WUNTRACED)
-
-
 def zombie_child() -> Any:
     child = os.fork()
     if child == 0:
         os._exit(3)
     os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
     return child
-
-
-def dead_pid_file() -> Any:
-    child = subprocess.Popen(["sleep", "100"])
-    made = os.open(f"/proc/{child.pid}/status", os.O_RDONLY)
-    child.kill()
-    child.wait()
-    return made
-
-
-def proc_of_other(pid: str) -> Any:
-    return os.open(f"/proc/{pid}/status", os.O_RDONLY)
 
 
 def two_users() -> Any:
@@ -496,18 +386,6 @@ def ofd_lock() -> Any:
 
 def path_only() -> Any:
     return os.open("/etc/passwd", os.O_PATH)
-
-
-def pipe_out() -> Any:
-    reading, writing = os.pipe()
-    if os.fork() == 0:
-        if os.fork() == 0:
-            os.close(writing)
-            os.read(reading, 1)
-        os._exit(0)
-    os.wait()
-    os.close(reading)
-    return writing
 
 
 def memory(size: str) -> Any:

@@ -70,7 +70,7 @@ def _check_target(settings: Settings, target: str) -> Report:
 
     kind, pid = _found(settings, target)
     # A capsule is always watched, and so nobody else can be its tracer.
-    watched = kind is TargetKind.CAPSULE or kind is TargetKind.CONTAINER and _is_watched(settings, target)
+    watched = kind is TargetKind.CAPSULE or (kind is TargetKind.CONTAINER and _is_watched(settings, target))
     seen = read_tree(pid, kind, settings, watched=watched)
     findings = findings_of(seen)
     return Report(
