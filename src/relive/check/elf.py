@@ -54,6 +54,6 @@ def read_elf(path: Path) -> Elf | None:
                     return Elf(
                         bits, file.read(min(header[most], 4096)).rstrip(b"\0").decode(errors="replace")
                     )
-        except (struct.error, OSError):
+        except (struct.error, OSError, ValueError):  # a place beyond all files
             return None
     return Elf(bits, "")

@@ -357,7 +357,7 @@ def _written_places(seen: Snapshot) -> list[str]:
     found = {
         str(Path(held.goal).parent): None
         for _, held in seen.opened()
-        if held.has_path and held.is_writable and stat.S_ISREG(held.mode)
+        if held.has_path and held.is_writable and stat.S_ISREG(held.mode) and held.links
     }
     return list(found)
 
