@@ -101,6 +101,9 @@ def test_what_blocks_is_refused(relive: Relive, state: Callable[..., str], kind:
     target = state(kind)
     status, report = looked(relive, target)
     assert (status, report["verdict"]) == (5, "refused")
+    assert report["capsule_helps"] == (
+        REFUSED[kind] in ("io-uring", "shared-memory-outside", "outside-mount")
+    )
     assert codes(report, "blocks") == {REFUSED[kind]}
     with pytest.raises(Refused) as caught:
         relive.commit(target)

@@ -18,12 +18,12 @@ _PAUSE_BASE_US = (4_000, 16_000)
 _PAUSE_PROCESS_US = (1_000, 7_000)  # each further one
 _PAUSE_THREAD_US = (30, 250)  # each further one
 _PAUSE_DESCRIPTOR_US = (8, 40)
-_PAUSE_MEMORY_US = (350, 900)  # each MB
+_PAUSE_MEMORY_US = (350, 1_200)  # each MB
 _PAUSE_FILE_US = (400, 2_500)  # each MB of open files that a commit of a plain process copies
-_FIRST_SHARE = (0.12, 1.0)  # of memory: much alike, and random bytes
+_FIRST_SHARE = (0.03, 1.0)  # of memory: numbered lines of text, and random bytes; most services a fifth
 _FIRST_BASE = (20_000, 150_000)  # [bytes]
-_LATER_BASE = (8_000, 60_000)  # [bytes]
-_LATER_PROCESS = (2_000, 15_000)  # [bytes] each further one
+_LATER_BASE = (1_000, 60_000)  # [bytes] an idle service, and one under load with the recorder in it
+_LATER_PROCESS = (1_000, 15_000)  # [bytes] each further one
 _LATER_SHARE = (0.0, 0.03)  # of memory, written anew between two commits
 
 
@@ -42,7 +42,8 @@ class Estimate(Value):
         backed: bytes in memory that are not, since they are those of files.
         open_files: bytes of open files that each commit of a plain process copies, while it stands still.
         pause_us: microseconds for which the service stands still; the most, with the load that the host has now.
-        first, later: bytes that the store grows by, compressed; later: of a commit of the same life, which pid: targets have not.
+        first, later: bytes that the store grows by, compressed; later: of a further
+            commit of a capsule or a watched container; those of a plain process are all first ones.
     """
 
     processes: int

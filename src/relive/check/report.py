@@ -10,7 +10,7 @@ from relive.check.finding import Finding, Severity
 from relive.model.text import NativeText
 from relive.model.value import Value
 
-__all__ = ["Expected", "Report", "Verdict", "verdict_of"]
+__all__ = ["Expected", "Report", "Verdict", "capsule_helps", "verdict_of"]
 
 
 class Verdict(StrEnum):
@@ -40,6 +40,7 @@ class Report(Value):
         target: as it was asked for; of a command, its words.
         pid: host pid of the tree's root, None of a command.
         command: the words it runs with.
+        capsule_helps: it cannot be committed, and started with ``relive run`` it could.
         estimate: None of a command, whose memory nobody knows yet.
         expected: of a command only.
         unseen: what only a running process, or only a real commit, can tell.
@@ -49,10 +50,23 @@ class Report(Value):
     pid: int | None
     command: list[NativeText]
     verdict: Verdict
+    capsule_helps: bool
     findings: list[Finding]
     estimate: Estimate | None
     expected: list[Expected]
     unseen: list[str]
+
+
+# What a capsule hides, or has of its own.
+_CURED_BY_A_CAPSULE = frozenset(
+    {"io-uring", "shared-memory-outside", "outside-mount", "session-outside-namespace"}
+)
+
+
+def capsule_helps(findings: Iterable[Finding]) -> bool:
+    """Something blocks, and nothing that would not be cured by starting the service with ``relive run``."""
+    codes = {one.code for one in findings if one.severity is Severity.BLOCKS}
+    return bool(codes) and codes <= _CURED_BY_A_CAPSULE
 
 
 def verdict_of(findings: Iterable[Finding]) -> Verdict:

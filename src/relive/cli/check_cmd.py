@@ -67,6 +67,8 @@ def check(
     terminal.answer(report, lambda: "\n".join(_lines(report)))
     verdicts = _VERDICTS_OF_A_COMMAND if report.pid is None else _VERDICTS
     terminal.status(verdicts[report.verdict])
+    if report.capsule_helps:
+        terminal.hint("In a capsule it could be: start it with `relive run -- CMD`.")
     raise typer.Exit(_STATUSES[report.verdict])
 
 
@@ -89,14 +91,15 @@ def _lines(report: Report) -> list[str]:
         if one.remedy is not None:
             lines += [f"  Remedy: {escape(one.remedy)}"]
     if report.estimate is not None:
-        lines += ["", *_costs(report.estimate)]
+        lines += ["", *_costs(report.estimate, is_plain=report.target.startswith("pid:"))]
     lines += ["", "Not to be seen from outside:", *(f"  {one}" for one in report.unseen)]
     return lines
 
 
-def _costs(found: Estimate) -> list[str]:
+def _costs(found: Estimate, *, is_plain: bool) -> list[str]:
+    """``is_plain``: each commit of a plain process is a first one."""
     lines = [
-        f"{found.processes} processes, {found.threads} threads, {found.descriptors} descriptors",
+        f"tree            processes {found.processes}, threads {found.threads}, descriptors {found.descriptors}",
         f"memory to save  {size(found.memory + found.shared)}, of which {size(found.shared)} shared; "
         f"{size(found.backed)} of files is not saved",
     ]
@@ -106,7 +109,8 @@ def _costs(found: Estimate) -> list[str]:
         *lines,
         f"pause           about {_range(found.pause_us, duration)}",
         f"first commit    about {_range(found.first, size)} in the store",
-        f"later commits   about {_range(found.later, size)} each, by what it writes between them",
+        f"later commits   {'the same; in a capsule ' if is_plain else ''}about {_range(found.later, size)} each, "
+        "by what it writes between them",
     ]
 
 

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from relive.agent.containers.life import living_watches
 from relive.agent.lives import find_capsule
-from relive.check.report import Report, verdict_of
+from relive.check.report import Report, capsule_helps, verdict_of
 from relive.config import Settings
 from relive.errors import UsageError
 from relive.model.commit import TargetKind
@@ -78,6 +78,7 @@ def _check_target(settings: Settings, target: str) -> Report:
         pid=pid,
         command=_command_of(pid),
         verdict=verdict_of(findings),
+        capsule_helps=kind is TargetKind.PROCESS and capsule_helps(findings),
         findings=findings,
         estimate=estimate(seen),
         expected=[],
@@ -125,6 +126,7 @@ def _check_command(wish: CheckWish) -> Report:
         pid=None,
         command=wish.command,
         verdict=verdict_of(findings),
+        capsule_helps=False,
         findings=findings,
         estimate=None,
         expected=expected,
