@@ -43,7 +43,11 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Snapshot, i
     ) as child:
         assert child.stdout is not None and child.stdin is not None
         port = int(child.stdout.readline())
-        yield read_tree(child.pid, TargetKind.PROCESS, Settings(home=path.parent)), port, path
+        yield (
+            read_tree(child.pid, TargetKind.PROCESS, Settings(home=path.parent, base_file_limit=79 << 20)),
+            port,
+            path,
+        )
         child.stdin.close()
 
 

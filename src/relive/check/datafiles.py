@@ -14,13 +14,14 @@ from relive.kernel.mounts import Mount
 
 __all__ = ["large_files"]
 
-_LARGE = 64 << 20  # [bytes] below it no rule is interested
 _MOST_LOOKED_AT = 20_000  # files and directories, in all
 _KERNEL = ("/proc", "/sys", "/dev", "/run")
 
 
-def large_files(root: int, places: Iterable[str], mounts: Mapping[int, Mount]) -> Iterator[DataFile]:
-    """Regular files of more than ``_LARGE`` in and below the places, as the process ``root`` sees them; links are not followed.
+def large_files(
+    root: int, places: Iterable[str], mounts: Mapping[int, Mount], least: int
+) -> Iterator[DataFile]:
+    """Regular files of more than ``least`` bytes in and below the places, as the process ``root`` sees them; links are not followed.
 
     The search ends after ``_MOST_LOOKED_AT`` names: a directory with a million files is no reason to make its user wait.
     """
@@ -43,6 +44,6 @@ def large_files(root: int, places: Iterable[str], mounts: Mapping[int, Mount]) -
                     path = str(Path(place) / child.name)
                     if stat.S_ISDIR(facts.st_mode):
                         pending.append(path)
-                    elif stat.S_ISREG(facts.st_mode) and facts.st_size > _LARGE:
+                    elif stat.S_ISREG(facts.st_mode) and facts.st_size > least:
                         device = f"{os.major(facts.st_dev)}:{os.minor(facts.st_dev)}"
                         yield DataFile(path, facts.st_size, by_device.get(device, "its file system"))

@@ -80,7 +80,7 @@ def read_tree(root: int, kind: TargetKind, settings: Settings, *, watched: bool 
         unread=unread,
         owners=_owners(seen),
         mounts=mounts,
-        data=tuple(large_files(root, _written_places(seen), mounts)),
+        data=tuple(large_files(root, _written_places(seen), mounts, settings.base_file_limit)),
         limits=replace(_limits(settings), watched=watched),
     )
 
@@ -370,6 +370,7 @@ def _limits(settings: Settings) -> Limits:
     return Limits(
         ghost=min(settings.ghost_limit, 0xFFFFFFFF),
         open_files=settings.open_file_limit,
+        base_file=settings.base_file_limit,
         reads_limits=bool(held >> _SYS_RESOURCE & 1),
         ptrace_scope=scope,
         load=os.getloadavg()[0] / (os.cpu_count() or 1),

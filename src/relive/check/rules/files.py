@@ -11,9 +11,8 @@ from relive.check.snapshot import Descriptor, Process, Snapshot
 from relive.model.commit import TargetKind
 from relive.model.quantities import size
 
-__all__ = ["LARGE", "SHARES_BLOCKS", "SYSTEM", "copied_files", "files"]
+__all__ = ["SHARES_BLOCKS", "SYSTEM", "copied_files", "files"]
 
-LARGE = 256 << 20  # [bytes]
 SHARES_BLOCKS = frozenset({"btrfs", "xfs", "bcachefs", "ocfs2"})  # copies of files cost next to nothing there
 SYSTEM = ("/usr/", "/lib", "/bin/", "/sbin/", "/etc/", "/proc/", "/dev/", "/sys/", "/memfd:", "/SYSV")
 _REMOTE = ("nfs", "cifs", "smb", "9p", "ceph", "fuse", "afs", "gluster", "lustre", "virtiofs")
@@ -135,11 +134,12 @@ def _of_plain_process(seen: Snapshot) -> Iterator[Finding]:
 
 def _large(seen: Snapshot) -> Iterator[Finding]:
     for one in seen.data:
-        if one.size > LARGE and one.file_system not in SHARES_BLOCKS:
+        if one.size > seen.limits.base_file and one.file_system not in SHARES_BLOCKS:
             yield note(
                 "large-file",
                 None,
                 f"{one.path} ({size(one.size)})",
-                f"{one.file_system} cannot share blocks between files, so each copy of it is a real one",
-                "put it on btrfs or xfs where the service writes to it",
+                f"{one.file_system} cannot share blocks between files: a copy of it is a real one, for which the service would wait, "
+                "so that none is made in a capsule before it changes; a commit may not hold it as it was",
+                "put it on btrfs or xfs, or raise `base_file_limit` in relive.toml (bytes)",
             )
