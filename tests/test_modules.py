@@ -81,6 +81,7 @@ TESTED_IN = {
     "dashboard/runlist.py": "tests/dashboard/test_views.py",
     "dashboard/verdicts.py": "tests/dashboard/test_views.py",
     "dashboard/working.py": "tests/dashboard/test_views.py",
+    "dashboard/views/check.py": "tests/dashboard/test_views.py",
     "dashboard/views/branches.py": "tests/dashboard/test_views.py",
     "dashboard/views/commit.py": "tests/dashboard/test_views.py",
     "dashboard/views/commits.py": "tests/dashboard/test_views.py",

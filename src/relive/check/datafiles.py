@@ -21,7 +21,7 @@ _KERNEL = ("/proc", "/sys", "/dev", "/run")
 def large_files(
     root: int, places: Iterable[str], mounts: Mapping[int, Mount], least: int
 ) -> Iterator[DataFile]:
-    """Regular files of more than ``least`` bytes in and below the places, as the process ``root`` sees them; links are not followed.
+    """Regular files of more than ``least`` bytes below the places, as the process ``root`` sees them; links are not followed.
 
     The search ends after ``_MOST_LOOKED_AT`` names: a directory with a million files is no reason to make its user wait.
     """

@@ -139,7 +139,7 @@ def _large(seen: Snapshot) -> Iterator[Finding]:
                 "large-file",
                 None,
                 f"{one.path} ({size(one.size)})",
-                f"{one.file_system} cannot share blocks between files: a copy of it is a real one, for which the service would wait, "
+                f"{one.file_system} cannot share blocks between files: the service would wait for a copy of it, "
                 "so that none is made in a capsule before it changes; a commit may not hold it as it was",
                 "put it on btrfs or xfs, or raise `base_file_limit` in relive.toml (bytes)",
             )
