@@ -33,6 +33,7 @@ WITHOUT_JSON = {
 def test_the_commands_are_those_that_are_documented():
     assert set(COMMANDS) == {
         *(
+            "check",
             "doctor",
             "run",
             "watch",

@@ -33,6 +33,13 @@ def test_targets_are_listed(api, payments):
     assert payments.url.endswith(target["listen"])
 
 
+def test_a_target_is_checked_before_it_is_committed(api, payments):
+    report = api.get("/targets/check", target=payments.name)
+    assert report["verdict"] == "whole" and report["estimate"]["memory"] > 1 << 20
+    assert api.http.get("/targets/check?target=pid:x").json()["error"]["code"] == "usage"
+    assert api.http.get("/targets/check?target=nobody").status_code == 404
+
+
 def test_incidents_are_listed_searched_and_told_in_each_form(api, payments, incident):
     found = api.get("/incidents", search="KeyError", service=payments.name)["items"]
     assert payments.incident in [one["number"] for one in found]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,7 @@ def test_pages_without_anything_say_what_to_do(look):
         "branches": "No branch runs",
         "runs": "Nothing has been replayed yet",
         "storage": "Press Measure",
+        "check": "Name a running process",
         "incident": "Which incident?",
         "commit": "Which commit?",
         "run": "Which run?",
@@ -203,3 +205,17 @@ def test_a_job_about_the_store_shows_its_result(look, home):
     ended(home)
     app.run()
     assert app.metric[0].value == "1"
+
+
+def test_a_process_is_checked(look, home):
+    """One of another session, since what the page's process runs below cannot be checked."""
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as checked:
+        try:
+            app = look("check")
+            app.text_input("target").set_value(f"pid:{checked.pid}").run()
+            assert not app.exception
+            assert "It can be committed" in said(app) and "memory to save" in said(app)
+            app.text_input("target").set_value("pid:4194305").run()
+            assert "there is no process 4194305" in said(app)
+        finally:
+            checked.kill()

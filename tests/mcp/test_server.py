@@ -39,6 +39,15 @@ def test_from_list_to_verdict_over_stdio(payments):
     anyio.run(talk)
 
 
+def test_a_service_is_checked(payments):
+    async def talk() -> None:
+        async with Client(stdio(payments)) as client:
+            assert (await value(client, "check", target=payments.name))["verdict"] == "whole"
+            assert (await refused(client, "check", target="nobody"))["code"] == "target-unknown"
+
+    anyio.run(talk)
+
+
 def test_a_branch_is_restored_looked_into_and_stopped(payments):
     async def talk() -> None:
         async with Client(stdio(payments)) as client:
@@ -100,7 +109,7 @@ def test_every_tool_says_what_it_does_gives_and_changes(tmp_path):
         assert all(one.description and one.output_schema and one.annotations for one in tools.values())
         looks = {name for name, one in tools.items() if one.annotations.read_only_hint}
         destroys = {name for name, one in tools.items() if one.annotations.destructive_hint}
-        assert {"incidents", "incident", "doctor", "verify"} <= looks
+        assert {"incidents", "incident", "doctor", "verify", "check"} <= looks
         assert destroys == {"exec", "stop_branches"}
         assert tools["replay"].input_schema["properties"]["times"]["minimum"] == 1
         in_pages = {name for name, one in tools.items() if "next" in one.output_schema["properties"]}

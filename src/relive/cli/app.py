@@ -54,6 +54,10 @@ def _not_imported() -> None:
 
 _COMMANDS = (
     _Command("doctor", "Find out what works on this host by trying it, and say what to do about the rest"),
+    _Command(
+        "check",
+        "Look whether a service can be committed, what would be lost, and what it costs, without touching it",
+    ),
     _Command("run", "Start a service in a capsule: recorded, committed, watched", settings=_PASSES_ON),
     _Command("watch", "Watch a container that runs already: committed, recorded, its failures seen"),
     _Command("podman-args", "Print options that put the recorder into a new container"),

@@ -25,6 +25,7 @@ def main() -> None:
             st.Page("views/commits.py", title="Commits", icon=":material/commit:"),
             st.Page("views/branches.py", title="Branches", icon=":material/fork_right:"),
             st.Page("views/runs.py", title="Runs", icon=":material/replay:"),
+            st.Page("views/check.py", title="Check", icon=":material/fact_check:"),
             st.Page("views/storage.py", title="Storage", icon=":material/database:"),
             st.Page("views/incident.py", title="Incident", visibility="hidden"),
             st.Page("views/commit.py", title="Commit", visibility="hidden"),

@@ -108,7 +108,8 @@ _RULES = (
     _Rule(
         "half-unix-stream",
         r"^Can't dump half of stream unix connection|^External socket is used|^Unix socket \S+ without peer"
-        r"|^Unix socket \S+ with unreachable peer|^Can't dump name-less external socket|^Dangling connection \d",
+        r"|^Unix socket \S+ with unreachable peer|^Can't dump name-less external socket|^Dangling connection \d"
+        r"|^FATAL: Peer \d+ unresolved for \d+",
         "it holds a unix socket whose other end is in a process outside of the target",
         "close that connection, commit a tree that holds both ends, or let it connect over TCP",
     ),
@@ -209,13 +210,14 @@ _RULES = (
     _Rule(
         "nested-namespace",
         r"^Can't dump nested \S+ namespace|^Nested mount namespaces are not supported"
-        r"|^Can't dump a pid namespace without the process init|^Unable to dump more than one netns",
+        r"|^Can't dump a pid namespace without the process init|^Unable to dump more than one netns"
+        r"|^Can't restore sub-task in NS|^Unable to convert uid or gid",
         "it has processes in namespaces of their own",
         "commit the inner tree by its own pid, or use the container engine",
     ),
     _Rule(
         "epoll-closed",
-        r"^Escaped/closed fd descriptor",
+        r"^Escaped/closed fd descriptor|^Dump eventpoll \(pid: \d+\) failed",
         "it watches a descriptor with epoll that it has closed, while another process still has it open",
         "report this with the program's name; commits work again once that other process closes it",
     ),

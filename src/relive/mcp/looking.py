@@ -9,10 +9,12 @@ from mcp.server.mcpserver import MCPServer
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
 
+from relive.check.report import Report
 from relive.config import Settings
 from relive.mcp.refusals import refusing
 from relive.mcp.stories import Frames, Story, Timeline, frames_of, story_of, timeline_of
 from relive.operations.accounts import show_incident
+from relive.operations.apart import perform_apart
 from relive.operations.branches import (
     BranchState,
     LogPart,
@@ -20,6 +22,7 @@ from relive.operations.branches import (
     branch_states,
     log_part,
 )
+from relive.operations.checking import CHECK, CheckWish
 from relive.operations.commits import CommitDetail, CommitPage, CommitsWish, page_of_commits, show_commit
 from relive.operations.incidents import IncidentPage, IncidentsWish, page_of_incidents
 from relive.operations.operation import Result
@@ -130,7 +133,16 @@ def add_looking(server: MCPServer, settings: Settings) -> None:
         """One replay or reproduction in full: each run's verdict, the first difference, what stubs answered."""
         return show_run(settings, number)
 
+    def check(
+        target: Annotated[
+            str, Field(description="pid:NUMBER, a service's name, podman:NAME or docker:NAME", max_length=512)
+        ],
+    ) -> Report:
+        """Whether a running process can be committed, what would be lost, and what it costs; touches nothing."""
+        return perform_apart(CHECK, settings, CheckWish(target=target))
+
     add(targets)
+    add(check)
     add(commits)
     add(commit_detail)
     add(incidents)

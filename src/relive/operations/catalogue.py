@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from relive.operations.branches import EXEC
+from relive.operations.checking import CHECK
 from relive.operations.committing import COMMIT
 from relive.operations.containers import RESTORE_AS_PODMAN
 from relive.operations.exports import EXPORT
@@ -21,6 +22,7 @@ __all__ = ["OPERATIONS"]
 OPERATIONS: dict[str, Operation[Any, Any]] = {
     one.name: one
     for one in (
+        CHECK,
         COMMIT,
         RESTORE,
         RESTORE_AS_PODMAN,

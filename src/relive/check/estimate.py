@@ -1,0 +1,103 @@
+"""What a commit will cost, estimated from what there is to save; docs/check.md says from which measurements.
+
+It is an estimate: the machine's load, the disk, and what the service writes between two commits decide. So each is a range.
+"""
+
+from __future__ import annotations
+
+from relive.check.rules.files import SHARES_BLOCKS, copied_files
+from relive.check.snapshot import Snapshot
+from relive.model.commit import TargetKind
+from relive.model.value import Value
+
+__all__ = ["Estimate", "Range", "estimate"]
+
+_MB = 1_000_000
+# (least, most), as measured by benchmarks/check.py on two shared cores, quiet and busy; see docs/check.md.
+_PAUSE_BASE_US = (4_000, 16_000)
+_PAUSE_PROCESS_US = (1_000, 7_000)  # each further one
+_PAUSE_THREAD_US = (30, 250)  # each further one
+_PAUSE_DESCRIPTOR_US = (8, 40)
+_PAUSE_MEMORY_US = (350, 1_200)  # each MB
+_PAUSE_FILE_US = (400, 2_500)  # each MB of open files that a commit of a plain process copies
+_FIRST_SHARE = (0.03, 1.0)  # of memory: numbered lines of text, and random bytes; most services a fifth
+_FIRST_BASE = (20_000, 150_000)  # [bytes]
+_LATER_BASE = (1_000, 60_000)  # [bytes] an idle service, and one under load with the recorder in it
+_LATER_PROCESS = (1_000, 15_000)  # [bytes] each further one
+_LATER_SHARE = (0.0, 0.03)  # of memory, written anew between two commits
+
+
+class Range(Value):
+    """From ``least`` to ``most``."""
+
+    least: int
+    most: int
+
+
+class Estimate(Value):
+    """What there is, and what it will cost.
+
+    Attributes:
+        memory, shared: bytes to be saved: private, and shared between processes.
+        backed: bytes in memory that are not, since they are those of files.
+        open_files: bytes of open files that each commit of a plain process copies, while it stands still.
+        pause_us: microseconds for which the service stands still; the most, with the load that the host has now.
+        first, later: bytes that the store grows by, compressed; later: of a further
+            commit of a capsule or a watched container; those of a plain process are all first ones.
+    """
+
+    processes: int
+    threads: int
+    descriptors: int
+    memory: int
+    shared: int
+    backed: int
+    open_files: int
+    pause_us: Range
+    first: Range
+    later: Range
+
+
+def estimate(seen: Snapshot) -> Estimate:
+    """From what was seen."""
+    private = sum(one.memory.private for one in seen.processes)
+    shared = sum(one.memory.shared for one in seen.processes)
+    threads = sum(one.threads for one in seen.processes)
+    count = sum(len(one.descriptors) for one in seen.processes)
+    copied = copied_files(seen) if seen.kind is TargetKind.PROCESS else []
+    files = min(sum(one.size for one in copied), seen.limits.open_files)
+    memory = private + shared
+    further = len(seen.processes) - 1
+    kinds = {mount.kind for one in copied if (mount := seen.mounts.get(one.mount)) is not None}
+    slow_files = files if kinds - SHARES_BLOCKS else 0
+
+    def pause(end: int) -> int:
+        return round(
+            _PAUSE_BASE_US[end]
+            + _PAUSE_PROCESS_US[end] * further
+            + _PAUSE_THREAD_US[end] * (threads - len(seen.processes))
+            + _PAUSE_DESCRIPTOR_US[end] * count
+            + _PAUSE_MEMORY_US[end] * memory / _MB
+            + _PAUSE_FILE_US[end] * slow_files / _MB
+        )
+
+    busy = max(1.0, seen.limits.load)
+
+    def first(end: int) -> int:
+        return round(_FIRST_BASE[end] + _FIRST_SHARE[end] * memory + files)
+
+    def later(end: int) -> int:
+        return round(_LATER_BASE[end] + _LATER_PROCESS[end] * further + _LATER_SHARE[end] * memory)
+
+    return Estimate(
+        processes=len(seen.processes),
+        threads=threads,
+        descriptors=count,
+        memory=private,
+        shared=shared,
+        backed=max((one.memory.backed for one in seen.processes), default=0),
+        open_files=files,
+        pause_us=Range(least=pause(0), most=round(pause(1) * busy)),
+        first=Range(least=first(0), most=first(1)),
+        later=Range(least=later(0), most=later(1)),
+    )

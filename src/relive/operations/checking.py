@@ -1,0 +1,134 @@
+"""A dry run: what a commit of a service would meet, and cost. Only looks; nothing is stopped, signalled or attached to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+
+from relive.agent.containers.life import living_watches
+from relive.agent.lives import find_capsule
+from relive.check.report import Report, capsule_helps, verdict_of
+from relive.config import Settings
+from relive.errors import UsageError
+from relive.model.commit import TargetKind
+from relive.model.text import is_number
+from relive.operations.operation import Operation, Wish
+from relive.operations.progress import Progress
+
+__all__ = ["CHECK", "CheckWish", "check"]
+
+_PROCESS, _PODMAN, _DOCKER = "pid:", "podman:", "docker:"
+_UNSEEN_OF_A_PROCESS = [
+    "what it opens, maps or connects later: check again under load",
+    "data that waits in sockets and pipes at the moment of a commit, multicast memberships, corked datagrams",
+    "Landlock rules, kernel keyrings, and System V semaphores and message queues, which a commit of a plain process does not hold",
+]
+_UNSEEN_OF_A_COMMAND = [
+    "what it opens, maps and connects, its memory, processes and threads: "
+    "start it as ever and ask `relive check pid:N` when it has served some requests",
+]
+
+
+class CheckWish(Wish):
+    """What is checked: a target that runs, or a command that does not yet."""
+
+    target: str = Field(
+        default="",
+        description="pid:NUMBER for any running tree, a capsule's name, podman:NAME or docker:NAME",
+    )
+    command: list[str] = Field(default=[], description="Instead of a target: a command and its arguments")
+    port: int | None = Field(
+        default=None, ge=1, le=65535, description="The port that the command will listen on"
+    )
+
+
+def check(settings: Settings, wish: CheckWish, _progress: Progress) -> Report:
+    """Look at a target or a command.
+
+    Raises:
+        UsageError: neither is given, or both, or the target's text is none.
+        TargetUnknown, ProcessGone: there is no such target.
+        TargetUndumpable: it is no process that has a state of its own.
+        PermissionMissing: the caller is not root.
+    """
+    if bool(wish.target) == bool(wish.command):
+        raise UsageError(
+            "either a target or a command is checked",
+            remedy="relive check pid:1234, or relive check -- CMD ARGUMENTS",
+        )
+    return _check_command(wish) if wish.command else _check_target(settings, wish.target)
+
+
+CHECK = Operation("check", CheckWish, Report, check)
+
+
+def _check_target(settings: Settings, target: str) -> Report:
+    from relive.check.estimate import estimate
+    from relive.check.reading import read_tree
+    from relive.check.rules import findings_of
+
+    kind, pid = _found(settings, target)
+    # A capsule is always watched, and so nobody else can be its tracer.
+    watched = kind is TargetKind.CAPSULE or (kind is TargetKind.CONTAINER and _is_watched(settings, target))
+    seen = read_tree(pid, kind, settings, watched=watched)
+    findings = findings_of(seen)
+    return Report(
+        target=target,
+        pid=pid,
+        command=_command_of(pid),
+        verdict=verdict_of(findings),
+        capsule_helps=kind is TargetKind.PROCESS and capsule_helps(findings),
+        findings=findings,
+        estimate=estimate(seen),
+        expected=[],
+        unseen=_UNSEEN_OF_A_PROCESS,
+    )
+
+
+def _found(settings: Settings, target: str) -> tuple[TargetKind, int]:
+    if target.startswith(_PROCESS):
+        number = target.removeprefix(_PROCESS)
+        if not is_number(number):
+            raise UsageError(
+                f"{target!r} is no target", remedy="write pid:1234, podman:NAME, or a capsule's name"
+            )
+        return TargetKind.PROCESS, int(number)
+    if target.startswith(_PODMAN):
+        from relive.engine.podman.container import find_container
+
+        return TargetKind.CONTAINER, find_container(target.removeprefix(_PODMAN)).pid
+    if target.startswith(_DOCKER):
+        from relive.engine.docker.target import docker_target
+
+        return TargetKind.CONTAINER, docker_target(target.removeprefix(_DOCKER)).root
+    return TargetKind.CAPSULE, find_capsule(settings, target).facts.root
+
+
+def _is_watched(settings: Settings, target: str) -> bool:
+    return any(watch.target == target for watch in living_watches(settings))
+
+
+def _command_of(pid: int) -> list[str]:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return []
+    return [word.decode(errors="surrogateescape") for word in words.rstrip(b"\0").split(b"\0")]
+
+
+def _check_command(wish: CheckWish) -> Report:
+    from relive.check.command import examine
+
+    expected, findings = examine(wish.command, wish.port)
+    return Report(
+        target=" ".join(wish.command),
+        pid=None,
+        command=wish.command,
+        verdict=verdict_of(findings),
+        capsule_helps=False,
+        findings=findings,
+        estimate=None,
+        expected=expected,
+        unseen=_UNSEEN_OF_A_COMMAND,
+    )
