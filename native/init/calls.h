@@ -33,7 +33,9 @@ struct operand {
 struct call {
 	int number;
 	struct operand first, second;
-	signed char flags;	/* OPENS: argument with open(2)'s flags; -1: a pointer to struct open_how in argument 2; -2: as creat(2) */
+	/* OPENS: argument with open(2)'s flags; -1: a pointer to struct open_how in argument 2; -2: as creat(2).
+	 * CHANGES: argument with AT_SYMLINK_NOFOLLOW, or 0. MOVES_FROM: argument with RENAME_EXCHANGE, or 0. */
+	signed char flags;
 };
 
 /* The call that a notification is about; NULL: none that is covered. */

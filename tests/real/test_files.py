@@ -288,3 +288,31 @@ def test_content_is_compared_by_what_it_is() -> None:
             now = state_of(Path(name))
             assert now != before
             before = now
+
+
+def test_directories_that_change_places_are_what_they_were(told: Told, place: Path) -> None:
+    """RENAME_EXCHANGE, while a branch runs that has not looked yet."""
+    for name in ("one", "two"):
+        (place / name / "deep").mkdir(parents=True)
+        (place / name / "deep" / "file").write_text(name)
+    told.start()
+    commit, state = told.commit()
+    early = told.branch(commit)
+    told("import ctypes; ctypes.CDLL(None).renameat2(-100, b'one', -100, b'two', 2)")
+    assert (place / "one" / "deep" / "file").read_text() == "two"
+    told("open('one/deep/file', 'w').write('changed'); os.rename('two', 'three')")
+    second, then = told.commit()
+    assert told.seen_by(early) == state
+    told("import shutil; shutil.rmtree('one'); shutil.rmtree('three')")
+    assert told.seen_by(told.branch(commit)) == state
+    assert told.seen_by(told.branch(second)) == then
+
+
+def test_attributes_of_links_and_of_what_they_lead_to_are_told_apart(told: Told, place: Path) -> None:
+    (place / "file").write_text("x")
+    (place / "link").symlink_to("file")
+    told.start()
+    commit, state = told.commit()
+    told("os.chown('link', 12, 34, follow_symlinks=False); os.chown('link', 56, 78); os.utime('link', ns=(1, 1))")
+    assert ((place / "link").lstat().st_uid, (place / "file").stat().st_uid) == (12, 56)
+    assert told.seen_by(told.branch(commit)) == state

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -20,12 +21,13 @@ from relive.config import Settings
 from relive.engine.journal import Journal, Record, RecordKind
 from relive.model.branch import MissingFile
 from relive.model.capsule import CapsuleFacts, LifePaths
-from relive.model.commit import EntryKind, LayerKind, Manifest
+from relive.model.commit import EntryKind, LayerKind, Manifest, TargetKind
 
 __all__ = ["Change", "Held", "LaterFiles", "lay_change", "lay_changes", "plan_changes"]
 
 _ABSENT = frozenset({RecordKind.ABSENT, RecordKind.MOVED, RecordKind.AGAIN})
 _NOT_KEPT = "it was not kept"
+_NO_JOURNAL = "what the service changed after the commit is not known: the directory of that life is gone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +134,9 @@ class LaterFiles:
 
     @classmethod
     def of(cls, settings: Settings, manifest: Manifest) -> LaterFiles:
-        """Read what there is; nothing on a host on which the service did not run."""
+        """Find what there is; nothing on a host on which the service did not run."""
         found = cls(settings, manifest, Held(manifest))
-        for paths in _lives_since(settings, manifest):
-            if paths.files.is_dir():
-                found._lives.append((paths, Journal(paths.files), []))
+        found._lives = [(paths, Journal(paths.files), []) for paths in _lives_since(settings, manifest)]
         return found
 
     @property
@@ -152,7 +152,8 @@ class LaterFiles:
         """
         lives = []
         for paths, journal, records in self._lives:
-            records.extend(journal.read_new())
+            if paths.files.is_dir():  # else it wrote to an overlay
+                records.extend(journal.read_new())
             is_own = paths.directory.name == self.manifest.target.life
             since = self.manifest.taken_monotonic_ns if is_own else -1
             later = sorted(
@@ -161,7 +162,14 @@ class LaterFiles:
             )
             lives.append((paths.files / "base", later))
         changes, self.missing = plan_changes(self.held, lives)
+        if not self._lives and self._is_own_host():
+            self.missing.append(MissingFile(path="/", reason=_NO_JOURNAL))
         return changes
+
+    def _is_own_host(self) -> bool:
+        """The service ran here, so what it changed after the commit lies below the branch."""
+        is_capsule = self.manifest.target.kind is TargetKind.CAPSULE
+        return is_capsule and self.manifest.host.name == socket.gethostname()
 
 
 def _lives_since(settings: Settings, manifest: Manifest) -> list[LifePaths]:
