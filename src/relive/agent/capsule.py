@@ -56,8 +56,8 @@ __all__ = ["capsule_target", "start_service"]
 _NAMESPACES = Namespace.PID | Namespace.MOUNT | Namespace.IPC
 _START_LIMIT = 30.0  # [s]
 _WHY_NO_LISTENER = {  # errno of seccomp(2)
-    errno.EBUSY: "its changes of files cannot be followed: something above has a seccomp listener; use --files overlay",
-    errno.EINVAL: "its changes of files cannot be followed before Linux 5.19; use --files overlay",
+    errno.EBUSY: "this command runs under a seccomp listener already, as in a capsule",
+    errno.EINVAL: "this kernel cannot do it: Linux 5.19 is needed",
 }
 _RUN_SKIPPED = frozenset(
     {"relive", "log", "udev", "systemd", "user", "containers", "docker", "netns", "criu.kdat"}
@@ -229,8 +229,10 @@ class _Listener:
         try:
             listener = ask_about_files(self._code)
         except OSError as error:
-            raise OSError(
-                error.errno, _WHY_NO_LISTENER.get(error.errno or 0, os.strerror(error.errno or 0))
+            raise CapsuleStartFailed(
+                "the service's changes of files cannot be followed",
+                cause=_WHY_NO_LISTENER.get(error.errno or 0, f"seccomp(2): {error.strerror}"),
+                remedy="start it with --files overlay; docs/files.md says what differs then",
             ) from None
         socket.send_fds(self._sending, [b"l"], [listener])
 

@@ -46,7 +46,8 @@ def fork_service(
     """Start it below process 1, its output going to the files in ``IO_DIRECTORY``; called by process 1 itself.
 
     Args:
-        become: called in the new process while it may still do everything: whom it runs as, what it gives up.
+        become: called in the new process while it may still do everything: whom it runs as, what it gives up. A CapsuleStartFailed
+            that it raises comes out of this function.
 
     Returns:
         Its pid, as process 1 sees it.
@@ -62,11 +63,9 @@ def fork_service(
     with os.fdopen(reading, "rb") as pipe:
         failure = pipe.read()
     if failure:
-        number, words = json.loads(failure)
+        told = json.loads(failure)
         os.waitpid(service, 0)
-        raise CapsuleStartFailed(
-            f"{command[0]!r} cannot be started", cause=words, remedy=_remedy_for(number, command[0])
-        )
+        raise CapsuleStartFailed(told["message"], cause=told["cause"], remedy=told["remedy"])
     return service
 
 
@@ -93,9 +92,13 @@ def _become_service(
                 with contextlib.suppress(OSError):
                     os.close(int(name))
         os.execvpe(command[0], list(command), dict(environment))
+    except CapsuleStartFailed as error:
+        os.write(failure, json.dumps(error.as_json()).encode())
     except BaseException as error:
         reason = error.errno if isinstance(error, OSError) else None
-        os.write(failure, json.dumps([reason, str(error)]).encode())
+        words = f"{command[0]!r} cannot be started"
+        told = {"message": words, "cause": str(error), "remedy": _remedy_for(reason, command[0])}
+        os.write(failure, json.dumps(told).encode())
     os._exit(127)
 
 
