@@ -12,11 +12,24 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { CONTROL_SIZE = 4096, HEAD_MOST = 200 };
+enum { CONTROL_SIZE = 4096, HEAD_MOST = 200, SUM_SIZE = 9 };
 
 struct control *control;
 static int directory, file = -1;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* CRC-32 as zlib's, a bit at a time: records are short, and few for what a service does. */
+static uint32_t sum_of(const char *data, size_t size)
+{
+	uint32_t sum = ~0u;
+
+	for (size_t i = 0; i < size; i++) {
+		sum ^= (unsigned char)data[i];
+		for (int bit = 0; bit < 8; bit++)
+			sum = sum & 1 ? sum >> 1 ^ 0xEDB88320u : sum >> 1;
+	}
+	return ~sum;
+}
 
 static int open_file(uint32_t epoch)
 {
@@ -51,7 +64,7 @@ uint64_t next_serial(void)
 
 bool record(uint64_t serial, enum kind kind, const struct stat *facts, const char *path, const char *second)
 {
-	char line[HEAD_MOST + 2 * PATH_MAX];
+	char line[HEAD_MOST + 2 * PATH_MAX], sum[SUM_SIZE + 1];
 	static const struct stat nothing;
 	struct timespec now;
 	int length;
@@ -64,9 +77,11 @@ bool record(uint64_t serial, enum kind kind, const struct stat *facts, const cha
 	pthread_mutex_lock(&lock);
 	/* Within the lock: records stand in the order of their times. */
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	length = snprintf(line, sizeof line, "%llu %lld %c %o %u %u %lld %lld %s%c%s", (unsigned long long)serial,
+	length = snprintf(line, sizeof line, "00000000 %llu %lld %c %o %u %u %lld %lld %s%c%s", (unsigned long long)serial,
 			  now.tv_sec * 1000000000LL + now.tv_nsec, (char)kind, facts->st_mode, facts->st_uid, facts->st_gid,
 			  (long long)facts->st_size, facts->st_mtim.tv_sec * 1000000000LL + facts->st_mtim.tv_nsec, path, 0, second) + 1;
+	snprintf(sum, sizeof sum, "%08x ", sum_of(line + SUM_SIZE, (size_t)length - SUM_SIZE));
+	memcpy(line, sum, SUM_SIZE);
 	/* A full disk is never the service's: its call goes on, and the next commit says that something is not known. */
 	is_written = write(file, line, (size_t)length) == length;
 	pthread_mutex_unlock(&lock);

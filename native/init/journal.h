@@ -6,9 +6,10 @@
  *   journal.N    records of epoch N, in the order in which they were written
  *   base/SERIAL  what a file held before its first change, where a commit may need it
  *
- * A record is two texts, each ended by a zero byte: "SERIAL TIME_NS KIND MODE UID GID SIZE MTIME_NS PATH" (decimal, MODE octal as
- * st_mode; TIME_NS of CLOCK_MONOTONIC), and what a symbolic link said (else empty). Records are appended by one write(2) each, so
- * one that was begun is whole unless the disk is full or the machine loses power.
+ * A record is two texts, each ended by a zero byte: "SUM SERIAL TIME_NS KIND MODE UID GID SIZE MTIME_NS PATH" (decimal, MODE octal as
+ * st_mode; TIME_NS of CLOCK_MONOTONIC), and what a symbolic link said (else empty). SUM is the CRC-32 (of zlib) of all bytes after the
+ * blank behind it, with both zero bytes, in 8 hexadecimal digits. Records are appended by one write(2) each, so one that was begun is
+ * whole unless the disk is full or the machine loses power.
  */
 #pragma once
 #include <stdatomic.h>

@@ -29,7 +29,7 @@ class Life:
         self.files = self.begin()
 
     def begin(self, **options: object) -> FollowedFiles:
-        settings = {"points": ["/"], "memory_points": ["/run"], "largest": 1 << 20, **options}
+        settings = {"points": lambda: ["/"], "memory_points": ["/run"], "largest": 1 << 20, **options}
         return FollowedFiles(self.journal, self.view, self._root, **settings)  # type: ignore[arg-type]
 
     def tell(self, path: str, kind: RecordKind = RecordKind.NOTED) -> Path:

@@ -313,6 +313,8 @@ def test_attributes_of_links_and_of_what_they_lead_to_are_told_apart(told: Told,
     (place / "link").symlink_to("file")
     told.start()
     commit, state = told.commit()
-    told("os.chown('link', 12, 34, follow_symlinks=False); os.chown('link', 56, 78); os.utime('link', ns=(1, 1))")
+    told(
+        "os.chown('link', 12, 34, follow_symlinks=False); os.chown('link', 56, 78); os.utime('link', ns=(1, 1))"
+    )
     assert ((place / "link").lstat().st_uid, (place / "file").stat().st_uid) == (12, 56)
     assert told.seen_by(told.branch(commit)) == state

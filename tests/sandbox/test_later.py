@@ -17,7 +17,7 @@ FILE = 0o100640
 
 
 def record(serial: int, path: str, kind: RecordKind, *, mode: int = FILE, second: str = "") -> Record:
-    return Record(serial, serial, kind, mode, 12, 34, 4, 1_000_000_000, path, second)
+    return Record(serial, serial, kind, mode, 12, 34, len("base 1"), 1_000_000_000, path, second)
 
 
 def held(*entries: FileEntry, left_out: list[str] | None = None) -> Held:

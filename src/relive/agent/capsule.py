@@ -88,7 +88,7 @@ def _followed_files(settings: Settings, capsule: Capsule) -> FollowedFiles:
         paths.files,
         Path(f"/proc/{facts.init}/root"),
         facts.root,
-        points=[point for point, _ in facts.points],
+        points=lambda: [one.point for one in plan_points(read_mounts(facts.init), settings.home)],
         memory_points=[point for point in _IN_MEMORY if Path(point).is_dir()],
         largest=settings.commit_file_limit,
         always=trusted_paths(paths.trust),

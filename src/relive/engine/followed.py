@@ -19,7 +19,7 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -86,7 +86,7 @@ class FollowedFiles:
         directory: of the journal.
         view: the root directory that the service sees.
         root: host pid of the service.
-        points: mount points that branches cover with an overlay; memory_points: those that they get anew, empty.
+        points: gives the mount points that branches cover with an overlay; memory_points: those that they get anew, empty.
         largest: bytes; a larger file is left out, and the commit says so.
         always: paths that are committed though nothing tells of them.
         data: what was chosen for directories of data.
@@ -99,15 +99,15 @@ class FollowedFiles:
         view: Path,
         root: int,
         *,
-        points: Sequence[str],
+        points: Callable[[], Sequence[str]],
         memory_points: Sequence[str],
         largest: int,
         always: Sequence[str] = (),
         data: Mapping[Path, DataChoice] | None = None,
         apart: Sequence[str] = (),
     ) -> None:
-        kinds = dict.fromkeys(points, LayerKind.OVERLAY) | dict.fromkeys(memory_points, LayerKind.TMPFS)
-        self._places = {point: _Place(point, kind, self) for point, kind in kinds.items()}
+        self._points, self._memory_points = points, memory_points
+        self._places: dict[str, _Place] = {}
         self._view, self._root = view, root
         self._largest = largest
         self._always = frozenset(always)
@@ -149,6 +149,7 @@ class FollowedFiles:
         """
         with self._lock:
             self._staging = staging
+            self._find_places()
             self._control.settle(_SETTLE_LIMIT)
             self._control.next_epoch()
             begun_ns = time.monotonic_ns()
@@ -165,6 +166,17 @@ class FollowedFiles:
                 self._has_walked = True
             for path in sorted(self._pending):
                 self._describe(path)
+
+    def _find_places(self) -> None:
+        """The host may mount something at any time."""
+        kinds = dict.fromkeys(self._points(), LayerKind.OVERLAY)
+        kinds |= dict.fromkeys(self._memory_points, LayerKind.TMPFS)
+        if kinds.keys() != self._places.keys():
+            self._places = {point: _Place(point, kind, self) for point, kind in kinds.items()}
+            # Entries are relative to mount points.
+            self._pending |= self._entries.keys()
+            self._facts.clear()
+            self._ancestors.clear()
 
     def look_frozen(self, images: Path | None = None) -> None:
         """The service stands still: copy again what has changed since ``look``. From now on bases are kept.
@@ -316,11 +328,9 @@ class FollowedFiles:
                 self._pending.add(path)
 
     def _note_lost(self) -> None:
-        lost = self._control.lost
+        lost = self._control.lost + self._journal.damaged
         if lost > self._lost:
-            self._left_out["/"] = (
-                f"{lost - self._lost} changes could not be written down (a full disk, mostly)"
-            )
+            self._left_out["/"] = f"{lost - self._lost} changes are not known (a full disk, mostly)"
             self._lost = lost
 
     def _is_needed(self, record: Record) -> bool:

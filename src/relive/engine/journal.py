@@ -6,18 +6,27 @@ it is read, and the numbers by which agent and process 1 talk are set. Nothing h
 
 from __future__ import annotations
 
-import contextlib
 import mmap
 import os
 import re
 import struct
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-__all__ = ["Control", "Journal", "Record", "RecordKind", "encode_record", "parse_records", "read_journal"]
+__all__ = [
+    "Control",
+    "Journal",
+    "Parsed",
+    "Record",
+    "RecordKind",
+    "encode_record",
+    "parse_records",
+    "read_journal",
+]
 
 _CONTROL_SIZE = 4096  # [bytes]
 _EPOCH, _KEEP, _REACHED, _BUSY, _LOST = 0, 4, 8, 12, 16  # offsets in struct control
@@ -68,20 +77,40 @@ class Record:
     second: str
 
 
-def parse_records(data: bytes) -> tuple[list[Record], int]:
-    """The whole records at the beginning of ``data``, and how many bytes they are. What is no record is passed over."""
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What some bytes of a journal hold.
+
+    Attributes:
+        size: bytes of whole records, and of what stands in the place of such.
+        damaged: how many of these are none.
+    """
+
+    records: list[Record]
+    size: int
+    damaged: int
+
+
+def parse_records(data: bytes) -> Parsed:
+    """The whole records at the beginning of ``data``."""
     texts = data.split(b"\0")
     whole = (len(texts) - 1) // 2
     size = sum(len(text) + 1 for text in texts[: 2 * whole])
     records = []
+    damaged = 0
     for head, second in zip(texts[0 : 2 * whole : 2], texts[1 : 2 * whole : 2], strict=True):
-        with contextlib.suppress(ValueError):
+        try:
             records.append(_record(head, second))
-    return records, size
+        except ValueError:
+            damaged += 1
+    return Parsed(records, size, damaged)
 
 
 def _record(head: bytes, second: bytes) -> Record:
-    serial, time_ns, kind, mode, uid, gid, size, mtime_ns, path = head.split(b" ", 8)
+    summed, _, rest = head.partition(b" ")
+    if int(summed, 16) != zlib.crc32(rest + b"\0" + second + b"\0"):
+        raise ValueError("the sum does not fit")
+    serial, time_ns, kind, mode, uid, gid, size, mtime_ns, path = rest.split(b" ", 8)
     return Record(
         int(serial),
         int(time_ns),
@@ -100,7 +129,8 @@ def encode_record(record: Record) -> bytes:
     """What ``parse_records`` reads."""
     head = f"{record.serial} {record.time_ns} {record.kind} {record.mode:o} {record.uid} {record.gid} "
     head += f"{record.size} {record.mtime_ns} {record.path}"
-    return os.fsencode(head) + b"\0" + os.fsencode(record.second) + b"\0"
+    rest = os.fsencode(head) + b"\0" + os.fsencode(record.second) + b"\0"
+    return b"%08x " % zlib.crc32(rest) + rest
 
 
 class Control:
@@ -155,9 +185,14 @@ class Control:
 
 @dataclass(slots=True)
 class Journal:
-    """Reads the records of a life as they come."""
+    """Reads the records of a life as they come.
+
+    Attributes:
+        damaged: how many that were read are none any more.
+    """
 
     directory: Path
+    damaged: int = 0
     _read: dict[int, tuple[int, int]] = field(
         default_factory=dict
     )  # (inode, bytes read) by number of the segment
@@ -181,9 +216,10 @@ class Journal:
                 known, begin = self._read.get(number, (inode, 0))
                 begin = begin if known == inode else 0
                 file.seek(begin)
-                records, size = parse_records(file.read())
-            self._read[number] = inode, begin + size
-            found += records
+                parsed = parse_records(file.read())
+            self._read[number] = inode, begin + parsed.size
+            self.damaged += parsed.damaged
+            found += parsed.records
         return found
 
     def compact(self, is_needed: Callable[[Record], bool], *, before: int, least: int) -> None:
@@ -205,7 +241,7 @@ class Journal:
         fresh = self.directory / "compacted"
         with fresh.open("wb") as file:
             for _, path in final:
-                for record in parse_records(path.read_bytes())[0]:
+                for record in parse_records(path.read_bytes()).records:
                     if is_needed(record) and (record.path not in seen or record.kind in _WITH_CONTENT):
                         seen.add(record.path)
                         file.write(encode_record(record))

@@ -102,11 +102,19 @@ def plan_changes(
             continue
         if change.record.kind is RecordKind.GONE:
             missing.append(MissingFile(path=path, reason=change.record.second or _NOT_KEPT))
-        elif change.record.kind is RecordKind.NOTED or (change.base is not None and not change.base.exists()):
+        elif change.record.kind is RecordKind.NOTED or not _is_whole(change):
             missing.append(MissingFile(path=path, reason=_NOT_KEPT))
         else:
             changes[path] = change
     return changes, missing
+
+
+def _is_whole(change: Change) -> bool:
+    """The base is there, as long as the file was."""
+    try:
+        return change.base is None or change.base.stat().st_size == change.record.size
+    except OSError:
+        return False
 
 
 def _is_below_nothing(path: str, changes: dict[str, Change]) -> bool:
@@ -162,6 +170,9 @@ class LaterFiles:
             )
             lives.append((paths.files / "base", later))
         changes, self.missing = plan_changes(self.held, lives)
+        damaged = sum(journal.damaged for _, journal, _ in self._lives)
+        if damaged:
+            self.missing.append(MissingFile(path="/", reason=f"{damaged} records of its journal are damaged"))
         if not self._lives and self._is_own_host():
             self.missing.append(MissingFile(path="/", reason=_NO_JOURNAL))
         return changes
