@@ -164,7 +164,7 @@ class WatchedScanner(LayerScanner):
         try:
             facts = place.lstat()
             if stat.S_ISREG(facts.st_mode) and (reason := self.files.refusal(facts)) is not None:
-                self.left_out.append(f"{self._absolute(path)}\t{reason}")
+                self.left_out.append(f"{self._absolute(path)[1:]}\t{reason}")
                 return True
             entry = self._describe(NamedPath(str(place)), path, staging, path in always)
         except (FileNotFoundError, NotADirectoryError):
@@ -174,7 +174,7 @@ class WatchedScanner(LayerScanner):
         except OSError as error:
             if error.errno in _NO_ROOM:
                 raise
-            self.left_out.append(f"{self._absolute(path)}\tit cannot be read: {error.strerror}")
+            self.left_out.append(f"{self._absolute(path)[1:]}\tit cannot be read: {error.strerror}")
             return True
         if entry is not None:
             self._entries[path] = entry

@@ -119,7 +119,8 @@ def watch(settings: Settings, wish: WatchWish, progress: Progress) -> Watching:
     policy = parse_every(wish.every)
     if policy.each_request and listen is None:
         raise UsageError(
-            "--every request is for --listen or --record", remedy="give --listen, or another --every"
+            "--every request is for --listen or --record",
+            remedy="give --listen or --record, or another --every",
         )
     spec = WatchSpec(
         policy=policy,

@@ -11,8 +11,8 @@ def test_what_was_noted_is_read_again_whatever_bytes_a_name_has(tmp_path):
     assert first.last_alive_ns is None
     for name, how in (("/a", CREATED), ("/b\udcff", CHANGED), ("/c\nd", TREE)):
         first.note(name, how)
-    first.note_gap("files\tnobody followed")
-    first.note_gap("files\tnobody followed")
+    first.note_gap("/mnt", "nobody followed")
+    first.note_gap("/mnt", "nobody followed")
     first.close()
     second = Journal(path)
     assert {name: how for name, (_, how) in second.known.paths.items()} == {
@@ -20,7 +20,7 @@ def test_what_was_noted_is_read_again_whatever_bytes_a_name_has(tmp_path):
         "/b\udcff": CHANGED,
         "/c\nd": TREE,
     }
-    assert [text for _, text in second.known.gaps] == ["files\tnobody followed"]
+    assert [text for _, text in second.known.gaps] == ["mnt\tnobody followed"]
     assert second.last_alive_ns is not None
     second.close()
 

@@ -30,10 +30,17 @@ def test_only_what_the_commit_does_not_hold_is_told(tmp_path):
     assert f"not there then: {there}." in made
 
 
-def test_what_nobody_followed_is_told_once():
-    journal = Journaled(gaps=[(50, "/mnt\tbefore"), (150, "files\tafter")])
-    (told,) = sentences_of(commit(left_out=("/mnt\tbefore",)), journal, 200, 200)
-    assert told == "Not known, and seen as it is now: /mnt, files."
+def test_what_the_commit_leaves_out_is_not_taken_for_new(tmp_path):
+    there = tmp_path / "large"
+    there.touch()
+    journal = Journaled(paths={str(there): (50, CHANGED)})
+    assert sentences_of(commit(left_out=(f"{there}\tit is large",)), journal, 200, 200) == []
+
+
+def test_what_nobody_followed_later_is_told():
+    journal = Journaled(gaps=[(50, "mnt\tbefore"), (150, "\tafter")])
+    (told,) = sentences_of(commit(left_out=("mnt\tbefore",)), journal, 200, 200)
+    assert told == "Not known, and seen as it is now: after."
     assert sentences_of(commit(), Journaled(), 200, 200) == []
     (silent,) = sentences_of(commit(), Journaled(), 200, 10**12)
     assert "since 1970-01-01 00:00:00 UTC" in silent

@@ -134,7 +134,7 @@ class Following:
             group = open_group()
         except OSError as error:
             self._journal.note_gap(
-                f"files that it has closed again\tthis kernel follows no files: {error.strerror}"
+                "", f"files that it has closed again: this kernel follows none, {error.strerror}"
             )
             return None
         done: set[str] = set()
@@ -149,7 +149,8 @@ class Following:
                 self._by_system.setdefault(system_of(place), mount)
             except OSError as error:
                 self._journal.note_gap(
-                    f"{mount.point}\tnot followed: {mount.kind} tells nobody ({error.strerror})"
+                    mount.point,
+                    f"files that it has closed again: {mount.kind} tells nobody, {error.strerror}",
                 )
             done.add(mount.device)
         return group
@@ -161,7 +162,7 @@ class Following:
                 datetime.fromtimestamp(at / 1e9, UTC).strftime("%F %T") for at in (since, time.time_ns())
             )
             self._journal.note_gap(
-                f"files first changed from {began} to {ended} UTC\tnobody followed them then"
+                "", f"files first changed from {began} to {ended} UTC: nobody followed them then"
             )
         self._journal.note_alive()
 
@@ -212,7 +213,8 @@ class Following:
             for event in events:
                 if event.done & Done.LOST:
                     self._journal.note_gap(
-                        "files that it changed first in a moment with too many changes\tthe kernel's queue was full"
+                        "",
+                        "files first changed in a moment with too many changes: the kernel's queue was full",
                     )
                 elif self._is_ours(event.pid):
                     self._take(event, opened)
@@ -237,7 +239,7 @@ class Following:
         except OSError as error:
             self._tree.update(procfs.tree_of(self._root))
             self._journal.note_gap(
-                f"files that short-lived processes of it changed first\tforks were lost: {error.strerror}"
+                "", f"files first changed by short-lived processes: forks were lost, {error.strerror}"
             )
 
     def _is_ours(self, pid: int) -> bool:
@@ -272,7 +274,7 @@ class Following:
                 continue
             if len(self._journal.known.paths) >= _PATHS_MOST:
                 self._journal.note_gap(
-                    f"files after the first {_PATHS_MOST} that it changed\tthey are too many"
+                    "", f"files after the first {_PATHS_MOST} that it changed: they are too many"
                 )
                 return
             self._journal.note(path, how)

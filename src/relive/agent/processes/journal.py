@@ -74,8 +74,9 @@ class Journal:
         self.known.paths[path] = (at, how)
         self._write({"at": at, "path": path, "how": how})
 
-    def note_gap(self, text: str) -> None:
-        """Something that nobody could follow."""
+    def note_gap(self, place: str, what: str) -> None:
+        """Something that nobody could follow, below a place; empty: anywhere."""
+        text = f"{place.lstrip('/')}\t{what}"
         if all(text != known for _, known in self.known.gaps):
             at = time.time_ns()
             self.known.gaps.append((at, text))

@@ -32,22 +32,23 @@ def unlike_then(settings: Settings, manifest: Manifest) -> list[str]:
 def sentences_of(manifest: Manifest, journal: Journaled, alive_ns: int, now_ns: int) -> list[str]:
     """See ``unlike_then``. ``alive_ns``: when somebody followed last."""
     held = {f"{layer.point.rstrip('/')}/{entry.path}" for layer in manifest.layers for entry in layer.entries}
+    left_out = [line for layer in manifest.layers for line in layer.left_out]
+    apart = {_path_of(line) for line in left_out}
     lost, made = [], []
     for name, (at, how) in sorted(journal.paths.items()):
-        if name in held:
+        if name in held or name in apart:
             continue
         if at > manifest.taken_wall_ns and how != CREATED:
             lost.append(name)
         elif os.path.lexists(name):
             made.append(name)
-    gone = [line.partition("\t")[0] for layer in manifest.layers for line in layer.left_out]
-    gone += [
-        text.partition("\t")[0]
+    gone = [
+        text.partition("\t")[2]
         for at, text in journal.gaps
-        if at > manifest.taken_wall_ns and text not in gone
+        if at > manifest.taken_wall_ns and text not in left_out
     ]
     if now_ns - alive_ns > _SILENT_AFTER * 1e9 and alive_ns > manifest.taken_wall_ns:
-        gone.append(f"what it has changed since {datetime.fromtimestamp(alive_ns / 1e9, UTC):%F %T} UTC")
+        gone.append(f"files first changed since {datetime.fromtimestamp(alive_ns / 1e9, UTC):%F %T} UTC")
     found = []
     if lost:
         found.append(
@@ -58,6 +59,10 @@ def sentences_of(manifest: Manifest, journal: Journaled, alive_ns: int, now_ns: 
     if gone:
         found.append(f"Not known, and seen as it is now: {_few(gone)}.")
     return found
+
+
+def _path_of(line: str) -> str:
+    return "/" + line.partition("\t")[0].lstrip("/")
 
 
 def _few(names: list[str]) -> str:
