@@ -151,6 +151,7 @@ def test_its_port_is_taken_in_the_middle_of_traffic_and_given_back(service: Atte
         assert answer_of(before, "/").split()[1] == "127.0.0.1"
         first = service.agent()
         os.kill(first, signal.SIGKILL)
+        eventually(lambda: not procfs.exists(first), "the agent is gone")
         load.more()
         assert [one["name"] for one in service.relive("ps")] == ["attended"]
         assert service.agent() != first
@@ -171,7 +172,9 @@ def test_its_port_is_taken_in_the_middle_of_traffic_and_given_back(service: Atte
 def test_a_proxy_that_dies_leaves_the_port_to_the_service(service: Attended) -> None:
     service.watch("--record", str(service.port))
     eventually(lambda: service.ask("/").split()[1] == PASSED, "the port is taken")
-    os.kill(service.agent(), signal.SIGKILL)  # so that nobody starts another
+    agent = service.agent()
+    os.kill(agent, signal.SIGKILL)  # so that nobody starts another
+    eventually(lambda: not procfs.exists(agent), "the agent is gone")
     proxies = [
         int(name)
         for name in filter(str.isdigit, os.listdir("/proc"))

@@ -79,6 +79,10 @@ class _Followed:
             whole, self._rest = [*whole, self._rest], b""
         return whole
 
+    def begin(self) -> None:
+        """Open it at its end, so that what comes from now on is a line of it."""
+        self._reopen()
+
     def _reopen(self) -> None:
         try:
             now = os.stat(self.log.path)
@@ -132,12 +136,13 @@ class FileOutput:
     def _look_for_files(self) -> None:
         for log in self._find():
             if log.path not in self._followed:
-                self._followed[log.path] = _Followed(log, self._positions.get(log.path))
-        self._read()
+                one = self._followed[log.path] = _Followed(log, self._positions.get(log.path))
+                one.begin()
 
     async def follow(self, has_started: asyncio.Event) -> None:
         """See ``Output``."""
         try:
+            await has_started.wait()  # who is told of lines knows by then what they belong to
             while True:
                 if has_started.is_set():
                     has_started.clear()
@@ -147,7 +152,6 @@ class FileOutput:
                 self.idle.clear()
                 await asyncio.sleep(_PAUSE)
         finally:
-            self._read()
             for one in self._followed.values():
                 one.close()
 
