@@ -291,6 +291,16 @@ def test_what_cannot_be_watched_is_refused_with_a_remedy(service: Attended) -> N
         with pytest.raises(Refused) as caught:
             service.relive("watch", *words)
         assert (caught.value.code, remedy in caught.value.remedy) == (code, True), words
+    mute = subprocess.Popen(
+        ["sleep", "60"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    try:
+        with pytest.raises(Refused) as caught:
+            service.relive("watch", f"pid:{mute.pid}", "--log-pattern", "x")
+    finally:
+        mute.kill()
+        mute.communicate()
+    assert "--log" in caught.value.remedy and "pipe" in caught.value.cause
     service.watch()
     with pytest.raises(Refused) as caught:
         service.relive("watch", service.target, "--name", "again")

@@ -49,6 +49,12 @@ def _begin_watch(settings: Settings, engine: Engine, state: ContainerState, spec
             remedy=f"`relive stop {target}` ends that watch; what is watched runs on",
         )
     if spec.patterns and state.logs == "none":
+        if state.target is not None:
+            raise UsageError(
+                f"{target} has no output that could be searched",
+                cause="its standard output and error lead to no file, and a pipe or terminal has a reader already",
+                remedy="name a file that it logs to with --log, or leave --log-pattern away",
+            )
         raise UsageError(
             f"{state.name} has no output that could be searched",
             cause="it was created with the log driver none",
