@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The C programs of native/, compiled into $RELIVE_TOOLS: NAME.c, with what lies in NAME/, becomes relive-NAME, a static program
 # that runs in any root file system; prlimit_shim.c becomes prlimit_shim.so, which CRIU is started with; quick_abi3.c becomes the recorder's
-# _quick.abi3.so, which lies beside its Python modules, since it goes with them into capsules.
+# _quick.abi3.so, which lies beside its Python modules, since it goes with them into capsules;
+# what ends in _plugin is one of CRIU's, in a directory of their own.
 . "$(dirname "$0")/prelude.sh"
 
 make_scratch
@@ -22,6 +23,8 @@ for source in "$REPO"/native/*.c; do
         # It loads in every CPython from 3.8 on, whichever this interpreter is, whose headers are asked for the stable ABI only.
         place=$REPO/src/relive_inprocess/relive_recorder target=_${name%_abi3}.abi3.so
         command=(gcc "${flags[@]}" -shared -fPIC -nostdlib -fvisibility=hidden -fno-stack-protector -s "-I$python_headers" "$source")
+    elif [[ $name == *_plugin ]]; then
+        place=$RELIVE_TOOLS/plugins target=$name.so command=(gcc "${flags[@]}" -shared -fPIC "$source")
     elif [[ $name == *_shim ]]; then
         target=$name.so command=(gcc "${flags[@]}" -shared -fPIC "$source" -ldl)
     else
@@ -30,7 +33,7 @@ for source in "$REPO"/native/*.c; do
     key="$(sha256_of "$source" "$REPO/native/$name"/*.c "${headers[@]}" "$0") $(gcc -dumpfullversion)"
     # Of what lies in this checkout, and not with the tools, another checkout with the same tools knows nothing.
     stamp=native-$name
-    [[ $place == "$RELIVE_TOOLS" ]] || stamp+=-$(cksum <<<"$REPO" | cut -d' ' -f1)
+    [[ $place == "$RELIVE_TOOLS"* ]] || stamp+=-$(cksum <<<"$REPO" | cut -d' ' -f1)
     [[ -x $place/$target ]] && stamp_says "$stamp" "$key" && continue
     run_logged "$SCRATCH/log" "${command[@]}" -o "$SCRATCH/$target" || fail "native/$name.c could not be compiled" \
         "$(grep -E 'error|warning|undefined|cannot' "$SCRATCH/log" | head -n 8)" \

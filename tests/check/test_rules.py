@@ -138,6 +138,12 @@ def test_a_unix_stream_blocks_where_its_other_end_is_outside() -> None:
     assert blocking(tree(sock(1), unix=unix(1, 0))) == set()
 
 
+def test_a_unix_stream_to_the_journal_is_noted() -> None:
+    both = unix(1, 2) | unix(2, 1, name="/run/systemd/journal/stdout")
+    (one,) = found(tree(sock(1), unix=both))
+    assert (one.severity, one.code) == ("note", "journal-outside")
+
+
 def test_unix_datagrams_go_nowhere_in_a_branch_where_their_goal_has_a_name_and_block_elsewhere() -> None:
     named = unix(1, 2, socket.SOCK_DGRAM) | unix(2, 0, socket.SOCK_DGRAM, "/run/log")
     (one,) = found(tree(sock(1, protocol="UNIX"), unix=named))

@@ -141,7 +141,11 @@ def test_an_image_of_a_commit_is_loaded_and_restored_by_podman(service: Service,
 
 
 def test_what_cannot_be_watched_is_refused_with_a_remedy(service: Service) -> None:
-    for target, code in (("web", "usage"), ("podman:nobody", "target-unknown"), ("pid:1", "usage")):
+    for target, code in (
+        ("web", "usage"),
+        ("podman:nobody", "target-unknown"),
+        ("pid:1", "target-undumpable"),
+    ):
         with pytest.raises(Refused) as caught:
             service("watch", target)
         assert caught.value.code == code

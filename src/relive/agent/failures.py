@@ -127,7 +127,9 @@ class FailureWatch:
         except ReliveError as error:
             self._log.error("commit at the signal failed", error=error.as_json())
         with contextlib.suppress(CapsuleError):
-            await tracer.release()
+            released = await tracer.release()
+            if released.died and event.pid == self._capsule.facts.root:
+                self.root_status = event.signal  # it is not traced any more when it dies
         at = None
         if taken is not None:
             with contextlib.suppress(ReliveError):

@@ -71,6 +71,8 @@ class Recorder:
             options.append("--every-request")
         if spec.hang_after is not None:
             options += ["--hang-after", str(spec.hang_after)]
+        if spec.stands_in:
+            options.append("--stand-in")
         if spec.record_egress:
             options += ["--network-of", str(self._capsule.facts.init)]
         return Attendant(

@@ -23,6 +23,7 @@ __all__ = [
     "loop_sighting",
     "memory_sighting",
     "shell_status",
+    "unseen_end_sighting",
 ]
 
 _ASKED_FOR = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
@@ -210,23 +211,33 @@ def exit_sighting(wait_status: int | None, *, stop_asked: bool, now_ns: int) -> 
     )
 
 
+def unseen_end_sighting(now_ns: int) -> Sighting:
+    """The service ended, and nobody is left who knows how: it was not ours, and the tracer was away at that moment."""
+    return Sighting(
+        kind=FailureKind.EXIT,
+        fingerprint="exit unseen",
+        summary="the service ended; how was not seen",
+        seen_wall_ns=now_ns,
+    )
+
+
 def health_sighting(streak: int, said: str, now_ns: int) -> Sighting:
-    """A container's health check began to fail for good; ``said``: first line of what it printed."""
+    """A health check began to fail for good; ``said``: first line of what it printed."""
     checks = "a health check" if streak <= 1 else f"{streak} health checks in a row"
     return Sighting(
         kind=FailureKind.HEALTH,
         fingerprint="unhealthy",
-        summary=f"the container is unhealthy: {checks} failed" + (f": {said}" if said else ""),
+        summary=f"it is unhealthy: {checks} failed" + (f": {said}" if said else ""),
         seen_wall_ns=now_ns,
     )
 
 
 def loop_sighting(times: int, seconds: float, exit_status: int, now_ns: int) -> Sighting:
-    """A container is restarted again and again; ``exit_status``: of its last start."""
+    """A container or unit is restarted again and again; ``exit_status``: of its last start."""
     return Sighting(
         kind=FailureKind.RESTARTS,
         fingerprint="restart loop",
-        summary=f"the container was restarted {times} times within {seconds:.0f} s; its last start ended with status {exit_status}",
+        summary=f"it was restarted {times} times within {seconds:.0f} s; its last start ended with status {exit_status}",
         seen_wall_ns=now_ns,
         exit_status=exit_status,
     )

@@ -42,6 +42,9 @@ class Taker(Protocol):
     def take(self, trigger: Trigger, gate: Gate, stopped: StoppedBy | None, name: str | None) -> Taken:
         """Take one; the target runs on afterwards. Arguments and errors are those of ``engine.capture.capture``."""
 
+    def begin(self, root: int) -> None:
+        """A start of its target has begun: what it does from now on belongs to its commits. ``root``: pid of its first process."""
+
     def close(self) -> None:
         """Let go of what it holds."""
 
@@ -78,6 +81,9 @@ class CriuTaker:
             self._watchdog.close()
             self._watchdog = Watchdog(self._tools.watchdog)
             raise
+
+    def begin(self, root: int) -> None:
+        """Nothing is to be done: the target is found at each commit."""
 
     def close(self) -> None:
         """End the watchdog and close the store."""

@@ -59,7 +59,9 @@ _COMMANDS = (
         "Look whether a service can be committed, what would be lost, and what it costs, without touching it",
     ),
     _Command("run", "Start a service in a capsule: recorded, committed, watched", settings=_PASSES_ON),
-    _Command("watch", "Watch a container that runs already: committed, recorded, its failures seen"),
+    _Command(
+        "watch", "Watch a container or service that runs already: committed, recorded, its failures seen"
+    ),
     _Command("podman-args", "Print options that put the recorder into a new container"),
     _Command("commit", "Commit the live state of a target, which runs on"),
     _Command("log", "List commits, newest first"),
@@ -75,7 +77,7 @@ _COMMANDS = (
         function="import_",
     ),
     _Command("restore", "Bring a commit to life as a branch, in a sealed sandbox; prints the branch's id"),
-    _Command("ps", "List running capsules and branches, and watched containers"),
+    _Command("ps", "List running capsules and branches, and what is watched"),
     _Command(
         "exec",
         "Run a command inside a branch; its exit status is the command's",

@@ -21,7 +21,7 @@ def ps(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List running capsules and branches, and watched containers"""
+    """List running capsules and branches, and what is watched"""
     terminal = Terminal(as_json=as_json)
     settings = load_settings()
     targets = list_targets(settings, terminal)
@@ -35,6 +35,7 @@ def _target_value(one: Target) -> dict[str, object]:
     return {
         "kind": one.kind,
         "id": one.name,
+        "name": one.called,
         "pid": one.pid,
         "listen": one.listen or "",
         "command": one.command,
@@ -43,7 +44,10 @@ def _target_value(one: Target) -> dict[str, object]:
 
 def _target_row(one: Target) -> list[str]:
     state = "running" if one.pid else "not running"
-    return [one.name, one.kind, state, str(one.pid), age(one.started_wall_ns), one.listen or ""]
+    about = one.listen or ""
+    if one.called != one.name.partition(":")[2]:
+        about = f"{one.called} {about}".strip() if one.called != one.name else about
+    return [one.name, one.kind, state, str(one.pid), age(one.started_wall_ns), about]
 
 
 def _branch_value(one: BranchState) -> dict[str, object]:

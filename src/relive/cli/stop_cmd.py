@@ -1,4 +1,4 @@
-"""``relive stop``: end a branch, ask a capsule's service to end, or end the watch of a container."""
+"""``relive stop``: end a branch, ask a capsule's service to end, or end a watch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ __all__ = ["stop"]
 
 def stop(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Branches (ids), capsules (names) or watched containers")
+        list[str] | None,
+        typer.Argument(help="Branches (ids), capsules (names), or what is watched (targets, names)"),
     ] = None,
     all_branches: Annotated[
         bool, typer.Option("--all", help="All branches, also those that have ended")
@@ -24,7 +25,7 @@ def stop(
 ) -> None:
     """End branches and remove what was theirs; a capsule's service is asked to end (SIGTERM)
 
-    Of a container only the watch is ended: the container runs on.
+    Of what `relive watch` was told only the watch is ended: the container, process or unit runs on.
     """
     terminal = Terminal(as_json=as_json)
     done = stop_all(load_settings(), names or [], terminal, every_branch=all_branches)

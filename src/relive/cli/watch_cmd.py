@@ -1,7 +1,8 @@
-"""``relive watch``: what ``relive run`` does for a service, for a container that runs already."""
+"""``relive watch``: what ``relive run`` does for a service, for a container or service that runs already."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,7 +16,9 @@ __all__ = ["watch"]
 
 
 def watch(
-    target: Annotated[str, typer.Argument(help="The container: podman:NAME, docker:NAME, or its id")],
+    target: Annotated[
+        str, typer.Argument(help="What runs: podman:NAME, docker:NAME, pid:NUMBER or unit:NAME")
+    ],
     every: Annotated[
         str, typer.Option(help="When to commit: a time such as 30s, or request, start, never")
     ] = "30s",
@@ -35,12 +38,32 @@ def watch(
     ] = None,
     signals: Annotated[bool, typer.Option(help="Commit at fatal signals, before the process dies")] = True,
     health: Annotated[bool, typer.Option(help="Run its health check where nobody does in time")] = True,
+    name: Annotated[
+        str | None, typer.Option(help="What a process or unit is called; default: its own name")
+    ] = None,
+    record: Annotated[
+        int | None, typer.Option(help="A service's own port, whose new connections are recorded")
+    ] = None,
+    log: Annotated[
+        list[Path] | None,
+        typer.Option(help="A file that a service logs to, beside its standard streams; may be given again"),
+    ] = None,
+    health_url: Annotated[
+        str | None, typer.Option(help="A URL that a healthy service answers with a status below 400")
+    ] = None,
+    files: Annotated[
+        list[Path] | None,
+        typer.Option(help="A file or directory of a service that each commit holds; may be given again"),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Watch a container that runs already: committed, recorded, its failures seen
+    """Watch a container or service that runs already: committed, recorded, its failures seen
 
-    Returns at once; an agent of its own goes on watching, through restarts of the container. The container depends on none of
-    it. `relive stop podman:NAME` ends the watch, and the container runs on.
+    Returns at once; an agent of its own goes on watching, through restarts of a container or unit, and to the end of a process.
+    What is watched depends on none of it. `relive stop` ends the watch, and it runs on.
+
+    `--record PORT` records a service's requests without pointing clients elsewhere: new connections to its port reach the recording
+    proxy, those that exist are left alone, and should the proxy end, connections reach the service again.
     """
     terminal = Terminal(as_json=as_json)
     wish = WatchWish(
@@ -52,10 +75,21 @@ def watch(
         log_pattern=log_pattern or [],
         signals=signals,
         health=health,
+        name=name,
+        record=record,
+        log=log or [],
+        health_url=health_url,
+        files=files or [],
     )
     begun = begin(load_settings(), wish, terminal)
     terminal.answer(begun, begun.target)
-    where = f"; clients go to {begun.listen}" if begun.listen is not None else ""
+    where = ""
+    if begun.listen is not None:
+        where = (
+            f"; clients go to {begun.listen}"
+            if record is None
+            else f"; new connections to {begun.listen} are recorded"
+        )
     terminal.status(f"{begun.target} is watched{where}.")
     for sentence in begun.missing:
         terminal.status(sentence)

@@ -227,12 +227,13 @@ class _Dump:
         self._layers: list[tuple[Source, list[ScannedEntry]]] = []
         self._looked_frozen = False
         self._open_files = None if target.holds_files else OpenFiles(settings.open_file_limit)
-        self._terminals = terminals_of(target.root) if not target.holds_files else []
+        is_process = target.kind is TargetKind.PROCESS
+        self._terminals = terminals_of(target.root) if is_process else []
         # An empty IPC namespace costs 2 ms of pause to save; a branch gets an empty one anyway.
         self._leaves_out_ipc = (
             target.inside and target.kind is TargetKind.CAPSULE and not holds_ipc(target.root)
         )
-        self._watched = watched_paths(target.root) if target.holds_files else []
+        self._watched = watched_paths(target.root) if not is_process else []
         self._root_inside = int((procfs.status_field(target.root, "NSpid") or str(target.root)).split()[-1])
 
     def copy_files(self) -> None:

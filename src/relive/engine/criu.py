@@ -75,7 +75,12 @@ class CriuTools:
 
     def environment(self) -> dict[str, str]:
         """The environment CRIU runs in."""
-        return {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LD_PRELOAD": str(self.prlimit_shim)}
+        plugins = str(self.directory / "plugins")
+        return {
+            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+            "LD_PRELOAD": str(self.prlimit_shim),
+            "CRIU_LIBS_DIR": plugins,
+        }
 
 
 class CriuDied(Exception):

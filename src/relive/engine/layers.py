@@ -28,6 +28,7 @@ __all__ = [
     "CapturedFile",
     "LayerScanner",
     "LayerSource",
+    "NamedPath",
     "ScannedEntry",
     "Source",
     "attributes_of",
@@ -66,7 +67,7 @@ class CapturedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class _Named:
+class NamedPath:
     """A path where an ``os.DirEntry`` is expected."""
 
     path: str
@@ -108,12 +109,14 @@ class LayerScanner:
         largest: files of more bytes are left out; None: no limit.
         merged: the mounted overlay, where another than Relive made it: with ``metacopy`` a file of the upper directory may have
             its bytes in a lower one, with ``redirect_dir`` a directory its children. None: the upper directory has all.
+        left_out: "path<TAB>reason" of what the last scan could not take.
     """
 
     directory: Path
     known: dict[str, CapturedFile] = field(default_factory=dict)
     largest: int | None = None
     merged: Path | None = None
+    left_out: list[str] = field(default_factory=list)
     _described: dict[str, tuple[_Facts, int, FileEntry]] = field(default_factory=dict)
     _counter: int = 0
     _redirected: set[str] = field(default_factory=set)
@@ -194,7 +197,9 @@ class LayerScanner:
                 if path in present:
                     continue
                 try:
-                    entry = self._describe(_Named(str(self.directory / path)), path, staging, path in always)
+                    entry = self._describe(
+                        NamedPath(str(self.directory / path)), path, staging, path in always
+                    )
                 except (FileNotFoundError, NotADirectoryError):
                     break
                 if entry is None:
@@ -204,7 +209,7 @@ class LayerScanner:
         return entries
 
     def _describe(
-        self, child: os.DirEntry[str] | _Named, path: str, staging: Path, always: bool
+        self, child: os.DirEntry[str] | NamedPath, path: str, staging: Path, always: bool
     ) -> FileEntry | None:
         facts = child.stat(follow_symlinks=False)
         kind = kind_of(facts)
@@ -273,8 +278,8 @@ class LayerSource:
 
     @property
     def left_out(self) -> list[str]:
-        """Nothing: what is too large is no file of the target's own."""
-        return []
+        """What the scanner tells; of a capsule's nothing: what is too large there is no file of its own."""
+        return self.scanner.left_out
 
     def forget(self, lost: CapturedFile) -> None:
         """Copy a file anew next time, since a copy of it is lost."""

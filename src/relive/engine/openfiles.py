@@ -16,9 +16,10 @@ from relive.engine.layers import copy_file
 from relive.kernel import procfs
 from relive.model.commit import EntryKind, FileEntry
 
-__all__ = ["OpenFiles"]
+__all__ = ["OpenFiles", "opened_files"]
 
 _SYSTEM = ("/usr/", "/lib", "/bin/", "/sbin/", "/etc/", "/proc/", "/sys/", "/dev/", "/memfd:", "/SYSV")
+_NEVER = ("/proc/", "/sys/", "/dev/", "/memfd:", "/SYSV")
 
 
 @dataclass(slots=True)
@@ -43,12 +44,8 @@ class OpenFiles:
         Raises:
             OSError: the disk is full.
         """
-        for pid in procfs.tree_of(root):
-            for link in self._descriptors(pid):
-                self._consider(link, staging)
-            for mapping in procfs.read_maps(pid):
-                if mapping.path.startswith("/") and mapping.permissions[1:] == "w-s":
-                    self._take(mapping.path, Path(f"/proc/{pid}/root{mapping.path}"), staging)
+        for name, source in opened_files(root).items():
+            self._take(name, source, staging)
 
     def add_path(self, path: Path, staging: Path) -> None:
         """Copy a file, or a directory with all below it, by name."""
@@ -59,35 +56,9 @@ class OpenFiles:
         elif path.is_file():
             self._take(str(path), path, staging)
 
-    @staticmethod
-    def _descriptors(pid: int) -> list[Path]:
-        try:
-            return [Path(f"/proc/{pid}/fd/{name}") for name in os.listdir(f"/proc/{pid}/fd")]
-        except OSError:
-            return []
-
-    def _consider(self, link: Path, staging: Path) -> None:
-        try:
-            name, facts = os.readlink(link), link.stat()
-            flags = int(
-                (link.parent.parent / "fdinfo" / link.name).read_text().split("flags:")[1].split()[0], 8
-            )
-        except (OSError, IndexError, ValueError):
-            return
-        if not stat.S_ISREG(facts.st_mode):
-            return
-        if name.endswith(" (deleted)"):
-            # CRIU saves deleted files itself, but of one that has another name it saves only that (link_remap).
-            for other in _names_beside(name, facts) if facts.st_nlink else ():
-                self._take(other, Path(other), staging)
-            return
-        if flags & os.O_ACCMODE == os.O_RDONLY and name.startswith(_SYSTEM):
-            return
-        self._take(name, link, staging)
-
     def _take(self, name: str, source: Path, staging: Path) -> None:
         path = name.lstrip("/")
-        if path in self.copies or name.startswith(("/proc/", "/sys/", "/dev/", "/memfd:", "/SYSV")):
+        if path in self.copies or name.startswith(_NEVER):
             return
         try:
             facts = source.stat()
@@ -108,6 +79,46 @@ class OpenFiles:
             path = str(parent).lstrip("/")
             if path and path not in self.entries:
                 self.entries[path] = entry_of(path, EntryKind.DIRECTORY, parent.stat())
+
+
+def opened_files(root: int, *, mapped: bool = True) -> dict[str, Path]:
+    """Where to read the regular files that the tree of ``root`` has open, and a restore needs, by their names.
+
+    Args:
+        mapped: also those that are mapped shared and writable.
+    """
+    found: dict[str, Path] = {}
+    for pid in procfs.tree_of(root):
+        for link in _descriptors(pid):
+            for name, source in _considered(link):
+                found.setdefault(name, source)
+        for mapping in procfs.read_maps(pid) if mapped else ():
+            if mapping.path.startswith("/") and mapping.permissions[1:] == "w-s":
+                found.setdefault(mapping.path, Path(f"/proc/{pid}/root{mapping.path}"))
+    return {name: source for name, source in found.items() if not name.startswith(_NEVER)}
+
+
+def _descriptors(pid: int) -> list[Path]:
+    try:
+        return [Path(f"/proc/{pid}/fd/{name}") for name in os.listdir(f"/proc/{pid}/fd")]
+    except OSError:
+        return []
+
+
+def _considered(link: Path) -> list[tuple[str, Path]]:
+    try:
+        name, facts = os.readlink(link), link.stat()
+        flags = int((link.parent.parent / "fdinfo" / link.name).read_text().split("flags:")[1].split()[0], 8)
+    except (OSError, IndexError, ValueError):
+        return []
+    if not stat.S_ISREG(facts.st_mode):
+        return []
+    if name.endswith(" (deleted)"):
+        # CRIU saves deleted files itself, but of one that has another name it saves only that (link_remap).
+        return [(other, Path(other)) for other in _names_beside(name, facts)] if facts.st_nlink else []
+    if flags & os.O_ACCMODE == os.O_RDONLY and name.startswith(_SYSTEM):
+        return []
+    return [(name, link)]
 
 
 def _names_beside(name: str, facts: os.stat_result) -> list[str]:

@@ -31,6 +31,9 @@ _CLOSING_STATES = frozenset(
     {4, 5, 6, 8, 9, 11}
 )  # FIN_WAIT1, FIN_WAIT2, TIME_WAIT, CLOSE_WAIT, LAST_ACK, CLOSING
 _UNIX_EXTERNAL = 1  # USK_EXTERN in uflags: a socket of a process outside
+_UNIX_CALLBACK = (
+    4  # USK_CALLBACK: of a connection to the outside that our plugin let pass (native/journal_plugin.c)
+)
 _ACCESS_MODE, _WRITE_ONLY = 3, 1
 
 
@@ -121,7 +124,7 @@ def summarise(connections: list[TcpConnection], listening: list[tuple[str, int]]
 
 
 def read_outlets(files: list[pb.FileEntry]) -> list[Outlet]:
-    """Pipes with only one end inside, and terminals."""
+    """Pipes with only one end inside, and connections to systemd's journal, which only listens."""
     ends: dict[int, set[int]] = defaultdict(set)
     for entry in files:
         if entry.HasField("pipe"):
@@ -131,7 +134,12 @@ def read_outlets(files: list[pb.FileEntry]) -> list[Outlet]:
         for pipe_id, modes in sorted(ends.items())
         if len(modes) == 1 and 2 not in modes
     ]
-    return outlets
+    journals = [
+        Outlet(key=f"socket:[{entry.usk.ino}]", writable=True)
+        for entry in files
+        if entry.HasField("usk") and entry.usk.uflags & _UNIX_CALLBACK
+    ]
+    return outlets + sorted(journals, key=lambda one: one.key)
 
 
 def read_outside_names(files: list[pb.FileEntry]) -> list[bytes]:

@@ -152,6 +152,7 @@ class CapsuleSpec(Value):
 
     Attributes:
         listen: where the recording proxy listens, and upstream: the service's own port; both or none.
+        stands_in: the proxy takes connections to ``upstream`` itself (see ``record.standin``); of a watched service only.
         hang_after: seconds without an answer after which a request counts as hanging; None: no limit.
         memory: bytes of memory the capsule may use; None: no limit.
         user: name of the user the service runs as; None: the caller.
@@ -169,6 +170,7 @@ class CapsuleSpec(Value):
     policy: Policy
     listen: tuple[str, int] | None = None
     upstream: tuple[str, int] | None = None
+    stands_in: bool = False
     hang_after: float | None = None
     memory: int | None = None
     user: str | None = None
@@ -233,6 +235,11 @@ class LifePaths:
     def trust(self) -> Path:
         """Directory of bundles of roots that the service is to trust."""
         return self.directory / "trust"
+
+    @property
+    def followed(self) -> Path:
+        """What is known of the files that a watched service has changed, a line each (see ``agent.processes.journal``)."""
+        return self.directory / "followed.jsonl"
 
     @property
     def io(self) -> Path:

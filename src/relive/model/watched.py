@@ -1,4 +1,4 @@
-"""The watch of a container as a value: what was asked for, and of which container it is."""
+"""The watch of a container or service as a value: what was asked for, and of what it is."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from relive.errors import UsageError
 from relive.model.capsule import Policy
+from relive.model.text import NativeText
 
 __all__ = ["WatchFacts", "WatchSpec", "check_pattern"]
 
@@ -35,6 +36,10 @@ class WatchSpec(BaseModel):
         patterns: regular expressions; a line of output in which one is found is a failure.
         signals: fatal signals are waited for with ptrace.
         health: health checks that nobody runs in time are run by the watch.
+        stands_in: the recording proxy takes the service's own port (``upstream``) from within, and nobody is pointed elsewhere.
+        health_url: of a service, asked again and again; None: it has no health check.
+        log_files: of a service, read for its output beside where its standard streams lead.
+        files: of a service, files and directories that each commit holds.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -46,18 +51,23 @@ class WatchSpec(BaseModel):
     patterns: list[Annotated[str, AfterValidator(check_pattern)]] = []
     signals: bool = True
     health: bool = True
+    stands_in: bool = False
+    health_url: str | None = None
+    log_files: list[NativeText] = []
+    files: list[NativeText] = []
 
 
 class WatchFacts(BaseModel):
-    """One watched container, as written into ``watch.json`` in the directory of its life.
+    """One watched container or service, as written into ``watch.json`` in the directory of its life.
 
     Attributes:
-        engine: "podman" or "docker".
-        id, name: the container's.
-        command: of its process 1; directory: where that begins.
+        engine: "podman", "docker", "pid" or "unit".
+        id, name: the container's; of a service what tells its process from all others, or the unit's name, and what it is called.
+        target: as people name it, where that is not ENGINE:NAME.
+        command: of its first process; directory: where that begins.
         rings: directory on the host of the rings of its Python processes; None: it was created without the recorder.
         began: when the watch began, as RFC 3339.
-        environment: variables by which its engine finds its containers, as they were for who began the watch.
+        environment: variables by which its engine finds it, as they were for who began the watch.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -70,4 +80,5 @@ class WatchFacts(BaseModel):
     directory: str
     rings: str | None
     began: str
+    target: str | None = None
     environment: dict[str, str]

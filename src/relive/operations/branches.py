@@ -279,7 +279,7 @@ def stop(
 ) -> Stopped:
     """End branches and remove what was theirs; unless ``only_branches``, also what is no branch.
 
-    A capsule's service is asked to end (SIGTERM). Of a container the watch is ended, and the container runs on.
+    A capsule's service is asked to end (SIGTERM). Of a container or service that is watched the watch is ended, and it runs on.
     Raises BranchUnknown; AgentUnreachable for a watch that does not end.
     """
     tend(settings, progress)
@@ -300,7 +300,7 @@ def _stop_one(settings: Settings, name: str, progress: Progress, *, only_branche
         try:
             capsule = find_capsule(settings, name)
         except TargetUnknown:
-            return _stop_watching(settings, name)
+            return _stop_watching(settings, name, progress)
         with contextlib.suppress(AgentUnreachable):
             ask_agent(capsule.paths.agent_socket, {"op": "stopping"}, limit=5)
         os.kill(capsule.facts.root, signal.SIGTERM)
@@ -326,13 +326,14 @@ def _ends(pid: int) -> bool:
         os.close(handle)
 
 
-def _stop_watching(settings: Settings, name: str) -> str:
+def _stop_watching(settings: Settings, name: str, progress: Progress) -> str:
     try:
         watch = find_watch(settings, name)
     except TargetUnknown:
         raise BranchUnknown(
-            f"{name!r} is no branch, no capsule and no watched container",
+            f"{name!r} is no branch, no capsule and not watched",
             remedy="`relive ps --all` lists all of them",
         ) from None
     end_watch(watch)
+    progress.status(f"{watch.target} is not watched any more; it runs on, as if it had never been.")
     return watch.target

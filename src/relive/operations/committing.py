@@ -35,7 +35,7 @@ class CommitWish(Wish):
     """What is committed."""
 
     target: str = Field(
-        description="A capsule's name, podman:NAME for a container, or pid:NUMBER for any running tree"
+        description="A capsule's or watch's name, podman:NAME for a container, unit:NAME, or pid:NUMBER for any running tree"
     )
     files: list[Path] = Field(
         default=[], description="Files and directories committed too (pid: targets only)"
@@ -74,6 +74,10 @@ def commit(settings: Settings, wish: CommitWish, progress: Progress) -> Commit:
         if wish.files:
             raise _files_elsewhere("what a container changed in its files is always part of its commits")
         stored = _commit_docker(settings, store, wish.target.removeprefix(_DOCKER), wish)
+    elif (watch := _service_watch(settings, wish.target)) is not None:
+        if wish.files:
+            raise _files_elsewhere(f"{watch.target} is watched, and its watch was told which files to hold")
+        stored = _ask_for_commit(settings, store, watch.paths)
     elif wish.target.startswith("pid:"):
         stored = _commit_process(settings, store, wish.target, wish.files)
     else:
@@ -156,6 +160,16 @@ def _ask_for_commit(settings: Settings, store: Store, paths: LifePaths) -> Store
     order = {"op": "commit", "capture": settings.mark} | store_key_variable()
     answer = ask_agent(paths.agent_socket, order, limit=limit)
     return store.get(CommitId(answer["id"]))
+
+
+def _service_watch(settings: Settings, target: str) -> Watch | None:
+    """The watch that a process, unit or plain name means; None where it means none."""
+    try:
+        return find_watch(settings, target)
+    except TargetUnknown:
+        if target.startswith("unit:"):
+            raise
+        return None
 
 
 def _commit_process(settings: Settings, store: Store, target: str, files: list[Path]) -> StoredCommit:

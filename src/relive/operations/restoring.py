@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
+from relive.agent.processes.since import unlike_then
 from relive.config import Settings
 from relive.model.branch import BranchFacts, Clock
 from relive.model.capsule import LifePaths, parse_publication
@@ -82,6 +83,8 @@ def restore(settings: Settings, wish: RestoreWish, progress: Progress) -> Branch
         progress.status(f"Not as committed: {one.path} is the host's of now ({one.reason}).")
     if branch.facts.missing_count > _TOLD:
         progress.status(f"So are {branch.facts.missing_count - _TOLD} more; --json lists a hundred.")
+    for sentence in unlike_then(settings, manifest):
+        progress.status(sentence)
     return branch.facts
 
 

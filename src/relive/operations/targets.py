@@ -1,4 +1,4 @@
-"""Targets: the capsules that run, and the containers that are watched."""
+"""Targets: the capsules that run, and the containers and services that are watched."""
 
 from __future__ import annotations
 
@@ -15,18 +15,21 @@ from relive.operations.progress import Progress
 __all__ = ["Target", "list_targets", "tend"]
 
 _STATUS_LIMIT = 2.0  # [s]
+_KINDS = {"pid": "process", "unit": "unit"}
 
 
 class Target(Result):
-    """A capsule that runs, or a container that is watched.
+    """A capsule that runs, or a container or service that is watched.
 
     Attributes:
-        kind: "capsule" or "container".
-        pid: of its service, on the host, 0 of a container that does not run; listen: HOST:PORT of its proxy, if it has one.
+        kind: "capsule", "container", "process" or "unit".
+        name: of a watch, its target; called: what its commits and incidents are filed under.
+        pid: of its service, on the host, 0 where it does not run; listen: HOST:PORT of its proxy, if it has one.
     """
 
     kind: str = "capsule"
     name: str
+    called: str = ""
     life: str
     pid: int
     listen: str | None
@@ -41,11 +44,12 @@ def tend(settings: Settings, progress: Progress) -> None:
 
 
 def list_targets(settings: Settings, progress: Progress) -> list[Target]:
-    """The capsules that run, then the containers that are watched; of each the oldest first."""
+    """The capsules that run, then what is watched; of each the oldest first."""
     tend(settings, progress)
     capsules = [
         Target(
             name=one.facts.spec.name,
+            called=one.facts.spec.name,
             life=one.paths.directory.name,
             pid=one.facts.root,
             listen=_address(one.facts.spec.listen),
@@ -60,11 +64,12 @@ def list_targets(settings: Settings, progress: Progress) -> list[Target]:
 def _watched(watch: Watch) -> Target:
     facts = watch.facts
     return Target(
-        kind="container",
+        kind=_KINDS.get(facts.engine, "container"),
         name=watch.target,
+        called=facts.name,
         life=facts.id,
         pid=_pid(watch),
-        listen=_address(facts.spec.listen),
+        listen=_address(facts.spec.upstream if facts.spec.stands_in else facts.spec.listen),
         command=facts.command,
         started_wall_ns=moment(facts.began),
     )

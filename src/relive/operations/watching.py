@@ -1,17 +1,24 @@
-"""Watching containers that run already, and what a container must be created with to be recorded from inside."""
+"""Watching containers and services that run already, and what a container must be created with to be recorded from inside."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from pydantic import Field
 
 from relive.agent.containers.engines import engine_named, engine_of
 from relive.agent.containers.launch import begin_watch, upstream_of
+from relive.agent.containers.life import living_watches
 from relive.agent.containers.options import creation_options
+from relive.agent.containers.state import ContainerState
+from relive.agent.processes.answering import check_url
+from relive.agent.processes.port import place_of
+from relive.agent.processes.running import is_python
 from relive.config import Settings
-from relive.errors import PermissionMissing, UsageError
-from relive.model.capsule import parse_address, parse_every
+from relive.errors import CapsuleExists, PermissionMissing, UsageError
+from relive.kernel import procfs
+from relive.model.capsule import check_name, parse_address, parse_every
 from relive.model.watched import WatchSpec, check_pattern
 from relive.operations.operation import Operation, Result, Wish
 from relive.operations.progress import Progress
@@ -19,11 +26,13 @@ from relive.operations.targets import tend
 
 __all__ = ["WATCH", "CreationOptions", "WatchWish", "Watching", "options_for", "watch"]
 
+_SERVICES = ("pid", "unit")
+
 
 class WatchWish(Wish):
-    """Which container is watched, and for what."""
+    """What is watched, and for what."""
 
-    target: str = Field(description="The container: podman:NAME, docker:NAME, or its id")
+    target: str = Field(description="What runs: podman:NAME, docker:NAME, pid:NUMBER or unit:NAME")
     every: str = Field(
         default="30s", description="When to commit: a time such as 30s, or request, start, never"
     )
@@ -42,6 +51,21 @@ class WatchWish(Wish):
     )
     signals: bool = Field(default=True, description="Commit at fatal signals, before the process dies")
     health: bool = Field(default=True, description="Run its health check where nobody does in time")
+    name: str | None = Field(
+        default=None, description="What a process or unit is called; default: its own name"
+    )
+    record: int | None = Field(
+        default=None, ge=1, le=65535, description="A service's own port, whose new connections are recorded"
+    )
+    log: list[Path] = Field(
+        default=[], description="Files that a service logs to, beside its standard streams"
+    )
+    health_url: str | None = Field(
+        default=None, description="A URL that a healthy service answers with a status below 400"
+    )
+    files: list[Path] = Field(
+        default=[], description="Files and directories of a service that each commit holds"
+    )
 
 
 class Watching(Result):
@@ -60,16 +84,18 @@ class Watching(Result):
 
 
 def watch(settings: Settings, wish: WatchWish, progress: Progress) -> Watching:
-    """Watch a container, which runs on whatever becomes of the watch.
+    """Watch a container or service, which runs on whatever becomes of the watch.
 
     Raises:
-        UsageError: the target is no container, or what is asked for does not fit it.
-        TargetUnknown: there is no such container.
+        UsageError: the target is none, or what is asked for does not fit it.
+        TargetUnknown: there is no such container, process or unit.
         CapsuleExists: it is watched already.
         PermissionMissing: the caller is not root.
         ToolMissing, HostIncapable, CapsuleStartFailed: as they say.
     """
-    engine, name = engine_of(wish.target)
+    engine, name = engine_of(wish.target, called=check_name(wish.name) if wish.name is not None else None)
+    if engine.name not in _SERVICES:
+        _refuse_for_containers(wish)
     if os.geteuid() != 0:
         raise PermissionMissing(
             f"watching {wish.target} needs root",
@@ -78,15 +104,24 @@ def watch(settings: Settings, wish: WatchWish, progress: Progress) -> Watching:
         )
     tend(settings, progress)
     state = engine.look(name)
+    if engine.name in _SERVICES:
+        _check_service(settings, state)
     if wish.upstream is not None and wish.listen is None:
         raise UsageError("--upstream is for --listen", remedy="give both, or neither")
+    if wish.record is not None and wish.listen is not None:
+        raise UsageError("--record and --listen are two ways to one recording", remedy="give one of them")
     listen = parse_address(wish.listen) if wish.listen is not None else None
     upstream = None
     if listen is not None:
         upstream = parse_address(wish.upstream) if wish.upstream is not None else upstream_of(state)
+    if wish.record is not None:
+        listen, upstream = ("127.0.0.1", 0), place_of(state, wish.record)
     policy = parse_every(wish.every)
     if policy.each_request and listen is None:
-        raise UsageError("--every request is for --listen", remedy="give --listen, or another --every")
+        raise UsageError(
+            "--every request is for --listen or --record",
+            remedy="give --listen or --record, or another --every",
+        )
     spec = WatchSpec(
         policy=policy,
         listen=listen,
@@ -95,12 +130,21 @@ def watch(settings: Settings, wish: WatchWish, progress: Progress) -> Watching:
         patterns=[check_pattern(one) for one in wish.log_pattern],
         signals=wish.signals,
         health=wish.health,
+        stands_in=wish.record is not None,
+        health_url=check_url(wish.health_url) if wish.health_url is not None else None,
+        log_files=[str(_there(path, "--log")) for path in wish.log],
+        files=[str(_there(path, "--files")) for path in wish.files],
     )
+    if engine.name in _SERVICES:  # what it logs to is known by now
+        state = engine_of(wish.target, spec, called=wish.name)[0].look(name)
     begun = begin_watch(settings, engine, state, spec)
     missing = []
     if listen is None:
-        missing.append("Requests are not recorded: --listen puts a recording proxy before its port.")
-    if not state.has_recorder:
+        how = "--record PORT takes" if engine.name in _SERVICES else "--listen puts a recording proxy before"
+        missing.append(f"Requests are not recorded: {how} its port.")
+    if engine.name in _SERVICES:
+        missing += _not_seen(state)
+    elif not state.has_recorder:
         words = f"{engine.name} run $(relive podman-args {_flag(engine.name)}{state.image}) ..."
         missing.append(
             "What its Python processes do is not recorded, and exceptions are only seen as what they lead to: it was "
@@ -112,10 +156,60 @@ def watch(settings: Settings, wish: WatchWish, progress: Progress) -> Watching:
         target=begun.target,
         id=state.id,
         pid=state.pid,
-        listen="{}:{}".format(*listen) if listen is not None else None,
+        listen="{}:{}".format(*(upstream if spec.stands_in and upstream is not None else listen))
+        if listen is not None
+        else None,
         inside=state.has_recorder,
         missing=missing,
     )
+
+
+def _refuse_for_containers(wish: WatchWish) -> None:
+    if (
+        wish.name is not None
+        or wish.record is not None
+        or wish.log
+        or wish.health_url is not None
+        or wish.files
+    ):
+        raise UsageError(
+            "--name, --record, --log, --health-url and --files are for pid: and unit: targets",
+            cause="a container has a name, a log, a health check and its files; --listen puts a proxy before its port",
+            remedy="leave them out",
+        )
+
+
+def _check_service(settings: Settings, state: ContainerState) -> None:
+    """Refuse what cannot be watched, while nothing is begun."""
+    for watch in living_watches(settings):
+        if watch.target == state.target:
+            raise CapsuleExists(
+                f"{state.target} is watched already",
+                cause=f"as {watch.facts.name}",
+                remedy=f"`relive stop {watch.facts.name}` ends that watch; what is watched runs on",
+            )
+    if state.is_running:
+        from relive.engine.target import check_dumpable
+
+        check_dumpable(state.pid)
+
+
+def _there(path: Path, option: str) -> Path:
+    """The whole path of a file that is there; raises UsageError."""
+    if not path.exists():
+        raise UsageError(f"{option}: there is no {path}", remedy="name an existing file or directory")
+    return path.resolve()
+
+
+def _not_seen(state: ContainerState) -> list[str]:
+    """What the watch of a service that was started by somebody else cannot see."""
+    found = []
+    if state.is_running and any(is_python(pid) for pid in procfs.tree_of(state.pid)):
+        found.append(
+            "What its Python processes do inside is not recorded, and exceptions are only seen as what they lead to: the recorder "
+            "has to be there when a process begins. `relive run` starts a service with it."
+        )
+    return found
 
 
 def _flag(engine: str) -> str:

@@ -22,6 +22,7 @@ from relive.record._service import Dialer, ServiceSocket
 from relive.record.events import EventKind
 from relive.record.http1 import Body, End, Piece, RequestFramer, RequestHead, Stream, Violation
 from relive.record.passages import Mark
+from relive.record.standin import OWN_ADDRESS
 
 if TYPE_CHECKING:
     from relive.record.proxy import Proxy
@@ -245,6 +246,7 @@ class Connection(asyncio.Protocol):
             self._dialed,
             frozen=frozen,
             mark=Mark.OWN if proxy.options.network_of is not None else 0,
+            source=OWN_ADDRESS if proxy.options.stand_in else None,
         )
 
     def _dialed(self, result: socket.socket | OSError) -> None:

@@ -20,6 +20,7 @@ from typing import Any, Protocol, TypeAlias
 __all__ = ["Address", "Dialer", "ServiceOwner", "ServiceSocket"]
 
 Address: TypeAlias = tuple[int, Any]  # (family, what socket.connect takes)
+_BIND_ADDRESS_NO_PORT = 24  # IP_BIND_ADDRESS_NO_PORT: the port is chosen at connect, by both ends
 _SMALL_READ, _LARGE_READ = 64 * 1024, 256 * 1024
 _READS_AT_ONCE = 16
 _RETRY_SECONDS = 0.05
@@ -215,7 +216,7 @@ class Dialer:
 
     ``done`` is called once, with the connected socket or the last error; never from within the constructor, and
     never after ``cancel``. While frozen, nothing is tried, and an attempt that was under way is given up and repeated.
-    ``mark``: of its packets (see ``passages.py``).
+    ``mark``: of its packets (see ``passages.py``). ``source``: own address that it connects from.
     """
 
     def __init__(
@@ -227,7 +228,9 @@ class Dialer:
         *,
         frozen: bool,
         mark: int = 0,
+        source: tuple[str, int] | None = None,
     ) -> None:
+        self._source = source
         self._mark = mark
         self._loop = loop
         self._addresses = addresses
@@ -270,6 +273,9 @@ class Dialer:
             sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
             if self._mark:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, self._mark)
+            if self._source is not None:
+                sock.setsockopt(socket.IPPROTO_IP, _BIND_ADDRESS_NO_PORT, 1)
+                sock.bind(self._source)
         except OSError as error:  # no file descriptor left
             self._settle(error.errno or errno.EMFILE)
             return

@@ -2,7 +2,9 @@
 
     python -m relive.record.proxy --listen ADDR:PORT --upstream HOST:PORT --recording DIR --control UNIXSOCKET
         [--ready-fd N] [--every-request] [--hang-after SECONDS] [--body-limit BYTES] [--keep-bytes BYTES]
-        [--log FILE ...] [--network-of PID]
+        [--log FILE ...] [--network-of PID] [--stand-in]
+
+With ``--stand-in`` it takes the new connections of the upstream's own port (see ``standin``) instead of listening anywhere.
 
 When it listens it writes one JSON line to descriptor N and closes it: ``{"listen": [ADDR, PORT], "pid": PID}``.
 On SIGTERM it takes no more connections, lets requests in flight end for up to ``DRAIN_SECONDS``, and exits 0.
@@ -74,6 +76,7 @@ from relive.record._running import run
 from relive.record._service import Address
 from relive.record.events import EventKind
 from relive.record.log import RecordingWriter
+from relive.record.standin import StandIn
 
 __all__ = ["DEFAULT_BODY_LIMIT", "Proxy", "ProxyOptions", "bind_control", "main"]
 
@@ -81,6 +84,7 @@ DEFAULT_BODY_LIMIT = 16 * 1024 * 1024
 START_SECONDS = 10.0  # how long requests wait for a service that has never been seen
 RETRY_SECONDS = 1.0  # and for one that has
 DRAIN_SECONDS = 5.0
+_LAST_ACCEPTS = 0.05  # [s]
 BACKLOG = 4096
 
 
@@ -94,6 +98,7 @@ class ProxyOptions:
         body_limit: bytes kept of each body, and of each direction of a stream.
         keep_bytes: bound of the recording's size; None keeps everything.
         logs: files whose sizes are recorded with requests; they need not exist yet.
+        stand_in: the upstream's own port is taken; ``listen`` then says nothing.
         network_of: pid of a process in whose network namespace the service listens; None: in the proxy's own.
     """
 
@@ -108,6 +113,7 @@ class ProxyOptions:
     keep_bytes: int | None = None
     logs: tuple[str, ...] = ()
     network_of: int | None = None
+    stand_in: bool = False
 
 
 class Proxy:
@@ -248,7 +254,9 @@ class Proxy:
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             self.loop.add_signal_handler(number, stop.set)
-        listener, control = bind_listener(self.options.listen), bind_control(self.options.control)
+        stand_in = self._stand_in() if self.options.stand_in else None
+        listeners = stand_in.listeners if stand_in is not None else [bind_listener(self.options.listen)]
+        control = bind_control(self.options.control)
         if self.options.network_of is not None:
             # The listener stays in the host's network. From here on every new socket leads to the service.
             enter(self.options.network_of, Namespace.NETWORK)
@@ -263,15 +271,22 @@ class Proxy:
         self.writer.flush()
         servers = [
             await self.loop.create_unix_server(self.hub.link, sock=control),
-            await self.loop.create_server(lambda: Connection(self), sock=listener, backlog=BACKLOG),
+            *[
+                await self.loop.create_server(lambda: Connection(self), sock=one, backlog=BACKLOG)
+                for one in listeners
+            ],
         ]
-        self._say_ready(listener)
+        self._say_ready(listeners[0])
         watch = asyncio.create_task(self._watch_for_hangs())
         gc.collect()
         gc.freeze()
         try:
             await stop.wait()
-            servers[1].close()
+            if stand_in is not None:
+                stand_in.give_back()
+                await asyncio.sleep(_LAST_ACCEPTS)  # of connections that the kernel has made for us already
+            for server in servers[1:]:
+                server.close()
             await self._drain()
         finally:
             watch.cancel()
@@ -281,6 +296,10 @@ class Proxy:
                 keeper.shut()
             self.options.control.unlink(missing_ok=True)
             self.writer.close()
+
+    def _stand_in(self) -> StandIn:
+        host, port = split_address(self.options.upstream)
+        return StandIn((host, port), everywhere=host == "127.0.0.1")
 
     async def _drain(self) -> None:
         end = self.loop.time() + DRAIN_SECONDS
@@ -391,6 +410,7 @@ def parse_options(arguments: Sequence[str]) -> ProxyOptions:
     parser.add_argument("--body-limit", type=int, default=DEFAULT_BODY_LIMIT, metavar="BYTES")
     parser.add_argument("--keep-bytes", type=int, metavar="BYTES")
     parser.add_argument("--network-of", type=int, metavar="PID")
+    parser.add_argument("--stand-in", action="store_true")
     parser.add_argument("--log", action="append", default=[], dest="logs", metavar="FILE")
     values = vars(parser.parse_args(arguments))
     return ProxyOptions(**values | {"logs": tuple(values["logs"])})

@@ -64,7 +64,7 @@ class Held:
                     self._opaque.add(top + entry.path)
             for line in layer.left_out:
                 path, _, reason = line.partition("\t")
-                self.left_out[f"/{path}"] = reason
+                self.left_out[f"/{path.lstrip('/')}"] = reason
 
     def decides(self, path: str) -> bool:
         """The commit says what is there: it holds the path, or something above it under which nothing of the host shows."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from relive.agent.containers.engine import OutputGoal
 from relive.agent.containers.moments import moment
 from relive.agent.containers.output import OutputFollower, split_line
 
@@ -73,10 +74,9 @@ class Played:
         started = asyncio.Event()
         follower = OutputFollower(
             self.command,
-            self.streams,
-            self.position,
-            BEGAN,
-            lambda line, begin: self.heard.append((line, begin)),
+            OutputGoal(
+                self.streams, self.position, BEGAN, lambda line, begin: self.heard.append((line, begin))
+            ),
         )
         task = asyncio.create_task(follower.follow(started))
         while not until():

@@ -44,7 +44,7 @@ def main() -> int:
 
 
 async def _serve(settings: Settings, watch: Watch, ready: int | None) -> None:
-    agent = ContainerAgent(settings, watch, engine_named(watch.facts.engine))
+    agent = ContainerAgent(settings, watch, engine_named(watch.facts.engine, watch.facts.spec))
     await agent.run(lambda: say(ready, {"ok": True}))
 
 

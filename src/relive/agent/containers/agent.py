@@ -1,4 +1,4 @@
-"""The agent of one watched container, from ``relive watch`` to ``relive stop`` or until the container is removed.
+"""The agent of one watched container or service, from ``relive watch`` to ``relive stop`` or until the container is removed.
 
 It goes from start to start of the container (see ``Start``). What outlasts a start is here: the commits and their keeper, the
 recording proxy, the output, the drain of the rings. The container depends on none of it.
@@ -15,9 +15,8 @@ from typing import Any
 import structlog
 
 from relive.agent.committer import Committer
-from relive.agent.containers.engine import Engine
+from relive.agent.containers.engine import Engine, OutputGoal
 from relive.agent.containers.life import Watch, service_of
-from relive.agent.containers.output import OutputFollower
 from relive.agent.containers.places import remove_place
 from relive.agent.containers.restarts import Restarts
 from relive.agent.containers.start import Common, End, Start
@@ -59,18 +58,14 @@ class ContainerAgent:
         self._is_over = self._is_gone = False
         self._failed: tuple[End, Sighting] | None = None
         self._keeper = Keeper(settings, facts.name, facts.id, paths.logs, self._root)
-        self._committer = Committer(engine.taker(settings, facts.id), paths, facts.name, self._keeper)
+        self._taker = engine.taker(settings, facts.id, facts.name, paths)
+        self._committer = Committer(self._taker, paths, facts.name, self._keeper)
         self._recorder = Recorder(
             settings, service_of(watch), self._committer, self._keeper, self._tasks, self._hear_proxy
         )
         self._drain = self._drain_rings(Path(facts.rings)) if facts.rings is not None else None
-        self._output = OutputFollower(
-            lambda since: engine.log_command(facts.id, since),
-            paths.logs,
-            paths.output_position,
-            facts.began,
-            self._hear_line,
-        )
+        goal = OutputGoal(paths.logs, paths.output_position, facts.began, self._hear_line)
+        self._output = engine.output(facts.id, goal)
 
     def _drain_rings(self, rings: Path) -> InsideDrain:
         loop, paths, settings = asyncio.get_running_loop(), self._watch.paths, self._settings
@@ -142,6 +137,9 @@ class ContainerAgent:
             state = await self._look()
             if state is None or state.is_running:
                 return state
+            if state.is_final:
+                self._log.info("it has ended for good")
+                return None
             try:
                 await asyncio.wait_for(self._stopping.wait(), pause)
             except TimeoutError:
@@ -151,6 +149,7 @@ class ContainerAgent:
     async def _watch_start(self, state: ContainerState) -> ContainerState | None:
         """Watch one start to its end; returns how the container was after it, None when the watch is to end."""
         start = self._start = Start(self._common(), state)
+        await asyncio.to_thread(self._taker.begin, state.pid)
         self._keeper.learn()
         self._log.info("watching a start", pid=state.pid, started=state.started)
         await self._note_restart()
@@ -201,7 +200,9 @@ class ContainerAgent:
         if exit_code is None:
             exit_code = await asyncio.to_thread(self._engine.last_exit, after.id, start.state.started)
         wanted = bool(after.stopped_by_user) and not after.is_running
-        sighting = await start.report(end, exit_code, wanted=wanted, oom_killed=after.oom_killed)
+        sighting = await start.report(
+            end, exit_code, wanted=wanted, oom_killed=after.oom_killed, is_final=after.is_final
+        )
         self._log.info("a start ended", status=end.status, exit_code=exit_code, failed=sighting is not None)
         self._failed = (end, sighting) if sighting is not None else None
 

@@ -6,14 +6,17 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 
+from relive.agent.containers.engine import Output, OutputGoal
 from relive.agent.containers.found import FoundContainer
 from relive.agent.containers.moments import moment
+from relive.agent.containers.output import OutputFollower
 from relive.agent.containers.state import ContainerState, read_state
 from relive.agent.taker import CriuTaker, Taker
 from relive.config import Settings
 from relive.engine.docker.api import get, open_stream
 from relive.engine.docker.target import docker_target
 from relive.errors import TargetUnknown
+from relive.model.capsule import LifePaths
 
 __all__ = ["Docker"]
 
@@ -66,19 +69,24 @@ class Docker:
         code = json.loads(line)["Actor"]["Attributes"].get("exitCode") if line.strip() else None
         return int(code) if code is not None else None
 
-    def log_command(self, container: str, since: str) -> Sequence[str]:
+    def output(self, container: str, goal: OutputGoal) -> Output:
         """See ``Engine``."""
-        return [
-            sys.executable,
-            "-m",
-            "relive.agent.containers.dockerlogs",
-            container,
-            _decimal(moment(since)),
-        ]
+        return OutputFollower(lambda since: _log_command(container, since), goal)
 
-    def taker(self, settings: Settings, container: str) -> Taker:
-        """See ``Engine``."""
+    def taker(self, settings: Settings, container: str, name: str, paths: LifePaths) -> Taker:
+        """See ``Engine``; it knows the name itself."""
         return CriuTaker(settings, FoundContainer(lambda: docker_target(container)))
+
+
+def _log_command(container: str, since: str) -> Sequence[str]:
+    """Writes the output as it comes, each line behind its time and a blank, from a time on."""
+    return [
+        sys.executable,
+        "-m",
+        "relive.agent.containers.dockerlogs",
+        container,
+        _decimal(moment(since)),
+    ]
 
 
 def _decimal(moment_ns: int) -> str:

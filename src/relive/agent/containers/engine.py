@@ -1,15 +1,49 @@
-"""What the watch asks an engine of containers, whichever it is."""
+"""What the watch asks an engine of containers, whichever it is; and whoever else knows how a service is (``agent.processes``)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from relive.agent.containers.state import ContainerState
 from relive.agent.taker import Taker
 from relive.config import Settings
+from relive.model.capsule import LifePaths
 
-__all__ = ["Engine"]
+__all__ = ["Engine", "Output", "OutputGoal"]
+
+
+@dataclass(frozen=True, slots=True)
+class OutputGoal:
+    """Where a watch wants the output of what it watches.
+
+    Attributes:
+        streams: files of stdout and stderr.
+        position: file that keeps how far it has come, so that the next agent goes on there.
+        since: when the watch began, as RFC 3339.
+        on_line: called with every line, without its end, and the size of stderr's file when it began.
+    """
+
+    streams: Sequence[Path]
+    position: Path
+    since: str
+    on_line: Callable[[bytes, int], None]
+
+
+class Output(Protocol):
+    """Output that is followed, in the agent's event loop.
+
+    Attributes:
+        idle: set while nothing is followed: all that was written is in the files.
+    """
+
+    idle: asyncio.Event
+
+    async def follow(self, has_started: asyncio.Event) -> None:
+        """Follow until it is cancelled; ``has_started`` is set whenever there is a new start to follow."""
 
 
 class Engine(Protocol):
@@ -17,7 +51,7 @@ class Engine(Protocol):
 
     @property
     def name(self) -> str:
-        """As targets begin: "podman" or "docker"."""
+        """As targets begin: "podman", "docker", "pid", "unit"."""
 
     def look(self, container: str) -> ContainerState:
         """How a container is now.
@@ -36,8 +70,8 @@ class Engine(Protocol):
     def last_exit(self, container: str, since: str) -> int | None:
         """Exit code of the first end since a time (as ``ContainerState.started`` has it); None where nobody knows it any more."""
 
-    def log_command(self, container: str, since: str) -> Sequence[str]:
-        """A command that writes its output as it comes, each line behind its time and a blank, from a time on."""
+    def output(self, container: str, goal: OutputGoal) -> Output:
+        """What follows its output."""
 
-    def taker(self, settings: Settings, container: str) -> Taker:
-        """What takes its commits."""
+    def taker(self, settings: Settings, container: str, name: str, paths: LifePaths) -> Taker:
+        """What takes its commits; ``name``: what it is called in them, ``paths``: where the files of its watch lie."""

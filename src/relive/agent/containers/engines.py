@@ -1,31 +1,41 @@
-"""Which engines of containers there are, and which of them a target means."""
+"""Who knows how what is watched is, and which of them a target means."""
 
 from __future__ import annotations
 
 from relive.agent.containers.docker import Docker
 from relive.agent.containers.engine import Engine
 from relive.agent.containers.podman import Podman
+from relive.agent.processes.process import Processes
+from relive.agent.processes.unit import Units
 from relive.errors import UsageError
+from relive.model.watched import WatchSpec
 
 __all__ = ["engine_named", "engine_of"]
 
-_ENGINES: dict[str, type[Engine]] = {"podman": Podman, "docker": Docker}
+_PLAIN: dict[str, type[Podman] | type[Docker]] = {"podman": Podman, "docker": Docker}
+_SERVICES: dict[str, type[Processes] | type[Units]] = {"pid": Processes, "unit": Units}
 
 
-def engine_named(name: str) -> Engine:
-    """The engine of that name, as ``WatchFacts`` has it; raises UsageError where there is none."""
-    if name not in _ENGINES:
-        raise UsageError(f"there is no engine {name!r}", remedy=f"write {' or '.join(_ENGINES)}")
-    return _ENGINES[name]()
+def engine_named(name: str, spec: WatchSpec | None = None, *, called: str | None = None) -> Engine:
+    """Who knows of what is called like that, as ``WatchFacts`` has it; raises UsageError where there is none.
+
+    Args:
+        spec: of the watch, if there is one by now; called: the name of a service that is not watched yet.
+    """
+    if name in _PLAIN:
+        return _PLAIN[name]()
+    if name in _SERVICES:
+        return _SERVICES[name](spec, called)
+    raise UsageError(f"there is no engine {name!r}", remedy=f"write {' or '.join(_PLAIN)}")
 
 
-def engine_of(target: str) -> tuple[Engine, str]:
-    """(engine, name of the container) of ``podman:web``; raises UsageError for targets of other kinds."""
+def engine_of(target: str, spec: WatchSpec | None = None, *, called: str | None = None) -> tuple[Engine, str]:
+    """(who knows, name) of ``podman:web`` or ``pid:1234``; raises UsageError for targets of other kinds."""
     kind, _, name = target.partition(":")
-    if kind not in _ENGINES or not name:
+    if kind not in {**_PLAIN, **_SERVICES} or not name:
         raise UsageError(
-            f"{target!r} is no container",
-            cause=f"only containers are watched, and their targets begin with {' or '.join(f'{one}:' for one in _ENGINES)}",
-            remedy="write podman:NAME or docker:NAME; a service of its own is started, and watched, by `relive run`",
+            f"{target!r} cannot be watched",
+            cause="it is neither a container nor a process or unit: targets begin with podman:, docker:, pid: or unit:",
+            remedy="write podman:NAME, docker:NAME, pid:NUMBER or unit:NAME; `relive run` starts a service, and watches it",
         )
-    return _ENGINES[kind](), name
+    return engine_named(kind, spec, called=called), name

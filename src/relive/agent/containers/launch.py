@@ -1,4 +1,4 @@
-"""Beginning and ending the watch of a container."""
+"""Beginning and ending the watch of a container or service."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _GONE_LIMIT = 60.0  # [s] for it to write down what is under way
 
 
 def begin_watch(settings: Settings, engine: Engine, state: ContainerState, spec: WatchSpec) -> Watch:
-    """Start an agent for a container, which outlives the caller.
+    """Start an agent for a container or service, which outlives the caller.
 
     Raises:
         CapsuleExists: it is watched already.
@@ -41,19 +41,26 @@ def begin_watch(settings: Settings, engine: Engine, state: ContainerState, spec:
 
 def _begin_watch(settings: Settings, engine: Engine, state: ContainerState, spec: WatchSpec) -> Watch:
     paths = life_paths(settings, state.name, state.id)
+    target = state.target or f"{engine.name}:{state.name}"
     if paths.watch.exists() and not paths.closed.exists():
         raise CapsuleExists(
-            f"{engine.name}:{state.name} is watched already",
+            f"{target} is watched already",
             cause=f"its watch began before, and its agent is in {paths.directory}",
-            remedy=f"`relive stop {engine.name}:{state.name}` ends that watch; the container runs on",
+            remedy=f"`relive stop {target}` ends that watch; what is watched runs on",
         )
     if spec.patterns and state.logs == "none":
+        if state.target is not None:
+            raise UsageError(
+                f"{target} has no output that could be searched",
+                cause="its standard output and error lead to no file, and a pipe or terminal has a reader already",
+                remedy="name a file that it logs to with --log, or leave --log-pattern away",
+            )
         raise UsageError(
             f"{state.name} has no output that could be searched",
             cause="it was created with the log driver none",
             remedy="create it again with another --log-driver, or leave --log-pattern away",
         )
-    if spec.listen is not None:
+    if spec.listen is not None and not spec.stands_in:
         check_port(spec.listen)
     facts = WatchFacts(
         spec=spec,
@@ -64,6 +71,7 @@ def _begin_watch(settings: Settings, engine: Engine, state: ContainerState, spec
         directory=state.directory,
         rings=state.mounts.get(str(RINGS_DIRECTORY)) if state.has_recorder else None,
         began=datetime.now(UTC).isoformat(),
+        target=state.target,
         environment={name: os.environ[name] for name in _ENGINE_VARIABLES if name in os.environ},
     )
     _lay(paths, facts)

@@ -1,4 +1,4 @@
-"""Watched containers on this host: where their files lie, and which there are."""
+"""Watched containers and services on this host: where their files lie, and which there are."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ID_LEAST = 12  # [digits] as engines show ids
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """The watch of one container."""
+    """The watch of one container or service."""
 
     paths: LifePaths
     facts: WatchFacts
@@ -41,12 +41,14 @@ class Watch:
 
     @property
     def target(self) -> str:
-        """The container as people name it: "podman:web"."""
-        return f"{self.facts.engine}:{self.facts.name}"
+        """What is watched, as people name it: "podman:web", "pid:1234"."""
+        return self.facts.target or f"{self.facts.engine}:{self.facts.name}"
 
     def is_called(self, name: str) -> bool:
-        """It is the watch of the container of that name, id (12 digits will do), or target."""
+        """It is the watch of what has that name, id (12 digits will do), or target."""
         facts = self.facts
+        if name == self.target:
+            return True
         bare = name.removeprefix(f"{facts.engine}:")
         return bare == facts.name or (len(bare) >= _ID_LEAST and facts.id.startswith(bare))
 
@@ -71,12 +73,12 @@ def living_watches(settings: Settings) -> list[Watch]:
 
 
 def find_watch(settings: Settings, name: str) -> Watch:
-    """The watch of a container, by its name, id or target; raises TargetUnknown."""
+    """The watch of a container or service, by its name, id or target; raises TargetUnknown."""
     for watch in living_watches(settings):
         if watch.is_called(name):
             return watch
     raise TargetUnknown(
-        f"no container called {name!r} is watched",
+        f"nothing called {name!r} is watched",
         remedy=f"`relive watch {name}` begins it; `relive ps` lists all",
     )
 
@@ -102,6 +104,7 @@ def service_of(watch: Watch, state: ContainerState | None = None) -> Capsule:
         environment={},  # it may hold secrets
         policy=spec.policy,
         listen=spec.listen,
+        stands_in=spec.stands_in,
         upstream=spec.upstream,
         hang_after=spec.hang_after,
         inside=watch.facts.rings is not None,

@@ -16,6 +16,7 @@ from typing import BinaryIO
 
 import structlog
 
+from relive.agent.containers.engine import OutputGoal
 from relive.agent.containers.moments import moment
 
 __all__ = ["OutputFollower", "split_line"]
@@ -37,38 +38,27 @@ class OutputFollower:
 
     Args:
         command: gives the command, for what was written from a time on.
-        streams: files of stdout and stderr.
-        position: file that keeps the time of the last line, so that the next agent goes on there; one that died may have
-            lines of its last moments twice.
-        since: where to begin when there is no such file.
+        goal: its ``position`` keeps the time of the last line; an agent that died may have lines of its last moments twice.
 
     Attributes:
         idle: set while nothing is followed: all that the container has written is in the files.
-        on_line: called with every line, without its end, and the size of stderr's file when it began.
     """
 
-    def __init__(
-        self,
-        command: Callable[[str], Sequence[str]],
-        streams: Sequence[Path],
-        position: Path,
-        since: str,
-        on_line: Callable[[bytes, int], None],
-    ) -> None:
+    def __init__(self, command: Callable[[str], Sequence[str]], goal: OutputGoal) -> None:
         self._command = command
-        self._streams = streams
-        self._position = position
-        self._on_line = on_line
+        self._streams = goal.streams
+        self._position = goal.position
+        self._on_line = goal.on_line
         self._log = structlog.get_logger()
         self._noted = 0.0
-        for path in streams:
+        for path in self._streams:
             path.touch()
         self.idle = asyncio.Event()
         self.idle.set()
         try:
-            self._last = position.read_text().strip() or since
+            self._last = self._position.read_text().strip() or goal.since
         except FileNotFoundError:
-            self._last = since
+            self._last = goal.since
 
     async def follow(self, has_started: asyncio.Event) -> None:
         """Follow until it is cancelled; ``has_started`` is set whenever there is a new start to follow."""

@@ -8,7 +8,9 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from relive.agent.containers.engine import Output, OutputGoal
 from relive.agent.containers.found import FoundContainer
+from relive.agent.containers.output import OutputFollower
 from relive.agent.containers.state import ContainerState, read_state
 from relive.agent.taker import CriuTaker, Taker
 from relive.config import Settings
@@ -16,6 +18,7 @@ from relive.engine.podman.command import Answer, ask
 from relive.engine.podman.container import find_container
 from relive.engine.podman.target import container_target
 from relive.errors import HostIncapable, TargetUnknown
+from relive.model.capsule import LifePaths
 
 __all__ = ["Podman"]
 
@@ -64,13 +67,18 @@ class Podman:
                 return int(json.loads(line).get("ContainerExitCode") or 0)  # podman leaves a 0 out
         return None
 
-    def log_command(self, container: str, since: str) -> Sequence[str]:
+    def output(self, container: str, goal: OutputGoal) -> Output:
         """See ``Engine``."""
-        return ["podman", "logs", "--follow", "--timestamps", f"--since={since}", container]
+        return OutputFollower(lambda since: _log_command(container, since), goal)
 
-    def taker(self, settings: Settings, container: str) -> Taker:
-        """See ``Engine``."""
+    def taker(self, settings: Settings, container: str, name: str, paths: LifePaths) -> Taker:
+        """See ``Engine``; it knows the name itself."""
         return CriuTaker(settings, FoundContainer(lambda: container_target(find_container(container))))
+
+
+def _log_command(container: str, since: str) -> Sequence[str]:
+    """Writes the output as it comes, each line behind its time and a blank, from a time on."""
+    return ["podman", "logs", "--follow", "--timestamps", f"--since={since}", container]
 
 
 def _inspect(kind: str, name: str) -> dict[str, Any] | None:

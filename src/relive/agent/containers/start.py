@@ -23,7 +23,13 @@ from relive.agent.keeper import Keeper
 from relive.agent.lives import Capsule
 from relive.agent.memory import MemoryGroup
 from relive.agent.policy import PolicyCommits
-from relive.agent.sightings import exit_sighting, health_sighting, log_sighting, memory_sighting
+from relive.agent.sightings import (
+    exit_sighting,
+    health_sighting,
+    log_sighting,
+    memory_sighting,
+    unseen_end_sighting,
+)
 from relive.agent.tasks import Tasks
 from relive.config import Settings
 from relive.errors import ReliveError
@@ -81,7 +87,7 @@ class Start:
         self._common = common
         self.state = state
         self.service: Capsule = service_of(common.watch, state)
-        self._group = MemoryGroup.of_process(state.pid)
+        self._group = MemoryGroup.of_process(state.pid) if state.has_group else None
         self._tasks = Tasks()
         self._log = structlog.get_logger()
         self._patterns = [re.compile(one.encode()) for one in common.watch.facts.spec.patterns]
@@ -150,19 +156,22 @@ class Start:
             stop.cancel()
 
     async def report(
-        self, end: End, exit_code: int | None, *, wanted: bool, oom_killed: bool
+        self, end: End, exit_code: int | None, *, wanted: bool, oom_killed: bool, is_final: bool = False
     ) -> Sighting | None:
         """Write its end down if it is a failure; what was seen is returned, also where it has an incident already.
 
         Args:
             exit_code: as its engine tells; None where it does not any more.
             wanted: somebody told its engine to stop it.
+            is_final: nobody else can tell of it later, so that an end which was not seen is told as such.
         """
         status = self.failures.root_status if end.status is None else end.status
         if status is None and exit_code is not None:
             status = wait_status(exit_code)
         if status is None:
             self._log.warning("its end was not seen, and its engine does not tell its status")
+            if is_final:
+                await self.failures.report_end(unseen_end_sighting(time.time_ns()), end.before)
             return None
         sighting = exit_sighting(status, stop_asked=wanted, now_ns=time.time_ns())
         if sighting is not None and (oom_killed or (end.kills and sighting.signal == _KILLED - 128)):

@@ -44,7 +44,7 @@ class ContainerState:
         id: whole, 64 hexadecimal digits.
         pid: of its process 1, as the host sees it; 0 while it does not run.
         started: when its process 1 was started, as the engine writes it: another one is another start.
-        exit_code: of the last start that has ended, as a shell shows it.
+        exit_code: of the last start that has ended, as a shell shows it; None where nobody knows it.
         stopped_by_user: None where the engine does not tell.
         health: None without a health check.
         restarts: how often its engine has restarted it by its policy.
@@ -52,6 +52,9 @@ class ContainerState:
         ports: (address, port) on the host of each TCP port that is published.
         logs: name of its log driver.
         has_recorder: Relive's recorder was put into its environment when it was created.
+        is_final: it does not run, and never will again.
+        has_group: its control group is its own.
+        target: as people name it, where that is not ENGINE:NAME.
     """
 
     id: str
@@ -62,7 +65,7 @@ class ContainerState:
     status: str
     pid: int
     started: str
-    exit_code: int
+    exit_code: int | None
     oom_killed: bool
     stopped_by_user: bool | None
     health: Health | None
@@ -71,6 +74,9 @@ class ContainerState:
     ports: list[tuple[str, int]]
     logs: str
     has_recorder: bool
+    is_final: bool = False
+    has_group: bool = True
+    target: str | None = None
 
     @property
     def is_running(self) -> bool:

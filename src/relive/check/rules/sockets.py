@@ -14,6 +14,9 @@ __all__ = ["sockets"]
 
 # As the kernel names them (struct proto.name), of /proc/net/protocols.
 _SAVED = frozenset("TCP TCPv6 UDP UDPv6 UDP-Lite UDPLITEv6 RAW RAWv6 UNIX UNIX-STREAM NETLINK PACKET".split())
+_JOURNAL = (
+    "/run/systemd/journal/stdout"  # where a unit's output goes; its half is saved (native/journal_plugin.c)
+)
 _KNOWN_PORTS = {
     1433: "SQL Server", 1521: "Oracle", 3306: "MySQL", 5432: "PostgreSQL", 5672: "RabbitMQ", 6379: "Redis",
     9042: "Cassandra", 9092: "Kafka", 11211: "memcached", 27017: "MongoDB", 443: "HTTPS", 80: "HTTP",
@@ -65,6 +68,14 @@ def _unix(seen: Snapshot, process: Process, held: Descriptor, inside: frozenset[
             process,
             subject,
             f"what it sends to {where} goes to a file of the branch",
+        )
+        return
+    if one.kind == socket.SOCK_STREAM and name == _JOURNAL:
+        yield note(
+            "journal-outside",
+            process,
+            subject,
+            "what it writes to the journal goes to a file of the branch",
         )
         return
     yield blocks(
