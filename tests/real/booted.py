@@ -119,8 +119,6 @@ class Booted:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.first, signal.SIGKILL)
         self._outer.wait(LIMIT)
-        clear = (
-            f"mount -t cgroup2 cgroup2 {self.directory}/groups && find {self._group} -depth -type d -exec rmdir {{}} +"
-        )
+        clear = f"mount -t cgroup2 cgroup2 {self.directory}/groups && find {self._group} -depth -type d -exec rmdir {{}} +"
         subprocess.run(["unshare", "--mount", "sh", "-c", clear], check=True)
         shutil.rmtree(self.directory)

@@ -16,6 +16,7 @@ from pathlib import Path
 from relive.agent.agent import Agent
 from relive.agent.capsule import start_service
 from relive.agent.handed import Handed
+from relive.agent.leavings import in_use
 from relive.agent.lives import Capsule
 from relive.agent.memory import MemoryGroup
 from relive.agent.process import log_to, note_pid, say
@@ -50,7 +51,8 @@ def main() -> int:
             group = MemoryGroup.of_unit() if is_unit else MemoryGroup.make(name, spec.memory)
             # The service is started before there is any other thread: see spawn_first_process. Whatever can fail has been done by
             # then: who is told that it did not start must not find it running.
-            facts = start_service(settings, spec, paths, group, arguments.handed)
+            with in_use():
+                facts = start_service(settings, spec, paths, group, arguments.handed)
             arguments.handed.close()
     except ReliveError as error:
         say(arguments.ready, {"error": {"kind": type(error).__name__, **error.as_json()}})

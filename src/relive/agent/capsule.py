@@ -308,10 +308,9 @@ class _Starter:
 
     def _become_service(self, listener: _Listener) -> None:
         """In the service's first process, which may still do everything; from here on it asks before it changes files."""
-        if self.handed.umask is not None:
-            os.umask(self.handed.umask)
         if self.file_filter:
             listener.put_on()
+        self.handed.take()
         take_identity(self.user)
 
     def _mount_root(self) -> None:

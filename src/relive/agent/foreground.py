@@ -198,7 +198,7 @@ class _Stream:
 def _pidfd(pid: int) -> int | None:
     try:
         return os.pidfd_open(pid)
-    except (ProcessLookupError, ValueError):
+    except OSError:  # it has ended; or nobody saw it, so soon did it end, and its number is not known
         return None
 
 

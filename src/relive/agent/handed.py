@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 from collections.abc import Mapping
 
+from relive.model.limits import KINDS
 from relive.model.value import Value
 
 __all__ = ["FIRST_SOCKET", "Handed"]
@@ -21,6 +23,7 @@ class Handed(Value):
         sockets: how many descriptors, from ``FIRST_SOCKET`` on, the service gets (LISTEN_FDS).
         own_pid: variables that the service gets with its own process number.
         umask: the service's; None: the agent's.
+        limits: (name, soft, hard) as ``relive.model.limits`` has them.
         is_unit: systemd started it, and keeps its processes together by a control group.
     """
 
@@ -28,6 +31,7 @@ class Handed(Value):
     sockets: int = 0
     own_pid: tuple[str, ...] = ()
     umask: int | None = None
+    limits: tuple[tuple[str, int, int], ...] = ()
     is_unit: bool = False
 
     @property
@@ -41,6 +45,21 @@ class Handed(Value):
         for descriptor in self.descriptors:
             with contextlib.suppress(OSError):
                 os.close(descriptor)
+
+    def take(self) -> None:
+        """Have the calling process, the service's first, take its umask and its limits, while it may; raises OSError."""
+        if self.umask is not None:
+            os.umask(self.umask)
+        for name, soft, hard in self.limits:
+            self._limit(KINDS[name], soft, hard)
+
+    @staticmethod
+    def _limit(kind: int, soft: int, hard: int) -> None:
+        try:
+            resource.setrlimit(kind, (soft, hard))
+        except ValueError:  # more than this host gives anybody: the most there is, as systemd does
+            most = resource.getrlimit(kind)[1]
+            resource.setrlimit(kind, (most if soft == resource.RLIM_INFINITY else min(soft, most), most))
 
     def own(self, environment: Mapping[str, str]) -> dict[str, str]:
         """The environment as the calling process, the service's first, is to have it."""

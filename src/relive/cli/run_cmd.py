@@ -36,6 +36,7 @@ from relive.model.capsule import (
     parse_data,
     parse_every,
 )
+from relive.model.limits import parse_limit
 from relive.model.text import is_number
 from relive.store.incidents import Incidents
 
@@ -111,6 +112,12 @@ def run(
             help="Hand TERM, INT, HUP and QUIT on to each process of the service, not only the first",
         ),
     ] = False,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A limit of the service, NAME=SOFT:HARD as in nofile=1024:65536; may be given again"
+        ),
+    ] = None,
     detach: Annotated[
         bool, typer.Option("--detach", "-d", help="Return at once; the service runs on")
     ] = False,
@@ -129,6 +136,7 @@ def run(
     settings = load_settings()
     given = read_supervision(os.environ, os.getpid(), wanted=False if detach else supervised)
     _check_supervision(given, ready, memory, upstream, detach=detach, supervised=supervised)
+    limits = tuple(parse_limit(text) for text in limit or [])
     capsule_name = check_name(name or Path(command[0]).name)
     tend_capsules(settings, only=capsule_name if given.is_supervised else None)
     spec = CapsuleSpec(
@@ -149,11 +157,11 @@ def run(
         data=parse_data(data or []),
     )
     if detach:
-        capsule = launch(settings, spec, Handed(umask=_take_umask()))
+        capsule = launch(settings, spec, Handed(umask=_take_umask(), limits=limits))
         _tell_start(terminal, capsule)
         terminal.answer({"name": spec.name, "life": capsule.facts.life, "pid": capsule.facts.root}, spec.name)
         return
-    status = _stay(terminal, settings, spec, given, notify_access, ready, signal_all=signal_all)
+    status = _stay(terminal, settings, spec, given, notify_access, ready, limits, signal_all=signal_all)
     if status is None:
         raise typer.Exit(128 + signal.SIGKILL)
     raise typer.Exit(end_like(status) if given.is_supervised else shell_status(status))
@@ -201,6 +209,7 @@ def _stay(
     given: Supervision,
     access: NotifyAccess,
     ready: Ready,
+    limits: tuple[tuple[str, int, int], ...],
     *,
     signal_all: bool,
 ) -> int | None:
@@ -211,6 +220,7 @@ def _stay(
         sockets=given.sockets,
         own_pid=tuple(given.own_pid),
         umask=_take_umask(),
+        limits=limits,
         is_unit=given.is_unit,
     )
     foreground = Foreground(
