@@ -57,6 +57,7 @@ class Booted:
         self._outer = subprocess.Popen(
             ["unshare", "--mount", "sh", "-c", _BOOT.format(**words)],
             stdin=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
         self.first = eventually(self._find, "systemd is process 1")
@@ -112,7 +113,7 @@ class Booted:
     def journal(self, unit: str) -> list[dict[str, Any]]:
         """What the journal has of a unit's processes, oldest first."""
         self.say("journalctl", "--sync")
-        said = self.say("journalctl", "--no-pager", "--output=json", f"_SYSTEMD_UNIT={unit}").stdout
+        said = self.say("journalctl", "--no-pager", "--output=json", "--all", f"_SYSTEMD_UNIT={unit}").stdout
         return [json.loads(line) for line in said.splitlines()]
 
     def close(self) -> None:

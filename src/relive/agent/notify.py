@@ -79,13 +79,15 @@ class NotifyRelay:
         self._send(text.encode(), [])
 
     def close(self) -> None:
-        """Hear no more; what had come is passed on."""
+        """Hear and say no more; what had come is passed on."""
         if self._heard is not None and self._path is not None:
             self._path.unlink(missing_ok=True)
             with contextlib.suppress(OSError):
                 self._heard.shutdown(socket.SHUT_RD)
             if self._thread is not None:
                 self._thread.join(_END_LIMIT)
+            self._heard.close()
+        self._sender.close()
 
     def _pass_on(self, heard: socket.socket, main: int) -> None:
         room = socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPACE(4 * _RIGHTS_MOST)
