@@ -57,6 +57,17 @@ def test_words_that_systemd_would_read_are_quoted():
     assert lines[-1].startswith('ExecStart=+"/a dir/re%%live" run')
 
 
+def test_only_kill_may_signal_relive_as_root():
+    service = (
+        "ExecStart=/bin/a\nKillMode=mixed\nExecReload=-/bin/kill -HUP $MAINPID\nExecStop=/srv/stop $MAINPID"
+    )
+    lines = made(service, {"User": "nobody"})
+    assert lines[4:6] == ["ExecReload=", "ExecReload=-+/bin/kill -HUP $MAINPID"]
+    assert not any(line.startswith("ExecStop") for line in lines)
+    assert len(made(service)) == len(lines) - 2, "a service of root's needs none of it"
+    assert [line.split()[0] for line in remarks(read_service(["[Service]\n" + service]))] == ["ExecStop="]
+
+
 @pytest.mark.parametrize(
     ("service", "word"),
     [

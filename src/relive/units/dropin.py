@@ -83,6 +83,7 @@ _KINDS = {
     "forking": "its first process ends, and Relive keeps to that one",
     "oneshot": "it is a command that ends, not a service that stays",
 }
+_SIGNALLING = ("ExecReload", "ExecStop")
 _RAISED_BY_SYSTEMD = ("nofile", "memlock")
 _MARK = re.compile(
     r"# Written by `relive adopt`, which knows by this number that nobody edited it: ([0-9a-f]{64})\n"
@@ -172,6 +173,8 @@ def drop_in(unit: str, service: Assignments, loaded: Mapping[str, str], wanted: 
         options += ["--user", user]
     prefixes = "".join(sign for sign in "-:" if sign in command.prefixes) + "+"
     words = " ".join(_quoted(word) for word in (str(wanted.program), "run", *options))
+    if user is not None:
+        lines += _signalling(service)
     body = "\n".join(
         ["[Service]", *lines, "ExecStart=", f"ExecStart={prefixes}{words} -- {command.words}", ""]
     )
@@ -196,11 +199,16 @@ def remarks(service: Assignments) -> list[str]:
     confined = confining(service)
     if confined:
         found.append(f"These do not hold for the service under Relive: {', '.join(confined)}.")
-    for name in ("ExecStop", "ExecReload"):
-        if any("MAINPID" not in value for value in service.all(name)):
-            found.append(
-                f"{name}= is left alone; if it goes by a pid file, the number there is one of the capsule."
-            )
+    for name in _SIGNALLING:
+        for value in service.all(name):
+            if "MAINPID" not in value:
+                found.append(
+                    f"{name}= is left alone; a pid file, if it goes by one, has a number of the capsule."
+                )
+            elif not _is_kill(read_command(value)):
+                found.append(
+                    f"{name}= is left alone; the user it runs as may not signal `relive run`, which is $MAINPID."
+                )
     if service.last("PIDFile"):
         found.append(
             "PIDFile= is left alone: what the service writes there is its number inside the capsule."
@@ -243,6 +251,33 @@ def _check_needed(unit: str, service: Assignments) -> None:
             f"{unit} cannot be adopted: it has StandardInput={entry}",
             cause="the input of a service in a capsule is /dev/null",
         )
+
+
+def _signalling(service: Assignments) -> list[str]:
+    """A command such as `kill -HUP $MAINPID` runs as the service's user, who may not signal `relive run`: give it the right.
+
+    Only `kill` itself: another program, which that user might change, never becomes root's.
+    """
+    lines = []
+    for name in _SIGNALLING:
+        values = service.all(name)
+        commands = [read_command(value) for value in values]
+        if any(_is_kill(command) for command in commands):
+            lines.append(f"{name}=")
+            lines += [
+                f"{name}={command.prefixes}+{command.words}" if _is_kill(command) else value
+                for command, value in zip(commands, values, strict=True)
+            ]
+    return lines
+
+
+def _is_kill(command: Command) -> bool:
+    return (
+        command.program in ("kill", "/bin/kill", "/usr/bin/kill")
+        and "MAINPID" in command.words
+        and not set(command.prefixes) & set("@+!|")
+        and ";" not in command.words.split()
+    )
 
 
 def _limits(
