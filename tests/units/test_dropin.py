@@ -32,10 +32,10 @@ def test_the_command_stays_as_it_is_written():
 
 
 def test_each_process_is_told_to_end_where_systemd_did_it_and_exec_stays_exec():
-    lines = made("Type=exec\nExecStart=-/bin/a\nSyslogIdentifier=mine\nNotifyAccess=all")
+    lines = made("Type=exec\nExecStart=-/bin/a\nSyslogIdentifier=mine\nNotifyAccess=all\nKillSignal=SIGQUIT")
     assert lines[3:6] == ["Type=notify", "NotifyAccess=main", "KillMode=mixed"]
     assert lines[-1] == (
-        "ExecStart=-+/opt/relive/bin/relive run --name shop --every 30s --ready started --signal-all -- /bin/a"
+        "ExecStart=-+/opt/relive/bin/relive run --name shop --every 30s --ready started --signal-all SIGQUIT -- /bin/a"
     )
 
 
@@ -44,7 +44,7 @@ def test_the_user_and_the_limits_are_relives_affair():
     loaded |= {"LimitCPU": "infinity", "LimitCPUSoft": "infinity", "LimitAS": "7", "LimitASSoft": "7"}
     wanted = Wanted(Path("/r"), {}, "n", [], False, {"cpu": ("infinity", "infinity"), "as": ("8", "8")})
     assert made("ExecStart=/bin/a", loaded, wanted)[-1] == (
-        "ExecStart=+/r run --name n --signal-all --limit as=7:7 --limit nofile=1024:524288 --user nobody -- /bin/a"
+        "ExecStart=+/r run --name n --signal-all TERM --limit as=7:7 --limit nofile=1024:524288 --user nobody -- /bin/a"
     )
     assert "--user" not in made("ExecStart=+/bin/a", loaded, wanted)[-1], "it was root all along"
     assert "--user" not in made("ExecStart=/bin/a", {"User": "0"}, wanted)[-1]

@@ -54,12 +54,12 @@ class Foreground:
 
     Args:
         is_supervised: see the module.
-        to_all: an ending signal goes to every process of the service.
+        to_all: this signal goes to every process of the service; None: none does.
         line: our end of the line by which the service ends with this process.
     """
 
     def __init__(
-        self, settings: Settings, *, is_supervised: bool, to_all: bool, line: socket.socket | None
+        self, settings: Settings, *, is_supervised: bool, to_all: int | None, line: socket.socket | None
     ) -> None:
         self._settings = settings
         self._is_supervised = is_supervised
@@ -130,13 +130,14 @@ class Foreground:
 
     def _hand_on(self, number: int) -> None:
         assert self._capsule is not None
-        if number in _ENDING:
+        # To a daemon SIGHUP means to read its configuration again; what fails after that is a failure.
+        if number in _ENDING and not (self._is_supervised and number == signal.SIGHUP):
             with contextlib.suppress(ReliveError):
                 ask_agent(self._capsule.paths.agent_socket, {"op": "stopping"}, limit=2)
         with contextlib.suppress(ProcessLookupError):
             if self._main is not None:
                 signal.pidfd_send_signal(self._main, number)
-        if self._to_all and number in _ENDING:
+        if number == self._to_all:
             for pid in procfs.tree_of(self._capsule.facts.init)[1:]:
                 if pid != self._capsule.facts.root:
                     with contextlib.suppress(ProcessLookupError):

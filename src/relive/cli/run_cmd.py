@@ -106,12 +106,11 @@ def run(
         Ready, typer.Option(help="Who tells systemd that the service is ready (Type=notify)")
     ] = Ready.SERVICE,
     signal_all: Annotated[
-        bool,
+        str | None,
         typer.Option(
-            "--signal-all",
-            help="Hand TERM, INT, HUP and QUIT on to each process of the service, not only the first",
+            help="A signal, such as TERM, that is handed on to each process of the service, not only the first"
         ),
-    ] = False,
+    ] = None,
     limit: Annotated[
         list[str] | None,
         typer.Option(
@@ -136,6 +135,7 @@ def run(
     settings = load_settings()
     given = read_supervision(os.environ, os.getpid(), wanted=False if detach else supervised)
     _check_supervision(given, ready, memory, upstream, detach=detach, supervised=supervised)
+    to_all = _parse_signal(signal_all) if signal_all is not None else None
     limits = tuple(parse_limit(text) for text in limit or [])
     capsule_name = check_name(name or Path(command[0]).name)
     tend_capsules(settings, only=capsule_name if given.is_supervised else None)
@@ -161,7 +161,7 @@ def run(
         _tell_start(terminal, capsule)
         terminal.answer({"name": spec.name, "life": capsule.facts.life, "pid": capsule.facts.root}, spec.name)
         return
-    status = _stay(terminal, settings, spec, given, notify_access, ready, limits, signal_all=signal_all)
+    status = _stay(terminal, settings, spec, given, notify_access, ready, limits, to_all)
     if status is None:
         raise typer.Exit(128 + signal.SIGKILL)
     raise typer.Exit(end_like(status) if given.is_supervised else shell_status(status))
@@ -210,8 +210,7 @@ def _stay(
     access: NotifyAccess,
     ready: Ready,
     limits: tuple[tuple[str, int, int], ...],
-    *,
-    signal_all: bool,
+    to_all: int | None,
 ) -> int | None:
     """Start the service and show it until it has ended; its raw wait status, None where nobody could note it."""
     ours, line = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -226,7 +225,7 @@ def _stay(
     foreground = Foreground(
         settings,
         is_supervised=given.is_supervised,
-        to_all=signal_all,
+        to_all=to_all,
         line=ours if given.is_supervised else None,
     )
     if given.is_supervised:
@@ -287,6 +286,17 @@ def _parse_size(text: str) -> int:
     if not is_number(digits) or int(digits) == 0:
         raise UsageError(f"--memory cannot be {text!r}", remedy="write bytes, or a number with K, M or G")
     return int(digits) * _UNITS.get(unit, 1)
+
+
+def _parse_signal(text: str) -> int:
+    """TERM, SIGTERM, 15 or RTMIN+3 as systemd writes them; raises UsageError."""
+    name, _, more = text.removeprefix("SIG").partition("+")
+    found = int(name) if is_number(name) else signal.Signals.__members__.get(f"SIG{name}", 0)
+    if found and is_number(more):
+        found += int(more)
+    if not 0 < found <= signal.SIGRTMAX or (more and not is_number(more)):
+        raise UsageError(f"{text!r} is no signal", remedy="name one, such as TERM or QUIT")
+    return found
 
 
 def _tell_incidents(terminal: Terminal, incidents: Incidents, life: str) -> None:

@@ -157,7 +157,7 @@ def drop_in(unit: str, service: Assignments, loaded: Mapping[str, str], wanted: 
         case "control-group":
             # Each process of the service is told to end, and none of Relive.
             lines.append("KillMode=mixed")
-            options.append("--signal-all")
+            options += ["--signal-all", service.last("KillSignal") or "TERM"]
         case "mixed":
             pass
         case other:
