@@ -1,4 +1,4 @@
-"""A systemd that was really booted: process 1 of a PID namespace, with control groups, a journal and units of its own.
+"""A systemd that was really booted: process 1 of a PID namespace, with a network, control groups, a journal and units of its own.
 
 It shares this machine's files, but for /run, /dev/shm and the administrator's units. Nothing of the machine's own units is started:
 its only target wants the journal. What a test starts must have ``DefaultDependencies=no``.
@@ -28,8 +28,9 @@ mount --make-rprivate /
 mount -t cgroup2 cgroup2 {directory}/groups
 mkdir {group}
 echo $$ >{group}/cgroup.procs
-exec unshare --pid --ipc --uts --cgroup --mount --fork --kill-child sh -ec '
+exec unshare --net --pid --ipc --uts --cgroup --mount --fork --kill-child sh -ec '
 mount -t proc proc /proc
+ip link set lo up
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 umount {directory}/groups
 mount -t tmpfs tmpfs /dev/shm
@@ -78,7 +79,7 @@ class Booted:
     def say(self, *words: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
         """Run a command beside it, as an administrator would."""
         return subprocess.run(
-            ["nsenter", "-t", str(self.first), "-m", "-p", "-i", "-u", "-C", "--", *map(str, words)],
+            ["nsenter", "-t", str(self.first), "-m", "-p", "-i", "-u", "-C", "-n", "--", *map(str, words)],
             capture_output=True,
             text=True,
             timeout=LIMIT,

@@ -10,7 +10,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -132,13 +131,15 @@ def test_a_socket_of_systemd_reaches_the_service_and_a_commit(host):
     host.under_relive("served", f"{PYTHON} {SERVICE}", "Type=notify", "UMask=0027", "LimitNOFILE=777")
     host("start", "served.socket")
 
-    def answer() -> bytes:
-        with socket.create_connection(("127.0.0.1", port), LIMIT) as channel:
-            return channel.recv(100)
+    def answer() -> str:
+        ask = (
+            f"import socket; print(socket.create_connection(('127.0.0.1', {port})).recv(9).decode(), end='')"
+        )
+        return host.say(str(PYTHON), "-c", ask).stdout
 
-    assert answer() == b"hello"
+    assert answer() == "hello"
     assert host.relive("commit", "served").returncode == 0
-    assert answer() == b"hello"
+    assert answer() == "hello"
     given = json.loads(host.said("served")[0])
     assert (given["sockets"], given["umask"], given["nofile"]) == ("1", 0o027, [777, 777])
     host("stop", "served.socket", "served.service")
@@ -263,8 +264,8 @@ def _everything(host: Host) -> dict[str, list[str]]:
     """What a host shows of what runs on it."""
     commands = {
         "processes": "ps -eo args= | grep -v '^ps -eo\\|^sh -c'",
-        "mounts": "cut -d' ' -f5 /proc/1/mountinfo",
-        "sockets": "cut -c54- /proc/net/unix | grep -i relive",
+        "mounts": f"cut -d' ' -f5 /proc/1/mountinfo | grep -e /run/ -e /dev/ -e {host.home}",
+        "sockets": "cut -d' ' -f9- /proc/net/unix | grep -i relive; ss -Hltn | cut -d' ' -f1-",
         "run": f"ls -a /run /dev/shm {_TEMPORARY}",
         "groups": "find /sys/fs/cgroup -type d -name '*relive*'",
         "links": "ip -brief link | cut -d' ' -f1",

@@ -19,7 +19,6 @@ from relive.model.capsule import RUN_DIRECTORY
 __all__ = ["IN_MEMORY", "in_use", "remove_unused"]
 
 IN_MEMORY = Path("/dev/shm/relive")
-_MOUNT_POINTS = ("io", "rings", "inprocess")
 _CACHES = ("criu.kdat", "criu.kdat.tmp")
 
 
@@ -69,9 +68,8 @@ def remove_unused() -> None:
 def _remove() -> None:
     for name in _CACHES:
         (RUN_DIRECTORY / name).unlink(missing_ok=True)
-    for name in _MOUNT_POINTS:
-        with contextlib.suppress(FileNotFoundError):
-            (RUN_DIRECTORY / name).rmdir()
+    for point in RUN_DIRECTORY.iterdir():
+        point.rmdir()  # not if anything is in it
     RUN_DIRECTORY.rmdir()
 
 
