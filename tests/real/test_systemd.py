@@ -249,6 +249,8 @@ def test_when_all_has_ended_nothing_of_relive_is_there_but_its_home(host):
     assert _everything(host) != before
     for name in ("one", "two"):
         assert host.relive("stop", name).returncode == 0
+    lives = [*host.home.glob("capsules/*/2*")]
+    eventually(lambda: not any((life / "agent.pid").exists() for life in lives), "all is written down")
     try:
         eventually(lambda: _everything(host) == before, "all is as it was", limit=LIMIT / 3)
     except AssertionError:
