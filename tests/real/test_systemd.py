@@ -226,7 +226,11 @@ def test_what_was_edited_is_left_unless_forced_and_a_confined_unit_is_refused(ho
 
 def test_when_all_has_ended_nothing_of_relive_is_there_but_its_home(host):
     """Runs last: what the tests before have left counts, too. ``stop`` and a service's own end, with a proxy and a border."""
+    host.relive("ps")  # ends what systemd had killed in the tests before
+    _await_agents(host)
+    eventually(lambda: not _processes(host, "relive.agent"), "no agent is left")
     before = _everything(host)
+    assert "relive" not in before["run"]
     port, inner = free_port(), free_port()
     listen = [
         "--listen",
@@ -249,13 +253,17 @@ def test_when_all_has_ended_nothing_of_relive_is_there_but_its_home(host):
     assert _everything(host) != before
     for name in ("one", "two"):
         assert host.relive("stop", name).returncode == 0
-    lives = [*host.home.glob("capsules/*/2*")]
-    eventually(lambda: not any((life / "agent.pid").exists() for life in lives), "all is written down")
+    _await_agents(host)
     try:
         eventually(lambda: _everything(host) == before, "all is as it was", limit=LIMIT / 3)
     except AssertionError:
         assert _everything(host) == before
         raise
+
+
+def _await_agents(host: Host) -> None:
+    lives = [*host.home.glob("capsules/*/2*")]
+    eventually(lambda: not any((life / "agent.pid").exists() for life in lives), "all is written down")
 
 
 def _has_memory_groups(host: Host) -> bool:

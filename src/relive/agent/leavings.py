@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from relive.model.capsule import RUN_DIRECTORY
 __all__ = ["IN_MEMORY", "in_use", "remove_unused"]
 
 IN_MEMORY = Path("/dev/shm/relive")
+_OTHERS_LIMIT = 5.0  # [s] a start or a look takes less
+_OTHERS_POLL = 0.02  # [s]
 _CACHES = ("criu.kdat", "criu.kdat.tmp")
 
 
@@ -50,6 +53,18 @@ def _locked(kind: int) -> int:
         os.close(descriptor)  # it was removed while we waited
 
 
+def _locked_alone() -> int:
+    """As ``_locked``, against everybody; waits for others who look at this moment: they may have seen us as the last one."""
+    until = time.monotonic() + _OTHERS_LIMIT
+    while True:
+        try:
+            return _locked(fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(_OTHERS_POLL)
+
+
 def remove_unused() -> None:
     """Remove what no capsule needs any more. What cannot be removed stays: it does no harm."""
     with contextlib.suppress(OSError):
@@ -57,7 +72,7 @@ def remove_unused() -> None:
     if not RUN_DIRECTORY.exists():
         return
     with contextlib.suppress(OSError):
-        held = _locked(fcntl.LOCK_EX | fcntl.LOCK_NB)
+        held = _locked_alone()
         try:
             if not _is_mounted_on():
                 _remove()
