@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import signal
 import sys
 from pathlib import Path
 
@@ -57,6 +58,8 @@ def main() -> int:
     except ReliveError as error:
         say(arguments.ready, {"error": {"kind": type(error).__name__, **error.as_json()}})
         return error.exit_status
+    # A supervisor that tells all processes of a unit to end means the service, with which the agent ends by itself.
+    signal.signal(signal.SIGTERM, lambda _number, _frame: None)
     say(arguments.ready, {"ok": True})
 
     async def serve() -> None:

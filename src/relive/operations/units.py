@@ -213,7 +213,7 @@ def _change(
     dry_run: bool,
 ) -> UnitChange:
     changed = before != after
-    following = ["systemctl daemon-reload", f"systemctl restart {unit}"]
+    following = [f"systemctl stop {unit}", "systemctl daemon-reload", f"systemctl start {unit}"]
     if restart and changed and not dry_run:
         reload_and_restart(unit)
         following = []

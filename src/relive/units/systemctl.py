@@ -68,9 +68,16 @@ def load_unit(unit: str) -> Loaded:
 
 
 def reload_and_restart(unit: str) -> None:
-    """Have systemd read its files again, and restart the unit if it runs; raises HostIncapable."""
+    """Have systemd read its files again, and restart the unit if it runs; raises HostIncapable.
+
+    It is stopped before: how a service is stopped (KillMode=) is in the files by which it was started.
+    """
+    runs = "ActiveState=active" in _ask("show", unit, "--property=ActiveState").splitlines()
+    if runs:
+        _ask("stop", unit)
     _ask("daemon-reload")
-    _ask("try-restart", unit)
+    if runs:
+        _ask("start", unit)
 
 
 def _ask(*words: str) -> str:
