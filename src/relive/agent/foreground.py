@@ -68,6 +68,8 @@ class Foreground:
         self._capsule: Capsule | None = None
         self._main: int | None = None
         self._pending: list[int] = []
+        self._deferred: int | None = None
+        self._awaited: list[int] = []
         for number in _UNDER_A_SUPERVISOR if is_supervised else _AT_A_TERMINAL:
             signal.signal(number, self._hear)
 
@@ -90,6 +92,7 @@ class Foreground:
         end_by: float | None = None
         while handle is not None:
             each_look()
+            self._send_deferred()
             ended = _is_over(handle, _POLL_MS)
             for stream in streams:
                 stream.pass_on()
@@ -134,14 +137,40 @@ class Foreground:
         if number in _ENDING and not (self._is_supervised and number == signal.SIGHUP):
             with contextlib.suppress(ReliveError):
                 ask_agent(self._capsule.paths.agent_socket, {"op": "stopping"}, limit=2)
+        if number != self._to_all:
+            self._signal_main(number)
+            return
+        others = self._others(self._capsule)
+        for pid in others:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        # A shell dies of it at once, and whatever is left then is killed with the capsule: let the others end first.
+        if others and not _catches(self._capsule.facts.root, number):
+            self._deferred, self._awaited = number, others
+        else:
+            self._signal_main(number)
+
+    def _signal_main(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):
             if self._main is not None:
                 signal.pidfd_send_signal(self._main, number)
-        if number == self._to_all:
-            for pid in procfs.tree_of(self._capsule.facts.init)[1:]:
-                if pid != self._capsule.facts.root:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, number)
+
+    @staticmethod
+    def _others(capsule: Capsule) -> list[int]:
+        """The service's processes but for the first."""
+        there = procfs.tree_of(capsule.facts.init)[1:]
+        return [pid for pid in there if pid != capsule.facts.root and procfs.exists(pid)]
+
+    def _send_deferred(self) -> None:
+        if self._deferred is not None and not any(procfs.exists(pid) for pid in self._awaited):
+            number, self._deferred = self._deferred, None
+            self._signal_main(number)
+
+
+def _catches(pid: int, number: int) -> bool:
+    """The process has a handler for the signal, or ignores it."""
+    masks = [procfs.status_field(pid, name) for name in ("SigCgt", "SigIgn")]
+    return any(int(mask, 16) >> (number - 1) & 1 for mask in masks if mask is not None)
 
 
 def end_like(status: int) -> int:
