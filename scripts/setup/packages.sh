@@ -8,8 +8,8 @@ runtime=(build-essential pkg-config libprotobuf-dev libprotobuf-c-dev protobuf-c
     libcap-dev libnl-3-dev libnet1-dev uuid-dev libbsd-dev libnftables-dev xz-utils
     # ... and to run.
     ca-certificates iproute2 iptables util-linux procps python3 python3-venv python3-dev)
-# Services and debuggers that the tests bring to life.
-tests=(redis-server postgresql mariadb-server-core nginx podman runc skopeo gdb chromium)
+# Services, supervisors and debuggers that the tests bring to life.
+tests=(redis-server postgresql mariadb-server-core nginx podman runc skopeo gdb chromium systemd)
 # Where any package that gives the command will do (a machine may have them from elsewhere): command=package.
 tests_any=(node=nodejs java=default-jdk-headless javac=default-jdk-headless)
 

@@ -2,7 +2,7 @@
 
 ReliveError
 ├── UsageError            a request that cannot be meant: exit status 2
-│   ├── ConfigInvalid, FixtureInvalid
+│   ├── ConfigInvalid, FixtureInvalid, UnitUnfit
 ├── NotFound              a name that stands for nothing: 3
 │   ├── TargetUnknown, ProcessGone, RefUnknown, RefAmbiguous, IncidentUnknown, BranchUnknown
 │   ├── TokenUnknown, KeptExportUnknown, TaskUnknown
@@ -109,6 +109,7 @@ __all__ = [
     "TokenUnknown",
     "TooManyRequests",
     "ToolMissing",
+    "UnitUnfit",
     "UrlRefused",
     "UsageError",
 ]
@@ -178,6 +179,12 @@ class FixtureInvalid(UsageError):
     """A rule file of a fixture that cannot be read, or whose rows no database takes."""
 
     code = "fixture-invalid"
+
+
+class UnitUnfit(UsageError):
+    """A unit of systemd cannot be run under Relive as it is, or its drop-in was edited."""
+
+    code = "unit-unfit"
 
 
 class NotFound(ReliveError):

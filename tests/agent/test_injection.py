@@ -17,7 +17,7 @@ from relive.model.capsule import LifePaths
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the rings of all lives lie."""
     place = tmp_path / "memory"
-    monkeypatch.setattr(injection, "_IN_MEMORY", place)
+    monkeypatch.setattr(injection, "IN_MEMORY", place)
     return place
 
 

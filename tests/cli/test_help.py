@@ -37,6 +37,8 @@ def test_the_commands_are_those_that_are_documented():
             "doctor",
             "run",
             "watch",
+            "adopt",
+            "release",
             "podman-args",
             "commit",
             "serve",

@@ -1,19 +1,23 @@
-"""``python -m relive.agent DIRECTORY [--ready FD]``: run the agent of the life whose directory is given.
+"""``python -m relive.agent DIRECTORY [--ready FD] [--handed JSON]``: run the agent of the life whose directory is given.
 
 With a ``state.json`` in the directory it takes over a running capsule, else it starts the service that its standard
 input describes (CapsuleSpec as JSON). To descriptor ``FD`` it writes one JSON line: ``{"ok": true}``, or
-``{"error": {...}}`` if the service could not be started.
+``{"error": {...}}`` if the service could not be started. What the service is to get from the starter is described by ``--handed``
+(``relive.agent.handed``).
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import signal
 import sys
 from pathlib import Path
 
 from relive.agent.agent import Agent
 from relive.agent.capsule import start_service
+from relive.agent.handed import Handed
+from relive.agent.leavings import in_use
 from relive.agent.lives import Capsule
 from relive.agent.memory import MemoryGroup
 from relive.agent.process import log_to, note_pid, say
@@ -30,6 +34,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="relive.agent")
     parser.add_argument("directory", type=Path)
     parser.add_argument("--ready", type=int)
+    parser.add_argument("--handed", type=Handed.model_validate_json, default=Handed())
     arguments = parser.parse_args()
     paths = LifePaths(arguments.directory)
     log_to(paths.agent_log)
@@ -43,13 +48,18 @@ def main() -> int:
             group = MemoryGroup.make(name, facts.spec.memory)
         else:
             spec = CapsuleSpec.model_validate_json(sys.stdin.buffer.read())
-            group = MemoryGroup.make(name, spec.memory)
+            is_unit = arguments.handed.is_unit
+            group = MemoryGroup.of_unit() if is_unit else MemoryGroup.make(name, spec.memory)
             # The service is started before there is any other thread: see spawn_first_process. Whatever can fail has been done by
             # then: who is told that it did not start must not find it running.
-            facts = start_service(settings, spec, paths, group)
+            with in_use():
+                facts = start_service(settings, spec, paths, group, arguments.handed)
+            arguments.handed.close()
     except ReliveError as error:
         say(arguments.ready, {"error": {"kind": type(error).__name__, **error.as_json()}})
         return error.exit_status
+    # A supervisor that tells all processes of a unit to end means the service, with which the agent ends by itself.
+    signal.signal(signal.SIGTERM, lambda _number, _frame: None)
     say(arguments.ready, {"ok": True})
 
     async def serve() -> None:

@@ -24,6 +24,7 @@ from relive.agent.failures import FailureWatch
 from relive.agent.injection import remove_rings
 from relive.agent.inside import InsideDrain
 from relive.agent.keeper import Keeper
+from relive.agent.leavings import remove_unused
 from relive.agent.lives import Capsule
 from relive.agent.memory import MemoryGroup
 from relive.agent.policy import PolicyCommits
@@ -120,6 +121,7 @@ class Agent:
         # What the service wrote is in its commits; its own layers went with its namespaces.
         shutil.rmtree(paths.layers, ignore_errors=True)
         paths.agent_socket.unlink(missing_ok=True)
+        remove_unused()
         paths.closed.touch()
         paths.agent_pid.unlink(missing_ok=True)
 

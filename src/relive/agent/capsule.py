@@ -21,6 +21,7 @@ from typing import NoReturn
 from relive.agent.border import make_authority, start_border
 from relive.agent.bytecode import compile_recorder
 from relive.agent.following import prepare_following
+from relive.agent.handed import FIRST_SOCKET, Handed
 from relive.agent.injection import with_recorder
 from relive.agent.lives import Capsule
 from relive.agent.memory import MemoryGroup
@@ -123,7 +124,7 @@ def _home_below(settings: Settings, point: str) -> frozenset[str]:
 
 
 def start_service(
-    settings: Settings, spec: CapsuleSpec, paths: LifePaths, group: MemoryGroup | None
+    settings: Settings, spec: CapsuleSpec, paths: LifePaths, group: MemoryGroup | None, handed: Handed
 ) -> CapsuleFacts:
     """Start the service and write ``state.json``. Call it from a process with one thread.
 
@@ -146,6 +147,7 @@ def start_service(
         HostNetwork.read() if spec.record_egress else None,
         make_authority(paths, spec.name) if spec.opens_tls else None,
         _file_filter(tools) if spec.files is FilesWay.HOST else b"",
+        handed,
     )
     if spec.files is FilesWay.HOST:
         prepare_following(settings, spec, paths)
@@ -261,6 +263,7 @@ class _Starter:
     network: HostNetwork | None
     authority: bytes | None
     file_filter: bytes
+    handed: Handed
 
     def prepare_streams(self) -> None:
         """Make the output files, owned by the service's user, who may want to open /dev/stdout again."""
@@ -283,9 +286,14 @@ class _Starter:
             self._mount_root()
             standard_streams(None, None)
             spec = self.spec
+            environment = self._environment()
             listener = _Listener(self.file_filter)
             service = fork_service(
-                spec.command, self._environment(), spec.directory, lambda: self._become_service(listener)
+                spec.command,
+                lambda: self.handed.own(environment),
+                spec.directory,
+                lambda: self._become_service(listener),
+                range(FIRST_SOCKET, FIRST_SOCKET + self.handed.sockets),
             )
         except OSError as error:
             raise CapsuleStartFailed(
@@ -298,12 +306,13 @@ class _Starter:
         if self.file_filter:
             limit = self.settings.base_file_limit
             following = Following(listener.receive(), directory, self.settings.home, limit)
-        become_init(self.tools.init, status, service, following=following)
+        become_init(self.tools.init, status, service, following=following, owner=self.handed.line)
 
     def _become_service(self, listener: _Listener) -> None:
-        """In the service's first process, which may still do everything; from here on it asks before it changes files."""
+        """In the service's first process, which may still do everything."""
+        self.handed.take()
         if self.file_filter:
-            listener.put_on()
+            listener.put_on()  # from here on it asks before it changes files, and nobody answers before it is executed
         take_identity(self.user)
 
     def _mount_root(self) -> None:

@@ -233,6 +233,8 @@ class FailureWatch:
         await asyncio.sleep(_SETTLE)
         status = self._capsule.wait_status
         self._log.info("ended", status=status)
+        if self._capsule.ended_with_its_command:
+            return  # somebody wanted it so
         sighting = exit_sighting(
             status, stop_asked=is_due_to_stop(self.stop_asked, time.monotonic()), now_ns=time.time_ns()
         )

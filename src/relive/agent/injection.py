@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -9,6 +10,7 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
+from relive.agent.leavings import IN_MEMORY
 from relive.config import Settings
 from relive.errors import HostIncapable
 from relive.model.capsule import LifePaths
@@ -16,7 +18,7 @@ from relive.sandbox.rootfs import INPROCESS_DIRECTORY, RINGS_DIRECTORY
 
 __all__ = ["make_rings", "remove_rings", "with_recorder"]
 
-_IN_MEMORY = Path("/dev/shm/relive")
+_TRIES = 3
 
 
 def make_rings(paths: LifePaths) -> None:
@@ -27,11 +29,9 @@ def make_rings(paths: LifePaths) -> None:
     Raises:
         HostIncapable: there is no place in memory, or somebody else has taken its name.
     """
-    rings = _IN_MEMORY / paths.directory.name
+    rings = IN_MEMORY / paths.directory.name
     try:
-        _IN_MEMORY.mkdir(mode=0o700, exist_ok=True)
-        _check_ours(_IN_MEMORY)
-        rings.mkdir()
+        _make_ours(rings)
         rings.chmod(0o1777)
     except OSError as error:
         raise HostIncapable(
@@ -40,6 +40,17 @@ def make_rings(paths: LifePaths) -> None:
             remedy="mount a tmpfs at /dev/shm",
         ) from error
     paths.rings.symlink_to(rings)
+
+
+def _make_ours(rings: Path) -> None:
+    for _ in range(_TRIES):
+        IN_MEMORY.mkdir(mode=0o700, exist_ok=True)
+        _check_ours(IN_MEMORY)
+        with contextlib.suppress(
+            FileNotFoundError
+        ):  # the last service there was has just ended, and took it along
+            return rings.mkdir()
+    rings.mkdir()
 
 
 def _check_ours(directory: Path) -> None:

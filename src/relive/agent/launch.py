@@ -5,7 +5,9 @@ from __future__ import annotations
 import shutil
 import time
 import uuid
+from collections.abc import Callable
 
+from relive.agent.handed import Handed
 from relive.agent.injection import make_rings, remove_rings
 from relive.agent.lives import Capsule, living_capsules
 from relive.agent.starting import CAPSULES, check_port, sole_start, start_agent
@@ -16,8 +18,17 @@ from relive.model.capsule import CapsuleFacts, CapsuleSpec, LifePaths
 __all__ = ["launch", "new_life"]
 
 
-def launch(settings: Settings, spec: CapsuleSpec) -> Capsule:
+def launch(
+    settings: Settings,
+    spec: CapsuleSpec,
+    handed: Handed | None = None,
+    prepare: Callable[[LifePaths], None] = lambda _paths: None,
+) -> Capsule:
     """Start a service in a capsule, with an agent of its own that outlives the caller.
+
+    Args:
+        handed: what the service gets from the caller.
+        prepare: called before it is started, once its directories are there.
 
     Raises:
         CapsuleExists, CapsuleStartFailed, UsageError, HostIncapable: as the agent reports.
@@ -25,14 +36,17 @@ def launch(settings: Settings, spec: CapsuleSpec) -> Capsule:
     if spec.listen is not None:
         check_port(spec.listen)
     with sole_start(settings.capsules / spec.name):
-        return _launch(settings, spec)
+        return _launch(settings, spec, handed or Handed(), prepare)
 
 
-def _launch(settings: Settings, spec: CapsuleSpec) -> Capsule:
+def _launch(
+    settings: Settings, spec: CapsuleSpec, handed: Handed, prepare: Callable[[LifePaths], None]
+) -> Capsule:
     paths = new_life(settings, spec.name)
     try:
+        prepare(paths)
         # Not by a file: it holds the service's environment, and with it its secrets.
-        start_agent(settings, paths, CAPSULES, spec.model_dump_json().encode())
+        start_agent(settings, paths, CAPSULES, spec.model_dump_json().encode(), handed=handed)
     except BaseException:
         if not paths.state.exists():
             remove_rings(paths)

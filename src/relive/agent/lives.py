@@ -29,10 +29,17 @@ class Capsule:
     def wait_status(self) -> int | None:
         """Raw wait status of the service, None while it runs or when nobody could note it."""
         try:
-            text = self.paths.status.read_text().strip()
+            words = self.paths.status.read_text().split()
         except FileNotFoundError:
             return None
-        return int(text) if text else None
+        return int(words[0]) if words else None
+
+    @property
+    def ended_with_its_command(self) -> bool:
+        """``relive run``, with which it was to end, was killed or ended."""
+        with contextlib.suppress(FileNotFoundError):
+            return self.paths.status.read_text().split()[1:] == ["owner"]
+        return False
 
 
 def all_lives(settings: Settings) -> list[Capsule]:

@@ -6,7 +6,8 @@ Where no memory cgroup can be made the capsule runs without; then kills for want
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from relive.errors import HostIncapable
@@ -23,6 +24,7 @@ class MemoryGroup:
 
     directory: Path
     version: int
+    is_ours: bool = True
 
     @classmethod
     def make(cls, name: str, limit: int | None) -> MemoryGroup | None:
@@ -32,6 +34,10 @@ class MemoryGroup:
             HostIncapable: a limit is asked for and cannot be set.
         """
         try:
+            with contextlib.suppress(
+                FileNotFoundError
+            ):  # the last capsule there was has just ended, and took the group along
+                cls._make_v1(name) or cls._make_v2(name)
             group = cls._make_v1(name) or cls._make_v2(name)
             if group is not None and limit is not None:
                 group._limit(limit)
@@ -56,6 +62,14 @@ class MemoryGroup:
             return cls(_V1 / own.lstrip("/"), 1)
         tops = (top / paths[""].lstrip("/") for top in _V2 if "" in paths)
         return next((cls(group, 2) for group in tops if (group / "memory.events").exists()), None)
+
+    @classmethod
+    def of_unit(cls) -> MemoryGroup | None:
+        """The group of the systemd unit this process belongs to, which systemd made and limits; None where it has none."""
+        group = cls.of_process(os.getpid())
+        if group is None or group.directory in (_V1, *_V2):
+            return None
+        return replace(group, is_ours=False)
 
     @classmethod
     def _make_v1(cls, name: str) -> MemoryGroup | None:
@@ -91,6 +105,8 @@ class MemoryGroup:
 
     def join(self) -> None:
         """Move the calling process in; its later children are born in it."""
+        if not self.is_ours:
+            return  # whoever made it has put us there
         (self.directory / "cgroup.procs").write_text("0")
 
     def kills(self) -> int:
@@ -103,6 +119,8 @@ class MemoryGroup:
         return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
 
     def remove(self) -> None:
-        """Remove it once it is empty."""
-        with contextlib.suppress(OSError):
-            self.directory.rmdir()
+        """Remove it once it is empty, and with the last one the directory above."""
+        if self.is_ours:
+            with contextlib.suppress(OSError):
+                self.directory.rmdir()
+                self.directory.parent.rmdir()

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from relive import errors
+from relive.agent.handed import Handed
 from relive.config import Settings, store_key_variable
 from relive.errors import CapsuleExists, CapsuleStartFailed, ReliveError, UsageError
 from relive.kernel import procfs
@@ -42,12 +43,14 @@ def start_agent(
     module: str,
     words: bytes = b"",
     variables: Mapping[str, str] | None = None,
+    handed: Handed | None = None,
 ) -> None:
     """Start ``python -m MODULE DIRECTORY --ready FD`` and wait until it says that it is ready.
 
     Args:
         words: its standard input, which is nobody else's to read.
         variables: set in its environment, beside the caller's.
+        handed: what it hands on to the service.
 
     Raises:
         ReliveError: what it says instead; CapsuleStartFailed where it says nothing.
@@ -55,10 +58,11 @@ def start_agent(
     reading, writing = os.pipe()
     environment = dict(os.environ, RELIVE_HOME=str(settings.home), RELIVE_TOOLS=str(settings.tools_path))
     environment |= store_key_variable() | dict(variables or {})
+    options = ["--handed", handed.model_dump_json()] if handed is not None else []
     with paths.agent_log.open("ab") as log:
         agent = subprocess.Popen(
-            [sys.executable, "-m", module, str(paths.directory), "--ready", str(writing)],
-            pass_fds=[writing],
+            [sys.executable, "-m", module, str(paths.directory), "--ready", str(writing), *options],
+            pass_fds=[writing, *(handed.descriptors if handed is not None else [])],
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,

@@ -19,19 +19,25 @@ def agent_is_alive(capsule: Capsule) -> bool:
     return agent_lives(capsule.paths)
 
 
-def tend_capsules(settings: Settings) -> list[str]:
+def tend_capsules(settings: Settings, *, only: str | None = None) -> list[str]:
     """Give every capsule and watched container that lost its agent a new one.
 
     It also writes down the end of one that ended meanwhile. Called by every command, so one whose agent does not start is no
     reason to fail: its log says why, and whoever asks that agent is told. Returns the names of those that run and have a new one.
+
+    Args:
+        only: the capsules of this name alone: a new agent lives in the control group of whoever starts it, and that of a
+            systemd unit ends with the unit.
     """
     tended = []
     for capsule in all_lives(settings):
         if capsule.paths.closed.exists() or agent_is_alive(capsule):
+            continue
+        if only is not None and capsule.facts.spec.name != only:
             continue
         paths, began = capsule.paths, capsule.facts.started_wall_ns
         with contextlib.suppress(ReliveError):
             is_new = replace_agent(paths, began, partial(start_agent, settings, paths, CAPSULES))
             if is_new and capsule.is_alive:
                 tended.append(capsule.facts.spec.name)
-    return tended + tend_watches(settings)
+    return tended + (tend_watches(settings) if only is None else [])

@@ -62,6 +62,8 @@ _COMMANDS = (
     _Command(
         "watch", "Watch a container or service that runs already: committed, recorded, its failures seen"
     ),
+    _Command("adopt", "Have a systemd unit run its service under Relive, by a drop-in"),
+    _Command("release", "Have a systemd unit run its service without Relive again"),
     _Command("podman-args", "Print options that put the recorder into a new container"),
     _Command("commit", "Commit the live state of a target, which runs on"),
     _Command("log", "List commits, newest first"),

@@ -2,36 +2,57 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import select
 import signal
+import socket
 import sys
 import time
+from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from relive.agent.asking import ask_agent
+from relive.agent.foreground import Foreground, end_like
+from relive.agent.handed import Handed
 from relive.agent.launch import launch
-from relive.agent.lives import Capsule
+from relive.agent.lives import Capsule, all_lives
+from relive.agent.notify import NotifyAccess, NotifyRelay
 from relive.agent.sightings import shell_status
-from relive.agent.tending import agent_is_alive, tend_capsules
+from relive.agent.starting import agent_lives
+from relive.agent.supervised import Supervision, read_supervision
+from relive.agent.tending import tend_capsules
 from relive.cli.terminal import AsJson, Terminal
-from relive.config import load_settings
-from relive.errors import ReliveError, UsageError
-from relive.model.capsule import CapsuleSpec, FilesWay, check_name, parse_address, parse_data, parse_every
+from relive.config import Settings, load_settings
+from relive.errors import UsageError
+from relive.kernel import procfs
+from relive.model.capsule import (
+    CapsuleSpec,
+    FilesWay,
+    LifePaths,
+    check_name,
+    parse_address,
+    parse_data,
+    parse_every,
+)
+from relive.model.limits import parse_limit
 from relive.model.text import is_number
 from relive.store.incidents import Incidents
 
 __all__ = ["run"]
 
-_FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-_POLL_MS = 50
-_AGENT_LIMIT = 30.0  # [s] for the agent to write down how the service ended
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_EARLIER_LIMIT = 10.0  # [s] for the life before, whose command was killed, to end
+_EARLIER_POLL = 0.02  # [s]
+
+
+class Ready(StrEnum):
+    """When a unit of ``Type=notify`` is ready: the service says so itself, it was executed, or it listens at --upstream."""
+
+    SERVICE = "service"
+    STARTED = "started"
+    LISTENING = "listening"
 
 
 def run(
@@ -71,6 +92,31 @@ def run(
         list[str] | None,
         typer.Option(help="DIRECTORY=copy or DIRECTORY=exclude: what becomes of large data in commits"),
     ] = None,
+    supervised: Annotated[
+        bool | None,
+        typer.Option(
+            help="Stand for the service to a supervisor: they end together, in the same way; "
+            "default: if systemd or supervisord started it, or as process 1"
+        ),
+    ] = None,
+    notify_access: Annotated[
+        NotifyAccess, typer.Option(help="Whose messages are passed on to systemd (sd_notify)")
+    ] = NotifyAccess.MAIN,
+    ready: Annotated[
+        Ready, typer.Option(help="Who tells systemd that the service is ready (Type=notify)")
+    ] = Ready.SERVICE,
+    signal_all: Annotated[
+        str | None,
+        typer.Option(
+            help="A signal, such as TERM, that is handed on to each process of the service, not only the first"
+        ),
+    ] = None,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A limit of the service, NAME=SOFT:HARD as in nofile=1024:65536; may be given again"
+        ),
+    ] = None,
     detach: Annotated[
         bool, typer.Option("--detach", "-d", help="Return at once; the service runs on")
     ] = False,
@@ -81,18 +127,23 @@ def run(
     The service gets its own PID, mount and IPC namespaces. Its files are the host's, as without Relive; what it changes
     is followed, so that each commit holds its files as they were. Its output passes through, signals are handed on, and
     the exit status is the service's.
-    Should this command die, the service goes on.
+    Should this command die, the service goes on, unless it is --supervised.
     """
     terminal = Terminal(as_json=as_json)
     if (listen is None) != (upstream is None):
         raise UsageError("--listen and --upstream go together", remedy="give both, or neither")
     settings = load_settings()
-    tend_capsules(settings)
+    given = read_supervision(os.environ, os.getpid(), wanted=False if detach else supervised)
+    _check_supervision(given, ready, memory, upstream, detach=detach, supervised=supervised)
+    to_all = _parse_signal(signal_all) if signal_all is not None else None
+    limits = tuple(parse_limit(text) for text in limit or [])
+    capsule_name = check_name(name or Path(command[0]).name)
+    tend_capsules(settings, only=capsule_name if given.is_supervised else None)
     spec = CapsuleSpec(
-        name=check_name(name or Path(command[0]).name),
+        name=capsule_name,
         command=command,
         directory=str(Path.cwd()),
-        environment=dict(os.environ),
+        environment=given.environment,
         policy=parse_every(every),
         listen=parse_address(listen) if listen else None,
         upstream=parse_address(upstream) if upstream else None,
@@ -105,19 +156,128 @@ def run(
         files=files,
         data=parse_data(data or []),
     )
-    capsule = launch(settings, spec)
+    if detach:
+        capsule = launch(settings, spec, Handed(umask=_take_umask(), limits=limits))
+        _tell_start(terminal, capsule)
+        terminal.answer({"name": spec.name, "life": capsule.facts.life, "pid": capsule.facts.root}, spec.name)
+        return
+    status = _stay(terminal, settings, spec, given, notify_access, ready, limits, to_all)
+    if status is None:
+        raise typer.Exit(128 + signal.SIGKILL)
+    raise typer.Exit(end_like(status) if given.is_supervised else shell_status(status))
+
+
+def _tell_start(terminal: Terminal, capsule: Capsule) -> None:
     facts = capsule.facts
-    terminal.status(f"{spec.name} runs as process {facts.root}, life {facts.life}.")
-    if record_egress:
+    terminal.status(f"{facts.spec.name} runs as process {facts.root}, life {facts.life}.")
+    if facts.spec.record_egress:
         terminal.status(
             "What it asks of others is recorded at its border: docs/egress.md says what differs for it."
         )
-    if detach:
-        terminal.answer({"name": spec.name, "life": facts.life, "pid": facts.root}, spec.name)
-        return
-    status = _Viewer(capsule).stay()
-    _tell_incidents(terminal, Incidents(settings.incidents), facts.life)
-    raise typer.Exit(status)
+
+
+def _check_supervision(
+    given: Supervision,
+    ready: Ready,
+    memory: str | None,
+    upstream: str | None,
+    *,
+    detach: bool,
+    supervised: bool | None,
+) -> None:
+    if detach and supervised:
+        raise UsageError("--detach and --supervised exclude each other")
+    if given.is_unit and memory is not None:
+        raise UsageError(
+            "--memory cannot be used in a systemd unit",
+            cause="systemd limits the memory of a unit's processes by a control group of its own",
+            remedy="write MemoryMax= in the unit",
+        )
+    if ready is Ready.LISTENING and upstream is None:
+        raise UsageError("--ready listening needs --upstream", remedy="give --listen and --upstream")
+
+
+def _take_umask() -> int:
+    """The caller's, which is the service's; Relive's own files must be seen by whoever the service runs as."""
+    return os.umask(0o022)
+
+
+def _stay(
+    terminal: Terminal,
+    settings: Settings,
+    spec: CapsuleSpec,
+    given: Supervision,
+    access: NotifyAccess,
+    ready: Ready,
+    limits: tuple[tuple[str, int, int], ...],
+    to_all: int | None,
+) -> int | None:
+    """Start the service and show it until it has ended; its raw wait status, None where nobody could note it."""
+    ours, line = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    handed = Handed(
+        line=line.fileno() if given.is_supervised else None,
+        sockets=given.sockets,
+        own_pid=tuple(given.own_pid),
+        umask=_take_umask(),
+        limits=limits,
+        is_unit=given.is_unit,
+    )
+    foreground = Foreground(
+        settings,
+        is_supervised=given.is_supervised,
+        to_all=to_all,
+        line=ours if given.is_supervised else None,
+    )
+    if given.is_supervised:
+        _await_earlier(settings, spec.name)
+    relay = NotifyRelay(given.notify, access) if given.notify is not None else None
+
+    def prepare(paths: LifePaths) -> None:
+        if relay is not None:
+            relay.listen(paths.io)
+
+    capsule = launch(settings, spec, handed, prepare)
+    handed.close()
+    if not given.is_supervised:  # else all that is said is the service's
+        _tell_start(terminal, capsule)
+    if relay is not None:
+        relay.begin(capsule.facts.root)
+    status = foreground.stay(
+        capsule, [sys.stdout.fileno(), sys.stderr.fileno()], _ready_teller(relay, ready, capsule)
+    )
+    if relay is not None:
+        relay.close()
+    if not given.is_supervised:
+        _tell_incidents(terminal, Incidents(settings.incidents), capsule.facts.life)
+    sys.stdout.flush()
+    return status
+
+
+def _ready_teller(relay: NotifyRelay | None, ready: Ready, capsule: Capsule) -> Callable[[], None]:
+    """Tells systemd once that the service is ready, where that is not the service's own affair."""
+    told = relay is None or ready is Ready.SERVICE
+    upstream, root = capsule.facts.spec.upstream, capsule.facts.root
+
+    def look() -> None:
+        nonlocal told
+        if told or relay is None:
+            return
+        if ready is Ready.STARTED or (upstream is not None and upstream[1] in procfs.listening_ports(root)):
+            relay.say("READY=1")
+            told = True
+
+    return look
+
+
+def _await_earlier(settings: Settings, name: str) -> None:
+    """A supervisor starts a service anew as soon as its command is gone; what it stood for ends a moment later."""
+    until = time.monotonic() + _EARLIER_LIMIT
+    while time.monotonic() < until and any(
+        one.is_alive or (agent_lives(one.paths) and not one.paths.closed.exists())
+        for one in all_lives(settings)
+        if one.facts.spec.name == name
+    ):
+        time.sleep(_EARLIER_POLL)
 
 
 def _parse_size(text: str) -> int:
@@ -128,55 +288,18 @@ def _parse_size(text: str) -> int:
     return int(digits) * _UNITS.get(unit, 1)
 
 
+def _parse_signal(text: str) -> int:
+    """TERM, SIGTERM, 15 or RTMIN+3 as systemd writes them; raises UsageError."""
+    name, _, more = text.removeprefix("SIG").partition("+")
+    found = int(name) if is_number(name) else signal.Signals.__members__.get(f"SIG{name}", 0)
+    if found and is_number(more):
+        found += int(more)
+    if not 0 < found <= signal.SIGRTMAX or (more and not is_number(more)):
+        raise UsageError(f"{text!r} is no signal", remedy="name one, such as TERM or QUIT")
+    return found
+
+
 def _tell_incidents(terminal: Terminal, incidents: Incidents, life: str) -> None:
     for incident in reversed(incidents.list()):
         if incident.life == life:
             terminal.status(f"Incident {incident.number}: {incident.sighting.summary}.")
-
-
-class _Viewer:
-    """Passes the service's output through and signals on, until it has ended."""
-
-    def __init__(self, capsule: Capsule) -> None:
-        self._capsule = capsule
-        self._offsets = dict.fromkeys(capsule.paths.logs, 0)
-        self._streams = dict(zip(capsule.paths.logs, (sys.stdout.buffer, sys.stderr.buffer), strict=True))
-
-    def stay(self) -> int:
-        """Returns the exit status that the service's end means for a shell."""
-        for number in _FORWARDED:
-            signal.signal(number, self._forward)
-        handle = os.pidfd_open(self._capsule.facts.init) if self._capsule.is_alive else None
-        while handle is not None:
-            poller = select.poll()
-            poller.register(handle, select.POLLIN)
-            ended = poller.poll(_POLL_MS)
-            self._pass_output()
-            if ended:
-                break
-            if not agent_is_alive(self._capsule) and self._capsule.is_alive:
-                with contextlib.suppress(ReliveError):
-                    tend_capsules(load_settings())
-        self._pass_output()
-        until = time.monotonic() + _AGENT_LIMIT
-        while agent_is_alive(self._capsule) and time.monotonic() < until:
-            time.sleep(_POLL_MS / 1000)
-        status = self._capsule.wait_status
-        return shell_status(status) if status is not None else 128 + signal.SIGKILL
-
-    def _forward(self, number: int, _frame: object) -> None:
-        if number in _ENDING:
-            with contextlib.suppress(ReliveError):
-                ask_agent(self._capsule.paths.agent_socket, {"op": "stopping"}, limit=2)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self._capsule.facts.root, number)
-
-    def _pass_output(self) -> None:
-        for log, offset in self._offsets.items():
-            with log.open("rb") as file:
-                file.seek(offset)
-                while data := file.read(1 << 16):
-                    self._streams[log].write(data)
-                    self._offsets[log] += len(data)
-            with contextlib.suppress(BrokenPipeError):
-                self._streams[log].flush()

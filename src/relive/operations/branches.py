@@ -18,10 +18,11 @@ from pydantic import Field
 from relive.agent.asking import ask_agent
 from relive.agent.containers.launch import end_watch
 from relive.agent.containers.life import all_watches, find_watch
-from relive.agent.lives import all_lives, find_capsule
+from relive.agent.lives import Capsule, all_lives, find_capsule
 from relive.agent.sightings import shell_status
 from relive.config import Settings
 from relive.errors import AgentUnreachable, BranchUnknown, MemoryLost, RecordingCorrupt, TargetUnknown
+from relive.kernel import procfs
 from relive.kernel.plainfile import open_plain
 from relive.model.branch import BranchFacts
 from relive.operations.operation import Operation, Result, Wish
@@ -303,15 +304,24 @@ def _stop_one(settings: Settings, name: str, progress: Progress, *, only_branche
             return _stop_watching(settings, name, progress)
         with contextlib.suppress(AgentUnreachable):
             ask_agent(capsule.paths.agent_socket, {"op": "stopping"}, limit=5)
-        os.kill(capsule.facts.root, signal.SIGTERM)
-        if not _ends(capsule.facts.root):
+        first = _first_of(capsule)
+        if first is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(first, signal.SIGTERM)
+        if not _ends(capsule.facts.init):
             progress.status(
-                f"{name} was asked to end (SIGTERM) and still runs, as process {capsule.facts.root}; "
+                f"{name} was asked to end (SIGTERM) and still runs, as process {first}; "
                 "`relive ps` tells when it has ended."
             )
         return name
     branch.stop()
     return branch.facts.id
+
+
+def _first_of(capsule: Capsule) -> int | None:
+    """The service's first process; where that has ended, one of those it left: its number may be a stranger's by now."""
+    there = procfs.tree_of(capsule.facts.init)[1:]
+    return capsule.facts.root if capsule.facts.root in there else next(iter(there), None)
 
 
 def _ends(pid: int) -> bool:

@@ -231,7 +231,7 @@ class _First:
             self._mount_root()
             socket.sethostname(spec.hostname)
             standard_streams(None, None)
-            service = fork_service(spec.command, spec.environment, spec.directory, self._become)
+            service = fork_service(spec.command, lambda: spec.environment, spec.directory, self._become)
         except OSError as error:
             raise CapsuleStartFailed(
                 "the sandbox cannot be set up", cause=str(error), remedy="run `relive doctor`"

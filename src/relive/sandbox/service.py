@@ -7,7 +7,7 @@ import json
 import os
 import pwd
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NoReturn
 
 from relive.errors import CapsuleStartFailed, UsageError
@@ -41,11 +41,17 @@ def take_identity(user: pwd.struct_passwd | None) -> None:
 
 
 def fork_service(
-    command: Sequence[str], environment: Mapping[str, str], directory: str, become: Callable[[], None]
+    command: Sequence[str],
+    environment: Callable[[], Mapping[str, str]],
+    directory: str,
+    become: Callable[[], None],
+    kept: Collection[int] = (),
 ) -> int:
     """Start it below process 1, its output going to the files in ``IO_DIRECTORY``; called by process 1 itself.
 
     Args:
+        environment: called in the new process, too.
+        kept: descriptors that it gets, besides 0, 1 and 2.
         become: called in the new process while it may still do everything: whom it runs as, what it gives up. A CapsuleStartFailed
             that it raises comes out of this function.
 
@@ -58,7 +64,7 @@ def fork_service(
     reading, writing = os.pipe()
     service = os.fork()
     if service == 0:
-        _become_service(command, environment, directory, become, writing)
+        _become_service(command, environment, directory, become, writing, kept)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
         failure = pipe.read()
@@ -71,10 +77,11 @@ def fork_service(
 
 def _become_service(
     command: Sequence[str],
-    environment: Mapping[str, str],
+    environment: Callable[[], Mapping[str, str]],
     directory: str,
     become: Callable[[], None],
     failure: int,
+    kept: Collection[int],
 ) -> NoReturn:
     try:
         os.setsid()
@@ -88,10 +95,10 @@ def _become_service(
             signal.signal(number, signal.SIG_DFL)  # Python ignores these, and ignoring is inherited
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
         for name in os.listdir("/proc/self/fd"):
-            if int(name) > 2 and int(name) != failure:
+            if int(name) > 2 and int(name) != failure and int(name) not in kept:
                 with contextlib.suppress(OSError):
                     os.close(int(name))
-        os.execvpe(command[0], list(command), dict(environment))
+        os.execvpe(command[0], list(command), dict(environment()))
     except CapsuleStartFailed as error:
         os.write(failure, json.dumps(error.as_json()).encode())
     except BaseException as error:

@@ -167,15 +167,22 @@ class Following:
 
 
 def become_init(
-    program: Path, status: int, main: int, lifeline: int | None = None, following: Following | None = None
+    program: Path,
+    status: int,
+    main: int,
+    lifeline: int | None = None,
+    following: Following | None = None,
+    owner: int | None = None,
 ) -> NoReturn:
     """Turn the calling process 1 into ``relive-init``, with only 0, 1, 2 and what is given here open.
 
     Args:
         status: where it writes how ``main`` ended.
         lifeline: a socket (SOCK_SEQPACKET) by whose hanging up everything in its PID namespace ends.
+        owner: the same, for a service that ends with the command that started it.
     """
-    kept = [status] if lifeline is None else [status, lifeline]
+    lines = {"--lifeline": lifeline, "--owner": owner}
+    kept = [status, *(line for line in lines.values() if line is not None)]
     if following is not None:
         kept += [following.listener, following.directory]
     for name in os.listdir("/proc/self/fd"):
@@ -184,7 +191,7 @@ def become_init(
                 os.close(int(name))
     for descriptor in kept:
         os.set_inheritable(descriptor, True)
-    options = [] if lifeline is None else ["--lifeline", str(lifeline)]
+    options = [word for name, line in lines.items() if line is not None for word in (name, str(line))]
     if following is not None:
         options += ["--track", str(following.listener), str(following.directory)]
         options += [str(following.home), str(following.limit)]

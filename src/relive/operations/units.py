@@ -1,0 +1,229 @@
+"""Having a unit of systemd run its service under Relive, by one drop-in, and taking that away again."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import resource
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import Field
+
+from relive.config import Settings
+from relive.errors import HostIncapable, PermissionMissing, UnitUnfit
+from relive.model.capsule import check_name, parse_address, parse_every
+from relive.model.limits import KINDS
+from relive.operations.operation import Result, Wish
+from relive.units.dropin import Wanted, capsule_name, drop_in, is_untouched, remarks
+from relive.units.systemctl import load_unit, reload_and_restart, unit_name
+from relive.units.unitfile import read_service
+
+__all__ = ["AdoptWish", "ReleaseWish", "UnitChange", "adopt", "release"]
+
+_UNITS = Path("/etc/systemd/system")
+_DROP_IN = "50-relive.conf"
+
+
+class AdoptWish(Wish):
+    """What a unit's service is to run with."""
+
+    unit: str = Field(description="The unit, such as shop or shop@1.service")
+    name: str | None = Field(default=None, description="Name of the capsule; default: the unit's")
+    every: str = Field(
+        default="30s", description="When to commit: a time such as 30s, or request, start, never"
+    )
+    listen: str | None = Field(
+        default=None, description="ADDR:PORT at which a recording proxy listens for the service"
+    )
+    upstream: str | None = Field(
+        default=None, description="The service's own port (or ADDR:PORT); needs listen"
+    )
+    record_egress: bool = Field(
+        default=False, description="Record at its border what the service asks of others"
+    )
+    unconfined: bool = Field(default=False, description="The service may run without the unit's sandboxing")
+    force: bool = Field(default=False, description="Replace the drop-in also if it was edited")
+    restart: bool = Field(default=False, description="Have systemd read it, and restart the unit if it runs")
+    dry_run: bool = Field(default=False, description="Only tell what would be done")
+
+
+class ReleaseWish(Wish):
+    """Which unit runs its service without Relive again."""
+
+    unit: str = Field(description="The unit")
+    force: bool = Field(default=False, description="Remove the drop-in also if it was edited")
+    restart: bool = Field(
+        default=False, description="Have systemd read its files, and restart the unit if it runs"
+    )
+    dry_run: bool = Field(default=False, description="Only tell what would be done")
+
+
+class UnitChange(Result):
+    """What was done to a unit, or would be.
+
+    Attributes:
+        path: the one file that is written or removed.
+        is_changed: False: it was so already.
+        difference: of that file, as a unified diff.
+        remarks: what differs for the service, in sentences.
+        next: commands that have still to be run.
+    """
+
+    unit: str
+    path: str
+    is_changed: bool
+    difference: str
+    remarks: list[str]
+    next: list[str]
+
+
+def adopt(settings: Settings, wish: AdoptWish) -> UnitChange:
+    """Write the drop-in.
+
+    Raises:
+        HostIncapable: there is no systemd; PermissionMissing: it cannot be written.
+        TargetUnknown: there is no such unit.
+        UnitUnfit: its service cannot be run so, or somebody edited the drop-in.
+        UsageError: an option has no meaning.
+    """
+    unit = unit_name(wish.unit)
+    path = _path(unit)
+    loaded = load_unit(unit)
+    present = _present(path)
+    if loaded["NeedDaemonReload"] == "yes" and present is None:
+        raise UnitUnfit(
+            f"the files of {unit} were changed since systemd read them",
+            remedy="run `systemctl daemon-reload` first, so that all mean the same",
+        )
+    files = [file for file in loaded.files if file != path]
+    service = read_service(file.read_text() for file in files)
+    limits = {kind: _as_told(*resource.prlimit(1, number)) for kind, number in KINDS.items()}
+    wanted = Wanted(
+        _program(),
+        _variables(settings),
+        wish.name or capsule_name(unit),
+        _options(wish),
+        wish.unconfined,
+        limits,
+    )
+    check_name(wanted.name)
+    text = drop_in(unit, service, loaded, wanted)
+    _check_untouched(unit, path, present, force=wish.force)
+    if not wish.dry_run and text != present:
+        _write(path, text)
+    return _change(unit, path, present, text, remarks(service), restart=wish.restart, dry_run=wish.dry_run)
+
+
+def release(wish: ReleaseWish) -> UnitChange:
+    """Remove the drop-in; raises as ``adopt``, but not for a unit that is gone."""
+    unit = unit_name(wish.unit)
+    path = _path(unit)
+    present = _present(path)
+    _check_untouched(unit, path, present, force=wish.force)
+    if not wish.dry_run and present is not None:
+        with _permission(path):
+            path.unlink()
+        with contextlib.suppress(OSError):  # somebody else's drop-ins are there
+            path.parent.rmdir()
+    return _change(unit, path, present, None, [], restart=wish.restart, dry_run=wish.dry_run)
+
+
+def _as_told(soft: int, hard: int) -> tuple[str, str]:
+    """Limits as `systemctl show` writes them."""
+    words = ["infinity" if value == resource.RLIM_INFINITY else str(value) for value in (soft, hard)]
+    return words[0], words[1]
+
+
+def _path(unit: str) -> Path:
+    return _UNITS / f"{unit}.d" / _DROP_IN
+
+
+def _present(path: Path) -> str | None:
+    try:
+        return path.read_text(errors="surrogateescape")
+    except FileNotFoundError:
+        return None
+
+
+def _check_untouched(unit: str, path: Path, present: str | None, *, force: bool) -> None:
+    if present is not None and not is_untouched(present) and not force:
+        raise UnitUnfit(
+            f"{path} was edited by somebody",
+            cause=f"it is not as `relive adopt {unit}` wrote it",
+            remedy="--force, if what was edited may be lost",
+        )
+
+
+def _program() -> Path:
+    found = Path(sysconfig.get_path("scripts")) / "relive"
+    if not found.exists():
+        raise HostIncapable("there is no `relive` command beside this Python", cause=f"{found} is not there")
+    return found
+
+
+def _variables(settings: Settings) -> dict[str, str]:
+    """What a command needs to find the same home as this one."""
+    found = {}
+    if settings.home != Settings.model_fields["home"].default:
+        found["RELIVE_HOME"] = str(settings.home)
+    if settings.tools is not None:
+        found["RELIVE_TOOLS"] = str(settings.tools_path)
+    return found
+
+
+def _options(wish: AdoptWish) -> list[str]:
+    parse_every(wish.every)
+    options = ["--every", wish.every]
+    for name, value in (("--listen", wish.listen), ("--upstream", wish.upstream)):
+        if value is not None:
+            parse_address(value)
+            options += [name, value]
+    return [*options, "--record-egress"] if wish.record_egress else options
+
+
+def _write(path: Path, text: str) -> None:
+    with _permission(path):
+        path.parent.mkdir(mode=0o755, exist_ok=True)
+        fresh = path.with_name(f".{path.name}")  # systemd reads no names that begin so
+        fresh.write_text(text)
+        fresh.chmod(0o644)
+        fresh.replace(path)
+
+
+@contextlib.contextmanager
+def _permission(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise PermissionMissing(
+            f"{path} cannot be changed", cause=error.strerror, remedy="be root"
+        ) from error
+
+
+def _change(
+    unit: str,
+    path: Path,
+    before: str | None,
+    after: str | None,
+    said: list[str],
+    *,
+    restart: bool,
+    dry_run: bool,
+) -> UnitChange:
+    changed = before != after
+    following = [f"systemctl stop {unit}", "systemctl daemon-reload", f"systemctl start {unit}"]
+    if restart and changed and not dry_run:
+        reload_and_restart(unit)
+        following = []
+    old, new = (text.splitlines(keepends=True) if text is not None else [] for text in (before, after))
+    old_name, new_name = (str(path) if text is not None else "/dev/null" for text in (before, after))
+    return UnitChange(
+        unit=unit,
+        path=str(path),
+        is_changed=changed,
+        difference="".join(difflib.unified_diff(old, new, old_name, new_name)),
+        remarks=said,
+        next=following if changed else [],
+    )
