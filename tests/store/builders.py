@@ -89,12 +89,12 @@ def stage(store: Store, *, pages: bytes, small: Mapping[str, bytes], files: Mapp
 def take_in(store: Store, staging: Staging, files: Mapping[str, bytes], **facts: object) -> StoredCommit:
     """Make it durable; the staging directory is gone afterwards."""
     try:
-        with store.taking_in():
+        parents: list[CommitId] = facts.get("parents") or []  # type: ignore[assignment]
+        with store.taking_in(parents[0] if parents else None):
             layer = take_layer(store, staging.files, files)
-            parents: list[CommitId] = facts.get("parents") or []  # type: ignore[assignment]
-            taken = store.take_images(staging.images, parents[0] if parents else None)
+            taken = store.take_images(staging.images)
             manifest = make_manifest(images=taken.images, layers=[layer], **facts)  # type: ignore[arg-type]
-            return store.add(manifest, taken, new_bytes=taken.stored)
+            return store.add(manifest, taken)
     finally:
         staging.discard()
 
@@ -103,7 +103,7 @@ def take_layer(store: Store, staging: Path, files: Mapping[str, bytes]) -> Layer
     directories = sorted({str(parent) for path in files for parent in Path(path).parents if parent.name})
     entries = [FileEntry(path=path, kind=EntryKind.DIRECTORY, mode=0o755) for path in directories]
     for number, (path, data) in enumerate(files.items()):
-        name = store.take_file(staging / f"{number}")
+        name = store.take_file(staging / f"{number}", ("/", path))
         entries.append(FileEntry(path=path, kind=EntryKind.FILE, mode=0o640, size=len(data), object=name))
     return Layer(point="/", kind=LayerKind.OVERLAY, entries=sorted(entries, key=lambda entry: entry.path))
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from relive.errors import ObjectCorrupt
 from relive.model.commit import EntryKind, FileEntry, Layer
-from relive.store.objects import Objects, hash_bytes
+from relive.store.objects import hash_bytes
 
 __all__ = ["Trees", "lay_out"]
 
@@ -27,10 +27,11 @@ _OVERLAY_PREFIX = "trusted.overlay."  # attributes by which overlayfs is told to
 class Trees:
     """The directory of laid-out layers."""
 
-    def __init__(self, directory: Path, objects: Objects) -> None:
+    def __init__(self, directory: Path, write: Callable[[str, Path], None]) -> None:
+        """``write`` makes a new file with the content of a name, checked."""
         boot = _BOOT_ID.read_text().strip()
         self._directory = directory / boot
-        self._objects = objects
+        self._write = write
         self._directory.mkdir(parents=True, exist_ok=True)
         for path in directory.iterdir():
             if path.name != boot:
@@ -44,7 +45,7 @@ class Trees:
             OSError: the disk is full.
         """
         name = hash_bytes(layer.model_dump_json().encode())
-        return self.made(name, lambda fresh: lay_out(layer, fresh, self._objects))
+        return self.made(name, lambda fresh: lay_out(layer, fresh, self._write))
 
     def made(self, name: str, make: Callable[[Path], None]) -> Path:
         """The directory of that name, which ``make`` fills the first time; must not be written to.
@@ -78,10 +79,13 @@ class Trees:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def lay_out(layer: Layer, directory: Path, objects: Objects) -> None:
+def lay_out(layer: Layer, directory: Path, write: Callable[[str, Path], None]) -> None:
     """Make the layer's entries below an existing directory.
 
     Modification times of directories are set last, since making their entries changes them.
+
+    Args:
+        write: makes a new file with the content of a name, checked.
 
     Raises:
         ObjectMissing, ObjectCorrupt: a file's content is gone or damaged, or the layer is none that a capture makes.
@@ -90,7 +94,7 @@ def lay_out(layer: Layer, directory: Path, objects: Objects) -> None:
     directory.chmod(0o755)
     for entry in layer.entries:
         try:
-            _make(entry, _safe_path(directory, entry.path), objects)
+            _make(entry, _safe_path(directory, entry.path), write)
         except (ValueError, OverflowError) as error:
             raise _untrusted(entry.path, str(error)) from error
     for entry in reversed(layer.entries):
@@ -118,7 +122,7 @@ def _untrusted(path: str, cause: str) -> ObjectCorrupt:
     return ObjectCorrupt(f"the commit names a file {path!r}", cause=cause, remedy="do not trust this commit")
 
 
-def _make(entry: FileEntry, path: Path, objects: Objects) -> None:
+def _make(entry: FileEntry, path: Path, write: Callable[[str, Path], None]) -> None:
     match entry.kind:
         case EntryKind.DIRECTORY:
             path.mkdir()
@@ -127,7 +131,7 @@ def _make(entry: FileEntry, path: Path, objects: Objects) -> None:
         case EntryKind.FILE:
             if entry.object is None:
                 raise ValueError("it is a file without content")
-            shutil.copyfile(objects.verified(entry.object), path)
+            write(entry.object, path)
         case EntryKind.LINK:
             path.symlink_to(entry.link or "")
         case EntryKind.WHITEOUT:

@@ -40,7 +40,11 @@ class PackWriter:
         self._waiting_pages = 0
         self._is_overlay = False
         self._file = FreshFile(packs.incoming, "pack")
-        self._file.write(self._head)
+        try:
+            self._file.write(self._head)
+        except BaseException:
+            self._file.discard()
+            raise
 
     @property
     def size(self) -> int:
