@@ -104,14 +104,14 @@ class Images:
         self,
         taken: TakenImages,
         layers: Sequence[Layer],
-        wanted: Mapping[str, int],
+        wanted: Sequence[str],
         new: Mapping[str, NewContent],
         listing: bytes,
     ) -> TakenPages:
         """Take in what is new of the contents of files; all is durable on return.
 
         Args:
-            wanted: names and sizes of all contents; each is one of the parent's or of ``new``.
+            wanted: names of all contents; each is one of the parent's or of ``new``.
             listing: the bytes that tell the layers.
 
         Raises:

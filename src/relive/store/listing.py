@@ -55,32 +55,19 @@ def checked_layers(listing: Listing, data: bytes) -> list[Layer]:
 
 
 def check_listing(listing: Listing, index: Index) -> list[Layer]:
-    """The layers; raises ObjectCorrupt also where a file has no content in the index, or one of another size."""
+    """The layers; raises ObjectCorrupt also where a file has no content in the index."""
     layers = checked_layers(listing, index.listing)
-    there = dict(zip(index.contents.names, index.contents.sizes.tolist(), strict=True))
-    for name, size in contents_of(layers).items():
-        if there.get(name) != size:
-            raise ObjectCorrupt(
-                "the commit's index is damaged",
-                cause=f"content {name[:12]} is not in it, or has another size than the list of files says",
-                remedy="use another commit (`relive log`)",
-            )
+    missing = [name for name in contents_of(layers) if name not in index.contents.positions]
+    if missing:
+        raise ObjectCorrupt(
+            "the commit's index is damaged",
+            cause=f"content {missing[0][:12]} is not in it",
+            remedy="use another commit (`relive log`)",
+        )
     return layers
 
 
-def contents_of(layers: Sequence[Layer]) -> dict[str, int]:
-    """Names and sizes in bytes of all contents, each once, in the order of the listing.
-
-    Raises:
-        ObjectCorrupt: a content has two sizes.
-    """
-    found: dict[str, int] = {}
-    for layer in layers:
-        for entry in layer.entries:
-            if entry.object is not None and found.setdefault(entry.object, entry.size) != entry.size:
-                raise ObjectCorrupt(
-                    f"the commit names a file {entry.path!r} of {entry.size} bytes",
-                    cause="another file of the same content has another size",
-                    remedy="do not trust this commit",
-                )
-    return found
+def contents_of(layers: Sequence[Layer]) -> list[str]:
+    """Names of all contents, each once, in the order of the listing."""
+    names = (entry.object for layer in layers for entry in layer.entries)
+    return list(dict.fromkeys(name for name in names if name is not None))

@@ -303,7 +303,7 @@ class Store:
 
     def _finish(self, taken: TakenImages, layers: Sequence[Layer], listing: bytes) -> TakenPages:
         """Take the files in, and finish the pack."""
-        wanted = contents_of(layers) if listing else {}
+        wanted = contents_of(layers) if listing else []
         known = self._images.known_layers(taken)
         try:
             with contextlib.ExitStack() as stack:

@@ -93,12 +93,12 @@ class ContentIntake:
         self._overlays: list[tuple[Numbers, Pages]] = []
 
     def take(
-        self, wanted: Mapping[str, int], new: Mapping[str, NewContent], *, is_key: bool, fold: Numbers
+        self, wanted: Sequence[str], new: Mapping[str, NewContent], *, is_key: bool, fold: Numbers
     ) -> Contents:
         """Write what is new to the pack.
 
         Args:
-            wanted: names of all contents of the commit, with their sizes; each is one of ``before`` or of ``new``.
+            wanted: names of all contents of the commit; each is one of ``before`` or of ``new``.
             is_key: keep nothing as XOR.
             fold: positions of packs of which nothing is to be referred to any more.
 
@@ -106,7 +106,10 @@ class ContentIntake:
             OSError: the disk is full.
         """
         names = _ordered(wanted, self._before, new)
-        sizes = np.array([wanted[name] for name in names], np.int64)
+        known = self._before.positions
+        sizes = np.array(
+            [self._before.sizes[known[name]] if name in known else new[name].size for name in names], np.int64
+        )
         total = int((-(-sizes // PAGE)).sum())
         found = Contents(names, sizes, Table.of_zeros(total))
         self._inherit(found)
@@ -236,18 +239,19 @@ class ContentIntake:
                 table.full[rows[has_content]] = place(self._pack, slots)
 
 
-def _ordered(wanted: Mapping[str, int], before: Contents, new: Mapping[str, NewContent]) -> list[str]:
+def _ordered(wanted: Sequence[str], before: Contents, new: Mapping[str, NewContent]) -> list[str]:
     """As in the parent, what took the place of something in its place; so that tables differ little from each other."""
+    left = dict.fromkeys(wanted)
     followers = {
-        content.before: name for name, content in new.items() if name in wanted and content.before is not None
+        content.before: name for name, content in new.items() if name in left and content.before is not None
     }
     placed: dict[str, None] = {}
     for name in before.names:
-        if name in wanted:
+        if name in left:
             placed[name] = None
         elif name in followers:
             placed[followers[name]] = None
-    return list(placed | dict.fromkeys(wanted))
+    return list(placed | left)
 
 
 def _chunks(numbers: Numbers) -> Iterator[Numbers]:

@@ -99,13 +99,13 @@ class CommitIntake:
         self._works = intake.works
 
     def take_contents(
-        self, layers: Sequence[Layer], wanted: Mapping[str, int], new: Mapping[str, NewContent]
+        self, layers: Sequence[Layer], wanted: Sequence[str], new: Mapping[str, NewContent]
     ) -> None:
         """Write what is new of the contents of files to the pack.
 
         Args:
             layers: that name them.
-            wanted: their names and sizes; each is one of the parent's or of ``new``.
+            wanted: their names; each is one of the parent's or of ``new``.
         """
         known = self._parent.contents if self._parent is not None else self._contents
         names = self._parent.packs if self._parent is not None else []
