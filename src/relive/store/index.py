@@ -23,6 +23,7 @@ __all__ = ["Index", "StoredCommit", "TargetLine", "objects_of", "size_of"]
 
 _COLUMNS = "id, name, life, kind, root, trigger, taken_wall_ns, sequence, capture, pause_us, durable_us, bytes, new_bytes, parent"
 _ORDER = "commits"
+_LOG_PAGES = 64  # [pages] of SQLite's log: a commit writes some 20, and by itself SQLite lets it grow to 4 MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,7 @@ class Index:
         try:
             self._database.execute("PRAGMA journal_mode=WAL")
             self._database.execute("PRAGMA synchronous=NORMAL")
+            self._database.execute(f"PRAGMA wal_autocheckpoint={_LOG_PAGES}")
             prepare(self._database)
         except BaseException:
             self._database.close()

@@ -83,6 +83,7 @@ class Store:
         self._lock = StoreLock(directory / "lock")
         self._new_files = NewFiles(self.stage)
         self._parent: CommitId | None = None
+        self._referable: Collection[str] | None = None
         self._open_intake: TakenImages | None = None
         self._keyring = keyring = keyring or Keyring(directory.parent / "keys", given_store_keys)
         self._format = StoreFormat(directory, self._incoming, keyring)
@@ -102,6 +103,7 @@ class Store:
             self._index = open_index(directory / "index.sqlite", self._lock)
             try:
                 sweep_left_overs(self._incoming)
+                self._drop_plain_trees()
                 self._follow_manifests_unless_busy()
                 self._enter_missing_words()
             except BaseException:
@@ -202,7 +204,7 @@ class Store:
         Raises:
             KeyMissing, KeyWrong: the store is sealed with a key that is not there; nothing is written.
         """
-        self._parent = parent
+        self._parent, self._referable = parent, None
         try:
             with self._lock.held(shared=True):
                 with disk_errors("making the store ready to be written to", self._directory):
@@ -214,7 +216,7 @@ class Store:
                 self._sweep()
             raise
         finally:
-            self._parent = None
+            self._parent = self._referable = None
             self._new_files.clear()
             self._discard_intake()
 
@@ -342,6 +344,13 @@ class Store:
             self._images.let_go()
         if "_contents" in self.__dict__:
             self._contents.close()
+        with disk_errors("removing what was laid out", self._directory):
+            self._drop_plain_trees()
+
+    def _drop_plain_trees(self) -> None:
+        """What is sealed does not lie about plain for longer than its branch."""
+        if self._format.noted_key is not None:
+            self._trees.drop_unused()
 
     def _refuse_missing(self, manifest: Manifest) -> None:
         missing = {name for name in objects_of(manifest) if not self._objects.path(name).exists()}
@@ -354,13 +363,16 @@ class Store:
 
     def has_object(self, name: str) -> bool:
         """The content of a file is in the store, or was taken for the next commit (it is not checked)."""
-        if name in self._new_files or self._objects.path(name).exists():
+        if name in self._new_files or name in self._parent_contents():
             return True
-        if self._parent is not None:
-            parent = self._images.known(self._parent)
-            if parent is not None and name in parent.contents.contents.positions:
-                return True
-        return self._contents.has(name)
+        return self._objects.path(name).exists() or self._contents.has(name)
+
+    def _parent_contents(self) -> Collection[str]:
+        """Names of the contents that the commit which is being taken in can refer to; looked up once for each."""
+        if self._referable is None:
+            known = None if self._parent is None else self._images.known(self._parent)
+            self._referable = () if known is None else known.contents.contents.positions
+        return self._referable
 
     # -- giving back ---------------------------------------------------------------------------------------------
 

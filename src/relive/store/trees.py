@@ -6,22 +6,40 @@ to disk, so one from before the last boot of the machine may hold anything; such
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable
+import time
+import uuid
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from relive.errors import ObjectCorrupt
 from relive.model.commit import EntryKind, FileEntry, Layer
 from relive.store.objects import hash_bytes
 
-__all__ = ["Trees", "lay_out"]
+__all__ = ["Trees", "all_mounts", "lay_out"]
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_ASKED_LATELY = 600.0  # [s] so long nobody has to have mounted what was laid out
 _OPAQUE = "trusted.overlay.opaque"
 _OVERLAY_PREFIX = "trusted.overlay."  # attributes by which overlayfs is told to look elsewhere
+
+
+def all_mounts() -> str:
+    """The tables of mounts of all mount namespaces in which a process lives, one behind the other."""
+    seen: set[str] = set()
+    found: list[str] = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            namespace = os.readlink(process / "ns/mnt")
+            if namespace not in seen:
+                found.append((process / "mountinfo").read_text(errors="surrogateescape"))
+                seen.add(namespace)
+    return "\n".join(found)
 
 
 class Trees:
@@ -55,9 +73,10 @@ class Trees:
             make: fills an empty directory; what it raises comes out, and nothing is left.
         """
         goal = self._directory / name
-        if goal.exists():
-            os.utime(goal.parent)
-            return goal
+        with self._locked(fcntl.LOCK_SH):
+            if goal.exists():
+                goal.chmod(goal.stat().st_mode)  # its change time says when it was asked for last
+                return goal
         fresh = Path(tempfile.mkdtemp(prefix=".making-", dir=self._directory))
         try:
             make(fresh)
@@ -77,6 +96,35 @@ class Trees:
         """Delete all laid-out layers; for when no branch lives."""
         for path in self._directory.iterdir():
             shutil.rmtree(path, ignore_errors=True)
+
+    def drop_unused(self, mounts: Callable[[], str] = all_mounts) -> None:
+        """Delete what no mount has and nobody asked for lately.
+
+        Args:
+            mounts: what is mounted anywhere, as text.
+        """
+        oldest = time.time() - _ASKED_LATELY
+        old = [path for path in self._directory.iterdir() if path.stat().st_ctime < oldest]
+        if not old:
+            return
+        mounted = mounts()
+        for path in old:
+            if path.name in mounted:
+                continue
+            doomed = self._directory / f".making-{uuid.uuid4().hex}"
+            with self._locked(fcntl.LOCK_EX), contextlib.suppress(FileNotFoundError):
+                if path.stat().st_ctime < oldest:
+                    path.rename(doomed)
+            shutil.rmtree(doomed, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def _locked(self, how: int) -> Iterator[None]:
+        descriptor = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(descriptor, how)
+            yield
+        finally:
+            os.close(descriptor)
 
 
 def lay_out(layer: Layer, directory: Path, write: Callable[[str, Path], None]) -> None:
