@@ -113,8 +113,8 @@ class Small(Files):
         self._chance = random.Random(3)
         self._names = [f"{number % 100:02}/{number:06}.json" for number in range(count)]
         self._next = count
-        for folder in {name.partition("/")[0] for name in self._names}:
-            (directory / folder).mkdir()
+        for folder in range(100):
+            (directory / f"{folder:02}").mkdir()
         for name in self._names:
             self._write(name)
 
@@ -223,7 +223,9 @@ def measure(case: str, options: argparse.Namespace, directory: Path) -> Iterator
         if case == "small":
             files = Small(home / "files", options.small)
         else:
-            files = (Large if case == "large" else Database)(home / "files", options.megabytes, options.changed)
+            files = (Large if case == "large" else Database)(
+                home / "files", options.megabytes, options.changed
+            )
         kept = Kept(home, files, sealed=sealed)
         with closing(kept.store):
             peak()

@@ -362,10 +362,10 @@ class Store:
             )
 
     def has_object(self, name: str) -> bool:
-        """The content of a file is in the store, or was taken for the next commit (it is not checked)."""
+        """The commit that is being taken in may name this content: its parent has it, or it was taken (it is not checked)."""
         if name in self._new_files or name in self._parent_contents():
             return True
-        return self._objects.path(name).exists() or self._contents.has(name)
+        return self._objects.path(name).exists()
 
     def _parent_contents(self) -> Collection[str]:
         """Names of the contents that the commit which is being taken in can refer to; looked up once for each."""
