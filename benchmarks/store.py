@@ -10,9 +10,10 @@ those commits are then laid out as directories, and each tool takes the same dir
 - ``zstd --patch-from``: against the commit before; a chain, so giving the last one back goes through all.
 - ``borg`` by its defaults and with chunks of 4096 bytes, as suits pages; ``restic``; ``casync``: where they are installed.
 
-``KB`` is what a commit adds to the store's directory, all in, the first left out (memory alone: for files see ``files.py``); ``ms`` from images to durable (tools: wall time of the command, which includes
-starting it, and they do not sync); ``give back`` the last commit, bit for bit, in MB of images a second, three times in turns,
-after what was kept is on the disk. Medians. Where a series has a floor (``_series``), that of ``KB`` is told.
+``KB`` is what a commit adds to the store's directory, all in, the first left out (memory alone; of files see ``files.py``);
+``ms`` from images to durable (tools: wall time of the command, which includes starting it, and they do not sync); ``give back``
+the last commit, bit for bit, in MB of images a second, three times in turns, after what was kept is on the disk. Medians. Where a
+series has a floor (``_series``), that of ``KB`` is told.
 """
 
 from __future__ import annotations
