@@ -123,7 +123,7 @@ class Images:
     def place(self, commit_id: CommitId, pages: TakenPages) -> int:
         """Write down where the commit lies, durable on return; returns the bytes of that."""
         known = pages.known
-        base = known.key_index if known.since_key else None
+        base = known.key_index if known.key_index != pages.index else None
         placement = Placement(commit_id, known.packs, pages.index, base, known.since_key)
         missing = {name for name in placement.needed() if not self._packs.has(name)}
         if missing:

@@ -28,7 +28,7 @@ from relive.store.pages.last import KnownCommit, KnownContents, KnownFile
 from relive.store.pages.layout import OpenPacks
 from relive.store.pages.packreader import PackReader
 from relive.store.pages.packs import Packs
-from relive.store.pages.packwriter import PackWriter
+from relive.store.pages.packwriter import PackWriter, compress_blob
 from relive.store.pages.placement import FramePlace
 from relive.store.pages.runs import PageFile, match
 from relive.store.pages.table import NOWHERE, Index, Table, encode_index, pack_of, place
@@ -36,6 +36,8 @@ from relive.store.pages.table import NOWHERE, Index, Table, encode_index, pack_o
 __all__ = ["KEY_EVERY", "CommitIntake", "TakenPages"]
 
 KEY_EVERY = 32  # [commits] so many packs at most lie between a commit and its key commit
+_LARGE = 1 << 14  # [bytes] an index that is smaller costs little, whatever it is compressed against
+_WORTH = 4  # times its size as a difference, at most, an index may have alone
 _CONTENTS = "contents"  # stands for the table of contents among those of page files
 _CHUNK = 128  # [pages] looked at together, so that they stay in the processor's cache from the first look to the last
 
@@ -140,14 +142,21 @@ class CommitIntake:
             names, tables = [names[number] for number in keep], numbered_anew(tables, keep)
         contents = replace(self._contents.contents, table=tables.pop(_CONTENTS))
         data = encode_index(Index(bundle, tables, contents, listing))
-        frame = writer.add_blob(data, onward.key_bytes if onward is not None else None)
+        base = onward.key_bytes if onward is not None else None
+        compressed = compress_blob(data, base)
+        if base is not None and len(compressed) >= _LARGE:
+            # So much has changed since that one that a fresh base saves more, in what follows, than it costs here.
+            alone = compress_blob(data, None)
+            if len(alone) < _WORTH * len(compressed):
+                base, compressed = None, alone
+        frame = writer.add_compressed(compressed, len(data))
         names[-1] = writer.finish()
         index = FramePlace(len(names) - 1, frame)
         files_known = {
             work.file.key: KnownFile(work.file.runs, work.pages, tables[work.file.name], work.bases)
             for work in self._works
         }
-        key_index = onward.key_index if onward is not None else index
+        key_index = onward.key_index if onward is not None and base is not None else index
         used = packs_used([*tables.values(), contents.table]) | {index.pack, key_index.pack}
         known = KnownCommit(
             files=files_known,
@@ -155,7 +164,7 @@ class CommitIntake:
             bases=self._bases,
             packs=[name if number in used else None for number, name in enumerate(names)],
             key_index=key_index,
-            key_bytes=onward.key_bytes if onward is not None else data,
+            key_bytes=base if base is not None else data,
             since_key=onward.since_key + 1 if onward is not None else 0,
         )
         return TakenPages(known, index, writer.size)
