@@ -390,6 +390,16 @@ class Store:
                 return manifest
             return manifest.model_copy(update={"layers": self._contents.layers(manifest)})
 
+    def facts(self, commit_id: CommitId) -> Manifest:
+        """As ``manifest``, but from version 4 on without layers: so it needs no pack, and of a sealed store no key.
+
+        Raises:
+            RefUnknown: there is none.
+            ObjectCorrupt: it has changed, or is no manifest.
+        """
+        with disk_errors("reading a manifest", self._directory):
+            return self._manifests.read(commit_id)
+
     def lay_out_images(self, manifest: Manifest, directory: Path, *, lazily: bool = False) -> None:
         """Make CRIU's image files in ``directory`` (of the same file system), checked. No thread is left behind.
 
