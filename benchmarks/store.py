@@ -10,9 +10,10 @@ those commits are then laid out as directories, and each tool takes the same dir
 - ``zstd --patch-from``: against the commit before; a chain, so giving the last one back goes through all.
 - ``borg`` by its defaults and with chunks of 4096 bytes, as suits pages; ``restic``; ``casync``: where they are installed.
 
-``KB`` is what a commit adds, the first left out; ``ms`` from images to durable (tools: wall time of the command, which includes
-starting it, and they do not sync); ``give back`` the last commit, bit for bit, in MB of images a second, three times in turns,
-after what was kept is on the disk. Medians. Where a series has a floor (``_series``), that of ``KB`` is told.
+``KB`` is what a commit adds to the store's directory, all in, the first left out (memory alone; of files see ``files.py``);
+``ms`` from images to durable (tools: wall time of the command, which includes starting it, and they do not sync); ``give back``
+the last commit, bit for bit, in MB of images a second, three times in turns, after what was kept is on the disk. Medians. Where a
+series has a floor (``_series``), that of ``KB`` is told.
 """
 
 from __future__ import annotations
@@ -69,8 +70,8 @@ class ReliveStore:
         return took * 1000
 
     def size(self) -> int:
-        """Bytes of all that grows with commits, but for the index."""
-        return sum(_bytes_below(self._directory / kind) for kind in ("packs", "placements", "manifests"))
+        """Bytes of the whole directory: packs, placements, manifests, and the database by which they are found."""
+        return _bytes_below(self._directory)
 
     def give_back(self, goal: Path) -> float:
         """Milliseconds for the last one."""

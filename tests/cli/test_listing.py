@@ -169,7 +169,7 @@ def rich_manifest(store):
 
 
 def test_show_tells_what_a_commit_holds(relive, store):
-    one = store.add(rich_manifest(store))
+    one = store.add(rich_manifest(store), new_bytes=0)
     shown = f"""\
 commit {one.id}
 Target:   pay (pay --now)

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from store.builders import SECOND, commit
+from store.builders import OLD, SECOND, commit
 
 from .conftest import NOW_NS
 from .test_listing import cells
@@ -17,7 +17,13 @@ from .test_listing import cells
 def three(store):
     """Commits of the last minutes, oldest first."""
     return [
-        commit(store, capture=f"{n}", wall_ns=NOW_NS - (300 - 10 * n) * SECOND, files={"f": b"%d" % n}).id
+        commit(
+            store,
+            capture=f"{n}",
+            wall_ns=NOW_NS - (300 - 10 * n) * SECOND,
+            files={"f": b"%d" % n},
+            version=OLD,
+        ).id
         for n in range(3)
     ]
 

@@ -22,7 +22,7 @@ from relive.exchange import layout, pull, push
 from relive.exchange.remote import Remote, open_remote
 from relive.model.commit import CommitId
 from relive.store import Store
-from store.builders import commit, contents
+from store.builders import OLD, commit, contents
 from store.crash_driver import KILLED, die_at
 
 from .conftest import HERE, Host, silent
@@ -93,7 +93,7 @@ def prepare(directory: Path, kind: str) -> CommitId:
     sender, receiver = Host(directory / "sender"), Host(directory / "receiver")
     receiver.trust(sender)
     pages = random.Random(1).randbytes(3 << 16)
-    one = commit(sender.store, files={"a": b"1", "b": b"2"}, pages=pages)
+    one = commit(sender.store, files={"a": b"1", "b": b"2"}, pages=pages, version=OLD)
     if kind == "pull":
         assert in_child(lambda: World(directory).push(one.id)) == 0
     return one.id

@@ -23,7 +23,7 @@ from relive.errors import (
 from relive.exchange import envelope
 from relive.exchange.exporting import export
 from relive.exchange.importing import Imported, import_archive
-from store.builders import commit, contents
+from store.builders import OLD, commit, contents
 
 from .conftest import HERE, Host, silent
 from .test_push import flip
@@ -242,7 +242,7 @@ def test_no_keys_at_all_is_told_with_a_way_to_make_one(tmp_path):
 
 
 def test_a_file_that_exists_is_replaced_only_by_force_and_never_left_half_written(sender, tmp_path):
-    one = commit(sender.store, files={"a": b"1"})
+    one = commit(sender.store, files={"a": b"1"}, version=OLD)
     goal = tmp_path / "out" / "x"
     with pytest.raises(UsageError, match="no directory"):
         write(sender, one.id, goal)

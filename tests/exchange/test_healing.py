@@ -11,7 +11,7 @@ from relive.exchange.remote import Remote
 from relive.store.parts import Part, PartKind
 from relive.upkeep.problems import Kind
 from relive.upkeep.repair import repair
-from store.builders import commit, contents
+from store.builders import OLD, commit, contents
 from store.test_damage import flip
 from upkeep.test_verify import DAMAGES
 
@@ -23,7 +23,7 @@ from .test_push import noise, send
 def test_each_damage_is_healed_from_a_remote(sender: Host, remote: Remote, damage: str) -> None:
     store = sender.store
     # More than one piece, and not a whole number of them.
-    one = commit(store, pages=noise(PIECE_SIZE // 4096 + 3), files={"f": b"one"}).id
+    one = commit(store, pages=noise(PIECE_SIZE // 4096 + 3), files={"f": b"one"}, version=OLD).id
     send(sender, remote, one)
     before = contents(store, one)
     kind, find, harm, _ = DAMAGES[damage]

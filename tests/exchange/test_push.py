@@ -14,9 +14,10 @@ from relive.exchange.layout import PIECE_SIZE, manifest_path, part_directory, pl
 from relive.exchange.pull import Pulled, pull
 from relive.exchange.push import Pushed, missing_pieces, push
 from relive.exchange.references import find
+from relive.model.commit import MANIFEST_VERSION
 from relive.store import Store
 from relive.store.parts import Part, PartKind
-from store.builders import commit, contents
+from store.builders import OLD, commit, contents
 
 from .conftest import HERE, silent
 
@@ -36,18 +37,19 @@ def noise(size: int, seed: int = 1) -> bytes:
     return random.Random(seed).randbytes(size)
 
 
-def test_a_commit_arrives_bit_for_bit(sender, receiver, remote):
-    one = commit(sender.store, files=FILES, pages=noise(PIECE_SIZE * 2 + 4096))
+@pytest.mark.parametrize(("version", "parts"), [(OLD, 3), (MANIFEST_VERSION, 1)], ids=["objects", "packs"])
+def test_a_commit_arrives_bit_for_bit(sender, receiver, remote, version, parts):
+    one = commit(sender.store, files=FILES, version=version, pages=noise(PIECE_SIZE * 2 + 4096))
     pushed = send(sender, remote, one.id)
-    assert (pushed.parts, pushed.held, pushed.is_new) == (3, 0, True)
+    assert (pushed.parts, pushed.held, pushed.is_new) == (parts, 0, True)
     pulled = fetch(receiver, remote, one.id)
-    assert (pulled.parts, pulled.bytes, pulled.held, pulled.is_new) == (3, pushed.bytes, 0, True)
+    assert (pulled.parts, pulled.bytes, pulled.held, pulled.is_new) == (parts, pushed.bytes, 0, True)
     assert contents(receiver.store, one.id) == contents(sender.store, one.id)
     assert receiver.store.get(one.id).new_bytes == pushed.bytes
 
 
 def test_what_is_there_does_not_travel_again(sender, receiver, remote):
-    one = commit(sender.store, files=FILES)
+    one = commit(sender.store, files=FILES, version=OLD)
     send(sender, remote, one.id)
     assert send(sender, remote, one.id) == Pushed(one.id, 0, 0, 3, False)
     fetch(receiver, remote, one.id)
@@ -55,10 +57,10 @@ def test_what_is_there_does_not_travel_again(sender, receiver, remote):
 
 
 def test_the_next_commit_of_a_series_brings_only_what_is_new_and_needs_no_ancestor(sender, receiver, remote):
-    old = commit(sender.store, files=FILES, pages=noise(1 << 20))
+    old = commit(sender.store, files=FILES, version=OLD, pages=noise(1 << 20))
     changed = bytearray(noise(1 << 20))
     changed[5000] ^= 1
-    new = commit(sender.store, files=FILES, pages=bytes(changed), parents=[old.id], capture="2")
+    new = commit(sender.store, files=FILES, version=OLD, pages=bytes(changed), parents=[old.id], capture="2")
     first = send(sender, remote, old.id)
     second = send(sender, remote, new.id)
     assert (second.parts, second.held) == (1, 3)
@@ -87,7 +89,7 @@ def test_a_manifest_appears_after_all_that_it_names(sender, directory_remote, mo
     monkeypatch.setattr(
         directory_remote, "write_new", lambda path, data: (written.append(path), write_new(path, data))[1]
     )
-    one = commit(sender.store, files=FILES)
+    one = commit(sender.store, files=FILES, version=OLD)
     send(sender, directory_remote, one.id, tag="t")
     kinds = [path.split("/")[0] for path in written]
     assert kinds[0] == "format"
@@ -96,7 +98,7 @@ def test_a_manifest_appears_after_all_that_it_names(sender, directory_remote, mo
 
 
 def test_what_was_removed_at_the_remote_is_sent_again(sender, receiver, directory_remote, tmp_path):
-    one = commit(sender.store, files=FILES)
+    one = commit(sender.store, files=FILES, version=OLD)
     send(sender, directory_remote, one.id)
     next((tmp_path / "remote" / "objects").glob("*/*/*")).unlink()
     with pytest.raises(ObjectMissing, match=r"object .* is not at file://"):
@@ -106,7 +108,7 @@ def test_what_was_removed_at_the_remote_is_sent_again(sender, receiver, director
 
 
 def test_what_is_damaged_here_is_not_spread(sender, directory_remote, tmp_path):
-    one = commit(sender.store, files=FILES)
+    one = commit(sender.store, files=FILES, version=OLD)
     flip(next((sender.home / "store" / "objects").glob("*/*")))
     with pytest.raises(ObjectCorrupt):
         send(sender, directory_remote, one.id)
@@ -125,7 +127,7 @@ def flip(path, at: int = -1) -> None:
 def test_a_bit_that_was_flipped_at_the_remote_is_refused_by_name_and_nothing_is_taken_in(
     kind, sender, receiver, remote
 ):
-    one = commit(sender.store)
+    one = commit(sender.store, version=OLD)
     send(sender, remote, one.id)
     with sender.store.deliveries.hold(one.id) as held:
         paths = {part.kind.removesuffix("s"): f"{part_directory(part)}/000000" for part in held.commit.parts}

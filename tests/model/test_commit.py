@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from pydantic import ValidationError
 
-from relive.model.commit import FileEntry, ImageFile, Manifest
+from relive.model.commit import MANIFEST_VERSION, FileEntry, ImageFile, Manifest
 from relive.store.manifests import canonical
 
 from .strategies import manifests
@@ -16,7 +16,9 @@ from .strategies import manifests
 
 @given(manifests)
 def test_a_manifest_comes_back_from_its_canonical_form(manifest):
-    assert Manifest.model_validate_json(canonical(manifest)) == manifest
+    """Of one that names a listing all but the layers, which lie elsewhere."""
+    kept = manifest.model_copy(update={"layers": []}) if manifest.version == MANIFEST_VERSION else manifest
+    assert Manifest.model_validate_json(canonical(manifest)) == kept
 
 
 @given(manifests)

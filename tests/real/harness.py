@@ -26,6 +26,7 @@ from forker import Forker
 from measured import MEASURED
 from ports import free_port
 from relive.config import Settings
+from relive.errors import KeyMissing
 from relive.model.commit import CommitId, Manifest
 from relive.sandbox.branch import Branch as SandboxBranch
 from relive.sandbox.branch import find_branch, list_branches
@@ -185,7 +186,10 @@ class Relive:
         answer = self("commit", target.name if isinstance(target, Capsule) else target, *options)
         done = _clocks()
         with contextlib.closing(Store(self.settings.store)) as store:
-            manifest = store.manifest(CommitId(answer["id"]))
+            try:
+                manifest = store.manifest(CommitId(answer["id"]))
+            except KeyMissing:  # of a key that only the environment has
+                manifest = store.facts(CommitId(answer["id"]))
         if measured:
             MEASURED.append((self.label, "pause", answer["pause_us"] / 1000))
             MEASURED.append((self.label, "durable", answer["durable_us"] / 1000))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from relive.model.commit import (
+    MANIFEST_VERSION,
     CommitId,
     Cursor,
     EntryKind,
@@ -24,6 +25,7 @@ from relive.model.commit import (
 from relive.store import Staging, Store, StoredCommit
 
 SECOND = 1_000_000_000
+OLD = 2  # version of manifests whose files are objects
 DEFAULT_FILES: Mapping[str, bytes] = {"etc/pay.conf": b"limit=5\n"}
 
 
@@ -37,8 +39,10 @@ def make_manifest(
     parents: list[CommitId] | None = None,
     images: list[ImageFile] | None = None,
     layers: list[Layer] | None = None,
+    version: int = MANIFEST_VERSION,
 ) -> Manifest:
     return Manifest(
+        version=version,
         capture=capture,
         target=TargetFacts(
             kind=TargetKind.CAPSULE, name=name, life=life, root=2, command=["pay", "--now"], processes=[]
@@ -87,23 +91,24 @@ def stage(store: Store, *, pages: bytes, small: Mapping[str, bytes], files: Mapp
 
 
 def take_in(store: Store, staging: Staging, files: Mapping[str, bytes], **facts: object) -> StoredCommit:
-    """Make it durable; the staging directory is gone afterwards."""
+    """Make it durable; the staging directory is gone afterwards. With ``version=2`` as a Relive did before files lay in packs."""
     try:
-        with store.taking_in():
-            layer = take_layer(store, staging.files, files)
-            parents: list[CommitId] = facts.get("parents") or []  # type: ignore[assignment]
-            taken = store.take_images(staging.images, parents[0] if parents else None)
+        parents: list[CommitId] = facts.get("parents") or []  # type: ignore[assignment]
+        with store.taking_in(parents[0] if parents else None):
+            layer = take_layer(store, staging.files, files, as_objects=facts.get("version") == OLD)
+            taken = store.take_images(staging.images)
             manifest = make_manifest(images=taken.images, layers=[layer], **facts)  # type: ignore[arg-type]
-            return store.add(manifest, taken, new_bytes=taken.stored)
+            return store.add(manifest, taken)
     finally:
         staging.discard()
 
 
-def take_layer(store: Store, staging: Path, files: Mapping[str, bytes]) -> Layer:
+def take_layer(store: Store, staging: Path, files: Mapping[str, bytes], *, as_objects: bool = False) -> Layer:
     directories = sorted({str(parent) for path in files for parent in Path(path).parents if parent.name})
     entries = [FileEntry(path=path, kind=EntryKind.DIRECTORY, mode=0o755) for path in directories]
     for number, (path, data) in enumerate(files.items()):
-        name = store.take_file(staging / f"{number}")
+        staged = staging / f"{number}"
+        name = store.anatomy.objects.take(staged) if as_objects else store.take_file(staged, ("/", path))
         entries.append(FileEntry(path=path, kind=EntryKind.FILE, mode=0o640, size=len(data), object=name))
     return Layer(point="/", kind=LayerKind.OVERLAY, entries=sorted(entries, key=lambda entry: entry.path))
 

@@ -1,4 +1,4 @@
-"""Reads the images of a commit from a store by docs/format.md alone; nothing of Relive is imported.
+"""Reads the images and files of a commit from a store by docs/format.md alone; nothing of Relive is imported.
 
 Slow and simple on purpose: what it does, another program in another language could do as well.
 """
@@ -74,51 +74,82 @@ def read_placement(path: Path, signer: bytes) -> dict[str, Any]:
     return found
 
 
-def read_images(store: Path, commit: str, signer: bytes, store_key: bytes | None = None) -> dict[str, bytes]:
-    """All CRIU image files of a commit."""
-    text = (store / "manifests" / f"{commit}.json").read_bytes()
-    assert blake3(text).hexdigest() == commit
-    manifest = json.loads(text)
-    placement = read_placement(store / "placements" / commit, signer)
-    packs = [
-        None if name is None else read_pack(store / "packs" / name.hex(), store_key)
-        for name in placement["packs"]
-    ]
+class Commit:
+    """One commit, opened: its manifest, its index, and pages by where they lie."""
 
-    def frame(place: list[int]) -> tuple[bytes, int, bool]:
-        pack = packs[place[0]]
+    def __init__(self, store: Path, commit: str, signer: bytes, store_key: bytes | None = None) -> None:
+        text = (store / "manifests" / f"{commit}.json").read_bytes()
+        assert blake3(text).hexdigest() == commit
+        self.manifest = json.loads(text)
+        placement = read_placement(store / "placements" / commit, signer)
+        self._packs = [
+            None if name is None else read_pack(store / "packs" / name.hex(), store_key)
+            for name in placement["packs"]
+        ]
+        self._pages: dict[tuple[int, int], bytes] = {}
+        base = None if placement["base"] is None else decompress(self._frame(placement["base"]))
+        self.index = msgpack.unpackb(decompress(self._frame(placement["index"]), base))
+
+    def _frame(self, place: list[int]) -> tuple[bytes, int, bool]:
+        pack = self._packs[place[0]]
         assert pack is not None
         return pack[place[1]]
 
-    pages: dict[tuple[int, int], bytes] = {}
-
-    def page(pack: int, slot: int) -> bytes:
+    def _page(self, pack: int, slot: int) -> bytes:
         key = (pack, slot // 128)
-        if key not in pages:
-            pages[key] = decompress(frame(list(key)))
-        return pages[key][slot % 128 * PAGE :][:PAGE]
+        if key not in self._pages:
+            self._pages[key] = decompress(self._frame(list(key)))
+        return self._pages[key][slot % 128 * PAGE :][:PAGE]
 
-    base = None if placement["base"] is None else decompress(frame(placement["base"]))
-    index = msgpack.unpackb(decompress(frame(placement["index"]), base))
-    images = {"bundle": index["bundle"]}
-    for name, columns in index["tables"].items():
-        parts = []
+    def read_table(self, columns: list[bytes]) -> list[bytes]:
+        """The pages of a table."""
+        found = []
         numbers = (read_column(column, kind) for column, kind in zip(columns, ("<i", "<I") * 2, strict=True))
         for full_pack, full_slot, xor_pack, xor_slot in zip(*numbers, strict=True):
-            content = bytes(PAGE) if full_pack == -1 else page(full_pack, full_slot)
+            content = bytes(PAGE) if full_pack == -1 else self._page(full_pack, full_slot)
             if xor_pack != -1:
-                change = page(xor_pack, xor_slot)
+                change = self._page(xor_pack, xor_slot)
                 words = [(content[at : at + 8], change[at : at + 8]) for at in range(0, PAGE, 8)]
-                if frame([xor_pack, xor_slot // 128])[2]:
+                if self._frame([xor_pack, xor_slot // 128])[2]:
                     content = b"".join(old if new == bytes(8) else new for old, new in words)
                 else:
                     content = b"".join(
                         bytes(a ^ b for a, b in zip(old, new, strict=True)) for old, new in words
                     )
-            parts.append(content)
-        images[name] = b"".join(parts)
-    for image in manifest["images"]:
+            found.append(content)
+        return found
+
+
+def read_images(store: Path, commit: str, signer: bytes, store_key: bytes | None = None) -> dict[str, bytes]:
+    """All CRIU image files of a commit."""
+    found = Commit(store, commit, signer, store_key)
+    images = {name: b"".join(found.read_table(columns)) for name, columns in found.index["tables"].items()}
+    images["bundle"] = found.index["bundle"]
+    for image in found.manifest["images"]:
         images[image["name"]] = images[image["name"]][: image["size"]]
         assert blake3(images[image["name"]]).hexdigest() == image["object"]
     small: dict[str, bytes] = msgpack.unpackb(images.pop("bundle"))
     return images | small
+
+
+def read_files(store: Path, commit: str, signer: bytes, store_key: bytes | None = None) -> dict[str, bytes]:
+    """All files of a commit by their paths."""
+    found = Commit(store, commit, signer, store_key)
+    listing = found.index["listing"]
+    facts = found.manifest["listing"]
+    assert (blake3(listing).hexdigest(), len(listing)) == (facts["object"], facts["size"])
+    kept = found.index["contents"]
+    names = [kept["names"][at : at + 32].hex() for at in range(0, len(kept["names"]), 32)]
+    low, high = (read_column(column, "<I") for column in kept["sizes"])
+    pages, contents, begin = found.read_table(kept["table"]), {}, 0
+    for name, size in zip(names, (a + (b << 32) for a, b in zip(low, high, strict=True)), strict=True):
+        count = (size + PAGE - 1) // PAGE
+        contents[name] = b"".join(pages[begin : begin + count])[:size]
+        assert blake3(contents[name]).hexdigest() == name
+        begin += count
+    assert begin == len(pages)
+    entries = [
+        entry for layer in json.loads(listing) for entry in layer["entries"] if entry["kind"] == "file"
+    ]
+    assert sum(entry.get("size", 0) for entry in entries) == facts["files"]
+    return {entry["path"]: contents[entry["object"]] for entry in entries}

@@ -68,6 +68,6 @@ def take(store: Store, service: Service, parent: CommitId | None, name: str = "p
                 wall_ns=service.turn,
                 parents=[parent] if parent is not None else [],
             )
-            return store.add(manifest, taken, new_bytes=taken.stored)
+            return store.add(manifest, taken)
     finally:
         staging.discard()

@@ -61,10 +61,9 @@ def test_what_is_called_durable_was_synced_before_it_got_its_name_and_its_name_a
     one = commit(store, files={"a": b"1", "b": b"2"})
     store.tag("t", one.id)
     kinds = {
-        path.parent.name if path.parent.name in ("manifests", "tags") else "object"
-        for path, _ in ledger.moved
+        path.parent.name if path.parent.name in ("manifests", "tags") else "pack" for path, _ in ledger.moved
     }
-    assert kinds == {"object", "manifests", "tags"}
+    assert kinds == {"pack", "manifests", "tags"}
     assert [path for path, synced in ledger.moved if not synced] == []
     assert ledger.unsynced_directories == set()
 

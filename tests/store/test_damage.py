@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,9 @@ from relive.model.commit import CommitId, EntryKind, FileEntry, ImageFile, Layer
 from relive.store import Store
 from relive.store.manifests import canonical
 from relive.store.objects import Objects, hash_bytes
+from relive.store.pages.layout import PageSource
+from relive.store.pages.packcheck import read_frames
+from relive.store.pages.packfile import FRAME_PAGES
 from relive.store.trees import lay_out
 
 from .builders import beyond, commit, contents, is_whole, make_manifest
@@ -107,26 +111,38 @@ def test_a_damaged_placement_keeps_all_packs_until_its_commit_is_dropped(store, 
     assert list((home / "packs").iterdir()) == []
 
 
-def test_a_flipped_bit_in_a_file_is_reported_and_never_returned(store):
-    one = commit(store, files={"f": b"content"})
+def frame_of(store: Store, commit_id: CommitId) -> tuple[Path, int]:
+    """Where the first frame of the commit's files begins: the pack, and the byte."""
+    placement = store.anatomy.placements.read(commit_id)
+    with PageSource(placement, store.anatomy.packs) as source:
+        (place, *_) = source.index.contents.table.full.tolist()
+    pack, frame = place >> 32, (place & 0xFFFFFFFF) // FRAME_PAGES
+    path = store.anatomy.packs.path(placement.packs[pack] or "")
+    return path, read_frames(path, path.name)[frame].offset
+
+
+@pytest.mark.parametrize("size", [7, 1 << 17], ids=["small", "large"])
+def test_a_flipped_bit_in_a_file_is_reported_and_never_returned(store, size):
+    one = commit(store, files={"f": os.urandom(size)})
     layer = store.manifest(one.id).layers[0]
-    entry = layer.entries[0]
-    assert entry.object is not None
-    flip(object_path(store, entry.object), 3)
-    with pytest.raises(ObjectCorrupt, match=entry.object[:12]):
-        store.content(entry)
-    with pytest.raises(ObjectCorrupt, match=entry.object[:12]):
+    path, begin = frame_of(store, one.id)
+    flip(path, begin + 3)
+    with pytest.raises(ObjectCorrupt, match=path.name[:12]):
+        store.content(layer.entries[0])
+    with pytest.raises(ObjectCorrupt, match=path.name[:12]):
         store.lay_out_layer(layer)
     assert list((store._trees._directory).iterdir()) == []
 
 
-def test_a_flipped_bit_beyond_the_size_that_is_mapped_is_found_too(store):
-    one = commit(store, files={"f": os.urandom(1 << 17)})
-    entry = store.manifest(one.id).layers[0].entries[0]
-    assert entry.object is not None
-    flip(object_path(store, entry.object), (1 << 17) - 5)
-    with pytest.raises(ObjectCorrupt):
-        store.content(entry)
+def test_a_content_that_its_pages_do_not_make_is_refused(store):
+    """Every frame is as it was written, and signed; what comes of them is still checked against the content's name."""
+    one = commit(store, files={"f": b"content", "g": b"another"})
+    entries = store.manifest(one.id).layers[0].entries
+    full = store._contents._find(entries[0].object).contents.table.full
+    full[:] = full[::-1].copy()
+    for entry in entries:
+        with pytest.raises(ObjectCorrupt, match=str(entry.object)[:12]):
+            store.content(entry)
 
 
 @within
@@ -140,29 +156,24 @@ def test_a_flipped_bit_in_a_manifest_is_reported_wherever_it_is(tmp_path_factory
     store.close()
 
 
-def test_a_cut_object_and_a_lost_one_are_told_apart(store):
-    one = commit(store, files={"f": b"content", "g": b"other"})
-    cut, lost = (entry for entry in store.manifest(one.id).layers[0].entries)
-    assert cut.object is not None
-    assert lost.object is not None
-    path = object_path(store, cut.object)
+def test_a_cut_pack_and_a_lost_one_are_told_apart(store):
+    cut = commit(store, capture="1", files={"f": b"content"})
+    lost = commit(store, capture="2", files={"g": b"other"})
+    entries = [store.manifest(one.id).layers[0].entries[0] for one in (cut, lost)]
+    path, _ = frame_of(store, cut.id)
+    frame_of(store, lost.id)[0].unlink()
     path.chmod(0o600)
     path.write_bytes(b"")
-    object_path(store, lost.object).unlink()
-    with pytest.raises(ObjectCorrupt):
-        store.content(cut)
-    with pytest.raises(ObjectMissing):
-        store.content(lost)
-    assert store.missing_objects(store.manifest(one.id)) == {lost.object}
+    for entry, error in zip(entries, (ObjectCorrupt, ObjectMissing), strict=True):
+        with pytest.raises(error):
+            store.content(entry)
 
 
-def test_content_that_rotted_is_healed_by_the_next_commit_that_holds_it(store):
+def test_a_file_whose_pack_is_lost_is_kept_anew_by_the_next_commit(store):
     one = commit(store, capture="1", files={"f": b"content"})
-    name = store.manifest(one.id).layers[0].entries[0].object
-    assert name is not None
-    flip(object_path(store, name), 0)
-    commit(store, capture="2", files={"f": b"content"})
-    assert is_whole(store, one.id)
+    frame_of(store, one.id)[0].unlink()
+    other = commit(store, capture="2", files={"f": b"content"}, parents=[one.id])
+    assert is_whole(store, other.id)
 
 
 def test_images_that_rotted_are_healed_when_the_same_commit_is_taken_in_again(store):
@@ -271,7 +282,7 @@ def test_an_image_name_that_is_a_path_is_refused(store, home, name):
 def bundle_of(store: Store, data: bytes) -> ImageFile:
     staging = store.stage()
     (staging.files / "b").write_bytes(data)
-    name = store.take_file(staging.files / "b")
+    name = store.anatomy.objects.take(staging.files / "b")
     staging.discard()
     return ImageFile(name="bundle", size=len(data), object=name)
 
@@ -369,7 +380,8 @@ def evil(objects: Objects, tmp_path: Path) -> str:
 def try_out(objects: Objects, tmp_path: Path, *entries: FileEntry) -> Path:
     directory = tmp_path / "layer"
     directory.mkdir()
-    lay_out(Layer(point="/", kind=LayerKind.OVERLAY, entries=list(entries)), directory, objects)
+    layer = Layer(point="/", kind=LayerKind.OVERLAY, entries=list(entries))
+    lay_out(layer, directory, lambda name, goal: shutil.copyfile(objects.verified(name), goal))
     return directory
 
 

@@ -124,7 +124,7 @@ def test_a_commit_cannot_begin_on_a_disk_without_inodes(tmp_path):
 
 def test_laying_out_on_a_full_disk_leaves_no_half_layer(small_disk):
     store = Store(small_disk / "store")
-    one = commit(store, files={"big": bytes(40 * PAGE)})
+    one = commit(store, files={"big": os.urandom(40 * PAGE)})
     layer = store.manifest(one.id).layers[0]
     with only_free(small_disk, 8), pytest.raises(DiskFull):
         store.lay_out_layer(layer)

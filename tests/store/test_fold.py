@@ -17,7 +17,7 @@ def table(*packs: int, xor: int = NOWHERE) -> Table:
 
 
 def folded(*packs: int, **sizes: int) -> list[int]:
-    return packs_to_fold([table(*packs)], lambda pack: sizes[f"p{pack}"]).tolist()
+    return packs_to_fold([table(*packs)], [], lambda pack: sizes[f"p{pack}"]).tolist()
 
 
 def test_a_pack_that_holds_much_of_the_commit_and_little_else_is_kept():
@@ -26,6 +26,17 @@ def test_a_pack_that_holds_much_of_the_commit_and_little_else_is_kept():
 
 def test_a_pack_that_is_mostly_dead_is_folded():
     assert folded(*[0] * 90, p0=181) == [0]
+
+
+def test_a_pack_that_serves_others_as_well_is_not_called_dead():
+    others = [table(*[0] * 90)]
+    assert packs_to_fold([table(*[0] * 10)], others, lambda _: 128).tolist() == []
+    assert packs_to_fold([table(*[0] * 10)], [], lambda _: 128).tolist() == [0]
+
+
+def test_a_large_file_does_not_make_little_of_what_memory_has_in_a_pack():
+    """Each counts for itself: else all memory would be kept anew by every key commit."""
+    assert packs_to_fold([table(*[1] * 90)], [table(*[0] * 9000)], lambda _: 90).tolist() == []
 
 
 def test_packs_that_hold_little_of_the_commit_are_folded():
@@ -42,7 +53,7 @@ def test_pages_that_are_zero_count_for_nothing():
 
 @given(packs=st.lists(st.integers(0, 40), max_size=200))
 def test_few_packs_are_kept_whatever_the_commit_looks_like(packs):
-    kept = set(packs) - set(packs_to_fold([table(*packs)], packs.count).tolist())
+    kept = set(packs) - set(packs_to_fold([table(*packs)], [], packs.count).tolist())
     assert len(kept) <= 8
 
 

@@ -474,3 +474,19 @@ def test_after_any_edits_the_layer_is_the_directory_at_the_time_of_the_scan(roun
                     assert error.errno in (6, 22)  # noqa: PT017 - a whiteout cannot be opened (ENXIO)
             before = picture(around.top)
             assert picture(around.back()) == before
+
+
+def test_what_nobody_mounts_or_asks_for_does_not_stay_laid_out(around, monkeypatch):
+    layer = around.capture()
+    trees = around.store._trees
+    kept = trees.made("a" * 64, lambda goal: (goal / "f").write_text("kept"))
+    gone = trees.made("b" * 64, lambda goal: (goal / "f").write_text("gone"))
+    trees.drop_unused(lambda: "")
+    assert kept.exists() and gone.exists()  # they may be about to be mounted
+    monkeypatch.setattr("relive.store.trees._ASKED_LATELY", -1.0)
+    trees.drop_unused(lambda: f"36 35 0:30 / /x ro - overlay overlay ro,lowerdir={kept}")
+    assert kept.exists() and not gone.exists()
+    assert (
+        trees.made("b" * 64, lambda goal: (goal / "f").write_text("anew")).joinpath("f").read_text() == "anew"
+    )
+    assert list(around.store.lay_out_layer(layer).iterdir()) is not None

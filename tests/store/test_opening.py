@@ -19,7 +19,7 @@ from .builders import commit, is_whole
 @pytest.mark.parametrize(
     "text",
     [
-        '{"version": 5}',
+        '{"version": 6}',
         '{"version": true}',
         "",
         "null",
@@ -42,7 +42,7 @@ def test_a_store_of_another_version_is_refused_and_left_alone(store, home, text)
     assert sorted(path.name for path in home.rglob("*")) == before
 
 
-def test_a_store_of_version_2_is_read_and_becomes_version_4_with_the_next_commit(store, home):
+def test_a_store_of_version_2_is_read_and_becomes_version_5_with_the_next_commit(store, home):
     one = commit(store, capture="1")
     store.close()
     (home / "format").write_text('{"version": 2}')
@@ -50,12 +50,12 @@ def test_a_store_of_version_2_is_read_and_becomes_version_4_with_the_next_commit
     assert is_whole(again, one.id)
     assert json.loads((home / "format").read_text()) == {"version": 2}
     assert is_whole(again, commit(again, capture="2", parents=[one.id]).id)
-    assert json.loads((home / "format").read_text()) == {"version": 4}
+    assert json.loads((home / "format").read_text()) == {"version": 5}
     again.close()
 
 
 def test_the_format_is_plain_json(store, home):
-    assert json.loads((home / "format").read_text()) == {"version": 4}
+    assert json.loads((home / "format").read_text()) == {"version": 5}
 
 
 def age(path, seconds=60.0):

@@ -327,7 +327,7 @@ def test_records_that_take_the_place_of_others_are_kept_as_they_are_not_as_diffe
     """What compresses well is not made noise by the XOR with what was there before; and all of it comes back."""
     states = record_series(store)
     with monkeypatch.context() as patch:
-        patch.setattr(ingest, "_REPLACED", 512)
+        patch.setattr(ingest, "REPLACED", 512)
         other = Store(tmp_path / "other")
         as_differences = record_series(other)
         other.close()

@@ -192,17 +192,6 @@ class StoreAgrees(RuleBasedStateMachine):
         assert self.store.tags() == self.model.tags
 
     @invariant()
-    def no_object_is_there_that_nobody_uses(self) -> None:
-        used = {
-            name
-            for one in self.model.commits
-            for name in (*(entry.object for entry in self.store.manifest(one).layers[0].entries),)
-            if name is not None
-        }
-        there = {path.parent.name + path.name for path in (self.directory / "store/objects").glob("*/*")}
-        assert there == used
-
-    @invariant()
     def every_commit_is_placed_and_no_pack_is_there_that_nobody_needs(self) -> None:
         home = self.directory / "store"
         placements = self.store._placements

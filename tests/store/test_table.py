@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from relive.errors import ObjectCorrupt
 from relive.store.pages.table import (
     NOWHERE,
+    Contents,
     Index,
     Table,
     decode_index,
@@ -32,10 +33,28 @@ def tables(draw: st.DrawFn) -> Table:
     return Table(*(np.array(column, np.int64) for column in columns))
 
 
-@given(bundle=st.binary(max_size=20), found=st.dictionaries(st.text(max_size=5), tables(), max_size=3))
-def test_an_index_comes_back_as_it_was(bundle, found):
-    again = decode_index(encode_index(Index(bundle, found)))
-    assert again.bundle == bundle
+@st.composite
+def all_contents(draw: st.DrawFn) -> Contents:
+    sizes = draw(st.dictionaries(st.binary(min_size=32, max_size=32), st.integers(0, 3 * 4096), max_size=4))
+    count = sum(-(-size // 4096) for size in sizes.values())
+    columns = [draw(st.lists(places, min_size=count, max_size=count)) for _ in range(2)]
+    table = Table(*(np.array(column, np.int64) for column in columns))
+    return Contents([name.hex() for name in sizes], np.array(list(sizes.values()), np.int64), table)
+
+
+@given(
+    bundle=st.binary(max_size=20),
+    found=st.dictionaries(st.text(max_size=5), tables(), max_size=3),
+    contents=all_contents(),
+    listing=st.binary(min_size=1, max_size=20),
+)
+def test_an_index_comes_back_as_it_was(bundle, found, contents, listing):
+    again = decode_index(encode_index(Index(bundle, found, contents, listing)))
+    assert (again.bundle, again.listing) == (bundle, listing)
+    assert list(again.contents.names) == list(contents.names)
+    assert again.contents.sizes.tolist() == contents.sizes.tolist()
+    assert again.contents.table.full.tolist() == contents.table.full.tolist()
+    assert again.contents.table.xor.tolist() == contents.table.xor.tolist()
     assert again.tables.keys() == found.keys()
     for name, table in found.items():
         assert again.tables[name].full.tolist() == table.full.tolist()

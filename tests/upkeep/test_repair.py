@@ -15,7 +15,7 @@ from relive.upkeep.problems import Kind
 from relive.upkeep.repair import repair
 from relive.upkeep.source import DirectorySource, store_in
 from relive.upkeep.verify import verify
-from store.builders import commit, contents, is_whole
+from store.builders import OLD, commit, contents, is_whole
 from store.series import Service, take
 from store.test_damage import flip
 
@@ -25,7 +25,7 @@ from .test_verify import DAMAGES, one_object, pack_of
 @pytest.fixture
 def two(store: Store) -> tuple[CommitId, CommitId]:
     return (
-        commit(store, capture="1", pages=os.urandom(9 * 4096), files={"f": b"one"}).id,
+        commit(store, capture="1", pages=os.urandom(9 * 4096), files={"f": b"one"}, version=OLD).id,
         commit(store, capture="2", pages=os.urandom(9 * 4096), files={"f": b"other"}).id,
     )
 
@@ -92,7 +92,11 @@ def test_a_copy_that_has_other_packs_for_a_commit_gives_them_with_its_placement(
 def test_a_placement_that_is_signed_by_a_stranger_is_not_taken(store, two, copy, tmp_path):
     stranger = Store(tmp_path / "stranger" / "store")
     theirs = commit(
-        stranger, capture="1", pages=contents(store, two[0])[0]["pages-1.img"], files={"f": b"one"}
+        stranger,
+        capture="1",
+        pages=contents(store, two[0])[0]["pages-1.img"],
+        files={"f": b"one"},
+        version=OLD,
     ).id
     assert theirs == two[0]
     stranger.close()

@@ -62,7 +62,7 @@ def test_every_byte_is_laid_to_what_it_is_for(store, home):
     other = commit(store, name="mail", files=files, pages=os.urandom(9 * 4096), wall_ns=5)
     found = measure(store)
     assert sum(found.dominance.values()) == found.stored >= disk_use(home)
-    assert found.dominance["file"] == 8000
+    assert 8000 <= found.dominance["file"] < 8100  # compressed, with what a frame has beside its pages
     assert found.dominance["full"] > 9 * 4096
     assert 0 < found.dominance["xor"] < found.dominance["full"]
     assert found.dominance["index"] > 0

@@ -61,7 +61,7 @@ def _lives(directory: Path) -> list[LifePaths]:
 
 
 def _taken_ns(store: Store, commit: StoredCommit) -> int:
-    return store.manifest(commit.id).taken_monotonic_ns
+    return store.facts(commit.id).taken_monotonic_ns
 
 
 def _remove(path: Path) -> int:

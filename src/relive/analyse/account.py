@@ -439,7 +439,7 @@ def _commits(settings: Settings, incident: Incident) -> Iterator[CommitFacts]:
         if commit is None:
             continue
         try:
-            manifest, stored = store.manifest(commit), store.get(commit)
+            manifest, stored = store.facts(commit), store.get(commit)
         except ReliveError:
             yield CommitFacts(role=role, id=commit)
             continue

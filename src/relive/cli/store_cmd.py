@@ -61,10 +61,13 @@ def stats(
         if count
     ]
     terminal.table(rows, ["what", "size", "share"], rows, "")
-    rows = [[one.name, str(one.commits), size(one.logical), size(one.stored)] for one in found.services]
+    rows = [
+        [one.name, str(one.commits), size(one.logical), size(one.stored), size(one.a_commit)]
+        for one in found.services
+    ]
     if rows:
         terminal.answer(None, "")
-        terminal.table(rows, ["service", "commits", "brings back", "stored"], rows, "")
+        terminal.table(rows, ["service", "commits", "brings back", "stored", "a commit adds"], rows, "")
     if commits:
         rows = [
             [

@@ -13,7 +13,6 @@ from relive.images.cgroups import inherit_groups
 from relive.images.processes import read_processes
 from relive.images.sockets import read_connections, read_files, read_listening, read_outlets, summarise
 from relive.model.commit import (
-    CONTAINER_VERSION,
     MANIFEST_VERSION,
     CommitId,
     Cursor,
@@ -27,6 +26,8 @@ from relive.model.commit import (
 from relive.store import Staging, Store, StoredCommit, TakenImages
 
 __all__ = ["Capture"]
+
+_ROOT = "/"
 
 
 @dataclass(slots=True)
@@ -69,15 +70,13 @@ class Capture:
             DiskFull, StoreError: it could not be stored; nothing that was there before is touched.
         """
         try:
-            with store.taking_in():
-                manifest, taken, new_bytes = self._manifest(store, parents)
-                return store.add(
-                    manifest, taken, began_monotonic_ns=self.began_monotonic_ns, new_bytes=new_bytes
-                )
+            with store.taking_in(parents[0] if parents else None):
+                manifest, taken = self._manifest(store, parents)
+                return store.add(manifest, taken, began_monotonic_ns=self.began_monotonic_ns)
         finally:
             self.discard()
 
-    def _manifest(self, store: Store, parents: list[CommitId]) -> tuple[Manifest, TakenImages, int]:
+    def _manifest(self, store: Store, parents: list[CommitId]) -> tuple[Manifest, TakenImages]:
         images = self.staging.images
         if self.target.contained is not None:
             inherit_groups(images)
@@ -86,14 +85,13 @@ class Capture:
         connections = summarise(read_connections(images, files), listening)
         outlets = read_outlets(files) + [Outlet(key=key, writable=True) for key in self.terminals]
         processes = read_processes(images)
-        layers, file_bytes = self._store_layers(store)
+        layers = self._store_layers(store)
         contained = self.target.contained
         if contained is not None:
-            members, member_bytes = store_members(store, self.staging.files, contained, layers)
-            layers, file_bytes = [members, *layers], file_bytes + member_bytes
-        taken = store.take_images(images, parents[0] if parents else None)
+            layers = [store_members(store, self.staging.files, contained, layers), *layers]
+        taken = store.take_images(images)
         manifest = Manifest(
-            version=MANIFEST_VERSION if contained is None else CONTAINER_VERSION,
+            version=MANIFEST_VERSION,
             capture=self.name,
             target=TargetFacts(
                 kind=self.target.kind,
@@ -120,28 +118,27 @@ class Capture:
             stopped_thread=self.stopped[2] if self.stopped else None,
             container=contained.facts if contained is not None else None,
         )
-        return manifest, taken, taken.stored + file_bytes
+        return manifest, taken
 
     @staticmethod
-    def _store_content(store: Store, source: Source, content: CapturedFile) -> str:
+    def _store_content(store: Store, source: Source, path: str, content: CapturedFile) -> str:
         if content.object is None and content.copy is not None and content.copy.exists():
-            content.object, content.copy = store.take_file(content.copy), None
+            content.object = store.take_file(content.copy, (source.point, path))
+            content.copy = None
         if content.object is None or not store.has_object(content.object):
             source.forget(content)
             raise _lost(source.point)
         return content.object
 
-    def _store_layers(self, store: Store) -> tuple[list[Layer], int]:
-        layers, size = [], 0
+    def _store_layers(self, store: Store) -> list[Layer]:
+        layers = []
         for source, scanned in self.layers:
             stored = []
             for entry, content in scanned:
                 if content is None:
                     stored.append(entry)
                     continue
-                if content.object is None:
-                    size += entry.size
-                name = self._store_content(store, source, content)
+                name = self._store_content(store, source, entry.path, content)
                 stored.append(entry.model_copy(update={"object": name}))
             left_out = source.left_out
             layers.append(Layer(point=source.point, kind=source.kind, entries=stored, left_out=left_out))
@@ -149,13 +146,11 @@ class Capture:
             opened = []
             for path, entry in sorted(self.open_files.entries.items()):
                 copy = self.open_files.copies.get(path)
-                opened.append(
-                    entry if copy is None else entry.model_copy(update={"object": store.take_file(copy)})
-                )
-                size += entry.size
+                found = None if copy is None else store.take_file(copy, (_ROOT, path))
+                opened.append(entry.model_copy(update={"object": found}))
             left_out = self.open_files.left_out
-            layers.append(Layer(point="/", kind=LayerKind.OVERLAY, entries=opened, left_out=left_out))
-        return layers, size
+            layers.append(Layer(point=_ROOT, kind=LayerKind.OVERLAY, entries=opened, left_out=left_out))
+        return layers
 
 
 def _lost(path: str) -> StoreError:

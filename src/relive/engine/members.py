@@ -10,7 +10,6 @@ from pathlib import Path
 from relive.engine.target import Contained
 from relive.model.commit import EntryKind, FileEntry, Layer, LayerKind
 from relive.store import Store
-from relive.store.objects import hash_file
 
 __all__ = ["store_members"]
 
@@ -18,15 +17,13 @@ _DELETED = "deleted.files"
 _ROOT = "/"
 
 
-def store_members(
-    store: Store, staging: Path, contained: Contained, layers: list[Layer]
-) -> tuple[Layer, int]:
-    """(the layer, bytes that are new in the store); ``staging`` is a directory on the store's file system."""
+def store_members(store: Store, staging: Path, contained: Contained, layers: list[Layer]) -> Layer:
+    """The layer; ``staging`` is a directory on the store's file system."""
     members: dict[str, bytes | Path | FileEntry] = dict(contained.members)
     root = next(layer for layer in layers if layer.point == _ROOT)
     if deleted := _deleted(root.entries, contained.lower):
         members[_DELETED] = json.dumps(deleted).encode()
-    entries, size = [], 0
+    entries = []
     for number, (path, content) in enumerate(sorted(members.items())):
         if isinstance(content, FileEntry):
             entries.append(content)
@@ -37,10 +34,9 @@ def store_members(
         else:
             copy = content
         length = copy.stat().st_size
-        size += 0 if store.has_object(hash_file(copy)) else length
-        name = store.take_file(copy)
+        name = store.take_file(copy, ("", path))
         entries.append(FileEntry(path=path, kind=EntryKind.FILE, mode=0o600, size=length, object=name))
-    return Layer(point="", kind=LayerKind.ARCHIVE, entries=entries), size
+    return Layer(point="", kind=LayerKind.ARCHIVE, entries=entries)
 
 
 def _deleted(entries: list[FileEntry], lower: tuple[Path, ...]) -> list[str]:

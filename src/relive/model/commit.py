@@ -34,6 +34,7 @@ __all__ = [
     "ImageFile",
     "Layer",
     "LayerKind",
+    "Listing",
     "Manifest",
     "OpenRequest",
     "Outlet",
@@ -43,10 +44,8 @@ __all__ = [
     "Trigger",
 ]
 
-MANIFEST_VERSION = 2
-CONTAINER_VERSION = (
-    3  # of commits of containers; all others keep the version, the bytes and so the ids they had
-)
+CONTAINER_VERSION = 3  # of older commits of containers; older ones of all else have 2, or 1
+MANIFEST_VERSION = 4  # since then manifests name a listing instead of holding every file
 
 CommitId = NewType("CommitId", str)  # 64 hexadecimal digits; made by the store only
 
@@ -237,6 +236,19 @@ class Layer(StoredValue):
     )
 
 
+class Listing(StoredValue):
+    """What a manifest says of its layers, which lie in the commit's index.
+
+    Attributes:
+        object: BLAKE3 of the bytes that tell the layers; size: how many.
+        files: bytes of all files of the layers together.
+    """
+
+    object: ObjectName
+    size: int
+    files: int
+
+
 class OpenRequest(StoredValue):
     """A request that was being served at the moment of the commit."""
 
@@ -283,7 +295,9 @@ class Manifest(StoredValue):
         capture: random name given before the id is known, so that a recording can point here.
         pause_us: microseconds during which the target stood still, as CRIU measured it.
         parents: ids of the commits before it of the same life; empty for the first.
-        container: of a container, and then the version is 3; None, and not written at all, for all else.
+        layers: from version 4 on the store keeps them beside the manifest, under the hash that ``listing`` has.
+        listing: None, and not written at all, before version 4 and where there are no layers.
+        container: of a container; None, and not written at all, for all else.
     """
 
     version: int = MANIFEST_VERSION
@@ -297,7 +311,8 @@ class Manifest(StoredValue):
     parents: list[CommitId]
     cursor: Cursor | None
     images: list[ImageFile]
-    layers: list[Layer]
+    layers: list[Layer] = []
+    listing: Listing | None = None
     connections: list[Connection]
     listening: list[tuple[str, int]]
     outlets: list[Outlet] = []
@@ -314,16 +329,15 @@ class Manifest(StoredValue):
     def _container_fits(self) -> Self:
         claims = {
             self.container is not None,
-            self.version >= CONTAINER_VERSION,
             self.target.kind is TargetKind.CONTAINER,
+            *([self.version == CONTAINER_VERSION] if self.version < MANIFEST_VERSION else []),
         }
         if len(claims) > 1:
             raise ValueError("version, kind of target and container contradict each other")
         return self
 
     @model_serializer(mode="wrap")
-    def _without_container(self, inner: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # A commit from before this field keeps its bytes, and with them its id.
-        return {
-            name: value for name, value in inner(self).items() if name != "container" or value is not None
-        }
+    def _without_later_fields(self, inner: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # A commit from before these fields keeps its bytes, and with them its id.
+        later = ("container", "listing")
+        return {name: value for name, value in inner(self).items() if name not in later or value is not None}

@@ -15,7 +15,7 @@ from relive.agent.containers.life import Watch, find_watch
 from relive.agent.lives import find_capsule
 from relive.config import Settings, store_key_variable
 from relive.engine.podman.container import find_container, parse_target
-from relive.errors import TargetUnknown, UsageError
+from relive.errors import KeyMissing, TargetUnknown, UsageError
 from relive.model.capsule import LifePaths
 from relive.model.commit import CommitId, Trigger
 from relive.model.text import is_number
@@ -86,8 +86,11 @@ def commit(settings: Settings, wish: CommitWish, progress: Progress) -> Commit:
         stored = _ask_for_commit(settings, store, find_capsule(settings, wish.target).paths)
     if wish.tag is not None and store.tags().get(wish.tag) != stored.id:
         store.tag(wish.tag, stored.id)
-    for path, reason in _left_out(store, stored)[:_TOLD]:
-        progress.status(f"Not in the commit: {path} ({reason}).")
+    try:
+        for path, reason in _left_out(store, stored)[:_TOLD]:
+            progress.status(f"Not in the commit: {path} ({reason}).")
+    except KeyMissing:
+        progress.status("Whether it leaves files out cannot be told without the store key.")
     return Commit.of(stored, tags_of(store).get(stored.id, []))
 
 

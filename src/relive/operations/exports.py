@@ -100,7 +100,7 @@ def export(settings: Settings, wish: ExportWish, progress: Progress) -> ExportWr
         encrypted=wish.encrypt,
         parts=written.parts,
         bytes=written.bytes,
-        is_container=store.manifest(written.commit).container is not None,
+        is_container=store.facts(written.commit).container is not None,
     )
 
 

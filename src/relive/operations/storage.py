@@ -35,12 +35,16 @@ __all__ = [
 
 
 class ServiceShare(Result):
-    """``stored``: bytes of packs and objects that a service's commits need; what services share is counted for each."""
+    """``stored``: bytes of packs and objects that a service's commits need; what services share is counted for each.
+
+    ``a_commit``: bytes by which a commit made the store grow, all in, in the middle; the oldest left out.
+    """
 
     name: str
     commits: int
     logical: int
     stored: int
+    a_commit: int
 
 
 class CommitShare(Result):

@@ -80,7 +80,7 @@ def case_of_incident(settings: Settings, store: Store, incident: Incident, occur
             cause="the service failed before the first commit, or ran with --every never",
             remedy="run it with --every request or a shorter time, and wait for the failure to come back",
         )
-    manifest = store.manifest(occurrence.before)
+    manifest = store.facts(occurrence.before)
     paths = _paths_of(settings, incident.service, incident.life)
     log = paths.logs[1]
     sighting = occurrence.sighting
@@ -112,7 +112,7 @@ def case_of_request(settings: Settings, store: Store, commit: CommitId, number: 
         RequestUnknown, RequestTruncated: the request cannot be sent again.
     """
     began = time.monotonic()
-    manifest = store.manifest(commit)
+    manifest = store.facts(commit)
     if manifest.cursor is None or manifest.target.life is None:
         raise UsageError(
             f"commit {commit[:10]} has no recording",
@@ -183,7 +183,7 @@ def _case(
     failed_mono_ns: int,
     recorded: Outcome,
 ) -> Case:
-    manifest = store.manifest(commit)
+    manifest = store.facts(commit)
     last = (
         exchange.ended_seq or exchange.started_seq
         if exchange is not None and subject is not None

@@ -13,7 +13,9 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from relive.config import STORE_KEY
 from relive.errors import KeyMissing, ObjectCorrupt, ObjectMissing, ReliveError, StoreBusy, UsageError
@@ -22,26 +24,45 @@ from relive.store.anatomy import Anatomy
 from relive.store.bundle import BUNDLE, checked_bundle
 from relive.store.durable import finish_file, sync_directory
 from relive.store.index import Index, size_of
-from relive.store.manifests import canonical, parse_manifest
+from relive.store.listing import check_listing
+from relive.store.manifests import canonical, has_placement, parse_manifest
 from relive.store.pages.numpy_threads import load_numpy
 from relive.store.pages.packfile import COUNT, HEAD_SIZE, damaged, decode_head, decode_table, table_size
+from relive.store.pages.packs import Packs
 from relive.store.pages.placement import decode_placement
 from relive.store.pages.sealing import FrameSeal, open_with_any
 from relive.store.parts import Commit, Part, PartKind, check_part, parts_of
 from relive.store.staging import Staging
 from relive.store.troubles import disk_errors
 
+if TYPE_CHECKING:
+    from relive.store.contents import StoredContents
+
 __all__ = ["Deliveries", "Outgoing"]
 
 _KEPT = 7 * 86400.0  # [s] how long parts of a commit that was never fetched to its end are kept
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Outgoing:
-    """A commit that is held for sending, and where its parts lie meanwhile."""
+    """A commit that is held for sending, and where its parts lie meanwhile; ``packs`` are those of them that are packs."""
 
     commit: Commit
     paths: Mapping[Part, Path]
+    packs: Packs
+
+    @cached_property
+    def contents(self) -> StoredContents:
+        """The contents of its files, as far as they lie in packs."""
+        load_numpy()
+        from relive.store.contents import StoredContents  # noqa: PLC0415 - it takes numpy
+
+        return StoredContents(self.packs, lambda _: self.commit.placement, lambda: iter([self.commit.id]))
+
+    def close(self) -> None:
+        """Close what is open."""
+        if "contents" in self.__dict__:
+            self.contents.close()
 
 
 class Deliveries:
@@ -76,10 +97,19 @@ class Deliveries:
                 commit = self.open(
                     commit_id, self._manifests.raw(commit_id), lambda: self._placements.raw(commit_id)
                 )
-                paths = {part: staging.files / f"{part.kind}-{part.name}" for part in commit.parts}
+                packs = Packs(
+                    staging.files / PartKind.PACK,
+                    staging.directory,
+                    self._packs.store_key,
+                    self._packs.old_keys,
+                )
+                (staging.files / PartKind.OBJECT).mkdir()
+                paths = {part: staging.files / part.kind / part.name for part in commit.parts}
                 for part, path in paths.items():
                     self._link(part, path)
-            yield Outgoing(commit, paths)
+            outgoing = Outgoing(commit, paths, packs)
+            with contextlib.closing(outgoing):
+                yield outgoing
         finally:
             staging.discard()
 
@@ -218,7 +248,7 @@ class Deliveries:
             DiskFull, StoreError: it could not be written.
         """
         with disk_errors("receiving a commit", self._directory), self._lock.held(shared=True):
-            self._format.make_writable(commit.manifest.version)
+            self._format.make_writable()
             lost = self._install(commit)
             if not lost:
                 size = size_of(commit.manifest)
@@ -253,7 +283,7 @@ class Deliveries:
         sync_directory(goal.parent)
 
     def _check_opens(self, commit: Commit) -> None:
-        if not commit.manifest.images:
+        if not has_placement(commit.manifest):
             return
         load_numpy()
         from relive.store.pages.layout import PageSource  # noqa: PLC0415 - it takes numpy
@@ -264,6 +294,8 @@ class Deliveries:
                     checked_bundle(image, source.index.bundle)
                 else:
                     source.table_of(image)
+            if commit.manifest.listing is not None:
+                check_listing(commit.manifest.listing, source.index)
 
     def _place(self, part: Part) -> Path:
         return (self._packs if part.kind is PartKind.PACK else self._objects).path(part.name)

@@ -1,7 +1,8 @@
 """The file ``format``: which version a store has, and by which name it knows its key.
 
 A store of an older version is read as it is and becomes this one before the first commit is taken in, since an older Relive could
-not read that one. Version 3 has commits of containers, version 4 overlays in packs, too.
+not read that one. Version 3 has commits of containers, version 4 overlays in packs, version 5 committed
+files in packs, too.
 """
 
 from __future__ import annotations
@@ -11,15 +12,14 @@ from pathlib import Path
 
 from relive.config import STORE_KEY
 from relive.errors import KeyMissing, KeyWrong, StoreVersionUnknown
-from relive.model.commit import CONTAINER_VERSION
 from relive.store.durable import write_whole
 from relive.store.keyring import Keyring
 from relive.store.pages.sealing import key_name
 
 __all__ = ["StoreFormat"]
 
-_VERSION = 4
-_READABLE = (1, 2, CONTAINER_VERSION, _VERSION)
+_VERSION = 5
+_READABLE = (1, 2, 3, 4, _VERSION)
 
 
 class StoreFormat:
@@ -44,11 +44,8 @@ class StoreFormat:
             self._write({"version": _VERSION})
         self._read()
 
-    def make_writable(self, version: int = _VERSION) -> None:
+    def make_writable(self) -> None:
         """Bring it to this version, and note the store key if there is one now.
-
-        Args:
-            version: of the manifest that is to be written; the store has at least the same.
 
         Raises:
             StoreVersionUnknown: a newer Relive wrote it.
@@ -71,9 +68,7 @@ class StoreFormat:
                 cause=f"the store knows the key {noted}, the one that is there is {own}",
                 remedy=f"put its own `store.key` into the keys directory of RELIVE_HOME, or set {STORE_KEY}",
             )
-        # Never back, since commits that need the newer one are there.
-        newest = max(int(str(found["version"])), _VERSION, version)
-        wanted: dict[str, object] = {"version": newest} | ({"key": own} if own is not None else {})
+        wanted: dict[str, object] = {"version": _VERSION} | ({"key": own} if own is not None else {})
         if found != wanted:
             self._write(wanted)
 

@@ -1,14 +1,18 @@
-"""The images of a commit: taken in as pages and one index, given back as the files that CRIU wrote."""
+"""The images of a commit: taken in as pages and one index, given back as the files that CRIU wrote.
+
+Contents of its files go the same way in; they come back by ``contents``.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 from relive.errors import ObjectCorrupt, ObjectMissing, RefUnknown, SignatureInvalid
-from relive.model.commit import CommitId, ImageFile, Manifest
+from relive.model.commit import CommitId, ImageFile, Layer, Manifest
 from relive.store.bundle import (
     BUNDLE,
     checked_bundle,
@@ -18,12 +22,13 @@ from relive.store.bundle import (
     write_bundle,
 )
 from relive.store.laidout import LaidOut
-from relive.store.manifests import Manifests, commit_id_of, unknown
+from relive.store.manifests import Manifests, commit_id_of, has_placement, unknown
 from relive.store.objects import hash_bytes
 from relive.store.pages.addressed import CommitPages, lazy_page_numbers
+from relive.store.pages.contents import NewContent
 from relive.store.pages.differ import Pages, hash_pages
-from relive.store.pages.ingest import take_pages
-from relive.store.pages.last import KnownCommit, KnownCommits, map_pages
+from relive.store.pages.ingest import CommitIntake, TakenPages
+from relive.store.pages.last import KnownCommit, KnownCommits, KnownContents, map_pages
 from relive.store.pages.layout import PageSource
 from relive.store.pages.packs import Packs
 from relive.store.pages.placement import Placement, Placements
@@ -49,39 +54,77 @@ class Images:
         self._laid_out = laid_out
         self._manifests = manifests
         self._known = KnownCommits()
+        self._read_back: tuple[CommitId, KnownCommit] | None = None  # asked for twice within one commit
 
     # -- taking in -----------------------------------------------------------------------------------------------
 
+    def begin(self, parent: CommitId | None) -> TakenImages:
+        """Begin a commit that has no images (yet). To be called with the store's lock held."""
+        self._known.let_go()  # if nobody did: not two of them beside the new one
+        known = self.known(parent) if parent is not None else None
+        return TakenImages([], b"", parent if known is not None else None, CommitIntake(known, self._packs))
+
     def take(self, directory: Path, parent: CommitId | None) -> TakenImages:
-        """Take CRIU's files in, durable on return; they may be removed then. To be called with the store's lock held.
+        """Take CRIU's files in; they may be removed then. To be called with the store's lock held.
 
         Raises:
             OSError: the disk is full.
         """
-        self._known.let_go()  # if nobody did: not two of them beside the new one
+        taken = self.begin(parent)
+        try:
+            return self._take(directory, taken)
+        except BaseException:
+            taken.intake.discard()
+            raise
+
+    def _take(self, directory: Path, taken: TakenImages) -> TakenImages:
         paths = {path.name: path for path in sorted(directory.iterdir()) if path.suffix == ".img"}
         sizes = {name: path.stat().st_size for name, path in paths.items() if name.startswith("pages-")}
         small = {name: path.read_bytes() for name, path in paths.items() if name not in sizes}
         files = [(file, _map(paths[file.name])) for file in page_files(small, sizes)]
         bundle = pack_bundle(small)
-        known = self._known_commit(parent) if parent is not None else None
         with ThreadPoolExecutor(
             1
         ) as pool:  # beside the comparison; gone on return, since the caller may fork
             hashes = pool.map(lambda file: hash_pages(file[1], file[0].size), files)
-            taken = take_pages(files, bundle, known, self._packs)
+            taken.intake.take_pages(files)
             images = [
                 ImageFile(name=file.name, size=file.size, object=name)
                 for (file, _), name in zip(files, hashes, strict=True)
             ]
         images.append(ImageFile(name=BUNDLE, size=len(bundle), object=hash_bytes(bundle)))
-        return TakenImages(images, taken.stored, parent if known is not None else None, taken)
+        return replace(taken, images=images, bundle=bundle)
 
-    def place(self, commit_id: CommitId, taken: TakenImages) -> None:
-        """Write down where the commit's images lie, durable on return."""
-        known = taken.pages.known
-        base = known.key_index if known.since_key else None
-        placement = Placement(commit_id, known.packs, taken.pages.index, base, known.since_key)
+    def known_layers(self, taken: TakenImages) -> KnownContents:
+        """The contents of the commit that this one is compared with."""
+        parent = taken.intake.parent
+        return KnownContents.none() if parent is None else parent.contents
+
+    def finish(
+        self,
+        taken: TakenImages,
+        layers: Sequence[Layer],
+        wanted: Sequence[str],
+        new: Mapping[str, NewContent],
+        listing: bytes,
+    ) -> TakenPages:
+        """Take in what is new of the contents of files; all is durable on return.
+
+        Args:
+            wanted: names of all contents; each is one of the parent's or of ``new``.
+            listing: the bytes that tell the layers.
+
+        Raises:
+            OSError: the disk is full.
+        """
+        taken.intake.take_contents(layers, wanted, new)
+        return taken.intake.finish(taken.bundle, listing)
+
+    def place(self, commit_id: CommitId, pages: TakenPages) -> int:
+        """Write down where the commit lies, durable on return; returns the bytes of that."""
+        known = pages.known
+        base = known.key_index if known.key_index != pages.index else None
+        placement = Placement(commit_id, known.packs, pages.index, base, known.since_key)
         missing = {name for name in placement.needed() if not self._packs.has(name)}
         if missing:
             raise ObjectMissing(
@@ -89,25 +132,40 @@ class Images:
                 cause="the last other commit that needed them was dropped meanwhile",
                 remedy="commit again",
             )
-        self._placements.write(placement)
+        return self._placements.write(placement)
 
-    def remember(self, commit_id: CommitId, taken: TakenImages) -> None:
+    def remember(self, commit_id: CommitId, taken: TakenImages, pages: TakenPages) -> None:
         """The commit is durable: the next one may be compared with it."""
-        self._known.put(commit_id, taken.pages.known, instead_of=taken.parent)
+        self._read_back = None
+        self._known.put(commit_id, pages.known, instead_of=taken.parent)
 
     def let_go(self) -> None:
         """Give back the memory of what the next commit will not be compared with."""
         self._known.let_go()
 
-    def _known_commit(self, commit_id: CommitId) -> KnownCommit | None:
+    def known(self, commit_id: CommitId) -> KnownCommit | None:
         """The commit to compare with; None, so that all is kept anew, if it cannot be given back (any more)."""
         known = self._known.get(commit_id)
+        if known is None and self._read_back is not None and self._read_back[0] == commit_id:
+            known = self._read_back[1]
         if known is not None and all(name is None or self._packs.has(name) for name in known.packs):
             return known
+        self._read_back = None
+        known = self._from_packs(commit_id)
+        if known is not None:
+            self._read_back = commit_id, known
+        return known
+
+    def _from_packs(self, commit_id: CommitId) -> KnownCommit | None:
         with contextlib.suppress(RefUnknown, ObjectMissing, ObjectCorrupt, SignatureInvalid):
             manifest = self._manifests.read(commit_id)
-            if manifest.version > 1 and manifest.images:
-                return read_back(manifest, self._placements.read(commit_id), self._packs)
+            if has_placement(manifest):
+                known = read_back(manifest, self._placements.read(commit_id), self._packs)
+                if all(name is None or self._packs.has(name) for name in known.packs):
+                    return known
+                # All pages of memory were read, so what is gone is a file's: all of those are kept anew.
+                packs = [name if name is not None and self._packs.has(name) else None for name in known.packs]
+                return replace(known, contents=KnownContents.none(), packs=packs)
         return None
 
     # -- giving back ---------------------------------------------------------------------------------------------

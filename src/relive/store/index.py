@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from relive.model.commit import CommitId, Manifest
+from relive.model.commit import MANIFEST_VERSION, CommitId, Manifest
 from relive.store.commitquery import CommitQuery, find_rows
 from relive.store.durable import QUICK_NS, SHARE
 from relive.store.paging import Page, check_limit, page_of, read_cursor
@@ -23,6 +23,7 @@ __all__ = ["Index", "StoredCommit", "TargetLine", "objects_of", "size_of"]
 
 _COLUMNS = "id, name, life, kind, root, trigger, taken_wall_ns, sequence, capture, pause_us, durable_us, bytes, new_bytes, parent"
 _ORDER = "commits"
+_LOG_PAGES = 64  # [pages] of SQLite's log: a commit writes some 20, and by itself SQLite lets it grow to 4 MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,7 @@ class Index:
         try:
             self._database.execute("PRAGMA journal_mode=WAL")
             self._database.execute("PRAGMA synchronous=NORMAL")
+            self._database.execute(f"PRAGMA wal_autocheckpoint={_LOG_PAGES}")
             prepare(self._database)
         except BaseException:
             self._database.close()
@@ -294,7 +296,9 @@ def _words_of(manifest: Manifest) -> str:
 
 
 def objects_of(manifest: Manifest) -> set[str]:
-    """The names of all objects a manifest refers to; its images are objects only in version 1."""
+    """The names of all objects a manifest refers to: files before version 4, images only in version 1."""
+    if manifest.version >= MANIFEST_VERSION:
+        return set()
     names = {image.object for image in manifest.images} if manifest.version == 1 else set()
     names.update(
         entry.object for layer in manifest.layers for entry in layer.entries if entry.object is not None
@@ -305,4 +309,6 @@ def objects_of(manifest: Manifest) -> set[str]:
 def size_of(manifest: Manifest) -> int:
     """Bytes of all that a manifest refers to."""
     size = sum(image.size for image in manifest.images)
+    if manifest.listing is not None:
+        return size + manifest.listing.files
     return size + sum(entry.size for layer in manifest.layers for entry in layer.entries)

@@ -8,23 +8,35 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from relive.errors import ObjectCorrupt, RefUnknown
-from relive.model.commit import CONTAINER_VERSION, CommitId, Manifest
+from relive.model.commit import MANIFEST_VERSION, CommitId, Manifest
 from relive.store.durable import state_of, sync_directory, write_whole
 from relive.store.objects import hash_bytes
 
-__all__ = ["Manifests", "canonical", "commit_id_of", "parse_manifest", "unknown"]
+__all__ = ["Manifests", "canonical", "commit_id_of", "has_placement", "parse_manifest", "unknown"]
 
 
 def canonical(manifest: Manifest) -> bytes:
-    """The bytes whose BLAKE3 is the commit's id: JSON, keys sorted, no blanks, UTF-8."""
+    """The bytes whose BLAKE3 is the commit's id: JSON, keys sorted, no blanks, UTF-8.
+
+    Of one that names a listing its layers are no part, since the listing's hash stands for them.
+    """
+    left_out = {"layers"} if manifest.version >= MANIFEST_VERSION else None
     return json.dumps(
-        manifest.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), ensure_ascii=False
+        manifest.model_dump(mode="json", exclude=left_out),
+        sort_keys=True,
+        separators=(",", ":"),
+        ensure_ascii=False,
     ).encode("utf-8", "surrogateescape")
 
 
 def commit_id_of(manifest: Manifest) -> CommitId:
     """The id under which it is or would be stored."""
     return CommitId(hash_bytes(canonical(manifest)))
+
+
+def has_placement(manifest: Manifest) -> bool:
+    """Something of the commit lies in packs."""
+    return manifest.version > 1 and bool(manifest.images or manifest.listing)
 
 
 def unknown(text: str) -> RefUnknown:
@@ -97,8 +109,10 @@ def parse_manifest(commit_id: CommitId, data: bytes) -> Manifest:
         )
     try:
         manifest = Manifest.model_validate_json(data)
-        if not 1 <= manifest.version <= CONTAINER_VERSION:
+        if not 1 <= manifest.version <= MANIFEST_VERSION:
             raise ValueError(f"it has version {manifest.version}")
+        if manifest.version == MANIFEST_VERSION and manifest.layers:
+            raise ValueError("it holds files itself")
     except ValueError as error:
         raise ObjectCorrupt(
             f"the manifest of {commit_id[:10]} cannot be read",

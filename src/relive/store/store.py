@@ -1,7 +1,7 @@
 """The store: takes commits in, gives them back, names them.
 
-A commit becomes durable in this order, so that a crash at any point leaves a readable store: its objects and its pack, its
-placement, its manifest, its line in the index. It is dropped in the order manifest, placement, packs, objects, line. So the
+A commit becomes durable in this order, so that a crash at any point leaves a readable store: its pack, its placement, its
+manifest, its line in the index. It is dropped in the order manifest, placement, packs, objects (of older commits), line. So the
 manifests say which commits there are, and who opens the store brings an index into line with them that a crash left behind.
 What a crash leaves in ``incoming/`` is removed then, too; placements and packs that nobody needs go with the next drop.
 
@@ -12,6 +12,7 @@ with an older one is dropped meanwhile; ``add`` looks whether all is there all t
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sqlite3
 import time
 import uuid
@@ -31,10 +32,12 @@ from relive.store.format import StoreFormat
 from relive.store.index import StoredCommit, TargetLine, objects_of, size_of
 from relive.store.keyring import Keyring
 from relive.store.laidout import LaidOut
+from relive.store.listing import contents_of, listed
 from relive.store.lock import StoreLock
 from relive.store.lookup import find_commit
 from relive.store.manifests import Manifests, canonical, unknown
 from relive.store.names import parse_reference
+from relive.store.newfiles import NewFiles
 from relive.store.objects import Objects, hash_bytes
 from relive.store.pages.numpy_threads import load_numpy
 from relive.store.pages.packs import Packs
@@ -44,16 +47,19 @@ from relive.store.staging import Staging, sweep_left_overs
 from relive.store.sweep import repack_dead, sweep_packs
 from relive.store.tags import Tags
 from relive.store.taken import TakenImages
-from relive.store.trees import Trees
+from relive.store.trees import Trees, lay_out
 from relive.store.troubles import disk_errors
 from relive.store.version1 import lay_out_whole_images
 
 if TYPE_CHECKING:
+    from relive.store.contents import StoredContents
     from relive.store.images import Images
     from relive.store.pages.addressed import CommitPages
+    from relive.store.pages.ingest import TakenPages
 
 __all__ = ["Store"]
 
+_CONTENT = "content"
 _WORDS_AT_ONCE = 500  # commits in one write to the index
 _ALL_COMMITS = CommitQuery()
 
@@ -75,7 +81,10 @@ class Store:
         self._directory = directory
         self._incoming = directory / "incoming"
         self._lock = StoreLock(directory / "lock")
-        self._brought: set[str] | None = None
+        self._new_files = NewFiles(self.stage)
+        self._parent: CommitId | None = None
+        self._referable: Collection[str] | None = None
+        self._open_intake: TakenImages | None = None
         self._keyring = keyring = keyring or Keyring(directory.parent / "keys", given_store_keys)
         self._format = StoreFormat(directory, self._incoming, keyring)
         with disk_errors("opening the store", directory):
@@ -90,10 +99,11 @@ class Store:
             )
             self._placements = Placements(directory / "placements", self._incoming, keyring)
             self._laid_out = LaidOut(directory / "laid")
-            self._trees = Trees(directory / "trees", self._objects)
+            self._trees = Trees(directory / "trees", self._write_content)
             self._index = open_index(directory / "index.sqlite", self._lock)
             try:
                 sweep_left_overs(self._incoming)
+                self._drop_plain_trees()
                 self._follow_manifests_unless_busy()
                 self._enter_missing_words()
             except BaseException:
@@ -103,6 +113,10 @@ class Store:
     def close(self) -> None:
         """Close the index, and give up what is held of the last commits."""
         self._index.close()
+        self._new_files.clear()
+        contents = self.__dict__.pop("_contents", None)
+        if contents is not None:
+            contents.close()
         self.__dict__.pop("_images", None)
 
     @property
@@ -127,6 +141,15 @@ class Store:
         from relive.store.images import Images  # noqa: PLC0415
 
         return Images(self._packs, self._placements, self._laid_out, self._manifests)
+
+    @cached_property
+    def _contents(self) -> StoredContents:
+        load_numpy()
+        from relive.store.contents import StoredContents  # noqa: PLC0415 - it takes numpy
+
+        return StoredContents(
+            self._packs, self._placements.read, lambda: (line.id for line in self._index.newest_first())
+        )
 
     def _follow_manifests_unless_busy(self) -> None:
         if self._index.follows(self._manifests.state()):
@@ -172,13 +195,16 @@ class Store:
             return Staging(self._incoming / uuid.uuid4().hex)
 
     @contextlib.contextmanager
-    def taking_in(self) -> Iterator[None]:
+    def taking_in(self, parent: CommitId | None = None) -> Iterator[None]:
         """Around all that one commit takes in, its ``add`` included: should it fail, what only it brought is removed.
+
+        Args:
+            parent: the commit before it of the same target, whose pages and files are likely to be the same.
 
         Raises:
             KeyMissing, KeyWrong: the store is sealed with a key that is not there; nothing is written.
         """
-        self._brought = set()
+        self._parent, self._referable = parent, None
         try:
             with self._lock.held(shared=True):
                 with disk_errors("making the store ready to be written to", self._directory):
@@ -187,31 +213,40 @@ class Store:
         except BaseException:
             # The first error is the one to be told.
             with contextlib.suppress(OSError, sqlite3.Error), self._lock.held(shared=False):
-                for name in self._brought:
-                    if not self._index.is_used(name):
-                        self._objects.delete(name)
                 self._sweep()
             raise
         finally:
-            self._brought = None
+            self._parent = self._referable = None
+            self._new_files.clear()
+            self._discard_intake()
 
-    def take_file(self, file: Path) -> str:
-        """Move a staged file in as an object, durable on return."""
-        with disk_errors("storing a file", self._directory):
-            name = self._objects.take(file)
-            if self._brought is not None:
-                self._brought.add(name)
-            return name
+    def _discard_intake(self) -> None:
+        taken, self._open_intake = self._open_intake, None
+        if taken is not None:
+            taken.intake.discard()
 
-    def take_images(self, directory: Path, parent: CommitId | None = None) -> TakenImages:
-        """Take CRIU's image files in, durable on return; only within ``taking_in``. The files may be removed afterwards.
+    def take_file(self, file: Path, place: tuple[str, str] | None = None) -> str:
+        """Take a staged file, which is gone from where it was on return; it is durable with ``add``.
 
         Args:
-            parent: the commit before it of the same target, whose pages are likely to be the same.
+            place: the point of the layer and the path there that it belongs to; it is compared with what the parent has there.
+
+        Returns:
+            The name of its content, for the entry.
         """
-        assert self._brought is not None, "only within taking_in"
+        with disk_errors("storing a file", self._directory):
+            return self._new_files.take(file, place)
+
+    def take_images(self, directory: Path, parent: CommitId | None = None) -> TakenImages:
+        """Take CRIU's image files in, durable with ``add``; only within ``taking_in``. The files may be removed afterwards.
+
+        Args:
+            parent: as in ``taking_in``, where it was not told there.
+        """
+        self._discard_intake()
         with disk_errors("storing the memory images", self._directory):
-            return self._images.take(directory, parent)
+            self._open_intake = taken = self._images.take(directory, parent or self._parent)
+        return taken
 
     def add(
         self,
@@ -219,27 +254,32 @@ class Store:
         taken: TakenImages | None = None,
         *,
         began_monotonic_ns: int | None = None,
-        new_bytes: int = 0,
+        new_bytes: int | None = None,
     ) -> StoredCommit:
-        """Make a commit durable, all of whose objects are in the store already.
+        """Make a commit durable, all of whose files were taken or are in the store already.
 
         Args:
             taken: the manifest's images as they were taken in; None if it has none.
             began_monotonic_ns: when the commit was asked for; its distance to now is the durable time.
-            new_bytes: bytes of objects that were not there before.
+            new_bytes: what is to be said of how much the store grew; None: what it is.
 
         Raises:
             DiskFull, StoreError: it could not be written; the store is as it was.
             ObjectMissing: another process has dropped something that the commit shares with an older one.
         """
+        assert manifest.images == (taken.images if taken is not None else [])
+        manifest, listing = listed(manifest)
         data = canonical(manifest)
         commit_id = CommitId(hash_bytes(data))
-        assert manifest.images == (taken.images if taken is not None else [])
-        with disk_errors("writing the manifest", self._directory), self._lock.held(shared=True):
-            self._format.make_writable(manifest.version)
+        with disk_errors("writing the commit", self._directory), self._lock.held(shared=True):
+            self._format.make_writable()
             self._refuse_missing(manifest)
-            if taken is not None:
-                self._images.place(commit_id, taken)
+            size = len(data)
+            if taken is None and listing:
+                taken = self._open_intake = self._images.begin(self._parent)
+            pages = None if taken is None else self._finish(taken, manifest.layers, listing)
+            if pages is not None:
+                size += pages.stored + self._images.place(commit_id, pages)
             is_new = not self._manifests.has(commit_id)
             self._manifests.write(commit_id, data)
             durable_us = (
@@ -247,7 +287,11 @@ class Store:
             )
             try:
                 self._index.add(
-                    commit_id, manifest, durable_us=durable_us, size=size_of(manifest), new_bytes=new_bytes
+                    commit_id,
+                    manifest,
+                    durable_us=durable_us,
+                    size=size_of(manifest),
+                    new_bytes=size if new_bytes is None else new_bytes,
                 )
                 stored = self._index.get(commit_id)
             except BaseException:
@@ -255,17 +299,61 @@ class Store:
                     self._manifests.delete([commit_id])
                 raise
         assert stored is not None
-        if taken is not None:
-            self._images.remember(commit_id, taken)
+        if taken is not None and pages is not None:
+            self._images.remember(commit_id, taken, pages)
         return stored
+
+    def _finish(self, taken: TakenImages, layers: Sequence[Layer], listing: bytes) -> TakenPages:
+        """Take the files in, and finish the pack."""
+        wanted = contents_of(layers) if listing else []
+        known = self._images.known_layers(taken)
+        try:
+            with contextlib.ExitStack() as stack:
+                for name in wanted:
+                    if name not in self._new_files and name not in known.contents.positions:
+                        self._bring(name, stack)
+                new = self._new_files.compared(known.places if len(self._new_files) else {})
+                pages = self._images.finish(taken, layers, wanted, new, listing)
+        except BaseException:
+            taken.intake.discard()
+            raise
+        finally:
+            self._open_intake = None
+        return pages
+
+    def _bring(self, name: str, stack: contextlib.ExitStack) -> None:
+        """Have a content ready that is in the store, but not in the parent: an object of before, or another commit's."""
+        if self._objects.path(name).exists():
+            if self._new_files.borrow(self._objects.path(name)) == name:
+                return
+        elif self._contents.has(name):
+            staging = self.stage()
+            stack.callback(staging.discard)
+            self._contents.write(name, staging.files / "content")
+            self._new_files.borrow(staging.files / "content")
+            return
+        raise ObjectMissing(
+            f"content {name[:12]} of the commit is gone or damaged",
+            cause="the last other commit that used it was dropped meanwhile, or the disk has changed it",
+            remedy="commit again",
+        )
 
     def let_go(self) -> None:
         """Give back the memory that ``add`` left over, when nobody waits any more; without it the next commit does so."""
         if "_images" in self.__dict__:
             self._images.let_go()
+        if "_contents" in self.__dict__:
+            self._contents.close()
+        with disk_errors("removing what was laid out", self._directory):
+            self._drop_plain_trees()
+
+    def _drop_plain_trees(self) -> None:
+        """What is sealed does not lie about plain for longer than its branch."""
+        if self._format.noted_key is not None:
+            self._trees.drop_unused()
 
     def _refuse_missing(self, manifest: Manifest) -> None:
-        missing = self.missing_objects(manifest)
+        missing = {name for name in objects_of(manifest) if not self._objects.path(name).exists()}
         if missing:
             raise ObjectMissing(
                 f"{len(missing)} objects of the commit are gone",
@@ -274,17 +362,36 @@ class Store:
             )
 
     def has_object(self, name: str) -> bool:
-        """The object is in the store (its content is not checked)."""
+        """The commit that is being taken in may name this content: its parent has it, or it was taken (it is not checked)."""
+        if name in self._new_files or name in self._parent_contents():
+            return True
         return self._objects.path(name).exists()
 
-    def missing_objects(self, manifest: Manifest) -> set[str]:
-        """Objects a manifest refers to that are not in the store."""
-        return {name for name in objects_of(manifest) if not self.has_object(name)}
+    def _parent_contents(self) -> Collection[str]:
+        """Names of the contents that the commit which is being taken in can refer to; looked up once for each."""
+        if self._referable is None:
+            known = None if self._parent is None else self._images.known(self._parent)
+            self._referable = () if known is None else known.contents.contents.positions
+        return self._referable
 
     # -- giving back ---------------------------------------------------------------------------------------------
 
     def manifest(self, commit_id: CommitId) -> Manifest:
-        """The manifest, checked against its id.
+        """The manifest with its layers, checked against its id.
+
+        Raises:
+            RefUnknown: there is none.
+            ObjectCorrupt: it has changed, or is no manifest.
+            ObjectMissing, ObjectCorrupt, SignatureInvalid, KeyMissing, KeyWrong: the list of its files cannot be read.
+        """
+        with disk_errors("reading a manifest", self._directory):
+            manifest = self._manifests.read(commit_id)
+            if manifest.listing is None:
+                return manifest
+            return manifest.model_copy(update={"layers": self._contents.layers(manifest)})
+
+    def facts(self, commit_id: CommitId) -> Manifest:
+        """As ``manifest``, but from version 4 on without layers: so it needs no pack, and of a sealed store no key.
 
         Raises:
             RefUnknown: there is none.
@@ -345,6 +452,11 @@ class Store:
         with disk_errors("laying out files", self._directory):
             return self._trees.get(layer)
 
+    def lay_out_files(self, layer: Layer, directory: Path) -> None:
+        """Make the layer's files below an existing directory; raises as ``lay_out_layer``."""
+        with disk_errors("laying out files", directory):
+            lay_out(layer, directory, self._write_content)
+
     def lay_out_tree(self, name: str, make: Callable[[Path], None]) -> Path:
         """A directory that ``make`` fills the first time that one of this name is asked for; for reading only.
 
@@ -355,20 +467,49 @@ class Store:
             return self._trees.made(name, make)
 
     def content_file(self, entry: FileEntry) -> Path:
-        """The file that holds the content of a committed file, checked; for reading only.
+        """A file that holds the content of a committed file, checked when it was made; for reading only.
 
         Raises:
             ObjectMissing, ObjectCorrupt: it is gone or damaged.
+            KeyMissing, KeyWrong: it is sealed with a key that is not there.
         """
         assert entry.object is not None
+        name = entry.object
         with disk_errors("reading a file", self._directory):
-            return self._objects.verified(entry.object)
+            held = self._held_file(name)
+            if held is not None:
+                return held
+            made = self._trees.made(
+                hash_bytes(f"content {name}".encode()),
+                lambda goal: self._write_content(name, goal / _CONTENT),
+            )
+            return made / _CONTENT
 
     def content(self, entry: FileEntry) -> bytes:
-        """The bytes of a committed file."""
+        """The bytes of a committed file; raises as ``content_file``."""
         assert entry.object is not None
         with disk_errors("reading a file", self._directory):
-            return self._objects.verified(entry.object).read_bytes()
+            held = self._held_file(entry.object)
+            return self._contents.read(entry.object) if held is None else held.read_bytes()
+
+    def write_content(self, entry: FileEntry, path: Path) -> None:
+        """Make a new file with the content of a committed file, checked; raises as ``content_file``."""
+        assert entry.object is not None
+        with disk_errors("writing a file", path.parent):
+            self._write_content(entry.object, path)
+
+    def _write_content(self, name: str, path: Path) -> None:
+        held = self._held_file(name)
+        if held is None:
+            self._contents.write(name, path)
+        else:
+            shutil.copyfile(held, path)
+
+    def _held_file(self, name: str) -> Path | None:
+        """A file that holds the content as it is: of an older commit, checked, or one that was taken; None where there is none."""
+        if name in self._new_files:
+            return self._new_files.path(name)
+        return self._objects.verified(name) if self._objects.path(name).exists() else None
 
     # -- to and from other stores --------------------------------------------------------------------------------
 
@@ -516,6 +657,8 @@ class Store:
         """Remove commits and what only they used; returns the bytes freed."""
         self._manifests.delete(commits)  # for good before all else: one that comes back must be whole
         self._laid_out.clear()
+        if "_contents" in self.__dict__:
+            self._contents.forget(commits)
         freed = self._sweep()  # early, since the index may need a little space
         for commit_id in commits:
             freed += sum(self._objects.delete(name) for name in self._index.used_only_by(commit_id))

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING
 from relive.model.commit import CommitId, ImageFile
 
 if TYPE_CHECKING:
-    from relive.store.pages.ingest import TakenPages
+    from relive.store.pages.ingest import CommitIntake
 
 __all__ = ["TakenImages"]
 
 
 @dataclass(frozen=True, slots=True)
 class TakenImages:
-    """Images that are durable in the store and wait for the manifest that names them.
+    """Images that wait for the manifest that names them, in a pack that is not finished.
 
     Attributes:
         images: for the manifest.
-        stored: bytes that the store has grown by.
+        bundle: the small ones.
         parent: the commit that they refer to, None if they stand alone.
     """
 
     images: list[ImageFile]
-    stored: int
+    bundle: bytes
     parent: CommitId | None
-    pages: TakenPages
+    intake: CommitIntake

@@ -6,31 +6,50 @@ to disk, so one from before the last boot of the machine may hold anything; such
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable
+import time
+import uuid
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from relive.errors import ObjectCorrupt
 from relive.model.commit import EntryKind, FileEntry, Layer
-from relive.store.objects import Objects, hash_bytes
+from relive.store.objects import hash_bytes
 
-__all__ = ["Trees", "lay_out"]
+__all__ = ["Trees", "all_mounts", "lay_out"]
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_ASKED_LATELY = 600.0  # [s] so long nobody has to have mounted what was laid out
 _OPAQUE = "trusted.overlay.opaque"
 _OVERLAY_PREFIX = "trusted.overlay."  # attributes by which overlayfs is told to look elsewhere
+
+
+def all_mounts() -> str:
+    """The tables of mounts of all mount namespaces in which a process lives, one behind the other."""
+    seen: set[str] = set()
+    found: list[str] = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            namespace = os.readlink(process / "ns/mnt")
+            if namespace not in seen:
+                found.append((process / "mountinfo").read_text(errors="surrogateescape"))
+                seen.add(namespace)
+    return "\n".join(found)
 
 
 class Trees:
     """The directory of laid-out layers."""
 
-    def __init__(self, directory: Path, objects: Objects) -> None:
+    def __init__(self, directory: Path, write: Callable[[str, Path], None]) -> None:
+        """``write`` makes a new file with the content of a name, checked."""
         boot = _BOOT_ID.read_text().strip()
         self._directory = directory / boot
-        self._objects = objects
+        self._write = write
         self._directory.mkdir(parents=True, exist_ok=True)
         for path in directory.iterdir():
             if path.name != boot:
@@ -44,7 +63,7 @@ class Trees:
             OSError: the disk is full.
         """
         name = hash_bytes(layer.model_dump_json().encode())
-        return self.made(name, lambda fresh: lay_out(layer, fresh, self._objects))
+        return self.made(name, lambda fresh: lay_out(layer, fresh, self._write))
 
     def made(self, name: str, make: Callable[[Path], None]) -> Path:
         """The directory of that name, which ``make`` fills the first time; must not be written to.
@@ -54,9 +73,10 @@ class Trees:
             make: fills an empty directory; what it raises comes out, and nothing is left.
         """
         goal = self._directory / name
-        if goal.exists():
-            os.utime(goal.parent)
-            return goal
+        with self._locked(fcntl.LOCK_SH):
+            if goal.exists():
+                goal.chmod(goal.stat().st_mode)  # its change time says when it was asked for last
+                return goal
         fresh = Path(tempfile.mkdtemp(prefix=".making-", dir=self._directory))
         try:
             make(fresh)
@@ -77,11 +97,43 @@ class Trees:
         for path in self._directory.iterdir():
             shutil.rmtree(path, ignore_errors=True)
 
+    def drop_unused(self, mounts: Callable[[], str] = all_mounts) -> None:
+        """Delete what no mount has and nobody asked for lately.
 
-def lay_out(layer: Layer, directory: Path, objects: Objects) -> None:
+        Args:
+            mounts: what is mounted anywhere, as text.
+        """
+        oldest = time.time() - _ASKED_LATELY
+        old = [path for path in self._directory.iterdir() if path.stat().st_ctime < oldest]
+        if not old:
+            return
+        mounted = mounts()
+        for path in old:
+            if path.name in mounted:
+                continue
+            doomed = self._directory / f".making-{uuid.uuid4().hex}"
+            with self._locked(fcntl.LOCK_EX), contextlib.suppress(FileNotFoundError):
+                if path.stat().st_ctime < oldest:
+                    path.rename(doomed)
+            shutil.rmtree(doomed, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def _locked(self, how: int) -> Iterator[None]:
+        descriptor = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(descriptor, how)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def lay_out(layer: Layer, directory: Path, write: Callable[[str, Path], None]) -> None:
     """Make the layer's entries below an existing directory.
 
     Modification times of directories are set last, since making their entries changes them.
+
+    Args:
+        write: makes a new file with the content of a name, checked.
 
     Raises:
         ObjectMissing, ObjectCorrupt: a file's content is gone or damaged, or the layer is none that a capture makes.
@@ -90,7 +142,7 @@ def lay_out(layer: Layer, directory: Path, objects: Objects) -> None:
     directory.chmod(0o755)
     for entry in layer.entries:
         try:
-            _make(entry, _safe_path(directory, entry.path), objects)
+            _make(entry, _safe_path(directory, entry.path), write)
         except (ValueError, OverflowError) as error:
             raise _untrusted(entry.path, str(error)) from error
     for entry in reversed(layer.entries):
@@ -118,7 +170,7 @@ def _untrusted(path: str, cause: str) -> ObjectCorrupt:
     return ObjectCorrupt(f"the commit names a file {path!r}", cause=cause, remedy="do not trust this commit")
 
 
-def _make(entry: FileEntry, path: Path, objects: Objects) -> None:
+def _make(entry: FileEntry, path: Path, write: Callable[[str, Path], None]) -> None:
     match entry.kind:
         case EntryKind.DIRECTORY:
             path.mkdir()
@@ -127,7 +179,7 @@ def _make(entry: FileEntry, path: Path, objects: Objects) -> None:
         case EntryKind.FILE:
             if entry.object is None:
                 raise ValueError("it is a file without content")
-            shutil.copyfile(objects.verified(entry.object), path)
+            write(entry.object, path)
         case EntryKind.LINK:
             path.symlink_to(entry.link or "")
         case EntryKind.WHITEOUT:

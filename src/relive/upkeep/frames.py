@@ -7,6 +7,8 @@ import numpy as np
 from relive.errors import ObjectCorrupt
 from relive.model.commit import Manifest
 from relive.store.bundle import BUNDLE, checked_bundle
+from relive.store.contents import damaged_contents
+from relive.store.listing import check_listing
 from relive.store.pages.fold import packs_used, used_slots
 from relive.store.pages.layout import PageSource
 from relive.store.pages.packcheck import read_frames
@@ -15,7 +17,7 @@ from relive.store.pages.packs import Packs
 from relive.store.pages.placement import Placement
 from relive.store.pages.table import NOWHERE
 
-__all__ = ["check_index", "check_page_files", "frames_used", "kinds_of_frames"]
+__all__ = ["check_contents", "check_index", "check_page_files", "frames_used", "kinds_of_frames"]
 
 
 def frames_used(placement: Placement, pack: str, packs: Packs) -> set[int]:
@@ -26,7 +28,7 @@ def frames_used(placement: Placement, pack: str, packs: Packs) -> set[int]:
     """
     position = list(placement.packs).index(pack)
     with PageSource(placement, packs) as source:
-        slots = used_slots(source.index.tables.values(), position)
+        slots = used_slots(source.index.all_tables(), position)
     places = (placement.index, placement.base)
     return set((slots // FRAME_PAGES).tolist()) | {
         place.frame for place in places if place is not None and place.pack == position
@@ -34,17 +36,21 @@ def frames_used(placement: Placement, pack: str, packs: Packs) -> set[int]:
 
 
 def kinds_of_frames(placement: Placement, packs: Packs) -> dict[str, dict[int, str]]:
-    """For each pack that the commit needs, the frames it uses and as what: ``full``, ``xor`` or ``index``.
+    """For each pack that the commit needs, the frames it uses and as what: ``full``, ``xor``, ``file`` or ``index``.
 
     Raises:
         ObjectMissing, ObjectCorrupt, KeyMissing, KeyWrong: the commit's index cannot be read.
     """
     found: dict[str, dict[int, str]] = {name: {} for name in placement.needed()}
     with PageSource(placement, packs) as source:
-        for kind in ("full", "xor"):
-            places = np.concatenate(
-                [np.empty(0, np.int64), *(getattr(table, kind) for table in source.index.tables.values())]
-            )
+        files = source.index.contents.table
+        columns = {
+            "file": [files.full, files.xor],
+            "full": [table.full for table in source.index.tables.values()],
+            "xor": [table.xor for table in source.index.tables.values()],
+        }
+        for kind, found_places in columns.items():
+            places = np.concatenate([np.empty(0, np.int64), *found_places])
             for frame in np.unique(places[places != NOWHERE] // FRAME_PAGES).tolist():
                 pack, number = divmod(frame, (1 << 32) // FRAME_PAGES)
                 name = placement.packs[pack] if pack < len(placement.packs) else None
@@ -56,14 +62,21 @@ def kinds_of_frames(placement: Placement, packs: Packs) -> dict[str, dict[int, s
     return found
 
 
-def check_index(manifest: Manifest, placement: Placement, packs: Packs) -> None:
-    """Whether the index can be read and fits: a table of each page file's length, places that packs have, the small images.
+def check_index(manifest: Manifest, placement: Placement, packs: Packs) -> set[str]:
+    """Whether the index can be read and fits: a table of each page file's length, places that packs have, the small images,
+    the list of files and that each has its content.
+
+    Returns:
+        The names of the contents that it has.
 
     Raises:
         ObjectMissing, ObjectCorrupt, KeyMissing, KeyWrong: it cannot be read, or does not fit.
     """
     with PageSource(placement, packs) as source:
-        tables = []
+        contents = source.index.contents
+        tables = [contents.table]
+        if manifest.listing is not None:
+            check_listing(manifest.listing, source.index)
         for image in manifest.images:
             if image.name == BUNDLE:
                 checked_bundle(image, source.index.bundle)
@@ -75,6 +88,7 @@ def check_index(manifest: Manifest, placement: Placement, packs: Packs) -> None:
             raise _unfit(f"it names pack {position}, which its placement does not list")
         if used_slots(tables, position).max() // FRAME_PAGES >= len(read_frames(packs.path(name), name)):
             raise _unfit(f"it names a slot that pack {name[:12]} does not have")
+    return set(contents.names)
 
 
 def check_page_files(manifest: Manifest, placement: Placement, packs: Packs) -> None:
@@ -87,6 +101,21 @@ def check_page_files(manifest: Manifest, placement: Placement, packs: Packs) -> 
         for image in manifest.images:
             if image.name != BUNDLE:
                 source.check(image)
+
+
+def check_contents(placement: Placement, packs: Packs) -> None:
+    """Whether what comes of all pages are the contents of the commit's files. They are made, but not kept.
+
+    Raises:
+        ObjectMissing, ObjectCorrupt, KeyMissing, KeyWrong: one of them cannot be made, or is another.
+    """
+    with PageSource(placement, packs) as source:
+        damaged = damaged_contents(source)
+    if damaged:
+        raise ObjectCorrupt(
+            f"{len(damaged)} files of the commit are damaged",
+            cause=f"what its packs hold does not match the name of content {damaged[0][:12]}",
+        )
 
 
 def _unfit(cause: str) -> ObjectCorrupt:

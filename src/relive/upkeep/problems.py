@@ -42,6 +42,7 @@ class Report:
     """What was looked at, and what is wrong.
 
     Attributes:
+        objects: contents of files, each once, wherever they lie.
         bytes_read: of packs and objects, 0 where only their presence was looked at.
     """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median_low
 
 from relive.model.commit import CommitId
 
@@ -12,8 +13,8 @@ __all__ = ["KINDS", "CommitFacts", "CommitShare", "Dominance", "ServiceShare", "
 
 # What bytes of a store are for, in the order in which they are shown.
 KINDS = {
-    "full": "pages kept full",
-    "xor": "pages kept as XOR",
+    "full": "pages of memory kept full",
+    "xor": "pages of memory kept as XOR",
     "index": "indexes and small images",
     "file": "files",
     "dead": "of no use to any commit",
@@ -54,12 +55,19 @@ class CommitShare:
 
 @dataclass(frozen=True, slots=True)
 class ServiceShare:
-    """``stored``: bytes of packs and objects that its commits need; what services share is counted for each."""
+    """The commits of one service.
+
+    Attributes:
+        stored: bytes of packs and objects that they need; what services share is counted for each.
+        a_commit: bytes by which a commit made the store grow, all in, in the middle; the oldest, which holds all, left out.
+            0 where there is no other.
+    """
 
     name: str
     commits: int
     logical: int
     stored: int
+    a_commit: int
 
 
 def share_out(
@@ -87,5 +95,14 @@ def share_out(
         own = [commit for commit in commits if commit.name == service]
         needed = {name for commit in own for name in commit.needs}
         stored = sum(sizes.get(name, 0) for name in needed)
-        services.append(ServiceShare(service, len(own), sum(commit.logical for commit in own), stored))
+        grew = [commit.new for commit in sorted(own, key=lambda one: one.taken_wall_ns)][1:]
+        services.append(
+            ServiceShare(
+                service,
+                len(own),
+                sum(commit.logical for commit in own),
+                stored,
+                median_low(grew) if grew else 0,
+            )
+        )
     return sorted(services, key=lambda one: (-one.stored, one.name)), shares

@@ -58,9 +58,15 @@ def stats_page(stats: StoreStats, *, where: str) -> str:
         '<p class="dim">Added up over the commits that are kept, from the oldest to the newest, on a logarithmic scale.</p>',
         "<h2>Services</h2>",
         table(
-            ["service", "commits", "bring back", "stored"],
+            ["service", "commits", "bring back", "stored", "a commit adds"],
             [
-                [html.escape(one.name), str(one.commits), size(one.logical), size(one.stored)]
+                [
+                    html.escape(one.name),
+                    str(one.commits),
+                    size(one.logical),
+                    size(one.stored),
+                    size(one.a_commit),
+                ]
                 for one in stats.services
             ],
         ),

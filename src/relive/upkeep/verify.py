@@ -17,6 +17,7 @@ from relive.model.commit import CommitId, Manifest
 from relive.store import Store
 from relive.store.anatomy import Anatomy
 from relive.store.index import objects_of
+from relive.store.manifests import has_placement
 from relive.store.pages.numpy_threads import load_numpy
 from relive.store.pages.packcheck import damaged_frames, read_frames
 from relive.store.pages.placement import Placement
@@ -65,7 +66,9 @@ def verify(
                 problems = _Check(store.anatomy, silent).look(again, lambda name: data and name in doubtful)
         if commits is None:
             problems += _tag_problems(store)
-    return Report(len(wanted), len(check.packs), len(check.objects), check.bytes_read, problems)
+    return Report(
+        len(wanted), len(check.packs), len(check.objects) + len(check.contents), check.bytes_read, problems
+    )
 
 
 class _Check:
@@ -73,6 +76,7 @@ class _Check:
 
     Attributes:
         packs, objects: for each the commits that need it.
+        contents: names of those of files that lie in packs.
     """
 
     def __init__(self, parts: Anatomy, progress: Progress) -> None:
@@ -83,6 +87,7 @@ class _Check:
         self._problems: dict[tuple[Kind, str], tuple[ReliveError, set[CommitId]]] = {}
         self.packs: dict[str, set[CommitId]] = defaultdict(set)
         self.objects: dict[str, set[CommitId]] = defaultdict(set)
+        self.contents: set[str] = set()
         self.bytes_read = 0
 
     def look(self, commits: Sequence[CommitId], reads: Callable[[str], bool]) -> list[Problem]:
@@ -118,7 +123,7 @@ class _Check:
         self._sizes |= {
             entry.object: entry.size for layer in manifest.layers for entry in layer.entries if entry.object
         }
-        if manifest.version == 1 or not manifest.images:
+        if not has_placement(manifest):
             return
         try:
             placement = self._parts.placements.read(commit_id)
@@ -179,23 +184,24 @@ class _Check:
         from relive.upkeep.frames import check_index  # noqa: PLC0415 - it takes numpy
 
         try:
-            check_index(manifest, placement, self._parts.packs)
+            self.contents |= check_index(manifest, placement, self._parts.packs)
         except StoreError as error:
             self._note(Kind.PACK, placement.packs[placement.index.pack] or "", error, [commit_id])
 
     def _look_at_page_files(self, commits: Sequence[CommitId]) -> None:
-        """The end of all: what comes of frames, indexes and placements are the page files of the manifests."""
+        """The end of all: what comes of frames, indexes and placements are the page files and files of the commits."""
         if not commits:
             return
         load_numpy()
-        from relive.upkeep.frames import check_page_files  # noqa: PLC0415 - it takes numpy
+        from relive.upkeep.frames import check_contents, check_page_files  # noqa: PLC0415 - it takes numpy
 
-        with self._progress("Making page files of commits", len(commits)) as advance:
+        with self._progress("Making page files and files of commits", len(commits)) as advance:
             for number, commit_id in enumerate(commits, 1):
                 # What is wrong with a commit already is not told in a second way.
                 if not any(commit_id in spoiled for _, spoiled in self._problems.values()):
                     try:
                         check_page_files(*self._placed[commit_id], self._parts.packs)
+                        check_contents(self._placed[commit_id][1], self._parts.packs)
                     except StoreError as error:
                         self._note(Kind.PLACEMENT, commit_id, error, [commit_id])
                 advance(number)

@@ -94,12 +94,11 @@ def _show_stats(found: StorageStats) -> None:
     with left:
         st.header("By service", anchor=False)
         rows = [
-            [escape(one.name), f"{one.commits:,}", size(one.logical), size(one.stored)]
+            [escape(one.name), f"{one.commits:,}", size(one.logical), size(one.stored), size(one.a_commit)]
             for one in found.services[:_LISTED]
         ]
-        st.html(
-            f'<div class="rl">{table(["service", "commits", "bring back", "on disk"], rows, numbers=(1, 2, 3))}</div>'
-        )
+        heads = ["service", "commits", "bring back", "on disk", "a commit adds"]
+        st.html(f'<div class="rl">{table(heads, rows, numbers=(1, 2, 3, 4))}</div>')
         if len(found.services) > _LISTED:
             st.caption(f"{len(found.services) - _LISTED} smaller ones are not listed.")
     with right:

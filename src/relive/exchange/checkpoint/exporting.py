@@ -138,6 +138,8 @@ class _Archive:
         self._manifest = manifest
         self._outgoing = outgoing
         self._images = staging.images
+        self._copies = staging.files / "contents"
+        self._copies.mkdir()
         for name, content in changes.images.items():
             (staging.images / name).write_bytes(content)
         self._image_paths = sorted(
@@ -225,8 +227,13 @@ class _Archive:
         """The content of a member, checked."""
         assert entry.object is not None
         part = Part(PartKind.OBJECT, entry.object)
-        path = self._outgoing.paths[part]
-        check_part(part, path)
+        path = self._outgoing.paths.get(part)
+        if path is not None:
+            check_part(part, path)
+        else:
+            path = self._copies / entry.object
+            if not path.exists():
+                self._outgoing.contents.write(entry.object, path)
         if path.stat().st_size != entry.size:
             raise ObjectCorrupt(
                 f"the commit says that {entry.path!r} has {entry.size} bytes",

@@ -28,7 +28,7 @@ from relive.images.imagefile import read_entries
 from relive.images.processes import read_processes
 from relive.images.sockets import read_connections, read_files, read_listening, read_outlets, summarise
 from relive.model.commit import (
-    CONTAINER_VERSION,
+    MANIFEST_VERSION,
     CommitId,
     EntryKind,
     FileEntry,
@@ -129,19 +129,18 @@ class _Intake:
         before = next((line.id for line in lines if line.taken_wall_ns <= taken_ns), None)
         # An older checkpoint than all that are here has no parent, and yet mostly the same pages.
         alike = before or (lines[-1].id if lines else None)
-        with self.store.taking_in():
-            layer, fresh, held, new_bytes = self._take_files()
+        with self.store.taking_in(alike):
+            layer, fresh, held = self._take_files()
             with disk_errors("reading images", self.staging.directory):
                 manifest = self._manifest(taken_ns, [before] if before else [], layer)
-            taken = self.store.take_images(self.staging.images, alike)
+            taken = self.store.take_images(self.staging.images)
             manifest = manifest.model_copy(update={"images": taken.images})
-            new_bytes += taken.stored
-            stored = self.store.add(manifest, taken, began_monotonic_ns=began_ns, new_bytes=new_bytes)
-        return Imported(stored.id, fresh + 1, new_bytes, held, True)
+            stored = self.store.add(manifest, taken, began_monotonic_ns=began_ns)
+        return Imported(stored.id, fresh + 1, stored.new_bytes, held, True)
 
-    def _take_files(self) -> tuple[Layer, int, int, int]:
-        """(the layer, objects that were new, that were there, bytes of the new ones)."""
-        entries, fresh, held, size = [], 0, 0, 0
+    def _take_files(self) -> tuple[Layer, int, int]:
+        """(the layer, contents that were new, that were there)."""
+        entries, fresh, held = [], 0, 0
         for file in self.unpacked.files:
             member = file.member
             entry = FileEntry(
@@ -157,13 +156,12 @@ class _Intake:
                 content = {
                     "kind": EntryKind.FILE,
                     "size": member.size,
-                    "object": self.store.take_file(file.copy),
+                    "object": self.store.take_file(file.copy, ("", member.path)),
                 }
                 entry = entry.model_copy(update=content)
                 held, fresh = held + is_held, fresh + (not is_held)
-                size += 0 if is_held else member.size
             entries.append(entry)
-        return Layer(point="", kind=LayerKind.ARCHIVE, entries=entries), fresh, held, size
+        return Layer(point="", kind=LayerKind.ARCHIVE, entries=entries), fresh, held
 
     def _manifest(self, taken_ns: int, parents: list[CommitId], layer: Layer) -> Manifest:
         images = self.staging.images
@@ -172,7 +170,7 @@ class _Intake:
         processes = read_processes(images)
         container = self.container
         return Manifest(
-            version=CONTAINER_VERSION,
+            version=MANIFEST_VERSION,
             capture=self.unpacked.fingerprint,
             target=TargetFacts(
                 kind=TargetKind.CONTAINER,
@@ -209,6 +207,6 @@ class _Intake:
         entry = next((one for one in layer.entries if one.path == STATS and one.object), None)
         with contextlib.suppress(ObjectCorrupt):
             if entry is not None and entry.object is not None:
-                statistics = read_entries(self.store.anatomy.objects.path(entry.object), pb.StatsEntry)
+                statistics = read_entries(self.store.content_file(entry), pb.StatsEntry)
                 return statistics[0].dump.frozen_time if statistics else 0
         return 0

@@ -9,7 +9,6 @@ from relive.errors import RestoreUnsupported
 from relive.exchange.checkpoint.changes import volume_archive
 from relive.model.commit import ContainerMount, FileEntry, LayerKind, Manifest
 from relive.store import Store
-from relive.store.trees import lay_out
 
 __all__ = ["own_copies"]
 
@@ -41,7 +40,7 @@ def own_copies(
         entry = archived.get(volume_archive(mount.volume)) if mount.volume else None
         if mount.destination in layers:
             goal.mkdir()
-            lay_out(layers[mount.destination], goal, store.anatomy.objects)
+            store.lay_out_files(layers[mount.destination], goal)
         elif entry is not None:
             goal.mkdir()
             _unpack(store, entry, goal)
@@ -54,8 +53,7 @@ def own_copies(
 
 
 def _unpack(store: Store, entry: FileEntry, goal: Path) -> None:
-    assert entry.object is not None
-    with tarfile.open(store.anatomy.objects.verified(entry.object)) as tar:
+    with tarfile.open(store.content_file(entry)) as tar:
         tar.extractall(goal, filter="tar")
 
 

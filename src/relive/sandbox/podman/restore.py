@@ -269,7 +269,7 @@ class _Reviving:
         entry = self._members.get(IMAGE)
         held = None
         if entry is not None and entry.object is not None:
-            held = self._store.anatomy.objects.path(entry.object)
+            held = self._store.content_file(entry)
         static = str(self._config.get("staticDir") or "")
         graph_root = (
             Path(static).parents[2] if static.count("/") > 3 else None

@@ -30,22 +30,31 @@ def used_slots(tables: Iterable[Table], pack: int) -> Numbers:
     return np.unique(slot_of(places[pack_of(places) == pack]))
 
 
-def packs_to_fold(tables: Sequence[Table], size: Callable[[int], int]) -> Numbers:
-    """Packs whose pages a key commit keeps anew, since little of the commit lies there or little of them is used.
+def packs_to_fold(tables: Sequence[Table], others: Sequence[Table], size: Callable[[int], int]) -> Numbers:
+    """Packs of which a key commit keeps these pages anew, since few of them lie there or little of the pack is used.
 
     Args:
-        tables: of the commit before.
+        tables: of the commit before: of its memory, or of its files. Either counts for itself, else a large file would have all
+            memory kept anew again and again.
+        others: its other tables, which use the same packs.
         size: of a pack by its position: how many pages it holds, 0 if it cannot be read.
     """
-    full = np.concatenate([np.empty(0, np.int64), *(table.full for table in tables)])
-    packs, counts = np.unique(pack_of(full[full != NOWHERE]), return_counts=True)
-    total = int(counts.sum())
+    counts, also = _counted(tables), _counted(others)
+    total = sum(counts.values())
     folded = []
-    for pack, count in zip(packs.tolist(), counts.tolist(), strict=True):
+    for pack, count in counts.items():
         held = size(pack)
-        if count * _LEAST_OF_COMMIT < total or count * _LEAST_OF_PACK < held or held == 0:
+        used = count + also.get(pack, 0)
+        if count * _LEAST_OF_COMMIT < total or used * _LEAST_OF_PACK < held or held == 0:
             folded.append(pack)
     return np.array(folded, np.int64)
+
+
+def _counted(tables: Sequence[Table]) -> dict[int, int]:
+    """How many full versions lie in each pack, by its position."""
+    full = np.concatenate([np.empty(0, np.int64), *(table.full for table in tables)])
+    packs, counts = np.unique(pack_of(full[full != NOWHERE]), return_counts=True)
+    return dict(zip(packs.tolist(), counts.tolist(), strict=True))
 
 
 def numbered_anew(tables: Mapping[str, Table], keep: Sequence[int]) -> dict[str, Table]:

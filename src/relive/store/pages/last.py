@@ -11,18 +11,19 @@ import os
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from relive.images.pagemap import Run
-from relive.model.commit import CommitId
+from relive.model.commit import CommitId, Layer
 from relive.store.pages.bases import Bases
 from relive.store.pages.differ import WORDS, Numbers, Pages
 from relive.store.pages.placement import FramePlace
 from relive.store.pages.runs import PAGE, page_count
-from relive.store.pages.table import Table
+from relive.store.pages.table import Contents, Table
 
-__all__ = ["KnownCommit", "KnownCommits", "KnownFile", "map_pages"]
+__all__ = ["KnownCommit", "KnownCommits", "KnownContents", "KnownFile", "map_pages"]
 
 _MOST = 4  # commits known at once: one for each life that a process takes in
 
@@ -37,6 +38,35 @@ class KnownFile:
     bases: Numbers
 
 
+@dataclass(frozen=True)
+class KnownContents:
+    """The contents of a commit's files. Nothing of them is held but where they lie.
+
+    Attributes:
+        prints: by name, the fingerprints of those that have been read since this process started.
+        layers: that name them.
+    """
+
+    contents: Contents
+    prints: Mapping[str, bytes]
+    layers: Sequence[Layer]
+
+    @classmethod
+    def none(cls) -> KnownContents:
+        """Of no files."""
+        return cls(Contents.none(), {}, ())
+
+    @cached_property
+    def places(self) -> Mapping[tuple[str, str], str]:
+        """The content of each file, by the point of its layer and its path there."""
+        return {
+            (layer.point, entry.path): entry.object
+            for layer in self.layers
+            for entry in layer.entries
+            if entry.object is not None
+        }
+
+
 @dataclass(frozen=True, slots=True)
 class KnownCommit:
     """What the next commit is compared with.
@@ -49,6 +79,7 @@ class KnownCommit:
     """
 
     files: Mapping[str, KnownFile]
+    contents: KnownContents
     bases: Bases
     packs: Sequence[str | None]
     key_index: FramePlace

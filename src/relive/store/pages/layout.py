@@ -13,6 +13,7 @@ from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
@@ -27,38 +28,25 @@ from relive.store.pages.runs import PAGE, page_count
 from relive.store.pages.table import NOWHERE, Index, Table, decode_index, pack_of
 from relive.store.pages.window import Window, untrue
 
-__all__ = ["PageSource"]
+__all__ = ["OpenPacks", "PageSource"]
 
 _WINDOW = 16 * FRAME_PAGES  # [pages] made at once
 
 
-class PageSource:
-    """The packs of one placement, open for reading; a context manager.
+class OpenPacks:
+    """Packs that tables name by their position in a list, opened when they are needed; a context manager."""
 
-    Attributes:
-        index: the commit's index.
-        key_bytes: the index, undecoded, that those of the next commits are compressed against.
-    """
-
-    def __init__(self, placement: Placement, packs: Packs) -> None:
-        self._placement = placement
+    def __init__(self, names: Sequence[str | None], packs: Packs) -> None:
+        self._names = names
         self._packs = packs
         self._open: dict[int, PackReader] = {}
         self._stack = ExitStack()
 
-    def __enter__(self) -> PageSource:
-        try:
-            base = self._placement.base
-            dictionary = None if base is None else self._blob(base, None)
-            data = self._blob(self._placement.index, dictionary)
-            self.key_bytes: bytes = data if dictionary is None else dictionary
-            self.index: Index = decode_index(data)
-        except BaseException:
-            self._stack.close()
-            raise
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_error: object) -> None:
+        self._open.clear()
         self._stack.close()
 
     def windows(self, table: Table) -> Generator[Window, None, None]:
@@ -83,15 +71,11 @@ class PageSource:
     def _reader(self, position: int) -> PackReader:
         found = self._open.get(position)
         if found is None:
-            names: Sequence[str | None] = self._placement.packs
-            name = names[position] if 0 <= position < len(names) else None
+            name = self._names[position] if 0 <= position < len(self._names) else None
             if name is None:
                 raise untrue("it names a pack that its placement does not list")
             found = self._open[position] = self._stack.enter_context(PackReader(self._packs, name))
         return found
-
-    def _blob(self, place: FramePlace, dictionary: bytes | None) -> bytes:
-        return self._reader(place.pack).blob(place.frame, dictionary)
 
     def descriptors(self) -> list[int]:
         """The packs that are open."""
@@ -119,6 +103,34 @@ class PageSource:
     def window(self, table: Table, before: Window | None = None) -> Window:
         """The pages of a table, to be made (``Window``). Safe in several threads once all their packs are open."""
         return Window(table, self._reader, before)
+
+
+class PageSource(OpenPacks):
+    """The packs of one placement, open for reading; a context manager.
+
+    Attributes:
+        index: the commit's index.
+        key_bytes: the index, undecoded, that those of the next commits are compressed against.
+    """
+
+    def __init__(self, placement: Placement, packs: Packs) -> None:
+        super().__init__(placement.packs, packs)
+        self._placement = placement
+
+    def __enter__(self) -> Self:
+        try:
+            base = self._placement.base
+            dictionary = None if base is None else self._blob(base, None)
+            data = self._blob(self._placement.index, dictionary)
+            self.key_bytes: bytes = data if dictionary is None else dictionary
+            self.index: Index = decode_index(data)
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def _blob(self, place: FramePlace, dictionary: bytes | None) -> bytes:
+        return self._reader(place.pack).blob(place.frame, dictionary)
 
     def table_of(self, image: ImageFile) -> Table:
         """The table of a page file; raises ObjectCorrupt where there is none of its length."""

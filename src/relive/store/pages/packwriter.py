@@ -15,7 +15,7 @@ from relive.store.pages.packs import Packs
 from relive.store.pages.runs import PAGE
 from relive.store.pages.sealing import FrameSeal
 
-__all__ = ["BATCH", "THREADS", "WINDOW_MOST", "PackWriter", "as_dictionary"]
+__all__ = ["BATCH", "THREADS", "WINDOW_MOST", "PackWriter", "as_dictionary", "compress_blob"]
 
 THREADS = 2  # of zstd; it ends them before it returns, since the caller may fork
 BATCH = 32  # [frames] compressed or decompressed at once
@@ -40,7 +40,11 @@ class PackWriter:
         self._waiting_pages = 0
         self._is_overlay = False
         self._file = FreshFile(packs.incoming, "pack")
-        self._file.write(self._head)
+        try:
+            self._file.write(self._head)
+        except BaseException:
+            self._file.discard()
+            raise
 
     @property
     def size(self) -> int:
@@ -70,20 +74,12 @@ class PackWriter:
 
     def add_blob(self, data: bytes, dictionary: bytes | None) -> int:
         """Append bytes as one frame, compressed with ``dictionary`` as what came before; returns the frame's number."""
+        return self.add_compressed(compress_blob(data, dictionary), len(data))
+
+    def add_compressed(self, compressed: bytes, raw: int) -> int:
+        """The same for what ``compress_blob`` has made of so many bytes."""
         self.end_frame()
-        # By itself zstd searches only the last part of a large dictionary.
-        whole = (len(data) + len(dictionary or b"")).bit_length()
-        search = min(_SEARCH_MOST, max(_SEARCH_LEAST, whole - 2))
-        options = zstandard.ZstdCompressionParameters.from_level(
-            _LEVEL,
-            source_size=len(data),
-            dict_size=len(dictionary or b""),
-            window_log=min(WINDOW_MOST, max(_WINDOW_LEAST, whole)),
-            hash_log=search,
-            chain_log=search,
-        )
-        compressor = zstandard.ZstdCompressor(compression_params=options, dict_data=as_dictionary(dictionary))
-        self._write_frame(compressor.compress(data), len(data), is_index=True)
+        self._write_frame(compressed, raw, is_index=True)
         return len(self._frames) - 1
 
     def finish(self) -> str:
@@ -119,6 +115,23 @@ class PackWriter:
         checksum = blake3(stored).digest()
         self._frames.append(Frame(self._file.size, len(stored), raw, checksum, is_index, is_overlay))
         self._file.write(stored)
+
+
+def compress_blob(data: bytes, dictionary: bytes | None) -> bytes:
+    """Bytes as a frame, with ``dictionary`` as what came before."""
+    # By itself zstd searches only the last part of a large dictionary.
+    whole = (len(data) + len(dictionary or b"")).bit_length()
+    search = min(_SEARCH_MOST, max(_SEARCH_LEAST, whole - 2))
+    options = zstandard.ZstdCompressionParameters.from_level(
+        _LEVEL,
+        source_size=len(data),
+        dict_size=len(dictionary or b""),
+        window_log=min(WINDOW_MOST, max(_WINDOW_LEAST, whole)),
+        hash_log=search,
+        chain_log=search,
+    )
+    compressor = zstandard.ZstdCompressor(compression_params=options, dict_data=as_dictionary(dictionary))
+    return compressor.compress(data)
 
 
 def as_dictionary(data: bytes | None) -> zstandard.ZstdCompressionDict | None:

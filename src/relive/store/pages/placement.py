@@ -66,12 +66,13 @@ class Placements:
         self._keyring = keyring
         directory.mkdir(exist_ok=True)
 
-    def write(self, placement: Placement) -> None:
-        """Put it there, replacing one of the same commit; durable on return."""
+    def write(self, placement: Placement) -> int:
+        """Put it there, replacing one of the same commit, durable on return; returns its bytes."""
         body = _encode(placement)
         signed = self._keyring.sign(_CONTEXT + body)
-        data = msgpack.packb([body, blake3(body).digest(), signed.signer, signed.signature])
+        data: bytes = msgpack.packb([body, blake3(body).digest(), signed.signer, signed.signature])
         write_whole(self._incoming, self._directory / placement.commit, data)
+        return len(data)
 
     def read(self, commit_id: CommitId) -> Placement:
         """The placement of a commit.

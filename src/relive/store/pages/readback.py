@@ -9,8 +9,9 @@ import numpy as np
 
 from relive.model.commit import ImageFile, Manifest
 from relive.store.bundle import BUNDLE, checked_bundle, unpack_bundle
+from relive.store.listing import checked_layers
 from relive.store.pages.bases import Bases
-from relive.store.pages.last import KnownCommit, KnownFile, map_pages
+from relive.store.pages.last import KnownCommit, KnownContents, KnownFile, map_pages
 from relive.store.pages.layout import PageSource
 from relive.store.pages.packs import Packs
 from relive.store.pages.pagesink import PageSink
@@ -22,7 +23,7 @@ __all__ = ["read_back"]
 
 
 def read_back(manifest: Manifest, placement: Placement, packs: Packs) -> KnownCommit:
-    """Its pages, with the bases of those that are kept as XOR, all checked.
+    """Its pages and where its files' contents lie, with the bases of those that are kept as XOR, all checked.
 
     Raises:
         ObjectMissing, ObjectCorrupt, KeyMissing, KeyWrong: something of it is gone, damaged or sealed.
@@ -32,12 +33,16 @@ def read_back(manifest: Manifest, placement: Placement, packs: Packs) -> KnownCo
     files: dict[str, KnownFile] = {}
     with PageSource(placement, packs) as source:
         images = {image.name: image for image in manifest.images}
-        small = unpack_bundle(checked_bundle(images.pop(BUNDLE), source.index.bundle))
+        small = {}
+        if BUNDLE in images:
+            small = unpack_bundle(checked_bundle(images.pop(BUNDLE), source.index.bundle))
         sizes = {name: image.size for name, image in images.items()}
         for file in page_files(small, sizes):
             files[file.key] = _read_back_file(file, images[file.name], source, bases)
+        layers = [] if manifest.listing is None else checked_layers(manifest.listing, source.index.listing)
     return KnownCommit(
         files=files,
+        contents=KnownContents(source.index.contents, {}, layers),
         bases=bases,
         packs=placement.packs,
         key_index=placement.base or placement.index,

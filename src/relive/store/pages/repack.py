@@ -7,6 +7,7 @@ need it, one after the other; the old pack is left to ``sweep``, which removes i
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -65,7 +66,7 @@ def _live_slots(name: str, users: Sequence[Placement], packs: Packs) -> Numbers 
     with PackReader(packs, name) as pack:
         for placement in users:
             with PageSource(placement, packs) as source:
-                used = used_slots(source.index.tables.values(), placement.packs.index(name))
+                used = used_slots(source.index.all_tables(), placement.packs.index(name))
             live = np.union1d(live, used)
             if len(live) * _LIVE_LEAST >= pack.pages:
                 return None
@@ -81,25 +82,33 @@ def _move(name: str, live: Numbers, users: Sequence[Placement], placements: Plac
         for old in users:
             own = old.packs.index(name)
             with PageSource(old, packs) as source:
-                tables = {
-                    image: Table(_moved(table.full, own, live, slots), _moved(table.xor, own, live, slots))
-                    for image, table in source.index.tables.items()
-                }
-                data = encode_index(Index(source.index.bundle, tables))
+                index = _moved_index(source.index, own, live, slots)
+            data = encode_index(index)
             frame = writer.add_blob(data, None if first is None else first[1])
             base = None if first is None else FramePlace(own, first[0].frame)
             first = first or (FramePlace(own, frame), data)
-            moved.append((old, FramePlace(own, frame), base, packs_used(tables.values()) | {own}))
+            moved.append((old, FramePlace(own, frame), base, packs_used(index.all_tables()) | {own}))
         new = writer.finish()
     except BaseException:
         writer.discard()
         raise
-    for old, index, base, used in moved:
+    for old, own_index, base, used in moved:
         names = [
-            new if number == index.pack else one if number in used else None
+            new if number == own_index.pack else one if number in used else None
             for number, one in enumerate(old.packs)
         ]
-        placements.write(Placement(CommitId(old.commit), names, index, base, old.since_key))
+        placements.write(Placement(CommitId(old.commit), names, own_index, base, old.since_key))
+
+
+def _moved_index(index: Index, pack: int, live: Numbers, slots: Numbers) -> Index:
+    def moved(table: Table) -> Table:
+        return Table(_moved(table.full, pack, live, slots), _moved(table.xor, pack, live, slots))
+
+    return replace(
+        index,
+        tables={image: moved(table) for image, table in index.tables.items()},
+        contents=replace(index.contents, table=moved(index.contents.table)),
+    )
 
 
 def _copy_pages(name: str, live: Numbers, writer: PackWriter, packs: Packs) -> Numbers:

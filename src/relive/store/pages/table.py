@@ -1,4 +1,7 @@
-"""Tables: where each page of a page file lies. And the index, the one blob of a commit that holds tables and small images.
+"""Tables: where each page of a page file lies. And the index, the one blob of a commit that holds tables, small images and the
+list of its files.
+
+Contents of files are as one page file: each begins with a page of its own, and one table says where their pages lie.
 
 A place is one number, ``pack << 32 | slot``; the pack is a position in the placement's list of packs. The bytes of an index
 are specified in docs/format.md.
@@ -6,20 +9,34 @@ are specified in docs/format.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import msgpack
 import numpy as np
 
 from relive.errors import ObjectCorrupt
 from relive.store.pages.differ import Numbers
+from relive.store.pages.runs import PAGE
 
-__all__ = ["NOWHERE", "Index", "Table", "decode_index", "encode_index", "pack_of", "place", "slot_of"]
+__all__ = [
+    "NOWHERE",
+    "Contents",
+    "Index",
+    "Table",
+    "decode_index",
+    "encode_index",
+    "pack_of",
+    "place",
+    "slot_of",
+]
 
 NOWHERE = -1  # as the place of a full version: the page is all zeros; of an XOR: there is none
 _PLANES = 4  # bytes of a column's numbers
-_SLOT_MASK = 0xFFFF_FFFF
+_HASH = 32  # [bytes] of a content's name
+_SLOT_MASK = _LOW = 0xFFFF_FFFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +51,44 @@ class Table:
         """So many pages that are all zeros."""
         return cls(np.full(pages, NOWHERE, np.int64), np.full(pages, NOWHERE, np.int64))
 
+    def part(self, begin: int, end: int) -> Table:
+        """Some of the pages, without a copy."""
+        return Table(self.full[begin:end], self.xor[begin:end])
+
+
+@dataclass(frozen=True)
+class Contents:
+    """The contents of a commit's files, each once.
+
+    Attributes:
+        names: BLAKE3 of each, 64 hexadecimal digits, in the order of their pages.
+        sizes: in bytes, of each; its last page counts as filled up with zeros.
+        table: of the pages of all.
+    """
+
+    names: Sequence[str]
+    sizes: Numbers
+    table: Table
+
+    @classmethod
+    def none(cls) -> Contents:
+        """Of a commit without files."""
+        return cls((), np.empty(0, np.int64), Table.of_zeros(0))
+
+    @cached_property
+    def begins(self) -> Numbers:
+        """The first page of each, and behind them how many pages there are."""
+        return np.concatenate([np.zeros(1, np.int64), np.cumsum(-(-self.sizes // PAGE))])
+
+    @cached_property
+    def positions(self) -> Mapping[str, int]:
+        """Where each stands in ``names``."""
+        return {name: position for position, name in enumerate(self.names)}
+
+    def span(self, position: int) -> tuple[int, int]:
+        """The first page of a content and the one behind its last."""
+        return int(self.begins[position]), int(self.begins[position + 1])
+
 
 @dataclass(frozen=True, slots=True)
 class Index:
@@ -42,10 +97,19 @@ class Index:
     Attributes:
         bundle: the small images, as ``store`` packs them.
         tables: by the names of the page files.
+        contents: of its files.
+        listing: what its layers are, as ``store`` writes them down; empty where there are none.
     """
 
     bundle: bytes
     tables: Mapping[str, Table]
+    contents: Contents
+    listing: bytes = b""
+
+    def all_tables(self) -> Iterator[Table]:
+        """Of the page files and of the contents."""
+        yield from self.tables.values()
+        yield self.contents.table
 
 
 def place(pack: int, slots: Numbers) -> Numbers:
@@ -65,16 +129,21 @@ def slot_of(places: Numbers) -> Numbers:
 
 def encode_index(index: Index) -> bytes:
     """Msgpack; each table as four columns."""
-    tables = {
-        name: [
-            _encode_column(pack_of(table.full)),
-            _encode_column(slot_of(table.full)),
-            _encode_column(pack_of(table.xor)),
-            _encode_column(slot_of(table.xor)),
-        ]
-        for name, table in sorted(index.tables.items())
+    value: dict[str, object] = {
+        "bundle": index.bundle,
+        "tables": {name: _encode_table(table) for name, table in sorted(index.tables.items())},
     }
-    packed: bytes = msgpack.packb({"bundle": index.bundle, "tables": tables})
+    if index.listing:
+        value["contents"] = {
+            "names": bytes.fromhex("".join(index.contents.names)),
+            "sizes": [
+                _encode_column(index.contents.sizes & _LOW),
+                _encode_column(index.contents.sizes >> 32),
+            ],
+            "table": _encode_table(index.contents.table),
+        }
+        value["listing"] = index.listing
+    packed: bytes = msgpack.packb(value)
     return packed
 
 
@@ -82,16 +151,42 @@ def decode_index(data: bytes) -> Index:
     """The opposite; raises ObjectCorrupt where the bytes are none."""
     try:
         value = msgpack.unpackb(data)
-        bundle, tables = value["bundle"], value["tables"]
-        if not isinstance(bundle, bytes):
-            raise TypeError("the small images are no bytes")
-        return Index(bundle, {str(name): _decode_table(columns) for name, columns in tables.items()})
+        bundle, tables, listing = value["bundle"], value["tables"], value.get("listing", b"")
+        if not isinstance(bundle, bytes) or not isinstance(listing, bytes):
+            raise TypeError("the small images or the list of files are no bytes")
+        return Index(
+            bundle,
+            {str(name): _decode_table(columns) for name, columns in tables.items()},
+            _decode_contents(value["contents"]) if "contents" in value else Contents.none(),
+            listing,
+        )
     except (ValueError, TypeError, KeyError, AttributeError, msgpack.exceptions.UnpackException) as error:
         raise ObjectCorrupt(
             "the commit's index cannot be read",
             cause=f"{type(error).__name__}: {error}",
             remedy="do not trust it",
         ) from error
+
+
+def _encode_table(table: Table) -> list[bytes]:
+    return [
+        _encode_column(pack_of(table.full)),
+        _encode_column(slot_of(table.full)),
+        _encode_column(pack_of(table.xor)),
+        _encode_column(slot_of(table.xor)),
+    ]
+
+
+def _decode_contents(value: Mapping[str, Any]) -> Contents:
+    packed = value["names"].hex()
+    names = [packed[begin : begin + 2 * _HASH] for begin in range(0, len(packed), 2 * _HASH)]
+    low, high = (_decode_column(column) for column in value["sizes"])
+    found = Contents(names, low | (high << 32), _decode_table(value["table"]))
+    if not len(names) == len(low) == len(high) or len(packed) % (2 * _HASH) or np.any(high >> 31):
+        raise ValueError("its contents have names and sizes that do not fit")
+    if found.begins[-1] != len(found.table.full):
+        raise ValueError("its contents have another number of pages than their sizes say")
+    return found
 
 
 def _encode_column(numbers: Numbers) -> bytes:

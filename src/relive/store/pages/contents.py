@@ -1,0 +1,274 @@
+"""Taking contents of files in: what is as in the commit before is not read, what changed is kept page by page.
+
+1. A content that the parent has is referred to, by its pages' places. Nothing of it is read.
+2. One that took the place of another is compared with it: by the fingerprints of its stretches where they are known, so that only
+   stretches that changed are read back from packs; else with all of it. Its pages are kept as those of memory are: as XOR or
+   overlay of their last full version, or full.
+3. All else is kept full. So is, in a key commit, what lies in packs of which little is used, and what was kept as XOR.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from blake3 import blake3
+
+from relive.errors import ObjectCorrupt, ObjectMissing
+from relive.store.pages.differ import WORDS, Flags, Numbers, Pages, differing_words
+from relive.store.pages.layout import OpenPacks
+from relive.store.pages.packwriter import PackWriter
+from relive.store.pages.runs import PAGE, page_count
+from relive.store.pages.table import NOWHERE, Contents, Table, pack_of, place
+from relive.store.pages.window import Window
+
+__all__ = ["REPLACED", "SPARSE", "ContentIntake", "NewContent", "read_new"]
+
+SPARSE = WORDS // 2  # [words] a page of which more differ is kept full
+REPLACED = 64  # [words] a page of which more differ is kept as overlay, not as XOR
+_STRETCH = 16  # [pages] that have a fingerprint
+_PRINT = 16  # [bytes] of a fingerprint: collisions are as unlikely as of a 128-bit hash
+_STEP = 1 << 20  # [bytes] hashed at a time, so that they stay in the processor's cache
+_CHUNK = 1024  # [pages] looked at together
+
+
+@dataclass(frozen=True, slots=True)
+class NewContent:
+    """A content that the store may not have.
+
+    Attributes:
+        name: BLAKE3 of it, 64 hexadecimal digits. size: in bytes.
+        path: a file that holds it and does not change.
+        prints: fingerprints of its stretches, one after the other; empty where it has only one.
+        before: name of the content whose place it took; None if it took that of none.
+    """
+
+    name: str
+    size: int
+    path: Path
+    prints: bytes
+    before: str | None = None
+
+
+def read_new(path: Path) -> NewContent:
+    """Read a file once, for its name and its fingerprints."""
+    whole, prints, size = blake3(), bytearray(), 0
+    buffer = memoryview(bytearray(_STEP))
+    with path.open("rb", buffering=0) as file:
+        total = os.fstat(file.fileno()).st_size
+        while count := file.readinto(buffer):
+            size += count
+            whole.update(buffer[:count])
+            if total > _STRETCH * PAGE:
+                for begin in range(0, count, _STRETCH * PAGE):
+                    piece = buffer[begin : min(count, begin + _STRETCH * PAGE)]
+                    prints += blake3(piece).digest(length=_PRINT)
+    return NewContent(whole.hexdigest(), size, path, bytes(prints))
+
+
+class ContentIntake:
+    """The contents of one commit on their way into its pack."""
+
+    def __init__(
+        self, before: Contents, prints: Mapping[str, bytes], reader: OpenPacks, writer: PackWriter, pack: int
+    ) -> None:
+        """Begin.
+
+        Args:
+            before: the contents of the parent; none where there is no parent.
+            prints: fingerprints of those of them that are known.
+            reader: of the parent's packs.
+            pack: position of the pack that ``writer`` makes.
+        """
+        self._before = before
+        self._prints = prints
+        self._reader = reader
+        self._writer = writer
+        self._pack = pack
+        self._full: list[tuple[NewContent, int, Numbers]] = []
+        self._overlays: list[tuple[Numbers, Pages]] = []
+
+    def take(
+        self, wanted: Sequence[str], new: Mapping[str, NewContent], *, is_key: bool, fold: Numbers
+    ) -> Contents:
+        """Write what is new to the pack.
+
+        Args:
+            wanted: names of all contents of the commit; each is one of ``before`` or of ``new``.
+            is_key: keep nothing as XOR.
+            fold: positions of packs of which nothing is to be referred to any more.
+
+        Raises:
+            OSError: the disk is full.
+        """
+        names = _ordered(wanted, self._before, new)
+        known = self._before.positions
+        sizes = np.array(
+            [self._before.sizes[known[name]] if name in known else new[name].size for name in names], np.int64
+        )
+        total = int((-(-sizes // PAGE)).sum())
+        found = Contents(names, sizes, Table.of_zeros(total))
+        self._inherit(found)
+        if is_key or len(fold):
+            self._keep_anew(found.table, is_key=is_key, fold=fold)
+        for position, name in enumerate(names):
+            if name not in self._before.positions:
+                self._look_at(new[name], found.begins[position], found.table, is_key=is_key)
+        self._writer.end_frame()
+        self._write_overlays(found.table)
+        for content, begin, numbers in self._full:
+            self._write_full(content, begin, numbers, found.table)
+        self._writer.end_frame()
+        return found
+
+    def _inherit(self, found: Contents) -> None:
+        pairs = [
+            (position, self._before.positions[name])
+            for position, name in enumerate(found.names)
+            if name in self._before.positions
+        ]
+        if not pairs:
+            return
+        ours, theirs = np.array(pairs, np.int64).T
+        counts = found.begins[ours + 1] - found.begins[ours]
+        within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+        goal = np.repeat(found.begins[ours], counts) + within
+        source = np.repeat(self._before.begins[theirs], counts) + within
+        found.table.full[goal] = self._before.table.full[source]
+        found.table.xor[goal] = self._before.table.xor[source]
+
+    def _keep_anew(self, table: Table, *, is_key: bool, fold: Numbers) -> None:
+        """Write what was inherited and shall not be referred to any more; what cannot be read stays as it is."""
+        wanted = np.isin(pack_of(table.full), fold)
+        if is_key:
+            wanted |= table.xor != NOWHERE
+        for numbers in _chunks(np.flatnonzero(wanted)):
+            with contextlib.suppress(ObjectCorrupt, ObjectMissing):
+                window = self._reader.window(Table(table.full[numbers], table.xor[numbers]))
+                pages = window.apply_xor(window.full())
+                table.full[numbers] = place(self._pack, self._writer.add_pages(pages))
+                table.xor[numbers] = NOWHERE
+
+    def _look_at(self, content: NewContent, begin: int, table: Table, *, is_key: bool) -> None:
+        """Keep what can be kept as XOR, note what has to be kept full."""
+        count = page_count(content.size)
+        end = begin + count
+        before = self._before.positions.get(content.before or "")
+        both = 0
+        if before is not None:
+            first, last = self._before.span(before)
+            both = min(count, last - first)
+            old = self._before.table.part(first, first + both)
+            table.full[begin : begin + both], table.xor[begin : begin + both] = old.full, old.xor
+            wanted = self._perhaps_changed(content, both)
+            try:
+                self._compare(content, begin, old, wanted, table, is_key=is_key)
+            except (ObjectCorrupt, ObjectMissing):
+                # What it was cannot be read, so nothing of it is of use.
+                both = 0
+        table.full[begin + both : end] = table.xor[begin + both : end] = NOWHERE
+        self._full.append((content, begin, np.arange(both, count)))
+
+    def _perhaps_changed(self, content: NewContent, both: int) -> Numbers:
+        """Pages, of those that both have, whose stretch is not known to be as it was."""
+        assert content.before is not None
+        known = self._prints.get(content.before, b"")
+        ours, theirs = (np.frombuffer(data, "V16") for data in (content.prints, known))
+        length = min(len(ours), len(theirs))
+        if not length:
+            return np.arange(both)
+        same = np.zeros(-(-both // _STRETCH), np.bool_)
+        same[:length] = (ours[:length] == theirs[:length])[: len(same)]
+        return np.flatnonzero(~np.repeat(same, _STRETCH)[:both])
+
+    def _compare(
+        self, content: NewContent, begin: int, old: Table, wanted: Numbers, table: Table, *, is_key: bool
+    ) -> None:
+        last: Window | None = None
+        with content.path.open("rb", buffering=0) as file:
+            for numbers in _chunks(wanted):
+                part = Table(old.full[numbers], old.xor[numbers])
+                last = self._reader.window(part, last)
+                bases = last.full()
+                before = last.apply_xor(bases.copy())
+                pages = _read(file.fileno(), numbers)
+                differs = np.asarray((pages != before).any(axis=1))
+                some = numbers[differs]
+                pages, bases = pages[differs], bases[differs]
+                table.xor[begin + some] = NOWHERE
+                keeps = np.zeros(len(some), np.bool_)
+                if not is_key:
+                    keeps = self._keep_sparse(begin + some, pages, bases, part.full[differs], table)
+                self._full.append((content, begin, some[~keeps]))
+
+    def _keep_sparse(self, rows: Numbers, pages: Pages, bases: Pages, places: Numbers, table: Table) -> Flags:
+        """Keep those pages as XOR or overlay that are worth it; returns for each whether it was."""
+        xored = bases ^ pages
+        words = differing_words(xored)
+        is_sparse: Flags = (words <= SPARSE) & (places != NOWHERE)
+        # In an overlay zero means that the word is as it was.
+        is_replaced = is_sparse & (words > REPLACED) & ~np.any((xored != 0) & (pages == 0), axis=1)
+        is_xor = is_sparse & (words > 0) & ~is_replaced
+        table.xor[rows[is_xor]] = place(self._pack, self._writer.add_pages(xored[is_xor]))
+        if is_replaced.any():
+            # Frames of overlays are for themselves: so they wait, but not too many of them.
+            self._overlays.append(
+                (rows[is_replaced], np.where(xored[is_replaced] != 0, pages[is_replaced], 0))
+            )
+            if sum(len(numbers) for numbers, _ in self._overlays) >= _CHUNK:
+                self._write_overlays(table)
+        return is_sparse
+
+    def _write_overlays(self, table: Table) -> None:
+        for rows, pages in self._overlays:
+            table.xor[rows] = place(self._pack, self._writer.add_pages(pages, is_overlay=True))
+        self._overlays.clear()
+
+    def _write_full(self, content: NewContent, begin: int, numbers: Numbers, table: Table) -> None:
+        with content.path.open("rb", buffering=0) as file:
+            for some in _chunks(numbers):
+                pages = _read(file.fileno(), some)
+                has_content = np.asarray(pages.any(axis=1))
+                rows = begin + some
+                table.xor[rows] = table.full[rows] = NOWHERE
+                slots = self._writer.add_pages(pages[has_content])
+                table.full[rows[has_content]] = place(self._pack, slots)
+
+
+def _ordered(wanted: Sequence[str], before: Contents, new: Mapping[str, NewContent]) -> list[str]:
+    """As in the parent, what took the place of something in its place; so that tables differ little from each other."""
+    left = dict.fromkeys(wanted)
+    followers = {
+        content.before: name for name, content in new.items() if name in left and content.before is not None
+    }
+    placed: dict[str, None] = {}
+    for name in before.names:
+        if name in left:
+            placed[name] = None
+        elif name in followers:
+            placed[followers[name]] = None
+    return list(placed | left)
+
+
+def _chunks(numbers: Numbers) -> Iterator[Numbers]:
+    for begin in range(0, len(numbers), _CHUNK):
+        yield numbers[begin : begin + _CHUNK]
+
+
+def _read(file: int, numbers: Numbers) -> Pages:
+    """Pages of a file by their numbers, which rise; what lies behind its end counts as zeros."""
+    pages = np.zeros((len(numbers), WORDS), np.uint64)
+    data = pages.reshape(-1).view(np.uint8).data
+    ends: Sequence[int] = np.append(np.flatnonzero(np.diff(numbers) != 1) + 1, len(numbers)).tolist()
+    begin = 0
+    for end in ends:
+        if begin < end:
+            goal, at = data[begin * PAGE : end * PAGE], int(numbers[begin]) * PAGE
+            while goal and (count := os.preadv(file, [goal], at)):
+                goal, at = goal[count:], at + count
+        begin = end
+    return pages
