@@ -56,7 +56,7 @@ SNAPSHOTS = {
         "= 2"
     ),
     ("stop", "pay"): (
-        "! Error: 'pay' is no branch, no capsule and no watched container (branch-unknown)\n"
+        "! Error: 'pay' is no branch, no capsule and not watched (branch-unknown)\n"
         "! Remedy: `relive ps --all` lists all of them\n= 3"
     ),
     (

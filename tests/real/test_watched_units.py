@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
+import http.client
+import json
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from ports import free_port
+from relive.kernel.namespaces import in_network
 from relive.kernel.sklookup import PASSED
 
+from .booted import Booted
 from .harness import RELIVE, SERVICES, TOOLS, Refused, eventually
-
-if TYPE_CHECKING:
-    from .booted import Booted
-else:
-    Booted = pytest.importorskip("real.booted").Booted
-
-import http.client
-import json
 
 UNIT = "attended.service"
 
@@ -55,6 +51,13 @@ class Host(Booted):
         return answer
 
     def ask(self, path: str) -> str:
+        network = os.open(f"/proc/{self.first}/ns/net", os.O_RDONLY)
+        try:
+            return in_network(network, lambda: self._ask(path))
+        finally:
+            os.close(network)
+
+    def _ask(self, path: str) -> str:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
         try:
             connection.request("GET", path)
