@@ -228,7 +228,7 @@ def lay_changes(changes: dict[str, Change], points: Sequence[str], directory: Pa
         _make_parents(goal.parent, top, Path(point))
         if os.path.lexists(goal):
             continue
-        lay_change(change, goal)
+        lay_change(change, goal, shares_base=True)
         if change.record.kind is RecordKind.DIRECTORY:
             times.append((goal, change.record.mtime_ns))
     for goal, mtime_ns in reversed(times):  # making what lies in them has changed them
@@ -236,8 +236,11 @@ def lay_changes(changes: dict[str, Change], points: Sequence[str], directory: Pa
     return trees
 
 
-def lay_change(change: Change, goal: Path) -> None:
+def lay_change(change: Change, goal: Path, *, shares_base: bool = False) -> None:
     """Make what was at a path at ``goal``, where nothing is; where nothing was, a whiteout.
+
+    Args:
+        shares_base: nobody writes to what is made (it is in a lower layer of overlays), so it may be the base itself.
 
     Raises:
         OSError: the disk is full.
@@ -249,7 +252,8 @@ def lay_change(change: Change, goal: Path) -> None:
         return
     if record.kind is RecordKind.REGULAR:
         assert change.base is not None
-        shutil.copy2(change.base, goal)
+        if not (shares_base and _link(change.base, goal)):
+            shutil.copy2(change.base, goal)
     elif record.kind is RecordKind.DIRECTORY:
         goal.mkdir()
     elif record.kind is RecordKind.LINK:
@@ -262,6 +266,15 @@ def lay_change(change: Change, goal: Path) -> None:
     if kind != stat.S_IFLNK:
         goal.chmod(stat.S_IMODE(record.mode))
     os.utime(goal, ns=(record.mtime_ns, record.mtime_ns), follow_symlinks=False)
+
+
+def _link(base: Path, goal: Path) -> bool:
+    """Give a base another name; False where that cannot be, as on another file system."""
+    try:
+        goal.hardlink_to(base)
+    except OSError:
+        return False
+    return True
 
 
 def _make_parents(directory: Path, top: Path, host: Path) -> None:
