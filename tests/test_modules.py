@@ -200,6 +200,7 @@ TESTED_IN = {
     "sandbox/podman/network.py": "tests/real/test_containers.py",
     "sandbox/podman/restore.py": "tests/real/test_containers.py",
     "operations/containers.py": "tests/real/test_containers.py",
+    "store/newfiles.py": "tests/store/test_contents.py",
     "engine/capture.py": "tests/real/test_kinds.py",
     "engine/captured.py": "tests/real/test_kinds.py",
     "engine/criu.py": "tests/real/test_kinds.py",

@@ -58,8 +58,14 @@ class Capsule:
 
     def kill_agent(self) -> int:
         # What it starts looks like it until the execve.
-        eventually(lambda: len(self.agents()) == 1, "there is one agent")
-        (agent,) = self.agents()
+        seen: list[int] = []
+
+        def is_sole() -> bool:
+            seen[:] = self.agents()
+            return len(seen) == 1
+
+        eventually(is_sole, "there is one agent")
+        (agent,) = seen
         os.kill(agent, signal.SIGKILL)
         eventually(lambda: not procfs.exists(agent), "the agent is gone")
         return agent

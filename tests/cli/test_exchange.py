@@ -34,7 +34,7 @@ def test_a_state_is_shared_by_its_id(relive, store, url, elsewhere):
     pushed = relive("push", url, "pay")
     assert (pushed.status, pushed.out) == (0, f"{one.id}\n")
     assert pushed.err.startswith(f"Pushed to {url}: ")
-    assert "in 2 parts" in pushed.err
+    assert "in 1 parts" in pushed.err
     assert relive("push", url, "pay").err == f"{url} has it already.\n"
     elsewhere()
     pulled = relive("pull", url, one.id, "--force")
@@ -73,7 +73,7 @@ def test_the_facts_of_a_push_and_a_pull_in_json(relive, store, url, elsewhere):
         "remote": url,
         "tag": None,
         "is_new": True,
-        "sent_parts": 2,
+        "sent_parts": 1,
         "sent_bytes": pushed["sent_bytes"],
         "held_parts": 0,
     }
@@ -84,7 +84,7 @@ def test_the_facts_of_a_push_and_a_pull_in_json(relive, store, url, elsewhere):
         "remote": url,
         "tag": "t",
         "is_new": True,
-        "fetched_parts": 2,
+        "fetched_parts": 1,
         "fetched_bytes": pushed["sent_bytes"],
         "held_parts": 0,
     }
@@ -127,7 +127,7 @@ def test_a_state_goes_through_a_file(relive, store, tmp_path, elsewhere):
         "file": "pay.relive",
         "tag": "t",
         "is_new": True,
-        "taken_parts": 2,
+        "taken_parts": 1,
         "taken_bytes": facts["taken_bytes"],
         "held_parts": 0,
     }

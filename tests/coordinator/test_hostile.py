@@ -30,7 +30,7 @@ NEEDED: dict[str, set[Scope]] = {
         name: {Scope.READ}
         for name in """list_targets list_commits show_commit list_tags list_incidents show_incident render_incident
         list_recordings list_requests show_request list_branches show_branch list_runs list_verdicts store_stats foresee_gc
-        list_tasks show_task follow_task doctor""".split()
+        list_tasks show_task follow_task doctor check_target""".split()
     },
     **{
         name: {Scope.OPERATE}
@@ -46,7 +46,7 @@ NEEDED: dict[str, set[Scope]] = {
     "read_audit": {Scope.ADMIN},
 }
 # Of these it is only looked at who may not: they look at the whole host or store, in a process of their own.
-DEAR = {"doctor", "store_stats", "verify_store"}
+DEAR = {"check_target", "doctor", "store_stats", "verify_store"}
 
 
 @pytest.fixture(scope="module")

@@ -184,7 +184,14 @@ def test_a_kernel_cache_that_is_absent_is_told(doctor: Doctor, tools: Path, tmp_
     rundir = tmp_path / "rundir"  # CRIU looks here, and being no tmpfs it is not written
     bare.mkdir()
     rundir.mkdir()
-    for name in ("criu", "relive-init", "relive-watchdog", "prlimit_shim.so", "criu.origin"):
+    for name in (
+        "criu",
+        "relive-init",
+        "relive-watchdog",
+        "prlimit_shim.so",
+        "journal_plugin.so",
+        "criu.origin",
+    ):
         (bare / name).symlink_to(tools / name)
     where = _run_directory(tools)
     where.mkdir(exist_ok=True)
