@@ -132,7 +132,7 @@ class FollowedFiles:
         self._ancestors: dict[str, FileEntry | None] = {}
         self._left_out: dict[str, str] = {}
         self._counter = 0
-        self._lost = self._control.lost
+        self._lost = 0  # what an agent before this one could not find stays unknown
         self._has_walked = not self._whole
         self._staging: Path | None = None
 
@@ -189,6 +189,7 @@ class FollowedFiles:
         """
         with self._lock:
             self._control.keep_bases()
+            self._control.next_epoch()  # what has come and gone since ``look`` may come again: that is another record
             known = set(self._pending)
             self._note(self._journal.read_new())
             self._mapped = self._followed(shared_writable_paths(self._root))
