@@ -210,3 +210,21 @@ def test_a_call_that_a_signal_interrupts_did_nothing(service: Obedient, place: P
     )
     print(f"{failed} calls of a process that does nothing else were interrupted by {signals} signals")
     assert len(list(place.iterdir())) == 1
+
+
+def test_files_without_a_name_are_not_missed(relive: Relive, service: Obedient, place: Path) -> None:
+    service(
+        f"d = Path({str(place)!r}); n = os.open(d, os.O_TMPFILE | os.O_RDWR); os.write(n, b'x');"
+        "g = open(d/'gone', 'w+'); g.write('y'); g.flush(); (d/'gone').unlink()"
+    )
+    commit = relive.commit(service.capsule)
+    assert not [line for layer in commit.manifest.layers for line in layer.left_out]
+    branch = relive.restore(commit, service.port)
+    assert (
+        service(
+            "said = os.pread(n, 1, 0).decode() + os.pread(g.fileno(), 1, 0).decode()",
+            branch.ports[service.port],
+        )
+        == "xy"
+    )
+    service("os.close(n); g.close()")

@@ -323,7 +323,8 @@ class FollowedFiles:
     def _note_missed(self, writable: set[str]) -> None:
         """Files that are open for writing and that no record told of, such as those whose descriptor came from elsewhere."""
         for path in sorted(writable - self._entries.keys()):
-            if path not in self._was_absent:
+            # What has no name any more is in CRIU's images.
+            if path not in self._was_absent and os.path.lexists(f"{self._view}{path}"):
                 self._was_absent[path] = False
                 self._left_out[path] = "it was opened without being noticed; the next commit holds it"
                 self._pending.add(path)
