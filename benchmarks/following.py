@@ -2,9 +2,10 @@
 
     python benchmarks/following.py [--rounds 5] [--json] [--load NAME]... [--seconds 5]
 
-Loads: SQLite at 2,000 transactions a second (WAL, and a rollback journal that is removed each time), small files, ``make -j2``
-of many small sources, and PostgreSQL under pgbench (its default transactions, and SELECTs with a connection each). ``followed`` is a
-capsule without a commit, ``committed`` one with a commit, whose bases are kept. For pgbench the figures are transactions a second.
+Loads: SQLite at 2,000 transactions a second (WAL, and a rollback journal that is removed each time), small files,
+``make -j2`` of many small sources, and PostgreSQL under pgbench (its default transactions, and SELECTs with a connection each).
+``followed`` is a capsule without a commit, ``committed`` one with a commit, whose bases are kept.
+For pgbench the figures are transactions a second.
 """
 
 from __future__ import annotations
