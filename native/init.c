@@ -94,7 +94,7 @@ static void report(int fd, int status, const char *word)
 /* A service that runs as root could attach to this process as a debugger and have it do what it may not do itself
  * (mount, make device nodes), so this process must not be able to do anything either.
  *
- * But for CAP_KILL while there is a lifeline: services run under other users, whom it has to be able to kill. That gives
+ * But for CAP_KILL while there is a lifeline, or files are followed: services run under other users, whom it has to be able to kill. That gives
  * nobody anything who takes this process over: it can name no process but those of its own PID namespace.
  *
  * And but for what it takes to follow changes of files (TRACKING below), in a capsule: a service that runs as root has these itself, and
@@ -388,9 +388,9 @@ int main(int argc, char **argv)
 	int status_fd = atoi(argv[1]);
 	pid_t main_pid = atoi(argv[2]);
 
-	give_up_capabilities((lifeline == NONE ? 0 : BIT(CAP_KILL)) | (tracked.listener == NONE ? 0 : TRACKING));
-	/* One descriptor for each process that is forked before all memory is there. */
-	if (lifeline != NONE && getrlimit(RLIMIT_NOFILE, &files) == 0) {
+	give_up_capabilities((lifeline == NONE && tracked.listener == NONE ? 0 : BIT(CAP_KILL)) | (tracked.listener == NONE ? 0 : TRACKING));
+	/* One descriptor for each process that is forked before all memory is there, or for each call that waits for a base. */
+	if ((lifeline != NONE || tracked.listener != NONE) && getrlimit(RLIMIT_NOFILE, &files) == 0) {
 		files.rlim_cur = files.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &files);
 	}
@@ -419,8 +419,9 @@ int main(int argc, char **argv)
 		if (gone == main_pid) {
 			report(status_fd, status, "");
 			code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-			if (code != 0 && lifeline != NONE)
-				kill_all(); /* the kernel would kill them after it has closed our descriptors */
+			/* The kernel would kill them after it has closed our descriptors, and calls that ask us then fail with ENOSYS. */
+			if (code != 0 && (lifeline != NONE || tracked.listener != NONE))
+				kill_all();
 			if (code != 0)
 				return code;
 			ended = true;

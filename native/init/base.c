@@ -82,6 +82,24 @@ static void copy_attributes(int from, int to)
 	}
 }
 
+void keep_attributes(uint64_t serial, int fd)
+{
+	char name[24];
+	int from = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOATIME), to;
+
+	if (from < 0)
+		return;
+	snprintf(name, sizeof name, "%llu", (unsigned long long)serial);
+	if (flistxattr(from, NULL, 0) > 0 && mkdirat(bases, name, 0700) == 0) {
+		to = openat(bases, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (to >= 0) {
+			copy_attributes(from, to);
+			close(to);
+		}
+	}
+	close(from);
+}
+
 const char *keep_base(uint64_t serial, int fd, const struct stat *facts)
 {
 	char link[40], name[24];

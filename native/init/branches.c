@@ -26,7 +26,8 @@ struct branch {
 };
 
 static struct branch *branches[BRANCHES_MOST];
-static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
+/* One at a time also tells: of two files that are copied up into one directory at once, overlayfs may leave it with a time of now. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_int count;
 static int listening;
 
@@ -54,6 +55,17 @@ static void copy_up(int directory, const char *name)
 		return;
 	times[0] = facts.st_atim;
 	utimensat(directory, name, times, AT_SYMLINK_NOFOLLOW);
+}
+
+/* The directory keeps its times: its branch has not changed it. */
+static void make_whiteout(int directory, const char *name)
+{
+	struct stat facts;
+
+	if (fstatat(directory, ".", &facts, 0) < 0)
+		return;
+	mknodat(directory, name, S_IFCHR, 0);
+	utimensat(directory, ".", (struct timespec[]){ facts.st_atim, facts.st_mtim }, 0);
 }
 
 static void tell(const struct branch *branch, const char *path, const struct stat *facts)
@@ -91,7 +103,7 @@ static void tell(const struct branch *branch, const char *path, const struct sta
 			copy_up(directory, ".");
 			upper = open_below(branch->uppers[at], parent, O_PATH | O_DIRECTORY);
 			if (upper >= 0) {
-				mknodat(upper, name, S_IFCHR, 0);
+				make_whiteout(upper, name);
 				close(upper);
 			}
 		}
@@ -103,11 +115,11 @@ void tell_branches(const char *path, const struct stat *facts)
 {
 	if (!has_branches())
 		return;
-	pthread_rwlock_rdlock(&lock);
+	pthread_mutex_lock(&lock);
 	for (int i = 0; i < BRANCHES_MOST; i++)
 		if (branches[i])
 			tell(branches[i], path, facts);
-	pthread_rwlock_unlock(&lock);
+	pthread_mutex_unlock(&lock);
 }
 
 static void drop(struct branch *branch)
@@ -165,14 +177,14 @@ static void admit(void)
 
 	if (line < 0)
 		return;
-	pthread_rwlock_wrlock(&lock);
+	pthread_mutex_lock(&lock);
 	for (int i = 0; i < BRANCHES_MOST && branch && !is_in; i++)
 		if (!branches[i]) {
 			branches[i] = branch;
 			atomic_fetch_add(&count, 1);
 			is_in = true;
 		}
-	pthread_rwlock_unlock(&lock);
+	pthread_mutex_unlock(&lock);
 	if (!is_in) {
 		if (branch)
 			drop(branch);
@@ -202,11 +214,11 @@ static void *listen_on(void *unused)
 			continue;
 		for (int i = 1; i < used; i++)
 			if (lines[i].revents) { /* it says nothing more, so it has hung up */
-				pthread_rwlock_wrlock(&lock);
+				pthread_mutex_lock(&lock);
 				drop(branches[which[i]]);
 				branches[which[i]] = NULL;
 				atomic_fetch_sub(&count, 1);
-				pthread_rwlock_unlock(&lock);
+				pthread_mutex_unlock(&lock);
 			}
 		if (lines[0].revents)
 			admit();

@@ -62,6 +62,17 @@ uint64_t next_serial(void)
 	return atomic_fetch_add(&control->serial, 1) + 1;
 }
 
+/* All or nothing: behind half a record nothing could be read any more. */
+static bool append(const char *line, size_t length)
+{
+	struct stat facts;
+	ssize_t written = write(file, line, length);
+
+	if (written > 0 && written < (ssize_t)length && fstat(file, &facts) == 0 && ftruncate(file, facts.st_size - written) < 0)
+		return false; /* it is counted as lost all the same */
+	return written == (ssize_t)length;
+}
+
 bool record(uint64_t serial, enum kind kind, const struct stat *facts, const char *path, const char *second)
 {
 	char line[HEAD_MOST + 2 * PATH_MAX], sum[SUM_SIZE + 1];
@@ -83,7 +94,7 @@ bool record(uint64_t serial, enum kind kind, const struct stat *facts, const cha
 	snprintf(sum, sizeof sum, "%08x ", sum_of(line + SUM_SIZE, (size_t)length - SUM_SIZE));
 	memcpy(line, sum, SUM_SIZE);
 	/* A full disk is never the service's: its call goes on, and the next commit says that something is not known. */
-	is_written = write(file, line, (size_t)length) == length;
+	is_written = append(line, (size_t)length);
 	pthread_mutex_unlock(&lock);
 	if (!is_written)
 		atomic_fetch_add(&control->lost, 1);

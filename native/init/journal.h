@@ -4,7 +4,8 @@
  *
  *   control      4096 bytes, mapped by both sides; struct control
  *   journal.N    records of epoch N, in the order in which they were written
- *   base/SERIAL  what a file held before its first change, where a commit may need it
+ *   base/SERIAL  what a file held before its first change, where a commit may need it; an empty directory with the extended
+ *                attributes of one that has some
  *
  * A record is two texts, each ended by a zero byte: "SUM SERIAL TIME_NS KIND MODE UID GID SIZE MTIME_NS PATH" (decimal, MODE octal as
  * st_mode; TIME_NS of CLOCK_MONOTONIC), and what a symbolic link said (else empty). SUM is the CRC-32 (of zlib) of all bytes after the

@@ -67,6 +67,8 @@ void keep(uint64_t serial, const char *path, int fd, const struct stat *facts, b
 		length = readlinkat(fd, "", said, sizeof said - 1);
 		said[length < 0 ? 0 : length] = 0;
 	}
+	if (kind == DIRECTORY)
+		keep_attributes(serial, fd);
 	if (kind == REGULAR && (reason = keep_base(serial, fd, facts)) != NULL) {
 		record(serial, GONE, facts, path, reason);
 		return;
@@ -85,6 +87,7 @@ bool hand_over(const struct job *wanted, struct place *place)
 	*job = *wanted;
 	job->fd = place->fd;
 	job->facts = place->facts;
+	job->brought = wanted->brought < 0 ? -1 : fcntl(wanted->brought, F_DUPFD_CLOEXEC, 3);
 	place->fd = -1;
 	path->is_busy = true;
 	asked->pending++;
@@ -93,6 +96,26 @@ bool hand_over(const struct job *wanted, struct place *place)
 	last_job = &job->next;
 	pthread_cond_signal(&there_is_work);
 	return true;
+}
+
+/* A directory is about to be moved to a path: branches do not see what it brings along. */
+static void hide_children(int directory, const char *path)
+{
+	int fd = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *list = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *child;
+
+	while (list && (child = readdir(list)) != NULL) {
+		char whole[PATH_MAX];
+
+		if (strcmp(child->d_name, ".") && strcmp(child->d_name, "..") &&
+		    snprintf(whole, sizeof whole, "%s/%s", path, child->d_name) < (int)sizeof whole)
+			tell_branches(whole, NULL);
+	}
+	if (list)
+		closedir(list);
+	else if (fd >= 0)
+		close(fd);
 }
 
 /* Keep what lies below a directory that is about to be moved. */
@@ -129,15 +152,19 @@ static void keep_tree(int directory, const char *path, int *left)
 		known = find_path(whole, true);
 		if (known && !known->is_noted && !known->is_busy) {
 			needs_base = is_needed(known);
-			known->is_noted = is_new = true;
+			known->is_noted = known->is_busy = is_new = true;
 			known->epoch = atomic_load(&control->reached);
 			known->serial = serial = next_serial();
 		}
 		pthread_mutex_unlock(&lock);
-		/* The mover waits for all of it; another process that changes one of them just now changes what is being moved. */
+		/* The mover waits for all of it, and so does another process that changes one of them just now. */
 		if (is_new) {
 			keep(serial, whole, at, &facts, needs_base);
 			tell_branches(whole, &facts);
+			pthread_mutex_lock(&lock);
+			known->is_busy = false;
+			release_waiting(known);
+			pthread_mutex_unlock(&lock);
 		}
 		if (S_ISDIR(facts.st_mode))
 			keep_tree(at, whole, left);
@@ -168,14 +195,20 @@ static void *work(void *unused)
 			record(job->path->serial, job->brings_directory ? MOVED : ABSENT, NULL, job->path->text, "");
 		else if (job->is_first)
 			keep(job->path->serial, job->path->text, job->fd, &job->facts, job->needs_base);
-		if (!job->is_first || (job->fd >= 0 && job->brings_directory))
-			record(next_serial(), job->brings_directory ? MOVED : AGAIN, &job->facts, job->path->text, "");
 		if (job->takes_children) {
 			int left = TREE_MOST;
 
 			keep_tree(job->fd, job->path->text, &left);
 		}
+		/* What is told of below a path from here on is what was brought there. */
+		if (!job->is_first || (job->fd >= 0 && job->brings_directory))
+			record(next_serial(), job->brings_directory ? MOVED : job->fd >= 0 ? AGAIN : ABSENT, job->fd >= 0 ? &job->facts : NULL, job->path->text, "");
 		tell_branches(job->path->text, job->fd >= 0 ? &job->facts : NULL);
+		if (job->brought >= 0) {
+			if (has_branches())
+				hide_children(job->brought, job->path->text);
+			close(job->brought);
+		}
 		if (job->fd >= 0)
 			close(job->fd);
 

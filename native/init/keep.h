@@ -18,6 +18,7 @@ struct job {
 	bool needs_base;
 	bool takes_children;	/* a directory that is moved: what lies below it loses its name */
 	bool brings_directory;	/* a directory is about to be moved here */
+	int brought;		/* O_PATH of it; -1: none */
 };
 
 /* Read which paths need no base, and start the threads; see `prepare_following` in agent/following.py for the two files. Returns 0 or an

@@ -6,6 +6,7 @@
  */
 #define _GNU_SOURCE
 #include "resolve.h"
+#include "journal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -140,6 +141,8 @@ static ssize_t name_of(const char *link, char *text, size_t most)
 {
 	ssize_t length = readlink(link, text, most - 1);
 
+	if (length < 0 && errno == ENAMETOOLONG)
+		atomic_fetch_add(&control->lost, 1); /* deeper than a path can say */
 	text[length < 0 ? 0 : length] = 0;
 	return length;
 }
@@ -180,6 +183,12 @@ static int look(int root, int at, const char *path, bool follows)
 	return (int)syscall(SYS_openat2, root < 0 ? at : root, path, &how, sizeof how);
 }
 
+/* Failures that say nothing of whether the call will fail. */
+static bool is_ours(int failure)
+{
+	return failure == EMFILE || failure == ENFILE || failure == ENOMEM;
+}
+
 /* A path that leads to a file: its canonical name. False: it has none (any more). */
 static bool settle(struct place *place)
 {
@@ -218,10 +227,19 @@ static bool divide(char *path, char *name)
 	return true;
 }
 
+/* Put a directory before a relative path. */
+static void prefix(char *path, const char *directory)
+{
+	char rest[2 * PATH_MAX];
+
+	strcpy(rest, path);
+	snprintf(path, 2 * PATH_MAX, "%s/%s", directory, rest);
+}
+
 bool resolve(const struct seccomp_notif *asked, const struct operand *operand, struct place *place)
 {
 	int pid = (int)asked->pid, at = AT_FDCWD, root = -1;
-	char base[PATH_MAX], name[PATH_MAX], said[PATH_MAX], link[64];
+	char base[PATH_MAX], name[PATH_MAX], said[PATH_MAX], top[PATH_MAX] = "/", link[64];
 	uint64_t pointer = asked->data.args[operand->path];
 	bool is_found = false, follows = operand->follows;
 
@@ -242,6 +260,11 @@ bool resolve(const struct seccomp_notif *asked, const struct operand *operand, s
 		return operand->dir >= 0 && resolve_descriptor(pid, (int)asked->data.args[operand->dir], place);
 	}
 	mind_self(pid, place->path);
+	if (atomic_load(&is_varied)) {
+		snprintf(link, sizeof link, "/proc/%d/root", pid);
+		if (name_of(link, top, sizeof top) > 0 && strcmp(top, "/") != 0)
+			root = open(link, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	}
 	if (place->path[0] != '/') {
 		int number = operand->dir >= 0 ? (int)asked->data.args[operand->dir] : AT_FDCWD;
 
@@ -249,18 +272,22 @@ bool resolve(const struct seccomp_notif *asked, const struct operand *operand, s
 			snprintf(link, sizeof link, "/proc/%d/cwd", pid);
 		else
 			snprintf(link, sizeof link, "/proc/%d/fd/%d", pid, number);
-		if (name_of(link, base, sizeof base) <= 0 || base[0] != '/' || !is_followed(base))
+		if (name_of(link, base, sizeof base) <= 0 || base[0] != '/' || !is_followed(base)) {
+			if (root >= 0)
+				close(root);
 			return false;
-		at = open(link, O_PATH | O_DIRECTORY | O_CLOEXEC);
-		if (at < 0)
-			return false;
-	} else if (!is_followed(place->path) && strncmp(place->path, "/proc/", 6) != 0) {
+		}
+		if (root >= 0 && is_below(base, top)) {
+			prefix(place->path, base + strlen(top));
+		} else {
+			if (root >= 0)
+				close(root), root = -1; /* it has left its root */
+			at = open(link, O_PATH | O_DIRECTORY | O_CLOEXEC);
+			if (at < 0)
+				return false;
+		}
+	} else if (root < 0 && !is_followed(place->path) && strncmp(place->path, "/proc/", 6) != 0) {
 		return false;
-	}
-	if (atomic_load(&is_varied) && place->path[0] == '/') {
-		snprintf(link, sizeof link, "/proc/%d/root", pid);
-		if (name_of(link, base, sizeof base) > 0 && strcmp(base, "/") != 0)
-			root = open(link, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	}
 	for (int links = 0; links < LINKS_MOST && !is_found; links++) {
 		struct stat last;
@@ -283,10 +310,9 @@ bool resolve(const struct seccomp_notif *asked, const struct operand *operand, s
 				break;
 			said[length] = 0;
 			leave(place);
-			if (said[0] == '/')
-				strcpy(place->path, said);
-			else
-				snprintf(place->path, sizeof place->path, "%s/%s", base, said);
+			strcpy(place->path, said);
+			if (said[0] != '/')
+				prefix(place->path, root >= 0 && is_below(base, top) ? base + strlen(top) : base);
 			continue;
 		}
 		is_found = name_of_fd(place->parent, place->path);
@@ -298,6 +324,8 @@ bool resolve(const struct seccomp_notif *asked, const struct operand *operand, s
 		}
 		break;
 	}
+	if (!is_found && is_ours(errno))
+		atomic_fetch_add(&control->lost, 1);
 	if (at >= 0)
 		close(at);
 	if (root >= 0)

@@ -15,6 +15,7 @@
 #include "keep.h"
 #include "paths.h"
 #include "resolve.h"
+#include "rights.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -76,11 +77,11 @@ static void note_short_lived(const struct path *path)
 }
 
 /* With the lock held: a path is about to change. */
-static void touch(struct asked *asked, struct place *place, unsigned char effect, bool brings_directory)
+static void touch(struct asked *asked, struct place *place, unsigned char effect, int brought)
 {
 	struct path *path = find_path(place->path, true);
 	uint32_t epoch = atomic_load(&control->reached);
-	bool is_there = place->fd >= 0, is_first, needs_base, takes_children;
+	bool is_there = place->fd >= 0, is_first, is_new, needs_base, takes_children, brings_directory = brought >= 0;
 
 	if (!path) {
 		atomic_fetch_add(&control->lost, 1);
@@ -88,6 +89,8 @@ static void touch(struct asked *asked, struct place *place, unsigned char effect
 	}
 	if (path->is_busy) {
 		wait_for(path, asked);
+		if (brings_directory)
+			record(next_serial(), MOVED, NULL, path->text, "");
 		return;
 	}
 	is_first = !path->is_noted;
@@ -102,9 +105,11 @@ static void touch(struct asked *asked, struct place *place, unsigned char effect
 	}
 	if (path->was_absent && (effect == REMOVES || effect == MOVES_FROM))
 		note_short_lived(path);
-	if (takes_children || (is_first && has_branches()) || (needs_base && S_ISREG(place->facts.st_mode))) {
+	/* What a commit does not hold since it had come and gone may come again: branches shall not see it. */
+	is_new = is_first || brings_directory || (!is_there && path->epoch != epoch);
+	if (takes_children || (is_new && has_branches()) || (needs_base && S_ISREG(place->facts.st_mode))) {
 		struct job job = { .asked = asked, .path = path, .is_first = is_first, .needs_base = needs_base,
-				   .takes_children = takes_children, .brings_directory = brings_directory };
+				   .takes_children = takes_children, .brings_directory = brings_directory, .brought = brought };
 
 		path->epoch = epoch;
 		if (hand_over(&job, place))
@@ -139,13 +144,26 @@ static void touch_parent(struct asked *asked, const char *path)
 		return;
 	parent.fd = open(parent.path, O_PATH | O_NOFOLLOW | O_DIRECTORY | O_CLOEXEC);
 	if (parent.fd >= 0 && fstat(parent.fd, &parent.facts) == 0)
-		touch(asked, &parent, CHANGES, false);
+		touch(asked, &parent, CHANGES, -1);
 	leave(&parent);
 }
 
+/* Nothing would be copied that has not been before. */
+static bool is_known(const char *text, unsigned char effect)
+{
+	struct path *path;
+	bool is_noted;
+
+	pthread_mutex_lock(&lock);
+	path = find_path(text, false);
+	is_noted = path && path->is_noted;
+	pthread_mutex_unlock(&lock);
+	return is_noted && effect != MOVES_FROM && effect != MOVES_TO;
+}
+
 /* What one path of a call does. Returns whether it moves a directory away; `brings_directory`: whether one is moved here. */
-static bool follow(const struct seccomp_notif *notification, const struct call *call, const struct operand *operand,
-		   struct asked *asked, bool brings_directory)
+static void follow(const struct seccomp_notif *notification, const struct call *call, const struct operand *operand,
+		   struct asked *asked, int brought)
 {
 	static struct place place; /* large; of the one thread that serves */
 	unsigned flags = operand->effect == OPENS ? flags_of(notification, call) : 0;
@@ -156,14 +174,13 @@ static bool follow(const struct seccomp_notif *notification, const struct call *
 
 	if (operand->effect == OPENS) {
 		if (!(flags & (O_WRONLY | O_RDWR | O_CREAT | O_TRUNC)) || (flags & O_PATH) || (flags & O_TMPFILE) == O_TMPFILE)
-			return false;
+			return;
 		if ((flags & O_NOFOLLOW) || (flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL))
 			wanted.follows = false;
 	}
 	if (!resolve(notification, &wanted, &place))
-		return false;
+		return;
 	bool is_there = place.fd >= 0, matters = true;
-	bool moves_directory = operand->effect == MOVES_FROM && is_there && S_ISDIR(place.facts.st_mode);
 
 	if (operand->effect == OPENS && is_there)
 		/* Directories, pipes, sockets and devices do not change when they are opened; nor does a file opened to read. */
@@ -174,22 +191,54 @@ static bool follow(const struct seccomp_notif *notification, const struct call *
 		matters = !is_there; /* else the call fails */
 	else if (operand->effect != MOVES_TO)
 		matters = is_there;
+	if (matters && is_there && !is_known(place.path, operand->effect))
+		matters = may_change((int)notification->pid, place.path, &place.facts,
+				     operand->effect != OPENS && operand->effect != CHANGES);
 	if (matters) {
 		pthread_mutex_lock(&lock);
 		if (!is_there || (operand->effect != OPENS && operand->effect != CHANGES))
 			touch_parent(asked, place.path);
-		touch(asked, &place, operand->effect, brings_directory);
+		touch(asked, &place, operand->effect, brought);
 		pthread_mutex_unlock(&lock);
 	}
 	leave(&place);
-	return moves_directory;
+}
+
+/* The directory (O_PATH) that is about to be moved from there; -1: it is none. */
+static int moved_directory(const struct seccomp_notif *notification, const struct operand *operand)
+{
+	static struct place place;
+	int fd = -1;
+
+	if (resolve(notification, operand, &place) && place.fd >= 0 && S_ISDIR(place.facts.st_mode))
+		fd = place.fd, place.fd = -1;
+	leave(&place);
+	return fd;
+}
+
+static void follow_both(const struct seccomp_notif *notification, const struct call *call, struct asked *asked)
+{
+	bool moves = call->first.effect == MOVES_FROM;
+	bool exchanges = moves && call->flags > 0 && notification->data.args[call->flags] & RENAME_EXCHANGE;
+	struct operand second = call->second;
+	int forth = moves ? moved_directory(notification, &call->first) : -1, back = -1;
+
+	if (exchanges) {
+		second.effect = MOVES_FROM;
+		back = moved_directory(notification, &second);
+	}
+	follow(notification, call, &call->first, asked, back);
+	follow(notification, call, &second, asked, forth);
+	if (forth >= 0)
+		close(forth);
+	if (back >= 0)
+		close(back);
 }
 
 static void serve_one(const struct seccomp_notif *notification)
 {
 	const struct call *call = call_of(&notification->data);
 	struct asked *asked = call ? malloc(sizeof *asked) : NULL;
-	bool moves_directory, is_exchange;
 
 	if (!asked) {
 		answer(notification->id);
@@ -201,11 +250,10 @@ static void serve_one(const struct seccomp_notif *notification)
 	if (call->first.effect == ENTERS) {
 		roots_vary();
 	} else {
-		is_exchange = call->first.effect == MOVES_FROM && call->flags > 0 &&
-			      notification->data.args[call->flags] & RENAME_EXCHANGE;
-		moves_directory = follow(notification, call, &call->first, asked, is_exchange);
-		if (call->second.dir != NO_OPERAND)
-			follow(notification, call, &call->second, asked, moves_directory || is_exchange);
+		if (call->second.dir == NO_OPERAND)
+			follow(notification, call, &call->first, asked, -1);
+		else
+			follow_both(notification, call, asked);
 	}
 	pthread_mutex_lock(&lock);
 	settled(asked);

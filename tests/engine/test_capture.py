@@ -86,9 +86,9 @@ def looks(monkeypatch: pytest.MonkeyPatch, busy: int) -> list[tuple[str, str]]:
     seen = []
     look = room._Dump._look_frozen
 
-    def note(dump: Any) -> None:
+    def note(dump: Any, **words: bool) -> None:
         seen.append((states(busy), " ".join(os.listdir(dump._staging.images))))
-        look(dump)
+        look(dump, **words)
 
     monkeypatch.setattr(room._Dump, "_look_frozen", note)
     return seen
@@ -121,7 +121,7 @@ def test_without_the_hint_they_are_looked_at_when_the_dump_is_done(
 def test_an_error_at_the_look_gives_the_commit_up_and_the_target_runs_on(
     tmp_path: Path, busy: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(_dump: Any) -> None:
+    def fail(_dump: Any, **_words: bool) -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr(room._Dump, "_look_frozen", fail)

@@ -68,3 +68,12 @@ def start() -> Iterator[Callable[..., Process]]:
     yield begin
     for process in running:
         process.close()
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A directory for a service's files, on a disk, that every user can enter."""
+    directory = Path(tempfile.mkdtemp(prefix="relive-files-", dir="/var/tmp"))
+    directory.chmod(0o755)
+    yield directory
+    shutil.rmtree(directory)

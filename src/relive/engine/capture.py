@@ -325,21 +325,25 @@ class _Dump:
             if self._cursor is not None:
                 self._cursor = self._gate.settle(self._cursor)
             # CRIU gives a deleted file that has another name a new one beside it, for us to copy.
-            if not self._looked_frozen or (self._staging.images / _LINKS_MADE).exists():
-                self._look_frozen()
+            has_links = (self._staging.images / _LINKS_MADE).exists()
+            if not self._looked_frozen or has_links:
+                self._look_frozen(has_links=has_links)
             if self._open_files is not None:
                 self._open_files.collect(self._target.root, self._staging.files)
                 for path in self._target.extra_files:
                     self._open_files.add_path(path, self._staging.files)
 
-    def _look_frozen(self) -> None:
-        """The tree stands still: look what it has made since the look before."""
+    def _look_frozen(self, *, has_links: bool = False) -> None:
+        """The tree stands still: look what it has made since the look before.
+
+        Args:
+            has_links: CRIU is done, and has given names to deleted files; before that its images cannot be read.
+        """
         if self._leaves_out_ipc and holds_ipc(self._target.root):
             self._leaves_out_ipc = False
             raise _IpcAppeared
         if self._target.followed is not None:
-            is_dumped = (self._staging.images / _LINKS_MADE).exists()
-            self._target.followed.look_frozen(self._staging.images if is_dumped else None)
+            self._target.followed.look_frozen(self._staging.images if has_links else None)
         self._scan()
         self._looked_frozen = True
 

@@ -132,7 +132,7 @@ class FollowedFiles:
         self._ancestors: dict[str, FileEntry | None] = {}
         self._left_out: dict[str, str] = {}
         self._counter = 0
-        self._lost = self._control.lost
+        self._lost = 0  # what an agent before this one could not find stays unknown
         self._has_walked = not self._whole
         self._staging: Path | None = None
 
@@ -189,6 +189,7 @@ class FollowedFiles:
         """
         with self._lock:
             self._control.keep_bases()
+            self._control.next_epoch()  # what has come and gone since ``look`` may come again: that is another record
             known = set(self._pending)
             self._note(self._journal.read_new())
             self._mapped = self._followed(shared_writable_paths(self._root))
@@ -322,7 +323,8 @@ class FollowedFiles:
     def _note_missed(self, writable: set[str]) -> None:
         """Files that are open for writing and that no record told of, such as those whose descriptor came from elsewhere."""
         for path in sorted(writable - self._entries.keys()):
-            if path not in self._was_absent:
+            # What has no name any more is in CRIU's images.
+            if path not in self._was_absent and os.path.lexists(f"{self._view}{path}"):
                 self._was_absent[path] = False
                 self._left_out[path] = "it was opened without being noticed; the next commit holds it"
                 self._pending.add(path)

@@ -14,11 +14,12 @@ import shutil
 import socket
 import stat
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from relive.config import Settings
 from relive.engine.journal import Journal, Record, RecordKind
+from relive.engine.layers import attributes_of, copy_file
 from relive.model.branch import MissingFile
 from relive.model.capsule import CapsuleFacts, LifePaths
 from relive.model.commit import EntryKind, LayerKind, Manifest, TargetKind
@@ -26,6 +27,8 @@ from relive.model.commit import EntryKind, LayerKind, Manifest, TargetKind
 __all__ = ["Change", "Held", "LaterFiles", "lay_change", "lay_changes", "plan_changes"]
 
 _ABSENT = frozenset({RecordKind.ABSENT, RecordKind.MOVED, RecordKind.AGAIN})
+_WITH_BASES = (RecordKind.REGULAR, RecordKind.DIRECTORY)
+_OPAQUE = "trusted.overlay.opaque"
 _NOT_KEPT = "it was not kept"
 _NO_JOURNAL = "what the service changed after the commit is not known: the directory of that life is gone"
 
@@ -35,16 +38,25 @@ class Change:
     """What was at a path at the moment of the commit.
 
     Attributes:
-        base: a file with its content, of a regular file.
+        base: a file with its content, of a regular file; of a directory, one with its extended attributes, if it had some.
+        hides: a directory in whose place another one with all it holds was moved later; of that nothing is to be seen.
+        is_held: the commit holds the directory itself.
     """
 
     record: Record
     base: Path | None
+    hides: bool = False
+    is_held: bool = False
 
     @property
     def is_absent(self) -> bool:
         """Nothing was there."""
-        return self.record.kind in _ABSENT
+        return self.record.kind in _ABSENT and not self.is_held
+
+    @property
+    def is_directory(self) -> bool:
+        """A directory was there."""
+        return self.is_held or self.record.kind is RecordKind.DIRECTORY
 
 
 class Held:
@@ -65,6 +77,15 @@ class Held:
             for line in layer.left_out:
                 path, _, reason = line.partition("\t")
                 self.left_out[f"/{path.lstrip('/')}"] = reason
+
+    @property
+    def absent(self) -> list[str]:
+        """The paths of which it says that nothing is there."""
+        return [path for path, kind in self._kinds.items() if kind is EntryKind.WHITEOUT]
+
+    def is_directory(self, path: str) -> bool:
+        """It holds a directory of that path."""
+        return self._kinds.get(path) is EntryKind.DIRECTORY
 
     def decides(self, path: str) -> bool:
         """The commit says what is there: it holds the path, or something above it under which nothing of the host shows."""
@@ -89,11 +110,23 @@ def plan_changes(
             commit, in the order of their times.
     """
     earliest: dict[str, Change] = {}
+    moved: set[str] = set()
     for bases, records in lives:
         for record in records:
-            if record.path not in earliest and not held.decides(record.path):
-                base = bases / str(record.serial) if record.kind is RecordKind.REGULAR else None
+            known = earliest.get(record.path)
+            is_moved = record.kind is RecordKind.MOVED
+            if is_moved:
+                moved.add(record.path)
+            if known is not None:
+                if is_moved and known.is_directory:
+                    earliest[record.path] = replace(known, hides=True)
+            elif record.path in held.left_out or (moved and _is_below(record.path, moved)):
+                continue
+            elif not held.decides(record.path):
+                base = bases / str(record.serial) if record.kind in _WITH_BASES else None
                 earliest[record.path] = Change(record, base)
+            elif is_moved and held.is_directory(record.path):
+                earliest[record.path] = Change(record, None, hides=True, is_held=True)
     changes: dict[str, Change] = {}
     missing = [MissingFile(path=path, reason=reason) for path, reason in held.left_out.items()]
     for path in sorted(earliest):
@@ -111,17 +144,27 @@ def plan_changes(
 
 def _is_whole(change: Change) -> bool:
     """The base is there, as long as the file was."""
+    if change.record.kind is not RecordKind.REGULAR:
+        return True
     try:
-        return change.base is None or change.base.stat().st_size == change.record.size
+        return change.base is not None and change.base.stat().st_size == change.record.size
     except OSError:
         return False
+
+
+def _is_below(path: str, tops: set[str]) -> bool:
+    while path != "/":
+        path = path.rpartition("/")[0] or "/"
+        if path in tops:
+            return True
+    return False
 
 
 def _is_below_nothing(path: str, changes: dict[str, Change]) -> bool:
     while path != "/":
         path = path.rpartition("/")[0] or "/"
         above = changes.get(path)
-        if above is not None and above.record.kind is not RecordKind.DIRECTORY:
+        if above is not None and not above.is_directory:
             return True
     return False
 
@@ -201,36 +244,54 @@ def _lives_since(settings: Settings, manifest: Manifest) -> list[LifePaths]:
     return [paths for _, paths in found[names.index(manifest.target.life) :]]
 
 
-def lay_changes(changes: dict[str, Change], points: Sequence[str], directory: Path) -> dict[str, Path]:
+def lay_changes(
+    changes: dict[str, Change], points: Sequence[str], directory: Path, absent: Iterable[str] = ()
+) -> dict[str, Path]:
     """Make a tree for each mount point that has some; returns them by mount point.
 
     Args:
         changes: as ``plan_changes`` returns them.
         points: mount points, of which the longest that fits counts.
         directory: an existing one, in which the trees are made.
+        absent: paths of whiteouts that will lie above it.
 
     Raises:
         OSError: the disk is full.
     """
     trees: dict[str, Path] = {}
     times: list[tuple[Path, int]] = []
-    for path, change in changes.items():
+
+    def place(path: str) -> Path | None:
         fitting = [point for point in points if path.startswith(point.rstrip("/") + "/")]
         if not fitting:
-            continue
+            return None
         point = max(fitting, key=len)
         if point not in trees:
             trees[point] = directory / f"{len(trees):02}"
             trees[point].mkdir()
-            _take_likeness(Path(point), trees[point])
-        top = trees[point]
-        goal = top / path.removeprefix(point.rstrip("/") + "/")
-        _make_parents(goal.parent, top, Path(point))
-        if os.path.lexists(goal):
+            times.append((trees[point], _take_likeness(Path(point), trees[point])))
+        goal = trees[point] / path.removeprefix(point.rstrip("/") + "/")
+        times.extend(_make_parents(goal.parent, trees[point], Path(point)))
+        return goal
+
+    for path, change in changes.items():
+        # In a directory that lies in one layer alone, overlayfs lists whiteouts as names.
+        if change.is_absent and not _is_on_host(path.rpartition("/")[0]):
             continue
-        lay_change(change, goal, shares_base=True)
-        if change.record.kind is RecordKind.DIRECTORY:
+        goal = place(path)
+        if goal is None or os.path.lexists(goal):
+            continue
+        if change.is_held:
+            goal.mkdir()  # the commit's lies over it
+        else:
+            lay_change(change, goal, shares_base=True)
+        if change.hides:
+            os.setxattr(goal, _OPAQUE, b"y")
+        if change.is_directory:
             times.append((goal, change.record.mtime_ns))
+    for path in absent:
+        if not _is_on_host(path.rpartition("/")[0]):
+            place(path)
     for goal, mtime_ns in reversed(times):  # making what lies in them has changed them
         os.utime(goal, ns=(mtime_ns, mtime_ns))
     return trees
@@ -253,9 +314,12 @@ def lay_change(change: Change, goal: Path, *, shares_base: bool = False) -> None
     if record.kind is RecordKind.REGULAR:
         assert change.base is not None
         if not (shares_base and _link(change.base, goal)):
-            shutil.copy2(change.base, goal)
+            copy_file(change.base, goal)
+            _copy_attributes(change.base, goal)
     elif record.kind is RecordKind.DIRECTORY:
         goal.mkdir()
+        if change.base is not None and change.base.is_dir():
+            _copy_attributes(change.base, goal)
     elif record.kind is RecordKind.LINK:
         goal.symlink_to(record.second)
     elif kind in (stat.S_IFIFO, stat.S_IFSOCK):
@@ -277,20 +341,33 @@ def _link(base: Path, goal: Path) -> bool:
     return True
 
 
-def _make_parents(directory: Path, top: Path, host: Path) -> None:
-    """The directories between ``top`` and ``directory``, like those of the host."""
+def _is_on_host(directory: str) -> bool:
+    return os.path.isdir(directory) and os.path.realpath(directory) == directory  # noqa: PTH112 - many of them
+
+
+def _copy_attributes(base: Path, goal: Path) -> None:
+    for name, value in attributes_of(str(base)).items():
+        os.setxattr(goal, name, bytes.fromhex(value))
+
+
+def _make_parents(directory: Path, top: Path, host: Path) -> list[tuple[Path, int]]:
+    """The directories between ``top`` and ``directory``, like those of the host; returned with their times [ns]."""
     missing = []
     while directory != top and not directory.is_dir():
         missing.append(directory)
         directory = directory.parent
+    times = []
     for one in reversed(missing):
         one.mkdir()
-        _take_likeness(host / one.relative_to(top), one)
+        times.append((one, _take_likeness(host / one.relative_to(top), one)))
+    return times
 
 
-def _take_likeness(model: Path, copy: Path) -> None:
-    if model.is_dir():
+def _take_likeness(model: Path, copy: Path) -> int:
+    """Returns the time of its last modification [ns]."""
+    if model.is_dir() and not model.is_symlink():
         facts = model.stat()
         os.chown(copy, facts.st_uid, facts.st_gid)
         copy.chmod(stat.S_IMODE(facts.st_mode))
         shutil.copystat(model, copy)
+    return copy.stat().st_mtime_ns

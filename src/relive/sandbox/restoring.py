@@ -242,7 +242,8 @@ def _ground(
     laid = later.read()
     (directory / "later").mkdir()
     in_memory = [layer.point for layer in manifest.layers if layer.kind is LayerKind.TMPFS]
-    laid_trees = lay_changes(laid, [*(point.point for point in points), *in_memory], directory / "later")
+    all_points = [*(point.point for point in points), *in_memory]
+    laid_trees = lay_changes(laid, all_points, directory / "later", later.held.absent)
     memory += [(point, tree) for point, tree in laid_trees.items() if point in in_memory]
     return HostGround(
         directory=directory,

@@ -1,0 +1,87 @@
+"""What cannot be followed or kept is said; the service goes on, whatever befalls Relive."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from relive.sandbox.later import LaterFiles
+
+from .harness import Commit, Relive, eventually
+from .likeness import differences, likeness
+from .obedient import HELPERS, Obedient, seen_in
+
+
+@pytest.fixture
+def narrow(relive: Relive) -> Iterator[Path]:
+    """Where Relive keeps journals and bases is a file system of 2 MB."""
+    directory = relive.home / "capsules"
+    directory.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", directory], check=True)
+    yield directory
+    relive.close()
+    subprocess.run(["umount", directory], check=True)
+
+
+def left_out(commit: Commit) -> str:
+    return "\n".join(line for layer in commit.manifest.layers for line in layer.left_out)
+
+
+def test_a_full_disk_is_never_the_services(relive: Relive, narrow: Path, place: Path) -> None:
+    for number in range(8):
+        (place / f"a{number}").write_bytes(bytes([number]) * 400_000)
+    service = Obedient(relive)
+    service(HELPERS + f"\nd = Path({str(place)!r})")
+    first = relive.commit(service.capsule)
+    service("for n in range(8): w(d/f'a{n}', 'new')")
+    assert {path.read_text() for path in place.iterdir()} == {"new"}
+    fill = narrow / "fill"
+    descriptor = os.open(fill, os.O_WRONLY | os.O_CREAT)
+    with contextlib.suppress(OSError):
+        while os.write(descriptor, bytes(100)):
+            pass
+    os.close(descriptor)
+    service("for n in range(2000): w(d/f'b{n}', 'new')")
+    assert len(list(place.iterdir())) == 2008
+    fill.unlink()
+    service("w(d/'c', 'new')")
+    second = relive.commit(service.capsule)
+    assert "changes are not known" in left_out(second)
+    assert str(place / "c") in {
+        layer.point.rstrip("/") + "/" + entry.path
+        for layer in second.manifest.layers
+        for entry in layer.entries
+    }
+    missing = LaterFiles.of(relive.settings, first.manifest)
+    missing.read()
+    assert {one.path: one.reason for one in missing.missing if one.path.startswith(str(place))}
+
+
+def test_an_agent_that_is_killed_misses_nothing(relive: Relive, place: Path) -> None:
+    service = Obedient(relive)
+    service(HELPERS + f"\nd = Path({str(place)!r})\nf = open(d/'open', 'w')")
+    relive.commit(service.capsule)
+    for number in range(3):
+        pid = int(
+            (relive.home / "capsules" / "service" / service.capsule.life / "agent.pid").read_text().split()[0]
+        )
+        os.kill(pid, signal.SIGKILL)
+        service(
+            f"w(d/'a{number}', 'x'); f.write('x'); f.flush(); (d/'moved').mkdir(exist_ok=True); w(d/'moved/m{number}', 'x')"
+        )
+        eventually(
+            lambda p=pid: not Path(f"/proc/{p}").exists() or "Z" in Path(f"/proc/{p}/stat").read_text(),
+            "it ends",
+        )
+        then = likeness(place)
+        commit = relive.commit(service.capsule)
+        service(f"w(d/'a{number}', 'later'); shutil.rmtree(d/'moved')")
+        branch = relive.restore(commit)
+        assert not differences(then, seen_in(branch, place))
+        branch.stop()
