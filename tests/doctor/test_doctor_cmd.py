@@ -189,7 +189,7 @@ def test_a_kernel_cache_that_is_absent_is_told(doctor: Doctor, tools: Path, tmp_
         "relive-init",
         "relive-watchdog",
         "prlimit_shim.so",
-        "journal_plugin.so",
+        "plugins",
         "criu.origin",
     ):
         (bare / name).symlink_to(tools / name)

@@ -63,9 +63,14 @@ class CriuTools:
             return "unknown"
         return dict(line.partition("=")[::2] for line in lines).get("version", "unknown")
 
+    @property
+    def plugins(self) -> Path:
+        """CRIU's plugins; without the directory it does not dump."""
+        return self.directory / "plugins"
+
     def check(self) -> None:
         """Raise ToolMissing when one of them is absent."""
-        for path in (self.criu, self.init, self.watchdog, self.prlimit_shim):
+        for path in (self.criu, self.init, self.watchdog, self.prlimit_shim, self.plugins):
             if not path.exists():
                 raise ToolMissing(
                     f"{path} is missing",
@@ -75,11 +80,10 @@ class CriuTools:
 
     def environment(self) -> dict[str, str]:
         """The environment CRIU runs in."""
-        plugins = str(self.directory / "plugins")
         return {
             "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
             "LD_PRELOAD": str(self.prlimit_shim),
-            "CRIU_LIBS_DIR": plugins,
+            "CRIU_LIBS_DIR": str(self.plugins),
         }
 
 
