@@ -98,7 +98,7 @@ def test_a_tool_that_does_not_work_is_named(
 ) -> None:
     own = tmp_path / "tools"
     own.mkdir()
-    for tool in ("criu", "relive-init", "relive-watchdog", "prlimit_shim.so"):
+    for tool in ("criu", "relive-init", "relive-watchdog", "prlimit_shim.so", "plugins"):
         if tool != name:
             (own / tool).symlink_to(tools / tool)
     (own / name).write_text(content)
@@ -114,7 +114,15 @@ def test_a_kernel_cache_of_another_kernel_is_told(
 ) -> None:
     own = tmp_path / "tools"
     own.mkdir()
-    for tool in ("criu", "relive-init", "relive-watchdog", "prlimit_shim.so", "criu.origin", "criu.kdat"):
+    for tool in (
+        "criu",
+        "relive-init",
+        "relive-watchdog",
+        "prlimit_shim.so",
+        "plugins",
+        "criu.origin",
+        "criu.kdat",
+    ):
         (own / tool).symlink_to(tools / tool)
     (own / "criu.kdat.key").write_text("1.2.3-other 00\n")
     place_kerndat(tools)  # it is there, and is of that other kernel as far as its key says

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -55,19 +56,37 @@ class NewContent:
 
 
 def read_new(path: Path) -> NewContent:
-    """Read a file once, for its name and its fingerprints."""
+    """Read a file once, for its name and its fingerprints. Holes are not read."""
     whole, prints, size = blake3(), bytearray(), 0
-    buffer = memoryview(bytearray(_STEP))
+    buffer, zeros = memoryview(bytearray(_STEP)), memoryview(bytes(_STEP))
     with path.open("rb", buffering=0) as file:
         total = os.fstat(file.fileno()).st_size
-        while count := file.readinto(buffer):
+        has_prints = total > _STRETCH * PAGE
+        of_zeros = _prints_of(zeros)
+        steps = _outside_of_holes(file.fileno(), np.arange(-(-total // _STEP)), unit=_STEP)
+        file.seek(0)
+        for holds_data in steps:
+            count = min(_STEP, total - size)
+            if holds_data:
+                count = file.readinto(buffer[:count]) or 0
+                whole.update(buffer[:count])
+                if has_prints:
+                    prints += _prints_of(buffer[:count])
+            else:
+                file.seek(count, os.SEEK_CUR)
+                whole.update(zeros[:count])
+                if has_prints:
+                    prints += of_zeros if count == _STEP else _prints_of(zeros[:count])
             size += count
-            whole.update(buffer[:count])
-            if total > _STRETCH * PAGE:
-                for begin in range(0, count, _STRETCH * PAGE):
-                    piece = buffer[begin : min(count, begin + _STRETCH * PAGE)]
-                    prints += blake3(piece).digest(length=_PRINT)
     return NewContent(whole.hexdigest(), size, path, bytes(prints))
+
+
+def _prints_of(data: memoryview) -> bytes:
+    """Fingerprints of the stretches of some bytes, which begin with a stretch."""
+    step = _STRETCH * PAGE
+    return b"".join(
+        blake3(data[begin : begin + step]).digest(length=_PRINT) for begin in range(0, len(data), step)
+    )
 
 
 class ContentIntake:
@@ -229,12 +248,12 @@ class ContentIntake:
         self._overlays.clear()
 
     def _write_full(self, content: NewContent, begin: int, numbers: Numbers, table: Table) -> None:
+        table.xor[begin + numbers] = table.full[begin + numbers] = NOWHERE
         with content.path.open("rb", buffering=0) as file:
-            for some in _chunks(numbers):
+            for some in _chunks(numbers[_outside_of_holes(file.fileno(), numbers)]):
                 pages = _read(file.fileno(), some)
                 has_content = np.asarray(pages.any(axis=1))
                 rows = begin + some
-                table.xor[rows] = table.full[rows] = NOWHERE
                 slots = self._writer.add_pages(pages[has_content])
                 table.full[rows[has_content]] = place(self._pack, slots)
 
@@ -257,6 +276,23 @@ def _ordered(wanted: Sequence[str], before: Contents, new: Mapping[str, NewConte
 def _chunks(numbers: Numbers) -> Iterator[Numbers]:
     for begin in range(0, len(numbers), _CHUNK):
         yield numbers[begin : begin + _CHUNK]
+
+
+def _outside_of_holes(file: int, numbers: Numbers, *, unit: int = PAGE) -> Flags:
+    """For parts of a file, of ``unit`` bytes, by their numbers, which rise: which can hold anything (lseek(2), SEEK_DATA)."""
+    found = np.zeros(len(numbers), np.bool_)
+    size, end = os.fstat(file).st_size, 0
+    while end < size:
+        try:
+            begin = os.lseek(file, end, os.SEEK_DATA)
+            end = os.lseek(file, begin, os.SEEK_HOLE)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                break  # nothing but a hole is left
+            begin, end = end, size  # a file system without holes
+        first, last = np.searchsorted(numbers, (begin // unit, -(-end // unit)))
+        found[first:last] = True
+    return found
 
 
 def _read(file: int, numbers: Numbers) -> Pages:
