@@ -11,6 +11,7 @@ import stat
 import tempfile
 import urllib.request
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -256,6 +257,38 @@ def test_with_an_overlay_nothing_reaches_the_host(relive: Relive, place: Path) -
     commit, _ = told.commit()
     assert list(place.iterdir()) == []
     assert told("answer = open('new').read()", told.branch(commit).ports[told.port]) == "'x'"
+
+
+def _is_gone(path: Path) -> bool:
+    return not path.exists()
+
+
+LAST_WORDS = """
+import threading
+held['words'] = os.open('words', os.O_WRONLY | os.O_CREAT)
+def change():
+    while True:
+        try:
+            os.close(os.open('changed', os.O_WRONLY | os.O_CREAT))
+        except OSError as error:
+            os.write(held['words'], f'{error.errno} '.encode())
+for _ in range(8):
+    threading.Thread(target=change, daemon=True).start()
+"""
+
+
+def test_no_call_fails_when_process_1_is_killed(told: Told, place: Path) -> None:
+    """The service ends with it, and has no moment in which its calls are not answered."""
+    for _ in range(4):
+        capsule = told.start()
+        told(LAST_WORDS)
+        eventually((place / "changed").exists)
+        service = Path(f"/proc/{capsule.pid}")
+        os.kill(int((service / "status").read_text().partition("PPid:")[2].split()[0]), 9)
+        eventually(partial(_is_gone, service), "the service is gone")
+        assert (place / "words").read_text() == ""
+        (place / "changed").unlink()
+        eventually(lambda: told.relive("ps") == [], "its end is noted")
 
 
 def test_process_1_forgets_a_branch_that_has_ended(told: Told, place: Path) -> None:

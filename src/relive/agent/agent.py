@@ -8,6 +8,7 @@ and the proxy go on, and the next command starts another agent.
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import time
 from typing import Any
@@ -21,6 +22,7 @@ from relive.agent.control import serve_control
 from relive.agent.ending import wait_for_end
 from relive.agent.exceptions import ExceptionWatch
 from relive.agent.failures import FailureWatch
+from relive.agent.following import hold_listener
 from relive.agent.injection import remove_rings
 from relive.agent.inside import InsideDrain
 from relive.agent.keeper import Keeper
@@ -49,6 +51,7 @@ class Agent:
         self._log = structlog.get_logger()
         self._tasks = Tasks()
         self._keeper = Keeper(settings, facts.spec.name, facts.life, capsule.paths.logs, lambda: facts.root)
+        self._listener = hold_listener(facts.init)
         target = capsule_target(settings, capsule)
         taker = CriuTaker(settings, lambda: target)
         self._committer = Committer(taker, capsule.paths, facts.spec.name, self._keeper)
@@ -115,6 +118,8 @@ class Agent:
             await asyncio.to_thread(self._inside.close)
             remove_rings(self._capsule.paths)
         self._committer.close()
+        if self._listener is not None:
+            os.close(self._listener)
         if self._group is not None:
             self._group.remove()
         paths = self._capsule.paths

@@ -1,16 +1,21 @@
-"""Beginning to follow the files of a new life: what process 1 has to know of the lives before it."""
+"""Following the files of a life: what process 1 has to know of the lives before it, and the moment of its own end."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
 from relive.config import Settings
 from relive.engine.journal import Control, read_journal
+from relive.kernel import libc
 from relive.model.capsule import CapsuleSpec, DataChoice, LifePaths
 from relive.store import Store
 
-__all__ = ["prepare_following"]
+__all__ = ["hold_listener", "prepare_following"]
+
+_PIDFD_GETFD = 438  # Linux 5.6
+_LISTENER = "anon_inode:seccomp notify"
 
 
 def prepare_following(settings: Settings, spec: CapsuleSpec, paths: LifePaths) -> None:
@@ -42,6 +47,24 @@ def prepare_following(settings: Settings, spec: CapsuleSpec, paths: LifePaths) -
         journal = LifePaths(paths.directory.parent / life).files
         covered.update(record.path for record in read_journal(journal))
     _write(paths.files / "covered", sorted(covered))
+
+
+def hold_listener(init: int) -> int | None:
+    """A duplicate of the descriptor by which process 1 is asked, for as long as the caller lives; None where it is not asked.
+
+    When process 1 is killed, the kernel closes its descriptors before it kills the others in its PID namespace. With the last
+    one closed, calls of the service would fail with ENOSYS in that moment, which it might write into its files as its last
+    words; with this one they wait for their end.
+    """
+    with contextlib.suppress(OSError):
+        for name in os.listdir(f"/proc/{init}/fd"):
+            if os.readlink(f"/proc/{init}/fd/{name}") == _LISTENER:
+                handle = os.pidfd_open(init)
+                try:
+                    return libc.syscall(_PIDFD_GETFD, handle, int(name), 0)
+                finally:
+                    os.close(handle)
+    return None
 
 
 def _write(path: Path, texts: list[str]) -> None:
