@@ -14,6 +14,7 @@ struct path {
 	bool is_noted;			/* touched in this life; else it is only known that no earlier commit needs a base of it */
 	bool is_busy;			/* its base is being kept */
 	bool was_absent;		/* before its first touch */
+	bool is_listed;			/* among names that may have come and gone */
 	char text[];
 };
 

@@ -59,21 +59,27 @@ static int64_t now_ms(void)
 }
 
 /* Remember a name that may have come and gone, so that names of temporary files do not fill the memory. */
-static void note_short_lived(const struct path *path)
+static void note_short_lived(struct path *path)
 {
+	if (path->is_listed)
+		return; /* a journal of SQLite comes and goes with each transaction */
 	if (short_lived_count == SHORT_LIVED) {
 		for (int i = 0; i < SHORT_LIVED; i++) {
 			struct path *found = find_path(short_lived[i], false);
 			struct stat facts;
 
+			if (found)
+				found->is_listed = false;
 			if (found && !found->is_busy && found->was_absent && lstat(found->text, &facts) < 0 && errno == ENOENT)
 				forget_path(found);
 			free(short_lived[i]);
 		}
 		short_lived_count = 0;
 	}
-	if ((short_lived[short_lived_count] = strdup(path->text)) != NULL)
+	if ((short_lived[short_lived_count] = strdup(path->text)) != NULL) {
 		short_lived_count++;
+		path->is_listed = true;
+	}
 }
 
 /* With the lock held: a path is about to change. */

@@ -1,8 +1,14 @@
-"""PostgreSQL: several processes with shared memory, as a user of their own, its tables in the capsule's overlay."""
+"""PostgreSQL: several processes with shared memory, as a user of their own, its tables on the host."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -11,7 +17,7 @@ import pytest
 from ports import free_port
 from servers import HAS_POSTGRES, POSTGRES, postgres_cluster
 
-from .harness import Load, Relive, eventually
+from .harness import LIMIT, Load, Relive, eventually
 
 pytestmark = pytest.mark.skipif(not HAS_POSTGRES, reason="needs PostgreSQL")
 
@@ -85,3 +91,77 @@ def test_postgres_under_writes(relive: Relive, cluster: Path) -> None:
         assert ask(writer, "select count(*) from hits") == load.last
         idle.execute("commit")
         assert ask(writer, "select to_regclass('never') is not null")
+
+
+class Writer(threading.Thread):
+    """Inserts rows until the server is gone. ``acknowledged``: those of which it has said that they are there."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(daemon=True)
+        self.acknowledged: list[int] = []
+        self._connection = connect(port)
+
+    def run(self) -> None:
+        with contextlib.suppress(psycopg.Error), self._connection as connection:
+            while True:
+                self.acknowledged.append(
+                    int(str(ask(connection, "insert into hits default values returning n")))
+                )
+
+
+def kill_amid_writes(port: int, kill: int, between: Callable[[], object]) -> set[int]:
+    """Rows that were acknowledged before a process, and with it the server, was killed."""
+    writers = [Writer(port) for _ in range(4)]
+    for writer in writers:
+        writer.start()
+    eventually(lambda: all(writer.acknowledged for writer in writers), "all write")
+    between()
+    count = sum(len(writer.acknowledged) for writer in writers)
+    eventually(lambda: sum(len(writer.acknowledged) for writer in writers) > count + 100, "they go on")
+    os.kill(kill, signal.SIGKILL)
+    for writer in writers:
+        writer.join(LIMIT)
+    return {n for writer in writers for n in writer.acknowledged}
+
+
+@pytest.mark.parametrize("rounds", [2, pytest.param(50, marks=[pytest.mark.soak, pytest.mark.timeout(1200)])])
+def test_no_acknowledged_row_is_lost(relive: Relive, cluster: Path, rounds: int) -> None:
+    """WHEN the server is killed amid writes, under Relive with all its processes; THEN one without Relive has all, and so on."""
+    port = free_port()
+    settings = {"port": port, "listen_addresses": "127.0.0.1", "huge_pages": "off"}
+    settings |= {"unix_socket_directories": str(cluster), "shared_buffers": "16MB"}
+    words = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+    command = [str(POSTGRES), "-D", str(cluster / "data"), *words]
+    user = ("setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups")
+    acknowledged: set[int] = set()
+    for number in range(rounds):
+        capsule = relive.run(*command, name=f"postgres-{number}", user="postgres")
+        with connect_soon(port) as connection:
+            connection.execute("create table if not exists hits (n bigserial primary key)")
+        first = int(
+            (Path("/proc") / str(capsule.pid) / "status").read_text().partition("PPid:")[2].split()[0]
+        )
+        acknowledged |= kill_amid_writes(port, first, partial(relive.commit, capsule))
+        eventually(partial(_is_gone, capsule.pid), "it is gone")
+        with subprocess.Popen([*user, *command], stderr=subprocess.DEVNULL, cwd="/") as plain:
+            with connect_soon(port) as connection:
+                there = {int(n) for (n,) in connection.execute("select n from hits")}
+                assert acknowledged <= there
+            acknowledged |= kill_amid_writes(port, plain.pid, lambda: None)
+            plain.wait(LIMIT)
+        eventually(partial(_starts_anew, cluster / "data" / "postmaster.pid"), "its processes are gone")
+    branch = relive.restore(f"postgres-{rounds - 1}", port)
+    with connect_soon(branch.ports[port]) as inside:
+        assert ask(inside, "select count(*) from hits") != 0
+
+
+def _is_gone(pid: int) -> bool:
+    return not (Path("/proc") / str(pid)).exists()
+
+
+def _starts_anew(pid_file: Path) -> bool:
+    """Children of a server that was killed hold its shared memory for a moment more."""
+    lines = pid_file.read_text().splitlines()
+    identifier = lines[6].split()[-1] if len(lines) > 6 else "0"
+    shared = [line.split() for line in Path("/proc/sysvipc/shm").read_text().splitlines()[1:]]
+    return not any(fields[1] == identifier and fields[6] != "0" for fields in shared)
