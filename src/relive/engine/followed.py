@@ -37,6 +37,7 @@ from relive.engine.layers import (
     kind_of,
 )
 from relive.engine.opened import shared_writable_paths, writable_paths
+from relive.engine.refresh import REFRESHED_FROM, refresh_copy
 from relive.images import criu_images_pb2 as pb
 from relive.images.sockets import read_files
 from relive.kernel.openat2 import look_without_links
@@ -411,10 +412,13 @@ class FollowedFiles:
         ):
             return True
         assert self._staging is not None
-        self._counter += 1
-        copy = self._staging / f"{self._counter:08}"
         taken_ns = time.time_ns()
-        copy_file(same, copy, follow=True)
+        copy = known.copy if known is not None else None
+        is_of_this_commit = copy is not None and copy.parent == self._staging
+        if copy is None or not is_of_this_commit or held < REFRESHED_FROM or not refresh_copy(same, copy):
+            self._counter += 1
+            copy = self._staging / f"{self._counter:08}"
+            copy_file(same, copy, follow=True)
         self._contents[path] = CapturedFile(fingerprint, taken_ns, copy)
         return True
 
