@@ -406,18 +406,22 @@ def orphan_session() -> Any:
     """A grandchild in a session whose leader has ended, adopted by the root."""
     _libc.prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
     reading, writing = os.pipe()
+    waiting, going = os.pipe()
     child = os.fork()
     if child == 0:
         os.setsid()
         if os.fork() == 0:
-            _libc.prctl(1, 9, 0, 0, 0)
+            os.read(waiting, 1)
+            _libc.prctl(1, 9, 0, 0, 0)  # the root's death, not the leader's, which is over
             os.close(writing)
             signal.pause()
         os._exit(0)
     os.close(writing)
-    os.read(reading, 1)
     os.waitpid(child, 0)
-    os.close(reading)
+    os.write(going, b"g")
+    os.read(reading, 1)
+    for descriptor in (reading, waiting, going):
+        os.close(descriptor)
 
 
 def closed_pair() -> Any:
