@@ -37,7 +37,7 @@ from relive.engine.layers import (
     kind_of,
 )
 from relive.engine.opened import shared_writable_paths, writable_paths
-from relive.engine.refresh import REFRESHED_FROM, refresh_copy
+from relive.engine.refresh import REFRESHED_FROM, prepare_refresh, refresh_copy
 from relive.images import criu_images_pb2 as pb
 from relive.images.sockets import read_files
 from relive.kernel.openat2 import look_without_links
@@ -419,6 +419,8 @@ class FollowedFiles:
             self._counter += 1
             copy = self._staging / f"{self._counter:08}"
             copy_file(same, copy, follow=True)
+            if held >= REFRESHED_FROM:
+                prepare_refresh()  # at the next look the service may stand still
         self._contents[path] = CapturedFile(fingerprint, taken_ns, copy)
         return True
 

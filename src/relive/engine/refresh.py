@@ -13,12 +13,17 @@ from pathlib import Path
 
 from relive.store.pages.numpy_threads import load_numpy
 
-__all__ = ["REFRESHED_FROM", "refresh_copy"]
+__all__ = ["REFRESHED_FROM", "prepare_refresh", "refresh_copy"]
 
 REFRESHED_FROM = 4 << 20  # [bytes] a smaller file is copied as fast
 _PIECE = 1 << 18  # [bytes] two of them stay in a processor's cache
 _THREADS = 2
 _FICLONE = 0x40049409  # ioctl_ficlone(2)
+
+
+def prepare_refresh() -> None:
+    """Import what it needs, which takes a tenth of a second: while the service still runs."""
+    load_numpy()
 
 
 def refresh_copy(source: str, copy: Path) -> bool:
@@ -60,7 +65,7 @@ def _share_blocks(reading: int, writing: int) -> bool:
 
 
 def _refresh(reading: int, writing: int, size: int) -> None:
-    load_numpy()
+    prepare_refresh()
     import numpy as np  # noqa: PLC0415 - importing it takes long, and few services have such files
 
     def look(first: int) -> None:
