@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -13,6 +14,8 @@ import pytest
 from .harness import Refused, Relive, eventually
 from .watched import IMAGE, Service, WatchedPodman
 
+NUMBERS = itertools.count(1)
+
 
 @pytest.fixture(scope="module")
 def podman(podman_works: None) -> Iterator[WatchedPodman]:
@@ -22,8 +25,8 @@ def podman(podman_works: None) -> Iterator[WatchedPodman]:
 
 
 @pytest.fixture
-def service(relive: Relive, podman: WatchedPodman, request: pytest.FixtureRequest) -> Iterator[Service]:
-    made = Service(podman, relive, f"c{abs(hash(request.node.name)) % 10_000}")
+def service(relive: Relive, podman: WatchedPodman) -> Iterator[Service]:
+    made = Service(podman, relive, f"watched-{next(NUMBERS)}")
     yield made
     # In this order: a watch that sees its container removed also removes the place of its rings.
     podman.ask("rm", "--force", "--time=0", made.name)
