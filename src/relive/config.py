@@ -6,6 +6,7 @@ This module is the only one that reads the environment. Order, the later wins: d
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import tomllib
@@ -16,7 +17,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from relive.errors import ConfigInvalid
+from relive.errors import ConfigInvalid, PermissionMissing
 
 __all__ = [
     "STORE_KEY",
@@ -191,13 +192,14 @@ def load_settings(**overrides: object) -> Settings:
 
     Raises:
         ConfigInvalid: a value is not allowed or a name is unknown; the message names it.
+        PermissionMissing: the home is another user's, and the caller is not root.
     """
     _refuse_unknown_variables()
     given_store_keys()
     # By hand and not by pydantic-settings, whose import takes as long as all the work of a short command.
     values = {**_from_files(), **_from_environment(), **overrides}
     try:
-        return Settings.model_validate(values)
+        settings = Settings.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
@@ -206,6 +208,24 @@ def load_settings(**overrides: object) -> Settings:
             cause=first["msg"],
             remedy="correct relive.toml or the RELIVE_* variable; docs/configuration.md lists all settings",
         ) from error
+    _refuse_foreign_home(settings.home)
+    return settings
+
+
+def _refuse_foreign_home(home: Path) -> None:
+    """Of somebody else's home nobody but root can read all: what is not readable must not be taken for what is not there."""
+    user = os.geteuid()
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        try:
+            owner = home.stat().st_uid
+        except PermissionError:
+            owner = -1
+        if user not in (0, owner):
+            raise PermissionMissing(
+                f"{home} belongs to another user",
+                cause=f"this is user {user}, who may not read all that is in it",
+                remedy="run it as root: sudo relive ...; or set RELIVE_HOME to a directory of your own",
+            )
 
 
 def _from_files() -> dict[str, Any]:

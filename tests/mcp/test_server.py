@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import sysconfig
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from jsonschema import Draft202012Validator
 
 from mcp import Client, MCPError, StdioServerParameters
 from mcp_way import from_list_to_verdict, value
@@ -37,6 +40,39 @@ def test_from_list_to_verdict_over_stdio(payments):
             await from_list_to_verdict(client, payments)
 
     anyio.run(talk)
+
+
+def test_every_schema_is_one_and_unknown_arguments_are_refused(payments):
+    """A client checks results against the schemas; an argument that is left unread, an agent takes for obeyed."""
+
+    async def talk() -> None:
+        async with Client(make_server(payments.relive.settings)) as client:
+            for tool in (await client.list_tools()).tools:
+                for schema in (tool.input_schema, tool.output_schema):
+                    Draft202012Validator.check_schema(schema)
+                    for pattern in patterns_of(schema):
+                        re.compile(pattern)
+                assert tool.input_schema["additionalProperties"] is False, tool.name
+                result = await client.call_tool(tool.name, {"nosuch": 3})
+                assert result.is_error and "nosuch" in result.content[0].text, tool.name
+            story = await value(client, "incident", number=payments.incident)
+            detail = await value(client, "commit_detail", ref=story["before"])
+            assert detail["id"] == story["before"]
+            assert (await refused(client, "replay", what="1", ignore=["nonsense"]))["code"] == "usage"
+
+    anyio.run(talk)
+
+
+def patterns_of(schema: Any) -> Iterator[str]:
+    """Of a schema, however deep."""
+    if isinstance(schema, dict):
+        if isinstance(schema.get("pattern"), str):
+            yield schema["pattern"]
+        for inner in schema.values():
+            yield from patterns_of(inner)
+    elif isinstance(schema, list):
+        for inner in schema:
+            yield from patterns_of(inner)
 
 
 def test_a_service_is_checked(payments):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import sys
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,10 +15,11 @@ from pydantic import ValidationError
 
 from relive import __version__
 from relive.cli.terminal import Terminal
-from relive.errors import ReliveError, UsageError
+from relive.errors import PermissionMissing, ReliveError, UsageError
 
 __all__ = ["application", "application_for", "main"]
 
+_FRAMES = 4  # of a defect that are told
 _PASSES_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
 
@@ -195,10 +198,28 @@ def main(loaded: Callable[[], None] = lambda: None) -> None:
         # What typer says of a command line that cannot be read; its classes are not public.
         say = getattr(error, "format_message", None)
         if say is None:
-            raise
+            unforeseen = _unforeseen(error)
+            Terminal(as_json=as_json).failed(unforeseen)
+            sys.exit(unforeseen.exit_status)
         if as_json:
             Terminal(as_json=True).failed(UsageError(say(), remedy="see `relive COMMAND --help`"))
         else:
             error.show()  # type: ignore[attr-defined]  # as it has format_message, it has this
         sys.exit(UsageError.exit_status)
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _unforeseen(error: Exception) -> ReliveError:
+    """What no command expected, as an error of ours: its exit status is none that a verdict has."""
+    if isinstance(error, PermissionError):
+        what = f"{error.filename} may not be used" if error.filename is not None else "a right is missing"
+        return PermissionMissing(what, cause=error.strerror, remedy="run it as root: sudo relive ...")
+    frames = [
+        f"{Path(frame.filename).name}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)
+    ]
+    told = " ".join(str(error).split())
+    return ReliveError(
+        f"{type(error).__name__}: {told}" if told else type(error).__name__,
+        cause=f"a defect of Relive, at {' < '.join(reversed(frames[-_FRAMES:]))}",
+        remedy="please report it, with this line and the command",
+    )

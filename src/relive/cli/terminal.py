@@ -10,6 +10,7 @@ import io
 import json
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ import typer
 from pydantic import BaseModel
 
 from relive.cli.table import table_lines
-from relive.errors import ReliveError
+from relive.errors import OutputLost, ReliveError
 
 __all__ = ["AsJson", "KeyFile", "RemoteUrl", "Terminal"]
 
@@ -42,6 +43,9 @@ class Terminal:
 
     def __init__(self, *, as_json: bool = False) -> None:
         self.as_json = as_json
+        if sys.stdout is None:  # closed by whoever started it
+            sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115  # for as long as the process lives
+            raise _output_lost("it is closed")
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")  # file names may hold any bytes
@@ -49,11 +53,13 @@ class Terminal:
     def answer(self, value: Any, text: str | Callable[[], str] | None = None) -> None:
         """Show the answer: the value as JSON with ``--json``, else the text (or the value itself)."""
         if self.as_json:
-            sys.stdout.write(json.dumps(_plain(value), indent=2, ensure_ascii=False) + "\n")
+            told = json.dumps(_plain(value), indent=2, ensure_ascii=False)
+            with _written():
+                sys.stdout.write(told + "\n")
         else:
             shown = text() if callable(text) else text
-            _say(sys.stdout, str(value) if shown is None else shown)
-        sys.stdout.flush()
+            with _written():
+                _say(sys.stdout, str(value) if shown is None else shown)
 
     @property
     def width(self) -> int:
@@ -81,9 +87,10 @@ class Terminal:
             self.status(empty)
             return
         coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-        for line in table_lines(columns, rows, self.width, bad=bad, coloured=coloured):
-            _say(sys.stdout, line)
-        sys.stdout.flush()
+        lines = table_lines(columns, rows, self.width, bad=bad, coloured=coloured)
+        with _written():
+            for line in lines:
+                _say(sys.stdout, line)
 
     def status(self, text: str) -> None:
         """A sentence about what was done; on stderr."""
@@ -96,7 +103,7 @@ class Terminal:
 
     def failed(self, error: ReliveError) -> None:
         """Show an error in four parts."""
-        if self.as_json:
+        if self.as_json and not isinstance(error, OutputLost):
             self.answer({"error": error.as_json()})
             return
         _say(sys.stderr, f"Error: {error.message} ({error.code})")
@@ -126,6 +133,38 @@ class Terminal:
 
         with bytes_bar(what, total) as told:
             yield told
+
+
+@contextmanager
+def _written() -> Iterator[None]:
+    """What the block writes to standard output is there at its end.
+
+    Raises:
+        OutputLost: it is not. A reader that has gone away ends the program as SIGPIPE would, as ``head`` expects.
+    """
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _discard_output()
+        sys.exit(128 + signal.SIGPIPE)
+    except OSError as error:
+        _discard_output()
+        raise _output_lost(error.strerror) from error
+
+
+def _discard_output() -> None:
+    """Python flushes what is left in the buffer when it ends, and would say that this failed."""
+    with Path(os.devnull).open("wb") as nothing:
+        os.dup2(nothing.fileno(), sys.stdout.fileno())
+
+
+def _output_lost(cause: str | None) -> OutputLost:
+    return OutputLost(
+        "the answer could not be written to standard output",
+        cause=cause,
+        remedy="what was asked for is done; ask again with an output that takes the answer",
+    )
 
 
 def _shows_bars() -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated
 
-from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.tools import Tool
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
 
@@ -13,6 +13,7 @@ from relive.check.report import Report
 from relive.config import Settings
 from relive.mcp.refusals import refusing
 from relive.mcp.stories import Frames, Story, Timeline, frames_of, story_of, timeline_of
+from relive.mcp.tools import make_tool
 from relive.operations.accounts import show_incident
 from relive.operations.apart import perform_apart
 from relive.operations.branches import (
@@ -30,7 +31,7 @@ from relive.operations.progress import Silent
 from relive.operations.runs import RunDetail, RunPage, RunsWish, list_runs, show_run
 from relive.operations.targets import Target, list_targets
 
-__all__ = ["add_looking"]
+__all__ = ["looking_tools"]
 
 _QUIET = Silent()
 _LOOKS = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
@@ -55,11 +56,12 @@ class Branches(Result):
     items: list[BranchState]
 
 
-def add_looking(server: MCPServer, settings: Settings) -> None:
-    """Add the tools to a server."""
+def looking_tools(settings: Settings) -> list[Tool]:
+    """The tools."""
+    made: list[Tool] = []
 
     def add(function: Callable[..., BaseModel]) -> None:
-        server.add_tool(refusing(function), annotations=_LOOKS)
+        made.append(make_tool(refusing(function), _LOOKS))
 
     def targets() -> Targets:
         """The services that run under Relive and can be committed."""
@@ -153,3 +155,4 @@ def add_looking(server: MCPServer, settings: Settings) -> None:
     add(logs)
     add(runs)
     add(run)
+    return made

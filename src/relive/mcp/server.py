@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import anyio
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError
+from mcp.server.mcpserver.tools import Tool
 from mcp_types import ToolAnnotations
 from pydantic import Field
 
@@ -14,9 +15,10 @@ from relive import __version__
 from relive.config import Settings
 from relive.errors import NotFound
 from relive.mcp.acting import tool_of
-from relive.mcp.looking import add_looking
+from relive.mcp.looking import looking_tools
 from relive.mcp.refusals import refusing
 from relive.mcp.stories import story_of
+from relive.mcp.tools import make_tool
 from relive.mcp.trail import acting
 from relive.operations.accounts import show_incident
 from relive.operations.branches import EXEC, Stopped, stop
@@ -61,8 +63,8 @@ _ACTING: tuple[tuple[Operation[Any, Any], ToolAnnotations, str], ...] = (
     (
         REPLAY,
         _ADDS,
-        "Restore the commit before a failure, send the recorded requests again, and judge: reproduced, not, or diverged "
-        "at the first event that differs.",
+        "Restore the commit before a failure, send the recorded requests again, and judge: reproduced, not, diverged "
+        "at the first difference, or same-answer: `unseen` says what was missing or why the cause was not seen.",
     ),
     (
         REPRODUCE,
@@ -84,18 +86,21 @@ _ACTING: tuple[tuple[Operation[Any, Any], ToolAnnotations, str], ...] = (
 
 def make_server(settings: Settings) -> MCPServer:
     """The server; run it over a transport."""
-    server = MCPServer("relive", version=__version__, instructions=_INSTRUCTIONS, log_level="ERROR")
-    add_looking(server, settings)
     at_once = anyio.CapacityLimiter(_AT_ONCE)
-    for operation, hints, about in _ACTING:
-        server.add_tool(tool_of(operation, settings, at_once), description=about, annotations=hints)
-    _add_stopping(server, settings)
+    tools = [
+        *looking_tools(settings),
+        *(make_tool(tool_of(one, settings, at_once), hints, about) for one, hints, about in _ACTING),
+        *_stopping_tools(settings),
+    ]
+    server = MCPServer(
+        "relive", version=__version__, instructions=_INSTRUCTIONS, log_level="ERROR", tools=tools
+    )
     _add_resources(server, settings)
     _add_prompts(server)
     return server
 
 
-def _add_stopping(server: MCPServer, settings: Settings) -> None:
+def _stopping_tools(settings: Settings) -> list[Tool]:
     def stop_branches(
         context: Context[Any],
         branches: Annotated[list[str], Field(min_length=1, description="Ids of branches")],
@@ -113,8 +118,7 @@ def _add_stopping(server: MCPServer, settings: Settings) -> None:
         with acting(context, "tag", {"name": name, "ref": ref}):
             return add_tag(settings, name, ref)
 
-    server.add_tool(refusing(stop_branches), annotations=_DESTROYS)
-    server.add_tool(refusing(tag), annotations=_ADDS)
+    return [make_tool(refusing(stop_branches), _DESTROYS), make_tool(refusing(tag), _ADDS)]
 
 
 def _add_resources(server: MCPServer, settings: Settings) -> None:
@@ -156,7 +160,7 @@ def _add_prompts(server: MCPServer) -> None:
             "2. Say which value or which answer from outside was wrong, and where it came from: `read_before` names who "
             "had written what was read.\n"
             "3. `replay` it three times. If it is reproduced, the state and the request are enough to explain it; if it "
-            "diverged, the first difference is the place to look.\n"
+            "diverged, the first difference is the place to look; `same-answer` proves nothing: read `unseen`.\n"
             "4. If you need to look closer, `restore` the commit before, use `exec` in the branch, and stop it afterwards.\n"
             "Answer with: what failed, the cause, the evidence (frame, timeline row, verdict), and what would mend it."
         )

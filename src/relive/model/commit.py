@@ -50,7 +50,7 @@ MANIFEST_VERSION = 4  # since then manifests name a listing instead of holding e
 CommitId = NewType("CommitId", str)  # 64 hexadecimal digits; made by the store only
 
 # Checked when a manifest is read, since an object's name becomes a path: a manifest may come from elsewhere.
-ObjectName = Annotated[str, StringConstraints(pattern=r"\A[0-9a-f]{64}\z")]
+ObjectName = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
 class StoredValue(Value):

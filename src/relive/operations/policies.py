@@ -1,12 +1,33 @@
-"""What shall become of calls without a recorded answer, as texts say it."""
+"""What may differ in a replay, and what shall become of calls without a recorded answer, as texts say it."""
 
 from __future__ import annotations
+
+import re
 
 from relive.errors import UsageError
 from relive.protocols.known import POLICIES
 from relive.record.events import EventKind
 
-__all__ = ["parse_policy"]
+__all__ = ["check_ignore", "parse_policy"]
+
+_PATH = r"\$.*"
+_KINDS = "|".join(re.escape(kind.value) for kind in EventKind)
+_IGNORE = re.compile(
+    rf"(header|query):.+|body(:{_PATH})?|event:({_KINDS})(:{_PATH})?|{_PATH}|method|host|path|query|header",
+    re.DOTALL,
+)
+
+
+def check_ignore(text: str) -> str:
+    """One ``--ignore`` as it was given; raises UsageError for what names nothing that could differ."""
+    if _IGNORE.fullmatch(text) is None:
+        raise UsageError(
+            f"--ignore cannot be {text!r}",
+            cause="it names nothing that is compared",
+            remedy="write header:NAME, query:NAME, body:PATH such as body:$.id, event:KIND or event:KIND:PATH such as "
+            "event:query:$.asked, or a path such as $.parameters[0]",
+        )
+    return text
 
 
 def parse_policy(text: str, *, has_stubs: bool = False) -> tuple[str, str]:

@@ -21,7 +21,7 @@ from relive.model.outcome import Replay, Run, VerdictKind
 from relive.model.text import is_number
 from relive.model.value import Value
 from relive.operations.operation import Operation, Wish
-from relive.operations.policies import parse_policy
+from relive.operations.policies import check_ignore, parse_policy
 from relive.operations.progress import Progress
 from relive.operations.runs import keep_replay, marked_run
 from relive.operations.targets import tend
@@ -95,7 +95,7 @@ def replay(settings: Settings, wish: ReplayWish, progress: Progress) -> Replay:
         jobs=wish.jobs or os.cpu_count() or 1,
         pace=wish.pace,
         clock=wish.clock,
-        ignore=tuple(wish.ignore),
+        ignore=tuple(check_ignore(text) for text in wish.ignore),
         limit=wish.limit,
         lazily=wish.lazy,
         calls=wish.calls,
@@ -173,7 +173,7 @@ def _case(settings: Settings, store: Store, moment: _Moment) -> Case:
 
 
 def replay_status(result: Replay) -> int:
-    """What a whole replay means: 0 reproduced in every run, 1 in none, 10 diverged or in some only, 6 none was restored."""
+    """What a whole replay means: 0 reproduced in every run, 1 in none, 6 none was restored, 10 all between these."""
     kinds = {run.verdict.kind for run in result.runs}
     if kinds == {VerdictKind.REPRODUCED}:
         return 0

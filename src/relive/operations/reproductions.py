@@ -13,7 +13,7 @@ from relive.errors import UsageError
 from relive.model.reproduction import Attempt, Reproduction, ReproductionKind
 from relive.model.text import is_number
 from relive.operations.operation import Operation, Wish
-from relive.operations.policies import parse_policy
+from relive.operations.policies import check_ignore, parse_policy
 from relive.operations.progress import Progress
 from relive.operations.runs import keep_reproduction, marked_run
 from relive.operations.unfinished import Unfinished, digest
@@ -86,7 +86,7 @@ def reproduce(settings: Settings, wish: ReproduceWish, progress: Progress) -> Re
         times=wish.times,
     )
     wishes = Wishes(
-        ignore=tuple(wish.ignore),
+        ignore=tuple(check_ignore(text) for text in wish.ignore),
         limit=wish.limit,
         on_miss=dict(parse_policy(text) for text in wish.on_miss),
         databases=dict(_database(text) for text in wish.database),

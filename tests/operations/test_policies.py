@@ -1,0 +1,34 @@
+"""What may differ in a replay: words that name nothing are refused, since they would silently do nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from relive.errors import UsageError
+from relive.operations.policies import check_ignore
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "header:Date",
+            "query:page",
+            "body",
+            "body:$.id",
+            "event:query",
+            "event:query:$.asked.parameters[0]",
+        ),
+        *("$.parameters[0]", "$", "path", "host", "method"),
+    ],
+)
+def test_what_names_something_is_taken_as_it_is(text):
+    assert check_ignore(text) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["nonsense", "", "header:", "event:nosuch", "body:id", "event:", "Header:Date"]
+)
+def test_what_names_nothing_is_refused(text):
+    with pytest.raises(UsageError, match="--ignore cannot be"):
+        check_ignore(text)
