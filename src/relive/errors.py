@@ -7,7 +7,7 @@ ReliveError
 │   ├── TargetUnknown, ProcessGone, RefUnknown, RefAmbiguous, IncidentUnknown, BranchUnknown
 │   ├── TokenUnknown, KeptExportUnknown, TaskUnknown
 ├── HostIncapable         this machine cannot do it (see ``relive doctor``): 4
-│   ├── PermissionMissing, ToolMissing, DiskFull, HostUnfit, ExportsFull
+│   ├── PermissionMissing, OutputLost, ToolMissing, DiskFull, HostUnfit, ExportsFull
 ├── CommitFailed          the target was not committed and runs on: 5
 │   ├── TargetUndumpable, CommitTimedOut
 ├── RestoreFailed         the branch did not come to life: 6
@@ -29,8 +29,8 @@ ReliveError
 │   ├── KeyReused, TasksFull, TaskLost
 └── Cancelled             given up because whoever asked wished so: 130
 
-Exit statuses 0 and 1 are the verdicts of ``relive replay`` (reproduced, not reproduced); 10 is "diverged". ``relive fixture``
-ends with 1 when a query is not satisfied.
+Exit statuses 0 and 1 are the verdicts of ``relive replay`` (reproduced, not reproduced); 10 is "diverged" or "same answer,
+cause not seen". ``relive fixture`` ends with 1 when a query is not satisfied.
 ``docs/errors.md`` is generated from this module.
 """
 
@@ -72,6 +72,7 @@ __all__ = [
     "ObjectCorrupt",
     "ObjectMissing",
     "OriginRefused",
+    "OutputLost",
     "PackageMissing",
     "PermissionMissing",
     "ProcessGone",
@@ -259,6 +260,12 @@ class PermissionMissing(HostIncapable):
     """The caller lacks a right, nearly always: it is not root."""
 
     code = "permission-missing"
+
+
+class OutputLost(HostIncapable):
+    """What was asked for is done, and the answer could not be written to standard output: it is full or closed."""
+
+    code = "output-lost"
 
 
 class ToolMissing(HostIncapable):

@@ -10,14 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relive.model.incident import FailureKind, Sighting
-from relive.model.outcome import End
+from relive.model.outcome import End, Fault
 from relive.record.exchanges import Ended, Exchange
-from relive.replay.outcomes import died_outcome, read_log, recorded_answer, recorded_outcome, replayed_answer
+from relive.replay.outcomes import (
+    died_outcome,
+    read_log,
+    recorded_answer,
+    recorded_outcome,
+    replayed_answer,
+    with_fault,
+)
 from relive.replay.sender import Answer
-from relive.sandbox.seal import Seal
 
 HEAD = b"HTTP/1.1 500 Oh\r\nContent-Type: text/plain\r\nX-Shard: 7\r\n\r\n"
-SEAL = Seal(devices=[], packets_left=0, refused=3)
 TRACEBACK = ["Traceback (most recent call last):", '  File "a.py", line 1, in f', "KeyError: 1"]
 
 
@@ -86,38 +91,31 @@ def test_a_request_that_is_not_in_the_recording_had_no_answer():
     assert recorded_outcome(sighting(FailureKind.ANSWER), None, []).end is End.NO_ANSWER
 
 
-def test_a_replayed_answer_carries_the_proof_of_its_seal():
-    outcome = replayed_answer(Answer(End.ANSWERED, 500, HEAD, bytearray(b"oh"), 0.1), [], SEAL)
-    assert (outcome.body, outcome.status, outcome.packets_left, outcome.refused) == ("oh", 500, 0, 3)
-
-
 def test_chunk_framing_is_taken_off():
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n"
     answer = Answer(End.ANSWERED, 200, head, bytearray(b"2\r\nab\r\n1\r\nc\r\n0\r\n\r\n"), 0.1)
-    assert replayed_answer(answer, [], None).body == "abc"
+    assert replayed_answer(answer, []).body == "abc"
 
 
 @given(st.binary(max_size=50))
 def test_a_body_that_is_no_text_is_shown_in_base64(data):
-    outcome = replayed_answer(Answer(End.ANSWERED, 200, HEAD, bytearray(data), 0.1), [], None)
+    outcome = replayed_answer(Answer(End.ANSWERED, 200, HEAD, bytearray(data), 0.1), [])
     shown = base64.b64decode(outcome.body) if outcome.body_is_base64 else outcome.body.encode()
     assert shown == data
 
 
 def test_a_large_body_is_cut_and_says_by_how_much():
-    outcome = replayed_answer(
-        Answer(End.ANSWERED, 200, HEAD, bytearray(b"a" * ((1 << 20) + 5)), 0.1), [], None
-    )
+    outcome = replayed_answer(Answer(End.ANSWERED, 200, HEAD, bytearray(b"a" * ((1 << 20) + 5)), 0.1), [])
     assert (len(outcome.body), outcome.body_cut) == (1 << 20, 5)
 
 
 def test_a_large_text_is_still_text_after_the_cut():
     data = ("a" + "ü" * (1 << 19)).encode()
-    assert not replayed_answer(Answer(End.ANSWERED, 200, HEAD, bytearray(data), 0.1), [], None).body_is_base64
+    assert not replayed_answer(Answer(End.ANSWERED, 200, HEAD, bytearray(data), 0.1), []).body_is_base64
 
 
 def test_a_head_that_is_none_has_no_headers():
-    assert replayed_answer(Answer(End.BROKEN), [], None).headers == []
+    assert replayed_answer(Answer(End.BROKEN), []).headers == []
 
 
 @pytest.mark.parametrize(
@@ -131,14 +129,26 @@ def test_a_head_that_is_none_has_no_headers():
     ],
 )
 def test_a_wait_status_is_a_death_or_nothing(status, end, number, exit_status):
-    outcome = died_outcome(status, [], SEAL, 1.5)
+    outcome = died_outcome(status, [], 1.5)
     assert (outcome.end, outcome.signal, outcome.exit_status) == (end, number, exit_status)
-    assert (outcome.seconds, outcome.packets_left) == (1.5, 0)
+    assert outcome.seconds == 1.5
+
+
+def test_a_fatal_signal_of_a_worker_is_the_outcome_though_the_service_goes_on():
+    fault = Fault(process=7, is_root=False, signal=11, code="SEGV_MAPERR", address=0)
+    outcome = with_fault(died_outcome(None, [], 1.5), fault)
+    assert (outcome.end, outcome.signal, outcome.exit_status, outcome.fault) == (End.DIED, 11, 139, fault)
+
+
+def test_a_hang_is_one_whatever_was_answered_later():
+    """Whether there was an answer in the end depends on when one asks."""
+    outcome = recorded_outcome(sighting(FailureKind.HANG), exchange(), TRACEBACK)
+    assert (outcome.end, outcome.status, outcome.body) == (End.NO_ANSWER, None, "")
 
 
 def test_a_death_that_was_recorded_and_one_in_a_branch_are_told_alike():
     recorded = recorded_outcome(sighting(FailureKind.SIGNAL, signal=11), None, [])
-    replayed = died_outcome(11, [], None, 0.0)
+    replayed = died_outcome(11, [], 0.0)
     assert (recorded.end, recorded.signal, recorded.exit_status) == (
         replayed.end,
         replayed.signal,

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from relive.model.outcome import End, InsideEvent, Outcome, Stack, VerdictKind
 from relive.model.stack import find_stack
 from relive.replay.difference import first_difference
-from relive.replay.verdict import VOLATILE_HEADERS, compare, is_failure, same_answer
+from relive.replay.verdict import VOLATILE_HEADERS, Earlier, compare, is_failure, same_answer
 
-REPRODUCED, NOT, DIVERGED = VerdictKind.REPRODUCED, VerdictKind.NOT_REPRODUCED, VerdictKind.DIVERGED
+REPRODUCED, SAME = VerdictKind.REPRODUCED, VerdictKind.SAME_ANSWER
+NOT, DIVERGED = VerdictKind.NOT_REPRODUCED, VerdictKind.DIVERGED
 
 
 def answered(status: int = 500, body: str = "", **more) -> Outcome:
@@ -116,12 +117,12 @@ CASES = {
     "a failure where none was": (answered(200), answered(500), DIVERGED, "status 200 was recorded, 500 came"),
     "another good status": (answered(200), answered(201), DIVERGED, "status 200 was recorded, 201 came"),
     # The same end.
-    "the same status": (answered(500), answered(500), REPRODUCED, None),
+    "the same status": (answered(500), answered(500), SAME, None),
     "the same good answer": (answered(200, "hello"), answered(200, "hello"), REPRODUCED, None),
-    "the same signal": (died(signal=11), died(signal=11), REPRODUCED, None),
-    "the same exit status": (died(exit_status=3), died(exit_status=3), REPRODUCED, None),
-    "hanging again": (NO_ANSWER, NO_ANSWER, REPRODUCED, None),
-    "broken again": (BROKEN, BROKEN, REPRODUCED, None),
+    "the same signal": (died(signal=11), died(signal=11), SAME, None),
+    "the same exit status": (died(exit_status=3), died(exit_status=3), SAME, None),
+    "hanging again": (NO_ANSWER, NO_ANSWER, SAME, None),
+    "broken again": (BROKEN, BROKEN, SAME, None),
     # Rule 3: stacks.
     "the same stack": (answered(stack=stack()), answered(stack=stack()), REPRODUCED, None),
     "another message of the same type": (
@@ -160,7 +161,7 @@ CASES = {
         REPRODUCED,
         None,
     ),
-    "only one printed a stack, the bodies are equal": (answered(stack=stack()), answered(), REPRODUCED, None),
+    "only one printed a stack, the bodies are equal": (answered(stack=stack()), answered(), SAME, None),
     # Rule 4: bodies.
     "other bodies": (answered(body="a"), answered(body="b"), DIVERGED, "body: 'a' was recorded, 'b' came"),
     "other JSON": (
@@ -172,7 +173,7 @@ CASES = {
     "the same JSON, written otherwise": (
         answered(body='{"a":1,"b":2}'),
         answered(body='{ "b": 2, "a": 1 }'),
-        REPRODUCED,
+        SAME,
         None,
     ),
     "a body that became JSON": (
@@ -202,7 +203,11 @@ def test_rule(recorded, replayed, kind, difference):
 
 def test_an_earlier_difference_makes_a_run_without_failure_one_that_diverged():
     """The service had gone another way before the failing request came."""
-    verdict = compare(answered(500), answered(200), earlier="request 3: status 200 was recorded, 201 came")
+    verdict = compare(
+        answered(500),
+        answered(200),
+        earlier=Earlier("request 3: status 200 was recorded, 201 came", ended_otherwise=True),
+    )
     assert verdict.kind is DIVERGED
     assert verdict.difference == "request 3: status 200 was recorded, 201 came"
     assert verdict.notes == ["status 500 was recorded, 200 came"]
@@ -210,7 +215,7 @@ def test_an_earlier_difference_makes_a_run_without_failure_one_that_diverged():
 
 @pytest.mark.parametrize("replayed", [answered(500), answered(503)])
 def test_an_earlier_difference_is_only_noted_when_a_failure_came(replayed):
-    verdict = compare(answered(500), replayed, earlier="request 3: oh")
+    verdict = compare(answered(500), replayed, earlier=Earlier("request 3: oh", ended_otherwise=False))
     assert verdict.notes[0] == "before it: request 3: oh"
 
 
@@ -222,7 +227,7 @@ def test_headers_that_always_vary_are_not_mentioned(name):
 
 def test_other_headers_are_noted_and_do_not_decide():
     verdict = compare(answered(headers=[("x-shard", "1")]), answered(headers=[("x-shard", "2")]))
-    assert verdict.kind is REPRODUCED
+    assert verdict.kind is SAME
     assert verdict.notes == ["header ('x-shard', '1') was recorded, ('x-shard', '2') came"]
 
 
@@ -235,7 +240,7 @@ def test_a_header_can_be_declared_to_vary():
 
 @pytest.mark.parametrize(
     ("path", "kind"),
-    [("body:$.id", REPRODUCED), ("body:$", REPRODUCED), ("body:$.other", DIVERGED), ("header:id", DIVERGED)],
+    [("body:$.id", SAME), ("body:$", SAME), ("body:$.other", DIVERGED), ("header:id", DIVERGED)],
 )
 def test_a_part_of_the_body_can_be_declared_to_vary(path, kind):
     assert compare(answered(body='{"id": 1}'), answered(body='{"id": 2}'), ignore=[path]).kind is kind
@@ -303,14 +308,15 @@ outcomes = st.builds(
 @given(outcomes)
 def test_an_outcome_reproduces_itself(outcome):
     verdict = compare(outcome, copy.deepcopy(outcome))
-    assert verdict.kind is REPRODUCED
+    assert verdict.kind is (REPRODUCED if verdict.evidence or not is_failure(outcome) else SAME)
     assert verdict.notes == []
 
 
-@given(outcomes, outcomes, st.none() | st.just("request 1: oh"))
+@given(outcomes, outcomes, st.none() | st.just(Earlier("request 1: oh", ended_otherwise=False)))
 def test_only_what_is_reproduced_has_no_difference(recorded, replayed, earlier):
     verdict = compare(recorded, replayed, earlier=earlier)
-    assert (verdict.difference is None) == (verdict.kind is REPRODUCED)
+    assert (verdict.difference is None) == (verdict.kind in (REPRODUCED, SAME))
+    assert (verdict.unseen != []) == (verdict.kind is SAME)
     assert verdict.kind is not VerdictKind.FAILED_TO_RESTORE
 
 
@@ -409,7 +415,7 @@ def test_a_body_that_is_nested_too_deep_for_json_is_compared_as_text():
 
 def test_the_kept_parts_of_cut_bodies_are_still_compared():
     recorded = answered(body="aaa", body_cut=5)
-    assert compare(recorded, answered(body="aaabbbbb")).kind is REPRODUCED
+    assert compare(recorded, answered(body="aaabbbbb")).kind is SAME
     assert compare(recorded, answered(body="xxxbbbbb")).kind is DIVERGED
 
 
@@ -463,7 +469,7 @@ INSIDE_CASES = {
     "an equal body after another reading": (
         answered(body="Internal Server Error", events=[read(1.0)]),
         answered(body="Internal Server Error", events=[read(2.0)]),
-        (REPRODUCED, None, [], [OTHER_READING]),
+        (SAME, None, [], [OTHER_READING]),
     ),
     "no failure, and the reason": (
         answered(500, events=[read(1.0)]),
@@ -478,7 +484,7 @@ INSIDE_CASES = {
     "nothing known of one side": (
         answered(events=[asked("select")]),
         answered(),
-        (REPRODUCED, None, [], []),
+        (SAME, None, [], []),
     ),
 }
 

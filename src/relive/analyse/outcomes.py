@@ -62,6 +62,8 @@ def _verdict(verdict: Verdict, mask: Mask) -> Verdict:
     return verdict.model_copy(
         update={
             "difference": None if verdict.difference is None else mask.sentence(verdict.difference),
+            "evidence": [mask.sentence(text) for text in verdict.evidence],
+            "unseen": [mask.sentence(text) for text in verdict.unseen],
             "notes": [mask.sentence(note) for note in verdict.notes],
             "inside": [mask.sentence(note) for note in verdict.inside],
         }

@@ -11,7 +11,7 @@ from relive.cli.stacks import stack_lines
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
 from relive.model.branch import Clock
-from relive.model.outcome import End, Outcome, Replay, Run, Steps, VerdictKind
+from relive.model.outcome import End, Outcome, Replay, Run, Steps, VerdictKind, verdict_words
 from relive.model.quantities import duration
 from relive.operations.replays import ReplayWish, replay_status
 from relive.operations.replays import replay as run_replay
@@ -67,8 +67,8 @@ def replay(
 ) -> None:
     """Restore the commit before a failure, send the recorded requests again, and judge
 
-    Exit status: 0 reproduced in every run, 1 in none, 10 diverged or reproduced in some runs only, 6 no run could be
-    restored.
+    Exit status: 0 reproduced in every run, 1 in none, 10 diverged, or the same answer came and its cause was not seen, or
+    reproduced in some runs only, 6 no run could be restored.
     """
     terminal = Terminal(as_json=as_json)
     wish = ReplayWish(
@@ -120,7 +120,7 @@ def _headline(result: Replay) -> str:
     if result.reproduced == len(result.runs):
         return f"{what} of {result.service}: reproduced {result.reproduced} of {len(result.runs)}"
     first = next(run.verdict.kind for run in result.runs if run.verdict.kind is not VerdictKind.REPRODUCED)
-    return f"{what} of {result.service}: {first.value.replace('-', ' ')}, reproduced {result.reproduced} of {len(result.runs)}"
+    return f"{what} of {result.service}: {verdict_words(first.value)}, reproduced {result.reproduced} of {len(result.runs)}"
 
 
 def _run_line(run: Run) -> str:
@@ -134,11 +134,15 @@ def _run_line(run: Run) -> str:
         else "sandbox already gone"
     )
     line = (
-        f"  run {run.number}: {run.verdict.kind.value.replace('-', ' ')}: {_outcome_words(run.outcome)}; "
+        f"  run {run.number}: {verdict_words(run.verdict.kind.value)}: {_outcome_words(run.outcome)}; "
         f"{others}, restored in {duration(run.restore_us)}, {sealed}"
     )
     if run.verdict.difference:
         line += f"\n         first difference: {run.verdict.difference}"
+    line += "".join(f"\n         cause: {text}" for text in run.verdict.evidence)
+    line += "".join(f"\n         not seen: {text}" for text in run.verdict.unseen)
+    if run.verdict.played:
+        line += f"\n         answered: {run.verdict.played}"
     line += _stub_words(run.outcome)
     line += "".join(f"\n         inside: {text}" for text in run.verdict.inside)
     if run.verdict.kind is VerdictKind.REPRODUCED:

@@ -8,15 +8,16 @@ import streamlit as st
 
 from relive.analyse.masking import Mask
 from relive.dashboard.look import chip, escape, label, table
-from relive.model.outcome import End, Outcome, Replay, Run
+from relive.model.outcome import End, Outcome, Replay, Run, Verdict, verdict_words
 from relive.model.quantities import duration
 from relive.model.reproduction import Attempt, Reproduction
 
 __all__ = ["show_verdict", "tone_of", "words_of"]
 
-_TONES = {"reproduced": "good", "diverged": "warn", "not-reproduced": "warn"}
+_TONES = {"reproduced": "good", "same-answer": "warn", "diverged": "warn", "not-reproduced": "warn"}
 _WORDS = {
     "reproduced": "The same failure happened again",
+    "same-answer": "The same answer came, and nothing shows that it was for the same reason",
     "diverged": "It went another way at one point",
     "not-reproduced": "The failure did not happen again",
     "failed-to-restore": "The commit could not be brought back",
@@ -33,7 +34,7 @@ def tone_of(verdict: str) -> str:
 def words_of(verdict: str, reproduced: int, times: int) -> str:
     """``reproduced 5 of 5``; where it was not, which other verdict came first."""
     told = f"reproduced {reproduced} of {times}"
-    return told if verdict == "reproduced" else f"{verdict.replace('-', ' ')}, {told}"
+    return told if verdict == "reproduced" else f"{verdict_words(verdict)}, {told}"
 
 
 def show_verdict(result: Replay | Reproduction, mask: Mask) -> None:
@@ -82,10 +83,16 @@ def _run(run: Run, mask: Mask) -> list[str]:
         str(run.number),
         _chip(run.verdict.kind.value),
         escape(_outcome(run.outcome)),
-        _told(run.verdict.difference, [*run.verdict.inside, *notes], mask),
+        _told(run.verdict.difference, [*_grounds(run.verdict), *run.verdict.inside, *notes], mask),
         duration(run.restore_us),
         "-" if left is None else str(left),
     ]
+
+
+def _grounds(verdict: Verdict) -> list[str]:
+    """What the verdict rests on."""
+    told = [f"cause: {text}" for text in verdict.evidence] + [f"not seen: {text}" for text in verdict.unseen]
+    return [*told, *([verdict.played] if verdict.played else [])]
 
 
 def _attempt(one: Attempt, mask: Mask) -> list[str]:
@@ -104,7 +111,7 @@ def _attempt(one: Attempt, mask: Mask) -> list[str]:
 
 
 def _chip(verdict: str) -> str:
-    return chip(verdict.replace("-", " "), tone_of(verdict))
+    return chip(verdict_words(verdict), tone_of(verdict))
 
 
 def _told(difference: str | None, notes: Sequence[str], mask: Mask) -> str:

@@ -626,13 +626,58 @@ class SeccompEntry(_message.Message):
 Global___SeccompEntry: _TypeAlias = SeccompEntry  # noqa: Y015
 
 @_typing.final
+class UserX86RegsEntry(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    IP_FIELD_NUMBER: _builtins.int
+    SP_FIELD_NUMBER: _builtins.int
+    ip: _builtins.int
+    sp: _builtins.int
+    def __init__(
+        self,
+        *,
+        ip: _builtins.int | None = ...,
+        sp: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ip", b"ip", "sp", b"sp"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ip", b"ip", "sp", b"sp"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UserX86RegsEntry: _TypeAlias = UserX86RegsEntry  # noqa: Y015
+
+@_typing.final
+class ThreadInfoX86(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GPREGS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def gpregs(self) -> Global___UserX86RegsEntry: ...
+    def __init__(
+        self,
+        *,
+        gpregs: Global___UserX86RegsEntry | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["gpregs", b"gpregs"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["gpregs", b"gpregs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ThreadInfoX86: _TypeAlias = ThreadInfoX86  # noqa: Y015
+
+@_typing.final
 class CoreEntry(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     MTYPE_FIELD_NUMBER: _builtins.int
+    THREAD_INFO_FIELD_NUMBER: _builtins.int
     TC_FIELD_NUMBER: _builtins.int
     THREAD_CORE_FIELD_NUMBER: _builtins.int
     mtype: _builtins.int
+    @_builtins.property
+    def thread_info(self) -> Global___ThreadInfoX86: ...
     @_builtins.property
     def tc(self) -> Global___TaskCoreEntry: ...
     @_builtins.property
@@ -641,12 +686,13 @@ class CoreEntry(_message.Message):
         self,
         *,
         mtype: _builtins.int | None = ...,
+        thread_info: Global___ThreadInfoX86 | None = ...,
         tc: Global___TaskCoreEntry | None = ...,
         thread_core: Global___ThreadCoreEntry | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["mtype", b"mtype", "tc", b"tc", "thread_core", b"thread_core"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["mtype", b"mtype", "tc", b"tc", "thread_core", b"thread_core", "thread_info", b"thread_info"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["mtype", b"mtype", "tc", b"tc", "thread_core", b"thread_core"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["mtype", b"mtype", "tc", b"tc", "thread_core", b"thread_core", "thread_info", b"thread_info"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

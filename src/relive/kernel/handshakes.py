@@ -1,4 +1,4 @@
-"""Seeing who wants to connect in a network namespace: the first packet of each TCP handshake on loopback (packet(7)).
+"""Seeing who wants to connect in a network namespace, and who is refused: TCP handshakes on loopback (packet(7)).
 
 A connection that is refused is not seen by any other socket.
 """
@@ -11,7 +11,7 @@ import socket
 import struct
 from dataclasses import dataclass
 
-__all__ = ["Handshake", "read_handshake", "watch_handshakes"]
+__all__ = ["Handshake", "read_handshake", "read_refusal", "watch_handshakes", "watch_refusals"]
 
 _SO_ATTACH_FILTER = 26
 _PROTOCOLS = (
@@ -20,33 +20,41 @@ _PROTOCOLS = (
 )  # ETH_P_IP, ETH_P_IPV6: what comes in, so that each packet of loopback is seen once
 _TCP = 6
 _SYN, _SYN_ACK = 0x02, 0x12
+_RST_ACK, _SYN_RST_ACK = 0x14, 0x16
 _MOST = 128  # [bytes] that are read of a packet
 
 # Classic BPF: struct sock_filter is (u16 code, u8 jump if true, u8 jump if not, u32 value); the packet begins with IP's header.
 _LOAD_BYTE, _LOAD_HALF, _LOAD_BYTE_AT_X = 0x30, 0x28, 0x50
 _LOAD_X_HEADER_LENGTH = 0xB1
 _AND, _JUMP_EQUAL, _JUMP_SET, _RETURN = 0x54, 0x15, 0x45, 0x06
-_FILTER_V4 = (
-    (_LOAD_BYTE, 0, 0, 9),
-    (_JUMP_EQUAL, 0, 7, _TCP),
-    (_LOAD_HALF, 0, 0, 6),
-    (_JUMP_SET, 5, 0, 0x1FFF),  # a later fragment
-    (_LOAD_X_HEADER_LENGTH, 0, 0, 0),
-    (_LOAD_BYTE_AT_X, 0, 0, 13),
-    (_AND, 0, 0, _SYN_ACK),
-    (_JUMP_EQUAL, 0, 1, _SYN),
-    (_RETURN, 0, 0, _MOST),
-    (_RETURN, 0, 0, 0),
-)
-_FILTER_V6 = (
-    (_LOAD_BYTE, 0, 0, 6),
-    (_JUMP_EQUAL, 0, 4, _TCP),
-    (_LOAD_BYTE, 0, 0, 40 + 13),
-    (_AND, 0, 0, _SYN_ACK),
-    (_JUMP_EQUAL, 0, 1, _SYN),
-    (_RETURN, 0, 0, _MOST),
-    (_RETURN, 0, 0, 0),
-)
+_Program = tuple[tuple[int, int, int, int], ...]
+
+
+def _filters(mask: int, flags: int) -> tuple[_Program, _Program]:
+    """For IPv4 and IPv6: TCP segments whose flags, of those in ``mask``, are ``flags``."""
+    return (
+        (
+            (_LOAD_BYTE, 0, 0, 9),
+            (_JUMP_EQUAL, 0, 7, _TCP),
+            (_LOAD_HALF, 0, 0, 6),
+            (_JUMP_SET, 5, 0, 0x1FFF),  # a later fragment
+            (_LOAD_X_HEADER_LENGTH, 0, 0, 0),
+            (_LOAD_BYTE_AT_X, 0, 0, 13),
+            (_AND, 0, 0, mask),
+            (_JUMP_EQUAL, 0, 1, flags),
+            (_RETURN, 0, 0, _MOST),
+            (_RETURN, 0, 0, 0),
+        ),
+        (
+            (_LOAD_BYTE, 0, 0, 6),
+            (_JUMP_EQUAL, 0, 4, _TCP),
+            (_LOAD_BYTE, 0, 0, 40 + 13),
+            (_AND, 0, 0, mask),
+            (_JUMP_EQUAL, 0, 1, flags),
+            (_RETURN, 0, 0, _MOST),
+            (_RETURN, 0, 0, 0),
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +76,18 @@ def watch_handshakes() -> list[socket.socket]:
     Raises:
         OSError: EPERM without CAP_NET_RAW.
     """
+    return _watch(_filters(_SYN_ACK, _SYN))
+
+
+def watch_refusals() -> list[socket.socket]:
+    """As ``watch_handshakes``, for resets of connections: ``read_refusal`` tells those that answer a first packet."""
+    return _watch(_filters(_SYN_RST_ACK, _RST_ACK))
+
+
+def _watch(programs: tuple[_Program, _Program]) -> list[socket.socket]:
     opened: list[socket.socket] = []
     try:
-        for protocol, program in zip(_PROTOCOLS, (_FILTER_V4, _FILTER_V6), strict=True):
+        for protocol, program in zip(_PROTOCOLS, programs, strict=True):
             # Of no protocol until the filter is there: nothing else can get in before.
             sock = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC, 0)
             opened.append(sock)
@@ -88,6 +105,15 @@ def watch_handshakes() -> list[socket.socket]:
             sock.close()
         raise
     return opened
+
+
+def read_refusal(packet: bytes) -> tuple[str, int] | None:
+    """The (address, port) that refused a connection, of a packet from ``watch_refusals``; None: it reset one that stood.
+
+    What answers a first packet at a port where nobody listens has the sequence number 0 (RFC 9293, 3.10.7.1).
+    """
+    seen = read_handshake(packet)
+    return seen.origin if seen is not None and seen.sequence == 0 else None
 
 
 def read_handshake(packet: bytes) -> Handshake | None:

@@ -16,8 +16,10 @@ __all__ = [
     "exists_inside",
     "is_same_process",
     "listening_ports",
+    "number_inside",
     "read_maps",
     "read_stat",
+    "registers_of",
     "status_field",
     "threads_of",
     "tree_of",
@@ -114,6 +116,29 @@ def tree_of(root: int) -> list[int]:
     for pid in found:
         found.extend(children_of(pid))
     return found
+
+
+def registers_of(pid: int, thread: int) -> tuple[int, int] | None:
+    """(instruction, stack) pointers of a thread that waits in a system call or is stopped; None: it runs, or is gone.
+
+    Raises:
+        PermissionError: without the right to trace it.
+    """
+    try:
+        words = Path(f"/proc/{pid}/task/{thread}/syscall").read_text().split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # "running", "NUMBER six arguments SP PC", or "-1 SP PC" outside of a call (proc_pid_syscall(5)).
+    return (int(words[-1], 16), int(words[-2], 16)) if len(words) >= 3 else None
+
+
+def number_inside(pid: int, thread: int | None = None) -> int | None:
+    """The number of a process or thread in its innermost PID namespace; None: it is gone."""
+    try:
+        text = Path(f"/proc/{pid}/task/{thread if thread is not None else pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return next((int(line.split()[-1]) for line in text.splitlines() if line.startswith("NSpid:")), None)
 
 
 def environment_of(pid: int) -> dict[str, str]:

@@ -10,6 +10,7 @@ from relive.model.value import Value
 
 __all__ = [
     "End",
+    "Fault",
     "InsideEvent",
     "Miss",
     "Outcome",
@@ -19,9 +20,11 @@ __all__ = [
     "Steps",
     "Stranger",
     "Stubbed",
+    "ThreadPlace",
     "Unasked",
     "Verdict",
     "VerdictKind",
+    "verdict_words",
 ]
 
 
@@ -115,6 +118,32 @@ class Stubbed(Value):
     notes: list[str] = []
 
 
+class ThreadPlace(Value):
+    """Where a thread stands: its number inside, and its instruction and stack pointers."""
+
+    thread: int
+    instruction: int
+    stack: int
+
+
+class Fault(Value):
+    """A fatal signal of a process.
+
+    Attributes:
+        process: pid as inside; is_root: it is the service's first process; command: the thread's name.
+        code: si_code, such as ``SEGV_MAPERR``; address: of the fault, None where the kernel gives none.
+        place: where the thread stood; None where nobody kept that.
+    """
+
+    process: int
+    is_root: bool
+    signal: int
+    code: str | None = None
+    address: int | None = None
+    command: str = ""
+    place: ThreadPlace | None = None
+
+
 class Outcome(Value):
     """How it ended.
 
@@ -122,8 +151,12 @@ class Outcome(Value):
         headers: of the answer, names in lower case; body: as text, or base64 if it is none.
         seconds: from the first byte of the request to the end.
         exit_status: of the service's root process as a shell shows it, if it died; signal: if one ended it.
+        fault: the fatal signal that it is judged by; of a recorded one what the incident holds.
+        places: where the threads stood that had not given an answer; None where it is not asked for, or nobody kept it.
         log: lines the service wrote to its standard error meanwhile.
         packets_left, refused: counters of the sandbox, None for a recorded outcome.
+        unreached: where the service wanted to connect to and nobody was, since it was not recorded; empty where stubs answered
+            (theirs are among ``stubs.strangers``), and for a recorded outcome.
         events: what happened inside for the judged request, at most 2000; None where nothing is known of it.
         misses: calls of the whole service without a recorded answer, at most 100; empty for a recorded outcome.
         stubs: what they did; None where there were none.
@@ -138,22 +171,31 @@ class Outcome(Value):
     seconds: float | None = None
     exit_status: int | None = None
     signal: int | None = None
+    fault: Fault | None = None
+    places: list[ThreadPlace] | None = None
     log: list[str] = []
     stack: Stack | None = None
     packets_left: int | None = None
     refused: int | None = None
+    unreached: list[Stranger] = []
     events: list[InsideEvent] | None = None
     misses: list[Miss] = []
     stubs: Stubbed | None = None
 
 
 class VerdictKind(StrEnum):
-    """What a replay showed."""
+    """What a replay showed. ``SAME_ANSWER``: it ended the same way, and the cause was not seen or something was missing."""
 
     REPRODUCED = "reproduced"
+    SAME_ANSWER = "same-answer"
     NOT_REPRODUCED = "not-reproduced"
     DIVERGED = "diverged"
     FAILED_TO_RESTORE = "failed-to-restore"
+
+
+def verdict_words(kind: str) -> str:
+    """The verdict as it is told to people: ``same answer, cause not seen``."""
+    return "same answer, cause not seen" if kind == VerdictKind.SAME_ANSWER else kind.replace("-", " ")
 
 
 class Verdict(Value):
@@ -161,6 +203,9 @@ class Verdict(Value):
 
     Attributes:
         difference: the first thing that differed, None if nothing that matters did.
+        evidence: what showed the cause on both sides alike.
+        unseen: why that is not enough: what was missing in the branch, and what could not be compared.
+        played: what the recording answered in the branch, and what it could not, in one line; None where nothing ran.
         notes: differences that do not change the verdict and vary with time and port numbers.
         inside: the first event inside that differed where it is not the difference, calls without a recorded answer, and
             what makes the comparison of events weaker.
@@ -168,6 +213,9 @@ class Verdict(Value):
 
     kind: VerdictKind
     difference: str | None = None
+    evidence: list[str] = []
+    unseen: list[str] = []
+    played: str | None = None
     notes: list[str] = []
     inside: list[str] = []
 

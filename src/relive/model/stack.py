@@ -1,4 +1,4 @@
-"""Stacks in what a service printed: Python tracebacks, found in its log lines."""
+"""Stacks in what a service printed, found in its log lines: Python tracebacks here, other languages in ``stackforms``."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import re
 
 from relive.model.capsule import INPROCESS_DIRECTORY
 from relive.model.outcome import Stack
+from relive.model.stackforms import read_form
 
-__all__ = ["find_stack", "find_stacks"]
+__all__ = ["find_stack", "find_stacks", "last_stack"]
 
 _RECORDER = f"{INPROCESS_DIRECTORY}/"
 _HEAD = "Traceback (most recent call last):"
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>.+)$')
 _CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
+_LONG = 1024  # characters of a line that are looked at for stacks of other languages
 _MARGIN = re.compile(r"^[\s|+-]*")
 
 
@@ -21,20 +23,46 @@ def find_stack(lines: list[str]) -> Stack | None:
     return next(iter(find_stacks(lines)), None)
 
 
+def last_stack(lines: list[str]) -> Stack | None:
+    """The last of ``find_stacks``, or None: what follows a request's other lines belongs to its end."""
+    return next(reversed(find_stacks(lines)), None)
+
+
 def find_stacks(lines: list[str]) -> list[Stack]:
-    """Python tracebacks in the lines, in order; of chained ones only the last, which is what came out.
+    """Stacks in the lines, in order; of chained ones only the one that came out (Python) or came first (others).
 
     Margins of exception groups are taken off.
     """
-    found: list[Stack] = []
+    found = _find_tracebacks(lines)
+    lines = [
+        line[:_LONG] for line in lines
+    ]  # a log is anybody's text, and patterns take their time over long lines
+    covered = [(begin, end) for begin, end, _ in found]
+    place = 0
+    while place < len(lines):
+        inside = next((end for begin, end in covered if begin <= place < end), None)
+        other = read_form(lines, place) if inside is None else None
+        if other is not None:
+            stack, end = other
+            found.append((place, end, stack))
+            place = end
+        else:
+            place = inside if inside is not None else place + 1
+    return [stack for _, _, stack in sorted(found, key=lambda one: one[0])]
+
+
+def _find_tracebacks(lines: list[str]) -> list[tuple[int, int, Stack]]:
+    """Python's, each with the place of its first line and that behind its last."""
+    found: list[tuple[int, int, Stack]] = []
     start, is_chained = 0, False
     while True:
         stack, end = _read_stack(lines, start)
         if stack is None:
             return found
+        begin = next(index for index in range(start, len(lines)) if _HEAD in lines[index])
         if is_chained:
-            found.pop()
-        found.append(stack)
+            begin = found.pop()[0]
+        found.append((begin, end, stack))
         # A long message may stand between an exception and the words that chain the next to it.
         following = next((index for index in range(end, len(lines)) if _HEAD in lines[index]), end)
         is_chained = any(words in line for line in lines[end:following] for words in _CHAINED)

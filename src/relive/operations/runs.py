@@ -101,11 +101,18 @@ def show_run(settings: Settings, number: int) -> RunDetail:
 
 
 class RunVerdict(Result):
-    """What one run of a replay, or attempt of a reproduction, showed; ``difference``: the first that matters."""
+    """What one run of a replay, or attempt of a reproduction, showed; ``difference``: the first that matters.
+
+    Attributes:
+        evidence, unseen, played: see ``relive.model.outcome.Verdict``; empty for a reproduction.
+    """
 
     number: int
     verdict: str
     difference: str | None
+    evidence: list[str]
+    unseen: list[str]
+    played: str | None
     notes: list[str]
     packets_left: int | None
 
@@ -119,6 +126,9 @@ def verdicts_of(settings: Settings, number: int) -> list[RunVerdict]:
                 number=one.number,
                 verdict=one.verdict.kind.value,
                 difference=one.verdict.difference,
+                evidence=one.verdict.evidence,
+                unseen=one.verdict.unseen,
+                played=one.verdict.played,
                 notes=[*one.verdict.notes, *one.verdict.inside],
                 packets_left=one.outcome.packets_left if one.outcome is not None else None,
             )
@@ -130,6 +140,9 @@ def verdicts_of(settings: Settings, number: int) -> list[RunVerdict]:
             number=one.number,
             verdict=one.kind.value,
             difference=one.difference,
+            evidence=[],
+            unseen=[],
+            played=None,
             notes=one.notes,
             packets_left=one.packets_left,
         )

@@ -16,7 +16,7 @@ from relive.record._heads import HeadError, Headers, parse_answer_head, parse_re
 from relive.record.events import Event, EventKind
 from relive.record.reading import Place, Recording
 
-__all__ = ["Ended", "Exchange", "Exchanges"]
+__all__ = ["Closing", "Ended", "Exchange", "Exchanges"]
 
 
 class Ended(StrEnum):
@@ -158,6 +158,21 @@ class Exchange:
         return b"".join([self._recording.event_at(place).data for place in places])
 
 
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """The end of a connection.
+
+    Attributes:
+        local_port: of the proxy's end towards the service; None where it had refused.
+        seq, mono_ns: of the event.
+    """
+
+    connection: int
+    local_port: int | None
+    seq: int
+    mono_ns: int
+
+
 class Exchanges:
     """Lookups over a recording. Each looks at the files as they are now.
 
@@ -200,6 +215,19 @@ class Exchanges:
             exchange for exchange in found if exchange.ended_seq is None or exchange.ended_seq > seq
         )
         return sorted(still_open, key=lambda exchange: exchange.started_seq)
+
+    def closed_in(self, after: int, until: int) -> list[Closing]:
+        """Connections that ended at ``after`` < seq <= ``until``, in that order. Reads the recording from its beginning."""
+        ports: dict[int, int | None] = {}
+        found = []
+        for event in self.recording.events(until=until):
+            if event.kind in (EventKind.CONNECTION_OPENED, EventKind.REQUEST_STARTED):
+                ports[event.connection] = event.fields.get("local_port")
+            elif event.kind is EventKind.CONNECTION_CLOSED:
+                port = ports.pop(event.connection, None)
+                if event.seq > after:
+                    found.append(Closing(event.connection, port, event.seq, event.mono_ns))
+        return found
 
     def _seq_before_request(self, number: int) -> int:
         seq = 0

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
+import tempfile
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from relive.config import Settings
-from relive.errors import RefUnknown, RequestUnknown, UsageError
+from relive.errors import RefUnknown, RequestUnknown, StoreError, UsageError
+from relive.images.registers import read_places
 from relive.model.capsule import LifePaths
 from relive.model.commit import CommitId, Manifest
-from relive.model.incident import FailureKind, Incident, Occurrence
-from relive.model.outcome import Outcome
+from relive.model.incident import FailureKind, Incident, Occurrence, Sighting
+from relive.model.outcome import End, Fault, Outcome, ThreadPlace
 from relive.protocols.known import protocol_of
 from relive.record.exchanges import Exchange, Exchanges
 from relive.record.reading import Recording
 from relive.replay.inside import Window, read_window, request_at_the_end, request_inside
-from relive.replay.outcomes import read_log, recorded_answer, recorded_outcome
+from relive.replay.outcomes import read_log, recorded_answer, recorded_outcome, with_fault
 from relive.replay.plan import Plan, make_plan
 from relive.replay.sequence import sequence_of
 from relive.replay.stubs.plan import Stubs
@@ -27,6 +31,7 @@ __all__ = ["Case", "case_of_incident", "case_of_request"]
 
 _FATAL_KINDS = (FailureKind.SIGNAL, FailureKind.EXIT, FailureKind.MEMORY)
 _LEAST_LIMIT = 10.0  # [s] that a replayed request may take
+_HANG_LEAST, _HANG_SLOWER = 1.0, 1.5  # [s] and times what it had hung, that a replay waits for an answer
 _SLOWER = 3.0  # a replayed request may take so many times what the recorded one took
 _END_OF_TIME = (1 << 63) - 1  # a sequence number behind all
 
@@ -41,6 +46,7 @@ class Case:
         inside: (pid, number in that process) of it; None where that is not known.
         stubs: what the service said to others over the network; None where nobody recorded it.
         failed_mono_ns: when the failure was seen.
+        hung_seconds: without an answer for so long a request counts as hanging; None where it did not hang.
         prepare_seconds: how long it took to read all this.
     """
 
@@ -57,6 +63,7 @@ class Case:
     inside: tuple[int, int] | None = None
     stubs: Stubs | None = None
     failed_mono_ns: int = 0
+    hung_seconds: float | None = None
     prepare_seconds: float = 0.0
 
 
@@ -98,10 +105,49 @@ def case_of_incident(settings: Settings, store: Store, incident: Incident, occur
     # Lines about a failure often follow its answer, so the end is where the log was when the incident was written down.
     lines = read_log(log, sighting.log_begin or 0, occurrence.log_end)
     recorded = recorded_outcome(sighting, exchange, lines)
+    places = _places(store, incident.at)
+    if recorded.end is End.NO_ANSWER:
+        recorded = recorded.model_copy(update={"places": _moved(store, places, occurrence.before)})
+    if recorded.signal not in (None, signal.SIGKILL):  # of which no tracer hears before the end
+        recorded = with_fault(recorded, _recorded_fault(sighting, manifest.target.root, places))
+    hung = None
+    if sighting.kind is FailureKind.HANG and exchange is not None:
+        # Whether it was answered in the end, and when, depends on when one asks; that it hung does not.
+        hung = max(0.0, (sighting.seen_wall_ns - exchange.started_wall_ns) / 1e9)
     case = _case(
-        store, exchanges, occurrence.before, incident.number, exchange, subject, seen_mono_ns, recorded
+        store, exchanges, occurrence.before, incident.number, exchange, subject, seen_mono_ns, recorded, hung
     )
     return _with_recordings(case, paths, exchange, seen_mono_ns, began)
+
+
+def _places(store: Store, commit: CommitId | None) -> list[ThreadPlace] | None:
+    """Where the threads of a commit stood; None where there is none, or it is gone."""
+    if commit is None:
+        return None
+    with contextlib.suppress(StoreError), tempfile.TemporaryDirectory(prefix="relive-") as scratch:
+        store.lay_out_small_images(store.facts(commit), Path(scratch))
+        return read_places(Path(scratch))
+    return None
+
+
+def _moved(store: Store, places: list[ThreadPlace] | None, before: CommitId) -> list[ThreadPlace] | None:
+    """Those that stood elsewhere in the commit before: the others had nothing to do with the failure."""
+    if places is None:
+        return None
+    earlier = {(one.thread, one.instruction, one.stack) for one in _places(store, before) or []}
+    return [one for one in places if (one.thread, one.instruction, one.stack) not in earlier]
+
+
+def _recorded_fault(sighting: Sighting, root: int, places: list[ThreadPlace] | None) -> Fault:
+    assert sighting.signal is not None
+    return Fault(
+        process=sighting.pid or 0,
+        is_root=sighting.pid in (None, root),
+        signal=sighting.signal,
+        code=sighting.signal_code,
+        address=sighting.address,
+        place=next((one for one in places or [] if one.thread == sighting.thread), None),
+    )
 
 
 def case_of_request(settings: Settings, store: Store, commit: CommitId, number: int) -> Case:
@@ -182,12 +228,13 @@ def _case(
     subject: int | None,
     failed_mono_ns: int,
     recorded: Outcome,
+    hung: float | None = None,
 ) -> Case:
     manifest = store.facts(commit)
     last = (
         exchange.ended_seq or exchange.started_seq
-        if exchange is not None and subject is not None
-        else _END_OF_TIME
+        if exchange is not None and subject is not None and hung is None
+        else _END_OF_TIME  # a hang may be of two requests: those that came while it was open belong to it
     )
     cursor = manifest.cursor.sequence if manifest.cursor is not None else 0
     # Without a cursor (nobody recorded yet when the commit was taken) the clock has to tell what came after it.
@@ -200,12 +247,15 @@ def _case(
     still_open = exchanges.open_at(cursor) if manifest.cursor is not None else []
     if subject is not None and exchange is not None:
         exchange.request_bytes()  # raises when it cannot be sent again
-    plan = make_plan(manifest, begun, still_open, subject, failed_mono_ns)
+    closed = [one for one in exchanges.closed_in(cursor, last) if since < one.mono_ns <= failed_mono_ns]
+    plan = make_plan(manifest, begun, still_open, subject, failed_mono_ns, closed)
     seconds = exchange.seconds if exchange is not None and exchange.seconds is not None else 0.0
     earlier = {
         step.exchange.number: recorded_answer(step.exchange, [])
         for step in plan.steps
         if step.exchange.number != subject and not step.continues
     }
-    limit = max(_LEAST_LIMIT, seconds * _SLOWER)
-    return Case(manifest.target.name, incident, commit, manifest, plan, recorded, earlier, limit)
+    limit = max(_LEAST_LIMIT, seconds * _SLOWER) if hung is None else _HANG_LEAST + hung * _HANG_SLOWER
+    return Case(
+        *(manifest.target.name, incident, commit, manifest, plan, recorded, earlier, limit), hung_seconds=hung
+    )

@@ -8,15 +8,14 @@ from pathlib import Path
 
 from relive.kernel.plainfile import open_plain
 from relive.model.incident import FailureKind, Sighting
-from relive.model.outcome import End, Outcome
-from relive.model.stack import find_stack
+from relive.model.outcome import End, Fault, Outcome
+from relive.model.stack import last_stack
 from relive.record._chunked import dechunk
 from relive.record._heads import HeadError, parse_answer_head
 from relive.record.exchanges import Ended, Exchange
 from relive.replay.sender import Answer
-from relive.sandbox.seal import Seal
 
-__all__ = ["died_outcome", "read_log", "recorded_answer", "recorded_outcome", "replayed_answer"]
+__all__ = ["died_outcome", "read_log", "recorded_answer", "recorded_outcome", "replayed_answer", "with_fault"]
 
 _LOG_MOST = 1 << 18  # [bytes] of log that one outcome keeps
 _BODY_MOST = 1 << 20  # [bytes] of body that one outcome shows
@@ -67,7 +66,7 @@ def recorded_answer(exchange: Exchange, log: list[str]) -> Outcome:
         body_cut=cut + exchange.answer_cut,
         seconds=exchange.seconds,
         log=log,
-        stack=find_stack(log),
+        stack=last_stack(log),
     )
 
 
@@ -80,15 +79,16 @@ def recorded_outcome(sighting: Sighting, exchange: Exchange | None, log: list[st
             signal=sighting.signal,
             exit_status=sighting.exit_status if sighting.signal is None else 128 + sighting.signal,
             log=log,
-            stack=find_stack(log),
+            stack=last_stack(log),
         )
     if exchange is None:
-        return Outcome(end=End.NO_ANSWER, log=log, stack=find_stack(log))
-    outcome = recorded_answer(exchange, log)
-    return outcome.model_copy(update={"end": End.NO_ANSWER}) if sighting.kind is FailureKind.HANG else outcome
+        return Outcome(end=End.NO_ANSWER, log=log, stack=last_stack(log))
+    if sighting.kind is FailureKind.HANG:  # whatever came of it later
+        return Outcome(end=End.NO_ANSWER, log=log, stack=last_stack(log))
+    return recorded_answer(exchange, log)
 
 
-def replayed_answer(answer: Answer, log: list[str], seal: Seal | None) -> Outcome:
+def replayed_answer(answer: Answer, log: list[str]) -> Outcome:
     """The outcome of a request in a branch."""
     headers = _headers(answer.head)
     raw = bytes(answer.body)
@@ -103,13 +103,11 @@ def replayed_answer(answer: Answer, log: list[str], seal: Seal | None) -> Outcom
         body_cut=cut,
         seconds=answer.seconds,
         log=log,
-        stack=find_stack(log),
-        packets_left=seal.packets_left if seal is not None else None,
-        refused=seal.refused if seal is not None else None,
+        stack=last_stack(log),
     )
 
 
-def died_outcome(wait_status: int | None, log: list[str], seal: Seal | None, seconds: float) -> Outcome:
+def died_outcome(wait_status: int | None, log: list[str], seconds: float) -> Outcome:
     """The outcome of a branch whose service was judged as a whole; ``wait_status`` None: it lives."""
     code = os.waitstatus_to_exitcode(wait_status) if wait_status is not None else None
     return Outcome(
@@ -118,7 +116,12 @@ def died_outcome(wait_status: int | None, log: list[str], seal: Seal | None, sec
         exit_status=None if code is None else code if code >= 0 else 128 - code,
         seconds=seconds,
         log=log,
-        stack=find_stack(log),
-        packets_left=seal.packets_left if seal is not None else None,
-        refused=seal.refused if seal is not None else None,
+        stack=last_stack(log),
+    )
+
+
+def with_fault(outcome: Outcome, fault: Fault) -> Outcome:
+    """The outcome of a branch in which a process got a fatal signal, whether or not the service's first one."""
+    return outcome.model_copy(
+        update={"end": End.DIED, "signal": fault.signal, "exit_status": 128 + fault.signal, "fault": fault}
     )

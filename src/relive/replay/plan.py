@@ -8,13 +8,14 @@ that had ended, in the recording, before it began.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from relive.model.commit import Manifest
-from relive.record.exchanges import Ended, Exchange
+from relive.record.exchanges import Closing, Ended, Exchange
 
-__all__ = ["Pace", "Plan", "Step", "make_plan"]
+__all__ = ["Hangup", "Pace", "Plan", "Step", "make_plan"]
 
 
 class Pace(StrEnum):
@@ -41,10 +42,26 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Hangup:
+    """A client's connection that ends: a server that serves one after the other takes the next only then.
+
+    Attributes:
+        connection: as the recording counts; port: of the client's end that the commit holds, or None.
+        after_commit_ns, waits_for: as of a step.
+    """
+
+    connection: int
+    port: int | None
+    after_commit_ns: int
+    waits_for: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Steps in the order in which they began.
 
     Attributes:
+        hangups: connections that ended before the failure.
         subject: number of the request that is judged; None: the service's own end is.
         until_ns: when the failure was seen, counted from the commit.
         answered: ports of the proxy's ends of connections in the commit on which nothing was being served. It had taken all
@@ -56,6 +73,7 @@ class Plan:
     until_ns: int
     left_out: list[int] = field(default_factory=list)
     answered: frozenset[int] = frozenset()
+    hangups: list[Hangup] = field(default_factory=list)
 
 
 def make_plan(
@@ -64,10 +82,12 @@ def make_plan(
     open_at_commit: list[Exchange],
     subject: int | None,
     failed_mono_ns: int,
+    closed: Sequence[Closing] = (),
 ) -> Plan:
     """Decide.
 
     Args:
+        closed: connections that ended after the commit's cursor, up to the failure.
         begun_after: exchanges that began after the commit's cursor, up to the failure.
         open_at_commit: exchanges that had begun and not ended at the cursor.
         failed_mono_ns: monotonic time of the failure.
@@ -102,7 +122,20 @@ def make_plan(
         for exchange, continues in again
     ]
     answered = ports - {exchange.local_port for exchange, continues in again if continues}
-    return Plan(steps, subject, max(0, failed_mono_ns - start), left_out, frozenset(answered))
+    return Plan(
+        steps,
+        subject,
+        max(0, failed_mono_ns - start),
+        left_out,
+        frozenset(answered),
+        [_hangup(one, start, [exchange for exchange, _ in again]) for one in closed],
+    )
+
+
+def _hangup(closing: Closing, start_ns: int, exchanges: list[Exchange]) -> Hangup:
+    own = [one for one in exchanges if one.ended_seq is not None and one.ended_seq < closing.seq]
+    waits = frozenset(one.number for one in own)
+    return Hangup(closing.connection, closing.local_port, max(0, closing.mono_ns - start_ns), waits)
 
 
 def _can_be_sent(exchange: Exchange) -> bool:

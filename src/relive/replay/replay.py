@@ -13,26 +13,28 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from relive.config import Settings
-from relive.errors import BranchUnknown, RecordingError, ReliveError
+from relive.errors import RecordingError, ReliveError
 from relive.model.branch import Clock
 from relive.model.outcome import End, Outcome, Replay, Run, Steps, Verdict, VerdictKind
 from relive.record.events import EventKind
 from relive.record.rings import RingMode
 from relive.replay.answers import Answers, Calls
 from relive.replay.case import Case
+from relive.replay.deaths import Deaths, places_of
 from relive.replay.drain import BranchDrain
 from relive.replay.inside import Window, request_again
-from relive.replay.outcomes import died_outcome, read_log, replayed_answer
+from relive.replay.network import Network
+from relive.replay.outcomes import died_outcome, read_log, replayed_answer, with_fault
 from relive.replay.plan import Pace, Plan
+from relive.replay.played import played_words
 from relive.replay.sender import Answer, Sender, service_address
 from relive.replay.sequence import miss_words, misses_of, sequence_of
 from relive.replay.stubs.speed import AS_RECORDED, Speed
 from relive.replay.stubs.stage import Stage
 from relive.replay.stubs.told import stub_words
-from relive.replay.verdict import compare, same_answer
+from relive.replay.verdict import Earlier, compare, ended_otherwise, same_answer
 from relive.sandbox.branch import Branch
 from relive.sandbox.restoring import restore
-from relive.sandbox.seal import Seal
 from relive.store import Store
 
 __all__ = ["Wishes", "answers_for", "replay"]
@@ -153,11 +155,15 @@ async def _run(
     restored = time.monotonic()
     drain = BranchDrain(branch.rings)
     draining = asyncio.create_task(drain.run())
+    network: Network | None = None
+    deaths: Deaths | None = None
     try:
+        network = _network(branch, case)
+        deaths = await Deaths.watch(branch) if case.recorded.fault is not None else None
         wishes.sees(branch.facts.root)
         stage.open(branch, case.manifest)
         opened = time.monotonic()
-        outcome, earlier, forwarded = await _live(branch, case, wishes)
+        outcome, earlier, forwarded = await _live(branch, case, wishes, deaths)
         if answers is not None:
             await _handler_ended(drain, case)
         draining.cancel()
@@ -167,11 +173,15 @@ async def _run(
         await stage.close()
         outcome = _with_stubs(outcome, stage, case, is_alone=answers is None)
         closed = time.monotonic()
-        outcome = _with_seal(outcome, branch)
+        outcome = _with_network(outcome, network, has_stubs=stage.plan is not None)
         lost = branch.memory_lost
         sealed = time.monotonic()
     finally:
         draining.cancel()
+        if network is not None:
+            network.close()
+        if deaths is not None:
+            await deaths.close()
         await stage.close()
         branch.stop()
     if lost is not None:  # whatever was seen of it is not the service's doing
@@ -210,12 +220,22 @@ def _with_stubs(outcome: Outcome, stage: Stage, case: Case, *, is_alone: bool) -
     return outcome.model_copy(update={"stubs": told, "misses": misses[:_MOST_MISSES]})
 
 
-def _with_seal(outcome: Outcome, branch: Branch) -> Outcome:
-    """The outcome with the seal's counters as they are at the end, where the branch still has them."""
-    seal = _seal(branch)
-    if seal is None:
+def _network(branch: Branch, case: Case) -> Network | None:
+    """None where the branch has ended already."""
+    with contextlib.suppress(OSError):
+        return Network(branch.facts.init, [port for _, port in case.manifest.listening])
+    return None
+
+
+def _with_network(outcome: Outcome, network: Network | None, *, has_stubs: bool) -> Outcome:
+    """The outcome with the seal's counters as they are at the end, and what was not reached: stubs tell that themselves."""
+    if network is None:
         return outcome
-    return outcome.model_copy(update={"packets_left": seal.packets_left, "refused": seal.refused})
+    seal = network.seal()
+    update: dict[str, object] = {"packets_left": seal.packets_left, "refused": seal.refused}
+    if not has_stubs:
+        update["unreached"] = network.unreached()
+    return outcome.model_copy(update=update)
 
 
 async def _handler_ended(drain: BranchDrain, case: Case) -> None:
@@ -263,7 +283,12 @@ def _with_notes(
         notes.append(f"{window.left_out} events before the failure were too many to be laid out")
     if window is not None and window.damage:
         notes.append(f"what was recorded inside cannot be read to its end: {window.damage}")
-    return verdict.model_copy(update={"inside": [*verdict.inside, *notes, *troubles]})
+    return verdict.model_copy(
+        update={
+            "inside": [*verdict.inside, *notes, *troubles],
+            "played": played_words(outcome, has_inside=window is not None),
+        }
+    )
 
 
 def _not_restored(number: int, error: ReliveError) -> Run:
@@ -275,10 +300,12 @@ def _not_restored(number: int, error: ReliveError) -> Run:
     return Run(number=number, verdict=verdict, outcome=None, forwarded=0, restore_us=None, seconds=0.0)
 
 
-async def _live(branch: Branch, case: Case, wishes: Wishes) -> tuple[Outcome, str | None, int]:
+async def _live(
+    branch: Branch, case: Case, wishes: Wishes, deaths: Deaths | None
+) -> tuple[Outcome, Earlier | None, int]:
     """Returns the outcome, the first earlier difference, and how many requests were sent beside the subject."""
     plan = case.plan
-    died = _watch_root(branch)
+    died = _watch_root(branch, deaths.seen if deaths is not None else asyncio.Event())
     log = branch.log("stderr")
     log_from = 0
 
@@ -300,12 +327,19 @@ async def _live(branch: Branch, case: Case, wishes: Wishes) -> tuple[Outcome, st
         if plan.subject is None and not died.is_set():
             await _wait_for_death(died, plan, began, limit)
         await asyncio.sleep(_LOG_SETTLE)
-        seal = _seal(branch)
         lines = read_log(log, log_from)
         if plan.subject is None:
-            outcome = died_outcome(await _status(branch, died), lines, seal, time.monotonic() - began)
+            status = await _status(branch, died) if not _is_of_a_worker(deaths) else None
+            outcome = died_outcome(status, lines, time.monotonic() - began)
+            outcome = (
+                with_fault(outcome, deaths.faults[0]) if deaths is not None and deaths.faults else outcome
+            )
         else:
-            outcome = replayed_answer(sender.answers.get(plan.subject, Answer()), lines, seal)
+            outcome = replayed_answer(sender.answers.get(plan.subject, Answer()), lines)
+            if case.hung_seconds is not None and (outcome.seconds or 0.0) >= case.hung_seconds:
+                outcome = Outcome(end=End.NO_ANSWER, seconds=outcome.seconds, log=lines, stack=outcome.stack)
+            if outcome.end is End.NO_ANSWER:
+                outcome = outcome.model_copy(update={"places": places_of(branch.facts.root)})
     finally:
         sender.close()
     return (
@@ -315,8 +349,13 @@ async def _live(branch: Branch, case: Case, wishes: Wishes) -> tuple[Outcome, st
     )
 
 
-def _watch_root(branch: Branch) -> asyncio.Event:
-    died = asyncio.Event()
+def _is_of_a_worker(deaths: Deaths | None) -> bool:
+    """The fatal signal that was seen ended a process that is not the service's first one, which may go on."""
+    return deaths is not None and bool(deaths.faults) and not deaths.faults[0].is_root
+
+
+def _watch_root(branch: Branch, died: asyncio.Event) -> asyncio.Event:
+    """``died``, which is set when the service's first process ends, if nobody has set it before."""
     loop = asyncio.get_running_loop()
     try:
         handle = os.pidfd_open(branch.facts.root)
@@ -350,20 +389,20 @@ async def _status(branch: Branch, died: asyncio.Event) -> int | None:
     return 9
 
 
-def _seal(branch: Branch) -> Seal | None:
-    try:
-        return branch.seal()
-    except BranchUnknown:
-        return None
-
-
-def _first_earlier(case: Case, sender: Sender, ignore: Collection[str]) -> str | None:
+def _first_earlier(case: Case, sender: Sender, ignore: Collection[str]) -> Earlier | None:
+    """The first earlier request that ended otherwise than recorded, or else the first whose body differs."""
+    found: Earlier | None = None
     for number, recorded in sorted(case.earlier.items()):
         answer = sender.answers.get(number)
         if answer is None or recorded.end is End.NO_ANSWER:
             continue
         with contextlib.suppress(RecordingError):
-            difference = same_answer(recorded, replayed_answer(answer, [], None), ignore)
-            if difference is not None:
-                return f"request {number}: {difference}"
-    return None
+            replayed = replayed_answer(answer, [])
+            difference = same_answer(recorded, replayed, ignore)
+            if difference is None:
+                continue
+            earlier = Earlier(f"request {number}: {difference}", ended_otherwise(recorded, replayed))
+            if earlier.ended_otherwise:
+                return earlier
+            found = found or earlier
+    return found

@@ -20,7 +20,7 @@ from relive.model.outcome import End
 from relive.record.exchanges import Exchange
 from relive.record.http1 import AnswerFramer, AnswerHead, Body, Stream
 from relive.record.http1 import End as MessageEnd
-from relive.replay.plan import Pace, Plan, Step
+from relive.replay.plan import Hangup, Pace, Plan, Step
 
 __all__ = ["Answer", "Connection", "Sender", "service_address"]
 
@@ -126,6 +126,7 @@ class Sender:
         tasks = [
             asyncio.create_task(self._take(step, plan.subject, began, on_subject)) for step in plan.steps
         ]
+        hangups = [asyncio.create_task(self._hang_up(hangup, began)) for hangup in plan.hangups]
         death = asyncio.create_task(died.wait())
         everything = asyncio.gather(*tasks, return_exceptions=True)
         try:
@@ -135,9 +136,9 @@ class Sender:
                 # Answers and resets that were under way still arrive.
                 await asyncio.wait([everything], timeout=0.5)
         finally:
-            for task in (*tasks, death):
+            for task in (*tasks, *hangups, death):
                 task.cancel()
-            await asyncio.gather(*tasks, death, return_exceptions=True)
+            await asyncio.gather(*tasks, *hangups, death, return_exceptions=True)
             with contextlib.suppress(asyncio.CancelledError):
                 await everything
 
@@ -166,7 +167,17 @@ class Sender:
         finally:
             self._ended[exchange.number].set()
 
-    async def _wait_for_turn(self, step: Step, began: float) -> None:
+    async def _hang_up(self, hangup: Hangup, began: float) -> None:
+        """Close a connection as its client had, once nothing more is to come on it."""
+        await self._wait_for_turn(hangup, began)
+        known = self._connections.get(hangup.connection)
+        if known is not None:
+            async with known.free:
+                known.sock.close()
+        elif hangup.port is not None and (forged := self._forged.pop(hangup.port, None)) is not None:
+            forged.close()
+
+    async def _wait_for_turn(self, step: Step | Hangup, began: float) -> None:
         if self._pace is Pace.RECORDED:
             due = step.after_commit_ns / 1e9 / self._speed
             await asyncio.sleep(max(0.0, due - (time.monotonic() - began)))

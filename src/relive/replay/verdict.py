@@ -5,11 +5,13 @@ Rules, in order; the first that applies decides:
 1. The replay ended in no failure (an answer below 500, or the service went on): not reproduced; if an earlier request had
    been answered otherwise than recorded, the replay had diverged there.
 2. It ended in another way than recorded (another status, another signal, an answer instead of a crash): diverged.
-3. Both printed a stack: reproduced if exception type and frames are equal, else diverged. Other threads may have printed
-   stacks of their own meanwhile, so it is enough that one of each side is equal.
-4. Bodies: reproduced if they are equal but for declared and known volatile parts, else diverged at the first difference.
-   Where what happened inside is known of both and a call that the service made differs (``sequence``), an equal body, which
-   may say no more than "Internal Server Error", is not enough: diverged at that call.
+3. What is known of the cause (``cause``: exceptions inside, stacks, the log) differs: diverged.
+4. Bodies, where nothing showed the cause: diverged at the first difference, but for declared and known volatile parts. Where
+   what happened inside is known of both and a call that the service made differs (``sequence``), an equal body, which may say
+   no more than "Internal Server Error", is not enough: diverged at that call.
+5. Something was missing that the recording does not hold (a server, an answer), an earlier request had ended another way than
+   recorded, or nothing on both sides shows the cause: the same answer, cause not seen.
+6. Reproduced: it ended the same way, the cause was seen on both sides alike, and nothing was missing.
 
 Where the outcome differs, and something inside had differed before (another call, another answer, another reading), that is told
 as the difference, and the outcome as a note: it came first, and is the likelier cause. Beside a reproduced failure it is only
@@ -18,24 +20,24 @@ noted: the same exception from the same frames is the same failure, by whatever 
 A placeholder in an answer is equal to the secret in whose place it stands: the recorder in a service gives the one where it had
 seen the other.
 
-Headers, log lines, times and bodies beside an equal stack are only noted: they vary with time and port numbers.
+Headers, log lines, times and bodies beside an equal cause are only noted: they vary with time and port numbers.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection
+from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-from relive.model.outcome import End, Outcome, Stack, Verdict, VerdictKind
-from relive.model.stack import find_stacks
+from relive.model.outcome import End, Outcome, Verdict, VerdictKind
+from relive.replay.cause import Cause, find_cause, is_same_line, missing_words
 from relive.replay.difference import first_difference, is_equal, short
 from relive.replay.placeholders import is_same_text
 from relive.replay.sequence import first_differing_event, is_call
 
-__all__ = ["VOLATILE_HEADERS", "compare", "is_failure", "same_answer"]
+__all__ = ["VOLATILE_HEADERS", "Earlier", "compare", "ended_otherwise", "is_failure", "same_answer"]
 
 VOLATILE_HEADERS = frozenset(
     {
@@ -52,8 +54,19 @@ VOLATILE_HEADERS = frozenset(
     | {"x-trace-id", "x-correlation-id", "traceparent", "connection", "keep-alive"}
 )
 _FAILING = 500
-_ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
-_NUMBER = re.compile(r"\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """The first difference in the answers to requests before the failing one.
+
+    Attributes:
+        difference: in words, with the number of the request.
+        ended_otherwise: it had another status, or no answer; else the body differed, which it may.
+    """
+
+    difference: str
+    ended_otherwise: bool
 
 
 def is_failure(outcome: Outcome) -> bool:
@@ -68,7 +81,7 @@ def compare(
     replayed: Outcome,
     *,
     ignore: Collection[str] = (),
-    earlier: str | None = None,
+    earlier: Earlier | None = None,
     request: int | None = None,
 ) -> Verdict:
     """Judge a replay.
@@ -102,28 +115,46 @@ def _inside(
 
 
 def _judge(
-    recorded: Outcome, replayed: Outcome, ignore: Collection[str], earlier: str | None, call: str | None
+    recorded: Outcome, replayed: Outcome, ignore: Collection[str], earlier: Earlier | None, call: str | None
 ) -> Verdict:
     """By the rules; ``call``: the first difference inside, if it is a call."""
-    notes = [f"before it: {earlier}"] if earlier else []
+    notes = [f"before it: {earlier.difference}"] if earlier else []
     how = _way_it_ended(recorded, replayed)
     if how is not None:
         if is_failure(replayed) or not is_failure(recorded):
             return Verdict(kind=VerdictKind.DIVERGED, difference=how, notes=notes)
         if earlier:
-            return Verdict(kind=VerdictKind.DIVERGED, difference=earlier, notes=[how])
+            return Verdict(kind=VerdictKind.DIVERGED, difference=earlier.difference, notes=[how])
         return Verdict(kind=VerdictKind.NOT_REPRODUCED, difference=how, notes=notes)
-    stacks = _stacks(recorded, replayed)
+    cause = find_cause(recorded, replayed, calls_differ=call is not None)
+    if cause.difference is not None:
+        return Verdict(kind=VerdictKind.DIVERGED, difference=cause.difference, notes=notes)
     body = _bodies(recorded, replayed, ignore)
-    has_stacks = recorded.stack is not None and replayed.stack is not None
-    if stacks is not None:
-        return Verdict(kind=VerdictKind.DIVERGED, difference=stacks, notes=notes)
-    if not has_stacks and (body or call) is not None:
+    if not cause.evidence and (body or call) is not None:
         return Verdict(kind=VerdictKind.DIVERGED, difference=body or call, notes=notes)
+    unseen = _unseen(replayed, cause, earlier) if is_failure(recorded) else []
     notes += [
         note for note in (body, _headers(recorded, replayed, ignore), _logs(recorded, replayed)) if note
     ]
-    return Verdict(kind=VerdictKind.REPRODUCED, notes=notes)
+    return Verdict(
+        kind=VerdictKind.SAME_ANSWER if unseen else VerdictKind.REPRODUCED,
+        evidence=cause.evidence,
+        unseen=unseen,
+        notes=notes,
+    )
+
+
+def _unseen(replayed: Outcome, cause: Cause, earlier: Earlier | None) -> list[str]:
+    """Why an equal failure is not enough."""
+    unseen = missing_words(replayed)
+    if earlier is not None and earlier.ended_otherwise:
+        unseen.append(f"before it: {earlier.difference}")
+    return unseen if cause.evidence else [*unseen, *cause.unseen]
+
+
+def ended_otherwise(recorded: Outcome, replayed: Outcome) -> bool:
+    """They did not end the same way: another status, no answer, a death."""
+    return _way_it_ended(recorded, replayed) is not None
 
 
 def same_answer(recorded: Outcome, replayed: Outcome, ignore: Collection[str] = ()) -> str | None:
@@ -153,39 +184,18 @@ def _words(outcome: Outcome) -> str:
         case End.NO_ANSWER:
             return "no answer came"
         case End.DIED:
+            who = (
+                "the service"
+                if outcome.fault is None or outcome.fault.is_root
+                else "a process of the service"
+            )
             return (
-                f"the service died of signal {outcome.signal}"
+                f"{who} died of signal {outcome.signal}"
                 if outcome.signal
                 else f"it ended with status {outcome.exit_status}"
             )
         case End.NOTHING:
             return "nothing failed"
-
-
-def _stacks(recorded: Outcome, replayed: Outcome) -> str | None:
-    if recorded.stack is None or replayed.stack is None:
-        return None
-    others = [replayed.stack, *find_stacks(replayed.log)]
-    if any(
-        _stack_difference(one, other) is None
-        for one in (recorded.stack, *find_stacks(recorded.log))
-        for other in others
-    ):
-        return None
-    return _stack_difference(recorded.stack, replayed.stack)
-
-
-def _stack_difference(recorded: Stack, replayed: Stack) -> str | None:
-    if recorded.exception.partition(":")[0] != replayed.exception.partition(":")[0]:
-        return f"{recorded.exception!r} was recorded, {replayed.exception!r} came"
-    for index, (one, other) in enumerate(zip_longest(recorded.frames, replayed.frames)):
-        if one != other:
-            return f"frame {index} of the stack: {_frame(one)} was recorded, {_frame(other)} came"
-    return None
-
-
-def _frame(frame: tuple[str, int, str] | None) -> str:
-    return "nothing" if frame is None else f"{frame[0]}:{frame[1]} in {frame[2]}"
 
 
 def _bodies(recorded: Outcome, replayed: Outcome, ignore: Collection[str]) -> str | None:
@@ -224,15 +234,7 @@ def _headers(recorded: Outcome, replayed: Outcome, ignore: Collection[str]) -> s
 
 def _logs(recorded: Outcome, replayed: Outcome) -> str | None:
     for index, (one, other) in enumerate(zip_longest(recorded.log, replayed.log)):
-        if one is None or other is None or not _is_same_line(one, other):
+        if one is None or other is None or not is_same_line(one, other):
             left, right = ("nothing" if line is None else short(line) for line in (one, other))
             return f"log line {index + 1} differs: {left} was recorded, {right} came"
     return None
-
-
-def _is_same_line(recorded: str, came: str) -> bool:
-    return _without_numbers(recorded) == _without_numbers(came) or is_same_text(recorded, came)
-
-
-def _without_numbers(line: str) -> str:
-    return _NUMBER.sub("N", _ADDRESS.sub("A", line))

@@ -1,0 +1,160 @@
+"""Stacks as other languages than Python print them, each form by one small reader.
+
+A reader gets the lines and the place where one may begin, and gives the stack and the place behind it. Frames are given
+innermost last, as everywhere; what a run-time system adds of its own (``node:``, ``jdk.internal``) stays, since it is the same
+in a replay.
+
+Forms: V8 (Node.js, Deno; https://v8.dev/docs/stack-trace-api), the JVM (Throwable.printStackTrace), .NET, PHP (uncaught errors
+and exceptions as text), Go (panics), Ruby, Rust (panics), and the one line that Perl's ``die`` and PHP's messages leave.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from relive.model.outcome import Stack
+
+__all__ = ["read_form"]
+
+_Frame = tuple[str, int, str]
+_Reader = Callable[[Sequence[str], int], "tuple[Stack, int] | None"]
+
+_AT = re.compile(
+    r"^\s+at (?:async )?(?:(?P<function>.*?) ?\()?(?P<place>[^()]*)\)?(?: in (?P<file>.+):line (?P<line>\d+))?(?: \{)?$"
+)
+_PLACE = re.compile(r"^(?P<file>.*?)(?::(?P<line>\d+))?(?::\d+)?$")
+_MORE = re.compile(r"^\s+\.\.\. \d+ (?:more|common frames omitted)$")
+_TYPE = re.compile(r"[\w.$]*(?:Error|Exception|Throwable|Failure)\w*(?=:|\s|$).*")
+_CAUSE = re.compile(r"^\s*(?:Caused by:|\[cause\]:|---> )")
+_PHP_FRAME = re.compile(
+    r"^#\d+ (?:(?P<file>.+)\((?P<line>\d+)\): |\[internal function\]: )?(?P<function>.+)$"
+)
+_PHP_PLACE = re.compile(
+    r"(?P<what>(?:PHP )?(?:Fatal error|Parse error|Warning|Notice|Deprecated): .+) in (?P<file>\S+) on line (?P<line>\d+)$"
+)
+_PHP_HEAD = re.compile(r"(?:^|Uncaught |: |\] )(?P<what>[\w\\]+(?:: .*)?) in (?P<file>\S+):(?P<line>\d+)$")
+_PERL = re.compile(r"(?P<what>\S.*) at (?P<file>\S+) line (?P<line>\d+)(?:, <.+> (?:line|chunk) \d+)?\.$")
+_GO_HEAD = re.compile(r"panic(?: serving \S+)?: .+")
+_GO_ROUTINE = re.compile(r"^goroutine \d+ \[.*\]:$")
+_GO_PLACE = re.compile(r"^\t(?P<file>.+):(?P<line>\d+)(?: \+0x[0-9a-f]+)?$")
+_GO_FUNCTION = re.compile(r"^(?:created by )?(?P<function>.+?)(?:\([^()]*\))?(?: in goroutine \d+)?$")
+_RUBY_HEAD = re.compile(r"^(?P<file>\S+):(?P<line>\d+):in [`'](?P<function>.+?)': (?P<what>.*\(\S+\))$")
+_RUBY_FRAME = re.compile(r"^\s+(?:\d+: )?from (?P<file>\S+):(?P<line>\d+)(?::in [`'](?P<function>.+)')?$")
+_RUST = re.compile(r"^thread '.*'(?: \(\d+\))? panicked at (?P<file>\S+):(?P<line>\d+):\d+:$")
+_MOST_FRAMES = 1000
+
+
+def read_form(lines: Sequence[str], start: int) -> tuple[Stack, int] | None:
+    """The stack that begins at ``lines[start]``, and the place behind it; None where none of these forms begins there."""
+    for reader in _READERS:
+        found = reader(lines, start)
+        if found is not None:
+            return found
+    return None
+
+
+def _at_frames(lines: Sequence[str], start: int) -> tuple[list[_Frame], int]:
+    """Frames of V8, the JVM and .NET from ``start`` on, innermost first as printed."""
+    frames: list[_Frame] = []
+    place = start
+    while place < len(lines) and len(frames) < _MOST_FRAMES:
+        match = _AT.match(lines[place])
+        if match is None:
+            break
+        if match["file"] is not None:
+            frames.append((match["file"], int(match["line"]), f"{match['function'] or ''}({match['place']})"))
+        else:
+            where = _PLACE.match(match["place"])
+            assert where is not None  # it matches every text
+            if where["line"] is None and match["function"] is None:
+                break  # words that happen to begin with "at"
+            frames.append((where["file"], int(where["line"] or 0), match["function"] or ""))
+        place += 1
+    while place < len(lines) and _MORE.match(lines[place]):
+        place += 1
+    return frames, place
+
+
+def _read_at(lines: Sequence[str], start: int) -> tuple[Stack, int] | None:
+    """V8, the JVM, .NET: a head, then lines that begin with ``at``. Of causes only the last, which came first."""
+    if start + 1 >= len(lines) or not lines[start].strip() or _AT.match(lines[start]) is not None:
+        return None
+    head = lines[start]
+    frames, end = _at_frames(lines, start + 1)
+    if not frames:
+        return None
+    while end < len(lines) and _CAUSE.match(lines[end]):
+        inner, behind = _at_frames(lines, end + 1)
+        head, frames, end = lines[end], inner or frames, behind
+    named = _TYPE.search(head)
+    exception = (named[0] if named is not None else _CAUSE.sub("", head)).strip(" {")
+    return Stack(exception=exception, frames=frames[::-1], text=list(lines[start:end])), end
+
+
+def _read_php(lines: Sequence[str], start: int) -> tuple[Stack, int] | None:
+    """PHP: ``TYPE: message in FILE:LINE``, ``Stack trace:``, ``#0 FILE(LINE): function()``."""
+    head = _PHP_HEAD.search(lines[start])
+    if head is None or start + 1 >= len(lines) or lines[start + 1].strip() != "Stack trace:":
+        return None
+    frames: list[_Frame] = []
+    end = start + 2
+    while end < len(lines) and (match := _PHP_FRAME.match(lines[end].strip())) is not None:
+        frames.append((match["file"] or "", int(match["line"] or 0), match["function"]))
+        end += 1
+    if end < len(lines) and lines[end].strip().startswith("thrown in "):
+        end += 1
+    frames = [*frames[::-1], (head["file"], int(head["line"]), "")]
+    return Stack(exception=head["what"], frames=frames, text=list(lines[start:end])), end
+
+
+def _read_place(lines: Sequence[str], start: int) -> tuple[Stack, int] | None:
+    """One line that ends with its place: PHP's messages, Perl's ``die`` and ``warn``, Rust's panics (their text follows)."""
+    line = lines[start]
+    rust = _RUST.match(line)
+    if rust is not None and start + 1 < len(lines):
+        text = list(lines[start : start + 2])
+        frame = (rust["file"], int(rust["line"]), "")
+        return Stack(exception=lines[start + 1], frames=[frame], text=text), start + 2
+    match = _PHP_PLACE.search(line) or _PERL.search(line)
+    if match is None:
+        return None
+    frame = (match["file"], int(match["line"]), "")
+    return Stack(exception=match["what"], frames=[frame], text=[line]), start + 1
+
+
+def _read_go(lines: Sequence[str], start: int) -> tuple[Stack, int] | None:
+    """Go: ``panic: ...``, then ``goroutine N [running]:`` and pairs of a function and its place."""
+    head = _GO_HEAD.search(lines[start])
+    begin = next(
+        (at for at in range(start + 1, min(start + 6, len(lines))) if _GO_ROUTINE.match(lines[at])), None
+    )
+    if head is None or begin is None:
+        return None
+    frames: list[_Frame] = []
+    end = begin + 1
+    while end + 1 < len(lines) and (place := _GO_PLACE.match(lines[end + 1])) is not None:
+        function = _GO_FUNCTION.match(lines[end])
+        frames.append((place["file"], int(place["line"]), function["function"] if function else lines[end]))
+        end += 2
+    what = re.sub(r" serving \S+:", ":", head[0])  # the client's port
+    return Stack(exception=what, frames=frames[::-1], text=list(lines[start:end])), end
+
+
+def _read_ruby(lines: Sequence[str], start: int) -> tuple[Stack, int] | None:
+    """Ruby: ``FILE:LINE:in `function': message (Type)``, then ``from`` and the frames around it."""
+    head = _RUBY_HEAD.match(lines[start])
+    if head is None:
+        return None
+    frames: list[_Frame] = [(head["file"], int(head["line"]), head["function"])]
+    end = start + 1
+    while end < len(lines) and (match := _RUBY_FRAME.match(lines[end])) is not None:
+        frames.append((match["file"], int(match["line"]), match["function"] or ""))
+        end += 1
+    message, _, kind = head["what"].rpartition(" (")
+    return Stack(
+        exception=f"{kind.rstrip(')')}: {message}", frames=frames[::-1], text=list(lines[start:end])
+    ), end
+
+
+_READERS: Sequence[_Reader] = (_read_php, _read_go, _read_ruby, _read_at, _read_place)

@@ -1,0 +1,275 @@
+"""What shows that a replay failed for the recorded reason: pure functions, so that every rule can be tested without a process.
+
+An equal answer is not an equal failure: a generic 500, an exit status and silence look alike whatever caused them, and in a
+sandbox the likeliest other cause is the sandbox itself, since a server that was not recorded is missing there. So there are two
+questions: what was seen of the cause, on both sides alike, and what was missing.
+
+Evidence, the first that both sides have decides:
+
+0. Of a fatal signal: its code, the class of its address (in the first page, or not), the instruction, and the depth of the
+   stack. A restored process has the addresses it had.
+   Of silence: where the threads stand that stood elsewhere in the commit before.
+1. Exceptions that the recorder saw within the request: the last ones have the same fingerprint, or one side differs.
+2. Stacks in the log since the request began: each side's last one is among the other's (other threads print theirs meanwhile).
+   A harmless one that every request prints shows nothing where another follows it.
+3. What the service wrote last, numbers apart, without lines that only name the status of the answer.
+4. Calls that were made of others, where the recorder saw them and each was answered from the recording alike: those of the
+   request inside, or all of the service up to the failure at its border.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+
+from relive.model.outcome import Fault, InsideEvent, Outcome, Stack, ThreadPlace
+from relive.model.stack import find_stacks
+from relive.record.events import EventKind
+from relive.replay.difference import short
+from relive.replay.placeholders import is_same_text
+from relive.replay.sequence import is_call
+
+__all__ = ["Cause", "find_cause", "is_same_line", "missing_words", "stack_difference"]
+
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
+_NUMBER = re.compile(r"\d+")
+_MOST_MISSING = 5
+_PAGE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """What was found.
+
+    Attributes:
+        difference: the failure has another cause, in words; None where none was seen.
+        evidence: what shows the cause on both sides alike, in words.
+        unseen: what could not be compared, or was not alike and may vary, in words.
+    """
+
+    difference: str | None = None
+    evidence: list[str] = field(default_factory=list)
+    unseen: list[str] = field(default_factory=list)
+
+
+def find_cause(recorded: Outcome, replayed: Outcome, *, calls_differ: bool = False) -> Cause:
+    """Compare the causes of two outcomes that ended the same way.
+
+    Args:
+        calls_differ: of the calls inside one was not as recorded.
+    """
+    for compare in (_faults, _exceptions, _stacks):
+        found = compare(recorded, replayed)
+        if found is not None:
+            return found
+    found = _standing(recorded, replayed) or _last_words(recorded, replayed)
+    calls = [] if calls_differ else _calls(recorded, replayed)
+    if not calls:
+        return found
+    return Cause(evidence=[*found.evidence, *calls])
+
+
+def missing_words(outcome: Outcome) -> list[str]:
+    """What the service in a branch wanted from others and did not get, since it was not recorded."""
+    words = [
+        f"the service could not reach {one.to} ({_times(one.times)}); what it said there was not recorded"
+        for one in outcome.unreached
+    ]
+    if outcome.stubs is not None:
+        words += [f"{one.to} was never recorded ({_times(one.times)})" for one in outcome.stubs.strangers]
+    misses = _own_misses(outcome)
+    if misses:
+        words.append(f"{_counted(misses)} had no recorded answer")
+    if len(words) > _MOST_MISSING:
+        words = [*words[:_MOST_MISSING], f"and {len(words) - _MOST_MISSING} more"]
+    return words
+
+
+def _own_misses(outcome: Outcome) -> int:
+    """Calls without a recorded answer: those of the judged request where it is known which they are, or else all."""
+    at_the_border = sum(miss.to is not None for miss in outcome.misses)
+    if outcome.events is None:
+        return len(outcome.misses)
+    return at_the_border + sum(event.kind == EventKind.MISS for event in outcome.events)
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"
+
+
+def _faults(recorded: Outcome, replayed: Outcome) -> Cause | None:
+    """By the fatal signal."""
+    one, other = recorded.fault, replayed.fault
+    if one is None:
+        return None
+    if other is None:
+        return Cause(unseen=["how the process in the branch died was not seen"])
+    if one.is_root is not other.is_root:
+        which = ("the first process", "another process")
+        return Cause(
+            difference=f"{which[not one.is_root]} of the service died, in the branch {which[not other.is_root]} did"
+        )
+    if one.code != other.code or _is_null(one.address) is not _is_null(other.address):
+        return Cause(difference=f"{_fault_words(one)} was recorded, {_fault_words(other)} came")
+    if one.place is None or other.place is None:
+        return Cause(unseen=["where the process died was not kept: there is no commit at the failure"])
+    if one.place.instruction != other.place.instruction:
+        return Cause(difference=f"{_fault_words(one)} was recorded, {_fault_words(other)} came")
+    return Cause(evidence=[f"the same signal at the same instruction: {_fault_words(one)}"])
+
+
+def _is_null(address: int | None) -> bool | None:
+    return None if address is None else address < _PAGE
+
+
+def _fault_words(fault: Fault) -> str:
+    words = f"signal {fault.signal}{f' ({fault.code})' if fault.code else ''}"
+    words += f" at address {fault.address:#x}" if fault.address is not None else ""
+    return words + (f" by instruction {fault.place.instruction:#x}" if fault.place is not None else "")
+
+
+def _standing(recorded: Outcome, replayed: Outcome) -> Cause | None:
+    """By where the threads stand that do not answer. None where that is not known of both."""
+    if recorded.places is None or replayed.places is None:
+        return None
+    if not recorded.places:
+        return Cause(unseen=["in the recording no thread stood elsewhere than before the request"])
+    here = {(place.instruction, place.stack % _PAGE) for place in replayed.places}
+    elsewhere = [place for place in recorded.places if not _stands(place, here)]
+    if elsewhere:
+        return Cause(
+            unseen=[
+                f"{len(elsewhere)} of {len(recorded.places)} threads that did not answer stand elsewhere in the branch; "
+                f"thread {elsewhere[0].thread} was at instruction {elsewhere[0].instruction:#x}"
+            ]
+        )
+    return Cause(evidence=[f"{len(recorded.places)} threads stand where they stood when it was recorded"])
+
+
+def _stands(place: ThreadPlace, here: set[tuple[int, int]]) -> bool:
+    """A thread in the branch stands there. A committed one may have been set back to its system call, of two bytes."""
+    return any((place.instruction + back, place.stack % _PAGE) in here for back in (0, 2))
+
+
+def _exceptions(recorded: Outcome, replayed: Outcome) -> Cause | None:
+    """By the recorder's own ``failure`` events. None where it was not there on both sides, or saw no exception."""
+    if recorded.events is None or replayed.events is None:
+        return None
+    one, other = (
+        [event.about for event in outcome.events or () if event.kind == EventKind.FAILURE]
+        for outcome in (recorded, replayed)
+    )
+    if not one and not other:
+        return None
+    if not one or not other:
+        there, here = (_type(one[-1]), "none") if one else ("none", _type(other[-1]))
+        return Cause(difference=f"the exception inside: {there} was recorded, {here} came")
+    prints = {about.get("fingerprint") for about in other}
+    if one[-1].get("fingerprint") in prints:
+        return Cause(evidence=[f"the same exception inside: {_type(one[-1])}, from the same frames"])
+    if one[-1].get("type") == other[-1].get("type"):
+        return Cause(difference=f"the exception inside: {_type(one[-1])} came from other frames")
+    return Cause(difference=f"the exception inside: {_type(one[-1])} was recorded, {_type(other[-1])} came")
+
+
+def _type(about: dict[str, object]) -> str:
+    return str(about.get("type")).removeprefix("builtins.")
+
+
+def _stacks(recorded: Outcome, replayed: Outcome) -> Cause | None:
+    """By stacks in the logs. None where neither side printed one."""
+    one, other = _stacks_of(recorded), _stacks_of(replayed)
+    if not one and not other:
+        return None
+    if not one or not other:
+        which, stack = ("recorded", one[-1]) if one else ("replayed", other[-1])
+        return Cause(unseen=[f"only the {which} side printed a stack: {short(stack.exception)}"])
+    if _is_among(one[-1], other) and _is_among(other[-1], one):
+        where = _frame(one[-1].frames[-1]) if one[-1].frames else "no frame"
+        return Cause(evidence=[f"the same stack in the log: {short(one[-1].exception)} at {where}"])
+    return Cause(difference=stack_difference(one[-1], other[-1]) or "another stack was printed last")
+
+
+def _stacks_of(outcome: Outcome) -> list[Stack]:
+    found = find_stacks(outcome.log)
+    return found or ([outcome.stack] if outcome.stack is not None else [])
+
+
+def _is_among(stack: Stack, others: Sequence[Stack]) -> bool:
+    return any(stack_difference(stack, other) is None for other in others)
+
+
+def stack_difference(recorded: Stack, replayed: Stack) -> str | None:
+    """The first difference of two stacks in words: the type of the exception, then frames from outside in."""
+    one, other = (_plain(stack.exception.partition(":")[0]) for stack in (recorded, replayed))
+    if one != other:
+        return f"{recorded.exception!r} was recorded, {replayed.exception!r} came"
+    for index, (left, right) in enumerate(zip_longest(recorded.frames, replayed.frames)):
+        if left != right:
+            return f"frame {index} of the stack: {_frame(left)} was recorded, {_frame(right)} came"
+    return None
+
+
+def _frame(frame: tuple[str, int, str] | None) -> str:
+    if frame is None:
+        return "nothing"
+    return f"{frame[0]}:{frame[1]}{f' in {frame[2]}' if frame[2] else ''}"
+
+
+def _last_words(recorded: Outcome, replayed: Outcome) -> Cause:
+    """By what was written last."""
+    one, other = _own_lines(recorded), _own_lines(replayed)
+    if not one and not other:
+        return Cause(unseen=["neither side printed a stack or a line that names the cause"])
+    if not one or not other:
+        which, line = ("recorded", one[-1]) if one else ("replayed", other[-1])
+        return Cause(unseen=[f"only the {which} side wrote to its log; its last line: {short(line)}"])
+    if any(is_same_line(one[-1], line) for line in other) and any(
+        is_same_line(line, other[-1]) for line in one
+    ):
+        return Cause(evidence=[f"the same last line in the log: {short(one[-1])}"])
+    return Cause(unseen=[f"the log's last line: {short(one[-1])} was recorded, {short(other[-1])} came"])
+
+
+def _own_lines(outcome: Outcome) -> list[str]:
+    """Lines that can tell a cause: not those of an access log, which name the status of the answer."""
+    lines = [line for line in outcome.log if line.strip()]
+    if outcome.status is None:
+        return lines
+    status = re.compile(rf"(?<![\w.]){outcome.status}(?![\w.])")
+    return [line for line in lines if status.search(line) is None]
+
+
+def _calls(recorded: Outcome, replayed: Outcome) -> list[str]:
+    told = replayed.stubs
+    if (
+        told is not None
+        and (given := told.given + told.simulated)
+        and not (told.missed or told.left or told.strangers)
+    ):
+        return [f"{_counted(given)} at the network, each with the recorded answer"]
+    if recorded.events is None or replayed.events is None:
+        return []
+    asked = [event for event in recorded.events if _is_answered(event)]
+    if not asked:
+        return []
+    return [f"{_counted(len(asked))} of the request, each with the recorded answer"]
+
+
+def _counted(calls: int) -> str:
+    return "1 call" if calls == 1 else f"{calls} calls"
+
+
+def _is_answered(event: InsideEvent) -> bool:
+    return is_call(event) and event.kind != EventKind.MISS
+
+
+def is_same_line(recorded: str, came: str) -> bool:
+    """Two lines of a log are equal but for numbers, addresses and placeholders of secrets."""
+    return _plain(recorded) == _plain(came) or is_same_text(recorded, came)
+
+
+def _plain(line: str) -> str:
+    return _NUMBER.sub("N", _ADDRESS.sub("A", line))

@@ -1,0 +1,141 @@
+"""Stacks of other languages, as their run-time systems print them."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from relive.model.stack import find_stacks, last_stack
+
+PRINTED = {
+    "Go": (
+        """\
+http: panic serving 127.0.0.1:41234: runtime error: index out of range [5] with length 3
+goroutine 7 [running]:
+net/http.(*conn).serve.func1()
+\t/usr/lib/go/src/net/http/server.go:1850 +0xbf
+main.price(...)
+\t/srv/main.go:12
+main.handle({0x7f, 0xc0}, 0xc1)
+\t/srv/main.go:30 +0x1d
+""",
+        "panic: runtime error: index out of range [5] with length 3",
+        [
+            ("/srv/main.go", 30, "main.handle"),
+            ("/srv/main.go", 12, "main.price"),
+            ("/usr/lib/go/src/net/http/server.go", 1850, "net/http.(*conn).serve.func1"),
+        ],
+    ),
+    "PHP": (
+        """\
+[22-Nov-2026] PHP Fatal error:  Uncaught TypeError: no rate in /srv/price.php:12
+Stack trace:
+#0 /srv/index.php(30): price('EUR')
+#1 {main}
+  thrown in /srv/price.php on line 12
+""",
+        "TypeError: no rate",
+        [("", 0, "{main}"), ("/srv/index.php", 30, "price('EUR')"), ("/srv/price.php", 12, "")],
+    ),
+    "a message of PHP": (
+        'PHP Warning:  Undefined array key "EUR" in /srv/price.php on line 3',
+        'PHP Warning:  Undefined array key "EUR"',
+        [("/srv/price.php", 3, "")],
+    ),
+    "Ruby": (
+        """\
+/srv/app.rb:12:in `price': undefined method `[]' for nil (NoMethodError)
+\tfrom /srv/app.rb:30:in `<main>'
+""",
+        "NoMethodError: undefined method `[]' for nil",
+        [("/srv/app.rb", 30, "<main>"), ("/srv/app.rb", 12, "price")],
+    ),
+    ".NET": (
+        """\
+Unhandled exception. System.NullReferenceException: Object reference not set
+   at Shop.Price(String c) in /srv/Shop.cs:line 12
+   at Shop.Main()
+""",
+        "System.NullReferenceException: Object reference not set",
+        [("", 0, "Shop.Main"), ("/srv/Shop.cs", 12, "Shop.Price(String c)")],
+    ),
+    "Rust": (
+        "thread 'main' panicked at src/main.rs:4:9:\nno rate\nnote: run with `RUST_BACKTRACE=1`",
+        "no rate",
+        [("src/main.rs", 4, "")],
+    ),
+    "Java with a cause": (
+        """\
+java.lang.RuntimeException: outer
+\tat E.main(E.java:2)
+Caused by: java.lang.NullPointerException: no rate
+\tat E.price(E.java:1)
+\t... 1 more
+""",
+        "java.lang.NullPointerException: no rate",
+        [("E.java", 1, "E.price")],
+    ),
+    "V8 with properties": (
+        """\
+Error: connect ECONNREFUSED 127.0.0.1:5
+    at TCPConnectWrap.afterConnect [as oncomplete] (node:net:1611:16) {
+  errno: -111,
+}
+""",
+        "Error: connect ECONNREFUSED 127.0.0.1:5",
+        [("node:net", 1611, "TCPConnectWrap.afterConnect [as oncomplete]")],
+    ),
+}
+
+
+@pytest.mark.parametrize("form", PRINTED)
+def test_the_exception_and_its_frames_innermost_last(form):
+    text, exception, frames = PRINTED[form]
+    (stack,) = find_stacks(["before", *text.splitlines(), "after"])
+    assert stack.exception == exception
+    assert stack.frames == frames
+
+
+def printed_by(*command: str) -> list[str]:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return done.stderr.splitlines()
+
+
+def test_what_node_prints_of_an_error_and_of_one_that_nobody_catches():
+    code = "function f(x) { return x.y }; try { f(null) } catch (e) { console.error('oh', e) }; f(null)"
+    stacks = find_stacks(printed_by("node", "-e", code))
+    assert len(stacks) == 2
+    for stack in stacks:
+        assert stack.exception.startswith("TypeError: Cannot read properties of null")
+        assert stack.frames[-1] == ("[eval]", 1, "f")
+
+
+def test_what_perl_prints():
+    stack = last_stack(printed_by("perl", "-e", "warn 'oh'; die 'no rate for 17'"))
+    assert stack is not None
+    assert (stack.exception, stack.frames) == ("no rate for 17", [("-e", 1, "")])
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["all is well", "  at noon", "panic: but no goroutine", "#0 nothing", "Caused by: nobody", "a in b:3"],
+)
+def test_lines_that_only_look_alike_are_none(line):
+    assert find_stacks(["begin", line, "end"]) == []
+
+
+def test_stacks_of_several_languages_come_in_their_order():
+    python = ["Traceback (most recent call last):", '  File "a.py", line 1, in f', "KeyError: 1"]
+    node = ["TypeError: oh", "    at price (/srv/app.js:1:2)"]
+    assert [stack.exception for stack in find_stacks([*node, *python, *node])] == [
+        "TypeError: oh",
+        "KeyError: 1",
+        "TypeError: oh",
+    ]
+
+
+@pytest.mark.parametrize("text", ["Warning: ", "a(", "at ", "Error", "x at y line "])
+def test_a_hostile_log_is_read_in_linear_time(text):
+    """256 KiB on one line; without a bound, a pattern would take minutes over it."""
+    assert len(find_stacks([text * ((1 << 18) // len(text)), "    at f (g:1)"])) == 1

@@ -1,0 +1,132 @@
+"""A replay that fails for another reason than the recorded one is never called reproduced.
+
+Each service asks a server that nobody records before it comes to its bug. In the branch that server is missing, so the same
+answer comes for another reason. The twin of each asks nobody: it is reproduced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ports import free_port
+
+from .harness import LIMIT, PYTHON, SERVICES, Relive, compiled, eventually
+
+
+@pytest.fixture(scope="module")
+def rates() -> Iterator[int]:
+    """The server of rates: says a byte to whoever connects. Its port."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    client, _ = server.accept()
+                    with client:
+                        client.sendall(b"2")
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+def ask(port: int, path: str, limit: float = LIMIT) -> int | None:
+    """The status; None where none came."""
+    client = http.client.HTTPConnection("127.0.0.1", port, timeout=limit)
+    try:
+        client.request("GET", path)
+        return client.getresponse().status
+    except (OSError, http.client.HTTPException):
+        return None
+    finally:
+        client.close()
+
+
+def command(how: str, directory: Path) -> list[str]:
+    """Of a service, without its ports."""
+    language, _, mode = how.partition(" ")
+    match language:
+        case "node":
+            return ["node", str(SERVICES / "verdicts.js"), "{port}", "{rates}", mode]
+        case "python":
+            return [str(PYTHON), str(SERVICES / "verdicts.py"), "{port}", "{rates}", mode]
+        case _:
+            program = compiled(SERVICES / "verdicts.c", directory)
+            return [str(program), "{port}", "{rates}"]
+
+
+def verdict_of(relive: Relive, how: str, rates: int, directory: Path, *options: str) -> dict[str, Any]:
+    """The only run of a replay of the only incident."""
+    inner, outer = free_port(), free_port()
+    words = [word.format(port=inner, rates=rates) for word in command(how, directory)]
+    listen = ["--listen", f"127.0.0.1:{outer}", "--upstream", str(inner)]
+    name = f"shop{inner}"
+    relive(
+        "run",
+        "--detach",
+        "--name",
+        name,
+        "--every",
+        "never",
+        "--no-recorder",
+        *options,
+        *listen,
+        "--",
+        *words,
+    )
+    eventually(lambda: ask(inner, "/") == 200, "it answers")
+    eventually(lambda: ask(outer, "/") == 200, "the proxy takes requests")
+    assert ask(outer, "/price") == 200
+    assert ask(outer, "/poison") == 200
+    # The first commits of a life may be taken before the proxy tells the agent where its recording stands.
+    eventually(lambda: relive("show", relive("commit", name)["id"])["cursor"], "a commit with a cursor")
+    assert ask(outer, "/price", 2.0) in (500, None)
+    (incident,) = eventually(lambda: relive("incidents", name), "the incident")
+    done = relive.say("replay", "--pace", "fast", str(incident["number"]))
+    assert done.returncode in (0, 1, 10), done.stdout + done.stderr
+    (run,) = json.loads(done.stdout)["runs"]
+    verdict = run["verdict"]
+    assert done.returncode == {"reproduced": 0, "not-reproduced": 1}.get(verdict["kind"], 10)
+    return dict(verdict, outcome=run["outcome"])
+
+
+SAME, DIVERGED, REPRODUCED = "same-answer", "diverged", "reproduced"
+# How the service fails; the word for its twin that asks nobody, and for itself.
+CASES = {
+    "node silent": (SAME, SAME),
+    "node loud": (REPRODUCED, DIVERGED),
+    "node fatal": (REPRODUCED, DIVERGED),
+    "python silent": (SAME, SAME),
+    "python noisy": (REPRODUCED, DIVERGED),
+    "python stuck": (REPRODUCED, SAME),
+    "c": (REPRODUCED, DIVERGED),
+}
+
+
+@pytest.mark.parametrize("how", CASES)
+def test_a_missing_server_is_never_taken_for_the_cause(
+    relive: Relive, rates: int, tmp_path: Path, how: str
+) -> None:
+    """GIVEN a service that a request has poisoned; WHEN it fails and that is replayed from the commit before
+    THEN it is reproduced as far as the cause shows; where the server it asks first is missing in the branch, never.
+    """
+    options = ("--hang-after", "1") if how.endswith("stuck") else ()
+    twin, own = CASES[how]
+    verdict = verdict_of(relive, how, 0, tmp_path, *options)
+    assert verdict["kind"] == twin, verdict
+    assert bool(verdict["evidence"]) is (twin == REPRODUCED), verdict
+    verdict = verdict_of(relive, how, rates, tmp_path, *options)
+    assert verdict["kind"] == own, verdict
+    assert verdict["outcome"]["unreached"][0]["to"] == f"127.0.0.1:{rates}"
+    assert own != SAME or f"could not reach 127.0.0.1:{rates}" in verdict["unseen"][0], verdict
