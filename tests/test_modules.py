@@ -39,6 +39,7 @@ TESTED_IN = {
     "agent/ending.py": "tests/real/test_failures.py",
     "agent/policy.py": "tests/real/test_failures.py",
     "agent/process.py": "tests/real/test_failures.py",
+    "agent/stopping.py": "tests/real/test_daemons.py",
     "agent/starting.py": "tests/wrong_input/test_commands.py",
     "agent/taker.py": "tests/real/test_failures.py",
     "cli/podman_args_cmd.py": "tests/agent/containers/test_options.py",

@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 
 from relive.agent.border import Border
-from relive.agent.capsule import capsule_target
+from relive.agent.capsule import capsule_target, present_target
 from relive.agent.committer import Committer
 from relive.agent.control import serve_control
 from relive.agent.ending import wait_for_end
@@ -50,10 +50,10 @@ class Agent:
         self._group = group
         self._log = structlog.get_logger()
         self._tasks = Tasks()
-        self._keeper = Keeper(settings, facts.spec.name, facts.life, capsule.paths.logs, lambda: facts.root)
+        self._keeper = Keeper(settings, facts.spec.name, facts.life, capsule.paths.logs, lambda: capsule.lead)
         self._listener = hold_listener(facts.init)
         target = capsule_target(settings, capsule)
-        taker = CriuTaker(settings, lambda: target)
+        taker = CriuTaker(settings, lambda: present_target(capsule, target))
         self._committer = Committer(taker, capsule.paths, facts.spec.name, self._keeper)
         self._failures = FailureWatch(settings, capsule, self._committer, self._keeper, self._tasks, group)
         self._recorder = Recorder(
@@ -148,9 +148,9 @@ class Agent:
         raise ValueError(f"no such operation: {request['op']}")
 
     def _policy(self) -> PolicyCommits:
-        spec, root = self._capsule.facts.spec, self._capsule.facts.root
+        spec, init = self._capsule.facts.spec, self._capsule.facts.init
         upstream = spec.upstream
         if upstream is None:
             return PolicyCommits(spec.policy, self._committer, None)
         port = upstream[1]
-        return PolicyCommits(spec.policy, self._committer, lambda: port in procfs.listening_ports(root))
+        return PolicyCommits(spec.policy, self._committer, lambda: port in procfs.listening_ports(init))

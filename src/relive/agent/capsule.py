@@ -13,6 +13,7 @@ import pwd
 import signal
 import socket
 import subprocess
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +32,7 @@ from relive.engine.criu import CriuTools
 from relive.engine.followed import FollowedFiles
 from relive.engine.layers import LayerScanner, LayerSource
 from relive.engine.target import Target
-from relive.errors import CapsuleStartFailed, ReliveError
+from relive.errors import CapsuleStartFailed, ReliveError, TargetUndumpable
 from relive.kernel import procfs
 from relive.kernel.mounts import make_private, make_slave, pivot_root, read_mounts
 from relive.kernel.namespaces import Namespace
@@ -40,6 +41,7 @@ from relive.model.capsule import CapsuleFacts, CapsuleSpec, FilesWay, LifePaths
 from relive.model.commit import LayerKind, TargetKind
 from relive.sandbox.border import HostNetwork, raise_border
 from relive.sandbox.rootfs import (
+    INPROCESS_DIRECTORY,
     INPROCESS_FILES,
     RUN_DIRECTORY,
     CoveredPoint,
@@ -52,7 +54,7 @@ from relive.sandbox.service import fork_service, look_up_user, take_identity
 from relive.sandbox.spawn import Channel, Following, become_init, spawn_first_process, standard_streams
 from relive.store.troubles import disk_errors
 
-__all__ = ["capsule_target", "start_service"]
+__all__ = ["capsule_target", "present_target", "start_service"]
 
 _NAMESPACES = Namespace.PID | Namespace.MOUNT | Namespace.IPC
 _START_LIMIT = 30.0  # [s]
@@ -81,6 +83,25 @@ def capsule_target(settings: Settings, capsule: Capsule) -> Target:
         sources=_overlay_sources(settings, capsule) if files is None else [],
         followed=files,
     )
+
+
+def present_target(capsule: Capsule, target: Target) -> Target:
+    """The target as it is now: a service whose first process has ended is the daemon that it left.
+
+    Raises:
+        TargetUndumpable: it left several, which are several trees to CRIU.
+    """
+    heads = capsule.heads()
+    if len(heads) > 1 and capsule.facts.root not in heads:
+        raise TargetUndumpable(
+            f"{target.name} cannot be committed: its first process has ended and left {len(heads)} daemons",
+            cause=f"processes {', '.join(map(str, heads))} have no common parent, and a commit is of one tree",
+            remedy="start it with `relive run --daemons`, which keeps one process at the head of them",
+        )
+    target.root = capsule.lead
+    if target.followed is not None:
+        target.followed.root = target.root
+    return target
 
 
 def _followed_files(settings: Settings, capsule: Capsule) -> FollowedFiles:
@@ -289,7 +310,7 @@ class _Starter:
             environment = self._environment()
             listener = _Listener(self.file_filter)
             service = fork_service(
-                spec.command,
+                self._command(),
                 lambda: self.handed.own(environment),
                 spec.directory,
                 lambda: self._become_service(listener),
@@ -342,6 +363,13 @@ class _Starter:
         builder.hide_home()
         builder.mount_proc()
         pivot_root(builder.root)
+
+    def _command(self) -> list[str]:
+        if not self.spec.daemons:
+            return self.spec.command
+        # Isolated, and without the recorder: what it does is nothing of the service's.
+        program = [os.path.realpath(sys.executable), "-I", "-S", str(INPROCESS_DIRECTORY / "relive_head.py")]
+        return [*program, *self.spec.command]
 
     def _environment(self) -> dict[str, str]:
         environment = self.spec.environment

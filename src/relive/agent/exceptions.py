@@ -261,7 +261,7 @@ class ExceptionWatch:
             return data
         if revision.root not in self._changed and len(self._changed) < _ROOTS_MOST:
             # As the service sees it: its files may be its capsule's own.
-            seen = Path(f"/proc/{self._capsule.facts.root}/root") / revision.root.lstrip("/")
+            seen = Path(f"/proc/{self._capsule.lead}/root") / revision.root.lstrip("/")
             self._changed[revision.root] = has_changes(seen, revision.commit)
         told = revision.model_copy(update={"dirty": self._changed.get(revision.root)})
         return package.model_copy(update={"revision": told}).model_dump_json().encode()

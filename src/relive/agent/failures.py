@@ -75,6 +75,8 @@ class FailureWatch:
         self._log = structlog.get_logger()
         self._seeing = asyncio.Lock()
         self._fatal: Fatal | None = None
+        self._lead = capsule.facts.root
+        self._lead_status: int | None = None  # raw, of the last one at the head whose end was seen
         self._catching = asyncio.Lock()
         self.root_status: int | None = None
         self.stop_asked: float | None = None
@@ -100,6 +102,9 @@ class FailureWatch:
                     if event.pid == self._capsule.facts.root:
                         self.root_status = event.status
                     self._log.info("process ended", pid=event.pid, status=event.status)
+                    if event.pid == self._lead:
+                        self._lead_status = event.status
+                        await self._follow_lead(tracer)
             async with self._committer.lock:
                 self._committer.tracer = None
             await tracer.close()
@@ -107,13 +112,22 @@ class FailureWatch:
     async def _new_tracer(self) -> Tracer | None:
         tracer = await Tracer.start()
         try:
-            await tracer.attach(self._capsule.facts.root)
+            self._lead = self._capsule.lead
+            await tracer.attach(self._lead)
         except ReliveError as error:
             # Without it, fatal signals are only seen when the service has ended.
             self._log.warning("not watching for signals", error=error.as_json())
             await tracer.close()
             return None
         return tracer
+
+    async def _follow_lead(self, tracer: Tracer) -> None:
+        """The process at the head has ended; a daemon that it left is traced already, and is found again after each commit."""
+        lead = self._capsule.lead
+        if lead != self._lead and self._capsule.is_alive:
+            self._lead = lead
+            with contextlib.suppress(ReliveError):
+                await tracer.attach(lead)
 
     async def _catch(self, tracer: Tracer, event: Fatal) -> None:
         """Commit the process that stands before its death, then let it die."""
@@ -168,7 +182,7 @@ class FailureWatch:
     async def _see_broken(self, message: dict[str, Any], now_ns: int) -> None:
         # When the service died, that is the incident; its broken answers only tell which requests it took along.
         await asyncio.sleep(_SETTLE)
-        if self._fatal is None and procfs.exists(self._capsule.facts.root):
+        if self._fatal is None and procfs.exists(self._capsule.lead):
             await self._see_request(broken_sighting, message, now_ns)
 
     async def _see_request(self, make: MakeSighting, message: dict[str, Any], now_ns: int) -> None:
@@ -224,7 +238,7 @@ class FailureWatch:
         while True:
             await asyncio.sleep(_MEMORY_POLL)
             kills = self._group.kills()
-            if kills > seen and procfs.exists(self._capsule.facts.root):
+            if kills > seen and procfs.exists(self._capsule.lead):
                 await self._report(memory_sighting(kills - seen, time.time_ns()), None)
             seen = kills
 
@@ -235,6 +249,8 @@ class FailureWatch:
         self._log.info("ended", status=status)
         if self._capsule.ended_with_its_command:
             return  # somebody wanted it so
+        if status == 0 and self._lead_status:  # a daemon's: process 1 notes that of the first process
+            status = self._lead_status
         sighting = exit_sighting(
             status, stop_asked=is_due_to_stop(self.stop_asked, time.monotonic()), now_ns=time.time_ns()
         )

@@ -18,10 +18,12 @@ from pathlib import Path
 
 from relive.agent.asking import ask_agent
 from relive.agent.lives import Capsule
+from relive.agent.stopping import signal_all
 from relive.agent.tending import agent_is_alive, tend_capsules
 from relive.config import Settings
 from relive.errors import ReliveError
 from relive.kernel import libc, procfs
+from relive.kernel.pidfds import has_ended, open_member, open_process, send_signal
 
 __all__ = ["Foreground", "end_like"]
 
@@ -42,7 +44,7 @@ _UNDER_A_SUPERVISOR = (
     *(signal.SIGTTOU, signal.SIGURG, signal.SIGVTALRM, signal.SIGWINCH),
     *range(signal.SIGRTMIN, signal.SIGRTMAX + 1),
 )
-_POLL_MS = 50
+_POLL = 0.05  # [s]
 _AGENT_LIMIT = 30.0  # [s] for the agent to write down how the service ended
 _REST_LIMIT = 10.0  # [s] for what the first process left behind to end after SIGTERM
 _LINE_MOST = 1 << 16  # [bytes] a longer line is passed through in parts
@@ -84,21 +86,21 @@ class Foreground:
             _Stream(log, descriptor, whole_lines=self._is_supervised)
             for log, descriptor in zip(capsule.paths.logs, output, strict=True)
         ]
-        self._main = _pidfd(capsule.facts.root)
+        self._main = open_member(capsule.facts.root, capsule.facts.init)
         self._capsule = capsule
         for number in self._pending:
             self._hand_on(number)
-        handle = _pidfd(capsule.facts.init) if capsule.is_alive else None
+        handle = open_process(capsule.facts.init, capsule.facts.init_started)
         end_by: float | None = None
         while handle is not None:
             each_look()
             self._send_deferred()
-            ended = _is_over(handle, _POLL_MS)
+            ended = has_ended(handle, _POLL)
             for stream in streams:
                 stream.pass_on()
             if ended:
                 break
-            if self._is_supervised and (self._main is None or _is_over(self._main, 0)):
+            if self._is_supervised and (self._main is None or has_ended(self._main)):
                 end_by = end_by or self._end_the_rest(capsule)
                 if time.monotonic() > end_by:
                     self._let_go()
@@ -109,15 +111,13 @@ class Foreground:
             stream.pass_on(last=True)
         until = time.monotonic() + _AGENT_LIMIT
         while agent_is_alive(capsule) and time.monotonic() < until:
-            time.sleep(_POLL_MS / 1000)
+            time.sleep(_POLL)
         self._let_go()
         return capsule.wait_status
 
     def _end_the_rest(self, capsule: Capsule) -> float:
         """The first process has ended and left others; returns until when they may live."""
-        for pid in procfs.tree_of(capsule.facts.init)[1:]:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM)
+        signal_all(procfs.tree_of(capsule.facts.init)[1:], capsule.facts.init, signal.SIGTERM)
         return time.monotonic() + _REST_LIMIT
 
     def _let_go(self) -> None:
@@ -140,10 +140,7 @@ class Foreground:
         if number != self._to_all:
             self._signal_main(number)
             return
-        others = self._others(self._capsule)
-        for pid in others:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
+        others = signal_all(self._others(self._capsule), self._capsule.facts.init, number)
         # A shell dies of it at once, and whatever is left then is killed with the capsule: let the others end first.
         if others and not _catches(self._capsule.facts.root, number):
             self._deferred, self._awaited = number, others
@@ -151,9 +148,10 @@ class Foreground:
             self._signal_main(number)
 
     def _signal_main(self, number: int) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            if self._main is not None:
-                signal.pidfd_send_signal(self._main, number)
+        if self._main is not None and send_signal(self._main, number):
+            return
+        if self._capsule is not None:  # it is a daemon: its first process has ended
+            signal_all(self._capsule.heads(), self._capsule.facts.init, number)
 
     @staticmethod
     def _others(capsule: Capsule) -> list[int]:
@@ -223,16 +221,3 @@ class _Stream:
                 select.select([], [self._descriptor], [])
             except OSError:  # nobody reads there any more, which is no reason to end the service
                 self._descriptor = None
-
-
-def _pidfd(pid: int) -> int | None:
-    try:
-        return os.pidfd_open(pid)
-    except OSError:  # it has ended; or nobody saw it, so soon did it end, and its number is not known
-        return None
-
-
-def _is_over(handle: int, wait_ms: int) -> bool:
-    poller = select.poll()
-    poller.register(handle, select.POLLIN)
-    return bool(poller.poll(wait_ms))

@@ -25,6 +25,30 @@ class Capsule:
         """Its process 1 runs."""
         return procfs.is_same_process(self.facts.init, self.facts.init_started)
 
+    def heads(self) -> list[int]:
+        """Host pids of those whose parent is process 1: the service's first process, and the daemons that it left."""
+        if not self.is_alive:
+            return []
+        if self.facts.init == self.facts.root:  # a container's, which is the service itself
+            return [self.facts.root]
+        found = procfs.children_of(self.facts.init)
+        # One whose first thread has ended looks like a zombie, and lives on in the others.
+        return [pid for pid in found if procfs.exists(pid) or len(procfs.threads_of(pid)) > 1]
+
+    @property
+    def lead(self) -> int:
+        """Host pid of the process at the head of what is committed and watched.
+
+        The service's first process; where that has ended, the daemon that it left, if it left one only.
+        """
+        heads = self.heads()
+        return heads[0] if len(heads) == 1 else self.facts.root
+
+    @property
+    def strays(self) -> list[int]:
+        """Host pids of daemons beside the head: CRIU commits one tree, and they are not in it."""
+        return [pid for pid in self.heads() if pid != self.lead]
+
     @property
     def wait_status(self) -> int | None:
         """Raw wait status of the service, None while it runs or when nobody could note it."""

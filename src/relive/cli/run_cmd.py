@@ -37,6 +37,7 @@ from relive.model.capsule import (
     parse_every,
 )
 from relive.model.limits import parse_limit
+from relive.model.signals import parse_signal
 from relive.model.text import is_number
 from relive.store.incidents import Incidents
 
@@ -111,6 +112,16 @@ def run(
             help="A signal, such as TERM, that is handed on to each process of the service, not only the first"
         ),
     ] = None,
+    stop_signal: Annotated[
+        str | None,
+        typer.Option(help="The signal by which `relive stop` asks the service to end; default: TERM"),
+    ] = None,
+    daemons: Annotated[
+        bool,
+        typer.Option(
+            "--daemons", help="The command ends and leaves daemons: keep a process at the head of all of them"
+        ),
+    ] = False,
     limit: Annotated[
         list[str] | None,
         typer.Option(
@@ -135,7 +146,7 @@ def run(
     settings = load_settings()
     given = read_supervision(os.environ, os.getpid(), wanted=False if detach else supervised)
     _check_supervision(given, ready, memory, upstream, detach=detach, supervised=supervised)
-    to_all = _parse_signal(signal_all) if signal_all is not None else None
+    to_all = parse_signal(signal_all) if signal_all is not None else None
     limits = tuple(parse_limit(text) for text in limit or [])
     capsule_name = check_name(name or Path(command[0]).name)
     tend_capsules(settings, only=capsule_name if given.is_supervised else None)
@@ -155,6 +166,8 @@ def run(
         tls=tls,
         files=files,
         data=parse_data(data or []),
+        stop_signal=parse_signal(stop_signal) if stop_signal is not None else None,
+        daemons=daemons,
     )
     if detach:
         capsule = launch(settings, spec, Handed(umask=_take_umask(), limits=limits))
@@ -286,17 +299,6 @@ def _parse_size(text: str) -> int:
     if not is_number(digits) or int(digits) == 0:
         raise UsageError(f"--memory cannot be {text!r}", remedy="write bytes, or a number with K, M or G")
     return int(digits) * _UNITS.get(unit, 1)
-
-
-def _parse_signal(text: str) -> int:
-    """TERM, SIGTERM, 15 or RTMIN+3 as systemd writes them; raises UsageError."""
-    name, _, more = text.removeprefix("SIG").partition("+")
-    found = int(name) if is_number(name) else signal.Signals.__members__.get(f"SIG{name}", 0)
-    if found and is_number(more):
-        found += int(more)
-    if not 0 < found <= signal.SIGRTMAX or (more and not is_number(more)):
-        raise UsageError(f"{text!r} is no signal", remedy="name one, such as TERM or QUIT")
-    return found
 
 
 def _tell_incidents(terminal: Terminal, incidents: Incidents, life: str) -> None:

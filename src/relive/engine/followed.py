@@ -109,7 +109,7 @@ class FollowedFiles:
     ) -> None:
         self._points, self._memory_points = points, memory_points
         self._places: dict[str, _Place] = {}
-        self._view, self._root = view, root
+        self._view, self.root = view, root
         self._largest = largest
         self._always = frozenset(always)
         choices = data or {}
@@ -154,8 +154,8 @@ class FollowedFiles:
             self._control.settle(_SETTLE_LIMIT)
             self._control.next_epoch()
             begun_ns = time.monotonic_ns()
-            opened = writable_paths(self._root)
-            self._mapped = self._followed(shared_writable_paths(self._root))
+            opened = writable_paths(self.root)
+            self._mapped = self._followed(shared_writable_paths(self.root))
             self._pending |= self._open | self._mapped | self._always
             records = self._journal.read_new()
             self._note(records)
@@ -193,7 +193,7 @@ class FollowedFiles:
             self._control.next_epoch()  # what has come and gone since ``look`` may come again: that is another record
             known = set(self._pending)
             self._note(self._journal.read_new())
-            self._mapped = self._followed(shared_writable_paths(self._root))
+            self._mapped = self._followed(shared_writable_paths(self.root))
             self._pending |= self._mapped
             if images is not None:
                 self._note_remapped(images)

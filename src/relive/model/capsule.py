@@ -161,6 +161,8 @@ class CapsuleSpec(Value):
         tls: with record_egress, TLS is opened with an authority of the capsule's own.
         files: where what the service writes goes.
         data: by absolute path of a directory, what becomes of it in commits.
+        stop_signal: by which ``relive stop`` asks it to end; None: SIGTERM.
+        daemons: its first process ends and leaves daemons: one of Relive's stays at their head (``relive_head``).
     """
 
     name: str
@@ -179,6 +181,8 @@ class CapsuleSpec(Value):
     tls: bool = True
     files: FilesWay = FilesWay.OVERLAY  # so of lives that an older Relive began
     data: dict[NativeText, DataChoice] = {}
+    stop_signal: int | None = None
+    daemons: bool = False
 
     @property
     def opens_tls(self) -> bool:

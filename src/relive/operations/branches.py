@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import shutil
 import signal
 import subprocess
@@ -15,14 +14,13 @@ from typing import IO, BinaryIO
 
 from pydantic import Field
 
-from relive.agent.asking import ask_agent
 from relive.agent.containers.launch import end_watch
 from relive.agent.containers.life import all_watches, find_watch
-from relive.agent.lives import Capsule, all_lives, find_capsule
+from relive.agent.lives import all_lives
 from relive.agent.sightings import shell_status
+from relive.agent.stopping import STOP_LIMIT, Ending, stop_service
 from relive.config import Settings
-from relive.errors import AgentUnreachable, BranchUnknown, MemoryLost, RecordingCorrupt, TargetUnknown
-from relive.kernel import procfs
+from relive.errors import BranchUnknown, MemoryLost, RecordingCorrupt, TargetUnknown
 from relive.kernel.plainfile import open_plain
 from relive.model.branch import BranchFacts
 from relive.operations.operation import Operation, Result, Wish
@@ -52,7 +50,6 @@ __all__ = [
 
 
 _MOST_LOG = 1 << 16  # [bytes] of a part
-_STOP_MOMENT = 1.0  # [s] after which a service that was asked to end is said to run still
 
 
 class BranchState(Result):
@@ -277,63 +274,61 @@ def stop(
     *,
     every_branch: bool = False,
     only_branches: bool = False,
+    number: int | None = None,
+    limit: float = STOP_LIMIT,
 ) -> Stopped:
     """End branches and remove what was theirs; unless ``only_branches``, also what is no branch.
 
-    A capsule's service is asked to end (SIGTERM). Of a container or service that is watched the watch is ended, and it runs on.
-    Raises BranchUnknown; AgentUnreachable for a watch that does not end.
+    A capsule's service is asked to end, and what of it has not after a time is killed: see ``agent.stopping``. Of a container or
+    service that is watched the watch is ended, and it runs on. Stopping what has ended is no error.
+
+    Args:
+        number: the signal by which a service is asked; None: the one that it was started with, or SIGTERM.
+        limit: seconds that it has to end.
+
+    Raises:
+        BranchUnknown: there never was one of that name.
+        AgentUnreachable: of a watch that does not end.
+        CapsuleError: a service does not even end when it is killed.
     """
     tend(settings, progress)
     wanted = list(names)
     if every_branch:
         wanted += [branch.facts.id for branch in list_branches(settings)]
-    return Stopped(
-        stopped=[_stop_one(settings, name, progress, only_branches=only_branches) for name in wanted]
-    )
+    stopped = []
+    for name in wanted:
+        branch = _branch_of(settings, name, is_wanted=only_branches)
+        if branch is not None:
+            branch.stop()
+            stopped.append(branch.facts.id)
+        else:
+            stopped.append(_stop_service(settings, name, progress, number, limit))
+    return Stopped(stopped=stopped)
 
 
-def _stop_one(settings: Settings, name: str, progress: Progress, *, only_branches: bool) -> str:
+def _branch_of(settings: Settings, name: str, *, is_wanted: bool) -> Branch | None:
     try:
-        branch = find_branch(settings, name)
+        return find_branch(settings, name)
     except BranchUnknown:
-        if only_branches:
+        if is_wanted:
             raise
+        return None
+
+
+def _stop_service(settings: Settings, name: str, progress: Progress, number: int | None, limit: float) -> str:
+    lives = [one for one in all_lives(settings) if one.facts.spec.name == name]
+    capsule = next((one for one in lives if one.is_alive), None)
+    if capsule is None:
         try:
-            capsule = find_capsule(settings, name)
-        except TargetUnknown:
             return _stop_watching(settings, name, progress)
-        with contextlib.suppress(AgentUnreachable):
-            ask_agent(capsule.paths.agent_socket, {"op": "stopping"}, limit=5)
-        first = _first_of(capsule)
-        if first is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(first, signal.SIGTERM)
-        if not _ends(capsule.facts.init):
-            progress.status(
-                f"{name} was asked to end (SIGTERM) and still runs, as process {first}; "
-                "`relive ps` tells when it has ended."
-            )
-        return name
-    branch.stop()
-    return branch.facts.id
-
-
-def _first_of(capsule: Capsule) -> int | None:
-    """The service's first process; where that has ended, one of those it left: its number may be a stranger's by now."""
-    there = procfs.tree_of(capsule.facts.init)[1:]
-    return capsule.facts.root if capsule.facts.root in there else next(iter(there), None)
-
-
-def _ends(pid: int) -> bool:
-    """Whether a process ends within a moment."""
-    try:
-        handle = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([handle], [], [], _STOP_MOMENT)[0])
-    finally:
-        os.close(handle)
+        except BranchUnknown:
+            if not lives:
+                raise
+        capsule = lives[-1]  # its agent may still be writing down how it ended
+    wanted = number or capsule.facts.spec.stop_signal or signal.SIGTERM
+    if stop_service(capsule, number=wanted, limit=limit, say=progress.status) is Ending.HAD_ENDED:
+        progress.status(f"{name} had ended already.")
+    return name
 
 
 def _stop_watching(settings: Settings, name: str, progress: Progress) -> str:

@@ -51,7 +51,7 @@ def list_targets(settings: Settings, progress: Progress) -> list[Target]:
             name=one.facts.spec.name,
             called=one.facts.spec.name,
             life=one.paths.directory.name,
-            pid=one.facts.root,
+            pid=one.lead,
             listen=_address(one.facts.spec.listen),
             command=list(one.facts.spec.command),
             started_wall_ns=one.facts.started_wall_ns,

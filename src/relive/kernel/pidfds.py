@@ -1,0 +1,67 @@
+"""Handles of processes (pidfd_open(2)): each means one process, also after its number was given to another.
+
+A number alone is never signalled: between the moment at which somebody read it and the signal its process may have ended, and the
+number may be a stranger's. So a handle is opened first, and what is known of the process is compared while the handle holds it.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+
+from relive.kernel import procfs
+from relive.kernel.namespaces import Namespace, namespace_id
+
+__all__ = ["has_ended", "open_member", "open_process", "send_signal"]
+
+
+def open_process(pid: int, start_ticks: int | None = None) -> int | None:
+    """A handle of a process that is alive, which the caller closes; None where there is none.
+
+    Args:
+        start_ticks: when it started, in clock ticks after boot (``procfs.read_stat``): one that started at another time is a
+            stranger. None: the number is known to be right, such as that of a child that was not waited for.
+    """
+    if pid <= 0:
+        return None
+    try:
+        handle = os.pidfd_open(pid)
+    except OSError:
+        return None
+    if start_ticks is not None and not procfs.is_same_process(pid, start_ticks):
+        os.close(handle)
+        return None
+    return handle
+
+
+def open_member(pid: int, first: int) -> int | None:
+    """A handle of a process if it lives in the PID namespace whose process 1 is ``first``, which the caller closes; else None."""
+    handle = open_process(pid)
+    if handle is None:
+        return None
+    try:
+        is_member = namespace_id(pid, Namespace.PID) == namespace_id(first, Namespace.PID)
+    except OSError:
+        is_member = False
+    # What was compared was this process's only if it has not ended meanwhile.
+    if is_member and not has_ended(handle):
+        return handle
+    os.close(handle)
+    return None
+
+
+def send_signal(handle: int, number: int) -> bool:
+    """Signal a process; False where it has ended."""
+    try:
+        signal.pidfd_send_signal(handle, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def has_ended(handle: int, wait_s: float = 0) -> bool:
+    """The process has ended (a zombie has), or does within so many seconds."""
+    poller = select.poll()
+    poller.register(handle, select.POLLIN)
+    return bool(poller.poll(wait_s * 1000))

@@ -1,0 +1,62 @@
+"""Handles of processes: a number that was used again reaches nobody."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from relive.kernel import procfs
+from relive.kernel.namespaces import Namespace, unshare
+from relive.kernel.pidfds import has_ended, open_member, open_process, send_signal
+
+from .helpers import fork, in_child, needs_root
+
+
+def paused() -> int:
+    pid = fork()
+    if pid == 0:
+        signal.pause()
+        os._exit(0)
+    return pid
+
+
+def test_a_process_is_reached_by_its_handle_and_a_stranger_is_not():
+    pid = paused()
+    stat = procfs.read_stat(pid)
+    assert stat is not None
+    assert open_process(pid, stat.start_ticks - 1) is None  # the number was used again since
+    handle = open_process(pid, stat.start_ticks)
+    assert handle is not None and not has_ended(handle)
+    assert send_signal(handle, signal.SIGKILL)
+    assert has_ended(handle, 10)
+    os.waitpid(pid, 0)
+    assert not send_signal(handle, signal.SIGTERM)
+    assert open_process(pid, stat.start_ticks) is None
+    os.close(handle)
+
+
+def test_only_members_of_the_namespace_are_reached():
+    """Who lives in the PID namespace of this process is a member of it, who is gone or in another is not."""
+    pid = paused()
+    handle = open_member(pid, os.getpid())
+    assert handle is not None
+    assert open_member(0, os.getpid()) is None
+    send_signal(handle, signal.SIGKILL)
+    assert has_ended(handle, 10)  # a zombie, whose namespace can still be read
+    assert open_member(pid, os.getpid()) is None
+    os.waitpid(pid, 0)
+    os.close(handle)
+
+
+@needs_root
+def test_a_process_of_another_namespace_is_no_member():
+    def work() -> bool:
+        unshare(Namespace.PID)
+        inner = paused()
+        try:
+            handle = open_member(inner, inner)
+            return handle is not None and open_member(inner, os.getpid()) is None
+        finally:
+            os.kill(inner, signal.SIGKILL)
+
+    assert in_child(work)
