@@ -39,6 +39,8 @@ TESTED_IN = {
     "agent/ending.py": "tests/real/test_failures.py",
     "agent/policy.py": "tests/real/test_failures.py",
     "agent/process.py": "tests/real/test_failures.py",
+    "agent/readiness.py": "tests/real/test_taking_over.py",
+    "cli/attach_cmd.py": "tests/real/test_taking_over.py",
     "agent/stopping.py": "tests/real/test_daemons.py",
     "agent/starting.py": "tests/wrong_input/test_commands.py",
     "agent/taker.py": "tests/real/test_failures.py",

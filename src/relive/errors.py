@@ -18,7 +18,7 @@ ReliveError
 ├── RecordingError        the recording cannot answer: 8
 │   ├── RecordingCorrupt, RequestUnknown, RequestTruncated, PackageMissing
 ├── CapsuleError          a capsule did not start or its agent does not answer: 9
-│   ├── CapsuleExists, CapsuleStartFailed, AgentUnreachable
+│   ├── CapsuleExists, CapsuleStartFailed, NotReady, AgentUnreachable
 ├── ExchangeError         a commit could not be sent or fetched: 11
 │   ├── RemoteUnknown, RemoteUnreachable, RemoteRefused, ArchiveInvalid
 ├── RequestRefused        the server does not do what a request asks: 13
@@ -69,6 +69,7 @@ __all__ = [
     "MemoryLost",
     "MethodNotAllowed",
     "NotFound",
+    "NotReady",
     "ObjectCorrupt",
     "ObjectMissing",
     "OriginRefused",
@@ -457,6 +458,12 @@ class CapsuleStartFailed(CapsuleError):
     """The capsule's namespaces or files could not be set up, or its command could not be started."""
 
     code = "capsule-start-failed"
+
+
+class NotReady(CapsuleError):
+    """A service was started and runs, but was not ready in time."""
+
+    code = "not-ready"
 
 
 class AgentUnreachable(CapsuleError):

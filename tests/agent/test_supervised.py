@@ -38,4 +38,5 @@ def test_supervisord_and_process_1_are_seen_and_the_user_has_the_last_word():
     assert read_supervision({}, 1, wanted=None).is_supervised
     assert not read_supervision({}, 40, wanted=None).is_supervised
     assert read_supervision({}, 40, wanted=True).is_supervised
-    assert not read_supervision(UNIT, 40, wanted=False).is_supervised
+    apart = read_supervision(UNIT, 40, wanted=False)
+    assert not apart.is_supervised and apart.has_supervisor  # it lives on, and is found by the next start

@@ -175,7 +175,7 @@ class Relive:
         self, *command: str | Path, name: str = "service", user: str | None = None, **env: str
     ) -> Capsule:
         """Start a service in a capsule that commits only when asked."""
-        options = ["--detach", "--every", "never", "--name", name]
+        options = ["--detach", "--no-wait", "--every", "never", "--name", name]
         if user is not None:
             options += ["--user", user]
         answer = self("run", *options, "--", *(str(word) for word in command), environment=env)

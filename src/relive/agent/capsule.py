@@ -213,6 +213,7 @@ def start_service(
         root_inside=inside,
         started_wall_ns=time.time_ns(),
         points=[(point.point, point.slot) for point in points],
+        is_owned=handed.line is not None,
     )
     try:
         _write_state(paths, facts)

@@ -58,10 +58,17 @@ class Foreground:
         is_supervised: see the module.
         to_all: this signal goes to every process of the service; None: none does.
         line: our end of the line by which the service ends with this process.
+        hands_on: signals go to the service; else they are this process's own.
     """
 
     def __init__(
-        self, settings: Settings, *, is_supervised: bool, to_all: int | None, line: socket.socket | None
+        self,
+        settings: Settings,
+        *,
+        is_supervised: bool,
+        to_all: int | None,
+        line: socket.socket | None,
+        hands_on: bool = True,
     ) -> None:
         self._settings = settings
         self._is_supervised = is_supervised
@@ -72,21 +79,24 @@ class Foreground:
         self._pending: list[int] = []
         self._deferred: int | None = None
         self._awaited: list[int] = []
-        for number in _UNDER_A_SUPERVISOR if is_supervised else _AT_A_TERMINAL:
+        for number in (_UNDER_A_SUPERVISOR if is_supervised else _AT_A_TERMINAL) if hands_on else ():
             signal.signal(number, self._hear)
 
-    def stay(self, capsule: Capsule, output: list[int], each_look: Callable[[], None]) -> int | None:
+    def stay(
+        self, capsule: Capsule, output: list[int], each_look: Callable[[], None], *, takes_over: bool = False
+    ) -> int | None:
         """Wait for the end of the service and of its agent; the service's raw wait status, None where nobody could note it.
 
         Args:
             output: descriptors for its standard output and error.
             each_look: called now and then.
+            takes_over: another command has started it; what it said until now is not shown again.
         """
         streams = [
-            _Stream(log, descriptor, whole_lines=self._is_supervised)
+            _Stream(log, descriptor, whole_lines=self._is_supervised, from_now=takes_over)
             for log, descriptor in zip(capsule.paths.logs, output, strict=True)
         ]
-        self._main = open_member(capsule.facts.root, capsule.facts.init)
+        self._main = open_member(capsule.lead if takes_over else capsule.facts.root, capsule.facts.init)
         self._capsule = capsule
         for number in self._pending:
             self._hand_on(number)
@@ -189,11 +199,11 @@ def end_like(status: int) -> int:
 class _Stream:
     """One of the service's output files, passed through to a descriptor."""
 
-    def __init__(self, log: Path, descriptor: int, *, whole_lines: bool) -> None:
+    def __init__(self, log: Path, descriptor: int, *, whole_lines: bool, from_now: bool) -> None:
         self._log = log
         self._descriptor: int | None = descriptor
         self._whole_lines = whole_lines
-        self._offset = 0
+        self._offset = log.stat().st_size if from_now else 0
 
     def pass_on(self, *, last: bool = False) -> None:
         """Pass on what has come; ``last``: also a line that was not ended."""

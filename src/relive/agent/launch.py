@@ -33,6 +33,7 @@ def launch(
     Raises:
         CapsuleExists, CapsuleStartFailed, UsageError, HostIncapable: as the agent reports.
     """
+    _check_unused(settings, spec.name)  # its own port is taken then, which would hide the reason
     if spec.listen is not None:
         check_port(spec.listen)
     with sole_start(settings.capsules / spec.name):
@@ -68,13 +69,7 @@ def new_life(settings: Settings, name: str) -> LifePaths:
         CapsuleExists: a capsule of that name runs.
         HostIncapable: there is no place in memory for what it records.
     """
-    running = [capsule for capsule in living_capsules(settings) if capsule.facts.spec.name == name]
-    if running:
-        raise CapsuleExists(
-            f"a capsule called {name!r} is running",
-            cause=f"its service is process {running[0].facts.root}",
-            remedy="choose another --name, or end that one first",
-        )
+    _check_unused(settings, name)
     life = f"{time.strftime('%Y%m%dT%H%M%S')}-{uuid.uuid4().hex[:6]}"
     paths = LifePaths(settings.capsules / name / life)
     paths.io.mkdir(parents=True)
@@ -86,3 +81,13 @@ def new_life(settings: Settings, name: str) -> LifePaths:
         shutil.rmtree(paths.directory)
         raise
     return paths
+
+
+def _check_unused(settings: Settings, name: str) -> None:
+    for capsule in living_capsules(settings):
+        if capsule.facts.spec.name == name:
+            raise CapsuleExists(
+                f"a capsule called {name!r} is running",
+                cause=f"its service is process {capsule.lead}",
+                remedy=f"`relive attach {name}` takes it over, `relive stop {name}` ends it; or choose another --name",
+            )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from relive.config import Settings
 from relive.errors import TargetUnknown
 from relive.kernel import procfs
-from relive.model.capsule import CapsuleFacts, LifePaths
+from relive.model.capsule import CapsuleFacts, CapsuleSpec, LifePaths
 
 __all__ = ["Capsule", "all_lives", "find_capsule", "living_capsules"]
 
@@ -57,6 +57,13 @@ class Capsule:
         except FileNotFoundError:
             return None
         return int(words[0]) if words else None
+
+    def does_what(self, spec: CapsuleSpec) -> bool:
+        """It is what would be started by that: the same command, as the same user, at the same address."""
+        own = self.facts.spec
+        return (own.name, own.command, own.directory, own.user, own.listen, own.upstream) == (
+            *(spec.name, spec.command, spec.directory, spec.user, spec.listen, spec.upstream),
+        )
 
     @property
     def ended_with_its_command(self) -> bool:

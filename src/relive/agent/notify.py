@@ -47,11 +47,15 @@ class NotifyRelay:
     """``listen`` before the service starts, then ``begin``, which takes a thread.
 
     Args:
-        address: systemd's socket, as NOTIFY_SOCKET has it.
+        address: systemd's socket, as NOTIFY_SOCKET has it; None: nobody is told, and the messages are only heard.
+
+    Attributes:
+        is_ready: set when the service has said READY=1.
     """
 
-    def __init__(self, address: str, access: NotifyAccess) -> None:
-        self._address = "\0" + address[1:] if address.startswith("@") else address
+    def __init__(self, address: str | None, access: NotifyAccess) -> None:
+        self._address = "\0" + address[1:] if address is not None and address.startswith("@") else address
+        self.is_ready = threading.Event()
         self._access = access
         self._heard: socket.socket | None = None
         self._path: Path | None = None
@@ -63,6 +67,7 @@ class NotifyRelay:
         io.chmod(0o755)
         heard = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         heard.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        (io / _NAME).unlink(missing_ok=True)  # of a command that was killed, whose service is taken over
         with near(io / _NAME) as name:
             heard.bind(name)
         (io / _NAME).chmod(0o666)
@@ -109,11 +114,15 @@ class NotifyRelay:
             text = passed_on(message)
             if text and (self._access is NotifyAccess.ALL or sender == main):
                 self._send(text, list(descriptors))
+                if b"READY=1" in text.split(b"\n"):
+                    self.is_ready.set()
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
 
     def _send(self, text: bytes, descriptors: list[int]) -> None:
+        if self._address is None:
+            return
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
         with contextlib.suppress(
             OSError

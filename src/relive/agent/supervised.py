@@ -20,6 +20,7 @@ class Supervision:
 
     Attributes:
         is_supervised: the command stands for the service: they end together, and in the same way.
+        has_supervisor: somebody starts this command again when it is gone.
         is_unit: systemd started it, as the main process of a unit.
         notify: where systemd hears from the service (NOTIFY_SOCKET); None: nowhere.
         sockets: descriptors from 3 on that the service is to get.
@@ -28,6 +29,7 @@ class Supervision:
     """
 
     is_supervised: bool
+    has_supervisor: bool
     is_unit: bool
     notify: str | None
     sockets: int
@@ -54,6 +56,7 @@ def read_supervision(environment: Mapping[str, str], pid: int, *, wanted: bool |
         kept["NOTIFY_SOCKET"] = str(INNER_SOCKET)
     return Supervision(
         is_supervised=found if wanted is None else wanted,
+        has_supervisor=found or bool(wanted),
         is_unit=is_unit,
         notify=notify,
         sockets=sockets,

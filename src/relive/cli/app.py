@@ -62,6 +62,7 @@ _COMMANDS = (
         "Look whether a service can be committed, what would be lost, and what it costs, without touching it",
     ),
     _Command("run", "Start a service in a capsule: recorded, committed, watched", settings=_PASSES_ON),
+    _Command("attach", "Take over a running capsule: its output from now on, its signals, its end"),
     _Command(
         "watch", "Watch a container or service that runs already: committed, recorded, its failures seen"
     ),
@@ -90,9 +91,7 @@ _COMMANDS = (
         function="exec_",
     ),
     _Command("logs", "Show the output of a branch or capsule: stdout on stdout, stderr on stderr"),
-    _Command(
-        "stop", "End branches and remove what was theirs; a capsule's service is asked to end (SIGTERM)"
-    ),
+    _Command("stop", "End branches and remove what was theirs; end a capsule's service"),
     _Command("incidents", "List incidents, newest first"),
     _Command("replay", "Restore the commit before a failure, send the recorded requests again, and judge"),
     _Command(

@@ -8,8 +8,8 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from enum import StrEnum
 from pathlib import Path
+from threading import Event
 from typing import Annotated
 
 import typer
@@ -18,7 +18,8 @@ from relive.agent.foreground import Foreground, end_like
 from relive.agent.handed import Handed
 from relive.agent.launch import launch
 from relive.agent.lives import Capsule, all_lives
-from relive.agent.notify import NotifyAccess, NotifyRelay
+from relive.agent.notify import INNER_SOCKET, NotifyAccess, NotifyRelay
+from relive.agent.readiness import Ready, await_ready, listens
 from relive.agent.sightings import shell_status
 from relive.agent.starting import agent_lives
 from relive.agent.supervised import Supervision, read_supervision
@@ -26,7 +27,6 @@ from relive.agent.tending import tend_capsules
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import Settings, load_settings
 from relive.errors import UsageError
-from relive.kernel import procfs
 from relive.model.capsule import (
     CapsuleSpec,
     FilesWay,
@@ -46,14 +46,6 @@ __all__ = ["run"]
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _EARLIER_LIMIT = 10.0  # [s] for the life before, whose command was killed, to end
 _EARLIER_POLL = 0.02  # [s]
-
-
-class Ready(StrEnum):
-    """When a unit of ``Type=notify`` is ready: the service says so itself, it was executed, or it listens at --upstream."""
-
-    SERVICE = "service"
-    STARTED = "started"
-    LISTENING = "listening"
 
 
 def run(
@@ -104,8 +96,18 @@ def run(
         NotifyAccess, typer.Option(help="Whose messages are passed on to systemd (sd_notify)")
     ] = NotifyAccess.MAIN,
     ready: Annotated[
-        Ready, typer.Option(help="Who tells systemd that the service is ready (Type=notify)")
-    ] = Ready.SERVICE,
+        Ready | None,
+        typer.Option(
+            help="When it is ready: it says so (sd_notify), it was executed, or it listens at --upstream; default: it tells "
+            "systemd itself, and with --detach it listens, or has run for 0.5 s where its port is not known"
+        ),
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="With --detach: return when the service is ready")
+    ] = True,
+    ready_limit: Annotated[
+        float, typer.Option(help="With --detach: seconds until it counts as not ready, and runs on", min=0.1)
+    ] = 60.0,
     signal_all: Annotated[
         str | None,
         typer.Option(
@@ -129,7 +131,7 @@ def run(
         ),
     ] = None,
     detach: Annotated[
-        bool, typer.Option("--detach", "-d", help="Return at once; the service runs on")
+        bool, typer.Option("--detach", "-d", help="Return as soon as the service is ready; it runs on")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -138,7 +140,8 @@ def run(
     The service gets its own PID, mount and IPC namespaces. Its files are the host's, as without Relive; what it changes
     is followed, so that each commit holds its files as they were. Its output passes through, signals are handed on, and
     the exit status is the service's.
-    Should this command die, the service goes on, unless it is --supervised.
+    Should this command die, the service goes on, unless it is --supervised; `relive attach` takes its place, and so does the same
+    command when a supervisor starts it again.
     """
     terminal = Terminal(as_json=as_json)
     if (listen is None) != (upstream is None):
@@ -170,9 +173,10 @@ def run(
         daemons=daemons,
     )
     if detach:
-        capsule = launch(settings, spec, Handed(umask=_take_umask(), limits=limits))
+        handed = Handed(umask=_take_umask(), limits=limits)
+        capsule = _run_apart(settings, spec, handed, notify_access, ready, ready_limit if wait else 0)
         _tell_start(terminal, capsule)
-        terminal.answer({"name": spec.name, "life": capsule.facts.life, "pid": capsule.facts.root}, spec.name)
+        terminal.answer({"name": spec.name, "life": capsule.facts.life, "pid": capsule.lead}, spec.name)
         return
     status = _stay(terminal, settings, spec, given, notify_access, ready, limits, to_all)
     if status is None:
@@ -182,16 +186,48 @@ def run(
 
 def _tell_start(terminal: Terminal, capsule: Capsule) -> None:
     facts = capsule.facts
-    terminal.status(f"{facts.spec.name} runs as process {facts.root}, life {facts.life}.")
+    terminal.status(f"{facts.spec.name} runs as process {capsule.lead}, life {facts.life}.")
     if facts.spec.record_egress:
         terminal.status(
             "What it asks of others is recorded at its border: docs/egress.md says what differs for it."
         )
 
 
+def _run_apart(
+    settings: Settings,
+    spec: CapsuleSpec,
+    handed: Handed,
+    access: NotifyAccess,
+    ready: Ready | None,
+    limit: float,
+) -> Capsule:
+    """Start a service that runs on without this command, and wait until it is ready; ``limit``: seconds, 0: do not wait."""
+    relay = None
+    if ready is Ready.SERVICE and limit:
+        relay = NotifyRelay(None, access)
+        spec = spec.model_copy(
+            update={"environment": spec.environment | {"NOTIFY_SOCKET": str(INNER_SOCKET)}}
+        )
+
+    def prepare(paths: LifePaths) -> None:
+        if relay is not None:
+            relay.listen(paths.io)
+
+    try:
+        capsule = launch(settings, spec, handed, prepare)
+        if relay is not None:
+            relay.begin(capsule.facts.root)
+        if limit:
+            await_ready(capsule, ready, relay.is_ready if relay is not None else Event(), limit)
+    finally:
+        if relay is not None:
+            relay.close()
+    return capsule
+
+
 def _check_supervision(
     given: Supervision,
-    ready: Ready,
+    ready: Ready | None,
     memory: str | None,
     upstream: str | None,
     *,
@@ -221,7 +257,7 @@ def _stay(
     spec: CapsuleSpec,
     given: Supervision,
     access: NotifyAccess,
-    ready: Ready,
+    ready: Ready | None,
     limits: tuple[tuple[str, int, int], ...],
     to_all: int | None,
 ) -> int | None:
@@ -241,22 +277,28 @@ def _stay(
         to_all=to_all,
         line=ours if given.is_supervised else None,
     )
-    if given.is_supervised:
-        _await_earlier(settings, spec.name)
+    earlier = _earlier(settings, spec) if given.has_supervisor else None
     relay = NotifyRelay(given.notify, access) if given.notify is not None else None
 
     def prepare(paths: LifePaths) -> None:
         if relay is not None:
             relay.listen(paths.io)
 
-    capsule = launch(settings, spec, handed, prepare)
+    if earlier is not None:
+        prepare(earlier.paths)
+    capsule = earlier or launch(settings, spec, handed, prepare)
     handed.close()
     if not given.is_supervised:  # else all that is said is the service's
         _tell_start(terminal, capsule)
     if relay is not None:
         relay.begin(capsule.facts.root)
+        if earlier is not None:  # it said so to the command before
+            relay.say("READY=1")
     status = foreground.stay(
-        capsule, [sys.stdout.fileno(), sys.stderr.fileno()], _ready_teller(relay, ready, capsule)
+        capsule,
+        [sys.stdout.fileno(), sys.stderr.fileno()],
+        _ready_teller(relay, ready, capsule),
+        takes_over=earlier is not None,
     )
     if relay is not None:
         relay.close()
@@ -266,31 +308,41 @@ def _stay(
     return status
 
 
-def _ready_teller(relay: NotifyRelay | None, ready: Ready, capsule: Capsule) -> Callable[[], None]:
+def _ready_teller(relay: NotifyRelay | None, ready: Ready | None, capsule: Capsule) -> Callable[[], None]:
     """Tells systemd once that the service is ready, where that is not the service's own affair."""
-    told = relay is None or ready is Ready.SERVICE
-    upstream, root = capsule.facts.spec.upstream, capsule.facts.root
+    told = relay is None or ready in (None, Ready.SERVICE)
 
     def look() -> None:
         nonlocal told
         if told or relay is None:
             return
-        if ready is Ready.STARTED or (upstream is not None and upstream[1] in procfs.listening_ports(root)):
+        if ready is Ready.STARTED or listens(capsule):
             relay.say("READY=1")
             told = True
 
     return look
 
 
-def _await_earlier(settings: Settings, name: str) -> None:
-    """A supervisor starts a service anew as soon as its command is gone; what it stood for ends a moment later."""
+def _earlier(settings: Settings, spec: CapsuleSpec) -> Capsule | None:
+    """The living capsule that an earlier command of the same supervisor stood for, to be taken over.
+
+    One that ends with its command, which was killed, ends in a moment: that is waited for, and None returned.
+    """
     until = time.monotonic() + _EARLIER_LIMIT
-    while time.monotonic() < until and any(
-        one.is_alive or (agent_lives(one.paths) and not one.paths.closed.exists())
-        for one in all_lives(settings)
-        if one.facts.spec.name == name
-    ):
+    while time.monotonic() < until:
+        there = [
+            one
+            for one in all_lives(settings)
+            if one.facts.spec.name == spec.name
+            and (one.is_alive or (agent_lives(one.paths) and not one.paths.closed.exists()))
+        ]
+        for one in there:
+            if one.is_alive and not one.facts.is_owned and one.does_what(spec):
+                return one
+        if not there or any(one.is_alive and not one.facts.is_owned for one in there):
+            break  # what else has the name does not end by itself
         time.sleep(_EARLIER_POLL)
+    return None
 
 
 def _parse_size(text: str) -> int:

@@ -197,6 +197,7 @@ class CapsuleFacts(Value):
         life: names this start of the service for good.
         init, root: host pids of process 1 and of the service.
         points: (mount point, layer slot) of each overlay.
+        is_owned: it ends with the command that started it.
     """
 
     spec: CapsuleSpec
@@ -207,6 +208,7 @@ class CapsuleFacts(Value):
     root_inside: int
     started_wall_ns: int
     points: list[tuple[NativeText, str]]
+    is_owned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
