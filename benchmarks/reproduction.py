@@ -165,7 +165,19 @@ def measure(example: Example, times: int) -> dict[str, Any]:
         environment = example.prepare(stack)
         outer, inner = free_port(), free_port()
         where = ["--listen", f"127.0.0.1:{outer}", "--upstream", str(inner)]
-        command = ["run", "--detach", "--name", name, "--every", "1s", *example.options, *where, "--"]
+        command = [
+            "run",
+            "--detach",
+            "--name",
+            name,
+            "--every",
+            "1s",
+            "--pause-share",
+            "100",
+            *example.options,
+            *where,
+            "--",
+        ]
         _relive(*command, *example.service(inner), environment=environment)
         stack.callback(lambda: _relive("stop", name, ok=(0, 3, 9)))
         _wait(lambda: _answers(f"http://127.0.0.1:{outer}{example.first}"), example.name)

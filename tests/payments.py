@@ -50,7 +50,19 @@ def _failed(relive: Relive, data: Path) -> Payments:
     proxied = ["--listen", f"127.0.0.1:{outer}", "--upstream", str(inner)]
     service = [sys.executable, "-m", "uvicorn", "slowed_payments:app", "--port", str(inner)]
     relive(
-        *("run", "--detach", "--name", "payments", "--every", "1s", *proxied, "--", *service),
+        *(
+            "run",
+            "--detach",
+            "--name",
+            "payments",
+            "--every",
+            "1s",
+            "--pause-share",
+            "100",
+            *proxied,
+            "--",
+            *service,
+        ),
         *("--app-dir", str(Path(__file__).parent)),
         environment={"PAYMENTS_DATA": str(data), "PYTHONDONTWRITEBYTECODE": "1"},
     )

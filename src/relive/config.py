@@ -52,6 +52,20 @@ class Settings(BaseModel):
         allow_inf_nan=False,
         description="seconds after which the watchdog ends a commit and resumes the target",
     )
+    pause_limit: float = Field(
+        1.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="seconds; a commit that is expected to stop a service for longer is not taken by the clock; 0: each is",
+    )
+    pause_share: float = Field(
+        1.0,
+        gt=0,
+        le=100,
+        allow_inf_nan=False,
+        description="percent of the time that a service may stand still for commits by the clock, which come seldomer then; "
+        "100: no cap",
+    )
     restore_limit: float = Field(
         20.0, gt=0, allow_inf_nan=False, description="seconds after which a restore is given up"
     )

@@ -46,7 +46,17 @@ def test_the_second_try_asks_for_nothing_and_the_replay_shows_it_without_any_ser
     relive: Relive, servers: dict[str, str], gateway: Callable[[float], dict[str, str]]
 ) -> None:
     outer, inner = free_port(), free_port()
-    options = ["--detach", "--name", "shop", "--every", "1s", "--listen", f"127.0.0.1:{outer}"]
+    options = [
+        "--detach",
+        "--name",
+        "shop",
+        "--every",
+        "1s",
+        "--pause-share",
+        "100",
+        "--listen",
+        f"127.0.0.1:{outer}",
+    ]
     service = [str(UVICORN), "app:app", "--app-dir", str(EXAMPLE), "--port", str(inner)]
     environment = servers | gateway(0.1)
     relive("run", *options, "--upstream", str(inner), "--", *service, environment=environment)

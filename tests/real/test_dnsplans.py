@@ -35,7 +35,17 @@ def test_the_older_plan_that_was_applied_last_is_found_and_comes_back(
 ) -> None:
     environment = {"PLANS_REDIS": str(store_port)}
     outer, inner = free_port(), free_port()
-    options = ["--detach", "--name", "names", "--every", "1s", "--listen", f"127.0.0.1:{outer}"]
+    options = [
+        "--detach",
+        "--name",
+        "names",
+        "--every",
+        "1s",
+        "--pause-share",
+        "100",
+        "--listen",
+        f"127.0.0.1:{outer}",
+    ]
     service = [str(UVICORN), "app:app", "--app-dir", str(EXAMPLE), "--port", str(inner)]
     relive("run", *options, "--upstream", str(inner), "--", *service, environment=environment)
     ask(outer, "/endpoints")

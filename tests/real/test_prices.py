@@ -46,7 +46,7 @@ def servers() -> Iterator[dict[str, str]]:
 def started(relive: Relive, source: Path, servers: dict[str, str]) -> int:
     """Run the service; returns the port at which it is asked."""
     outer, inner = free_port(), free_port()
-    options = ["--detach", "--name", "prices", "--record-egress", "--every", "1s"]
+    options = ["--detach", "--name", "prices", "--record-egress", "--every", "1s", "--pause-share", "100"]
     where = ["--listen", f"127.0.0.1:{outer}", "--upstream", str(inner)]
     command = [str(NODE), str(source / "server.js"), str(inner)]
     relive("run", *options, *where, "--", *command, environment=servers)

@@ -250,7 +250,18 @@ def test_gunicorn_with_workers_is_watched_under_load(relive: Relive, start: Star
     )
     ask(port, "/state")
     with Load(lambda: ask(port, "/state")) as load:
-        relive("watch", f"pid:{master.pid}", "--name", "wsgi", "--every", "300ms", "--record", str(port))
+        relive(
+            "watch",
+            f"pid:{master.pid}",
+            "--name",
+            "wsgi",
+            "--every",
+            "300ms",
+            "--pause-share",
+            "100",
+            "--record",
+            str(port),
+        )
         eventually(lambda: len(relive("log", "wsgi")) >= 3, "commits")
         load.more()
         relive("stop", "wsgi")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -71,16 +69,15 @@ def test_of_two_starts_of_one_name_at_once_one_is_refused(home: Home):
     home.ask("stop", "twin")
 
 
-def test_a_service_that_does_not_heed_stop_is_said_to_run_still(home: Home):
+def test_a_service_that_does_not_heed_stop_is_killed_after_the_time(home: Home):
     deaf = "trap '' TERM; echo deaf; while :; do sleep 1; done"
     home.ask("run", "--detach", "--every", "never", "--name", "deaf", "--", "sh", "-c", deaf)
     eventually(lambda: home.ask("logs", "deaf")["stdout"] == "deaf\n", "it is deaf")
-    said = home.command("stop", "deaf")
-    (running,) = [one for one in home.ask("ps") if one["id"] == "deaf"]
+    said = home.command("stop", "--timeout", "1.2", "deaf")
     assert (said.returncode, said.stdout) == (0, "deaf\n")
-    assert f"deaf was asked to end (SIGTERM) and still runs, as process {running['pid']};" in said.stderr
-    os.kill(running["pid"], signal.SIGKILL)
-    eventually(lambda: not list((home.path / "capsules" / "deaf").glob("*/agent.pid")), "its agent has ended")
+    assert "deaf was asked to end (SIGTERM); it is killed unless it ends within 1.2 s." in said.stderr
+    assert "deaf has not ended 1.2 s after SIGTERM; what is left of it is killed." in said.stderr
+    assert not [one for one in home.ask("ps") if one["id"] == "deaf"]
 
 
 def test_a_command_that_does_not_exist(home: Home):

@@ -29,6 +29,7 @@ from relive.agent.keeper import Keeper
 from relive.agent.leavings import remove_unused
 from relive.agent.lives import Capsule
 from relive.agent.memory import MemoryGroup
+from relive.agent.pace import Pace, footprint_of
 from relive.agent.policy import PolicyCommits
 from relive.agent.recorder import Recorder
 from relive.agent.taker import CriuTaker
@@ -148,9 +149,14 @@ class Agent:
         raise ValueError(f"no such operation: {request['op']}")
 
     def _policy(self) -> PolicyCommits:
-        spec, init = self._capsule.facts.spec, self._capsule.facts.init
-        upstream = spec.upstream
-        if upstream is None:
-            return PolicyCommits(spec.policy, self._committer, None)
-        port = upstream[1]
-        return PolicyCommits(spec.policy, self._committer, lambda: port in procfs.listening_ports(init))
+        capsule, committer = self._capsule, self._committer
+        spec, init = capsule.facts.spec, capsule.facts.init
+        pace = committer.pace = Pace(spec.policy, lambda: footprint_of(capsule.lead))
+        listens = None
+        if spec.upstream is not None:
+            port = spec.upstream[1]
+
+            def listens() -> bool:
+                return port in procfs.listening_ports(init)
+
+        return PolicyCommits(spec.policy, committer, pace, capsule.paths.pace, listens)

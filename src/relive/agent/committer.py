@@ -14,6 +14,7 @@ import structlog
 from relive.agent.attendant import Attendant
 from relive.agent.gate import BorderGate, ProxyGate, ProxyLink
 from relive.agent.keeper import Keeper
+from relive.agent.pace import Pace
 from relive.agent.taker import Taken, Taker
 from relive.engine.capture import StoppedBy
 from relive.errors import CapsuleError
@@ -34,6 +35,7 @@ class Committer:
     Attributes:
         tracer: the failure watch, which has to step aside for CRIU; None while there is none.
         proxy: the recording proxy; None without one. border: the recorder of what the service asks of others; None without one.
+        pace: is told of each pause; None: nobody asks.
     """
 
     def __init__(self, taker: Taker, paths: LifePaths, name: str, keeper: Keeper) -> None:
@@ -46,6 +48,7 @@ class Committer:
         self.tracer: Tracer | None = None
         self.proxy: Attendant | None = None
         self.border: Attendant | None = None
+        self.pace: Pace | None = None
 
     async def commit(self, trigger: Trigger, name: str | None = None) -> StoredCommit:
         """Take a commit and wait until it is durable.
@@ -94,6 +97,8 @@ class Committer:
             ProxyGate(self._link(self.border), loop, self._paths.egress),
         )
         taken = await asyncio.to_thread(self._taker.take, trigger, gate, stopped, name)
+        if self.pace is not None and stopped is None:
+            self.pace.note(taken.pause_us)
         self._log.info("committed", capture=taken.name, trigger=trigger.value, pause_us=taken.pause_us)
         return taken
 

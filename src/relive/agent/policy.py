@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
+from pathlib import Path
 
 import structlog
 
 from relive.agent.committer import Committer
+from relive.agent.pace import Pace
 from relive.errors import ReliveError
 from relive.model.capsule import Policy
 from relive.model.commit import Trigger
+from relive.model.pace import PaceState
 
 __all__ = ["PolicyCommits"]
 
@@ -23,11 +27,21 @@ class PolicyCommits:
     """Of one start of a service.
 
     Args:
+        pace: says when the clock may commit; where it is written down for others.
         listens: tells whether the service listens by now; None: it is not known to, and counts as ready after a while.
     """
 
-    def __init__(self, policy: Policy, committer: Committer, listens: Callable[[], bool] | None) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        committer: Committer,
+        pace: Pace,
+        written: Path,
+        listens: Callable[[], bool] | None,
+    ) -> None:
         self._policy = policy
+        self._pace, self._written = pace, written
+        self._told: PaceState | None = None
         self._committer = committer
         self._listens = listens
         self._log = structlog.get_logger()
@@ -37,10 +51,30 @@ class PolicyCommits:
         if not self._policy.at_start:
             return
         await self._wait_until_ready()
-        await self._commit_or_log(Trigger.START)
+        await self._commit_unless_held(Trigger.START)
         while self._policy.seconds is not None:
             await asyncio.sleep(self._policy.seconds)
-            await self._commit_or_log(Trigger.TIMER)
+            while left := self._pace.wait_left():  # another commit may be taken meanwhile
+                await asyncio.sleep(left)
+            await self._commit_unless_held(Trigger.TIMER)
+
+    async def _commit_unless_held(self, trigger: Trigger) -> None:
+        state = self._tell()
+        if not state.is_held:
+            await self._commit_or_log(trigger)
+            self._tell()
+
+    def _tell(self) -> PaceState:
+        state = self._pace.state()
+        if self._told is None or state.is_held != self._told.is_held:
+            self._log.info("pace", **state.model_dump())
+        if state != self._told:
+            self._told = state
+            with contextlib.suppress(OSError):  # a full disk; the commit itself says so
+                fresh = self._written.with_suffix(".new")
+                fresh.write_text(state.model_dump_json())
+                fresh.replace(self._written)
+        return state
 
     async def _commit_or_log(self, trigger: Trigger) -> None:
         try:

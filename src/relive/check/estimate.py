@@ -10,7 +10,7 @@ from relive.check.snapshot import Snapshot
 from relive.model.commit import TargetKind
 from relive.model.value import Value
 
-__all__ = ["Estimate", "Range", "estimate"]
+__all__ = ["Estimate", "Range", "estimate", "pause_range"]
 
 _MB = 1_000_000
 # (least, most), as measured by benchmarks/check.py on two shared cores, quiet and busy; see docs/check.md.
@@ -58,6 +58,29 @@ class Estimate(Value):
     later: Range
 
 
+def pause_range(
+    *, processes: int, memory: int, threads: int = 0, descriptors: int = 0, slow_files: int = 0
+) -> Range:
+    """Microseconds for which a service stands still, on a quiet machine and on a busy one.
+
+    Args:
+        memory: bytes of private and shared memory in no file.
+        slow_files: bytes of open files that are copied meanwhile, where blocks cannot be shared.
+    """
+
+    def pause(end: int) -> int:
+        return round(
+            _PAUSE_BASE_US[end]
+            + _PAUSE_PROCESS_US[end] * (processes - 1)
+            + _PAUSE_THREAD_US[end] * max(0, threads - processes)
+            + _PAUSE_DESCRIPTOR_US[end] * descriptors
+            + _PAUSE_MEMORY_US[end] * memory / _MB
+            + _PAUSE_FILE_US[end] * slow_files / _MB
+        )
+
+    return Range(least=pause(0), most=pause(1))
+
+
 def estimate(seen: Snapshot) -> Estimate:
     """From what was seen."""
     private = sum(one.memory.private for one in seen.processes)
@@ -67,27 +90,25 @@ def estimate(seen: Snapshot) -> Estimate:
     copied = copied_files(seen) if seen.kind is TargetKind.PROCESS else []
     files = min(sum(one.size for one in copied), seen.limits.open_files)
     memory = private + shared
-    further = len(seen.processes) - 1
     kinds = {mount.kind for one in copied if (mount := seen.mounts.get(one.mount)) is not None}
     slow_files = files if kinds - SHARES_BLOCKS else 0
 
-    def pause(end: int) -> int:
-        return round(
-            _PAUSE_BASE_US[end]
-            + _PAUSE_PROCESS_US[end] * further
-            + _PAUSE_THREAD_US[end] * (threads - len(seen.processes))
-            + _PAUSE_DESCRIPTOR_US[end] * count
-            + _PAUSE_MEMORY_US[end] * memory / _MB
-            + _PAUSE_FILE_US[end] * slow_files / _MB
-        )
-
+    pause = pause_range(
+        processes=len(seen.processes),
+        threads=threads,
+        descriptors=count,
+        memory=memory,
+        slow_files=slow_files,
+    )
     busy = max(1.0, seen.limits.load)
 
     def first(end: int) -> int:
         return round(_FIRST_BASE[end] + _FIRST_SHARE[end] * memory + files)
 
     def later(end: int) -> int:
-        return round(_LATER_BASE[end] + _LATER_PROCESS[end] * further + _LATER_SHARE[end] * memory)
+        return round(
+            _LATER_BASE[end] + _LATER_PROCESS[end] * (len(seen.processes) - 1) + _LATER_SHARE[end] * memory
+        )
 
     return Estimate(
         processes=len(seen.processes),
@@ -97,7 +118,7 @@ def estimate(seen: Snapshot) -> Estimate:
         shared=shared,
         backed=max((one.memory.backed for one in seen.processes), default=0),
         open_files=files,
-        pause_us=Range(least=pause(0), most=round(pause(1) * busy)),
+        pause_us=Range(least=pause.least, most=round(pause.most * busy)),
         first=Range(least=first(0), most=first(1)),
         later=Range(least=later(0), most=later(1)),
     )

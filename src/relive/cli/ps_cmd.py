@@ -29,6 +29,9 @@ def ps(
     values = [*map(_target_value, targets), *map(_branch_value, branches)]
     rows = [*map(_target_row, targets), *map(_branch_row, branches)]
     terminal.table(values, ["id", "kind", "state", "pid", "age", "about"], rows, "Nothing runs.")
+    for one in targets:
+        for note in one.notes:
+            terminal.status(f"{one.called}: {note}")
 
 
 def _target_value(one: Target) -> dict[str, object]:
@@ -39,6 +42,8 @@ def _target_value(one: Target) -> dict[str, object]:
         "pid": one.pid,
         "listen": one.listen or "",
         "command": one.command,
+        "pace": one.pace.model_dump() if one.pace is not None else None,
+        "notes": list(one.notes),
     }
 
 

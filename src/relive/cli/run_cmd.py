@@ -54,6 +54,21 @@ def run(
     every: Annotated[
         str, typer.Option(help="When to commit: a time such as 30s, or request, start, never")
     ] = "30s",
+    pause_limit: Annotated[
+        float | None,
+        typer.Option(
+            help="Seconds; a commit that is expected to stop it for longer is not taken by the clock; 0: each is; default: 1",
+            min=0,
+        ),
+    ] = None,
+    pause_share: Annotated[
+        float | None,
+        typer.Option(
+            help="Percent of the time that it may stand still for commits by the clock, which come seldomer then; default: 1",
+            min=0.001,
+            max=100,
+        ),
+    ] = None,
     listen: Annotated[
         str | None, typer.Option(help="ADDR:PORT at which a recording proxy listens for the service")
     ] = None,
@@ -158,7 +173,10 @@ def run(
         command=command,
         directory=str(Path.cwd()),
         environment=given.environment,
-        policy=parse_every(every),
+        policy=parse_every(every).limited(
+            settings.pause_limit if pause_limit is None else pause_limit,
+            settings.pause_share if pause_share is None else pause_share,
+        ),
         listen=parse_address(listen) if listen else None,
         upstream=parse_address(upstream) if upstream else None,
         hang_after=hang_after,

@@ -22,6 +22,21 @@ def watch(
     every: Annotated[
         str, typer.Option(help="When to commit: a time such as 30s, or request, start, never")
     ] = "30s",
+    pause_limit: Annotated[
+        float | None,
+        typer.Option(
+            help="Seconds; a commit that is expected to stop it for longer is not taken by the clock; 0: each is; default: 1",
+            min=0,
+        ),
+    ] = None,
+    pause_share: Annotated[
+        float | None,
+        typer.Option(
+            help="Percent of the time that it may stand still for commits by the clock, which come seldomer then; default: 1",
+            min=0.001,
+            max=100,
+        ),
+    ] = None,
     listen: Annotated[
         str | None, typer.Option(help="ADDR:PORT at which a recording proxy listens for the container")
     ] = None,
@@ -69,6 +84,8 @@ def watch(
     wish = WatchWish(
         target=target,
         every=every,
+        pause_limit=pause_limit,
+        pause_share=pause_share,
         listen=listen,
         upstream=upstream,
         hang_after=hang_after,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 __all__ = [
     "Mapping",
+    "Memory",
     "ProcessStat",
     "children_of",
     "environment_of",
@@ -16,6 +17,7 @@ __all__ = [
     "exists_inside",
     "is_same_process",
     "listening_ports",
+    "memory_of",
     "number_inside",
     "read_maps",
     "read_stat",
@@ -162,6 +164,33 @@ def status_field(pid: int, name: str) -> str | None:
         if key == name:
             return value.strip()
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes of a process's memory that are in no file: its own, swapped out or not, and what it shares."""
+
+    private: int
+    shared: int
+
+
+def memory_of(pid: int) -> Memory | None:
+    """From counters, which costs the process nothing; None when it is gone or a kernel thread."""
+    try:
+        text = Path(f"/proc/{pid}/status").read_bytes().decode(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    found = {
+        key: value.split()[0]
+        for key, _, value in (line.partition(":") for line in text.split("\n"))
+        if value.endswith(" kB")
+    }
+    if "RssAnon" not in found:
+        return None
+    return Memory(
+        private=(int(found["RssAnon"]) + int(found.get("VmSwap", "0"))) << 10,
+        shared=int(found.get("RssShmem", "0")) << 10,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,11 +69,25 @@ class Policy(Value):
         at_start: once, when the service is ready.
         seconds: again and again; None: not by the clock.
         each_request: before each request is handed on.
+        pause_limit: seconds; a commit that would stop the service for longer is not taken, at the start or by the clock;
+            None: each is.
+        pause_share: of the time, 0 to 1, for which the service may stand still; the clock waits so long; None: no cap.
     """
 
     at_start: bool
     seconds: float | None = None
     each_request: bool = False
+    pause_limit: float | None = None
+    pause_share: float | None = None
+
+    def limited(self, limit_s: float, share_percent: float) -> Policy:
+        """With these limits, as users write them: 0 seconds and 100 percent mean none."""
+        return self.model_copy(
+            update={
+                "pause_limit": limit_s or None,
+                "pause_share": share_percent / 100 if share_percent < 100 else None,
+            }
+        )
 
 
 Every = str
@@ -321,6 +335,11 @@ class LifePaths:
     def closed(self) -> Path:
         """Exists when the life has ended and everything about its end is written down."""
         return self.directory / "closed"
+
+    @property
+    def pace(self) -> Path:
+        """PaceState as JSON: how often it is committed by the clock, and why not as often as asked for."""
+        return self.directory / "pace.json"
 
     @property
     def logs(self) -> list[Path]:

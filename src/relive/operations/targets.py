@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from relive.agent.asking import ask_agent
 from relive.agent.containers.life import Watch, living_watches
 from relive.agent.containers.moments import moment
-from relive.agent.lives import living_capsules
+from relive.agent.lives import Capsule, living_capsules
 from relive.agent.tending import tend_capsules
 from relive.config import Settings
 from relive.errors import AgentUnreachable
+from relive.model.capsule import LifePaths
+from relive.model.pace import PaceState
 from relive.operations.operation import Result
 from relive.operations.progress import Progress
 
@@ -25,6 +29,8 @@ class Target(Result):
         kind: "capsule", "container", "process" or "unit".
         name: of a watch, its target; called: what its commits and incidents are filed under.
         pid: of its service, on the host, 0 where it does not run; listen: HOST:PORT of its proxy, if it has one.
+        pace: how often it is committed by the clock; None: it is not, or not yet.
+        notes: what to know of it, in sentences; mostly none.
     """
 
     kind: str = "capsule"
@@ -35,6 +41,8 @@ class Target(Result):
     listen: str | None
     command: list[str]
     started_wall_ns: int
+    pace: PaceState | None = None
+    notes: Sequence[str] = ()
 
 
 def tend(settings: Settings, progress: Progress) -> None:
@@ -46,23 +54,40 @@ def tend(settings: Settings, progress: Progress) -> None:
 def list_targets(settings: Settings, progress: Progress) -> list[Target]:
     """The capsules that run, then what is watched; of each the oldest first."""
     tend(settings, progress)
-    capsules = [
-        Target(
-            name=one.facts.spec.name,
-            called=one.facts.spec.name,
-            life=one.paths.directory.name,
-            pid=one.lead,
-            listen=_address(one.facts.spec.listen),
-            command=list(one.facts.spec.command),
-            started_wall_ns=one.facts.started_wall_ns,
-        )
-        for one in living_capsules(settings)
-    ]
+    capsules = [_capsule(one) for one in living_capsules(settings)]
     return capsules + [_watched(one) for one in living_watches(settings)]
 
 
+def _capsule(one: Capsule) -> Target:
+    facts, pace = one.facts, _pace(one.paths)
+    notes = pace.notes(facts.spec.name) if pace is not None else []
+    if len(one.strays) > 1:
+        notes.append(
+            f"Not committed: its first process has ended and left {len(one.strays)} daemons, and a commit is of one tree. "
+            "`relive run --daemons` keeps one process at the head of them."
+        )
+    return Target(
+        name=facts.spec.name,
+        called=facts.spec.name,
+        life=one.paths.directory.name,
+        pid=one.lead,
+        listen=_address(facts.spec.listen),
+        command=list(facts.spec.command),
+        started_wall_ns=facts.started_wall_ns,
+        pace=pace,
+        notes=notes,
+    )
+
+
+def _pace(paths: LifePaths) -> PaceState | None:
+    try:
+        return PaceState.model_validate_json(paths.pace.read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
 def _watched(watch: Watch) -> Target:
-    facts = watch.facts
+    facts, pace = watch.facts, _pace(watch.paths)
     return Target(
         kind=_KINDS.get(facts.engine, "container"),
         name=watch.target,
@@ -72,6 +97,8 @@ def _watched(watch: Watch) -> Target:
         listen=_address(facts.spec.upstream if facts.spec.stands_in else facts.spec.listen),
         command=facts.command,
         started_wall_ns=moment(facts.began),
+        pace=pace,
+        notes=pace.notes(watch.target) if pace is not None else [],
     )
 
 

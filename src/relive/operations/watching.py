@@ -36,6 +36,17 @@ class WatchWish(Wish):
     every: str = Field(
         default="30s", description="When to commit: a time such as 30s, or request, start, never"
     )
+    pause_limit: float | None = Field(
+        default=None,
+        ge=0,
+        description="Seconds; a commit that is expected to stop it for longer is not taken by the clock; 0: each is; default: 1",
+    )
+    pause_share: float | None = Field(
+        default=None,
+        gt=0,
+        le=100,
+        description="Percent of the time that it may stand still for commits by the clock, which come seldomer then; default: 1",
+    )
     listen: str | None = Field(
         default=None, description="ADDR:PORT at which a recording proxy listens for the container"
     )
@@ -116,7 +127,10 @@ def watch(settings: Settings, wish: WatchWish, progress: Progress) -> Watching:
         upstream = parse_address(wish.upstream) if wish.upstream is not None else upstream_of(state)
     if wish.record is not None:
         listen, upstream = ("127.0.0.1", 0), place_of(state, wish.record)
-    policy = parse_every(wish.every)
+    policy = parse_every(wish.every).limited(
+        settings.pause_limit if wish.pause_limit is None else wish.pause_limit,
+        settings.pause_share if wish.pause_share is None else wish.pause_share,
+    )
     if policy.each_request and listen is None:
         raise UsageError(
             "--every request is for --listen or --record",

@@ -22,6 +22,7 @@ from relive.agent.failures import FailureWatch
 from relive.agent.keeper import Keeper
 from relive.agent.lives import Capsule
 from relive.agent.memory import MemoryGroup
+from relive.agent.pace import Pace, footprint_of
 from relive.agent.policy import PolicyCommits
 from relive.agent.sightings import (
     exit_sighting,
@@ -193,7 +194,9 @@ class Start:
     def _policy(self) -> PolicyCommits:
         spec, pid = self._common.watch.facts.spec, self.state.pid
         listens = (lambda: bool(procfs.listening_ports(pid))) if spec.listen or self.state.ports else None
-        return PolicyCommits(spec.policy, self._common.committer, listens)
+        committer = self._common.committer
+        pace = committer.pace = Pace(spec.policy, lambda: footprint_of(pid))
+        return PolicyCommits(spec.policy, committer, pace, self._common.watch.paths.pace, listens)
 
     async def _watch_health(self) -> None:
         health = self.state.health
