@@ -93,6 +93,52 @@ def test_postgres_under_writes(relive: Relive, cluster: Path) -> None:
         assert ask(writer, "select to_regclass('never') is not null")
 
 
+def is_alone(connection: psycopg.Connection) -> bool:
+    sessions = "select count(*) from pg_stat_activity where backend_type = 'client backend'"
+    return ask(connection, sessions) == 1
+
+
+def test_sessions_of_clients_hold_their_locks_unless_they_are_closed(relive: Relive, cluster: Path) -> None:
+    """And PostgreSQL with clients is stopped by SIGINT, or when its time is up: TERM is its shutdown that waits for them."""
+    port = free_port()
+    words = ["-c", f"port={port}", "-c", f"unix_socket_directories={cluster}", "-c", "huge_pages=off"]
+    command = [str(POSTGRES), "-D", str(cluster / "data"), *words, "-c", "fsync=off"]
+    relive.run(*command, name="postgres", user="postgres")
+    with contextlib.closing(connect_soon(port)) as idle, contextlib.closing(connect(port)) as waiting:
+        idle.execute("create table hits (n int)")
+        idle.execute("begin")
+        idle.execute("lock table hits")
+        waiting.execute("select 1")
+        commit = relive.commit("postgres")
+        answers = []
+        for clients in ("keep", "close"):
+            outer = free_port()
+            restored = relive(
+                "restore", "--clients", clients, "--publish", f"{outer}:{port}", "--clock", "now", commit.id
+            )
+            assert (
+                restored["clients"] == clients and restored["taken_wall_ns"] == commit.manifest.taken_wall_ns
+            )
+            with connect_soon(outer) as inside:
+                if clients == "close":
+                    eventually(partial(is_alone, inside), "only this session is there")
+                inside.execute("set lock_timeout = '300ms'")
+                try:
+                    inside.execute("truncate hits")
+                    answers.append("done")
+                except psycopg.errors.LockNotAvailable:
+                    answers.append("locked")
+            relive("stop", restored["id"])
+        assert answers == ["locked", "done"]
+        said = relive.say("stop", "--timeout", "0.5", "postgres")
+        assert "is killed" in said.stderr and said.returncode == 0
+    relive.run(*command, name="postgres", user="postgres")
+    with contextlib.closing(connect_soon(port)):
+        said = relive.say("stop", "--signal", "INT", "postgres")
+        assert "is killed" not in said.stderr and said.returncode == 0
+    assert relive("incidents") == []
+
+
 class Writer(threading.Thread):
     """Inserts rows until the server is gone. ``acknowledged``: those of which it has said that they are there."""
 

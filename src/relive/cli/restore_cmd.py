@@ -10,7 +10,7 @@ import typer
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
 from relive.errors import UsageError
-from relive.model.branch import Clock
+from relive.model.branch import Clients, Clock
 from relive.model.quantities import duration
 
 __all__ = ["Engine", "restore"]
@@ -31,6 +31,12 @@ def restore(
     clock: Annotated[
         Clock, typer.Option(help="The wall clock it sees: as recorded, or now")
     ] = Clock.RECORDED,
+    clients: Annotated[
+        Clients,
+        typer.Option(
+            help="Connections that clients had: they stay open and say nothing, or are closed as if the clients had crashed"
+        ),
+    ] = Clients.KEEP,
     lazy: Annotated[
         bool, typer.Option("--lazy", help="Let it run before its memory is all there; the rest comes behind")
     ] = False,
@@ -62,6 +68,9 @@ def restore(
     Where the service ran with `--record-egress`, its databases and other servers are there too: their connections go on, and what
     is asked is answered as it was recorded after the commit.
 
+    A database's sessions of clients hold their locks for as long as they are open, and in a branch nobody ends them: to use such a
+    branch, restore it with `--clients close`.
+
     `--as podman` makes a container of podman again out of a container's commit, with a name and ports of its own. It is
     sealed as well: its network has no way out, connections that were open are closed, and `--publish` lets this host in.
     `podman stop` and `podman rm` end it.
@@ -70,7 +79,7 @@ def restore(
     if as_ is Engine.PODMAN:
         from relive.operations.containers import ContainerWish, restore_as_podman
 
-        _refuse_for_podman(clock=clock, lazy=lazy, stubs=stubs, speed=speed)
+        _refuse_for_podman(clients=clients, clock=clock, lazy=lazy, stubs=stubs, speed=speed)
         order = ContainerWish(ref=ref, name=name, publish=publish or [], share_volumes=share_volumes)
         revived = restore_as_podman(load_settings(), order, terminal)
         terminal.answer(revived, revived.id)
@@ -81,16 +90,18 @@ def restore(
     from relive.operations.restoring import RestoreWish
     from relive.operations.restoring import restore as restore_branch
 
-    wish = RestoreWish(ref=ref, publish=publish or [], clock=clock, lazy=lazy, stubs=stubs, speed=speed)
+    wish = RestoreWish(
+        ref=ref, publish=publish or [], clock=clock, clients=clients, lazy=lazy, stubs=stubs, speed=speed
+    )
     branch = restore_branch(load_settings(), wish, terminal)
     terminal.answer(branch, branch.id)
     terminal.status(f"Restored {branch.name} in {duration(branch.restore_us)}.")
 
 
-def _refuse_for_podman(*, clock: Clock, lazy: bool, stubs: bool, speed: str) -> None:
-    if clock is not Clock.RECORDED or lazy or not stubs or speed != "1":
+def _refuse_for_podman(*, clients: Clients, clock: Clock, lazy: bool, stubs: bool, speed: str) -> None:
+    if clients is not Clients.KEEP or clock is not Clock.RECORDED or lazy or not stubs or speed != "1":
         raise UsageError(
-            "--clock, --lazy, --stubs and --speed are for Relive's own sandbox",
+            "--clients, --clock, --lazy, --stubs and --speed are for Relive's own sandbox",
             cause="a container of podman sees this host's clock, has all its memory, and nobody stands for the outside",
             remedy="leave them out, or leave --as podman out",
         )

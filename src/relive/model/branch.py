@@ -8,7 +8,7 @@ from relive.model.commit import CommitId
 from relive.model.text import NativeText
 from relive.model.value import Value
 
-__all__ = ["BranchFacts", "Clock", "MemoryFailure", "MemoryState", "MissingFile", "Publication"]
+__all__ = ["BranchFacts", "Clients", "Clock", "MemoryFailure", "MemoryState", "MissingFile", "Publication"]
 
 
 class Clock(StrEnum):
@@ -18,17 +18,25 @@ class Clock(StrEnum):
     NOW = "now"
 
 
+class Clients(StrEnum):
+    """What becomes of connections that clients had: they stay open and say nothing, or are closed as by a crash."""
+
+    KEEP = "keep"
+    CLOSE = "close"
+
+
 class Publication(Value):
     """A port of the branch that can be reached from the host.
 
     Attributes:
-        forwarder: host pid of the process that carries the bytes.
+        forwarder: host pid of the process that carries the bytes; with ``forwarder_started`` it names it for good.
     """
 
     host: str
     host_port: int
     port: int
     forwarder: int
+    forwarder_started: int = 0
 
 
 class MissingFile(Value):
@@ -87,6 +95,9 @@ class BranchFacts(Value):
         mark: given by whoever asked for it (``Settings.mark``).
         pager: host pid of the page daemon of a branch restored lazily; with ``pager_started`` it names it for good.
         missing_files: at most the first hundred of ``missing_count``.
+        clients: what became of connections of clients.
+        taken_wall_ns: when the commit was taken; 0 in branches of an older Relive.
+        newer_pending: how many newer commits of its service were not durable yet, where the newest that is was restored.
     """
 
     id: str
@@ -109,3 +120,6 @@ class BranchFacts(Value):
     mark: str | None = None
     missing_files: list[MissingFile] = []
     missing_count: int = 0
+    clients: Clients = Clients.KEEP
+    taken_wall_ns: int = 0
+    newer_pending: int = 0

@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
+from relive.agent.asking import ask_agent
 from relive.agent.processes.since import unlike_then
 from relive.config import Settings
-from relive.model.branch import BranchFacts, Clock
+from relive.errors import ReliveError
+from relive.model.branch import BranchFacts, Clients, Clock
 from relive.model.capsule import LifePaths, parse_publication
-from relive.model.commit import Manifest
+from relive.model.commit import CommitId, Manifest
+from relive.model.quantities import age, when
 from relive.operations.operation import Operation, Wish
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RESTORE", "RestoreWish", "restore"]
 
+_STATUS_LIMIT = 2.0  # [s]
 _TOLD = 5  # of files that are not as committed
 
 
@@ -36,6 +40,10 @@ class RestoreWish(Wish):
         default=[], description="HOSTPORT:PORT: reach the branch's port from this host"
     )
     clock: Clock = Field(default=Clock.RECORDED, description="The wall clock it sees: as recorded, or now")
+    clients: Clients = Field(
+        default=Clients.KEEP,
+        description="Connections that clients had: they stay open and say nothing, or are closed as if the clients had crashed",
+    )
     lazy: bool = Field(
         default=False, description="Let it run before its memory is all there; the rest comes behind"
     )
@@ -68,6 +76,7 @@ def restore(settings: Settings, wish: RestoreWish, progress: Progress) -> Branch
         clock=wish.clock,
         lazily=wish.lazy,
         outside=stage.outside if stage is not None else None,
+        clients=wish.clients,
     )
     try:
         if stage is not None and stage.plan is not None:
@@ -85,7 +94,30 @@ def restore(settings: Settings, wish: RestoreWish, progress: Progress) -> Branch
         progress.status(f"So are {branch.facts.missing_count - _TOLD} more; --json lists a hundred.")
     for sentence in unlike_then(settings, manifest):
         progress.status(sentence)
-    return branch.facts
+    pending = _newer_pending(settings, store, commit, manifest)
+    progress.status(_age(manifest, pending))
+    return branch.facts.model_copy(update={"newer_pending": pending})
+
+
+def _newer_pending(settings: Settings, store: Store, commit: CommitId, manifest: Manifest) -> int:
+    """Commits that its service's agent has taken and not yet stored, if this is the newest that is."""
+    life = manifest.target.life
+    newest = store.latest_of_life(life) if life is not None else None
+    if life is None or newest is None or newest.id != commit:
+        return 0
+    paths = LifePaths(settings.capsules / manifest.target.name / life)
+    if not paths.agent_pid.exists():
+        return 0
+    try:
+        return int(ask_agent(paths.agent_socket, {"op": "status"}, limit=_STATUS_LIMIT)["pending"])
+    except (ReliveError, KeyError):  # it ends just now
+        return 0
+
+
+def _age(manifest: Manifest, pending: int) -> str:
+    taken = manifest.taken_wall_ns
+    newer = "; a newer one is not durable yet" if pending else ""
+    return f"It is of {when(taken)[:19]}, {age(taken)} ago{newer}."
 
 
 RESTORE = Operation("restore", RestoreWish, BranchFacts, restore)

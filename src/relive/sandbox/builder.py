@@ -60,6 +60,7 @@ class BranchPlan:
         outside_names: unix datagram sockets that somebody has to listen at, such as a system log's.
         connections: established connections to forge the other ends of; inward[i] tells whether the i-th is a client's.
         answered: ports of clients that had taken all that the service had sent them.
+        closes_clients: the other ends of clients' connections are closed once the service runs, as when the clients crash.
         listening: where the service itself listens.
         outside: what stands for the outside.
         clock_shift_ns: what to add to the wall clock; None: leave it.
@@ -84,6 +85,7 @@ class BranchPlan:
     pager: Pager | None = None
     outside: Outside = field(default_factory=Outside)
     answered: frozenset[int] = frozenset()
+    closes_clients: bool = False
     streams: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -212,7 +214,12 @@ class BranchBuilder:
         ground.enter()
         socket.sethostname(plan.hostname)
         outlets, heard = open_outlets(plan.outlets, plan.outside_names, stack, ground, plan.streams)
-        inward = [peer for peer, is_inward in zip(peers, plan.inward, strict=True) if is_inward]
+        # What is not kept is closed with ``stack``, when the service runs: the kernel says FIN, or RST if there was more to read.
+        inward = [
+            peer
+            for peer, is_inward in zip(peers, plan.inward, strict=True)
+            if is_inward and not plan.closes_clients
+        ]
         kept = [*(peer.fileno() for peer in inward), *held]
         first.hold([status, *kept, *(descriptor for pair in heard for descriptor in pair)])
         criu = early

@@ -31,7 +31,7 @@ from relive.images.sockets import (
 from relive.kernel import procfs
 from relive.kernel.mounts import read_mounts
 from relive.kernel.userfault import check_userfault
-from relive.model.branch import BranchFacts, Clock
+from relive.model.branch import BranchFacts, Clients, Clock
 from relive.model.commit import CommitId, LayerKind, Manifest, TargetKind
 from relive.record.rings import RingMode
 from relive.sandbox.branch import Branch, sweep
@@ -67,6 +67,7 @@ def restore(
     lay_beside: Callable[[Path], None] | None = None,
     outside: Callable[[list[TcpConnection]], Outside] | None = None,
     answered: frozenset[int] = frozenset(),
+    clients: Clients = Clients.KEEP,
 ) -> Branch:
     """Bring a commit to life in a sealed sandbox; the original, if it still runs, is not touched.
 
@@ -80,6 +81,7 @@ def restore(
             outside, to be found in ``ends`` of the branch. Without it these connections are closed, and nobody is there.
         answered: ports of clients that had taken all that the service sent them, so that their ends shall not get any of it
             again.
+        clients: what becomes of connections that clients had to it over TCP.
 
     Raises:
         RefUnknown, ObjectMissing, ObjectCorrupt: the store cannot give the commit.
@@ -116,6 +118,7 @@ def restore(
             lay_beside=lay_beside,
             outside=outside,
             answered=answered,
+            clients=clients,
         )
     except BaseException:
         ownership.close()
@@ -143,6 +146,7 @@ def _restore_in(
     lay_beside: Callable[[Path], None] | None,
     outside: Callable[[list[TcpConnection]], Outside] | None,
     answered: frozenset[int],
+    clients: Clients,
 ) -> Branch:
     """As ``restore``, in a directory that nobody else uses and that is gone when this fails; ``began``: monotonic [s]."""
     tools, identifier = CriuTools(settings.tools_path), directory.name
@@ -172,7 +176,8 @@ def _restore_in(
         if outside is not None:
             outward = [one for one, inward in zip(plan.connections, plan.inward, strict=True) if not inward]
             plan = replace(plan, outside=outside(outward))
-        built = builder.finish(replace(plan, answered=answered, pager=pager))
+        plan = replace(plan, answered=answered, pager=pager, closes_clients=clients is Clients.CLOSE)
+        built = builder.finish(plan)
         root = _host_pid(built)
         missing = ground.later.missing if isinstance(ground, HostGround) else []
         stat = procfs.read_stat(built.init)
@@ -194,6 +199,8 @@ def _restore_in(
             is_container=manifest.target.kind is TargetKind.CONTAINER,
             missing_files=missing[:_MISSING_SHOWN],
             missing_count=len(missing),
+            clients=clients,
+            taken_wall_ns=manifest.taken_wall_ns,
         )
         branch = Branch(directory, facts, built.peers, built.ends)
         branch.save()
