@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import socket
 import subprocess
 import time
@@ -20,7 +21,9 @@ from google.protobuf.message import DecodeError
 from relive.engine import criu_rpc_pb2 as rpc
 from relive.engine.kerndat import place_kerndat
 from relive.errors import ToolMissing
+from relive.kernel import procfs
 from relive.kernel.namespaces import Namespace, namespace_id
+from relive.kernel.pidfds import open_process, send_signal
 
 __all__ = ["Aside", "Conversation", "CriuDied", "CriuTimedOut", "CriuTools", "Notified", "base_options"]
 
@@ -313,7 +316,11 @@ def _reap(process: subprocess.Popen[bytes]) -> None:
         # nsenter's child is CRIU itself: it must not survive as an orphan that still traces the target.
         for thread in os.listdir(f"/proc/{process.pid}/task"):
             children = Path(f"/proc/{process.pid}/task/{thread}/children").read_text().split()
-            for child in children:
-                os.kill(int(child), 9)
+            for child in map(int, children):
+                handle = open_process(child)
+                if handle is not None:
+                    if child in procfs.children_of(process.pid):  # asked while the handle holds it
+                        send_signal(handle, signal.SIGKILL)
+                    os.close(handle)
         process.kill()
         process.wait()

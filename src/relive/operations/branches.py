@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import signal
@@ -21,6 +20,7 @@ from relive.agent.sightings import shell_status
 from relive.agent.stopping import STOP_LIMIT, Ending, stop_service
 from relive.config import Settings
 from relive.errors import BranchUnknown, MemoryLost, RecordingCorrupt, TargetUnknown
+from relive.kernel.pidfds import has_ended
 from relive.kernel.plainfile import open_plain
 from relive.model.branch import BranchFacts
 from relive.operations.operation import Operation, Result, Wish
@@ -147,14 +147,16 @@ def execute(settings: Settings, wish: ExecWish, _progress: Progress) -> Executed
     status: int | None = None
     with process:
         heard = [_Heard(stream, wish.most) for stream in (process.stdout, process.stderr)]
+        handle = os.pidfd_open(process.pid)
         try:
-            ended = process.wait(wish.limit)
-            status = ended if ended >= 0 else 128 - ended
-        except subprocess.TimeoutExpired:
-            pass
+            is_over = has_ended(handle, wish.limit)
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            # Before it is reaped: until then its group's number is nobody else's.
+            os.killpg(process.pid, signal.SIGKILL)
+            os.close(handle)
+        if is_over:
+            ended = process.wait()
+            status = ended if ended >= 0 else 128 - ended
         out, err = (one.end() for one in heard)
     return Executed(status=status, stdout=out[0], stderr=err[0], cut=out[1] + err[1])
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import shutil
 import signal
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from relive.config import Settings
 from relive.errors import BranchUnknown, MemoryLost
 from relive.kernel import procfs
 from relive.kernel.capabilities import WITHHELD
+from relive.kernel.pidfds import has_ended, open_process, send_signal
 from relive.model.branch import BranchFacts, MemoryState
 from relive.sandbox.inside import command_in
 from relive.sandbox.lazy.pager import await_pager
@@ -33,6 +33,7 @@ from relive.sandbox.unfinished import claimed, sweep_unfinished
 __all__ = ["Branch", "find_branch", "list_branches", "sweep"]
 
 _STATE = "state.json"
+_END_LIMIT = 10.0  # [s]
 
 
 @dataclass(slots=True)
@@ -142,13 +143,10 @@ class Branch:
         self.peers.clear()
         self.ends.close()
         for publication in self.facts.publications:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(publication.forwarder, signal.SIGTERM)
-        if self.facts.stubs is not None and not self.stubs_ended:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.facts.stubs, signal.SIGTERM)
-        if self.is_alive:
-            _kill_and_wait(self.facts.init)
+            _end_helper(publication.forwarder, publication.forwarder_started)
+        if self.facts.stubs is not None:
+            _end_helper(self.facts.stubs, self.facts.stubs_started)
+        _kill_and_wait(self.facts.init, self.facts.init_started)
         if self.facts.pager is not None:
             # With process 1 it ends by itself; nobody may write here any more when the directory is removed.
             await_pager(self.facts.pager, self.facts.pager_started)
@@ -158,19 +156,23 @@ class Branch:
             self.ownership = None
 
 
-def _kill_and_wait(pid: int) -> None:
-    try:
-        handle = os.pidfd_open(pid)
-    except ProcessLookupError:
+def _end_helper(pid: int, started: int) -> None:
+    """Ask a process beside the branch to end. It may have ended with the branch long ago, and its number be a stranger's."""
+    handle = open_process(pid, started)
+    if handle is not None:
+        send_signal(handle, signal.SIGTERM)
+        os.close(handle)
+
+
+def _kill_and_wait(pid: int, started: int) -> None:
+    handle = open_process(pid, started)
+    if handle is None:
         return
     try:
-        signal.pidfd_send_signal(handle, signal.SIGKILL)
-        # The pidfd becomes readable when the process is gone, and with process 1 its whole PID namespace.
-        select.select([handle], [], [], 10.0)
+        send_signal(handle, signal.SIGKILL)
+        has_ended(handle, _END_LIMIT)  # with process 1 its whole PID namespace has
         with contextlib.suppress(ChildProcessError):  # it is the child of whoever restored it
             os.waitpid(pid, os.WNOHANG)
-    except ProcessLookupError:
-        pass
     finally:
         os.close(handle)
 

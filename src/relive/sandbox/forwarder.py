@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 from relive.errors import RestoreFailed, UsageError
+from relive.kernel import procfs
 from relive.model.branch import Publication
 
 __all__ = ["Forwarder"]
@@ -65,8 +66,13 @@ class Forwarder:
             told.write(b"%d\n" % pid)
             told.flush()
             if said.readline() == b"ready\n":
+                stat = procfs.read_stat(self._process.pid)
                 return Publication(
-                    host=self._host, host_port=self._host_port, port=self._port, forwarder=self._process.pid
+                    host=self._host,
+                    host_port=self._host_port,
+                    port=self._port,
+                    forwarder=self._process.pid,
+                    forwarder_started=stat.start_ticks if stat is not None else 0,
                 )
         raise RestoreFailed("the port was not published", cause="the forwarding process ended")
 
