@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -13,7 +14,10 @@ from real.harness import eventually
 from relive.config import Settings
 from relive.dashboard.jobs import JOBS
 from relive.dashboard.look import label
+from relive.kernel import procfs
+from relive.model.capsule import CapsuleFacts, CapsuleSpec, LifePaths, parse_every
 from relive.model.outcome import End, Outcome, Replay, Run, Verdict, VerdictKind
+from relive.model.pace import PaceState
 from relive.operations.runs import keep_replay
 from relive.store import Store
 from store.builders import SECOND, commit
@@ -176,6 +180,26 @@ def test_commits_are_added_up_by_service_and_listed(look, home):
     app = look("commits", service="pay")
     assert len([one for one in linked(app) if one.startswith("id=")]) == 3
     assert app.get("plotly_chart")
+
+
+def test_what_the_clock_does_not_commit_is_said(look, home):
+    paths = LifePaths(home / "capsules" / "pay" / "life")
+    paths.directory.mkdir(parents=True)
+    own = procfs.read_stat(os.getpid())
+    spec = CapsuleSpec(name="pay", command=["pay"], directory="/", environment={}, policy=parse_every("30s"))
+    facts = CapsuleFacts(
+        spec=spec, life="life", init=own.pid, init_started=own.start_ticks, root=own.pid,
+        root_inside=1, started_wall_ns=0, points=[],
+    )  # fmt: skip
+    paths.state.write_text(facts.model_dump_json())
+    paths.agent_pid.write_text(f"{own.pid} {own.start_ticks}")
+    pace = PaceState(
+        wanted_s=30, actual_s=30, share=0.01, expected_us=5_000_000, basis="estimated from 2.2 GiB of memory",
+        limit_us=1_000_000, is_held=True,
+    )  # fmt: skip
+    paths.pace.write_text(pace.model_dump_json())
+    (warning,) = look("commits").warning
+    assert "Not committed by the clock: a commit would stop it for 5.0 s" in warning.value
 
 
 def test_a_run_tells_its_verdict_and_what_differed_without_secrets(look, home):

@@ -123,3 +123,13 @@ def test_what_is_not_ready_in_time_runs_on_and_what_ends_is_told(relive: Relive)
     with pytest.raises(Refused, match=r"ended before it was ready, with status 1 \| no such table"):
         relive("run", "-d", *OPTIONS, *fails)
     relive("run", "-d", *OPTIONS, "--", "true")  # a task that is done is no failure
+
+
+def test_what_lies_where_a_service_is_started_is_not_imported_by_relive(
+    relive: Relive, start: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "copy.py").write_text("raise SystemExit('imported')")
+    words = ("run", "-d", "--listen", str(free_port()), "--upstream", str(free_port()), "--no-wait", *OPTIONS)
+    begin = start(RELIVE, *words, *COMMAND, env=relive.environment, cwd=tmp_path)
+    assert begin.popen.wait(LIMIT) == 0
+    relive.commit("service", measured=False)

@@ -115,7 +115,7 @@ class Attendant:
 
 def attendant_command(module: str, options: Sequence[str]) -> list[str]:
     """The words that start it."""
-    return [sys.executable, "-m", module, *options]
+    return [sys.executable, "-P", "-m", module, *options]
 
 
 async def _end_process(pid: int) -> None:

@@ -61,7 +61,7 @@ def start_agent(
     options = ["--handed", handed.model_dump_json()] if handed is not None else []
     with paths.agent_log.open("ab") as log:
         agent = subprocess.Popen(
-            [sys.executable, "-m", module, str(paths.directory), "--ready", str(writing), *options],
+            [sys.executable, "-P", "-m", module, str(paths.directory), "--ready", str(writing), *options],
             pass_fds=[writing, *(handed.descriptors if handed is not None else [])],
             stdin=subprocess.PIPE,
             stdout=log,

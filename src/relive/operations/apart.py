@@ -61,7 +61,7 @@ def perform_apart(
     """
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(
-            [sys.executable, "-m", "relive.operations", operation.name],
+            [sys.executable, "-P", "-m", "relive.operations", operation.name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=said,

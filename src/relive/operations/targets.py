@@ -11,6 +11,7 @@ from relive.agent.lives import Capsule, living_capsules
 from relive.agent.tending import tend_capsules
 from relive.config import Settings
 from relive.errors import AgentUnreachable
+from relive.kernel import procfs
 from relive.model.capsule import LifePaths
 from relive.model.pace import PaceState
 from relive.operations.operation import Result
@@ -70,7 +71,7 @@ def _capsule(one: Capsule) -> Target:
         name=facts.spec.name,
         called=facts.spec.name,
         life=one.paths.directory.name,
-        pid=one.lead,
+        pid=one.lead if procfs.exists(one.lead) else next(iter(one.heads()), 0),
         listen=_address(facts.spec.listen),
         command=list(facts.spec.command),
         started_wall_ns=facts.started_wall_ns,

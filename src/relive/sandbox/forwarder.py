@@ -41,6 +41,7 @@ class Forwarder:
             self._process = subprocess.Popen(
                 [
                     sys.executable,
+                    "-P",
                     "-m",
                     "relive.sandbox.carrier",
                     network,

@@ -31,7 +31,7 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 def command_in(pid: int, command: list[str]) -> list[str]:
     """A command line that runs ``command`` there."""
-    return [sys.executable, "-m", "relive.sandbox.inside", str(pid), *command]
+    return [sys.executable, "-P", "-m", "relive.sandbox.inside", str(pid), *command]
 
 
 def _enter(pid: int) -> None:

@@ -77,6 +77,7 @@ class Tracer:
         with theirs:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
+                "-P",
                 "-m",
                 "relive.watch.tracer",
                 "--socket",

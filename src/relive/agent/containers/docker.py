@@ -82,6 +82,7 @@ def _log_command(container: str, since: str) -> Sequence[str]:
     """Writes the output as it comes, each line behind its time and a blank, from a time on."""
     return [
         sys.executable,
+        "-P",
         "-m",
         "relive.agent.containers.dockerlogs",
         container,

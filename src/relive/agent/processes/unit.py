@@ -74,7 +74,7 @@ class Units:
             return FileOutput(lambda: find_logs(self.look(container).pid, self._spec), goal)
         if _shown(container).get("StandardOutput") in _JOURNALED:
             module = "relive.agent.processes.journald"
-            return OutputFollower(lambda since: [sys.executable, "-m", module, container, since], goal)
+            return OutputFollower(lambda since: [sys.executable, "-P", "-m", module, container, since], goal)
         return FileOutput(lambda: find_logs(self.look(container).pid, self._spec), goal)
 
     def taker(self, settings: Settings, container: str, name: str, paths: LifePaths) -> Taker:

@@ -13,6 +13,7 @@ from relive.model.quantities import age, duration, size
 from relive.operations.commits import CommitsWish, page_of_commits
 from relive.operations.committed import CommittedTarget, CommittedTargetsWish, page_of_committed_targets
 from relive.operations.progress import Silent
+from relive.operations.targets import list_targets
 
 __all__ = ["show"]
 
@@ -34,6 +35,9 @@ def show() -> None:
 
 
 def _show_services(settings: Settings) -> None:
+    for target in list_targets(settings, Silent()):
+        for note in target.notes:
+            st.warning(f"{label(target.called)}: {label(note)}", icon=":material/schedule:")
     pager = Pager[int]("services", "")
     page = page_of_committed_targets(
         settings, CommittedTargetsWish(after=pager.after or 0, limit=_SERVICES), Silent()

@@ -85,7 +85,7 @@ def answer_branch(
     ours, theirs = socket.socketpair()
     with ours, theirs:
         process = subprocess.Popen(
-            [sys.executable, "-m", "relive.replay.stubs.process", str(theirs.fileno())],
+            [sys.executable, "-P", "-m", "relive.replay.stubs.process", str(theirs.fileno())],
             pass_fds=[theirs.fileno(), *kept],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
