@@ -24,6 +24,7 @@ COMMANDS = dict(leaves(typer.main.get_command(application())))
 
 # Commands that do not answer, with the reason.
 WITHOUT_JSON = {
+    "attach": "its output is the service's own",
     "exec": "its output is the command's own",
     "mcp": "it speaks a protocol",
     "dashboard": "it serves pages",
@@ -38,6 +39,7 @@ def test_the_commands_are_those_that_are_documented():
             "run",
             "watch",
             "adopt",
+            "attach",
             "release",
             "podman-args",
             "commit",

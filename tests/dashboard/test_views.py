@@ -199,7 +199,7 @@ def test_what_the_clock_does_not_commit_is_said(look, home):
     )  # fmt: skip
     paths.pace.write_text(pace.model_dump_json())
     (warning,) = look("commits").warning
-    assert "Not committed by the clock: a commit would stop it for 5.0 s" in warning.value
+    assert "Not committed by the clock: a commit would stop it for 5.0 s" in warning.value.replace("\\", "")
 
 
 def test_a_run_tells_its_verdict_and_what_differed_without_secrets(look, home):

@@ -21,6 +21,7 @@ __all__ = ["PolicyCommits"]
 _READY_POLL = 0.05  # [s]
 _READY_WITHOUT_PORT = 1.0  # [s] a service whose port is not known counts as ready when it has run this long
 _READY_LIMIT = 60.0  # [s]
+_HELD_LOOK = 1.0  # [s] between two looks whether the next pause would be short enough
 
 
 class PolicyCommits:
@@ -51,18 +52,19 @@ class PolicyCommits:
         if not self._policy.at_start:
             return
         await self._wait_until_ready()
-        await self._commit_unless_held(Trigger.START)
+        is_held = await self._commit_unless_held(Trigger.START)
         while self._policy.seconds is not None:
-            await asyncio.sleep(self._policy.seconds)
+            await asyncio.sleep(max(self._policy.seconds, _HELD_LOOK if is_held else 0))
             while left := self._pace.wait_left():  # another commit may be taken meanwhile
                 await asyncio.sleep(left)
-            await self._commit_unless_held(Trigger.TIMER)
+            is_held = await self._commit_unless_held(Trigger.TIMER)
 
-    async def _commit_unless_held(self, trigger: Trigger) -> None:
-        state = self._tell()
-        if not state.is_held:
+    async def _commit_unless_held(self, trigger: Trigger) -> bool:
+        is_held = self._tell().is_held
+        if not is_held:
             await self._commit_or_log(trigger)
             self._tell()
+        return is_held
 
     def _tell(self) -> PaceState:
         state = self._pace.state()

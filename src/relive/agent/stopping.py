@@ -18,11 +18,11 @@ from enum import Enum, auto
 
 from relive.agent.asking import ask_agent
 from relive.agent.lives import Capsule
+from relive.agent.sightings import signal_name
 from relive.agent.tending import agent_is_alive
 from relive.errors import CapsuleError, ReliveError
 from relive.kernel import procfs
 from relive.kernel.pidfds import has_ended, open_member, open_process, send_signal
-from relive.watch.signals import signal_name
 
 __all__ = ["STOP_LIMIT", "Ending", "signal_all", "stop_service"]
 
