@@ -55,7 +55,21 @@ def test_a_process_of_another_namespace_is_no_member():
         inner = paused()
         try:
             handle = open_member(inner, inner)
-            return handle is not None and open_member(inner, os.getpid()) is None
+            # Seen from below it is a stranger; seen from its parent it is one of the parent's.
+            return handle is not None and open_member(os.getpid(), inner) is None
+        finally:
+            os.kill(inner, signal.SIGKILL)
+
+    assert in_child(work)
+
+
+@needs_root
+def test_a_process_of_a_namespace_within_is_a_member():
+    def work() -> bool:
+        unshare(Namespace.PID)
+        inner = paused()
+        try:
+            return open_member(inner, os.getpid()) is not None
         finally:
             os.kill(inner, signal.SIGKILL)
 

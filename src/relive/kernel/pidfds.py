@@ -36,12 +36,17 @@ def open_process(pid: int, start_ticks: int | None = None) -> int | None:
 
 
 def open_member(pid: int, first: int) -> int | None:
-    """A handle of a process if it lives in the PID namespace whose process 1 is ``first``, which the caller closes; else None."""
+    """A handle of a process if it lives in the PID namespace whose process 1 is ``first``, or in one within; else None.
+
+    The caller closes it.
+    """
     handle = open_process(pid)
     if handle is None:
         return None
     try:
-        is_member = namespace_id(pid, Namespace.PID) == namespace_id(first, Namespace.PID)
+        is_member = namespace_id(pid, Namespace.PID) == namespace_id(first, Namespace.PID) or _descends(
+            pid, first
+        )
     except OSError:
         is_member = False
     # What was compared was this process's only if it has not ended meanwhile.
@@ -49,6 +54,16 @@ def open_member(pid: int, first: int) -> int | None:
         return handle
     os.close(handle)
     return None
+
+
+def _descends(pid: int, first: int) -> bool:
+    """It was forked by that process or its descendants, mostly into a namespace of their own."""
+    while pid > 1:
+        stat = procfs.read_stat(pid)
+        pid = stat.parent if stat is not None else 0
+        if pid == first:
+            return True
+    return False
 
 
 def send_signal(handle: int, number: int) -> bool:
