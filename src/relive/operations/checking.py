@@ -102,7 +102,7 @@ def _found(settings: Settings, target: str) -> tuple[TargetKind, int]:
         from relive.engine.docker.target import docker_target
 
         return TargetKind.CONTAINER, docker_target(target.removeprefix(_DOCKER)).root
-    return TargetKind.CAPSULE, find_capsule(settings, target).facts.root
+    return TargetKind.CAPSULE, find_capsule(settings, target).lead
 
 
 def _is_watched(settings: Settings, target: str) -> bool:
