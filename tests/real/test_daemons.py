@@ -15,6 +15,7 @@ from ports import free_port
 from relive.agent.lives import Capsule as Life
 from relive.agent.lives import all_lives
 from relive.agent.stopping import signal_all
+from relive.kernel import procfs
 
 from .harness import PYTHON, Refused, Relive, eventually
 
@@ -107,6 +108,11 @@ def test_several_daemons_are_committed_below_a_head(relive: Relive, tmp_path: Pa
     eventually(lambda: len(life_of(relive).heads()) == 2, "nobody is their parent")
     with pytest.raises(Refused, match=r"target-undumpable.*--daemons"):
         relive.commit("service")
+    one = life_of(relive).heads()[0]
+    eventually(lambda: procfs.status_field(one, "TracerPid") not in (None, "0"), "it is traced")
+    os.kill(one, signal.SIGSEGV)
+    seen = eventually(lambda: relive("incidents"), "each is watched")
+    assert "SIGSEGV" in seen[0]["sighting"]["summary"]
     relive("stop", "service")
     for mark in marks:
         mark.unlink()
@@ -122,7 +128,7 @@ def test_several_daemons_are_committed_below_a_head(relive: Relive, tmp_path: Pa
     branch.stop()
     relive("stop", "service")
     assert not Path(f"/proc/{capsule['pid']}").exists()
-    assert not relive("incidents")
+    assert len(relive("incidents")) == 1
 
 
 def test_what_the_first_process_leaves_is_ended_too(relive: Relive, tmp_path: Path) -> None:

@@ -113,7 +113,8 @@ class FailureWatch:
         tracer = await Tracer.start()
         try:
             self._lead = self._capsule.lead
-            await tracer.attach(self._lead)
+            for pid in self._capsule.heads() or [self._lead]:  # daemons without a common parent are watched, each
+                await tracer.attach(pid)
         except ReliveError as error:
             # Without it, fatal signals are only seen when the service has ended.
             self._log.warning("not watching for signals", error=error.as_json())
