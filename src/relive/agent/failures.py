@@ -113,7 +113,9 @@ class FailureWatch:
         tracer = await Tracer.start()
         try:
             self._lead = self._capsule.lead
-            for pid in self._capsule.heads() or [self._lead]:  # daemons without a common parent are watched, each
+            for pid in self._capsule.heads() or [
+                self._lead
+            ]:  # daemons without a common parent are watched, each
                 await tracer.attach(pid)
         except ReliveError as error:
             # Without it, fatal signals are only seen when the service has ended.
