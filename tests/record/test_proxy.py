@@ -13,7 +13,7 @@ import pytest
 
 from relive.record import Ended, EventKind
 
-from .conftest import GET, OK, PlayedService, RunningProxy, Wire
+from .conftest import GET, OK, TIMEOUT_SECONDS, PlayedService, RunningProxy, Wire
 
 POST = b"POST /p HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n"
 
@@ -248,6 +248,110 @@ def test_what_is_not_http_still_reaches_the_client(proxy: RunningProxy, service:
     assert (
         b"".join(e.data for e in proxy.events(EventKind.STREAM_TO_CLIENT)) == b"SSH-2.0-nonsense\n\nand more"
     )
+
+
+def test_a_full_queue_of_the_service_is_waited_for(start_proxy: Callable[..., RunningProxy]):
+    """As a client waits: the kernel drops what does not fit, and sends it again a second later and more."""
+    narrow = socket.create_server(("127.0.0.1", 0), backlog=1)
+    narrow.settimeout(TIMEOUT_SECONDS)
+    proxy = start_proxy(narrow.getsockname()[1])
+    first = proxy.client()
+    first.send(GET)
+    answer(narrow)
+    first.expect(OK)  # it is known to listen
+    others = [proxy.client() for _ in range(4)]
+    for client in others:
+        client.send(GET)
+    agent = proxy.agent()
+    while not is_dropping_connections(narrow):
+        pass
+    assert agent.ask("status")["broken"] == 0
+    for _ in others:
+        answer(narrow)
+    for client in others:
+        client.expect(OK)
+    assert agent.ask("status")["broken"] == 0
+    narrow.close()
+
+
+def answer(listener: socket.socket) -> None:
+    with listener.accept()[0] as sock:
+        wire = Wire(sock)
+        wire.expect(GET)
+        wire.send(OK)
+
+
+def is_dropping_connections(listener: socket.socket) -> bool:
+    """Two connections have begun in vain at its port (state SYN_SENT: a SYN is answered at once on this host, or dropped)."""
+    wanted = f":{listener.getsockname()[1]:04X}"
+    lines = Path("/proc/self/net/tcp").read_text().splitlines()[1:]
+    return sum(one[2].endswith(wanted) and one[3] == "02" for one in map(str.split, lines)) == 2
+
+
+OTHER_PROTOCOLS = {
+    "redis": (b"*1\r\n$4\r\nPING\r\n", b"+PONG\r\n"),
+    "postgresql": (b"\0\0\0\x08\x04\xd2\x16\x2f", b"N"),
+    "tls": (b"\x16\x03\x01\0\x05hello", b"\x16\x03\x03\0\x05hello"),
+    "http/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\0\0\0\4\0\0\0\0\0"),
+}
+
+
+@pytest.mark.parametrize(("asked", "said"), OTHER_PROTOCOLS.values(), ids=OTHER_PROTOCOLS)
+def test_what_is_not_http_is_passed_on(
+    proxy: RunningProxy, service: PlayedService, asked: bytes, said: bytes
+):
+    client = proxy.client()
+    client.send(asked)
+    inside = service.accept()
+    inside.expect(asked)
+    inside.send(said)
+    client.expect(said)
+    client.send(b"GET / HTTP/1.1\r\n")  # whatever comes now
+    inside.expect(b"GET / HTTP/1.1\r\n")
+    client.half_close()
+    assert inside.rest() == b""
+    inside.send(b"last")
+    inside.close()
+    assert client.rest() == b"last"
+    closed = proxy.wait_for(EventKind.CONNECTION_CLOSED)[0].fields
+    assert (closed["up_bytes"], closed["down_bytes"]) == (len(asked) + 16, len(said) + 4)
+    assert "requests are not told apart" in proxy.notes("unframed")[0]
+    assert not proxy.events(EventKind.REQUEST_STARTED, EventKind.STREAM_TO_SERVICE)
+
+
+def test_a_service_that_speaks_first_is_heard(proxy: RunningProxy, service: PlayedService):
+    """Of SMTP, MySQL, SSH the client says nothing before; from the second connection on the proxy knows, and waits for no silence."""
+    for _ in range(2):
+        client = proxy.client()
+        inside = service.accept()
+        inside.send(b"220 mail.example\r\n")
+        client.expect(b"220 mail.example\r\n")
+        client.send(b"EHLO me\r\n")
+        inside.expect(b"EHLO me\r\n")
+        inside.close()
+        assert client.rest() == b""
+    assert proxy.agent().ask("status")["unframed"] == 2
+    assert len(proxy.notes("unframed")) == 1
+
+
+def test_a_silent_client_of_unknown_kind_may_be_one_of_http(proxy: RunningProxy, service: PlayedService):
+    client = proxy.client()
+    inside = service.accept()  # as it would without Relive
+    client.send(GET)
+    inside.expect(GET)
+    inside.send(OK)
+    client.expect(OK)
+    assert proxy.exchange(1).ended is Ended.ANSWERED
+
+
+def test_a_first_line_without_end_is_passed_on(proxy: RunningProxy, service: PlayedService):
+    client = proxy.client()
+    client.send(b"QUIT")
+    client.half_close()
+    inside = service.accept()
+    assert inside.rest() == b"QUIT"
+    inside.close()
+    assert client.rest() == b""
 
 
 def test_requests_wait_for_a_service_that_is_still_starting(start_proxy: Callable[..., RunningProxy]):

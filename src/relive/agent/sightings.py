@@ -69,12 +69,19 @@ def answer_sighting(message: dict[str, Any], now_ns: int) -> Sighting:
 
 
 def broken_sighting(message: dict[str, Any], now_ns: int) -> Sighting:
-    """The service closed or reset a connection before its answer was whole."""
-    how = "reset" if message.get("how") == "reset" else "closed"
+    """The service ended a connection before its answer was whole, or took none for the request."""
+    what = _request_words(message)
+    match message.get("how"):
+        case "refused":
+            summary = f"the service refused the connection for {what}"
+        case "timed-out":
+            summary = f"the service took no connection for {what}, which waited as long as the kernel tries"
+        case how:
+            summary = f"the service {'reset' if how == 'reset' else 'closed'} the connection before {what} was answered"
     return Sighting(
         kind=FailureKind.BROKEN,
         fingerprint=f"broken {_path(message)}".strip(),
-        summary=f"the service {how} the connection before {_request_words(message)} was answered",
+        summary=summary,
         seen_wall_ns=now_ns,
         request=message["request"],
         sequence=message.get("sequence"),

@@ -4,6 +4,9 @@ Bytes go through unchanged. On the way to the service: bytes of the client are f
 events are recorded and flushed, and only then the same bytes are sent. On the way back the same, so nothing is seen by
 either side that the recording does not know. What stops the way to the service is a set of reasons; while
 there is one, the client is read until ``BACKLOG_HIGH_BYTES`` wait in memory, and then no further.
+
+What is not HTTP (the client's first line says so, or a service that speaks before its client) is passed on as it comes, and only
+its bytes are counted.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from relive.record import _own_answers as own_answers
 from relive.record._answers import AnswerSide
 from relive.record._flight import BodyKeeper, Flight
 from relive.record._service import Dialer, ServiceSocket
+from relive.record._speech import Speech, speech_of
 from relive.record.events import EventKind
 from relive.record.http1 import Body, End, Piece, RequestFramer, RequestHead, Stream, Violation
 from relive.record.passages import Mark
@@ -31,14 +35,14 @@ __all__ = ["Connection"]
 
 BACKLOG_HIGH_BYTES = 256 * 1024  # more than this waiting for the service, and the client is not read
 LINGER_SECONDS = 2.0  # how long a client may take to read our last bytes and close
+SILENT_SECONDS = 0.2  # a client that says nothing for so long may wait for the service to speak first
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 # Why nothing goes on to the service: bits of ``Connection._stops`` (plain numbers, since flags of ``enum`` are slow).
-_NOT_CONNECTED = 1
-_GATE = 2
-_HOLD = 4
-_REFUSED = 8  # for good: we answer ourselves and close
+_GATE = 1
+_HOLD = 2
+_REFUSED = 4  # for good: we answer ourselves and close
 
 
 class _Released(NamedTuple):
@@ -72,7 +76,11 @@ class Connection(asyncio.Protocol):
         self._raw: deque[bytes] = deque()  # from the client, not framed yet
         self._raw_bytes = 0
         self._pieces: deque[_Waiting] = deque()  # framed, not handed on yet
-        self._stops = _NOT_CONNECTED
+        self._stops = 0
+        self._opening: bytes | None = b""  # what came before it was known what the client speaks; None: it is known
+        self._is_plain = False  # it is not HTTP
+        self._plain_up = self._plain_down = 0  # bytes
+        self._silence: asyncio.TimerHandle | None = None
         self._dialer: Dialer | None = None
         self._down: OSError | None = None  # why the service cannot be reached
         self._is_read = True
@@ -85,7 +93,7 @@ class Connection(asyncio.Protocol):
     # The client's side, called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client connected. The service hears of it with the client's first byte."""
+        """A client connected. The service hears of it with the client's first byte, or when it may have to speak first."""
         self._client = client = cast(asyncio.Transport, transport)  # uvloop's is none by its bases
         client.set_write_buffer_limits(high=BACKLOG_HIGH_BYTES)
         peer = transport.get_extra_info("peername")
@@ -94,6 +102,14 @@ class Connection(asyncio.Protocol):
         self.proxy.gate.keepers[self.number] = self
         if self.proxy.gate.is_closed:
             self._stops |= _GATE
+        if self.proxy.service_speaks_first:
+            self._dial()
+        elif not self.proxy.speaks_http:
+            self._silence = self.proxy.loop.call_later(SILENT_SECONDS, self._client_is_silent)
+
+    def _client_is_silent(self) -> None:
+        if not (self.proxy.speaks_http or self._ended):
+            self._dial()
 
     def data_received(self, data: bytes) -> None:
         """Bytes of the client: on to the service, or aside until they may."""
@@ -101,9 +117,9 @@ class Connection(asyncio.Protocol):
             return
         self._raw.append(data)
         self._raw_bytes += len(data)
+        if not self.proxy.wants_hold():  # else when it is let go: nobody may be in the middle of a call while it commits
+            self._dial()
         if self._stops:
-            if self.service is None and self._dialer is None and self._down is None:
-                self._dial()
             self._adjust_reading()
         else:
             self._advance()
@@ -111,7 +127,8 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """The client sends no more; it may still be reading, so the connection stays."""
         self.client_eof = True
-        if self._stops & _REFUSED or (self.service is None and self._dialer is None):
+        waits = self._raw or self._pieces or self._held or self._opening
+        if self._stops & _REFUSED or (self.service is None and self._dialer is None and not waits):
             self._close_client()
         else:
             self._advance()
@@ -159,6 +176,28 @@ class Connection(asyncio.Protocol):
         sent, port = self.service.sent, self.service.local_port
         return {"connection": self.number, "local_port": port, "request": request, "sent": sent}
 
+    def leave_if_idle(self) -> None:
+        """Take leave of a service that has nothing to do for this connection; the client's next request opens another.
+
+        A service that is frozen while it waits for bytes may see its call fail (EINTR where SO_RCVTIMEO is set: signal(7)).
+        """
+        is_busy = bool(self.flights or self._uploading) or self._is_stream or self._service_eof
+        if self.service is None or is_busy:
+            return
+        self._record_end()
+        self.service.close()
+        self.service = None
+        keepers = self.proxy.gate.keepers
+        del keepers[self.number]
+        self.number = self.proxy.writer.next_connection()
+        keepers[self.number] = self
+        self.requests = 0
+        self._answers = AnswerSide(self)
+
+    @property
+    def _is_stream(self) -> bool:
+        return self.upgraded is not None or self._is_plain
+
     def waits_on_service(self, flight: Flight) -> bool:
         """Whether it is the service's turn: not the client's, which may be slow to send its body."""
         if flight is not self.flights[0] or flight.status is not None or self.service is None:
@@ -177,7 +216,16 @@ class Connection(asyncio.Protocol):
 
     def service_data(self, data: bytes) -> None:
         """The service sent bytes."""
-        self._answers.take(data)
+        is_first = not (self._is_plain or self.requests or self._stops & _REFUSED)
+        if is_first and not data.startswith(b"HTTP/"):
+            self.proxy.service_speaks_first = True
+            self._become_plain("the service speaks first")
+            self._advance()
+        if self._is_plain:
+            self._plain_down += len(data)
+            self.to_client(data)
+        else:
+            self._answers.take(data)
 
     def service_eof(self) -> None:
         """The service closed its side."""
@@ -186,14 +234,17 @@ class Connection(asyncio.Protocol):
             with contextlib.suppress(OSError, RuntimeError):
                 self._client.write_eof()
         self._service_eof = True
-        if self.upgraded is None:
-            self.linger()
-        else:
+        if self._is_stream:
             self._close_if_over()
+        else:
+            self.linger()
 
     def service_lost(self, _error: OSError) -> None:
         """The connection to the service broke: break the client's likewise."""
         self._answers.end("reset")
+        self._reset_client()
+
+    def _reset_client(self) -> None:
         if self._client is not None:
             with contextlib.suppress(OSError):
                 sock = self._client.get_extra_info("socket")
@@ -237,7 +288,10 @@ class Connection(asyncio.Protocol):
     # The way to the service
 
     def _dial(self) -> None:
+        """Have a connection to the service; nothing happens where there is one, or none can be had."""
         proxy = self.proxy
+        if self.service is not None or self._dialer is not None or self._down is not None:
+            return
         frozen = bool(self._stops & _GATE)
         self._dialer = Dialer(
             proxy.loop,
@@ -251,9 +305,12 @@ class Connection(asyncio.Protocol):
 
     def _dialed(self, result: socket.socket | OSError) -> None:
         self._dialer = None
-        self._stops &= ~_NOT_CONNECTED
         fields: dict[str, object] = {"client": self._client_address, "local_port": None}
         if isinstance(result, OSError):
+            if not (self._raw or self._pieces or self._opening):  # called for a client that has said nothing
+                if self.proxy.service_speaks_first:
+                    self._reset_client()
+                return
             self._down = result
         else:
             self.proxy.service_seen = True
@@ -265,15 +322,8 @@ class Connection(asyncio.Protocol):
     def _advance(self) -> None:
         """Hand on what waits, as far as nothing stops it."""
         out: list[bytes] = []
-        while not self._stops and not self._ended:
-            if self._pieces:
-                self._take_piece(self._pieces.popleft(), out)
-            elif self._raw:
-                data = self._raw.popleft()
-                self._raw_bytes -= len(data)
-                self._pieces.extend(self._framer.feed(data))
-            else:
-                break
+        while not self._stops and not self._ended and self._step(out):
+            pass
         self.proxy.writer.flush()
         if out and self.service is not None:
             self.service.send(out[0] if len(out) == 1 else b"".join(out))
@@ -281,6 +331,74 @@ class Connection(asyncio.Protocol):
             self.service.shutdown()
             self._close_if_over()
         self._adjust_reading()
+
+    def _step(self, out: list[bytes]) -> bool:
+        """Take one thing that waits; False if there is none that can be taken now."""
+        if self._pieces:
+            piece = self._pieces[0]
+            if isinstance(piece, RequestHead) and self._down is None and self.proxy.wants_hold():
+                self._pieces.popleft()
+                self._hold(piece)
+            elif self._is_connected(piece):
+                self._take_piece(self._pieces.popleft(), out)
+            else:
+                return False
+        elif self._raw and self._opening is not None:
+            self._judge(self._take_raw())
+        elif self._raw and self._is_plain:
+            return self._pass_on(out)
+        elif self._raw:
+            self._pieces.extend(self._framer.feed(self._take_raw()))
+        elif self._opening and self.client_eof:  # a line without end
+            self._become_plain("it ended within its first line")
+        else:
+            return False
+        return True
+
+    def _is_connected(self, piece: _Waiting) -> bool:
+        """The service is there for the piece, or it needs none; else it is called."""
+        if self.service is None and self._down is None and not isinstance(piece, Violation):
+            self._dial()
+            return False
+        return True
+
+    def _take_raw(self) -> bytes:
+        data = self._raw.popleft()
+        self._raw_bytes -= len(data)
+        return data
+
+    def _judge(self, data: bytes) -> None:
+        """Learn from the client's first bytes what it speaks."""
+        assert self._opening is not None
+        self._opening += data
+        speech = speech_of(self._opening)
+        if speech is Speech.HTTP:
+            self.proxy.speaks_http = True
+            self._pieces.extend(self._framer.feed(self._opening))
+            self._opening = None
+        elif speech is Speech.OTHER:
+            self._become_plain("the client does not speak HTTP/1")
+
+    def _become_plain(self, why: str) -> None:
+        """From here on bytes are passed on as they come."""
+        if self._opening:
+            self._raw.appendleft(self._opening)
+            self._raw_bytes += len(self._opening)
+        self._opening = None
+        self._is_plain = True
+        self.proxy.passes_unframed(self.number, why)
+
+    def _pass_on(self, out: list[bytes]) -> bool:
+        if self._down is not None:  # as the service would have: it takes no connection
+            self._reset_client()
+            return False
+        if self.service is None:
+            self._dial()
+            return False
+        data = self._take_raw()
+        self._plain_up += len(data)
+        out.append(data)
+        return True
 
     def _close_if_over(self) -> None:
         """Close when both sides have said their last word, and all of it is through."""
@@ -292,9 +410,9 @@ class Connection(asyncio.Protocol):
 
     def _take_piece(self, piece: _Waiting, out: list[bytes]) -> None:
         if isinstance(piece, RequestHead):
-            self._take_head(piece, out)
+            self._take_head(_Released(self.proxy.writer.next_request(), piece), out)
         elif isinstance(piece, _Released):
-            self._start_request(piece, out)
+            self._take_head(piece, out)
         elif isinstance(piece, Body):
             self._take_body(piece.raw, out)
         elif isinstance(piece, End):
@@ -304,18 +422,16 @@ class Connection(asyncio.Protocol):
         elif isinstance(piece, Violation):
             self._refuse(piece)
 
-    def _take_head(self, head: RequestHead, out: list[bytes]) -> None:
-        numbered = _Released(self.proxy.writer.next_request(), head)
+    def _hold(self, head: RequestHead) -> None:
+        self._held = _Released(self.proxy.writer.next_request(), head)
+        self._stops |= _HOLD
+        self.proxy.hold(self._held.number, self)
+
+    def _take_head(self, numbered: _Released, out: list[bytes]) -> None:
+        self._start_request(numbered, out)
         if self._down is not None:
-            self._start_request(numbered, out)
-            self.proxy.service_unreachable(self.flights[-1])
-            self._answer_ourselves(502, own_answers.unreachable(self.proxy.options.upstream, self._down))
-        elif self.proxy.wants_hold():
-            self._held = numbered
-            self._stops |= _HOLD
-            self.proxy.hold(numbered.number, self)
-        else:
-            self._start_request(numbered, out)
+            self.proxy.service_unreachable(self.flights[-1], self._down)
+            self._answer_ourselves(*own_answers.unreachable(self.proxy.options.upstream, self._down))
 
     def _start_request(self, numbered: _Released, out: list[bytes]) -> None:
         proxy, (number, head) = self.proxy, numbered
@@ -420,8 +536,9 @@ class Connection(asyncio.Protocol):
         if self._ended:
             return
         self._ended = True
-        if self._lingering is not None:
-            self._lingering.cancel()
+        for timer in (self._lingering, self._silence):
+            if timer is not None:
+                timer.cancel()
         if self._held is not None:
             self.proxy.holds.forget(self._held.number)
         while self.flights:
@@ -445,6 +562,8 @@ class Connection(asyncio.Protocol):
         fields: dict[str, object] = {"sent": sent, "requests": self.requests}
         if self._stream is not None:
             fields |= self._stream.summary("up_") | self._answers.stream_summary("down_")
+        if self._is_plain:
+            fields |= {"unframed": True, "up_bytes": self._plain_up, "down_bytes": self._plain_down}
         self.proxy.writer.append(EventKind.CONNECTION_CLOSED, self.number, fields=fields)
         self.proxy.writer.flush()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from http import HTTPStatus
 
@@ -28,9 +29,10 @@ def refused(reason: str) -> str:
     )
 
 
-def unreachable(upstream: str, error: OSError) -> str:
-    """The service takes no connection."""
-    return _body(
+def unreachable(upstream: str, error: OSError) -> tuple[int, str]:
+    """Status and body where the service takes no connection."""
+    status = HTTPStatus.GATEWAY_TIMEOUT if error.errno == errno.ETIMEDOUT else HTTPStatus.BAD_GATEWAY
+    return int(status), _body(
         "service-unreachable",
         f"Relive's recording proxy could not reach the service at {upstream}",
         error.strerror or str(error),

@@ -32,8 +32,9 @@ _WORTH_RETRYING = (
     errno.ETIMEDOUT,
     errno.EHOSTUNREACH,
     errno.ENETUNREACH,
-    errno.EADDRNOTAVAIL,
 )
+# Of this process or host: descriptors, memory, ports to connect from.
+_SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL)
 
 
 class ServiceOwner(Protocol):
@@ -214,6 +215,10 @@ class ServiceSocket:
 class Dialer:
     """Opens one connection to the service, trying again for a while when it does not listen (yet).
 
+    A service whose queue is full does not answer, as anybody's client would see it: then the kernel goes on trying, for two
+    minutes (tcp_syn_retries), and fails with ETIMEDOUT. Nor is it the service's fault when this process or this host is short of
+    something: that is waited for without end. Who asked may give up before (``cancel``).
+
     ``done`` is called once, with the connected socket or the last error; never from within the constructor, and
     never after ``cancel``. While frozen, nothing is tried, and an attempt that was under way is given up and repeated.
     ``mark``: of its packets (see ``passages.py``). ``source``: own address that it connects from.
@@ -286,16 +291,12 @@ class Dialer:
             code = sock.connect_ex(address)
         if code in _IN_PROGRESS:
             self._loop.add_writer(sock.fileno(), self._writable)
-            self._timer = self._loop.call_later(max(self._deadline - time.monotonic(), 0.01), self._timed_out)
         else:
             self._settle(0 if code == errno.EISCONN else code)
 
     def _writable(self) -> None:
         if self._sock is not None:
             self._settle(self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
-
-    def _timed_out(self) -> None:
-        self._settle(errno.ETIMEDOUT)
 
     def _settle(self, code: int) -> None:
         sock = self._sock
@@ -309,7 +310,9 @@ class Dialer:
         more_addresses = self._tries % len(self._addresses) != 0
         if more_addresses:
             self._timer = self._loop.call_soon(self._dial)
-        elif code in _WORTH_RETRYING and time.monotonic() + _RETRY_SECONDS < self._deadline:
+        elif code in _SHORTAGES or (
+            code in _WORTH_RETRYING and time.monotonic() + _RETRY_SECONDS < self._deadline
+        ):
             self._timer = self._loop.call_later(_RETRY_SECONDS, self._dial)
         else:
             self._done(OSError(code, os.strerror(code)))

@@ -11,7 +11,12 @@ On SIGTERM it takes no more connections, lets requests in flight end for up to `
 
 The service comes first: no state of the recording, of the disk or of an agent keeps traffic from flowing for longer
 than the limits said here. The service's connection is opened at the client's first byte; while the service starts,
-for up to 10 s, requests wait for it; later a service that takes no connection for 1 s is answered for with a 502.
+for up to 10 s, requests wait for it; later a service that refuses connections for 1 s is answered for with a 502. One whose
+queue of connections is full refuses none: a request waits as long as its client, up to the two minutes for which the
+kernel tries.
+
+Clients may speak something else than HTTP/1, or wait for the service to speak first: their bytes are passed on, and no requests
+are told apart (see ``_speech.py``).
 
 The control socket (SOCK_STREAM, JSON lines, peer root or the same user, at most 4 connections, each equal):
 
@@ -41,10 +46,11 @@ proxy to every agent                                when
 ``{"op":"answered","request":N,"status":S,          a 5xx answer of the service is whole
 "seconds":X,"seq":SEQ}``
 ``{"op":"broken","request":N,"how":H,               the service ended the connection before the answer was whole:
-"reused":R,"seconds":X}``                           ``closed`` or ``reset``; or took none: ``refused``. R answers
-                                                    came on it before
+"reused":R,"seconds":X}``                           ``closed`` or ``reset``; or took none: ``refused``, or within
+                                                    two minutes ``timed-out``. R answers came on it before
 ``{"op":"unanswered","request":N,"seconds":X}``     once, when no final answer's head came for --hang-after seconds
                                                     since the service last got something to do for it
+``{"op":"unframed","connection":C,"text":T}``       once, when the first connection is passed on that carries no HTTP/1
 ==================================================  ============================================================
 """
 
@@ -52,6 +58,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import errno
 import gc
 import importlib
 import json
@@ -130,6 +137,9 @@ class Proxy:
         self.logs = LogSizes(options.logs)
         self.flights: dict[int, tuple[Flight, Connection]] = {}  # in the order they were handed on
         self.service_seen = False
+        self.speaks_http = False  # a client did
+        self.service_speaks_first = False
+        self._unframed = 0  # connections
         self.refused = 0
         self._answered = self._errors = self._broken = 0
         self._commits: set[str] = set()
@@ -147,6 +157,8 @@ class Proxy:
     def hold(self, request: int, connection: Connection) -> None:
         """Hold a request until the agent says go."""
         self.holds.hold(request, connection)
+        for keeper in list(self.gate.keepers.values()):
+            keeper.leave_if_idle()
         self.hub.tell_all({"op": "hold", "request": request})
 
     def answered(self, flight: Flight) -> None:
@@ -165,9 +177,17 @@ class Proxy:
         message = {"op": "broken", "request": flight.number, "how": how, "reused": reused}
         self.hub.tell_all(message | {"seconds": self._seconds(flight)})
 
-    def service_unreachable(self, flight: Flight) -> None:
+    def service_unreachable(self, flight: Flight, error: OSError) -> None:
         """The service took no connection for this request."""
-        self.broken(flight, "refused", 0)
+        self.broken(flight, "timed-out" if error.errno == errno.ETIMEDOUT else "refused", 0)
+
+    def passes_unframed(self, connection: int, why: str) -> None:
+        """A connection carries no HTTP/1. Said once: such a service may have thousands a second."""
+        self._unframed += 1
+        if self._unframed == 1:
+            text = f"{why}: bytes are passed on as they come, and requests are not told apart"
+            self.writer.append(EventKind.NOTE, connection, fields={"about": "unframed", "text": text})
+            self.hub.tell_all({"op": "unframed", "connection": connection, "text": text})
 
     def _seconds(self, flight: Flight) -> float:
         return round(self.gate.clock() - flight.started, 6)
@@ -238,6 +258,7 @@ class Proxy:
             "server_errors": self._errors,
             "broken": self._broken,
             "refused": self.refused,
+            "unframed": self._unframed,
             "cursor": self.writer.last_seq,
             "recording": self.writer.is_on,
             "events_lost": self.writer.lost,
