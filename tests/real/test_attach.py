@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from ports import free_port
+from relive.kernel import procfs
 
 from .harness import (
     PROGRAMS,
@@ -190,3 +191,34 @@ def test_system_v_memory_outside_of_an_ipc_namespace_is_refused(
     assert "relive run" in refused.value.remedy
     last = rounds((tmp_path / "out").read_text())[-1]
     assert eventually(lambda: rounds((tmp_path / "out").read_text())[-1] > last)
+
+
+HOLDER = """
+import fcntl, sys, time
+held = open(sys.argv[1], "w+")
+held.write("mine")
+held.flush()
+fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_lease_on_a_file_is_not_broken(relive: Relive, start: Start, tmp_path: Path) -> None:
+    """Opening the file to copy it would: SIGIO then ends the holder, which is frozen and cannot give it back."""
+    with (tmp_path / "out").open("w") as out:
+        process = start(PYTHON, "-c", HOLDER, tmp_path / "leased", stdout=out)
+    eventually(lambda: "ready" in (tmp_path / "out").read_text(), "the lease")
+    commit = relive.commit(f"pid:{process.pid}")
+    left_out = [one for layer in commit.manifest.layers for one in layer.left_out]
+    assert any(one.endswith("leased\ta lease on it would be broken") for one in left_out)
+    assert procfs.exists(process.pid)
+
+
+def test_a_lease_in_a_capsule_is_not_broken(relive: Relive, tmp_path: Path) -> None:
+    capsule = relive.run(PYTHON, "-c", HOLDER, tmp_path / "leased")
+    eventually(lambda: "ready" in relive.output(capsule), "the lease")
+    commit = relive.commit(capsule)
+    left_out = [one for layer in commit.manifest.layers for one in layer.left_out]
+    assert any(one.endswith("leased\ta lease on it would be broken") for one in left_out)
+    assert procfs.exists(capsule.pid)

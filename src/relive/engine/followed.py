@@ -40,6 +40,7 @@ from relive.engine.opened import shared_writable_paths, writable_paths
 from relive.engine.refresh import REFRESHED_FROM, prepare_refresh, refresh_copy
 from relive.images import criu_images_pb2 as pb
 from relive.images.sockets import read_files
+from relive.kernel.leases import LEASED, leased_files
 from relive.kernel.openat2 import look_without_links
 from relive.model.capsule import DataChoice
 from relive.model.commit import EntryKind, FileEntry, LayerKind
@@ -132,6 +133,7 @@ class FollowedFiles:
         self._mapped: set[str] = set()
         self._ancestors: dict[str, FileEntry | None] = {}
         self._left_out: dict[str, str] = {}
+        self._leased: frozenset[tuple[int, int]] = frozenset()
         self._counter = 0
         self._lost = 0  # what an agent before this one could not find stays unknown
         self._has_walked = not self._whole
@@ -150,6 +152,7 @@ class FollowedFiles:
         """
         with self._lock:
             self._staging = staging
+            self._leased = leased_files()
             self._find_places()
             self._control.settle(_SETTLE_LIMIT)
             self._control.next_epoch()
@@ -190,6 +193,7 @@ class FollowedFiles:
         """
         with self._lock:
             self._control.keep_bases()
+            self._leased = leased_files()
             self._control.next_epoch()  # what has come and gone since ``look`` may come again: that is another record
             known = set(self._pending)
             self._note(self._journal.read_new())
@@ -411,6 +415,9 @@ class FollowedFiles:
             and self._is_sure(path, facts, known.taken_ns)
         ):
             return True
+        if (facts.st_dev, facts.st_ino) in self._leased:
+            self._left_out[path] = LEASED
+            return False
         assert self._staging is not None
         taken_ns = time.time_ns()
         copy = known.copy if known is not None else None

@@ -14,6 +14,7 @@ from pathlib import Path
 from relive.engine.entries import entry_of
 from relive.engine.layers import copy_file
 from relive.kernel import procfs
+from relive.kernel.leases import LEASED, leased_files
 from relive.model.commit import EntryKind, FileEntry
 
 __all__ = ["OpenFiles", "opened_files"]
@@ -37,6 +38,7 @@ class OpenFiles:
     copies: dict[str, Path] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
     _used: int = 0
+    _leased: frozenset[tuple[int, int]] = field(default_factory=leased_files)
 
     def collect(self, root: int, staging: Path) -> None:
         """Copy the files that the tree of ``root`` has open now; call it while the tree is stopped.
@@ -44,6 +46,7 @@ class OpenFiles:
         Raises:
             OSError: the disk is full.
         """
+        self._leased = leased_files()
         for name, source in opened_files(root).items():
             self._take(name, source, staging)
 
@@ -63,6 +66,9 @@ class OpenFiles:
         try:
             facts = source.stat()
         except OSError:
+            return
+        if (facts.st_dev, facts.st_ino) in self._leased:
+            self.left_out.append(f"{name}\t{LEASED}")
             return
         if self._used + facts.st_size > self.limit:
             self.left_out.append(f"{name}\tit would exceed open_file_limit")

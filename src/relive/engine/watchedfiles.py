@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
@@ -15,12 +14,12 @@ from pathlib import Path
 
 from relive.engine.layers import LayerScanner, NamedPath, ScannedEntry
 from relive.engine.openfiles import opened_files
+from relive.kernel.leases import LEASED, leased_files
 from relive.model.commit import EntryKind, FileEntry
 
 __all__ = ["Reported", "WatchedFiles", "WatchedScanner"]
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-_LEASE = re.compile(r"^\d+: LEASE .* ([0-9a-f]+):([0-9a-f]+):(\d+) ", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +65,7 @@ class WatchedFiles:
         self.now, self._opened, self._leased = (
             self.followed(),
             list(opened_files(self.root, mapped=False)),
-            _leased_files(),
+            leased_files(),
         )
         self.absent, self._used = [], 0
 
@@ -95,7 +94,7 @@ class WatchedFiles:
     def refusal(self, facts: os.stat_result) -> str | None:
         """Why a file is not copied; None: it is, and its bytes count."""
         if (facts.st_dev, facts.st_ino) in self._leased:
-            return "a lease on it would be broken"
+            return LEASED
         if self._used + facts.st_size > self.limit:
             return "it would exceed open_file_limit"
         self._used += facts.st_size
@@ -206,14 +205,3 @@ def _children(directory: Path) -> Iterable[str]:
         return os.listdir(directory)
     except OSError:
         return []
-
-
-def _leased_files() -> frozenset[tuple[int, int]]:
-    """(device, inode) of files with a lease (fcntl F_SETLEASE), which opening them breaks."""
-    try:
-        text = Path("/proc/locks").read_text()
-    except OSError:
-        return frozenset()
-    return frozenset(
-        (os.makedev(int(one[1], 16), int(one[2], 16)), int(one[3])) for one in _LEASE.finditer(text)
-    )
