@@ -1,6 +1,7 @@
 /* relive-init: process 1 of a capsule or of a branch, once Python has set the namespaces up.
  *
- *   relive-init [--lifeline FD] [--owner FD] [--track LISTENER_FD DIRECTORY_FD HOME BYTES] STATUS_FD MAIN_PID [HEARD_FD LOG_FD]...
+ *   relive-init [--lifeline FD] [--owner FD] [--track LISTENER_FD DIRECTORY_FD HOME BYTES] [--front LISTENER_FD CONTROL_FD ADDRESS PORT]
+ *               STATUS_FD MAIN_PID [HEARD_FD LOG_FD]...
  *   relive-init --await ORDERS_FD
  *   relive-init --filter
  *
@@ -35,6 +36,9 @@
  * sock_filter[]), DIRECTORY_FD where that is written down. Nothing below HOME is followed; of files of more than BYTES bytes none is
  * copied while the service waits.
  *
+ * With --front it keeps the port open at which clients reach the service: while no recording proxy is connected to CONTROL_FD, it carries
+ * connections that come to LISTENER_FD to ADDRESS and PORT itself (init/front.h).
+ *
  * With --await it is process 1 of namespaces that are still being furnished from outside, by orders that come over a
  * socket (unix(7), SOCK_SEQPACKET), one a message, a letter and its text; each is answered with 0 or an errno in decimal:
  *   n NUMBER   the next process here gets the number after NUMBER
@@ -49,6 +53,7 @@
  */
 #define _GNU_SOURCE /* asprintf */
 #include "init/calls.h"
+#include "init/front.h"
 #include "init/track.h"
 
 #include <errno.h>
@@ -361,6 +366,7 @@ int main(int argc, char **argv)
 	struct sigaction awakened = { .sa_handler = awake };
 	struct rlimit files;
 	struct tracked tracked = { NONE, NONE, NULL, 0 };
+	struct front front = { .listener = NONE };
 
 	if (argc == 3 && strcmp(argv[1], "--await") == 0)
 		return await_orders(atoi(argv[2]));
@@ -378,9 +384,15 @@ int main(int argc, char **argv)
 		tracked = (struct tracked){ atoi(argv[2]), atoi(argv[3]), argv[4], strtoull(argv[5], NULL, 10) };
 		argc -= 5, argv += 5;
 	}
+	if (argc > 5 && strcmp(argv[1], "--front") == 0) {
+		front.listener = atoi(argv[2]), front.control = atoi(argv[3]);
+		if (read_upstream(&front, argv[4], argv[5]) != 0)
+			argc = 0;
+		argc -= 5, argv += 5;
+	}
 	if (argc < 3 || argc % 2 == 0) {
 		fprintf(stderr, "usage: relive-init [--lifeline FD] [--owner FD] [--track LISTENER_FD DIRECTORY_FD HOME BYTES] "
-				"STATUS_FD MAIN_PID [HEARD_FD LOG_FD]...\n"
+				"[--front LISTENER_FD CONTROL_FD ADDRESS PORT] STATUS_FD MAIN_PID [HEARD_FD LOG_FD]...\n"
 				"       relive-init --await ORDERS_FD\n"
 				"       relive-init --filter\n");
 		return 2;
@@ -400,6 +412,11 @@ int main(int argc, char **argv)
 	if (tracked.listener != NONE && (code = start_tracking(&tracked)) != 0) {
 		/* Better no service than one whose calls nobody answers. */
 		fprintf(stderr, "relive-init: cannot follow files: %s\n", strerror(code));
+		return 2;
+	}
+	/* Without, clients would wait for nobody; a proxy that finds no front listens by itself. */
+	if (front.listener != NONE && (code = start_front(&front)) != 0) {
+		fprintf(stderr, "relive-init: cannot keep the port: %s\n", strerror(code));
 		return 2;
 	}
 	for (int pair = 3; pair < argc; pair += 2, scribes++)

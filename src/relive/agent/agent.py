@@ -33,6 +33,7 @@ from relive.agent.pace import Pace, footprint_of
 from relive.agent.policy import PolicyCommits
 from relive.agent.recorder import Recorder
 from relive.agent.taker import CriuTaker
+from relive.agent.supervisor import Supervisor
 from relive.agent.tasks import Tasks
 from relive.config import STORE_KEY, Settings, give_store_keys
 from relive.kernel import procfs
@@ -61,6 +62,7 @@ class Agent:
             settings, capsule, self._committer, self._keeper, self._tasks, self._failures.hear
         )
         self._border = Border(settings, capsule, self._committer)
+        self._supervisor = Supervisor(settings, capsule.paths)
         self._inside = self._drain(settings) if facts.spec.inside else None
 
     def _drain(self, settings: Settings) -> InsideDrain:
@@ -99,6 +101,7 @@ class Agent:
                 self._recorder.run(),
                 self._border.run(),
                 self._policy().run(),
+                self._supervisor.keep(),
             ):
                 self._tasks.begin(work)
             await ended
@@ -129,6 +132,7 @@ class Agent:
         paths.agent_socket.unlink(missing_ok=True)
         remove_unused()
         paths.closed.touch()
+        await self._supervisor.end()
         paths.agent_pid.unlink(missing_ok=True)
 
     async def _handle(self, request: dict[str, Any]) -> dict[str, Any]:

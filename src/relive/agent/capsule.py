@@ -22,6 +22,7 @@ from typing import NoReturn
 from relive.agent.border import make_authority, start_border
 from relive.agent.bytecode import compile_recorder
 from relive.agent.following import prepare_following
+from relive.agent.front import open_front
 from relive.agent.handed import FIRST_SOCKET, Handed
 from relive.agent.injection import with_recorder
 from relive.agent.lives import Capsule
@@ -51,7 +52,7 @@ from relive.sandbox.rootfs import (
     share_host,
 )
 from relive.sandbox.service import fork_service, look_up_user, take_identity
-from relive.sandbox.spawn import Channel, Following, become_init, spawn_first_process, standard_streams
+from relive.sandbox.spawn import Channel, Following, Front, become_init, spawn_first_process, standard_streams
 from relive.store.troubles import disk_errors
 
 __all__ = ["capsule_target", "present_target", "start_service"]
@@ -175,6 +176,7 @@ def start_service(
     starter.prepare_streams()
     if spec.inside:
         compile_recorder(INPROCESS_FILES, spec.command, spec.environment)
+    starter.front = open_front(spec, paths)
     channel = Channel()
     init: int | None = None
     kinds = _NAMESPACES | Namespace.NETWORK if spec.record_egress else _NAMESPACES
@@ -197,6 +199,8 @@ def start_service(
         ) from error
     finally:
         channel.close()
+        if starter.front is not None:
+            starter.front.close()
     if report is None:
         os.kill(init, signal.SIGKILL)
         raise CapsuleStartFailed(
@@ -266,13 +270,14 @@ class _Listener:
         return listener
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Starter:
     """What process 1 and the service's first process do.
 
     Attributes:
         authority: certificate (PEM) that the service is to trust.
         file_filter: by which the service asks before it changes files, see ``kernel.seccomp``; empty with an overlay.
+        front: the public port, which process 1 keeps; None where there is none.
     """
 
     settings: Settings
@@ -286,6 +291,7 @@ class _Starter:
     authority: bytes | None
     file_filter: bytes
     handed: Handed
+    front: Front | None = None
 
     def prepare_streams(self) -> None:
         """Make the output files, owned by the service's user, who may want to open /dev/stdout again."""
@@ -328,7 +334,12 @@ class _Starter:
         if self.file_filter:
             limit = self.settings.base_file_limit
             following = Following(listener.receive(), directory, self.settings.home, limit)
-        become_init(self.tools.init, status, service, following=following, owner=self.handed.line)
+        become_init(
+            *(self.tools.init, status, service),
+            following=following,
+            owner=self.handed.line,
+            front=self.front,
+        )
 
     def _become_service(self, listener: _Listener) -> None:
         """In the service's first process, which may still do everything."""

@@ -10,6 +10,7 @@ import structlog
 
 from relive.agent.attendant import Attendant
 from relive.agent.committer import Committer
+from relive.agent.front import written_address
 from relive.agent.keeper import Keeper
 from relive.agent.lives import Capsule
 from relive.agent.tasks import Tasks
@@ -61,7 +62,7 @@ class Recorder:
             return None
         assert spec.upstream is not None
         options = [
-            *("--listen", _address(spec.listen), "--upstream", _address(spec.upstream)),
+            *("--listen", written_address(spec.listen), "--upstream", written_address(spec.upstream)),
             *("--recording", str(paths.recording), "--control", str(paths.proxy_socket)),
             *("--body-limit", str(self._settings.body_limit)),
         ]
@@ -73,6 +74,8 @@ class Recorder:
             options += ["--hang-after", str(spec.hang_after)]
         if spec.stands_in:
             options.append("--stand-in")
+        if paths.front_socket.exists():
+            options += ["--front", str(paths.front_socket)]
         if spec.record_egress:
             options += ["--network-of", str(self._capsule.facts.init)]
         return Attendant(
@@ -113,8 +116,3 @@ class Recorder:
         """End the proxy, which lets answers that are under way end first."""
         if self.proxy is not None:
             await self.proxy.end()
-
-
-def _address(pair: tuple[str, int]) -> str:
-    host, port = pair
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

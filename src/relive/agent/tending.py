@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from functools import partial
+from pathlib import Path
 
 from relive.agent.containers.tending import tend_watches
 from relive.agent.lives import Capsule, all_lives
@@ -11,7 +12,7 @@ from relive.agent.starting import CAPSULES, agent_lives, replace_agent, start_ag
 from relive.config import Settings
 from relive.errors import ReliveError
 
-__all__ = ["agent_is_alive", "tend_capsules"]
+__all__ = ["agent_is_alive", "tend_capsules", "tend_life"]
 
 
 def agent_is_alive(capsule: Capsule) -> bool:
@@ -35,9 +36,25 @@ def tend_capsules(settings: Settings, *, only: str | None = None) -> list[str]:
             continue
         if only is not None and capsule.facts.spec.name != only:
             continue
-        paths, began = capsule.paths, capsule.facts.started_wall_ns
         with contextlib.suppress(ReliveError):
-            is_new = replace_agent(paths, began, partial(start_agent, settings, paths, CAPSULES))
-            if is_new and capsule.is_alive:
+            if _tend(settings, capsule) and capsule.is_alive:
                 tended.append(capsule.facts.spec.name)
     return tended + (tend_watches(settings) if only is None else [])
+
+
+def _tend(settings: Settings, capsule: Capsule) -> bool:
+    paths, began = capsule.paths, capsule.facts.started_wall_ns
+    return replace_agent(paths, began, partial(start_agent, settings, paths, CAPSULES))
+
+
+def tend_life(settings: Settings, directory: Path) -> None:
+    """Give one life, or one watch, another agent if it has lost its own.
+
+    Raises:
+        ReliveError: it does not start.
+    """
+    for capsule in all_lives(settings):
+        is_left = not (capsule.paths.closed.exists() or agent_is_alive(capsule))
+        if capsule.paths.directory == directory and is_left:
+            _tend(settings, capsule)
+    tend_watches(settings, only=directory)

@@ -48,6 +48,11 @@ class CriuTools:
         return self.directory / "relive-init"
 
     @property
+    def supervisor(self) -> Path:
+        """Has an agent that died replaced."""
+        return self.directory / "relive-supervisor"
+
+    @property
     def watchdog(self) -> Path:
         """The program that resumes a target left stopped."""
         return self.directory / "relive-watchdog"
@@ -73,7 +78,7 @@ class CriuTools:
 
     def check(self) -> None:
         """Raise ToolMissing when one of them is absent."""
-        for path in (self.criu, self.init, self.watchdog, self.prlimit_shim, self.plugins):
+        for path in (self.criu, self.init, self.watchdog, self.supervisor, self.prlimit_shim, self.plugins):
             if not path.exists():
                 raise ToolMissing(
                     f"{path} is missing",

@@ -322,6 +322,11 @@ class LifePaths:
         return self.directory / "proxy.sock"
 
     @property
+    def front_socket(self) -> Path:
+        """Where process 1 gives the listener of the public port away; absent where it keeps none."""
+        return self.directory / "front.sock"
+
+    @property
     def agent_log(self) -> Path:
         """The agent's own log, JSON lines."""
         return self.directory / "agent.log"

@@ -43,7 +43,7 @@ from relive.record._running import run
 from relive.record._watched import Trust, WatchedCarrier
 from relive.record.events import EventKind
 from relive.record.log import RecordingWriter
-from relive.record.proxy import bind_control
+from relive.record.listening import bind_control
 
 __all__ = ["Egress", "EgressOptions", "main"]
 

@@ -2,9 +2,11 @@
 
     python -m relive.record.proxy --listen ADDR:PORT --upstream HOST:PORT --recording DIR --control UNIXSOCKET
         [--ready-fd N] [--every-request] [--hang-after SECONDS] [--body-limit BYTES] [--keep-bytes BYTES]
-        [--log FILE ...] [--network-of PID] [--stand-in]
+        [--log FILE ...] [--network-of PID] [--stand-in | --front UNIXSOCKET]
 
 With ``--stand-in`` it takes the new connections of the upstream's own port (see ``standin``) instead of listening anywhere.
+
+With ``--front`` it gets the listening socket of ``--listen`` from process 1 of a capsule, which keeps the port open when it dies.
 
 When it listens it writes one JSON line to descriptor N and closes it: ``{"listen": [ADDR, PORT], "pid": PID}``.
 On SIGTERM it takes no more connections, lets requests in flight end for up to ``DRAIN_SECONDS``, and exits 0.
@@ -71,9 +73,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from relive.errors import CapsuleStartFailed, ReliveError, UsageError
+from relive.errors import ReliveError
 from relive.kernel.namespaces import Namespace, enter
-from relive.kernel.unixpath import near
 from relive.record._connection import Connection
 from relive.record._control import ControlHub, ControlLink, error_reply
 from relive.record._flight import Flight
@@ -82,17 +83,17 @@ from relive.record._logs import LogSizes
 from relive.record._running import run
 from relive.record._service import Address
 from relive.record.events import EventKind
+from relive.record.listening import BACKLOG, bind_control, bind_listener, resolve, split_address, take_listener
 from relive.record.log import RecordingWriter
 from relive.record.standin import StandIn
 
-__all__ = ["DEFAULT_BODY_LIMIT", "Proxy", "ProxyOptions", "bind_control", "main"]
+__all__ = ["DEFAULT_BODY_LIMIT", "Proxy", "ProxyOptions", "main"]
 
 DEFAULT_BODY_LIMIT = 16 * 1024 * 1024
 START_SECONDS = 10.0  # how long requests wait for a service that has never been seen
 RETRY_SECONDS = 1.0  # and for one that has
 DRAIN_SECONDS = 5.0
 _LAST_ACCEPTS = 0.05  # [s]
-BACKLOG = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,7 @@ class ProxyOptions:
         keep_bytes: bound of the recording's size; None keeps everything.
         logs: files whose sizes are recorded with requests; they need not exist yet.
         stand_in: the upstream's own port is taken; ``listen`` then says nothing.
+        front: where process 1 of a capsule gives its listener away (``native/init/front.h``); None: the proxy binds its own.
         network_of: pid of a process in whose network namespace the service listens; None: in the proxy's own.
     """
 
@@ -121,6 +123,7 @@ class ProxyOptions:
     logs: tuple[str, ...] = ()
     network_of: int | None = None
     stand_in: bool = False
+    front: Path | None = None
 
 
 class Proxy:
@@ -140,6 +143,7 @@ class Proxy:
         self.speaks_http = False  # a client did
         self.service_speaks_first = False
         self._unframed = 0  # connections
+        self._line: socket.socket | None = None  # to who keeps the port; while it is open, all connections are ours
         self.refused = 0
         self._answered = self._errors = self._broken = 0
         self._commits: set[str] = set()
@@ -276,7 +280,7 @@ class Proxy:
         for number in (signal.SIGTERM, signal.SIGINT):
             self.loop.add_signal_handler(number, stop.set)
         stand_in = self._stand_in() if self.options.stand_in else None
-        listeners = stand_in.listeners if stand_in is not None else [bind_listener(self.options.listen)]
+        listeners = stand_in.listeners if stand_in is not None else [self._listener()]
         control = bind_control(self.options.control)
         if self.options.network_of is not None:
             # The listener stays in the host's network. From here on every new socket leads to the service.
@@ -318,6 +322,12 @@ class Proxy:
             self.options.control.unlink(missing_ok=True)
             self.writer.close()
 
+    def _listener(self) -> socket.socket:
+        if self.options.front is None:
+            return bind_listener(self.options.listen)
+        listener, self._line = take_listener(self.options.front)
+        return listener
+
     def _stand_in(self) -> StandIn:
         host, port = split_address(self.options.upstream)
         return StandIn((host, port), everywhere=host == "127.0.0.1")
@@ -347,77 +357,6 @@ class Proxy:
             os.close(self.options.ready_fd)
 
 
-def split_address(text: str) -> tuple[str, int]:
-    """``ADDR:PORT`` or ``[IPV6]:PORT``.
-
-    Raises:
-        UsageError: it is neither.
-    """
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise UsageError(f"{text!r} is no address", remedy="Write it as 127.0.0.1:8000 or [::1]:8000.")
-    return host.removeprefix("[").removesuffix("]") or "0.0.0.0", int(port)
-
-
-def resolve(text: str) -> list[Address]:
-    """All addresses of ``HOST:PORT``, looked up once.
-
-    Raises:
-        UsageError: it is no address, or the name is unknown.
-    """
-    host, port = split_address(text)
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise UsageError(f"there is no host {host!r}", cause=str(error)) from error
-    return [(family, address) for family, _, _, _, address in found]
-
-
-def bind_listener(text: str) -> socket.socket:
-    """A listening TCP socket.
-
-    Raises:
-        UsageError: the text is no address, or the name is unknown.
-        CapsuleStartFailed: the address is taken or not ours.
-    """
-    family, address = resolve(text)[0]
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind(address)
-        sock.listen(BACKLOG)
-    except OSError as error:
-        sock.close()
-        remedy = "See with `ss -ltnp` who listens there, or choose another port."
-        raise CapsuleStartFailed(f"cannot listen on {text}", cause=str(error), remedy=remedy) from error
-    sock.setblocking(False)
-    return sock
-
-
-def bind_control(path: Path) -> socket.socket:
-    """A listening unix socket, for its owner only. What a killed proxy left there is replaced.
-
-    Raises:
-        CapsuleStartFailed: the path cannot be bound.
-    """
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        # Two proxies cannot meet here: the lock on the recording has kept out the second.
-        path.unlink(missing_ok=True)
-        before = os.umask(0o177)
-        try:
-            with near(path) as name:
-                sock.bind(name)
-        finally:
-            os.umask(before)
-        sock.listen(16)
-    except OSError as error:
-        sock.close()
-        raise CapsuleStartFailed(f"cannot listen on {path}", cause=str(error)) from error
-    sock.setblocking(False)
-    return sock
-
-
 def parse_options(arguments: Sequence[str]) -> ProxyOptions:
     """The options of a command line; argparse ends the process with status 2 if it is wrong."""
     parser = argparse.ArgumentParser(prog="python -m relive.record.proxy", description="Record what crosses.")
@@ -432,6 +371,7 @@ def parse_options(arguments: Sequence[str]) -> ProxyOptions:
     parser.add_argument("--keep-bytes", type=int, metavar="BYTES")
     parser.add_argument("--network-of", type=int, metavar="PID")
     parser.add_argument("--stand-in", action="store_true")
+    parser.add_argument("--front", type=Path, metavar="UNIXSOCKET")
     parser.add_argument("--log", action="append", default=[], dest="logs", metavar="FILE")
     values = vars(parser.parse_args(arguments))
     return ProxyOptions(**values | {"logs": tuple(values["logs"])})

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from relive.errors import CapsuleStartFailed, ReliveError
 from relive.kernel.namespaces import Namespace, unshare
 
-__all__ = ["Channel", "Following", "become_init", "spawn_first_process", "standard_streams"]
+__all__ = ["Channel", "Following", "Front", "become_init", "spawn_first_process", "standard_streams"]
 
 _MESSAGE_MOST = 1 << 20  # [bytes]
 
@@ -166,6 +166,26 @@ class Following:
     limit: int
 
 
+@dataclass(frozen=True, slots=True)
+class Front:
+    """The port at which clients reach the service, as process 1 keeps it (``native/init/front.h``).
+
+    Attributes:
+        listener: a listening TCP socket.
+        control: a listening unix socket, where a recording proxy gets ``listener``.
+        upstream: numeric address and port where the service listens.
+    """
+
+    listener: socket.socket
+    control: socket.socket
+    upstream: tuple[str, int]
+
+    def close(self) -> None:
+        """Close this process's ends."""
+        self.listener.close()
+        self.control.close()
+
+
 def become_init(
     program: Path,
     status: int,
@@ -173,6 +193,7 @@ def become_init(
     lifeline: int | None = None,
     following: Following | None = None,
     owner: int | None = None,
+    front: Front | None = None,
 ) -> NoReturn:
     """Turn the calling process 1 into ``relive-init``, with only 0, 1, 2 and what is given here open.
 
@@ -185,6 +206,8 @@ def become_init(
     kept = [status, *(line for line in lines.values() if line is not None)]
     if following is not None:
         kept += [following.listener, following.directory]
+    if front is not None:
+        kept += [front.listener.fileno(), front.control.fileno()]
     for name in os.listdir("/proc/self/fd"):
         if int(name) > 2 and int(name) not in kept:
             with contextlib.suppress(OSError):
@@ -195,4 +218,7 @@ def become_init(
     if following is not None:
         options += ["--track", str(following.listener), str(following.directory)]
         options += [str(following.home), str(following.limit)]
+    if front is not None:
+        address, port = front.upstream
+        options += ["--front", str(front.listener.fileno()), str(front.control.fileno()), address, str(port)]
     os.execv(program, [program.name, *options, str(status), str(main)])

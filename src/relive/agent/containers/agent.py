@@ -26,6 +26,7 @@ from relive.agent.inside import InsideDrain
 from relive.agent.keeper import Keeper
 from relive.agent.recorder import Recorder
 from relive.agent.sightings import loop_sighting
+from relive.agent.supervisor import Supervisor
 from relive.agent.tasks import Tasks
 from relive.config import STORE_KEY, Settings, give_store_keys
 from relive.errors import HostIncapable, TargetUnknown
@@ -63,6 +64,7 @@ class ContainerAgent:
         self._recorder = Recorder(
             settings, service_of(watch), self._committer, self._keeper, self._tasks, self._hear_proxy
         )
+        self._supervisor = Supervisor(settings, paths)
         self._drain = self._drain_rings(Path(facts.rings)) if facts.rings is not None else None
         goal = OutputGoal(paths.logs, paths.output_position, facts.began, self._hear_line)
         self._output = engine.output(facts.id, goal)
@@ -110,7 +112,10 @@ class ContainerAgent:
         server = await serve_control(self._watch.paths.agent_socket, self._handle)
         ready()
         try:
-            for work in (self._keeper.make_ready(), self._recorder.run(), self._output.follow(self._starts)):
+            for work in (
+                *(self._keeper.make_ready(), self._recorder.run(), self._output.follow(self._starts)),
+                self._supervisor.keep(),
+            ):
                 self._tasks.begin(work)
             await self._go_from_start_to_start()
             self._is_over = True
@@ -256,4 +261,5 @@ class ContainerAgent:
         if self._is_over:  # else it failed, and the next command starts another
             paths.rings.unlink(missing_ok=True)
             paths.closed.touch()
+            await self._supervisor.end()
         paths.agent_pid.unlink(missing_ok=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from functools import partial
+from pathlib import Path
 
 from relive.agent.containers.life import Watch, living_watches
 from relive.agent.containers.moments import moment
@@ -14,11 +15,11 @@ from relive.errors import ReliveError
 __all__ = ["tend_watches"]
 
 
-def tend_watches(settings: Settings) -> list[str]:
-    """Give every watch that lost its agent a new one. Returns the names of their containers."""
+def tend_watches(settings: Settings, only: Path | None = None) -> list[str]:
+    """Give every watch that lost its agent a new one, or that in the directory ``only``. Returns the names of their containers."""
     tended = []
     for watch in living_watches(settings):
-        if agent_lives(watch.paths):
+        if agent_lives(watch.paths) or (only is not None and watch.paths.directory != only):
             continue
         with contextlib.suppress(ReliveError):
             if replace_agent(watch.paths, _began_ns(watch), partial(_start_again, settings, watch)):
