@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
 
 import structlog
 
@@ -16,7 +17,7 @@ from relive.model.capsule import LifePaths
 
 __all__ = ["Supervisor"]
 
-_PAUSE = 1.0  # [s] before another is started
+_PAUSE = 1.0  # [s] between two starts
 
 
 class Supervisor:
@@ -30,6 +31,7 @@ class Supervisor:
         """Have one run, until it is cancelled. It outlives the agent, and ends when the life is closed."""
         log = structlog.get_logger()
         while True:
+            began = time.monotonic()
             try:
                 await self._start()
             except OSError as error:
@@ -38,7 +40,7 @@ class Supervisor:
                 assert self._process is not None
                 status = await self._process.wait()
                 log.warning("the agent's supervisor ended; starting another", status=status)
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(max(0.0, _PAUSE - (time.monotonic() - began)))
 
     async def _start(self) -> None:
         settings, paths = self._settings, self._paths

@@ -1,0 +1,137 @@
+"""The public port of a service when everything of Relive beside it is killed at one moment."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ports import free_port
+from relive.kernel import procfs
+from relive.record import EventKind, Recording
+
+from .harness import PYTHON, SERVICES, Capsule, Http, Relive, ask, eventually
+
+
+class Asking:
+    """Clients that connect, ask once, and begin anew; a connect that is refused is noted, as is a connection that broke."""
+
+    def __init__(self, port: int) -> None:
+        self.answered = 0
+        self.refused = self.broken = 0
+        self._port, self._stopping = port, threading.Event()
+        self._threads = [threading.Thread(target=self._ask) for _ in range(3)]
+        for thread in self._threads:
+            thread.start()
+
+    def _ask(self) -> None:
+        while not self._stopping.wait(0.005):
+            try:
+                with Http(self._port) as http:
+                    http("GET", "/")
+                self.answered += 1
+            except ConnectionRefusedError:
+                self.refused += 1
+            except OSError:
+                self.broken += 1  # it stood at the moment of a kill
+
+    def more(self) -> None:
+        goal = self.answered + 20
+        eventually(lambda: self.answered > goal, "answers")
+
+    def stop(self) -> None:
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join()
+
+
+class Fronted:
+    """A service in a capsule, with a proxy before it."""
+
+    def __init__(self, relive: Relive) -> None:
+        self.relive, self.port, inner = relive, free_port(), free_port()
+        given = ["--listen", f"127.0.0.1:{self.port}", "--upstream", f"127.0.0.1:{inner}"]
+        command = [str(PYTHON), str(SERVICES / "attached.py"), str(inner), str(relive.home / "counts")]
+        answer = relive("run", "--detach", "--name", "front", "--every", "never", *given, "--", *command)
+        self.capsule = Capsule(answer["name"], answer["life"], answer["pid"])
+        self.life = relive.home / "capsules" / "front" / self.capsule.life
+        ask(self.port, "/")
+
+    def processes(self) -> dict[int, str]:
+        """Of those that look after the life: the agent, the proxy, supervisors, by their pids."""
+        found = {}
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                words = Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if any(os.fsencode(self.life) in word for word in words):
+                for mark in ("relive.agent", "relive.record.proxy"):
+                    if mark.encode() in words:
+                        found[int(name)] = mark
+                if words[0].endswith(b"relive-supervisor"):
+                    found[int(name)] = "supervisor"
+        return found
+
+    def kill(self, *what: str) -> None:
+        """At once, when all kinds are there."""
+        eventually(lambda: len(set(self.processes().values())) == 3 and self.records(), "all are there")
+        pids = [pid for pid, name in self.processes().items() if name in what]
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        eventually(lambda: not any(map(procfs.exists, pids)), "they are gone")
+
+    def records(self) -> bool:
+        """What is asked now is recorded."""
+        before = self.requests()
+        ask(self.port, "/")
+        return self.requests() > before
+
+    def requests(self) -> int:
+        recording = Recording(self.life / "recording")
+        return sum(event.kind is EventKind.REQUEST_STARTED for event in recording.events())
+
+
+@pytest.fixture
+def fronted(relive: Relive) -> Iterator[Fronted]:
+    made = Fronted(relive)
+    yield made
+    relive("stop", "front")
+    eventually(lambda: not made.processes(), "nothing is left")
+
+
+def test_no_connection_is_refused_and_all_come_back_without_a_command(fronted: Fronted) -> None:
+    clients = Asking(fronted.port)
+    try:
+        clients.more()
+        for _ in range(2):
+            fronted.kill("relive.agent", "relive.record.proxy")
+            clients.more()
+            eventually(fronted.records, "another agent has another proxy")
+        fronted.kill("supervisor")
+        for _ in range(2):
+            fronted.kill("relive.agent")
+        eventually(fronted.records, "it is recorded")
+    finally:
+        clients.stop()
+    assert clients.refused == 0
+
+
+def test_with_nobody_left_process_1_carries_connections_until_the_next_command(fronted: Fronted) -> None:
+    clients = Asking(fronted.port)
+    try:
+        clients.more()
+        fronted.kill("relive.agent", "relive.record.proxy", "supervisor")
+        recorded = fronted.requests()
+        clients.more()
+        assert fronted.requests() == recorded and fronted.processes() == {}
+        fronted.relive("ps")
+        eventually(fronted.records, "another proxy has the port")
+        clients.more()
+    finally:
+        clients.stop()
+    assert clients.refused == 0
