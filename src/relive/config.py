@@ -103,6 +103,17 @@ class Settings(BaseModel):
         gt=0,
         description="bytes kept of the recording from inside a service; the oldest events go first",
     )
+    ingress_keep: int = Field(
+        1 << 30,
+        gt=0,
+        description="bytes kept of the recording of a service's requests, and as many of what incidents need of it; the oldest go first",
+    )
+    ingress_days: float = Field(
+        7.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="days for which the recording of a service's requests is kept; what incidents need of it is kept longer",
+    )
     egress_keep: int = Field(
         1 << 30,
         gt=0,

@@ -18,8 +18,12 @@ from relive.agent.taker import Taken
 from relive.analyse.masking import Mask
 from relive.config import Settings
 from relive.kernel import procfs
+from relive.errors import ReliveError
+from relive.model.capsule import LifePaths
 from relive.model.commit import CommitId
 from relive.model.incident import Incident, Occurrence, Sighting
+from relive.record.reading import Recording
+from relive.record.retention import pin
 from relive.store import Store, StoredCommit
 from relive.store.evidence import Evidence
 from relive.store.evidence import keep as keep_evidence
@@ -147,6 +151,7 @@ class Keeper:
             )
             self._known[sighting.fingerprint] = incident.number
             self._note_commit(incident)
+            self._pin(store, before)
             return incident
         incident = self._incidents.get(known)
         latest = Occurrence(sighting=sighting, before=before, log_end=log_end)
@@ -166,7 +171,17 @@ class Keeper:
         )
         self._incidents.save(incident)
         self._note_commit(incident)
+        self._pin(store, before)
         return incident
+
+    def _pin(self, store: Store, before: CommitId | None) -> None:
+        """Have the recording kept from the commit before an incident up to now, for its replays."""
+        recording = LifePaths(self._settings.capsules / self._service / self._life).recording
+        with contextlib.suppress(OSError, ReliveError):  # then it is kept as long as all else
+            cursor = store.facts(before).cursor if before is not None else None
+            now = Recording(recording).cursor()
+            if cursor is not None and now is not None:
+                pin(recording, cursor.sequence, now.seq)
 
     def _has(self, store: Store, commit: CommitId) -> bool:
         """It is in the store still: the policy of keeping may have dropped it."""

@@ -20,6 +20,8 @@ from relive.model.commit import Trigger
 
 __all__ = ["Recorder"]
 
+_DAY = 86400.0  # [s]
+
 
 class Recorder:
     """Belongs to the agent's event loop.
@@ -64,7 +66,8 @@ class Recorder:
         options = [
             *("--listen", written_address(spec.listen), "--upstream", written_address(spec.upstream)),
             *("--recording", str(paths.recording), "--control", str(paths.proxy_socket)),
-            *("--body-limit", str(self._settings.body_limit)),
+            *("--body-limit", str(self._settings.body_limit), "--keep-bytes", str(self._settings.ingress_keep)),
+            *("--keep-seconds", str(self._settings.ingress_days * _DAY)),
         ]
         for log in paths.logs:
             options += ["--log", str(log)]

@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import math
 import mmap
 import os
 import queue
@@ -32,6 +33,7 @@ from relive.errors import DiskFull, PermissionMissing, RecordingError
 from relive.record import layout
 from relive.record.events import EventKind
 from relive.record.reading import Recording
+from relive.record.retention import Segment, excess, pinned_ranges
 
 __all__ = ["DEFAULT_SEGMENT_BYTES", "RecordingWriter"]
 
@@ -42,6 +44,7 @@ ROOM_TO_RESUME_BYTES = (
 )  # so that it does not switch on and off with every block that comes free
 AUTO_FLUSH_BYTES = 1024 * 1024
 _IOV_MAX = 1024
+_LEAST_SEGMENT_BYTES = 64 * 1024
 _pack = msgpack.Packer(use_bin_type=True).pack
 
 
@@ -55,8 +58,10 @@ class RecordingWriter:
     Args:
         directory: made if absent, readable by its owner only.
         segment_bytes: a new file is begun when the present one would exceed this.
-        keep_bytes: oldest segments are dropped when all together exceed this; nothing is dropped without it.
-            At least the current segment is kept.
+        keep_bytes: oldest segments are dropped when all together exceed this; nothing is dropped for its size without it.
+            Segments are then at most an eighth of it. At least the current segment is kept, and what ``retention`` says.
+        keep_seconds: segments are dropped that were last written to so long ago, and none is written to for more than an
+            eighth of it; nothing is dropped for its age without it.
         on_trouble: told one sentence when recording switches off or on, or damage of an earlier writer is found.
 
     Raises:
@@ -70,12 +75,16 @@ class RecordingWriter:
         *,
         segment_bytes: int = DEFAULT_SEGMENT_BYTES,
         keep_bytes: int | None = None,
+        keep_seconds: float | None = None,
         on_trouble: Callable[[str], None] = lambda _text: None,
     ) -> None:
         self.directory = directory
         self.last_seq = self.last_request = self.last_connection = 0
         self._segment_bytes = segment_bytes
-        self._keep_bytes = keep_bytes
+        if keep_bytes is not None:
+            self._segment_bytes = min(segment_bytes, max(keep_bytes // 8, _LEAST_SEGMENT_BYTES))
+        self._keep_bytes, self._keep_seconds = keep_bytes, keep_seconds
+        self._full_at = math.inf  # monotonic [s], when the segment has been written to for long enough
         self._on_trouble = on_trouble
         self._parts: list[bytes] = []  # of records not yet in the kernel's hands
         self._part_bytes = 0
@@ -163,7 +172,8 @@ class RecordingWriter:
         size, self._part_bytes = self._part_bytes, 0
         events, self._part_events = self._part_events, 0
         try:
-            if self._offset + size > self._segment_bytes and self._offset > layout.SEGMENT_HEADER_BYTES:
+            is_full = self._offset + size > self._segment_bytes or time.monotonic() > self._full_at
+            if is_full and self._offset > layout.SEGMENT_HEADER_BYTES:
                 self._begin_segment(self.last_seq - events + 1)
             self._write(parts, size)
             self._lost = 0
@@ -254,7 +264,9 @@ class RecordingWriter:
             os.close(self._fd)
         self._fd, self._first_seq, self._offset = fd, first, layout.SEGMENT_HEADER_BYTES
         self._tell_head()
-        if self._keep_bytes is not None:
+        if self._keep_seconds is not None:
+            self._full_at = time.monotonic() + self._keep_seconds / 8
+        if self._keep_bytes is not None or self._keep_seconds is not None:
             self._chores.put(self._drop_oldest)
 
     def _write(self, parts: list[bytes], size: int) -> None:
@@ -304,13 +316,14 @@ class RecordingWriter:
                 chore()
 
     def _drop_oldest(self) -> None:
-        segments = Recording(self.directory).segments()
-        total = sum(path.stat().st_size for path in segments)
-        for path in segments[:-1]:
-            if self._keep_bytes is None or total <= self._keep_bytes:
-                return
-            total -= path.stat().st_size
-            path.unlink()
+        segments = []
+        for path in Recording(self.directory).segments():
+            facts = path.stat()
+            segments.append(Segment(path, int(path.stem), facts.st_size, facts.st_mtime_ns))
+        oldest_ns = None if self._keep_seconds is None else time.time_ns() - int(self._keep_seconds * 1e9)
+        pinned = pinned_ranges(self.directory)
+        for one in excess(segments, pinned, keep_bytes=self._keep_bytes, oldest_ns=oldest_ns):
+            one.path.unlink()
 
 
 def _bin_header(size: int) -> bytes:

@@ -2,6 +2,7 @@
 
     python -m relive.record.proxy --listen ADDR:PORT --upstream HOST:PORT --recording DIR --control UNIXSOCKET
         [--ready-fd N] [--every-request] [--hang-after SECONDS] [--body-limit BYTES] [--keep-bytes BYTES]
+        [--keep-seconds SECONDS]
         [--log FILE ...] [--network-of PID] [--stand-in | --front UNIXSOCKET]
 
 With ``--stand-in`` it takes the new connections of the upstream's own port (see ``standin``) instead of listening anywhere.
@@ -104,7 +105,7 @@ class ProxyOptions:
         listen, upstream: ``ADDR:PORT``; an IPv6 address in brackets.
         hang_after: seconds; None watches for no hangs.
         body_limit: bytes kept of each body, and of each direction of a stream.
-        keep_bytes: bound of the recording's size; None keeps everything.
+        keep_bytes, keep_seconds: bounds of the recording's size and age; None keeps everything.
         logs: files whose sizes are recorded with requests; they need not exist yet.
         stand_in: the upstream's own port is taken; ``listen`` then says nothing.
         front: where process 1 of a capsule gives its listener away (``native/init/front.h``); None: the proxy binds its own.
@@ -120,6 +121,7 @@ class ProxyOptions:
     hang_after: float | None = None
     body_limit: int = DEFAULT_BODY_LIMIT
     keep_bytes: int | None = None
+    keep_seconds: float | None = None
     logs: tuple[str, ...] = ()
     network_of: int | None = None
     stand_in: bool = False
@@ -133,7 +135,12 @@ class Proxy:
         self.options = options
         self.loop = loop
         self.addresses: Sequence[Address] = resolve(options.upstream)
-        self.writer = RecordingWriter(options.recording, keep_bytes=options.keep_bytes, on_trouble=_say)
+        self.writer = RecordingWriter(
+            options.recording,
+            keep_bytes=options.keep_bytes,
+            keep_seconds=options.keep_seconds,
+            on_trouble=_say,
+        )
         self.gate = Gate(loop, self.writer)
         self.holds = Holds(loop, self.writer)
         self.hub = ControlHub(self)
@@ -369,6 +376,7 @@ def parse_options(arguments: Sequence[str]) -> ProxyOptions:
     parser.add_argument("--hang-after", type=float, metavar="SECONDS")
     parser.add_argument("--body-limit", type=int, default=DEFAULT_BODY_LIMIT, metavar="BYTES")
     parser.add_argument("--keep-bytes", type=int, metavar="BYTES")
+    parser.add_argument("--keep-seconds", type=float, metavar="SECONDS")
     parser.add_argument("--network-of", type=int, metavar="PID")
     parser.add_argument("--stand-in", action="store_true")
     parser.add_argument("--front", type=Path, metavar="UNIXSOCKET")
