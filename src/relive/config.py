@@ -114,6 +114,11 @@ class Settings(BaseModel):
         allow_inf_nan=False,
         description="days for which the recording of a service's requests is kept; what incidents need of it is kept longer",
     )
+    output_keep: int = Field(
+        256 << 20,
+        gt=0,
+        description="bytes of disk kept of each output of a service, and of its agent's log; the oldest go first",
+    )
     egress_keep: int = Field(
         1 << 30,
         gt=0,

@@ -16,6 +16,7 @@ from typing import Any
 import structlog
 
 from relive.agent.border import Border
+from relive.agent.bounding import Bounding
 from relive.agent.capsule import capsule_target, present_target
 from relive.agent.committer import Committer
 from relive.agent.control import serve_control
@@ -63,6 +64,7 @@ class Agent:
         )
         self._border = Border(settings, capsule, self._committer)
         self._supervisor = Supervisor(settings, capsule.paths)
+        self._bounding = Bounding([*capsule.paths.logs, capsule.paths.agent_log], settings.output_keep)
         self._inside = self._drain(settings) if facts.spec.inside else None
 
     def _drain(self, settings: Settings) -> InsideDrain:
@@ -102,6 +104,7 @@ class Agent:
                 self._border.run(),
                 self._policy().run(),
                 self._supervisor.keep(),
+                self._bounding.run(),
             ):
                 self._tasks.begin(work)
             await ended

@@ -215,9 +215,10 @@ class Keeper:
         try:
             with log.open("rb") as file:
                 file.seek(max(begin, log.stat().st_size - _TAIL_BYTES))
-                lines = file.read().decode(errors="replace").splitlines()[-_TAIL_LINES:]
+                text = file.read().lstrip(b"\0")  # of what was freed (``bounding``)
         except OSError:
             return []
+        lines = text.decode(errors="replace").splitlines()[-_TAIL_LINES:]
         return [self._mask.sentence(line) for line in lines]
 
     def learn(self) -> None:

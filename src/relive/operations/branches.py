@@ -233,8 +233,9 @@ def log_part(settings: Settings, name: str, stream: LogStream, after: int | None
     if stream.value not in streams:
         return LogPart(text="", next=None)
     with _opened(streams[stream.value]) as file:
+        least = file.tell()
         size = file.seek(0, os.SEEK_END)
-        begin = max(0, size - _MOST_LOG) if after is None else min(after, size)
+        begin = max(least, size - _MOST_LOG if after is None else min(after, size))
         file.seek(begin)
         data = file.read(_MOST_LOG)
     end = begin + len(data)
@@ -254,8 +255,12 @@ def copy_whole(path: Path, to: BinaryIO) -> None:
 
 
 def _opened(path: Path) -> BinaryIO:
+    """At the first byte that was not freed (``relive.agent.bounding``)."""
     try:
-        return open_plain(path)
+        file = open_plain(path)
+        with contextlib.suppress(OSError):  # nothing is there, or no file system that knows holes
+            file.seek(os.lseek(file.fileno(), 0, os.SEEK_DATA))
+        return file
     except OSError as error:
         raise RecordingCorrupt(
             f"what was said in {path.name} cannot be read",

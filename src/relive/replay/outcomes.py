@@ -22,12 +22,16 @@ _BODY_MOST = 1 << 20  # [bytes] of body that one outcome shows
 
 
 def read_log(log: Path, begin: int, end: int | None = None) -> list[str]:
-    """Lines of a log file between two offsets, at most the last 256 KiB of them; empty when it is gone, or no file."""
+    """Lines of a log file between two offsets, at most the last 256 KiB of them; empty when it is gone, or no file.
+
+    Without what was freed of it (``relive.agent.bounding``).
+    """
     try:
         with open_plain(log) as file:
             size = file.seek(0, os.SEEK_END) if end is None else end
             file.seek(max(begin, size - _LOG_MOST))
-            return file.read(max(0, size - file.tell())).decode(errors="replace").splitlines()
+            text = file.read(max(0, size - file.tell())).lstrip(b"\0")
+            return text.decode(errors="replace").splitlines()
     except OSError:
         return []
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import structlog
 
+from relive.agent.bounding import Bounding
 from relive.agent.committer import Committer
 from relive.agent.containers.engine import Engine, OutputGoal
 from relive.agent.containers.life import Watch, service_of
@@ -65,6 +66,7 @@ class ContainerAgent:
             settings, service_of(watch), self._committer, self._keeper, self._tasks, self._hear_proxy
         )
         self._supervisor = Supervisor(settings, paths)
+        self._bounding = Bounding([*paths.logs, paths.agent_log], settings.output_keep)
         self._drain = self._drain_rings(Path(facts.rings)) if facts.rings is not None else None
         goal = OutputGoal(paths.logs, paths.output_position, facts.began, self._hear_line)
         self._output = engine.output(facts.id, goal)
@@ -114,7 +116,7 @@ class ContainerAgent:
         try:
             for work in (
                 *(self._keeper.make_ready(), self._recorder.run(), self._output.follow(self._starts)),
-                self._supervisor.keep(),
+                *(self._supervisor.keep(), self._bounding.run()),
             ):
                 self._tasks.begin(work)
             await self._go_from_start_to_start()
