@@ -22,6 +22,8 @@ TESTED_IN = {
     "agent/containers/found.py": "tests/real/test_watching.py",
     "agent/containers/launch.py": "tests/real/test_watching.py",
     "agent/containers/moments.py": "tests/agent/containers/test_output.py",
+    "agent/lean.py": "tests/agent/test_memory_use.py",
+    "kernel/heap.py": "tests/agent/test_memory_use.py",
     "agent/reviving.py": "tests/real/test_front.py",
     "agent/processes/process.py": "tests/real/test_watched_services.py",
     "agent/processes/running.py": "tests/real/test_watched_services.py",

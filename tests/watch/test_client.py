@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from relive import watch
 from relive.errors import CapsuleError, ProcessGone
-from relive.watch import Exited, Fatal, Tracer
+from relive.watch.client import Tracer
+from relive.watch.messages import Exited, Fatal
 
 from .conftest import LIMIT, Program
 
@@ -24,10 +24,6 @@ pytestmark = pytest.mark.real
 
 def run(main: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(main, LIMIT))
-
-
-def test_the_public_names() -> None:
-    assert set(watch.__all__) <= set(dir(watch))
 
 
 def test_a_crash_from_its_event_to_its_end(start: Start) -> None:

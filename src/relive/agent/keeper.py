@@ -18,6 +18,7 @@ from relive.agent.taker import Taken
 from relive.analyse.masking import Mask
 from relive.config import Settings
 from relive.kernel import procfs
+from relive.kernel.heap import trim_memory
 from relive.errors import ReliveError
 from relive.model.capsule import LifePaths
 from relive.model.commit import CommitId
@@ -93,6 +94,7 @@ class Keeper:
     def _let_go(self) -> None:
         if self._store is not None:
             self._store.let_go()
+        trim_memory()
 
     async def report(
         self,

@@ -18,6 +18,7 @@ from relive.agent.handed import Handed
 from relive.config import Settings, store_key_variable
 from relive.errors import CapsuleExists, CapsuleStartFailed, ReliveError, UsageError
 from relive.kernel import procfs
+from relive.kernel.heap import FEW_ARENAS
 from relive.model.capsule import LifePaths
 
 __all__ = [
@@ -57,7 +58,7 @@ def start_agent(
     """
     reading, writing = os.pipe()
     environment = dict(os.environ, RELIVE_HOME=str(settings.home), RELIVE_TOOLS=str(settings.tools_path))
-    environment |= store_key_variable() | dict(variables or {})
+    environment |= store_key_variable() | dict(variables or {}) | FEW_ARENAS
     options = ["--handed", handed.model_dump_json()] if handed is not None else []
     with paths.agent_log.open("ab") as log:
         agent = subprocess.Popen(

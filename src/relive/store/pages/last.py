@@ -23,7 +23,7 @@ from relive.store.pages.placement import FramePlace
 from relive.store.pages.runs import PAGE, page_count
 from relive.store.pages.table import Contents, Table
 
-__all__ = ["KnownCommit", "KnownCommits", "KnownContents", "KnownFile", "map_pages"]
+__all__ = ["KnownCommit", "KnownCommits", "KnownContents", "KnownFile", "map_pages", "unmap_pages"]
 
 _MOST = 4  # commits known at once: one for each life that a process takes in
 
@@ -111,8 +111,24 @@ class KnownCommits:
             self._given_up.append(self._known.popitem(last=False)[1])
 
     def let_go(self) -> None:
-        """Give the memory back of what was given up. Other threads go on meanwhile."""
+        """Give the memory back of what was given up, and of pages that are to be compared with. Other threads go on meanwhile.
+
+        Of the latter only what this process has mapped of it: they come back from their file, mostly from the page cache.
+        """
         self._given_up.clear()
+        for known in self._known.values():
+            for file in known.files.values():
+                unmap_pages(file.pages)
+
+
+def unmap_pages(pages: Pages) -> None:
+    """Have pages that ``map_pages`` gave count as this process's memory no more; they can be read as before."""
+    holder: object = pages
+    while isinstance(holder, np.ndarray):
+        holder = holder.base
+    mapped = holder.obj if isinstance(holder, memoryview) else holder
+    if isinstance(mapped, mmap.mmap):
+        mapped.madvise(mmap.MADV_DONTNEED)
 
 
 def map_pages(file: int) -> Pages:
