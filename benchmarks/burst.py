@@ -23,6 +23,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from relive.config import load_settings
+
 SERVICE = """
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -104,6 +106,12 @@ def wait_for(port: int) -> None:
         status = said[0][0]
 
 
+def wait_until_closed(home: Path) -> None:
+    """Wait until the agents of a home have written down how their services ended."""
+    while not all((state.parent / "closed").exists() for state in home.glob("capsules/*/*/state.json")):
+        time.sleep(0.05)
+
+
 @contextlib.contextmanager
 def bare() -> Iterator[tuple[int, Callable[[], int]]]:
     """The service alone: its port, and that it has no incidents."""
@@ -127,7 +135,7 @@ def proxied(every: str) -> Iterator[tuple[int, Callable[[], int]]]:
         return done.stdout
 
     with tempfile.TemporaryDirectory(dir="/var/tmp") as home:
-        environment = dict(os.environ, RELIVE_HOME=home)
+        environment = dict(os.environ, RELIVE_HOME=home, RELIVE_TOOLS=str(load_settings().tools_path))
         options = ["--detach", "--name", "burst", "--every", every, "--listen", f"127.0.0.1:{port}"]
         options += ["--upstream", f"127.0.0.1:{inner}"]
         relive("run", *options, "--", sys.executable, "-c", SERVICE, str(inner))
@@ -136,6 +144,7 @@ def proxied(every: str) -> Iterator[tuple[int, Callable[[], int]]]:
             yield port, lambda: len(json.loads(relive("incidents", "--json")))
         finally:
             relive("stop", "burst")
+            wait_until_closed(Path(home))
 
 
 def main() -> None:

@@ -25,7 +25,9 @@ import threading
 import time
 from pathlib import Path
 
-from burst import SERVICE, free_port, wait_for
+from burst import SERVICE, free_port, wait_for, wait_until_closed
+
+from relive.config import load_settings
 
 RELIVE = Path(sysconfig.get_path("scripts")) / "relive"
 LIMIT = 60.0  # [s]
@@ -112,7 +114,7 @@ def main() -> None:
     options = parser.parse_args()
     rows = []
     with tempfile.TemporaryDirectory(dir="/var/tmp") as home:
-        environment = dict(os.environ, RELIVE_HOME=home)
+        environment = dict(os.environ, RELIVE_HOME=home, RELIVE_TOOLS=str(load_settings().tools_path))
 
         def relive(*words: str) -> None:
             subprocess.run([RELIVE, *words], env=environment, stdout=subprocess.DEVNULL, check=True)
@@ -161,6 +163,7 @@ def main() -> None:
         finally:
             clients.stop()
             relive("stop", "front")
+            wait_until_closed(Path(home))
     if options.json:
         print(json.dumps({"rows": rows}))
         return

@@ -94,6 +94,8 @@ class Recorder:
         if message.get("op") == "hold":
             self._held.append(message["request"])
             self._held_changed.set()
+        elif message.get("op") == "unframed":
+            self._log.warning("requests are not told apart", why=message.get("text"))
         else:
             self._on_trouble(message)
 

@@ -34,6 +34,9 @@ def ps(
             terminal.status(f"{one.called}: {note}")
 
 
+_RECORDING = {"off": " (not recording: the disk is full)", "no-proxy": " (not recording: no proxy runs)"}
+
+
 def _target_value(one: Target) -> dict[str, object]:
     return {
         "kind": one.kind,
@@ -41,6 +44,7 @@ def _target_value(one: Target) -> dict[str, object]:
         "name": one.called,
         "pid": one.pid,
         "listen": one.listen or "",
+        "recording": one.recording,
         "command": one.command,
         "pace": one.pace.model_dump() if one.pace is not None else None,
         "notes": list(one.notes),
@@ -49,7 +53,7 @@ def _target_value(one: Target) -> dict[str, object]:
 
 def _target_row(one: Target) -> list[str]:
     state = "running" if one.pid else "not running"
-    about = one.listen or ""
+    about = f"{one.listen or ''}{_RECORDING.get(one.recording or '', '')}"
     if one.called != one.name.partition(":")[2]:
         about = f"{one.called} {about}".strip() if one.called != one.name else about
     return [one.name, one.kind, state, str(one.pid), age(one.started_wall_ns), about]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 from relive.agent.asking import ask_agent
@@ -10,16 +11,19 @@ from relive.agent.containers.moments import moment
 from relive.agent.lives import Capsule, living_capsules
 from relive.agent.tending import tend_capsules
 from relive.config import Settings
-from relive.errors import AgentUnreachable
+from relive.errors import AgentUnreachable, RecordingError
 from relive.kernel import procfs
 from relive.model.capsule import LifePaths
 from relive.model.pace import PaceState
 from relive.operations.operation import Result
 from relive.operations.progress import Progress
+from relive.record.layout import STATE_OFF, STATE_RECORDING
+from relive.record.reading import Recording
 
 __all__ = ["Target", "list_targets", "tend"]
 
 _STATUS_LIMIT = 2.0  # [s]
+_RECORDING: dict[int | None, str] = {STATE_RECORDING: "on", STATE_OFF: "off"}
 _KINDS = {"pid": "process", "unit": "unit"}
 
 
@@ -30,6 +34,8 @@ class Target(Result):
         kind: "capsule", "container", "process" or "unit".
         name: of a watch, its target; called: what its commits and incidents are filed under.
         pid: of its service, on the host, 0 where it does not run; listen: HOST:PORT of its proxy, if it has one.
+        recording: "on"; "off" while there is no room on the disk, and requests are answered unrecorded; "no-proxy" while none runs;
+            None: its requests are not recorded.
         pace: how often it is committed by the clock; None: it is not, or not yet.
         notes: what to know of it, in sentences; mostly none.
     """
@@ -40,6 +46,7 @@ class Target(Result):
     life: str
     pid: int
     listen: str | None
+    recording: str | None = None
     command: list[str]
     started_wall_ns: int
     pace: PaceState | None = None
@@ -73,6 +80,7 @@ def _capsule(one: Capsule) -> Target:
         life=one.paths.directory.name,
         pid=one.lead if procfs.exists(one.lead) else next(iter(one.heads()), 0),
         listen=_address(facts.spec.listen),
+        recording=_recording(one.paths) if facts.spec.listen is not None else None,
         command=list(facts.spec.command),
         started_wall_ns=facts.started_wall_ns,
         pace=pace,
@@ -96,11 +104,20 @@ def _watched(watch: Watch) -> Target:
         life=facts.id,
         pid=_pid(watch),
         listen=_address(facts.spec.upstream if facts.spec.stands_in else facts.spec.listen),
+        recording=_recording(watch.paths) if facts.spec.upstream is not None else None,
         command=facts.command,
         started_wall_ns=moment(facts.began),
         pace=pace,
         notes=pace.notes(watch.target) if pace is not None else [],
     )
+
+
+def _recording(paths: LifePaths) -> str:
+    state: int | None = None
+    with contextlib.suppress(RecordingError):
+        cursor = Recording(paths.recording).cursor()
+        state = cursor.state if cursor is not None else None
+    return _RECORDING.get(state, "no-proxy")
 
 
 def _pid(watch: Watch) -> int:
