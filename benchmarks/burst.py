@@ -46,10 +46,12 @@ def ask(port: int, start: threading.Barrier, said: list[tuple[int, float]]) -> N
     """One client of a burst; notes the status, 0 for none, and the seconds."""
     start.wait()
     begun, status = time.perf_counter(), 0
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        with socket.create_connection(("127.0.0.1", port), PATIENCE) as sock:
-            sock.sendall(b"GET / HTTP/1.0\r\n\r\n")
-            status = int(sock.makefile("rb").read().split(b" ", 2)[1])
+    with (
+        contextlib.suppress(OSError, ValueError, IndexError),
+        socket.create_connection(("127.0.0.1", port), PATIENCE) as sock,
+    ):
+        sock.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        status = int(sock.makefile("rb").read().split(b" ", 2)[1])
     said.append((status, time.perf_counter() - begun))
 
 
@@ -57,16 +59,18 @@ def ask_slowly(port: int, start: threading.Barrier, said: list[tuple[int, float]
     """One slow client."""
     start.wait()
     begun, status, got = time.perf_counter(), 0, b""
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        with socket.create_connection(("127.0.0.1", port), PATIENCE) as sock:
-            for byte in b"GET /large HTTP/1.0\r\n\r\n":
-                sock.sendall(bytes([byte]))
-                time.sleep(0.005)
-            while part := sock.recv(8192):
-                got += part
-                time.sleep(0.005)
-            whole = len(got.partition(b"\r\n\r\n")[2]) == 65536
-            status = int(got.split(b" ", 2)[1]) if whole else 0
+    with (
+        contextlib.suppress(OSError, ValueError, IndexError),
+        socket.create_connection(("127.0.0.1", port), PATIENCE) as sock,
+    ):
+        for byte in b"GET /large HTTP/1.0\r\n\r\n":
+            sock.sendall(bytes([byte]))
+            time.sleep(0.005)
+        while part := sock.recv(8192):
+            got += part
+            time.sleep(0.005)
+        whole = len(got.partition(b"\r\n\r\n")[2]) == 65536
+        status = int(got.split(b" ", 2)[1]) if whole else 0
     said.append((status, time.perf_counter() - begun))
 
 
@@ -168,9 +172,14 @@ def main() -> None:
     if options.json:
         print(json.dumps({"rows": rows}))
         return
-    print(f"{'service':16}{'clients':8}{'asked':>7}{'200':>6}{'5xx':>5}{'p50 ms':>9}{'max ms':>9}{'incidents':>11}")
+    print(
+        f"{'service':16}{'clients':8}{'asked':>7}{'200':>6}{'5xx':>5}{'p50 ms':>9}{'max ms':>9}{'incidents':>11}"
+    )
     for row in rows:
-        print(f"{row['way']:16}{row['clients']:8}{row['asked']:>7}{row['answered']:>6}{row['failed']:>5}", end="")
+        print(
+            f"{row['way']:16}{row['clients']:8}{row['asked']:>7}{row['answered']:>6}{row['failed']:>5}",
+            end="",
+        )
         print(f"{row['p50_ms']:>9}{row['max_ms']:>9}{row['incidents']:>11}")
 
 

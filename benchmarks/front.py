@@ -121,7 +121,7 @@ def main() -> None:
 
         port, inner = free_port(), free_port()
         given = ["--listen", f"127.0.0.1:{port}", "--upstream", f"127.0.0.1:{inner}", "--every", "2s"]
-        service = SERVICE.replace("b\"x\" * (65536 if self.path == \"/large\" else 2)", "b\"ok\"")
+        service = SERVICE.replace('b"x" * (65536 if self.path == "/large" else 2)', 'b"ok"')
         relive("run", "--detach", "--name", "front", *given, "--", sys.executable, "-c", service, str(inner))
         directory = (Path(home) / "capsules/front/current").resolve()
         wait_for(port)
@@ -167,7 +167,9 @@ def main() -> None:
     if options.json:
         print(json.dumps({"rows": rows}))
         return
-    print(f"{'killed':8}{'rounds':>7}{'answered':>10}{'refused':>9}{'broken':>8}{'longest ms':>12}{'away ms':>9}")
+    print(
+        f"{'killed':8}{'rounds':>7}{'answered':>10}{'refused':>9}{'broken':>8}{'longest ms':>12}{'away ms':>9}"
+    )
     for row in rows:
         print(f"{row['killed']:8}{row['rounds']:>7}{row['answered']:>10}{row['refused']:>9}", end="")
         print(f"{row['broken']:>8}{row['longest_ms']:>12}{row['away_ms']:>9}")

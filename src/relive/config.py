@@ -106,7 +106,8 @@ class Settings(BaseModel):
     ingress_keep: int = Field(
         1 << 30,
         gt=0,
-        description="bytes kept of the recording of a service's requests, and as many of what incidents need of it; the oldest go first",
+        description="bytes kept of the recording of a service's requests, and as many of what incidents need of it; "
+        "the oldest go first",
     )
     ingress_days: float = Field(
         7.0,

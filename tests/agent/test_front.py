@@ -35,7 +35,7 @@ def test_a_port_that_is_taken_is_told(tmp_path: Path):
 
 
 def test_while_a_proxy_is_there_all_connections_are_its(tmp_path: Path):
-    """GIVEN process 1 WHEN proxies come and go THEN each gets the listener, and after the last one it carries connections itself."""
+    """GIVEN process 1 WHEN proxies come and go THEN each gets the listener, and after the last one it carries by itself."""
     service = socket.create_server(("127.0.0.1", 0))
     service.settimeout(20)
     port = free_port()

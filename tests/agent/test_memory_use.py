@@ -1,4 +1,4 @@
-"""What the processes beside each service import, and that what a commit took is given back: there is one of each beside each service."""
+"""What the processes beside each service import, and that what a commit took is given back."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 
 from ports import free_port
@@ -38,7 +39,11 @@ def test_no_request_is_cut_off(relive: Relive) -> None:
         by.request("GET", "/")
         return by.getresponse().read() == b"ok"
 
-    eventually(lambda: get(connection()), "the first answer")
+    def is_up() -> bool:
+        with contextlib.closing(connection()) as first:
+            return get(first)
+
+    eventually(is_up, "the first answer")
     kept = [connection() for _ in range(2)]
     for _ in range(3):
         assert all(get(one) for one in kept)

@@ -211,7 +211,8 @@ def test_no_call_of_the_service_waits_for_a_client_when_a_request_is_held(
     busy.expect(OK)
     agent.ask("go", requests=[3], commit="c2")
     answered(kept, service.accept())
-    ports = {event.connection: event.fields["local_port"] for event in proxy.events(EventKind.CONNECTION_OPENED)}
+    opened = proxy.events(EventKind.CONNECTION_OPENED)
+    ports = {event.connection: event.fields["local_port"] for event in opened}
     third = proxy.exchange(3)
     assert third.connection == 3  # as it was for the service
     assert third.local_port == ports[3]

@@ -320,7 +320,7 @@ def test_what_is_not_http_is_passed_on(
 
 
 def test_a_service_that_speaks_first_is_heard(proxy: RunningProxy, service: PlayedService):
-    """Of SMTP, MySQL, SSH the client says nothing before; from the second connection on the proxy knows, and waits for no silence."""
+    """Of SMTP, MySQL, SSH the client says nothing before; from the second connection on no silence is waited for."""
     for _ in range(2):
         client = proxy.client()
         inside = service.accept()

@@ -14,7 +14,7 @@ import signal
 import sys
 from pathlib import Path
 
-import relive.agent.lean  # noqa: F401, I001 - before all others
+import relive.agent.lean  # noqa: F401 - before all others
 from relive.agent.agent import Agent
 from relive.agent.capsule import start_service
 from relive.agent.handed import Handed

@@ -33,8 +33,8 @@ from relive.agent.memory import MemoryGroup
 from relive.agent.pace import Pace, footprint_of
 from relive.agent.policy import PolicyCommits
 from relive.agent.recorder import Recorder
-from relive.agent.taker import CriuTaker
 from relive.agent.supervisor import Supervisor
+from relive.agent.taker import CriuTaker
 from relive.agent.tasks import Tasks
 from relive.config import STORE_KEY, Settings, give_store_keys
 from relive.kernel import procfs

@@ -1,7 +1,8 @@
 """Bounding what only ever grows beside a service: its output, and the agent's own log.
 
-The files are not renamed or cut, since the service has them open and commits know places in them by their offsets: the disk space of their
-oldest part is freed (fallocate(2), FALLOC_FL_PUNCH_HOLE). The file keeps its size; what was freed reads as zeros, which readers skip.
+The files are not renamed or cut, since the service has them open and commits know places in them by their offsets: the disk
+space of their oldest part is freed (fallocate(2), FALLOC_FL_PUNCH_HOLE). A file keeps its size; what was freed reads as zeros,
+which readers skip.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _SLACK = 8  # more than the bound by an eighth of it is what is freed at one tim
 
 
 def free_oldest(path: Path, keep_bytes: int) -> int:
-    """Free what a file holds beyond its newest ``keep_bytes``, once that is an eighth of them; returns how many bytes of disk that was.
+    """Free what a file holds beyond its newest ``keep_bytes``, once that is an eighth of them; returns how many bytes it was.
 
     Raises:
         OSError: EOPNOTSUPP where the file system cannot; ENOENT.

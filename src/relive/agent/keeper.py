@@ -17,9 +17,9 @@ from relive.agent.bases import free_bases
 from relive.agent.taker import Taken
 from relive.analyse.masking import Mask
 from relive.config import Settings
+from relive.errors import ReliveError
 from relive.kernel import procfs
 from relive.kernel.heap import trim_memory
-from relive.errors import ReliveError
 from relive.model.capsule import LifePaths
 from relive.model.commit import CommitId
 from relive.model.incident import Incident, Occurrence, Sighting

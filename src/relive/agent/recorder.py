@@ -66,7 +66,12 @@ class Recorder:
         options = [
             *("--listen", written_address(spec.listen), "--upstream", written_address(spec.upstream)),
             *("--recording", str(paths.recording), "--control", str(paths.proxy_socket)),
-            *("--body-limit", str(self._settings.body_limit), "--keep-bytes", str(self._settings.ingress_keep)),
+            *(
+                "--body-limit",
+                str(self._settings.body_limit),
+                "--keep-bytes",
+                str(self._settings.ingress_keep),
+            ),
             *("--keep-seconds", str(self._settings.ingress_days * _DAY)),
         ]
         for log in paths.logs:

@@ -1,5 +1,6 @@
-"""The supervisor of an agent (``native/supervisor.c``), which has another started when it has died: whoever of the two is killed, the
-other sees to it.
+"""The supervisor of an agent (``native/supervisor.c``), which has another started when it has died.
+
+Whoever of the two is killed, the other sees to it.
 """
 
 from __future__ import annotations

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
 
 from relive.kernel import libc
 
 __all__ = ["FEW_ARENAS", "trim_memory"]
 
-FEW_ARENAS: Mapping[str, str] = {"MALLOC_ARENA_MAX": "2"}
+FEW_ARENAS = {"MALLOC_ARENA_MAX": "2"}
 """Variables for a long-lived process with threads: without, each thread that allocates keeps up to 64 MiB of its own."""
 
 

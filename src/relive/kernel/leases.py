@@ -14,7 +14,9 @@ __all__ = ["LEASED", "leased_files"]
 LEASED = "a lease on it would be broken"
 """Why a file is not copied."""
 
-_LEASE = re.compile(r"^\d+: (?:LEASE|DELEG) +(?:ACTIVE +WRITE|BREAK\w+ +\w+) .*?([0-9a-f]+):([0-9a-f]+):(\d+) ", re.MULTILINE)
+_LEASE = re.compile(
+    r"^\d+: (?:LEASE|DELEG) +(?:ACTIVE +WRITE|BREAK\w+ +\w+) .*?([0-9a-f]+):([0-9a-f]+):(\d+) ", re.MULTILINE
+)
 
 
 def leased_files(locks: Path = Path("/proc/locks")) -> frozenset[tuple[int, int]]:

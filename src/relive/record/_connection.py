@@ -77,7 +77,9 @@ class Connection(asyncio.Protocol):
         self._raw_bytes = 0
         self._pieces: deque[_Waiting] = deque()  # framed, not handed on yet
         self._stops = 0
-        self._opening: bytes | None = b""  # what came before it was known what the client speaks; None: it is known
+        self._opening: bytes | None = (
+            b""  # what came before it was known what the client speaks; None: it is known
+        )
         self._is_plain = False  # it is not HTTP
         self._plain_up = self._plain_down = 0  # bytes
         self._silence: asyncio.TimerHandle | None = None
@@ -117,7 +119,9 @@ class Connection(asyncio.Protocol):
             return
         self._raw.append(data)
         self._raw_bytes += len(data)
-        if not self.proxy.wants_hold():  # else when it is let go: nobody may be in the middle of a call while it commits
+        if (
+            not self.proxy.wants_hold()
+        ):  # else when it is let go: nobody may be in the middle of a call while it commits
             self._dial()
         if self._stops:
             self._adjust_reading()

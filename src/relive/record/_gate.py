@@ -33,9 +33,6 @@ class GateKeeper(Protocol):
     def report(self) -> dict[str, int | None] | None:
         """What the agent is told of it when the gate closes; None leaves it out."""
 
-    def leave_if_idle(self) -> None:
-        """A commit is about to be taken before a request: have no connection to the service on which it waits for bytes."""
-
     def shut(self) -> None:
         """The proxy ends."""
 

@@ -42,8 +42,8 @@ from relive.record._reach import Reach
 from relive.record._running import run
 from relive.record._watched import Trust, WatchedCarrier
 from relive.record.events import EventKind
-from relive.record.log import RecordingWriter
 from relive.record.listening import bind_control
+from relive.record.log import RecordingWriter
 
 __all__ = ["Egress", "EgressOptions", "main"]
 

@@ -84,7 +84,14 @@ from relive.record._logs import LogSizes
 from relive.record._running import run
 from relive.record._service import Address
 from relive.record.events import EventKind
-from relive.record.listening import BACKLOG, bind_control, bind_listener, resolve, split_address, take_listener
+from relive.record.listening import (
+    BACKLOG,
+    bind_control,
+    bind_listener,
+    resolve,
+    split_address,
+    take_listener,
+)
 from relive.record.log import RecordingWriter
 from relive.record.standin import StandIn
 
@@ -150,7 +157,7 @@ class Proxy:
         self.speaks_http = False  # a client did
         self.service_speaks_first = False
         self._unframed = 0  # connections
-        self._line: socket.socket | None = None  # to who keeps the port; while it is open, all connections are ours
+        self._line: socket.socket | None = None  # to who keeps the port: while it is open, it takes none
         self.refused = 0
         self._answered = self._errors = self._broken = 0
         self._commits: set[str] = set()
@@ -169,7 +176,8 @@ class Proxy:
         """Hold a request until the agent says go."""
         self.holds.hold(request, connection)
         for keeper in list(self.gate.keepers.values()):
-            keeper.leave_if_idle()
+            if isinstance(keeper, Connection):
+                keeper.leave_if_idle()
         self.hub.tell_all({"op": "hold", "request": request})
 
     def answered(self, flight: Flight) -> None:

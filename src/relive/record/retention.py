@@ -1,7 +1,7 @@
 """Which segments of a recording are dropped: the oldest, by size and age, but for those that incidents need.
 
-The agent pins what an incident needs, in the file ``pinned`` beside the segments: a line ``FIRST LAST`` for each range of events. What
-is pinned is bounded as well: where it alone is more than the bound, the oldest of it goes.
+The agent pins what an incident needs, in the file ``pinned`` beside the segments: a line ``FIRST LAST`` for each range of events.
+What is pinned is bounded as well: where it alone is more than the bound, the oldest of it goes.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-import relive.agent.lean  # noqa: F401, I001 - before all others
+import relive.agent.lean  # noqa: F401 - before all others
 from relive.agent.containers.agent import ContainerAgent
 from relive.agent.containers.engines import engine_named
 from relive.agent.containers.life import Watch
