@@ -35,15 +35,20 @@ def test_no_request_is_cut_off(relive: Relive) -> None:
     def connection() -> http.client.HTTPConnection:
         return http.client.HTTPConnection("127.0.0.1", listen, timeout=30)
 
+    def commits() -> int:
+        return len([one for one in relive("log", "waits") if one["trigger"] == "request"])
+
     def get(by: http.client.HTTPConnection) -> bool:
         by.request("GET", "/")
         return by.getresponse().read() == b"ok"
 
-    def is_up() -> bool:
+    def is_held() -> bool:
+        """An agent is there, for which requests wait."""
         with contextlib.closing(connection()) as first:
-            return get(first)
+            return get(first) and commits() > 0
 
-    eventually(is_up, "the first answer")
+    eventually(is_held, "a commit before a request")
+    before = commits()
     kept = [connection() for _ in range(2)]
     for _ in range(3):
         assert all(get(one) for one in kept)
@@ -52,5 +57,5 @@ def test_no_request_is_cut_off(relive: Relive) -> None:
         fresh.close()
     for one in kept:
         one.close()
-    assert len([one for one in relive("log", "waits") if one["trigger"] == "request"]) >= 9
+    eventually(lambda: commits() >= before + 9, "commits")
     assert relive("incidents") == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -30,6 +31,16 @@ def inherited(root: int) -> bool:
     return any(has_key(one) or STORE_KEY.encode() in one for one in data)
 
 
+def supervisors(life: Path) -> list[int]:
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            words = Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0")
+            if words[0].endswith(b"relive-supervisor") and words[1] == os.fsencode(life):
+                found.append(int(name))
+    return found
+
+
 def test_a_key_of_the_environment_is_inherited_by_nobody_and_written_nowhere(relive: Relive) -> None:
     relive.environment[STORE_KEY] = KEY.hex()
     capsule = relive.run("sleep", "1000", KEPT="yes")
@@ -55,7 +66,10 @@ def test_a_key_of_the_environment_is_inherited_by_nobody_and_written_nowhere(rel
     branch.stop()
 
     # An agent that is started later, by a command without the key, says what it lacks, and takes it from a commit with it.
-    agent = int((relive.settings.capsules / capsule.name / capsule.life / "agent.pid").read_text().split()[0])
+    life = relive.settings.capsules / capsule.name / capsule.life
+    agent = int((life / "agent.pid").read_text().split()[0])
+    for supervisor in eventually(lambda: supervisors(life), "its supervisor, which would give it the key"):
+        os.kill(supervisor, signal.SIGKILL)
     os.kill(agent, signal.SIGKILL)
     eventually(lambda: procfs.read_stat(agent) is None, "the agent's end")
     relive("ps", environment=WITHOUT)
