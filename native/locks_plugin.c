@@ -40,7 +40,8 @@ struct caller {
     pid_t pid;
     struct user_regs_struct registers; /* those that it goes on with */
     uint64_t blocked;                  /* the signals that it blocks itself */
-    uint64_t instruction;              /* where it has a `syscall` */
+    uint64_t instruction;              /* where it has a `syscall`, or an `int 0x80` */
+    bool is_32;                        /* a program of 32 bits */
     uint64_t section, in_section;      /* where its critical section of rseq(2) is named; what is there. 0: nowhere */
     bool was_stopped;                  /* a SIGSTOP came meanwhile, and has to come again */
 };
@@ -51,14 +52,24 @@ int cr_plugin_init(int now)
     return 0;
 }
 
-static bool find_in(pid_t pid, uint64_t start, uint64_t end, uint64_t *found)
+/* struct flock64 of i386, where a long long lies at any multiple of 4. */
+struct flock_32 {
+    short type, whence;
+    int64_t start, length;
+    int pid;
+} __attribute__((packed, aligned(4)));
+
+enum { MMAP2_32 = 192, MUNMAP_32 = 91, FCNTL64_32 = 221, SETLK64_32 = 13 };
+
+static bool find_in(pid_t pid, bool is_32, uint64_t start, uint64_t end, uint64_t *found)
 {
+    const uint8_t first = is_32 ? 0xcd : 0x0f, second = is_32 ? 0x80 : 0x05;
     uint8_t code[4096 + 1];
     for (uint64_t at = start; at < end && at < start + WHOLE_CODE; at += 4096) {
         struct iovec here = {code, end - at < sizeof(code) ? end - at : sizeof(code)}, there = {(void *)at, here.iov_len};
         ssize_t size = process_vm_readv(pid, &here, 1, &there, 1, 0);
         for (ssize_t i = 0; i + 1 < size; i++)
-            if (code[i] == 0x0f && code[i + 1] == 0x05) {
+            if (code[i] == first && code[i + 1] == second) {
                 *found = at + (uint64_t)i;
                 return true;
             }
@@ -66,7 +77,7 @@ static bool find_in(pid_t pid, uint64_t start, uint64_t end, uint64_t *found)
     return false;
 }
 
-/* A `syscall` in its memory: the vDSO has one, else some library. Nothing has to be written into its code so. */
+/* Such an instruction in its memory: the vDSO has one, else some library. Nothing has to be written into its code so. */
 static int find_instruction(struct caller *one)
 {
     char path[64], line[4096 + 256];
@@ -82,7 +93,7 @@ static int find_instruction(struct caller *one)
             if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s", &start, &end, rights) != 3 || rights[0] != 'r' || rights[2] != 'x')
                 continue;
             if (pass == 1 || strstr(line, "[vdso]"))
-                is_found = find_in(one->pid, start, end, &one->instruction);
+                is_found = find_in(one->pid, one->is_32, start, end, &one->instruction);
         }
         fclose(maps);
         if (is_found)
@@ -110,8 +121,10 @@ static int begin(struct caller *one)
     if (ptrace(PTRACE_GETREGS, one->pid, 0, &one->registers) ||
         ptrace(PTRACE_GETSIGMASK, one->pid, SIGNALS, &one->blocked))
         return errno;
-    if (one->registers.cs != 0x33)
-        return ENOSYS; /* a 32-bit program */
+    one->is_32 = one->registers.cs == 0x23;
+    int failed = find_instruction(one);
+    if (failed)
+        return failed;
     keep_section(one);
     return ptrace(PTRACE_SETSIGMASK, one->pid, SIGNALS, &all) ? errno : 0;
 }
@@ -137,12 +150,20 @@ static long call(struct caller *one, long number, long first, long second, long 
     registers.rip = one->instruction;
     registers.rax = (uint64_t)number;
     registers.orig_rax = (uint64_t)-1; /* so that no call is begun anew */
-    registers.rdi = (uint64_t)first;
-    registers.rsi = (uint64_t)second;
     registers.rdx = (uint64_t)third;
-    registers.r10 = (uint64_t)fourth;
-    registers.r8 = (uint64_t)fifth;
-    registers.r9 = 0;
+    if (one->is_32) {
+        registers.rbx = (uint64_t)first;
+        registers.rcx = (uint64_t)second;
+        registers.rsi = (uint64_t)fourth;
+        registers.rdi = (uint64_t)fifth;
+        registers.rbp = 0;
+    } else {
+        registers.rdi = (uint64_t)first;
+        registers.rsi = (uint64_t)second;
+        registers.r10 = (uint64_t)fourth;
+        registers.r8 = (uint64_t)fifth;
+        registers.r9 = 0;
+    }
     if (ptrace(PTRACE_SETREGS, one->pid, 0, &registers))
         return -errno;
     do {
@@ -155,14 +176,33 @@ static long call(struct caller *one, long number, long first, long second, long 
     } while (WSTOPSIG(status) == SIGSTOP);
     if (ptrace(PTRACE_GETREGS, one->pid, 0, &registers))
         return -errno;
-    return registers.rip == one->instruction + 2 ? (long)registers.rax : -EFAULT;
+    if (registers.rip != one->instruction + 2)
+        return -EFAULT;
+    if (!one->is_32)
+        return (long)registers.rax;
+    uint32_t result = (uint32_t)registers.rax; /* an address, or an errno */
+    return result > (uint32_t)-4096 ? (int32_t)result : (long)result;
+}
+
+static long map_page(struct caller *one)
+{
+    return call(one, one->is_32 ? MMAP2_32 : SYS_mmap, 0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+}
+
+static long unmap_page(struct caller *one, long memory)
+{
+    return call(one, one->is_32 ? MUNMAP_32 : SYS_munmap, memory, 4096, 0, 0, 0);
 }
 
 static int lock(struct caller *one, uint64_t memory, int descriptor, const struct flock *wanted)
 {
-    struct iovec here = {(void *)wanted, sizeof(*wanted)}, there = {(void *)memory, sizeof(*wanted)};
-    if (process_vm_writev(one->pid, &here, 1, &there, 1, 0) != sizeof(*wanted))
+    struct flock_32 narrow = {wanted->l_type, wanted->l_whence, wanted->l_start, wanted->l_len, 0};
+    size_t size = one->is_32 ? sizeof(narrow) : sizeof(*wanted);
+    struct iovec here = {one->is_32 ? (void *)&narrow : (void *)wanted, size}, there = {(void *)memory, size};
+    if (process_vm_writev(one->pid, &here, 1, &there, 1, 0) != (ssize_t)size)
         return errno;
+    if (one->is_32)
+        return (int)-call(one, FCNTL64_32, descriptor, SETLK64_32, (long)memory, 0, 0);
     return (int)-call(one, SYS_fcntl, descriptor, F_SETLK, (long)memory, 0, 0);
 }
 
@@ -175,14 +215,11 @@ static int take_again(FILE *locks, pid_t pid, const char **what)
     short type;
     int64_t start, length;
 
-    *what = "look for a system call in its code";
-    if ((failed = find_instruction(&one)))
-        return failed;
-    *what = "stop it between two instructions";
+    *what = "have it make a system call";
     if ((failed = begin(&one)))
         return failed;
     *what = "make room in its memory";
-    long memory = call(&one, SYS_mmap, 0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+    long memory = map_page(&one);
     if (memory < 0 && memory > -4096) {
         failed = (int)-memory;
     } else {
@@ -196,7 +233,7 @@ static int take_again(FILE *locks, pid_t pid, const char **what)
             wanted.l_len = length;
             failed = lock(&one, (uint64_t)memory, descriptor, &wanted);
         }
-        long freed = call(&one, SYS_munmap, memory, 4096, 0, 0, 0);
+        long freed = unmap_page(&one, memory);
         if (!failed && freed) {
             *what = "free the room in its memory";
             failed = (int)-freed;
@@ -235,5 +272,5 @@ int cr_plugin_resume_devices_late(int pid)
         }
     }
     fclose(locks);
-    return 0;
+    return -ENOTSUP; /* CRIU asks other plugins only then */
 }
