@@ -1,4 +1,4 @@
-"""Twenty commits of each of five services that write all the time, each restored and compared file by file with what was there.
+"""Twenty commits of each of six services that write all the time, each restored and compared file by file with what was there.
 
 What was there is seen at the very moment of the commit, and what a branch has before it runs (``frozen``): content, kind, mode,
 owner, times, extended attributes. Takes a quarter of an hour, and needs Debian's archive for a source and for logrotate:
@@ -297,7 +297,7 @@ def test_each_commit_has_the_files_as_they_were(relive: Relive, place: Path, sta
     for directory in (data, own):
         directory.mkdir(mode=0o755)
     look = FrozenLook(relive, own, data)
-    compared, wrong, pauses, grown = 0, [], [], []
+    compared, wrong, grown = 0, [], []
     with contextlib.closing(relive), start(relive, data, look) as service:
 
         def compare(number: int, commit: str, then: Likeness, when: str) -> int:
@@ -314,7 +314,6 @@ def test_each_commit_has_the_files_as_they_were(relive: Relive, place: Path, sta
             eventually(lambda: service.progress() != before, f"{service.name} goes on")  # noqa: B023
             commit, then = look.commit(service.name)
             taken.append((commit.id, then))
-            pauses.append(commit.pause_us / 1000)
             grown.append(relive("show", commit.id)["new_bytes"] if number else 0)
             left_out = [line for layer in commit.manifest.layers for line in layer.left_out]
             wrong.extend(f"commit {number} lacks {line}" for line in left_out)
@@ -323,11 +322,6 @@ def test_each_commit_has_the_files_as_they_were(relive: Relive, place: Path, sta
         for number, (commit_id, then) in enumerate(taken):
             compared += compare(number, commit_id, then, "at the end")
         service.check()
-    print(
-        f"\n{start.__name__}: {COMMITS} commits, {compared} files compared, {len(wrong)} differences; pause",
-        end=" ",
-    )
-    print(
-        f"{statistics.median(pauses):.0f} ms, most {max(pauses):.0f} ms; brings {statistics.median(grown[1:]) / 1e6:.2f} MB"
-    )
+    said = f"{COMMITS} commits, {compared} files compared, {len(wrong)} differences"
+    print(f"\n{start.__name__}: {said}; a commit brings {statistics.median(grown[1:]) / 1e6:.2f} MB")
     assert compared and not wrong, "\n".join(wrong[:40])
