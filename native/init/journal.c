@@ -52,6 +52,7 @@ int open_journal(int place)
 	if (at == MAP_FAILED)
 		return errno;
 	control = at;
+	atomic_store(&control->version, JOURNAL_VERSION);
 	file = open_file(atomic_load(&control->epoch));
 	atomic_store(&control->reached, atomic_load(&control->epoch));
 	return file < 0 ? errno : 0;

@@ -39,7 +39,12 @@ struct control {
 	_Atomic uint64_t lost;		/* touches that could not be written down */
 	_Atomic uint64_t serial;	/* of the last record */
 	_Atomic uint64_t served;	/* calls that were asked about */
+	_Atomic uint32_t version;	/* set by this process: JOURNAL_VERSION; 0 of one from before there was a number, which is 1 */
 };
+
+/* Of all that agent and process 1 share: this file, the records, the bases, and what a branch says (branches.h). An agent of a newer
+ * Relive meets a process 1 that an older one started, and the other way round; it refuses a number that it does not know. */
+enum { JOURNAL_VERSION = 1 };
 
 extern struct control *control;
 

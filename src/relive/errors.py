@@ -18,7 +18,7 @@ ReliveError
 ├── RecordingError        the recording cannot answer: 8
 │   ├── RecordingCorrupt, RequestUnknown, RequestTruncated, PackageMissing
 ├── CapsuleError          a capsule did not start or its agent does not answer: 9
-│   ├── CapsuleExists, CapsuleStartFailed, NotReady, AgentUnreachable
+│   ├── CapsuleExists, CapsuleStartFailed, CapsuleVersionUnknown, NotReady, AgentUnreachable
 ├── ExchangeError         a commit could not be sent or fetched: 11
 │   ├── RemoteUnknown, RemoteUnreachable, RemoteRefused, ArchiveInvalid
 ├── RequestRefused        the server does not do what a request asks: 13
@@ -48,6 +48,7 @@ __all__ = [
     "CapsuleError",
     "CapsuleExists",
     "CapsuleStartFailed",
+    "CapsuleVersionUnknown",
     "CommitFailed",
     "CommitTimedOut",
     "ConfigInvalid",
@@ -464,6 +465,12 @@ class NotReady(CapsuleError):
     """A service was started and runs, but was not ready in time."""
 
     code = "not-ready"
+
+
+class CapsuleVersionUnknown(CapsuleError):
+    """Process 1 of the capsule is of another Relive, and writes what this one cannot read."""
+
+    code = "capsule-version-unknown"
 
 
 class AgentUnreachable(CapsuleError):

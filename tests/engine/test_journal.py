@@ -15,10 +15,12 @@ from relive.engine.journal import (
     Parsed,
     Record,
     RecordKind,
+    check_version,
     encode_record,
     parse_records,
     read_journal,
 )
+from relive.errors import CapsuleVersionUnknown
 
 # Any bytes but zero, as names of files are.
 PATHS = st.lists(st.binary(min_size=1, max_size=12), min_size=1, max_size=4).map(
@@ -147,3 +149,19 @@ def test_control_is_what_process_1_reads(tmp_path: Path) -> None:
 def test_a_control_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         Control(tmp_path / "none")
+
+
+@pytest.mark.parametrize(("version", "is_known"), [(0, True), (1, True), (2, False), (2**32 - 1, False)])
+def test_what_another_version_wrote_is_not_read(tmp_path: Path, version: int, is_known: bool) -> None:
+    """Of one that says nothing (0) it is known what it writes."""
+    check_version(tmp_path)  # nothing is there
+    Control(tmp_path)
+    with (tmp_path / "control").open("r+b") as file:
+        file.seek(40)
+        file.write(struct.pack("=I", version))
+    for read in (check_version, read_journal):
+        if is_known:
+            read(tmp_path)
+        else:
+            with pytest.raises(CapsuleVersionUnknown, match=str(version)):
+                read(tmp_path)

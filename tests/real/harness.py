@@ -172,13 +172,18 @@ class Relive:
         return self.commands([command, "--json", *rest], self.environment | (environment or {}))
 
     def run(
-        self, *command: str | Path, name: str = "service", user: str | None = None, **env: str
+        self,
+        *command: str | Path,
+        name: str = "service",
+        user: str | None = None,
+        options: tuple[str, ...] = (),
+        **env: str,
     ) -> Capsule:
         """Start a service in a capsule that commits only when asked."""
-        options = ["--detach", "--no-wait", "--every", "never", "--name", name]
+        words = ["--detach", "--no-wait", "--every", "never", "--name", name, *options]
         if user is not None:
-            options += ["--user", user]
-        answer = self("run", *options, "--", *(str(word) for word in command), environment=env)
+            words += ["--user", user]
+        answer = self("run", *words, "--", *(str(word) for word in command), environment=env)
         return Capsule(answer["name"], answer["life"], answer["pid"])
 
     def commit(self, target: str | Capsule, *options: str, measured: bool = True) -> Commit:
@@ -195,13 +200,15 @@ class Relive:
             MEASURED.append((self.label, "durable", answer["durable_us"] / 1000))
         return Commit(answer["id"], answer["pause_us"], answer["durable_us"], asked, done, manifest)
 
-    def restore(self, commit: Commit | str, *ports: int, clock: str = "recorded") -> Branch:
+    def restore(
+        self, commit: Commit | str, *ports: int, clock: str = "recorded", options: tuple[str, ...] = ()
+    ) -> Branch:
         """Restore with the given ports published on free ports of this host."""
         published = {port: free_port() for port in ports}
-        options = [word for port, host in published.items() for word in ("--publish", f"{host}:{port}")]
+        words = [word for port, host in published.items() for word in ("--publish", f"{host}:{port}")]
         asked = _clocks()
         ref = commit.id if isinstance(commit, Commit) else commit
-        answer = self("restore", "--clock", clock, *options, ref)
+        answer = self("restore", "--clock", clock, *words, *options, ref)
         MEASURED.append((self.label, "restore", answer["restore_us"] / 1000))
         return Branch(self, answer["id"], answer["root"], asked, published)
 

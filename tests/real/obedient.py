@@ -18,10 +18,12 @@ LIKENESS = Path(__file__).parent / "likeness.py"
 class Obedient:
     """A service that runs the code it is given; see ``services/orders.py``."""
 
-    def __init__(self, relive: Relive, name: str = "service", user: str | None = None) -> None:
+    def __init__(
+        self, relive: Relive, name: str = "service", user: str | None = None, options: tuple[str, ...] = ()
+    ) -> None:
         self.port = free_port()
         self.capsule: Capsule = relive.run(
-            PYTHON, SERVICES / "orders.py", str(self.port), name=name, user=user
+            PYTHON, SERVICES / "orders.py", str(self.port), name=name, user=user, options=options
         )
         eventually(lambda: self("said = 1"), "it takes orders")
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from .harness import Relive
+from .harness import PROGRAMS, PYTHON, Refused, Relive, eventually
 from .likeness import differences, likeness
 from .obedient import HELPERS, Obedient, seen_in
+from .test_file_locks import PROBE
 
 # What is made on the host before the service starts, what the service does before the commit, and after it; in a directory `d`.
 # Helpers: w(path, text), x(system call by libc).
@@ -296,6 +298,77 @@ def test_a_branch_of_the_first_life_after_two_more(relive: Relive, place: Path) 
         service(code)
     found = seen_in(relive.restore(commit), place)
     assert not _named(differences(then, found), place, UNLIKE)
+
+
+def program_of_32_bits(place: Path) -> Path:
+    """Skips the test where the kernel runs none."""
+    program = place / "files32"
+    options = ("-m32", "-nostdlib", "-static", "-ffreestanding", "-fno-pic", "-fno-stack-protector")
+    subprocess.run(["gcc", *options, "-Wall", "-Werror", "-o", program, PROGRAMS / "files32.c"], check=True)
+    try:
+        assert subprocess.run([program, "/nowhere"], check=False).returncode == 12  # chdir(2)
+    except OSError as error:
+        pytest.skip(f"this kernel runs no program of 32 bits: {error}")
+    return program
+
+
+CHANGED_BY_32_BITS = (
+    "open openat openat2 rename renameat exchange-one exchange-two unlink unlinkat link truncate truncate64 chmod fchmodat"
+    " chown chown16 utimensat setxattr fchmod mapped"
+).split()
+
+
+def test_what_a_program_of_32_bits_does_is_followed(relive: Relive, place: Path) -> None:
+    program = program_of_32_bits(place)
+    data = place / "data"
+    data.mkdir()
+    for name in CHANGED_BY_32_BITS:
+        (data / name).write_text(f"{name} as it was")
+    (data / "rmdir").mkdir()
+    service = Obedient(relive)
+    service("import subprocess")
+    before = likeness(data)
+    first = relive.commit(service.capsule)
+    service(f"subprocess.run([{str(program)!r}, {str(data)!r}], check=True)")
+    after = likeness(data)
+    assert not {str(data / name) for name in CHANGED_BY_32_BITS} & {
+        path for path in after if before.get(path) == after[path]
+    }
+    second = relive.commit(service.capsule)
+    for path in sorted(data.iterdir()):
+        if not path.is_dir():
+            path.unlink()  # by the host: nothing of it is left to be seen below a branch
+    found = [
+        differences(then, seen_in(relive.restore(commit), data))
+        for then, commit in ((before, first), (after, second))
+    ]
+    # Two names of one file are two files in a branch.
+    assert found[0] == [] and [line for line in found[1] if ": names is" not in line] == []
+
+
+def test_a_process_of_32_bits_has_its_files_and_locks_in_a_branch(relive: Relive, place: Path) -> None:
+    """What this CRIU can save of such programs (it may be built without) comes back."""
+    program = program_of_32_bits(place)
+    data = place / "data"
+    (data / "rmdir").mkdir(parents=True)
+    for name in CHANGED_BY_32_BITS:
+        (data / name).write_text(name)
+    capsule = relive.run(program, data, "wait")
+    eventually((data / "fifo").exists, "it waits")
+    probe = [str(PYTHON), str(PROBE), str(data / "mapped")]
+    held = subprocess.run(probe, capture_output=True, text=True, check=True).stdout
+    assert "128, 1" in held
+    then = likeness(data)
+    try:
+        commit = relive.commit(capsule)
+    except Refused as refused:
+        pytest.skip(f"this CRIU saves no program of 32 bits: {refused}")
+    (data / "mapped").write_text("changed by the host")
+    branch = relive.restore(
+        commit, clock="now"
+    )  # the clock that was recorded is given through the vDSO of 64 bits
+    assert "128, 1" in branch.exec(*probe)
+    assert [line for line in differences(then, seen_in(branch, data)) if ": names is" not in line] == []
 
 
 def test_what_came_and_went_while_it_was_committed_comes_again(relive: Relive, place: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import struct
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 from relive.sandbox.later import LaterFiles
 
-from .harness import Commit, Relive, eventually
+from .harness import Commit, Refused, Relive, eventually
 from .likeness import differences, likeness
 from .obedient import HELPERS, Obedient, seen_in
 
@@ -61,6 +62,33 @@ def test_a_full_disk_is_never_the_services(relive: Relive, narrow: Path, place: 
     missing = LaterFiles.of(relive.settings, first.manifest)
     missing.read()
     assert {one.path: one.reason for one in missing.missing if one.path.startswith(str(place))}
+
+
+def test_a_process_1_of_another_version_is_not_guessed_at(relive: Relive, place: Path) -> None:
+    """After an upgrade a new agent meets an old process 1, or the other way round: what they share has a number."""
+    (place / "old").write_text("old")
+    service = Obedient(relive)
+    service(HELPERS + f"\nd = Path({str(place)!r})")
+    commit = relive.commit(service.capsule)
+    control = relive.home / "capsules" / "service" / service.capsule.life / "files" / "control"
+    assert struct.unpack_from("=I", control.read_bytes(), 40) == (1,)
+
+    def say(version: int) -> None:
+        with control.open("r+b") as file:
+            file.seek(40)
+            file.write(struct.pack("=I", version))
+
+    say(7)
+    service("w(d/'old', 'new'); w(d/'new', 'new')")
+    for words in (["commit", "service"], ["restore", commit.id]):
+        with pytest.raises(Refused) as refused:
+            relive(*words)
+        assert refused.value.code == "capsule-version-unknown" and "version 7" in refused.value.message
+    assert service("said = (d/'old').read_text()") == "new"
+    say(1)
+    after = relive.commit(service.capsule)
+    assert relive.restore(commit).exec("cat", str(place / "old")) == "old"
+    assert relive.restore(after).exec("cat", str(place / "old"), str(place / "new")) == "newnew"
 
 
 def test_an_agent_that_is_killed_misses_nothing(relive: Relive, place: Path) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from .harness import Commit, Relive
+from .harness import Commit, Relive, eventually
+from .likeness import likeness
 from .obedient import HELPERS, Obedient
 
 
@@ -50,3 +51,59 @@ for what in (
     assert not refused & held_paths(after)
     bases = relive.home / "capsules" / "service" / service.capsule.life / "files" / "base"
     assert not [base for base in bases.iterdir() if base.is_file() and base.read_bytes() == b"secret"]
+
+
+SWAPS = """
+import random, threading
+d, is_done, tries = Path({place!r}), False, dict(opened=0, refused=0)
+def swap():
+    while not is_done:
+        for how in (lambda: (d/'dir').rename(d/'away'), lambda: (d/'dir').symlink_to(d.parent/'secrets'),
+                    lambda: (d/'dir').unlink(), lambda: (d/'away').rename(d/'dir')):
+            how()
+def touch():
+    while not is_done:
+        for how in (lambda: w(d/'dir/f', 'own'), lambda: os.truncate(d/'dir/g', 3),
+                    lambda: os.chmod(d/'dir/f', random.choice((0o600, 0o644))),
+                    lambda: (d/'dir/new').touch(), lambda: (d/'dir/new').unlink()):
+            try:
+                how(); tries['opened'] += 1
+            except OSError:
+                tries['refused'] += 1
+ts = [threading.Thread(target=swap), threading.Thread(target=touch), threading.Thread(target=touch)]
+[t.start() for t in ts]
+"""
+
+
+def test_links_swapped_in_at_the_last_moment_lead_relive_nowhere(relive: Relive, place: Path) -> None:
+    """Neither process 1, which keeps what was there, nor a commit, nor a branch copies or overwrites what they lead to."""
+    secrets, own = place / "secrets", place / "own"
+    secrets.mkdir()
+    for name in ("f", "g", "h"):
+        (secrets / name).write_text("SECRET")
+    (own / "dir").mkdir(parents=True)
+    for name in ("f", "g"):
+        (own / "dir" / name).write_text("own")
+    for path in (own, own / "dir", own / "dir/f", own / "dir/g"):
+        os.chown(path, 65534, 65534)
+    secrets.chmod(0o700)
+    before = likeness(secrets)
+    service = Obedient(relive, user="nobody")
+    service(HELPERS)
+    relive.commit(service.capsule)
+    service(SWAPS.format(place=str(own)))
+    commits = []
+    for _ in range(4):
+        done = service("said = tries['opened']")
+        eventually(lambda: service("said = tries['opened']") > done + 20, "it goes on")  # noqa: B023
+        commits.append(relive.commit(service.capsule))
+    branches = [relive.restore(commit) for commit in commits]
+    service("is_done = True; [t.join() for t in ts]")
+    assert service("said = tries['refused']") > 0
+    assert likeness(secrets) == before
+    bases = relive.home / "capsules" / "service" / service.capsule.life / "files" / "base"
+    assert not [base for base in bases.iterdir() if base.is_file() and b"SECRET" in base.read_bytes()]
+    for commit, branch in zip(commits, branches, strict=True):
+        assert not {path for path in held_paths(commit) if path.startswith(f"{secrets}/")}
+        found = branch.exec("sh", "-c", f"grep -rls SECRET {own}; ls -R {own} | grep -x h; true")
+        assert found == "", found

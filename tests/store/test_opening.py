@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
 
 import pytest
@@ -61,6 +63,32 @@ def test_the_format_is_plain_json(store, home):
 def age(path, seconds=60.0):
     past = time.time() - seconds
     os.utime(path, (past, past))
+
+
+BUSY = """
+import sys, time
+from pathlib import Path
+from relive.store import Store
+from relive.store.durable import FreshFile
+store = Store(Path(sys.argv[1]))
+staging = store.stage()
+(staging.files / "copy").write_bytes(bytes(1000))
+pack = FreshFile(store.anatomy.incoming, "pack")
+print("begun", flush=True)
+time.sleep(1000)
+"""
+
+
+def test_what_a_killed_process_had_begun_is_swept_at_once(store, home):
+    """Copies of a service's files may be large: nothing of them is left beside the next commit."""
+    with subprocess.Popen([sys.executable, "-c", BUSY, home], stdout=subprocess.PIPE, text=True) as busy:
+        assert busy.stdout is not None and busy.stdout.readline() == "begun\n"
+        begun = set((home / "incoming").iterdir())
+        Store(home).close()
+        assert set((home / "incoming").iterdir()) == begun and len(begun) == 2
+        busy.kill()
+    Store(home).close()
+    assert not list((home / "incoming").iterdir())
 
 
 def test_left_overs_in_incoming_are_swept_only_when_old_and_not_locked(store, home):

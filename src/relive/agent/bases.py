@@ -7,6 +7,7 @@ from pathlib import Path
 
 from relive.config import Settings
 from relive.engine.journal import Record, RecordKind, read_journal
+from relive.errors import CapsuleVersionUnknown
 from relive.model.capsule import CapsuleFacts, LifePaths
 from relive.store import Store, StoredCommit
 
@@ -44,7 +45,10 @@ def free_bases(settings: Settings, store: Store, name: str) -> int:
             oldest_ns = _taken_ns(store, own[-1]) if own else None
             # A life that runs keeps bases for the commit that is just being made durable.
             if own or paths.closed.exists():
-                records = read_journal(paths.files)
+                try:
+                    records = read_journal(paths.files)
+                except CapsuleVersionUnknown:
+                    records = []  # what they are for is not known here
                 for serial in unneeded_bases(records, oldest_ns=oldest_ns, has_earlier=has_earlier):
                     freed += _remove(paths.files / "base" / str(serial))
         has_earlier = has_earlier or bool(own)

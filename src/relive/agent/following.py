@@ -8,6 +8,7 @@ from pathlib import Path
 
 from relive.config import Settings
 from relive.engine.journal import Control, read_journal
+from relive.errors import CapsuleVersionUnknown
 from relive.kernel import libc
 from relive.model.capsule import CapsuleSpec, DataChoice, LifePaths
 from relive.store import Store
@@ -45,7 +46,10 @@ def prepare_following(settings: Settings, spec: CapsuleSpec, paths: LifePaths) -
     covered: set[str] = set()
     for life in earlier[earlier.index(with_commits[-1]) :]:
         journal = LifePaths(paths.directory.parent / life).files
-        covered.update(record.path for record in read_journal(journal))
+        try:
+            covered.update(record.path for record in read_journal(journal))
+        except CapsuleVersionUnknown:
+            return  # then a base is kept of each path
     _write(paths.files / "covered", sorted(covered))
 
 

@@ -40,8 +40,10 @@ from relive.engine.watches import watched_paths
 from relive.errors import CommitFailed, CommitTimedOut, DiskFull, ProcessGone, TargetUndumpable
 from relive.images import criu_images_pb2 as pb
 from relive.images.imagefile import read_entries
+from relive.images.locks import add_posix_locks
 from relive.images.sockets import read_files
 from relive.kernel import procfs
+from relive.kernel.filelocks import PosixLock, held_posix_locks
 from relive.kernel.inotify import AwaitedName
 from relive.kernel.namespaces import Namespace, holds_ipc
 from relive.model.commit import (
@@ -225,6 +227,7 @@ class _Dump:
         self._cursor: Cursor | None = None
         self._taken = (0, 0)
         self._layers: list[tuple[Source, list[ScannedEntry]]] = []
+        self._locks: list[PosixLock] = []
         self._looked_frozen = False
         self._open_files = None if target.holds_files else OpenFiles(settings.open_file_limit)
         is_process = target.kind is TargetKind.PROCESS
@@ -324,6 +327,9 @@ class _Dump:
             self._taken = (time.time_ns(), time.monotonic_ns())
             if self._cursor is not None:
                 self._cursor = self._gate.settle(self._cursor)
+            # CRIU saves those of the root itself; of its descendants not all (``images.locks``).
+            held = held_posix_locks(procfs.tree_of(self._target.root)[1:])
+            self._locks = [lock._replace(pid=_number_inside(lock.pid)) for lock in held]
             # CRIU gives a deleted file that has another name a new one beside it, for us to copy.
             has_links = (self._staging.images / _LINKS_MADE).exists()
             if not self._looked_frozen or has_links:
@@ -368,6 +374,7 @@ class _Dump:
     def result(self, trigger: Trigger) -> Capture:
         """What was taken; CRIU has ended and the target runs again."""
         stats = read_entries(self._staging.images / "stats-dump", pb.StatsEntry)[0]
+        add_posix_locks(self._staging.images, self._locks)
         if self._target.followed is not None:
             self._layers += self._target.followed.settle(read_files(self._staging.images))
         return Capture(
@@ -391,9 +398,16 @@ class _Dump:
     def _stopped_inside(self) -> tuple[int, int, int] | None:
         if self._stopped is None:
             return None
-        pid = int((procfs.status_field(self._stopped.pid, "NSpid") or "0").split()[-1])
-        thread = int((procfs.status_field(self._stopped.thread, "NSpid") or "0").split()[-1])
-        return self._stopped.signal, pid, thread
+        return (
+            self._stopped.signal,
+            _number_inside(self._stopped.pid),
+            _number_inside(self._stopped.thread),
+        )
+
+
+def _number_inside(pid: int) -> int:
+    """Its pid in its own PID namespace; 0 where it is gone."""
+    return int((procfs.status_field(pid, "NSpid") or "0").split()[-1])
 
 
 def _as_runc_does(options: rpc.Options, contained: Contained) -> None:

@@ -26,7 +26,7 @@ from pathlib import Path
 import structlog
 
 from relive.engine.entries import entry_of
-from relive.engine.journal import Control, Journal, Record, RecordKind
+from relive.engine.journal import Control, Journal, Record, RecordKind, check_version
 from relive.engine.layers import (
     CLOCK_GRAIN_NS,
     CapturedFile,
@@ -119,6 +119,7 @@ class FollowedFiles:
             *apart,
             *(str(path) for path, choice in choices.items() if choice is DataChoice.EXCLUDE),
         )
+        self._directory = directory
         self._control = Control(directory)
         self._journal = Journal(directory)
         self._lock = threading.Lock()
@@ -149,8 +150,10 @@ class FollowedFiles:
 
         Raises:
             OSError: the disk is full, or reading failed. Files that vanish meanwhile are no error.
+            CapsuleVersionUnknown: another Relive than this one started the service.
         """
         with self._lock:
+            check_version(self._directory)
             self._staging = staging
             self._leased = leased_files()
             self._find_places()

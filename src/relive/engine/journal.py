@@ -17,19 +17,23 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from relive.errors import CapsuleVersionUnknown
+
 __all__ = [
     "Control",
     "Journal",
     "Parsed",
     "Record",
     "RecordKind",
+    "check_version",
     "encode_record",
     "parse_records",
     "read_journal",
 ]
 
 _CONTROL_SIZE = 4096  # [bytes]
-_EPOCH, _KEEP, _REACHED, _BUSY, _LOST = 0, 4, 8, 12, 16  # offsets in struct control
+_EPOCH, _KEEP, _REACHED, _BUSY, _LOST, _VERSION = 0, 4, 8, 12, 16, 40  # offsets in struct control
+_VERSIONS = (0, 1)  # 0: from before there was a number, and the same as 1
 _WORD, _LONG = struct.Struct("=I"), struct.Struct("=Q")
 _SEGMENT = re.compile(r"journal\.([0-9]+)")
 _SETTLE_POLL = 0.001  # [s]
@@ -183,6 +187,27 @@ class Control:
         _WORD.pack_into(self._map, offset, value & 0xFFFFFFFF)
 
 
+def check_version(directory: Path) -> None:
+    """See that what process 1 wrote, or is writing, is what is read here; nothing where it has not begun.
+
+    Raises:
+        CapsuleVersionUnknown: it is of another Relive, to which this one cannot talk.
+        OSError: it cannot be read.
+    """
+    try:
+        with (directory / "control").open("rb") as file:
+            found = file.read(_CONTROL_SIZE).ljust(_CONTROL_SIZE, b"\0")
+    except FileNotFoundError:
+        return
+    (version,) = _WORD.unpack_from(found, _VERSION)
+    if version not in _VERSIONS:
+        raise CapsuleVersionUnknown(
+            f"the journal of the life {directory.parent.name} has version {version}",
+            cause=f"another Relive started that service; this one knows versions up to {_VERSIONS[-1]}",
+            remedy="use the Relive that started it, or start the service again with this one; it runs on meanwhile",
+        )
+
+
 @dataclass(slots=True)
 class Journal:
     """Reads the records of a life as they come.
@@ -257,9 +282,10 @@ class Journal:
 
 
 def read_journal(directory: Path) -> list[Record]:
-    """All records of a life, by their times; none where nothing was followed."""
+    """All records of a life, by their times; none where nothing was followed. Raises as ``check_version``."""
     if not directory.is_dir():
         return []
+    check_version(directory)
     return sorted(Journal(directory).read_new(), key=_order)
 
 

@@ -481,6 +481,43 @@ class TcpStreamEntry(_message.Message):
 Global___TcpStreamEntry: _TypeAlias = TcpStreamEntry  # noqa: Y015
 
 @_typing.final
+class FileLockEntry(_message.Message):
+    """filelocks.img. Type, start and length are those of struct flock."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLAG_FIELD_NUMBER: _builtins.int
+    TYPE_FIELD_NUMBER: _builtins.int
+    PID_FIELD_NUMBER: _builtins.int
+    FD_FIELD_NUMBER: _builtins.int
+    START_FIELD_NUMBER: _builtins.int
+    LEN_FIELD_NUMBER: _builtins.int
+    flag: _builtins.int
+    """1: POSIX, 2: flock, 4: of an open file description, 8: a lease"""
+    type: _builtins.int
+    pid: _builtins.int
+    fd: _builtins.int
+    start: _builtins.int
+    len: _builtins.int
+    def __init__(
+        self,
+        *,
+        flag: _builtins.int | None = ...,
+        type: _builtins.int | None = ...,
+        pid: _builtins.int | None = ...,
+        fd: _builtins.int | None = ...,
+        start: _builtins.int | None = ...,
+        len: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["fd", b"fd", "flag", b"flag", "len", b"len", "pid", b"pid", "start", b"start", "type", b"type"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fd", b"fd", "flag", b"flag", "len", b"len", "pid", b"pid", "start", b"start", "type", b"type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FileLockEntry: _TypeAlias = FileLockEntry  # noqa: Y015
+
+@_typing.final
 class CredsEntry(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

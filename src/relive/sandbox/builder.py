@@ -29,6 +29,7 @@ from relive.engine import criu_rpc_pb2 as rpc
 from relive.engine.criu import Conversation, CriuDied, CriuTimedOut, CriuTools, base_options
 from relive.engine.failures import explain, read_error_lines
 from relive.errors import ReliveError, RestoreFailed, RestoreTimedOut
+from relive.images.locks import check_posix_locks
 from relive.images.sockets import TcpConnection
 from relive.kernel import loopback
 from relive.kernel.mounts import make_private
@@ -329,6 +330,7 @@ class _Restoring:
     def _notified(self, script: str, pid: int) -> None:
         self._root = pid or self._root  # told before the processes run
         if script == "pre-resume":
+            check_posix_locks(self.images)
             if self.plan.pager is not None:
                 self.plan.pager.wait_until_held()
             self.ground.close(self._root)

@@ -15,6 +15,7 @@ import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from relive.kernel.openat2 import look_without_links
 from relive.kernel.unixpath import near
 from relive.sandbox.later import Change, LaterFiles, lay_change
 
@@ -86,22 +87,48 @@ def _register(
 def _put(
     change: Change, path: str, points: Sequence[tuple[str, Path]], inside: Callable[[str], Path]
 ) -> None:
-    """Lay a change into the upper layer of a mounted overlay that nobody uses yet."""
-    seen = inside(path)
+    """Lay a change into the upper layer of a mounted overlay that nobody uses yet.
+
+    What lies below it is the host's, where the service goes on, which may be hostile: so no symbolic link is followed, else what
+    it leads to would be removed and made anew on the host itself.
+    """
     fitting = [(point, upper) for point, upper in points if path.startswith(point.rstrip("/") + "/")]
-    if not fitting or not seen.parent.is_dir():
+    if not fitting:
         return
     point, upper = max(fitting, key=lambda one: len(one[0]))
-    facts = seen.parent.stat()
-    os.utime(
-        seen.parent, ns=(facts.st_atime_ns, facts.st_mtime_ns)
-    )  # so that the upper layer has the directory
-    if os.path.lexists(seen):
-        if stat.S_ISDIR(seen.lstat().st_mode):
-            shutil.rmtree(seen)
+    parent, _, name = path.removeprefix(point.rstrip("/") + "/").rpartition("/")
+    with contextlib.ExitStack() as stack:
+        seen = _directory(inside(point), parent, stack)
+        if seen is None:
+            return
+        facts = os.stat(seen)
+        times = facts.st_atime_ns, facts.st_mtime_ns
+        os.utime(seen, ns=times)  # so that the upper layer has the directory
+        _remove(f"{seen}/{name}")
+        place = _directory(upper, parent, stack) if change.is_absent else seen
+        # What was removed from a lower layer has left a whiteout.
+        if place is not None and not (change.is_absent and os.path.lexists(f"{place}/{name}")):
+            lay_change(change, Path(place) / name)
+            os.utime(place, ns=times)
+        os.utime(seen, ns=times)  # the branch has not changed it
+
+
+def _directory(top: Path, below: str, stack: contextlib.ExitStack) -> str | None:
+    """Another path of a directory, by a descriptor that ``stack`` closes; None where it is none, or a link is on the way."""
+    root = os.open(top, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    stack.callback(os.close, root)
+    try:
+        found = look_without_links(root, below)
+    except OSError:
+        return None
+    stack.callback(os.close, found)
+    return f"/proc/self/fd/{found}" if stat.S_ISDIR(os.fstat(found).st_mode) else None
+
+
+def _remove(path: str) -> None:
+    """Whatever is there; where a directory is, all of it, without going through links."""
+    with contextlib.suppress(FileNotFoundError):
+        if stat.S_ISDIR(os.lstat(path).st_mode):
+            shutil.rmtree(path)
         else:
-            seen.unlink()
-    goal = upper / path.removeprefix(point.rstrip("/") + "/")
-    if change.is_absent and os.path.lexists(goal):
-        return  # the whiteout that removing it has left
-    lay_change(change, goal if change.is_absent else seen)
+            os.unlink(path)  # noqa: PTH108 - by a descriptor of its directory

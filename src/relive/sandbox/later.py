@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from relive.config import Settings
-from relive.engine.journal import Journal, Record, RecordKind
+from relive.engine.journal import Journal, Record, RecordKind, check_version
 from relive.engine.layers import attributes_of, copy_file
 from relive.model.branch import MissingFile
 from relive.model.capsule import CapsuleFacts, LifePaths
@@ -200,10 +200,12 @@ class LaterFiles:
 
         Raises:
             OSError: a journal cannot be read.
+            CapsuleVersionUnknown: one is of another Relive.
         """
         lives = []
         for paths, journal, records in self._lives:
             if paths.files.is_dir():  # else it wrote to an overlay
+                check_version(paths.files)
                 records.extend(journal.read_new())
             is_own = paths.directory.name == self.manifest.target.life
             since = self.manifest.taken_monotonic_ns if is_own else -1

@@ -21,6 +21,7 @@ from relive.images.asking import ask_nobody
 from relive.images.credentials import limit_capabilities
 from relive.images.families import limit_sockets
 from relive.images.imagefile import read_entries
+from relive.images.locks import note_posix_locks
 from relive.images.sockets import (
     TcpConnection,
     bound_addresses,
@@ -280,6 +281,7 @@ def _plan(
     limit_capabilities(images, processes)
     ask_nobody(images)
     limit_sockets(images, processes)
+    note_posix_locks(images)
     files = read_files(images)
     connections = read_connections(images, files)
     listening = {port for _, port in manifest.listening}

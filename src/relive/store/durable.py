@@ -10,6 +10,7 @@ import uuid
 from pathlib import Path
 
 __all__ = [
+    "LOCKED",
     "QUICK_NS",
     "SHARE",
     "FreshFile",
@@ -65,13 +66,17 @@ def delete_file(path: Path) -> int:
     return 0
 
 
+LOCKED = ".locked"  # ends the names of what is locked from the moment it has that name, until its process is done or dead
+
+
 class FreshFile:
     """A file in the making: below ``incoming``, held locked so that no other process removes it as left over."""
 
     def __init__(self, incoming: Path, name: str) -> None:
-        self._path: Path | None = incoming / f"{name}.{uuid.uuid4().hex}"
-        self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        path = incoming / f"{name}.{uuid.uuid4().hex}"
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._file, fcntl.LOCK_EX)
+        self._path: Path | None = path.rename(f"{path}{LOCKED}")
         self.size = 0
 
     def write(self, data: bytes | memoryview) -> None:

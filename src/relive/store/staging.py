@@ -9,22 +9,26 @@ import shutil
 import time
 from pathlib import Path
 
+from relive.store.durable import LOCKED
+
 __all__ = ["Staging", "sweep_left_overs"]
 
-_LEFT_OVER_AGE = 10.0  # [s] what is younger may belong to a process that has not locked it yet
+_LEFT_OVER_AGE = 10.0  # [s] what is younger, and was not named as locked, may belong to a process that has not locked it yet
 
 
 class Staging:
     """Held locked so that no other process cleans it up."""
 
     def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.images = directory / "images"
-        self.files = directory / "files"
-        self.images.mkdir(parents=True)
-        self.files.mkdir()
+        """``directory`` does not exist yet; the name of what is made has ``LOCKED`` behind it."""
+        directory.mkdir()
         self._lock: int | None = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self.directory = directory.rename(f"{directory}{LOCKED}")
+        self.images = self.directory / "images"
+        self.files = self.directory / "files"
+        self.images.mkdir()
+        self.files.mkdir()
 
     def discard(self) -> None:
         """Remove what is left of it. Doing it twice is no error."""
@@ -35,13 +39,17 @@ class Staging:
 
 
 def sweep_left_overs(incoming: Path) -> None:
-    """Remove what a crash left: what is not quite new and nobody holds locked."""
+    """Remove what a crash left: what nobody holds locked, though it was, and what never was and is not quite new.
+
+    What a process that was killed in a commit leaves may be as large as all files of its service, so its successor does not wait.
+    """
     for path in incoming.iterdir():
         with contextlib.suppress(OSError):
             lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if time.time() - path.stat().st_mtime <= _LEFT_OVER_AGE:
+                was_locked = path.name.endswith(LOCKED)
+                if not was_locked and time.time() - path.stat().st_mtime <= _LEFT_OVER_AGE:
                     continue
                 if path.is_dir():
                     shutil.rmtree(path, ignore_errors=True)
