@@ -36,7 +36,6 @@ TESTED_IN = {
     "agent/containers/life.py": "tests/real/test_watching.py",
     "agent/containers/podman.py": "tests/real/test_watching.py",
     "agent/containers/start.py": "tests/real/test_watching.py",
-    "agent/policy.py": "tests/real/test_failures.py",
     "agent/process.py": "tests/real/test_failures.py",
     "agent/readiness.py": "tests/real/test_taking_over.py",
     "cli/attach_cmd.py": "tests/real/test_taking_over.py",

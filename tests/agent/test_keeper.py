@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import pytest
 
 from relive.agent.keeper import Keeper
+from relive.agent.protection import Protection
 from relive.config import Settings, load_settings
 from relive.errors import DiskFull
 from relive.model.commit import CommitId
@@ -56,7 +57,7 @@ def keeping(settings: Settings, logs: list[Path]):
 
     def run(work: Callable[[Keeper], Awaitable[Result]]) -> Result:
         async def inside() -> Result:
-            keeper = Keeper(settings, "pay", "L1", logs)
+            keeper = Keeper(settings, "pay", "L1", logs, protection=Protection())
             try:
                 return await work(keeper)
             finally:
@@ -209,7 +210,7 @@ def test_secrets_of_the_service_are_not_kept_of_its_log(settings, logs):
     logs[-1].write_text("token of-the-environment\npassword=of-the-line\nplain words\n")
 
     async def report() -> Any:
-        keeper = Keeper(settings, "pay", "L1", logs, lambda: service.pid)
+        keeper = Keeper(settings, "pay", "L1", logs, lambda: service.pid, protection=Protection())
         try:
             await keeper.make_ready()
             service.kill()

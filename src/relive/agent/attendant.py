@@ -19,6 +19,7 @@ from typing import Any
 import structlog
 
 from relive.agent.gate import ProxyLink
+from relive.errors import CapsuleError
 
 __all__ = ["Attendant", "attendant_command"]
 
@@ -49,15 +50,22 @@ class Attendant:
     _pid: int | None = None
 
     async def keep(self, is_wanted: Callable[[], bool]) -> None:
-        """Have it run as long as it is wanted."""
+        """Have it run as long as it is wanted.
+
+        Raises:
+            CapsuleError: it does not start; to be called again (see ``Tasks.keep``): the service may be out of reach without it.
+        """
         log = structlog.get_logger()
         while is_wanted():
             gone = asyncio.Event()
             try:
                 self.link = await self._reach(gone)
             except OSError as error:
-                log.error(f"{self.name} does not start", cause=str(error))
-                return
+                raise CapsuleError(
+                    f"{self.name} does not start",
+                    cause=str(error),
+                    remedy=f"it is tried again; {self.log} holds what it says",
+                ) from error
             await gone.wait()
             if is_wanted():
                 log.warning(f"{self.name} ended; starting another")

@@ -1,0 +1,28 @@
+"""Trouble of what protects a service."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+__all__ = ["Trouble"]
+
+
+class Trouble(BaseModel):
+    """A part of what protects a service that does not work now.
+
+    Attributes:
+        part: "agent", "commits", "failures", "memory", "proxy", "egress", "exceptions", "inside", "output", "health" or "retention".
+        since_wall_ns: of the first failure in a row; None where nobody knows.
+        times: failures in a row.
+        code, message, cause, remedy: of the last one, as in ``ReliveError.as_json``.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    part: str
+    since_wall_ns: int | None
+    times: int
+    code: str
+    message: str
+    cause: str | None
+    remedy: str | None
