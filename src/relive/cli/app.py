@@ -85,6 +85,9 @@ _COMMANDS = (
     _Command("restore", "Bring a commit to life as a branch, in a sealed sandbox; prints the branch's id"),
     _Command("ps", "List running capsules and branches, and what is watched"),
     _Command(
+        "health", "Tell whether services are protected: committed, watched and recorded as they should be"
+    ),
+    _Command(
         "exec",
         "Run a command inside a branch; its exit status is the command's",
         settings=_PASSES_ON,

@@ -1,8 +1,9 @@
-"""Targets: the capsules that run, and the containers and services that are watched."""
+"""Targets: the capsules that run, and the containers and services that are watched; whether each is protected."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Any
 
 from relive.agent.asking import ask_agent
 from relive.agent.containers.life import Watch, living_watches
@@ -10,14 +11,15 @@ from relive.agent.containers.moments import moment
 from relive.agent.lives import Capsule, living_capsules
 from relive.agent.tending import tend_capsules
 from relive.config import Settings
-from relive.errors import AgentUnreachable
+from relive.errors import AgentUnreachable, TargetUnknown
 from relive.kernel import procfs
 from relive.model.capsule import LifePaths
 from relive.model.pace import PaceState
+from relive.model.protection import Trouble
 from relive.operations.operation import Result
 from relive.operations.progress import Progress
 
-__all__ = ["Target", "list_targets", "tend"]
+__all__ = ["Target", "list_targets", "named_targets", "tend"]
 
 _STATUS_LIMIT = 2.0  # [s]
 _KINDS = {"pid": "process", "unit": "unit"}
@@ -32,6 +34,7 @@ class Target(Result):
         pid: of its service, on the host, 0 where it does not run; listen: HOST:PORT of its proxy, if it has one.
         pace: how often it is committed by the clock; None: it is not, or not yet.
         notes: what to know of it, in sentences; mostly none.
+        troubles: of what protects it (commits, the watch for failures, ...), the oldest first; none: it is protected.
     """
 
     kind: str = "capsule"
@@ -44,6 +47,7 @@ class Target(Result):
     started_wall_ns: int
     pace: PaceState | None = None
     notes: Sequence[str] = ()
+    troubles: list[Trouble] = []
 
 
 def tend(settings: Settings, progress: Progress) -> None:
@@ -77,6 +81,7 @@ def _capsule(one: Capsule) -> Target:
         started_wall_ns=facts.started_wall_ns,
         pace=pace,
         notes=notes,
+        troubles=_troubles(_status(one.paths)),
     )
 
 
@@ -87,27 +92,51 @@ def _pace(paths: LifePaths) -> PaceState | None:
         return None
 
 
+def named_targets(settings: Settings, names: Collection[str], progress: Progress) -> list[Target]:
+    """Those of ``list_targets`` that have one of these names, or all of them without names.
+
+    Raises:
+        TargetUnknown: nothing runs under one of the names; a service that has ended is not protected either.
+    """
+    found = list_targets(settings, progress)
+    missing = [name for name in names if not any(name in (one.name, one.called) for one in found)]
+    if missing:
+        raise TargetUnknown(
+            f"nothing called {missing[0]!r} runs under Relive",
+            remedy="`relive ps` lists what does; `relive log` what was committed before",
+        )
+    return [one for one in found if not names or one.name in names or one.called in names]
+
+
 def _watched(watch: Watch) -> Target:
-    facts, pace = watch.facts, _pace(watch.paths)
+    facts, pace, status = watch.facts, _pace(watch.paths), _status(watch.paths)
     return Target(
         kind=_KINDS.get(facts.engine, "container"),
         name=watch.target,
         called=facts.name,
         life=facts.id,
-        pid=_pid(watch),
+        pid=int(status.get("pid", 0)),
         listen=_address(facts.spec.upstream if facts.spec.stands_in else facts.spec.listen),
         command=facts.command,
         started_wall_ns=moment(facts.began),
         pace=pace,
         notes=pace.notes(watch.target) if pace is not None else [],
+        troubles=_troubles(status),
     )
 
 
-def _pid(watch: Watch) -> int:
+def _status(paths: LifePaths) -> dict[str, Any]:
+    """What the agent says of itself, or that it says nothing."""
     try:
-        return int(ask_agent(watch.paths.agent_socket, {"op": "status"}, limit=_STATUS_LIMIT)["pid"])
-    except AgentUnreachable:
-        return 0
+        return ask_agent(paths.agent_socket, {"op": "status"}, limit=_STATUS_LIMIT)
+    except AgentUnreachable as error:
+        trouble = Trouble(part="agent", since_wall_ns=None, times=1, **error.as_json())
+        return {"troubles": [trouble.model_dump()]}
+
+
+def _troubles(status: dict[str, Any]) -> list[Trouble]:
+    # An agent of an older Relive knows of none.
+    return [Trouble.model_validate(one) for one in status.get("troubles", ())]
 
 
 def _address(pair: tuple[str, int] | None) -> str | None:
