@@ -353,7 +353,7 @@ TESTED_IN = {
     "store/sweep.py": "tests/store/test_damage.py",
     "store/tags.py": "tests/store/test_refs.py",
     "store/taken.py": "tests/store/test_store.py",
-    "store/trees.py": "tests/store/test_layers.py",
+    "store/treeseal.py": "tests/store/test_trees.py",
     "store/troubles.py": "tests/store/test_disk_full.py",
     "upkeep/condemned.py": "tests/upkeep/test_gc.py",
     "upkeep/frames.py": "tests/upkeep/test_verify.py",

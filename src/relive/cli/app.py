@@ -115,7 +115,10 @@ _COMMANDS = (
     ),
     _Command("gc", "Free what no commit needs"),
     _Command("verify", "Check signatures, hashes, and that all is there that commits need"),
-    _Command("repair", "Fetch what is damaged or missing from another store that still has it"),
+    _Command(
+        "repair",
+        "Fetch what is damaged or missing from another store that still has it, and make anew what is derived",
+    ),
     _Command("store", "Tell what the store holds"),
     _Command("key", "Make, list, trust and change keys"),
     _Command("token", "Make, list and revoke tokens of the server"),

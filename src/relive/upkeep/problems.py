@@ -11,13 +11,16 @@ __all__ = ["Kind", "Problem", "Report"]
 
 
 class Kind(StrEnum):
-    """What it is about; the first four are things that another store may still have (``source``)."""
+    """What it is about; the first four are things that another store may still have (``source``), the last two are
+    made from others, and anew."""
 
     MANIFEST = "manifest"
     PLACEMENT = "placement"
     PACK = "pack"
     OBJECT = "object"
     TAG = "tag"
+    INDEX = "index"
+    LAID_OUT = "laid-out"
 
 
 @dataclass(frozen=True, slots=True)
