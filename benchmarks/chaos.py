@@ -62,7 +62,9 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=300)
-    parser.add_argument("--kills", type=int, default=0, help="go on until so many victims were there to be killed")
+    parser.add_argument(
+        "--kills", type=int, default=0, help="go on until so many victims were there to be killed"
+    )
     parser.add_argument("--raw", type=int, help="kill CRIU alone so often instead, without and with help")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     parser.add_argument("--json", action="store_true", help="tell the outcome as one JSON object")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
@@ -57,10 +58,8 @@ def play(
     committer = Played(becomes, protection)
     commits = PolicyCommits(policy, committer, lambda: True)
     monkeypatch.setattr(room.asyncio, "sleep", sleep)
-    try:
+    with contextlib.suppress(Over):
         asyncio.run(commits.run())
-    except Over:
-        pass
     return committer.asked, pauses, protection
 
 
@@ -86,7 +85,9 @@ def test_while_it_fails_it_is_told_and_tried_less_and_less_often(monkeypatch: py
     ]
 
 
-def test_the_only_commit_that_is_asked_for_is_tried_until_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_only_commit_that_is_asked_for_is_tried_until_it_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     asked, pauses, _ = play(monkeypatch, Policy(at_start=True), ProcessGone("gone"), UNFORESEEN, None)
     assert asked == [Trigger.START] * 3
     assert pauses == [1, 2]

@@ -259,7 +259,7 @@ def test_services_that_are_not_protected_are_told_before_all_else(look, monkeypa
         remedy="free inodes",
     )
     target = Target(
-        name="pay", life="L1", pid=7, listen=None, command=[], started_wall_ns=1, troubles=[trouble]
+        name="pay", life="L1", pid=7, listen=None, command=[], started_wall_ns=1, troubles=(trouble,)
     )
     monkeypatch.setattr(protection, "list_targets", lambda *_: [target])
     (told,) = look("incidents").error

@@ -64,13 +64,9 @@ class Agent:
         self._listener = hold_listener(facts.init)
         target = capsule_target(settings, capsule)
         taker = CriuTaker(settings, lambda: present_target(capsule, target))
-        self._committer = Committer(
-            taker, capsule.paths, facts.spec.name, self._keeper, self._protection
-        )
+        self._committer = Committer(taker, capsule.paths, facts.spec.name, self._keeper, self._protection)
         self._failures = FailureWatch(settings, capsule, self._committer, self._keeper, self._tasks, group)
-        self._recorder = Recorder(
-            settings, capsule, self._committer, self._tasks, self._failures.hear
-        )
+        self._recorder = Recorder(settings, capsule, self._committer, self._tasks, self._failures.hear)
         self._border = Border(settings, capsule, self._committer)
         self._inside = self._drain(settings) if facts.spec.inside else None
 

@@ -1,6 +1,7 @@
 """Commits that nobody asked for: when a service is ready, and again and again.
 
-No error ends them. After one the next is tried soon, then less and less often; a commit costs the service a pause also when it fails.
+No error ends them. After one the next is tried soon, then less and less often: a commit costs the service a pause also when it
+fails.
 """
 
 from __future__ import annotations

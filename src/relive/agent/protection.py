@@ -49,7 +49,7 @@ class Protection:
             known = self._troubles.get(part)
             times = known.times + 1 if known is not None else 1
             since = known.since_wall_ns if known is not None else self._now_ns()
-            self._troubles[part] = Trouble(part=part, since_wall_ns=since, times=times, **told.as_json())
+            self._troubles[part] = Trouble.of(part, since, times, told)
         return retry_pause(times, longest)
 
     def works(self, part: str) -> None:

@@ -18,7 +18,8 @@ __all__ = ["health", "in_words"]
 
 def health(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Capsules (names), or what is watched (targets, names); all without")
+        list[str] | None,
+        typer.Argument(help="Capsules (names), or what is watched (targets, names); all without"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

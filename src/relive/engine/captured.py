@@ -66,9 +66,9 @@ class Capture:
 
     def _take_back(self, failure: ReliveError) -> None:
         """It was not stored: what it brought is nowhere, and another commit that was taken meanwhile may count on it."""
-        for source, content in self._moved:
-            content.object = None
-            source.forget(content)
+        for source, moved in self._moved:
+            moved.object = None
+            source.forget(moved)
         for _, entries in self.layers:
             for _, content in entries:
                 if content is not None and content.object is None:

@@ -47,7 +47,7 @@ class Target(Result):
     started_wall_ns: int
     pace: PaceState | None = None
     notes: Sequence[str] = ()
-    troubles: list[Trouble] = []
+    troubles: tuple[Trouble, ...] = ()
 
 
 def tend(settings: Settings, progress: Progress) -> None:
@@ -130,13 +130,12 @@ def _status(paths: LifePaths) -> dict[str, Any]:
     try:
         return ask_agent(paths.agent_socket, {"op": "status"}, limit=_STATUS_LIMIT)
     except AgentUnreachable as error:
-        trouble = Trouble(part="agent", since_wall_ns=None, times=1, **error.as_json())
-        return {"troubles": [trouble.model_dump()]}
+        return {"troubles": [Trouble.of("agent", None, 1, error)]}
 
 
-def _troubles(status: dict[str, Any]) -> list[Trouble]:
+def _troubles(status: dict[str, Any]) -> tuple[Trouble, ...]:
     # An agent of an older Relive knows of none.
-    return [Trouble.model_validate(one) for one in status.get("troubles", ())]
+    return tuple(Trouble.model_validate(one) for one in status.get("troubles", ()))
 
 
 def _address(pair: tuple[str, int] | None) -> str | None:

@@ -1,8 +1,9 @@
 """The index: an SQLite file that answers what can be listed and searched without opening every manifest.
 
 Everything in it comes from manifests, and ``Store.rebuild_index`` makes it anew from them, so it need not be durable. But what it
-says is used without opening manifests: a wrong time makes a name mean another commit. So each line has a checksum, which who opens
-the store looks at, and ``upkeep.verify`` compares all of it with the manifests. Only ``durable_us`` and ``new_bytes`` are nowhere else.
+says is used without opening manifests: a wrong time makes a name mean another commit. So each line has a checksum, which who
+opens the store looks at, and ``upkeep.verify`` compares all of it with the manifests. Only ``durable_us`` and ``new_bytes`` are
+nowhere else.
 """
 
 from __future__ import annotations
@@ -181,7 +182,10 @@ class Index:
         here = dict(zip(names, found, strict=True))
         row = _row_of(commit_id, manifest, here["durable_us"], size_of(manifest), here["new_bytes"])
         wanted = dict(zip(names, (*row, _sum_of(row), _words_of(manifest)), strict=True))
-        uses = {name for (name,) in self._database.execute("SELECT object FROM uses WHERE commit_id = ?", (commit_id,))}
+        uses = {
+            name
+            for (name,) in self._database.execute("SELECT object FROM uses WHERE commit_id = ?", (commit_id,))
+        }
         differ = [name for name in names if here[name] != wanted[name]]
         return differ + (["uses"] if uses != objects_of(manifest) else [])
 

@@ -1,8 +1,8 @@
 """The tables of a store's index, and how an index of an older Relive gets those of this one.
 
-``PRAGMA user_version`` is 2. Version 0 had neither ``texts`` nor ``marks``, nor the column ``text``; version 1 had no column ``sum``.
-An agent of such a Relive may still run and write lines, in which these are then NULL until the next process that opens the store has
-filled them in.
+``PRAGMA user_version`` is 2. Version 0 had neither ``texts`` nor ``marks``, nor the column ``text``; version 1 had no column
+``sum``. An agent of such a Relive may still run and write lines, in which these are then NULL until the next process that opens the
+store has filled them in.
 
 ``sum``: a checksum of the line, see ``Index.doubtful``.
 ``texts``: what can be searched, once for all commits that have the same, which are mostly all of one service.

@@ -680,7 +680,7 @@ class Store:
 
         Lines that were found wrong, and made anew, when this store was opened are named as well.
         """
-        found = {commit: "it was changed by something else; it has been made anew" for commit in self._renewed}
+        found = dict.fromkeys(self._renewed, "it was changed by something else; it has been made anew")
         with disk_errors("reading the index", self._directory):
             faults = self._index.faults()
             for commit, manifest in self._readable(commits):

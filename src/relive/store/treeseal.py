@@ -1,11 +1,11 @@
 """The seal of a laid-out directory: what it has to be, so that it can be looked at before it is used again.
 
-Two digests stand in it, and one of these two. The first is of what the kernel says of each entry: path, inode, mode, owner, size, times of modification and
-of change. Whoever changes an entry through the file system changes that, and looking costs a ``stat`` for each. The second is of
-all contents: it also finds what the disk itself has changed. It is looked at when the last look at it is a minute old or older,
-so that twenty branches in a row pay for it once.
+Two digests stand in it, and one of these two. The first is of what the kernel says of each entry: path, inode, mode, owner, size,
+times of modification and of change. Whoever changes an entry through the file system changes that, and looking costs a ``stat`` for
+each. The second is of all contents: it also finds what the disk itself has changed. It is looked at when the last look at it is a
+minute old or older, so that twenty branches in a row pay for it once.
 
-Measured with 50 MiB (`benchmarks/trees.py`): see docs/benchmarks.md.
+What it costs is measured by ``benchmarks/trees.py``.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ def _facts(tree: Path) -> str:
     # Paths without that of the tree, which moves when it is whole.
     begin = len(str(tree))
     told = "\n".join(sorted(line[begin:] for line in lines))
-    return blake3(f"{top.st_mode} {top.st_uid} {top.st_gid}\n{told}".encode("utf-8", "surrogateescape")).hexdigest()
+    return blake3(
+        f"{top.st_mode} {top.st_uid} {top.st_gid}\n{told}".encode("utf-8", "surrogateescape")
+    ).hexdigest()
 
 
 def _contents(tree: Path) -> str:

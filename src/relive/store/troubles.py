@@ -16,10 +16,11 @@ __all__ = ["disk_errors", "disk_full", "used_up"]
 _INDEX = "delete index.sqlite in the store; it is made anew from the manifests"
 _FORBIDDEN = (errno.EACCES, errno.EPERM)
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_FEWER = "keep fewer commits (`relive retain`, then `relive gc`)"
 _REMEDIES = {
-    "space": "free space on {disk}, or keep fewer commits (`relive retain`, then `relive gc`)",
-    "inodes": "free inodes on {disk}, of which none is left (`df -i {disk}`): delete files there, or make it anew with more of them",
-    "quota": "raise the quota on {disk} of the user that runs Relive (`quota`), or keep fewer commits (`relive retain`, then `relive gc`)",
+    "space": f"free space on {{disk}}, or {_FEWER}",
+    "inodes": "free inodes on {disk}, of which none is left (`df -i {disk}`): delete files, or make it anew with more of them",
+    "quota": f"raise the quota on {{disk}} of the user that runs Relive (`quota`), or {_FEWER}",
 }
 # With not a byte left SQLite cannot even make its helper files, and says "disk I/O error" or "unable to open".
 _HELPLESS = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
@@ -86,9 +87,7 @@ def disk_full(what: str, where: Path | str | None, error: Exception | str = "") 
         cause = f"{cause}: there are no inodes left, though there may be space"
     disk = str(_mount_point(path)) if path is not None else "the disk of RELIVE_HOME"
     remedy = _REMEDIES[lacks].format(disk=disk)
-    return DiskFull(
-        what, cause=f"{cause} ({disk})", remedy=f"{remedy}; everything stored before is unharmed"
-    )
+    return DiskFull(what, cause=f"{cause} ({disk})", remedy=f"{remedy}; everything stored before is unharmed")
 
 
 def _mount_point(path: Path) -> Path:

@@ -64,9 +64,7 @@ class ContainerAgent:
         )
         self._taker = engine.taker(settings, facts.id, facts.name, paths)
         self._committer = Committer(self._taker, paths, facts.name, self._keeper, self._protection)
-        self._recorder = Recorder(
-            settings, service_of(watch), self._committer, self._tasks, self._hear_proxy
-        )
+        self._recorder = Recorder(settings, service_of(watch), self._committer, self._tasks, self._hear_proxy)
         self._drain = self._drain_rings(Path(facts.rings)) if facts.rings is not None else None
         goal = OutputGoal(paths.logs, paths.output_position, facts.began, self._hear_line)
         self._output = engine.output(facts.id, goal)
