@@ -18,6 +18,7 @@ from relive.agent.protection import Protection
 from relive.errors import DiskFull, ProcessGone
 from relive.model.capsule import LifePaths, Policy
 from relive.model.commit import Trigger
+from relive.model.pace import PaceState
 
 
 class Over(BaseException):
@@ -56,7 +57,9 @@ def play(
         pauses.append(seconds)
 
     committer = Played(becomes, protection)
-    commits = PolicyCommits(policy, committer, lambda: True)
+    told = PaceState.model_construct(is_held=False)
+    pace: Any = SimpleNamespace(state=lambda: told, wait_left=lambda: 0.0)
+    commits = PolicyCommits(policy, committer, pace, Path("/dev/null/pace"), lambda: True)
     monkeypatch.setattr(room.asyncio, "sleep", sleep)
     with contextlib.suppress(Over):
         asyncio.run(commits.run())

@@ -94,6 +94,8 @@ def test_a_damaged_incident_still_keeps_its_commits(incidents):
     for number in (1, 2):
         flip(incidents / f"{number}.json", 40)
     assert found.pinned() == {BEFORE}
+    incident_problems(incidents)
+    assert found.pinned() == {BEFORE}, "a look must not let go of them either"
     assert len(found.page().items) == 2
 
 

@@ -105,7 +105,7 @@ class Agent:
                 ("memory", self._failures.watch_memory),
                 ("proxy", self._recorder.run),
                 ("egress", self._border.run),
-                ("commits", self._policy().run),
+                ("policy", self._policy().run),
             ):
                 self._tasks.keep(part, work)
             self._tasks.begin(self._keeper.make_ready())

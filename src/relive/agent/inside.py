@@ -107,8 +107,8 @@ class InsideDrain:
     def _work(self) -> None:
         pause = _PERIOD
         while not self._end.wait(pause):
-            self._beat()
             try:
+                self._beat()
                 self.look()
             except Exception as error:
                 pause = self._protection.failed(_PART, error)

@@ -52,7 +52,7 @@ class Recorder:
         if self.proxy is None:
             return
         if self._capsule.facts.spec.policy.each_request:
-            self._tasks.keep("commits", self._commit_before_requests)
+            self._tasks.keep("requests", self._commit_before_requests)
         await self.proxy.keep(lambda: self._capsule.is_alive)
 
     def _make_proxy(self) -> Attendant | None:

@@ -40,7 +40,7 @@ class Tasks:
         It is logged and counted, and the work is begun anew after a pause, until it returns or the tasks are ended.
 
         Args:
-            part: its name in ``Protection``.
+            part: its name in ``Protection``, which is nobody else's: what runs for a while without an error is said to work again.
         """
         return self._add(self._keep(part, begin))
 

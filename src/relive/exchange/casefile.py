@@ -18,7 +18,7 @@ import struct
 import tarfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 import zstandard
 from pydantic import BaseModel, ConfigDict
@@ -73,7 +73,7 @@ def write_case(
     with goal.open("xb") as file:
         file.write(head)
         frames = _Frames(file, FrameSeal(secret, salt, head) if secret is not None else None)
-        packer = zstandard.ZstdCompressor(level=3).stream_writer(frames, closefd=False)
+        packer = zstandard.ZstdCompressor(level=3).stream_writer(cast(IO[bytes], frames), closefd=False)
         with packer, tarfile.open(fileobj=packer, mode="w|", format=tarfile.GNU_FORMAT) as tar:
             for name, source, size in files:
                 info = tarfile.TarInfo(name)
@@ -84,7 +84,7 @@ def write_case(
         os.fsync(file.fileno())
 
 
-class _Frames:
+class _Frames(io.RawIOBase):
     """A file to which all is written in frames."""
 
     def __init__(self, file: IO[bytes], seal: FrameSeal | None) -> None:
@@ -92,15 +92,15 @@ class _Frames:
         self._held = bytearray()
         self._number = 0
 
-    def write(self, data: bytes) -> int:
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: bytes) -> int:  # type: ignore[override]
         self._held += data
         while len(self._held) >= _FRAME:
             self._put(bytes(self._held[:_FRAME]))
             del self._held[:_FRAME]
         return len(data)
-
-    def flush(self) -> None:
-        """Nothing: what is held is written in whole frames."""
 
     def finish(self) -> None:
         if self._held:

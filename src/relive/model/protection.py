@@ -13,8 +13,8 @@ class Trouble(BaseModel):
     """A part of what protects a service that does not work now.
 
     Attributes:
-        part: "agent", "commits", "failures", "memory", "proxy", "egress", "exceptions", "inside", "output", "health" or
-            "retention".
+        part: "agent", "commits", "policy" and "requests" (what asks for them), "failures", "memory", "proxy", "egress",
+            "exceptions", "inside", "output", "health" or "retention".
         since_wall_ns: of the first failure in a row; None where nobody knows.
         times: failures in a row.
         code, message, cause, remedy: of the last one, as in ``ReliveError.as_json``.

@@ -239,7 +239,10 @@ class IncidentIndex:
         with self._database:
             self._database.execute("BEGIN IMMEDIATE")
             for number in numbers:
-                self._database.execute("DELETE FROM incidents WHERE number = ?", (number,))
+                # Not removed: of an incident whose file is damaged the line says which commits it needs.
+                self._database.execute(
+                    "UPDATE incidents SET file = '', package = '' WHERE number = ?", (number,)
+                )
                 self._enter(number)
 
     def renew(self) -> list[int]:

@@ -116,6 +116,15 @@ class Incidents:
                 found.append(self.get(number))
         return found
 
+    def numbers(self) -> list[int]:
+        """Of all files of incidents, in order, whatever stands in them."""
+        return sorted(number for path in self._directory.glob("*.json") if (number := self._number(path)))
+
+    def index_faults(self) -> list[int]:
+        """Incidents of which the index does not say what their files say; those are entered anew."""
+        with disk_errors("reading the incidents", damaged=_INDEX):
+            return ask(self._directory, lambda index: index.renew(), strictly=True)
+
     def list(self, service: str | None = None) -> list[Incident]:
         """All incidents, newest first; one whose writing a crash interrupted is passed over."""
         found = []
@@ -149,15 +158,6 @@ class Incidents:
         """Commits that incidents refer to; they are kept. All that was written before is heeded, by whomever."""
         with disk_errors("reading the incidents", damaged=_INDEX):
             return ask(self._directory, lambda index: index.pinned(), strictly=True)
-
-    def numbers(self) -> list[int]:
-        """Of all files of incidents, in order, whatever stands in them."""
-        return sorted(number for path in self._directory.glob("*.json") if (number := self._number(path)))
-
-    def index_faults(self) -> list[int]:
-        """Incidents of which the index does not say what their files say; those are entered anew."""
-        with disk_errors("reading the incidents", damaged=_INDEX):
-            return ask(self._directory, lambda index: index.renew(), strictly=True)
 
     def _path(self, number: int) -> Path:
         return self._directory / f"{number}.json"

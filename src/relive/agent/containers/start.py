@@ -147,7 +147,7 @@ class Start:
                 self._tasks.keep("exceptions", self._exceptions.watch)
             if self.state.health is not None:
                 self._tasks.keep("health", self._watch_health)
-            self._tasks.keep("commits", self._policy().run)
+            self._tasks.keep("policy", self._policy().run)
             await asyncio.wait((ended, stop), return_when=asyncio.FIRST_COMPLETED)
             if not ended.done():
                 return None
