@@ -101,6 +101,7 @@ class Harness:
         self.problems: list[str] = []
         self.store = StoreCheck(self.settings, NAME, self.problems)
         self.restored = 0
+        self.acknowledged = self.lost = 0
         self.client: Client | None = None
         self.plain_process: subprocess.Popen[bytes] | None = None
         self.viewer: subprocess.Popen[bytes] | None = None
@@ -192,6 +193,8 @@ class Harness:
                 for one in {*memory, *database}
                 if max(memory.get(one, 0), database.get(one, 0)) > 1 or one not in memory
             ]
+            self.acknowledged += len(acknowledged)
+            self.lost += len(lost) + len(doubled)
             if lost or doubled:
                 self.problems.append(f"{names}: lost {lost[:5]}, doubled or only on disk {doubled[:5]}")
         self.relive("stop", NAME)
@@ -411,19 +414,43 @@ class Harness:
         for capsule in living_capsules(self.settings):
             kill(capsule.facts.init)
 
-    def run(self, count: int, out: Callable[[str], None]) -> None:
-        """Play the rounds in lives of at most ``EPOCH`` rounds."""
+    def _is_done(self, count: int, kills: int) -> bool:
+        if kills:
+            return self.kills >= kills or len(self.rounds) >= 3 * kills
+        return len(self.rounds) >= count
+
+    @property
+    def kills(self) -> int:
+        """Rounds whose victim was there to be hit."""
+        return sum(one.killed for one in self.rounds if one.victim != "nobody")
+
+    def sums(self, left: int) -> list[tuple[str, int]]:
+        """What it all comes to, in words with a number each; ``left``: things that are left on the host."""
+        along = sum(one.died_with_criu for one in self.rounds)
+        return [
+            ("kills that hit", self.kills),
+            ("service harmed", sum(one.service != "unharmed" for one in self.rounds) - along),
+            ("service died with a CRIU that was killed", along),
+            ("requests acknowledged", self.acknowledged),
+            ("of these lost or doubled", self.lost),
+            ("commits told durable", len(self.store.told)),
+            ("looks at which one was lost or damaged", sum(one.store != "complete" for one in self.rounds)),
+            ("left on the host", left),
+        ]
+
+    def run(self, count: int, out: Callable[[str], None], kills: int = 0) -> None:
+        """Play the rounds in lives of at most ``EPOCH`` rounds: so many, or until so many kills have hit where that is more."""
         names = list(VICTIMS)
         # Each victim at least once, then by weight.
         order = self.random.sample(names, len(names)) + self.random.choices(
-            names, list(VICTIMS.values()), k=count
+            names, list(VICTIMS.values()), k=max(count, 3 * kills)
         )
         lives = 0
-        while len(self.rounds) < count:
+        while not self._is_done(count, kills):
             self.begin("request" if lives % 2 == 0 else "1s")
             lives += 1
             for _ in range(EPOCH):
-                if len(self.rounds) >= count or not (self.service.lives and self.plain.lives):
+                if self._is_done(count, kills) or not (self.service.lives and self.plain.lives):
                     break
                 victim = order[len(self.rounds)]
                 if victim == "viewer" and self.viewer is None:

@@ -73,9 +73,9 @@ class StoreCheck:
         ]
 
     def _verify(self, store: Store, commit_id: Any) -> None:
-        manifest = store.manifest(commit_id)
         with tempfile.TemporaryDirectory(dir=self.settings.home) as directory:
             try:
+                manifest = store.manifest(commit_id)
                 store.lay_out_images(manifest, Path(directory))
                 for layer in manifest.layers:
                     for entry in layer.entries:

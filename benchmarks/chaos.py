@@ -1,6 +1,7 @@
 """Kill Relive, CRIU and their helpers at random moments, and see what that does to the observed services and the store.
 
     python benchmarks/chaos.py [--rounds 300] [--seed N] [--json]   the whole of Relive, under traffic
+    python benchmarks/chaos.py --kills 1000                         the same until so many kills have hit
     python benchmarks/chaos.py --raw 2000                           CRIU alone, killed at a random moment of a dump
 
 One service runs in a capsule behind the recording proxy, one as a plain process that ``relive commit pid:`` commits. Both
@@ -13,7 +14,8 @@ Phases, as seen in /proc at the moment of the kill: *before* CRIU holds the serv
 let go, *idle* when no commit was under way any more. Exit status 1 when a service died, stayed stopped, or lost or doubled
 a request it had acknowledged, or when a listed commit was not complete. One harm is counted and no failure: CRIU executes
 code of its own in the process it holds, and a process whose CRIU is killed with SIGKILL in the midst of that may die with it
-(SIGTRAP, SIGSEGV), or close a connection that it used in the midst of it ("cut off"). ``--raw`` measures how often.
+(SIGTRAP, SIGSEGV), or close a connection that it used in the midst of it ("cut off"). ``--raw`` measures how often. At the end
+nothing may be left on the host: no process, mount, control group, branch or half commit.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from _chaos_harness import VICTIMS, Harness, Round
+from _chaos_harness import NAME, RECOVERY_BOUND, VICTIMS, Harness, Round
+from _chaos_leaks import leaks
+from _chaos_processes import until
 from _chaos_raw import kill_raw
 
 
@@ -58,6 +62,9 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=300)
+    parser.add_argument(
+        "--kills", type=int, default=0, help="go on until so many victims were there to be killed"
+    )
     parser.add_argument("--raw", type=int, help="kill CRIU alone so often instead, without and with help")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     parser.add_argument("--json", action="store_true", help="tell the outcome as one JSON object")
@@ -73,14 +80,24 @@ def main() -> int:
     harness = Harness(directory, options.seed)
     began = time.monotonic()
     try:
-        harness.run(options.rounds, lambda line: print(line, file=sys.stderr, flush=True))
+        harness.run(options.rounds, lambda line: print(line, file=sys.stderr, flush=True), options.kills)
     finally:
         harness.close()
+    # An agent whose service has ended takes a moment more for its last words.
+    until(lambda: not leaks(harness.settings, NAME), RECOVERY_BOUND, 0.2)
+    left = leaks(harness.settings, NAME)
+    harness.problems += [f"left behind: {one}" for one in left]
     if options.json:
         rounds = [vars(one) for one in harness.rounds]
         print(
             json.dumps(
-                {"problems": harness.problems, "restored": harness.restored, "rounds": rounds}, indent=1
+                {
+                    "problems": harness.problems,
+                    "restored": harness.restored,
+                    "sums": dict(harness.sums(len(left))),
+                    "rounds": rounds,
+                },
+                indent=1,
             )
         )
     else:
@@ -90,6 +107,7 @@ def main() -> int:
             f"{len(harness.rounds)} rounds in {time.monotonic() - began:.0f} s; {len(harness.store.verified)} commits verified, "
             f"{harness.restored} restored; {failed} requests failed at clients of the proxy."
         )
+        print("\n".join(f"{what:42}{number:8}" for what, number in harness.sums(len(left))))
         print("\n".join(f"PROBLEM: {problem}" for problem in harness.problems) or "No problems.")
     if not harness.problems:
         shutil.rmtree(directory)

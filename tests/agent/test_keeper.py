@@ -13,7 +13,9 @@ from typing import Any, TypeVar
 
 import pytest
 
+from relive.agent import keeper as room
 from relive.agent.keeper import Keeper
+from relive.agent.protection import Protection
 from relive.config import Settings, load_settings
 from relive.errors import DiskFull
 from relive.model.commit import CommitId
@@ -56,7 +58,7 @@ def keeping(settings: Settings, logs: list[Path]):
 
     def run(work: Callable[[Keeper], Awaitable[Result]]) -> Result:
         async def inside() -> Result:
-            keeper = Keeper(settings, "pay", "L1", logs)
+            keeper = Keeper(settings, "pay", "L1", logs, protection=Protection())
             try:
                 return await work(keeper)
             finally:
@@ -99,6 +101,39 @@ def test_what_is_asked_for_at_once_is_done_in_that_order(keeping):
     one, incident, two = keeping(work)
     assert incident.before == one.id
     assert two.parent == one.id
+
+
+def test_an_incident_is_written_when_somebody_has_removed_the_log(keeping, logs):
+    for log in logs:
+        log.unlink()
+
+    async def work(keeper: Keeper) -> Incident:
+        return await keeper.report(sighting(), None)
+
+    incident = keeping(work)
+    assert (incident.number, incident.log_tail, incident.log_end) == (1, [], 0)
+
+
+def test_a_commit_is_kept_when_thinning_fails_and_that_is_told(settings, logs, monkeypatch):
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(room, "thin", fail)
+    monkeypatch.setattr(room, "_THIN_EVERY", 2)
+    protection = Protection()
+
+    async def work() -> list[str]:
+        keeper = Keeper(settings, "pay", "L1", logs, protection=protection)
+        try:
+            return [(await keeper.keep(capture(number))).id for number in (1, 2)]
+        finally:
+            await keeper.drain()
+            keeper.close()
+
+    kept = asyncio.run(work())
+    with contextlib.closing(Store(settings.store)) as store:
+        assert [line.id for line in store.log()] == kept[::-1]
+    assert [one["part"] for one in protection.as_json()] == ["retention"]
 
 
 def test_a_capture_that_cannot_be_stored_is_told_and_the_next_one_is_stored(keeping):
@@ -209,7 +244,7 @@ def test_secrets_of_the_service_are_not_kept_of_its_log(settings, logs):
     logs[-1].write_text("token of-the-environment\npassword=of-the-line\nplain words\n")
 
     async def report() -> Any:
-        keeper = Keeper(settings, "pay", "L1", logs, lambda: service.pid)
+        keeper = Keeper(settings, "pay", "L1", logs, lambda: service.pid, protection=Protection())
         try:
             await keeper.make_ready()
             service.kill()

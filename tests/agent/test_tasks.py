@@ -7,7 +7,9 @@ import asyncio
 import structlog
 from structlog.testing import capture_logs
 
+from relive.agent import protection as protection_room
 from relive.agent.committer import RateLimit
+from relive.agent.protection import Protection
 from relive.agent.tasks import Tasks
 from relive.errors import CommitFailed
 
@@ -17,7 +19,7 @@ def test_whatever_goes_wrong_in_a_task_is_logged():
         raise error
 
     async def work() -> None:
-        tasks = Tasks()
+        tasks = Tasks(Protection())
         tasks.begin(fail(CommitFailed("it failed", cause="so it goes")))
         tasks.begin(fail(RuntimeError("a bug")))
         await asyncio.sleep(0)  # both begin, and end with their errors
@@ -40,7 +42,7 @@ def test_ending_cancels_what_still_runs():
             ended.append("cleaned up")
 
     async def work() -> None:
-        tasks = Tasks()
+        tasks = Tasks(Protection())
         tasks.begin(long())
         await asyncio.sleep(0)
         await tasks.end()
@@ -66,3 +68,28 @@ def test_without_a_pause_everything_is_allowed():
     limit = RateLimit(0.0, clock=lambda: 1.0)
     assert limit.allows("a")
     assert limit.allows("a")
+
+
+def test_what_protects_a_service_goes_on_after_an_error_that_nobody_foresaw(monkeypatch):
+    protection, tried = Protection(), []
+    monkeypatch.setattr(protection_room, "_PAUSE_LEAST", 0.0)
+
+    async def work() -> None:
+        tried.append([(one["part"], one["times"], one["code"]) for one in protection.as_json()])
+        if len(tried) < 4:
+            raise KeyError("nobody foresaw it") if len(tried) < 3 else CommitFailed("it failed")
+
+    async def go() -> None:
+        await Tasks(protection).keep("failures", work)
+
+    structlog.reset_defaults()
+    with capture_logs() as logged:
+        asyncio.run(go())
+    assert tried == [
+        [],
+        [("failures", 1, "error")],
+        [("failures", 2, "error")],
+        [("failures", 3, "commit-failed")],
+    ]
+    assert protection.as_json() == []
+    assert len(logged) == 3

@@ -76,6 +76,8 @@ def test_the_facts_of_a_push_and_a_pull_in_json(relive, store, url, elsewhere):
         "sent_parts": 1,
         "sent_bytes": pushed["sent_bytes"],
         "held_parts": 0,
+        "incidents": [],
+        "sent_incidents": [],
     }
     elsewhere()
     pulled = json.loads(relive("pull", url, one.id, "--force", "--tag", "t", "--json").out)
@@ -87,6 +89,8 @@ def test_the_facts_of_a_push_and_a_pull_in_json(relive, store, url, elsewhere):
         "fetched_parts": 1,
         "fetched_bytes": pushed["sent_bytes"],
         "held_parts": 0,
+        "incidents": [],
+        "new_incidents": [],
     }
 
 

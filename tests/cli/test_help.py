@@ -36,6 +36,7 @@ def test_the_commands_are_those_that_are_documented():
         *(
             "check",
             "doctor",
+            "health",
             "run",
             "watch",
             "adopt",

@@ -12,13 +12,16 @@ from streamlit.testing.v1 import AppTest
 
 from real.harness import eventually
 from relive.config import Settings
+from relive.dashboard import protection
 from relive.dashboard.jobs import JOBS
 from relive.dashboard.look import label
 from relive.kernel import procfs
 from relive.model.capsule import CapsuleFacts, CapsuleSpec, LifePaths, parse_every
 from relive.model.outcome import End, Outcome, Replay, Run, Verdict, VerdictKind
 from relive.model.pace import PaceState
+from relive.model.protection import Trouble
 from relive.operations.runs import keep_replay
+from relive.operations.targets import Target
 from relive.store import Store
 from store.builders import SECOND, commit
 
@@ -243,3 +246,24 @@ def test_a_process_is_checked(look, home):
             assert "there is no process 4194305" in said(app)
         finally:
             checked.kill()
+
+
+def test_services_that_are_not_protected_are_told_before_all_else(look, monkeypatch):
+    trouble = Trouble(
+        part="commits",
+        since_wall_ns=BEGAN_NS,
+        times=7,
+        code="disk-full",
+        message="no space left",
+        cause="there are no inodes left",
+        remedy="free inodes",
+    )
+    target = Target(
+        name="pay", life="L1", pid=7, listen=None, command=[], started_wall_ns=1, troubles=(trouble,)
+    )
+    monkeypatch.setattr(protection, "list_targets", lambda *_: [target])
+    (told,) = look("incidents").error
+    assert "pay is not protected: commits" in told.value
+    assert "tried 7 times" in told.value
+    assert "no inodes" in told.value
+    assert "free inodes" in told.value

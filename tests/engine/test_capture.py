@@ -19,9 +19,9 @@ from relive.engine.captured import Capture
 from relive.engine.criu import CriuTools
 from relive.engine.target import process_target
 from relive.engine.watchdog import Watchdog
-from relive.errors import ProcessGone
+from relive.errors import DiskFull, ProcessGone
 from relive.kernel import procfs
-from relive.model.commit import Trigger
+from relive.model.commit import Cursor, Trigger
 from relive.store import Store
 
 BUSY = """
@@ -138,3 +138,64 @@ def test_a_target_that_ends_amid_its_commit_is_told_as_that(tmp_path: Path, busy
     with pytest.raises(ProcessGone, match="ended while it was being committed"):
         take(tmp_path, busy, Killing())
     assert list((tmp_path / "store" / "incoming").iterdir()) == []
+
+
+class Noted(NoGate):
+    """A gate that notes what the recording would say."""
+
+    def __init__(self) -> None:
+        self.said: list[str | None] = []
+
+    def close(self) -> Cursor:
+        return Cursor(sequence=1)
+
+    def open(self, capture: str | None) -> None:
+        self.said.append(capture)
+
+
+@pytest.mark.parametrize("hint", ["files.img", "never.img"])
+def test_a_commit_that_fails_in_the_last_moment_is_not_recorded_as_taken(
+    tmp_path: Path, busy: int, monkeypatch: pytest.MonkeyPatch, hint: str
+) -> None:
+    def fail(_dump: Any, **_words: bool) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(room, "_FIRST_AFTER_FREEZE", hint)
+    monkeypatch.setattr(room._Dump, "_look_frozen", fail)
+    gate = Noted()
+    with pytest.raises(ZeroDivisionError):
+        take(tmp_path, busy, gate)
+    assert gate.said == [None]
+
+
+@pytest.fixture
+def few_inodes(tmp_path: Path) -> Iterator[Path]:
+    point = tmp_path / "disk"
+    point.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "nr_inodes=300", "tmpfs", str(point)], check=True)
+    yield point
+    subprocess.run(["umount", "-l", str(point)], check=True)
+
+
+def test_without_inodes_it_is_a_full_disk_and_never_anything_else(few_inodes: Path, busy: int) -> None:
+    """At every point at which they can end: CRIU is content without its last image, which says how long it took."""
+    take(few_inodes, busy)
+    refused, left = list[DiskFull](), 4
+    while True:
+        for number in range(os.statvfs(few_inodes).f_ffree - left):
+            (few_inodes / f"ballast-{number}").touch()
+        gate = Noted()
+        try:
+            taken = take(few_inodes, busy, gate)
+        except DiskFull as error:
+            refused.append(error)
+            taken = None
+        assert gate.said in ([[], [None]] if taken is None else [[taken.name]])
+        assert "t" not in states(busy)
+        for path in few_inodes.glob("ballast-*"):
+            path.unlink()
+        if taken is not None:
+            break
+        left += 3
+    assert len(refused) > 5
+    assert all("inodes" in (one.remedy or "") for one in refused)

@@ -48,10 +48,24 @@ def test_the_next_reader_goes_on_where_the_last_one_was(ring):
     ring.write(1, meta(1), b"")
     first = RingReader(Path(ring.path))
     first.take()
+    first.note_taken()
     first.close()
     ring.write(2, meta(2), b"")
     second = RingReader(Path(ring.path))
     assert [event.seq for event in second.take()] == [2]
+    second.close()
+
+
+def test_what_the_last_reader_took_and_did_not_keep_the_next_one_takes_again(ring):
+    """Its agent was killed between the taking and the writing."""
+    ring.write(1, meta(1), b"")
+    first = RingReader(Path(ring.path))
+    assert [event.seq for event in first.take()] == [1]
+    first.take_again()
+    assert [event.seq for event in first.take()] == [1]
+    first.close()
+    second = RingReader(Path(ring.path))
+    assert [event.seq for event in second.take()] == [1]
     second.close()
 
 

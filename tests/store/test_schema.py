@@ -60,7 +60,7 @@ def test_an_old_index_is_brought_to_this_version_with_the_words_of_its_commits(o
     assert {line.durable_us for line in store.log()} == {77}, "it was not upgraded but made anew"
     assert store.delete(old[0]) >= 0
     store.close()
-    assert database_of(home, "PRAGMA user_version") == [(1,)]
+    assert database_of(home, "PRAGMA user_version") == [(2,)]
 
 
 def test_a_line_that_an_old_agent_enters_later_is_found_after_the_next_opening(store, home):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -210,3 +211,87 @@ def test_what_was_dropped_while_it_looked_is_no_problem(store, home, two):
     assert len(steps) == 4
     assert (report.commits, report.problems) == (2, [])
     other.close()
+
+
+# -- the index -------------------------------------------------------------------------------------------------------
+
+
+def in_index(home, statement: str, *values: object) -> None:
+    with closing(sqlite3.connect(home / "index.sqlite", isolation_level=None)) as database:
+        database.execute(statement, values)
+
+
+TAMPERINGS = {
+    "another time": "UPDATE commits SET taken_wall_ns = taken_wall_ns - 3600000000000 WHERE id = ?",
+    "another name": "UPDATE commits SET name = 'other' WHERE id = ?",
+    "another life": "UPDATE commits SET life = 'L9' WHERE id = ?",
+    "another size": "UPDATE commits SET bytes = 7 WHERE id = ?",
+    "another durable time": "UPDATE commits SET durable_us = 7 WHERE id = ?",
+    "another sum": "UPDATE commits SET sum = 7 WHERE id = ?",
+    "no line": "DELETE FROM commits WHERE id = ?",
+}
+
+
+@pytest.mark.parametrize("statement", TAMPERINGS.values(), ids=TAMPERINGS.keys())
+def test_a_changed_index_never_makes_a_name_mean_another_commit(store, home, statement):
+    old, new = commit(store, capture="1", wall_ns=1), commit(store, capture="2", wall_ns=2)
+    lines = store.log()
+    store.close()
+    with closing(Store(home)):  # so that it is known to follow the manifests
+        pass
+    in_index(home, statement, new.id)
+    with closing(Store(home)) as again:
+        assert again.resolve("pay") == again.resolve(new.id[:9]) == new.id
+        assert again.get(new.id).taken_wall_ns == new.taken_wall_ns
+        found = [line.id for line in again.log()]
+    assert found == [new.id, old.id] == [line.id for line in lines]
+
+
+def test_verify_tells_of_lines_that_were_changed_once_and_repair_of_none(store, home):
+    new = commit(store, capture="2", wall_ns=2)
+    store.close()
+    in_index(home, TAMPERINGS["another time"], new.id)
+    with closing(Store(home)) as again:
+        (problem,) = verify(again).problems
+        assert (problem.kind, problem.name, problem.commits) == (Kind.INDEX, new.id, [])
+    with closing(Store(home)) as again:
+        assert verify(again).problems == []
+
+
+def test_a_line_that_is_wrong_by_a_right_sum_is_found_by_verify_and_made_anew_by_repair(store, home):
+    """As a fault of this program would leave it."""
+    new = commit(store, capture="2", wall_ns=2)
+    manifest = store.manifest(new.id)
+    store._index.add(
+        new.id,
+        manifest.model_copy(update={"taken_wall_ns": 77}),
+        durable_us=None,
+        size=new.bytes,
+        new_bytes=new.new_bytes,
+    )
+    (problem,) = verify(store).problems
+    assert (problem.kind, problem.name) == (Kind.INDEX, new.id)
+    assert "taken_wall_ns" in problem.message
+    assert store.renew_derived() == [f"index line of {new.id[:12]}"]
+    assert verify(store).problems == []
+    assert store.get(new.id).taken_wall_ns == 2
+
+
+def test_a_bit_of_an_index_of_sqlite_is_found_and_made_anew(store, home):
+    lines = [commit(store, capture=f"{n}", wall_ns=n) for n in range(3)]
+    store.close()
+    path = home / "index.sqlite"
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (size,) = database.execute("PRAGMA page_size").fetchone()
+        query = "SELECT rootpage FROM sqlite_master WHERE name = 'commits_of_name'"
+        (page,) = database.execute(query).fetchone()
+    data = bytearray(path.read_bytes())
+    at = data.index(b"pay", (page - 1) * size, page * size)
+    data[at] ^= 1
+    path.write_bytes(data)
+    with closing(Store(home)) as again:
+        assert {one.kind for one in verify(again).problems} == {Kind.INDEX}
+        again.renew_derived()
+        assert verify(again).problems == []
+        assert [line.id for line in again.log("pay")] == [line.id for line in lines[::-1]]

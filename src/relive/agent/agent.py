@@ -32,6 +32,7 @@ from relive.agent.lives import Capsule
 from relive.agent.memory import MemoryGroup
 from relive.agent.pace import Pace, footprint_of
 from relive.agent.policy import PolicyCommits
+from relive.agent.protection import Protection
 from relive.agent.recorder import Recorder
 from relive.agent.supervisor import Supervisor
 from relive.agent.taker import CriuTaker
@@ -52,16 +53,22 @@ class Agent:
         self._capsule = capsule
         self._group = group
         self._log = structlog.get_logger()
-        self._tasks = Tasks()
-        self._keeper = Keeper(settings, facts.spec.name, facts.life, capsule.paths.logs, lambda: capsule.lead)
+        self._protection = Protection()
+        self._tasks = Tasks(self._protection)
+        self._keeper = Keeper(
+            settings,
+            facts.spec.name,
+            facts.life,
+            capsule.paths.logs,
+            lambda: capsule.lead,
+            protection=self._protection,
+        )
         self._listener = hold_listener(facts.init)
         target = capsule_target(settings, capsule)
         taker = CriuTaker(settings, lambda: present_target(capsule, target))
-        self._committer = Committer(taker, capsule.paths, facts.spec.name, self._keeper)
+        self._committer = Committer(taker, capsule.paths, facts.spec.name, self._keeper, self._protection)
         self._failures = FailureWatch(settings, capsule, self._committer, self._keeper, self._tasks, group)
-        self._recorder = Recorder(
-            settings, capsule, self._committer, self._keeper, self._tasks, self._failures.hear
-        )
+        self._recorder = Recorder(settings, capsule, self._committer, self._tasks, self._failures.hear)
         self._border = Border(settings, capsule, self._committer)
         self._supervisor = Supervisor(settings, capsule.paths)
         self._bounding = Bounding([*capsule.paths.logs, capsule.paths.agent_log], settings.output_keep)
@@ -87,8 +94,9 @@ class Agent:
             body_bytes=2 * settings.body_limit,  # a secret's placeholder can be longer than the secret
             is_alive=lambda pid, _made: procfs.exists_inside(init, pid),
             on_failure=failed,
+            protection=self._protection,
         )
-        self._tasks.begin(exceptions.watch())
+        self._tasks.keep("exceptions", exceptions.watch)
         return drain
 
     async def run(self) -> None:
@@ -96,17 +104,17 @@ class Agent:
         server = await serve_control(self._capsule.paths.agent_socket, self._handle)
         ended = wait_for_end(self._capsule.facts.init, self._capsule.facts.init_started)
         try:
-            for work in (
-                self._failures.watch_signals(),
-                self._failures.watch_memory(),
-                self._keeper.make_ready(),
-                self._recorder.run(),
-                self._border.run(),
-                self._policy().run(),
-                self._supervisor.keep(),
-                self._bounding.run(),
+            for part, work in (
+                ("failures", self._failures.watch_signals),
+                ("memory", self._failures.watch_memory),
+                ("proxy", self._recorder.run),
+                ("egress", self._border.run),
+                ("policy", self._policy().run),
+                ("supervisor", self._supervisor.keep),
+                ("bounding", self._bounding.run),
             ):
-                self._tasks.begin(work)
+                self._tasks.keep(part, work)
+            self._tasks.begin(self._keeper.make_ready())
             await ended
             await self._failures.note_the_end()
         finally:
@@ -152,7 +160,11 @@ class Agent:
             case "status":
                 proxy = self._committer.proxy
                 link = proxy.link if proxy is not None else None
-                return {"pending": self._keeper.pending, "recording": link is not None and link.is_open}
+                return {
+                    "pending": self._keeper.pending,
+                    "recording": link is not None and link.is_open,
+                    "troubles": self._protection.as_json(),
+                }
         raise ValueError(f"no such operation: {request['op']}")
 
     def _policy(self) -> PolicyCommits:

@@ -11,7 +11,6 @@ import os
 import select
 import signal
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,11 +19,11 @@ from typing import Any
 import structlog
 
 from relive.agent.gate import ProxyLink
+from relive.errors import CapsuleError
 
 __all__ = ["Attendant", "attendant_command"]
 
 _TRIES = 100
-_PAUSE_LEAST, _PAUSE_MOST = 0.2, 10.0  # [s] between starts that fail
 _END_LIMIT = 12.0  # [s] it lets what is under way end first
 
 
@@ -51,22 +50,23 @@ class Attendant:
     _pid: int | None = None
 
     async def keep(self, is_wanted: Callable[[], bool]) -> None:
-        """Have it run as long as it is wanted."""
+        """Have it run as long as it is wanted.
+
+        Raises:
+            CapsuleError: it does not start; to be called again (see ``Tasks.keep``): the service may be out of reach without it.
+        """
         log = structlog.get_logger()
-        pause = _PAUSE_LEAST
         while is_wanted():
             gone = asyncio.Event()
-            began = time.monotonic()
             try:
                 self.link = await self._reach(gone)
             except OSError as error:
-                log.error(f"{self.name} does not start", cause=str(error), again_after_s=pause)
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, _PAUSE_MOST)
-                continue
+                raise CapsuleError(
+                    f"{self.name} does not start",
+                    cause=str(error),
+                    remedy=f"it is tried again; {self.log} holds what it says",
+                ) from error
             await gone.wait()
-            # One that ends as soon as it has begun is not begun over and over.
-            pause = _PAUSE_LEAST if time.monotonic() - began > _PAUSE_MOST else pause
             if is_wanted():
                 log.warning(f"{self.name} ended; starting another")
 

@@ -15,9 +15,10 @@ from relive.agent.attendant import Attendant
 from relive.agent.gate import BorderGate, ProxyGate, ProxyLink
 from relive.agent.keeper import Keeper
 from relive.agent.pace import Pace
+from relive.agent.protection import Protection
 from relive.agent.taker import Taken, Taker
 from relive.engine.capture import StoppedBy
-from relive.errors import CapsuleError
+from relive.errors import CapsuleError, ReliveError
 from relive.model.capsule import LifePaths
 from relive.model.commit import Trigger
 from relive.store import StoredCommit
@@ -27,6 +28,8 @@ __all__ = ["Committer", "RateLimit"]
 
 _PENDING_MOST = 2  # captures that wait to become durable before the next is taken
 _PENDING_POLL = 0.002  # [s]
+_PART = "commits"
+_RETRY_MOST = 60.0  # [s]
 
 
 class Committer:
@@ -38,10 +41,13 @@ class Committer:
         pace: is told of each pause; None: nobody asks.
     """
 
-    def __init__(self, taker: Taker, paths: LifePaths, name: str, keeper: Keeper) -> None:
+    def __init__(
+        self, taker: Taker, paths: LifePaths, name: str, keeper: Keeper, protection: Protection
+    ) -> None:
         self._taker = taker
         self._paths = paths
         self._keeper = keeper
+        self._protection = protection
         self._log = structlog.get_logger().bind(service=name)
         self.lock = asyncio.Lock()
         self._named: dict[str, asyncio.Task[StoredCommit]] = {}
@@ -57,7 +63,7 @@ class Committer:
         first has died over it, gets the same.
         """
         if name is None:
-            return await self._keeper.keep(await self.capture(trigger))
+            return await self.keep(await self.capture(trigger))
         if name not in self._named:
             self._named[name] = asyncio.create_task(self._commit_once(trigger, name))
             self._named[name].add_done_callback(lambda _task: self._named.pop(name))
@@ -66,7 +72,28 @@ class Committer:
     async def _commit_once(self, trigger: Trigger, name: str) -> StoredCommit:
         async with self.lock:
             taken = await self._keeper.captured_as(name)
-        return taken or await self._keeper.keep(await self.capture(trigger, name=name))
+        return taken or await self.keep(await self.capture(trigger, name=name))
+
+    async def keep(self, taken: Taken) -> StoredCommit:
+        """Make durable what ``capture`` took.
+
+        Raises:
+            DiskFull, StoreError: it could not be stored.
+        """
+        stored = await self._keeper.keep(taken)
+        self._protection.works(_PART)
+        return stored
+
+    def failed(self, error: Exception, longest: float = 0.0) -> float:
+        """A commit that nobody waits for was not taken or not stored, for whatever reason; returns seconds until the next try.
+
+        Args:
+            longest: seconds between two tries, where that may be more than a minute.
+        """
+        told = {"error": error.as_json()} if isinstance(error, ReliveError) else {"exc_info": error}
+        pause = self._protection.failed(_PART, error, max(longest, _RETRY_MOST))
+        self._log.error("commit failed", pause=pause, **told)
+        return pause
 
     async def capture(
         self, trigger: Trigger, stopped: StoppedBy | None = None, name: str | None = None

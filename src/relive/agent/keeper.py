@@ -13,11 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
+import structlog
+
 from relive.agent.bases import free_bases
+from relive.agent.protection import Protection
 from relive.agent.taker import Taken
 from relive.analyse.masking import Mask
 from relive.config import Settings
-from relive.errors import ReliveError
+from relive.errors import RefUnknown, ReliveError
 from relive.kernel import procfs
 from relive.kernel.heap import trim_memory
 from relive.model.capsule import LifePaths
@@ -38,6 +41,7 @@ Result = TypeVar("Result")
 _TAIL_LINES = 120
 _TAIL_BYTES = 32768
 _THIN_EVERY = 16
+_RETENTION = "retention"
 
 
 class Keeper:
@@ -55,12 +59,16 @@ class Keeper:
         life: str,
         logs: list[Path],
         root: Callable[[], int | None] = lambda: None,
+        *,
+        protection: Protection,
     ) -> None:
         self._settings = settings
         self._service = service
         self._life = life
         self._logs = logs
         self._root = root
+        self._protection = protection
+        self._log = structlog.get_logger()
         self._mask = Mask(settings.secret_patterns, settings.secret_names)
         self._thread = ThreadPoolExecutor(1, "keeper")
         self._store: Store | None = None
@@ -86,10 +94,20 @@ class Keeper:
         stored = capture.store(store, [parent.id] if parent is not None else [])
         self._stored += 1
         if self._stored % _THIN_EVERY == 0:
+            self._thin(store)
+        return stored
+
+    def _thin(self, store: Store) -> None:
+        """Drop old commits. Whatever goes wrong, the commit before it is durable; it is tried again with a later one."""
+        try:
             thin(store, self._service, Retention.configured(self._settings), self._incidents)
             with contextlib.suppress(OSError, ValueError):
                 free_bases(self._settings, store, self._service)
-        return stored
+        except Exception as error:
+            self._protection.failed(_RETENTION, error)
+            self._log.exception("old commits were not dropped")
+        else:
+            self._protection.works(_RETENTION)
 
     def _let_go(self) -> None:
         if self._store is not None:
@@ -144,7 +162,7 @@ class Keeper:
             before = self._before(store, sighting, at)
         self.learn()
         sighting = sighting.model_copy(update={"summary": self._mask.sentence(sighting.summary)})
-        log_end = self._logs[-1].stat().st_size
+        log_end = self._log_end()
         known = self._known.get(sighting.fingerprint)
         if known is None:
             tail = self._log_tail(sighting.log_begin or 0)
@@ -185,9 +203,20 @@ class Keeper:
             if cursor is not None and now is not None:
                 pin(recording, cursor.sequence, now.seq)
 
-    def _has(self, store: Store, commit: CommitId) -> bool:
+    def _log_end(self) -> int:
+        try:
+            return self._logs[-1].stat().st_size
+        except OSError:  # somebody has removed it; what is known without it is known all the same
+            return 0
+
+    @staticmethod
+    def _has(store: Store, commit: CommitId) -> bool:
         """It is in the store still: the policy of keeping may have dropped it."""
-        return any(one.id == commit for one in store.log(self._service))
+        try:
+            store.get(commit)
+        except RefUnknown:
+            return False
+        return True
 
     def _note_commit(self, incident: Incident) -> None:
         if incident.at is not None:

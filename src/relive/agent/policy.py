@@ -1,4 +1,8 @@
-"""Commits that nobody asked for: when a service is ready, and again and again."""
+"""Commits that nobody asked for: when a service is ready, and again and again.
+
+No error ends them. After one the next is tried soon, then less and less often: a commit costs the service a pause also when it
+fails.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,6 @@ import structlog
 
 from relive.agent.committer import Committer
 from relive.agent.pace import Pace
-from relive.errors import ReliveError
 from relive.model.capsule import Policy
 from relive.model.commit import Trigger
 from relive.model.pace import PaceState
@@ -22,6 +25,7 @@ _READY_POLL = 0.05  # [s]
 _READY_WITHOUT_PORT = 1.0  # [s] a service whose port is not known counts as ready when it has run this long
 _READY_LIMIT = 60.0  # [s]
 _HELD_LOOK = 1.0  # [s] between two looks whether the next pause would be short enough
+_START_RETRY_MOST = 600.0  # [s] between two tries of the only commit that the policy asks for
 
 
 class PolicyCommits:
@@ -52,19 +56,27 @@ class PolicyCommits:
         if not self._policy.at_start:
             return
         await self._wait_until_ready()
-        is_held = await self._commit_unless_held(Trigger.START)
-        while self._policy.seconds is not None:
-            await asyncio.sleep(max(self._policy.seconds, _HELD_LOOK if is_held else 0))
+        trigger, interval = Trigger.START, self._policy.seconds
+        while True:
+            pause = interval
+            if self._tell().is_held:
+                pause = max(interval, _HELD_LOOK) if interval is not None else None
+            else:
+                try:
+                    stored = await self._committer.commit(trigger)
+                except Exception as error:
+                    pause = self._committer.failed(error, interval or _START_RETRY_MOST)
+                else:
+                    trigger = Trigger.TIMER
+                    self._log.info(
+                        "durable", commit=stored.id, durable_us=stored.durable_us, bytes=stored.new_bytes
+                    )
+                self._tell()
+            if pause is None:
+                return
+            await asyncio.sleep(pause)
             while left := self._pace.wait_left():  # another commit may be taken meanwhile
                 await asyncio.sleep(left)
-            is_held = await self._commit_unless_held(Trigger.TIMER)
-
-    async def _commit_unless_held(self, trigger: Trigger) -> bool:
-        is_held = self._tell().is_held
-        if not is_held:
-            await self._commit_or_log(trigger)
-            self._tell()
-        return is_held
 
     def _tell(self) -> PaceState:
         state = self._pace.state()
@@ -77,14 +89,6 @@ class PolicyCommits:
                 fresh.write_text(state.model_dump_json())
                 fresh.replace(self._written)
         return state
-
-    async def _commit_or_log(self, trigger: Trigger) -> None:
-        try:
-            stored = await self._committer.commit(trigger)
-        except ReliveError as error:
-            self._log.error("commit failed", error=error.as_json())
-        else:
-            self._log.info("durable", commit=stored.id, durable_us=stored.durable_us, bytes=stored.new_bytes)
 
     async def _wait_until_ready(self) -> None:
         """Wait for the service to listen, and for the recording, without which a commit has no cursor."""

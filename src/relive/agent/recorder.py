@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,11 +12,11 @@ import structlog
 from relive.agent.attendant import Attendant
 from relive.agent.committer import Committer
 from relive.agent.front import written_address
-from relive.agent.keeper import Keeper
 from relive.agent.lives import Capsule
+from relive.agent.protection import retry_pause
+from relive.agent.taker import Taken
 from relive.agent.tasks import Tasks
 from relive.config import Settings
-from relive.errors import ReliveError
 from relive.model.commit import Trigger
 
 __all__ = ["Recorder"]
@@ -35,19 +36,18 @@ class Recorder:
         settings: Settings,
         capsule: Capsule,
         committer: Committer,
-        keeper: Keeper,
         tasks: Tasks,
         on_trouble: Callable[[dict[str, Any]], None],
     ) -> None:
         self._settings = settings
         self._capsule = capsule
         self._committer = committer
-        self._keeper = keeper
         self._tasks = tasks
         self._on_trouble = on_trouble
         self._log = structlog.get_logger()
         self._held: list[int] = []
         self._held_changed = asyncio.Event()
+        self._not_before = 0.0
         self.proxy = committer.proxy = self._make_proxy()
 
     async def run(self) -> None:
@@ -55,7 +55,7 @@ class Recorder:
         if self.proxy is None:
             return
         if self._capsule.facts.spec.policy.each_request:
-            self._tasks.begin(self._commit_before_requests())
+            self._tasks.keep("requests", self._commit_before_requests)
         await self.proxy.keep(lambda: self._capsule.is_alive)
 
     def _make_proxy(self) -> Attendant | None:
@@ -114,13 +114,25 @@ class Recorder:
             requests, self._held = self._held, []
             name = None
             try:
-                taken = await self._committer.capture(Trigger.REQUEST)
-                name = taken.name
-                self._tasks.begin(self._keeper.keep(taken))
-            except ReliveError as error:
-                self._log.error("commit failed", error=error.as_json())
-            if self.proxy is not None and self.proxy.link is not None:
-                self.proxy.link.tell("go", requests=requests, commit=name)
+                if time.monotonic() >= self._not_before:
+                    taken = await self._committer.capture(Trigger.REQUEST)
+                    name = taken.name
+                    self._tasks.begin(self._keep(taken))
+            except Exception as error:
+                self._note_failure(error)
+            finally:  # whatever became of the commit: the clients wait
+                if self.proxy is not None and self.proxy.link is not None:
+                    self.proxy.link.tell("go", requests=requests, commit=name)
+
+    async def _keep(self, taken: Taken) -> None:
+        try:
+            await self._committer.keep(taken)
+        except Exception as error:
+            self._note_failure(error)
+
+    def _note_failure(self, error: Exception) -> None:
+        # The next request tries again; if that fails too, requests go on without: each would stand still for nothing.
+        self._not_before = time.monotonic() + self._committer.failed(error) - retry_pause(1)
 
     async def end(self) -> None:
         """End the proxy, which lets answers that are under way end first."""

@@ -85,6 +85,9 @@ _COMMANDS = (
     _Command("restore", "Bring a commit to life as a branch, in a sealed sandbox; prints the branch's id"),
     _Command("ps", "List running capsules and branches, and what is watched"),
     _Command(
+        "health", "Tell whether services are protected: committed, watched and recorded as they should be"
+    ),
+    _Command(
         "exec",
         "Run a command inside a branch; its exit status is the command's",
         settings=_PASSES_ON,
@@ -112,7 +115,10 @@ _COMMANDS = (
     ),
     _Command("gc", "Free what no commit needs"),
     _Command("verify", "Check signatures, hashes, and that all is there that commits need"),
-    _Command("repair", "Fetch what is damaged or missing from another store that still has it"),
+    _Command(
+        "repair",
+        "Fetch what is damaged or missing from another store that still has it, and make anew what is derived",
+    ),
     _Command("store", "Tell what the store holds"),
     _Command("key", "Make, list, trust and change keys"),
     _Command("token", "Make, list and revoke tokens of the server"),

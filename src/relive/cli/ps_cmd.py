@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from relive.cli.health_cmd import in_words
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
 from relive.model.quantities import age
@@ -32,6 +33,8 @@ def ps(
     for one in targets:
         for note in one.notes:
             terminal.status(f"{one.called}: {note}")
+        for trouble in one.troubles:
+            terminal.status(f"{one.name} is not protected: {in_words(trouble)}.")
 
 
 _RECORDING = {"off": " (not recording: the disk is full)", "no-proxy": " (not recording: no proxy runs)"}
@@ -48,11 +51,14 @@ def _target_value(one: Target) -> dict[str, object]:
         "command": one.command,
         "pace": one.pace.model_dump() if one.pace is not None else None,
         "notes": list(one.notes),
+        "troubles": [trouble.model_dump() for trouble in one.troubles],
     }
 
 
 def _target_row(one: Target) -> list[str]:
     state = "running" if one.pid else "not running"
+    if one.troubles:
+        state += ", not protected"
     about = f"{one.listen or ''}{_RECORDING.get(one.recording or '', '')}"
     if one.called != one.name.partition(":")[2]:
         about = f"{one.called} {about}".strip() if one.called != one.name else about

@@ -11,6 +11,7 @@ from relive.cli.terminal import AsJson, RemoteUrl, Terminal
 from relive.config import load_settings
 from relive.engine.criu import CriuTools
 from relive.engine.target import host_facts
+from relive.exchange.incidents import fetch_incident, records_of
 from relive.exchange.pull import Pulled
 from relive.exchange.pull import pull as fetch
 from relive.exchange.references import find
@@ -27,6 +28,9 @@ def pull(
     tag: Annotated[
         str | None, typer.Option(help="Give the commit this tag here; without, that of REF")
     ] = None,
+    incidents: Annotated[
+        bool, typer.Option(help="Also the incidents that were pushed with it, and the commits that they need")
+    ] = True,
     force: Annotated[
         bool, typer.Option("--force", "-f", help="Fetch it although this host cannot run it; move a tag")
     ] = False,
@@ -36,6 +40,9 @@ def pull(
 
     Prints the commit's id. Says before anything travels if this host cannot run the commit, or does not trust who signed it.
     After a break run it again: it goes on where it ended. A commit without a tag may be dropped as this host's own ones are.
+
+    Incidents that were pushed with it come along, with all that `relive replay` needs. Each gets the next free number here; pulled
+    again it keeps that.
     """
     terminal = Terminal(as_json=as_json)
     settings = load_settings()
@@ -48,10 +55,23 @@ def pull(
         store.check_tag(name, found.commit, force=force)
     began = time.monotonic()
     pulled = fetch(store, source, found.commit, here, force=force, show=terminal.transfer)
+    records = records_of(source, store.anatomy.keyring, found.commit) if incidents else []
+    for commit in {commit: None for one in records for commit in one.commits if commit != found.commit}:
+        fetch(store, source, commit, here, force=force, show=terminal.transfer)
+    taken = [fetch_incident(settings, store, source, one, terminal.transfer) for one in records]
     if name is not None:
         store.tag(name, pulled.commit, force=True)
-    terminal.answer(_facts(pulled, remote, name), pulled.commit)
+    facts = _facts(pulled, remote, name) | {
+        "incidents": [one.number for one in taken],
+        "new_incidents": [one.number for one in taken if one.is_new],
+    }
+    terminal.answer(facts, pulled.commit)
     terminal.status(_sentence(pulled, remote, time.monotonic() - began))
+    for one in taken:
+        came = "came with it" if one.is_new else "is here already"
+        terminal.status(
+            f"Incident {one.number} {came}: `relive show {one.number}`, `relive replay {one.number}`."
+        )
     if name is None:
         terminal.hint(f"keep it with `relive tag NAME {pulled.commit[:10]}`")
 

@@ -8,38 +8,82 @@ from typing import Annotated
 import typer
 
 from relive.cli.terminal import AsJson, RemoteUrl, Terminal
-from relive.config import load_settings
+from relive.config import Settings, load_settings
+from relive.errors import RefUnknown
+from relive.exchange.cases import commits_of, incidents_of
+from relive.exchange.incidents import push_incident
 from relive.exchange.push import Pushed
 from relive.exchange.push import push as send
 from relive.exchange.remote import open_remote
+from relive.model.commit import CommitId
+from relive.model.incident import Incident
 from relive.model.quantities import rate, size
+from relive.model.text import is_number
 from relive.store import Store
+from relive.store.incidents import Incidents
 
 __all__ = ["push"]
 
 
 def push(
     remote: RemoteUrl,
-    ref: Annotated[str, typer.Argument(help="The commit (id, tag, NAME, NAME@{2 minutes ago})")],
+    ref: Annotated[
+        str, typer.Argument(help="The commit (id, tag, NAME, NAME@{2 minutes ago}), or incident/NUMBER")
+    ],
+    incidents: Annotated[
+        bool,
+        typer.Option(
+            help="Also what replays of its incidents need: recorded requests, calls, the error package, other commits"
+        ),
+    ] = True,
     force: Annotated[bool, typer.Option("--force", "-f", help="Move a tag that exists there")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Send a commit to a remote, of which only what it does not have travels
 
-    Prints the commit's id, by which any host can pull it. If REF is a tag, the remote gets the tag too. After a break run it
-    again: it goes on where it ended. Endpoint and credentials of S3 come from the AWS_* variables.
+    Prints the commit's id, by which any host can pull it. If REF is a tag, the remote gets the tag too. Incidents that refer to the
+    commit go along with all that a replay needs, so that who pulls it can replay them; of an incident all its commits go. After a
+    break run it again: it goes on where it ended. Endpoint and credentials of S3 come from the AWS_* variables.
     """
     terminal = Terminal(as_json=as_json)
-    store = Store(load_settings().store)
-    commit_id = store.resolve(ref)
+    settings = load_settings()
+    store = Store(settings.store)
+    commit_id, told = _meant(settings, store, ref)
     tag = ref if ref in store.tags() else None
     began = time.monotonic()
     goal = open_remote(remote, make=True)
     pushed = send(store, goal, commit_id, tag=tag, force=force, show=terminal.transfer)
-    terminal.answer(_facts(pushed, remote, tag), pushed.commit)
+    wanted = told if told else incidents_of(settings, commit_id) if incidents else []
+    for commit in {commit: None for one in wanted for commit in commits_of(store, one)}:
+        send(store, goal, commit, tag=None, force=False, show=terminal.transfer)
+    sent = [one.number for one in wanted if push_incident(settings, store, goal, one, terminal.transfer)]
+    facts = _facts(pushed, remote, tag) | {
+        "incidents": [one.number for one in wanted],
+        "sent_incidents": sent,
+    }
+    terminal.answer(facts, pushed.commit)
     terminal.status(_sentence(pushed, remote, time.monotonic() - began))
+    if wanted:
+        numbers = ", ".join(str(one.number) for one in wanted)
+        terminal.status(f"With it what replays of its incidents need: {numbers}.")
     if tag is not None:
         terminal.status(f"The tag {tag} names it there.")
+
+
+def _meant(settings: Settings, store: Store, ref: str) -> tuple[CommitId, list[Incident]]:
+    """The commit that is pushed, and the incident where one was named."""
+    word, _, number = ref.partition("/")
+    if word != "incident" or not is_number(number):
+        return store.resolve(ref), []
+    incident = Incidents(settings.incidents).get(int(number))
+    commits = commits_of(store, incident)
+    if not commits:
+        raise RefUnknown(
+            f"incident {number} has no commit",
+            cause="it failed before the first one, or they were dropped",
+            remedy="`relive reproduce` needs none; there is nothing to push",
+        )
+    return commits[0], [incident]
 
 
 def _facts(pushed: Pushed, remote: str, tag: str | None) -> dict[str, object]:

@@ -22,7 +22,10 @@ _SHOWN = 4  # commits named in a line; --json names all
 
 def verify(
     refs: Annotated[
-        list[str] | None, typer.Argument(help="Commits to look at; all, and the tags, where none is named")
+        list[str] | None,
+        typer.Argument(
+            help="Commits to look at; all, tags, incidents and what is derived where none is named"
+        ),
     ] = None,
     data: Annotated[bool, typer.Option("--data", help="Read every byte, not only what leads to it")] = False,
     as_json: AsJson = False,

@@ -37,7 +37,14 @@ from relive.engine.target import (
 )
 from relive.engine.watchdog import Watch, Watchdog
 from relive.engine.watches import watched_paths
-from relive.errors import CommitFailed, CommitTimedOut, DiskFull, ProcessGone, TargetUndumpable
+from relive.errors import (
+    CommitFailed,
+    CommitTimedOut,
+    DiskFull,
+    ProcessGone,
+    ReliveError,
+    TargetUndumpable,
+)
 from relive.images import criu_images_pb2 as pb
 from relive.images.imagefile import read_entries
 from relive.images.locks import add_posix_locks
@@ -52,6 +59,7 @@ from relive.model.commit import (
     Trigger,
 )
 from relive.store import Staging, Store
+from relive.store.troubles import disk_full, used_up
 
 __all__ = ["Gate", "NoGate", "StoppedBy", "capture"]
 
@@ -60,6 +68,8 @@ _FIRST_AFTER_FREEZE = (
 )
 _LINKS_MADE = "remap-fpath.img"
 _NO_SPACE_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
+_STATS = "stats-dump"
+_NO_SPACE = "no space left for the commit; the service runs on"
 
 
 class Gate(Protocol):
@@ -129,7 +139,7 @@ def capture(
     staging = store.stage()
     dump = _Dump(target, settings, tools, staging, gate or NoGate(), stopped, name)
     try:
-        with _disk_full("copying files"):
+        with _disk_full("copying files", staging.directory):
             dump.copy_files()
             with watchdog.watching(target.root, settings.commit_limit) as watch:
                 try:
@@ -139,9 +149,9 @@ def capture(
                     if watch.stepped_in:
                         raise _given_up(target, settings) from None
                     raise
-        if watch.stepped_in:
-            raise _given_up(target, settings)
-        return dump.result(trigger)
+            if watch.stepped_in:
+                raise _given_up(target, settings)
+            return dump.result(trigger)
     except BaseException as error:
         staging.discard()
         _forget_copies(target)
@@ -179,7 +189,7 @@ def _forget_copies(target: Target) -> None:
 
 
 @contextlib.contextmanager
-def _disk_full(what: str) -> Iterator[None]:
+def _disk_full(what: str, where: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -187,15 +197,7 @@ def _disk_full(what: str) -> Iterator[None]:
             raise CommitFailed(
                 f"failed while {what}", cause=str(error), remedy="run `relive doctor`"
             ) from error
-        raise _no_space(error.strerror or "") from error
-
-
-def _no_space(cause: str) -> DiskFull:
-    return DiskFull(
-        "no space left for the commit",
-        cause=cause,
-        remedy="free space where RELIVE_HOME lies; the service runs on and what was stored before is unharmed",
-    )
+        raise disk_full(_NO_SPACE, where, error) from error
 
 
 class _IpcAppeared(Exception):
@@ -226,6 +228,7 @@ class _Dump:
         self._gate_closed = False
         self._cursor: Cursor | None = None
         self._taken = (0, 0)
+        self._is_whole = False
         self._layers: list[tuple[Source, list[ScannedEntry]]] = []
         self._locks: list[PosixLock] = []
         self._looked_frozen = False
@@ -266,7 +269,7 @@ class _Dump:
         try:
             self.run(watch)
         except _IpcAppeared:
-            self._looked_frozen = False
+            self._looked_frozen = self._is_whole = False
             self.run(watch)
 
     def run(self, watch: Watch) -> None:
@@ -287,7 +290,7 @@ class _Dump:
                     self._request(images),
                     limit=self._settings.commit_limit,
                     on_notification=self._notified,
-                    on_answer=self._open_gate,  # the target runs again, though CRIU takes a moment more to end
+                    on_answer=self._answered,  # the target runs again, though CRIU takes a moment more to end
                     aside=(frozen.fileno(), lambda: self._look_frozen() if frozen.has_come() else None),
                 )
         except CriuTimedOut:
@@ -338,6 +341,7 @@ class _Dump:
                 self._open_files.collect(self._target.root, self._staging.files)
                 for path in self._target.extra_files:
                     self._open_files.add_path(path, self._staging.files)
+            self._is_whole = True
 
     def _look_frozen(self, *, has_links: bool = False) -> None:
         """The tree stands still: look what it has made since the look before.
@@ -353,27 +357,38 @@ class _Dump:
         self._scan()
         self._looked_frozen = True
 
+    def _answered(self, answer: rpc.Answer) -> None:
+        self._is_whole = self._is_whole and answer.success and (self._staging.images / _STATS).exists()
+        self._open_gate()
+
     def _open_gate(self) -> None:
         if self._gate_closed:
             self._gate_closed = False
-            self._gate.open(self._name if self._taken[0] else None)
+            # The recording must not say that a commit was taken which failed in the last moment.
+            self._gate.open(self._name if self._is_whole else None)
 
     def _failure(self, sentence: str) -> CommitFailed | DiskFull:
         log = self._staging.images / "criu.log"
         lines = [line for line in [*read_error_lines(log), sentence] if line and not is_harmless(line)]
-        if (
-            not lines and os.statvfs(self._staging.directory).f_bavail == 0
-        ):  # CRIU cannot even say so in its log
-            return _no_space("CRIU could not write its images")
+        # Then CRIU may not even have a log in which it could say so.
+        if used_up(self._staging.directory) and not (log.exists() and lines):
+            return self._no_space("CRIU could not write its images")
         explanation = explain(lines)
         if explanation.reason == "no-space":
-            return _no_space(explanation.sentence)
+            return self._no_space(explanation.sentence)
         kept = _keep_log(log, self._settings.home / "logs", self._name)
         return _as_error(self._target, explanation, kept)
 
+    def _no_space(self, cause: str) -> DiskFull:
+        return disk_full(_NO_SPACE, self._staging.directory, cause)
+
     def result(self, trigger: Trigger) -> Capture:
-        """What was taken; CRIU has ended and the target runs again."""
-        stats = read_entries(self._staging.images / "stats-dump", pb.StatsEntry)[0]
+        """What was taken; CRIU has ended and the target runs again.
+
+        Raises:
+            DiskFull, CommitFailed: CRIU says that all went well, and yet an image is not there or not whole.
+        """
+        stats = self._stats()
         add_posix_locks(self._staging.images, self._locks)
         if self._target.followed is not None:
             self._layers += self._target.followed.settle(read_files(self._staging.images))
@@ -394,6 +409,19 @@ class _Dump:
             stopped=self._stopped_inside(),
             pause_us=stats.dump.frozen_time,
         )
+
+    def _stats(self) -> pb.StatsEntry:
+        """CRIU writes this image last, and is content when it cannot: seen on a disk whose inodes were used up."""
+        try:
+            return read_entries(self._staging.images / _STATS, pb.StatsEntry)[0]
+        except (OSError, ValueError, IndexError, ReliveError) as error:
+            if used_up(self._staging.directory):
+                raise self._no_space(f"CRIU could not write {_STATS}") from error
+            raise CommitFailed(
+                f"{self._target.name} was not committed: an image is missing",
+                cause=f"CRIU left no whole {_STATS}: {error}",
+                remedy="try again; if it stays so, run `relive doctor`",
+            ) from error
 
     def _stopped_inside(self) -> tuple[int, int, int] | None:
         if self._stopped is None:

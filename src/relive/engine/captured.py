@@ -8,7 +8,7 @@ from relive.engine.layers import CapturedFile, ScannedEntry, Source
 from relive.engine.members import store_members
 from relive.engine.openfiles import OpenFiles
 from relive.engine.target import Target, host_facts
-from relive.errors import StoreError
+from relive.errors import ReliveError, StoreError
 from relive.images.cgroups import inherit_groups
 from relive.images.processes import read_processes
 from relive.images.sockets import read_connections, read_files, read_listening, read_outlets, summarise
@@ -54,6 +54,7 @@ class Capture:
     terminals: list[str] = field(default_factory=list)
     stopped: tuple[int, int, int] | None = None
     pause_us: int = 0
+    _moved: list[tuple[Source, CapturedFile]] = field(default_factory=list)
 
     def discard(self) -> None:
         """Throw it away, or what is left of it after it was stored."""
@@ -62,6 +63,16 @@ class Capture:
             for _, content in entries:
                 if content is not None and content.object is None:
                     source.forget(content)
+
+    def _take_back(self, failure: ReliveError) -> None:
+        """It was not stored: what it brought is nowhere, and another commit that was taken meanwhile may count on it."""
+        for source, moved in self._moved:
+            moved.object = None
+            source.forget(moved)
+        for _, entries in self.layers:
+            for _, content in entries:
+                if content is not None and content.object is None:
+                    content.failure = failure
 
     def store(self, store: Store, parents: list[CommitId]) -> StoredCommit:
         """Make it durable; the staging directory is gone afterwards, whatever happens.
@@ -73,6 +84,9 @@ class Capture:
             with store.taking_in(parents[0] if parents else None):
                 manifest, taken = self._manifest(store, parents)
                 return store.add(manifest, taken, began_monotonic_ns=self.began_monotonic_ns)
+        except ReliveError as error:
+            self._take_back(error)
+            raise
         finally:
             self.discard()
 
@@ -120,14 +134,14 @@ class Capture:
         )
         return manifest, taken
 
-    @staticmethod
-    def _store_content(store: Store, source: Source, path: str, content: CapturedFile) -> str:
+    def _store_content(self, store: Store, source: Source, path: str, content: CapturedFile) -> str:
         if content.object is None and content.copy is not None and content.copy.exists():
             content.object = store.take_file(content.copy, (source.point, path))
             content.copy = None
+            self._moved.append((source, content))
         if content.object is None or not store.has_object(content.object):
             source.forget(content)
-            raise _lost(source.point)
+            raise _lost(f"{source.point.rstrip('/')}/{path}", content.failure)
         return content.object
 
     def _store_layers(self, store: Store) -> list[Layer]:
@@ -153,7 +167,10 @@ class Capture:
         return layers
 
 
-def _lost(path: str) -> StoreError:
+def _lost(path: str, failure: ReliveError | None) -> ReliveError:
+    """The root of it, where that is known: a full disk is to be called a full disk."""
+    if failure is not None:
+        return type(failure)(failure.message, cause=failure.cause, remedy=failure.remedy)
     return StoreError(
         f"a copy of {path} is lost",
         cause="the commit before this one could not be stored",

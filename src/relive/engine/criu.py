@@ -5,6 +5,7 @@ CRIU's own text is only read when something failed, to explain it (see ``failure
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -189,7 +190,7 @@ class Conversation:
         *,
         limit: float,
         on_notification: Notified | None = None,
-        on_answer: Callable[[], None] | None = None,
+        on_answer: Callable[[rpc.Answer], None] | None = None,
         aside: Aside | None = None,
         on_descriptor: Callable[[int], None] | None = None,
     ) -> rpc.Answer:
@@ -198,7 +199,7 @@ class Conversation:
         Args:
             limit: seconds after which CRIU is given up; its end releases whatever it held stopped.
             on_notification: see ``Notified``.
-            on_answer: called as soon as CRIU has answered, before it has ended.
+            on_answer: called with the answer as soon as it is there, before CRIU has ended.
             aside: what else to wait for, and to call each time it becomes readable, while CRIU works; an exception of it
                 makes CRIU give up at its next notification.
             on_descriptor: called with a descriptor that came with a notification, before that is served, and which belongs
@@ -213,7 +214,7 @@ class Conversation:
             self._ours, self._process, request, deadline, on_notification, aside, on_descriptor
         )
         if on_answer is not None:
-            on_answer()
+            on_answer(answer)
         return answer
 
 
@@ -319,9 +320,9 @@ def _reap(process: subprocess.Popen[bytes]) -> None:
         process.wait(timeout=5)
     except subprocess.TimeoutExpired:
         # nsenter's child is CRIU itself: it must not survive as an orphan that still traces the target.
-        for thread in os.listdir(f"/proc/{process.pid}/task"):
-            children = Path(f"/proc/{process.pid}/task/{thread}/children").read_text().split()
-            for child in map(int, children):
+        # What ends by itself in this moment is no reason to leave the rest.
+        with contextlib.suppress(OSError):
+            for child in procfs.children_of(process.pid):
                 handle = open_process(child)
                 if handle is not None:
                     if child in procfs.children_of(process.pid):  # asked while the handle holds it

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Protocol
 
 from relive.engine.entries import entry_of
+from relive.errors import ReliveError
 from relive.model.commit import EntryKind, FileEntry, LayerKind
 
 __all__ = [
@@ -53,12 +54,14 @@ class CapturedFile:
         fingerprint: (device, inode, size, mtime_ns, ctime_ns) when it was copied.
         copy: where the copy lies; None once it has moved into the store, or is lost with a commit that failed.
         object: name of the content in the store; None before that.
+        failure: why the commit that it was copied for could not be stored; None where it was, or nobody tried yet.
     """
 
     fingerprint: tuple[int, int, int, int, int]
     taken_ns: int
     copy: Path | None
     object: str | None = None
+    failure: ReliveError | None = None
 
     @property
     def is_lost(self) -> bool:
@@ -160,9 +163,9 @@ class LayerScanner:
         return self.merged if is_redirected else self.directory
 
     def forget(self, lost: CapturedFile) -> None:
-        """Copy a file anew next time, since a copy of it is lost."""
-        for path in [path for path, known in self.known.items() if known is lost]:
-            del self.known[path]
+        """Copy a file anew next time, since a copy of it is lost. May be called by any thread."""
+        for path in [path for path, known in list(self.known.items()) if known is lost]:
+            self.known.pop(path, None)
 
     def _scan_directory(
         self, below: str, staging: Path, always: Collection[str], skip: Collection[str], pending: list[str]

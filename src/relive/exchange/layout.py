@@ -18,6 +18,8 @@ __all__ = [
     "FORMAT_PATH",
     "PIECE_SIZE",
     "Piece",
+    "case_directory",
+    "incidents_directory",
     "manifest_path",
     "manifests_directory",
     "part_directory",
@@ -92,6 +94,16 @@ def manifest_path(commit_id: CommitId) -> str:
 def placement_path(commit_id: CommitId) -> str:
     """The placement of a commit."""
     return f"placements/{commit_id[:2]}/{commit_id[2:]}"
+
+
+def incidents_directory(commit_id: CommitId) -> str:
+    """Where the records of incidents lie that refer to a commit."""
+    return f"incidents/{commit_id[:2]}/{commit_id[2:]}"
+
+
+def case_directory(name: str) -> str:
+    """Where the pieces of a case file lie; ``name`` is the BLAKE3 of its bytes."""
+    return f"cases/{name[:2]}/{name[2:]}"
 
 
 def tag_path(name: str) -> str:

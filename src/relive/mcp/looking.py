@@ -64,7 +64,7 @@ def looking_tools(settings: Settings) -> list[Tool]:
         made.append(make_tool(refusing(function), _LOOKS))
 
     def targets() -> Targets:
-        """The services that run under Relive and can be committed."""
+        """The services that run under Relive and can be committed, and what of their protection does not work."""
         return Targets(items=list_targets(settings, _QUIET))
 
     def commits(

@@ -7,7 +7,7 @@ from enum import StrEnum
 from relive.model.commit import CommitId
 from relive.model.value import Value
 
-__all__ = ["FailureKind", "Incident", "IncidentFacts", "Occurrence", "Sighting"]
+__all__ = ["FailureKind", "Incident", "IncidentFacts", "Occurrence", "Origin", "Sighting"]
 
 
 class FailureKind(StrEnum):
@@ -72,6 +72,18 @@ class Occurrence(Value):
     log_end: int | None = None
 
 
+class Origin(Value):
+    """Where an incident that was pulled or imported was seen.
+
+    Attributes:
+        id: that it has in every home; number: that it has there; signer: public key of who sent it, in hexadecimal.
+    """
+
+    id: str
+    number: int
+    signer: str
+
+
 class IncidentFacts(Value):
     """A failure that was seen, with the commits that belong to it, but for what the service logged.
 
@@ -79,6 +91,7 @@ class IncidentFacts(Value):
         sighting, before, log_end: of the first time; latest: of the last time, None if it was seen once.
         at: the commit taken at the moment of failure, where there is one.
         times: how often it was seen in this life; last_seen_wall_ns: when it was seen last.
+        origin: of one that came from another home; None: it was seen here.
     """
 
     number: int
@@ -91,6 +104,7 @@ class IncidentFacts(Value):
     last_seen_wall_ns: int
     log_end: int | None = None
     latest: Occurrence | None = None
+    origin: Origin | None = None
 
     def occurrence(self, *, first: bool) -> Occurrence:
         """The first or the latest time it was seen."""

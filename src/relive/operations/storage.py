@@ -107,18 +107,24 @@ class VerifyWish(Wish):
     """What is checked."""
 
     refs: list[str] = Field(
-        default=[], description="Commits to look at; all, and the tags, where none is named"
+        default=[],
+        description="Commits to look at; all, tags, incidents and what is derived where none is named",
     )
     data: bool = Field(default=False, description="Read every byte, not only what leads to it")
 
 
 def verify(settings: Settings, wish: VerifyWish, progress: Progress) -> Verification:
     """Check signatures, hashes, and that all is there that commits need; raises RefUnknown, RefAmbiguous, StoreError."""
+    from relive.upkeep.evidencecheck import incident_problems, recording_problems
     from relive.upkeep.verify import verify as verify_store
 
     store = Store(settings.store)
     commits = [store.resolve(ref) for ref in wish.refs] if wish.refs else None
-    return Verification.of(verify_store(store, commits, data=wish.data, progress=progress.progress))
+    report = verify_store(store, commits, data=wish.data, progress=progress.progress)
+    if commits is None:
+        report.problems.extend(incident_problems(settings.incidents))
+        report.problems.extend(recording_problems(settings.capsules) if wish.data else ())
+    return Verification.of(report)
 
 
 VERIFY = Operation("verify", VerifyWish, Verification, verify)

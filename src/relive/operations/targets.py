@@ -1,9 +1,10 @@
-"""Targets: the capsules that run, and the containers and services that are watched."""
+"""Targets: the capsules that run, and the containers and services that are watched; whether each is protected."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Any
 
 from relive.agent.asking import ask_agent
 from relive.agent.containers.life import Watch, living_watches
@@ -11,16 +12,17 @@ from relive.agent.containers.moments import moment
 from relive.agent.lives import Capsule, living_capsules
 from relive.agent.tending import tend_capsules
 from relive.config import Settings
-from relive.errors import AgentUnreachable, RecordingError
+from relive.errors import AgentUnreachable, RecordingError, TargetUnknown
 from relive.kernel import procfs
 from relive.model.capsule import LifePaths
 from relive.model.pace import PaceState
+from relive.model.protection import Trouble
 from relive.operations.operation import Result
 from relive.operations.progress import Progress
 from relive.record.layout import STATE_OFF, STATE_RECORDING
 from relive.record.reading import Recording
 
-__all__ = ["Target", "list_targets", "tend"]
+__all__ = ["Target", "list_targets", "named_targets", "tend"]
 
 _STATUS_LIMIT = 2.0  # [s]
 _RECORDING: dict[int | None, str] = {STATE_RECORDING: "on", STATE_OFF: "off"}
@@ -38,6 +40,7 @@ class Target(Result):
             None: its requests are not recorded.
         pace: how often it is committed by the clock; None: it is not, or not yet.
         notes: what to know of it, in sentences; mostly none.
+        troubles: of what protects it (commits, the watch for failures, ...), the oldest first; none: it is protected.
     """
 
     kind: str = "capsule"
@@ -51,6 +54,7 @@ class Target(Result):
     started_wall_ns: int
     pace: PaceState | None = None
     notes: Sequence[str] = ()
+    troubles: tuple[Trouble, ...] = ()
 
 
 def tend(settings: Settings, progress: Progress) -> None:
@@ -85,6 +89,7 @@ def _capsule(one: Capsule) -> Target:
         started_wall_ns=facts.started_wall_ns,
         pace=pace,
         notes=notes,
+        troubles=_troubles(_status(one.paths)),
     )
 
 
@@ -95,20 +100,37 @@ def _pace(paths: LifePaths) -> PaceState | None:
         return None
 
 
+def named_targets(settings: Settings, names: Collection[str], progress: Progress) -> list[Target]:
+    """Those of ``list_targets`` that have one of these names, or all of them without names.
+
+    Raises:
+        TargetUnknown: nothing runs under one of the names; a service that has ended is not protected either.
+    """
+    found = list_targets(settings, progress)
+    missing = [name for name in names if not any(name in (one.name, one.called) for one in found)]
+    if missing:
+        raise TargetUnknown(
+            f"nothing called {missing[0]!r} runs under Relive",
+            remedy="`relive ps` lists what does; `relive log` what was committed before",
+        )
+    return [one for one in found if not names or one.name in names or one.called in names]
+
+
 def _watched(watch: Watch) -> Target:
-    facts, pace = watch.facts, _pace(watch.paths)
+    facts, pace, status = watch.facts, _pace(watch.paths), _status(watch.paths)
     return Target(
         kind=_KINDS.get(facts.engine, "container"),
         name=watch.target,
         called=facts.name,
         life=facts.id,
-        pid=_pid(watch),
+        pid=int(status.get("pid", 0)),
         listen=_address(facts.spec.upstream if facts.spec.stands_in else facts.spec.listen),
         recording=_recording(watch.paths) if facts.spec.upstream is not None else None,
         command=facts.command,
         started_wall_ns=moment(facts.began),
         pace=pace,
         notes=pace.notes(watch.target) if pace is not None else [],
+        troubles=_troubles(status),
     )
 
 
@@ -120,11 +142,17 @@ def _recording(paths: LifePaths) -> str:
     return _RECORDING.get(state, "no-proxy")
 
 
-def _pid(watch: Watch) -> int:
+def _status(paths: LifePaths) -> dict[str, Any]:
+    """What the agent says of itself, or that it says nothing."""
     try:
-        return int(ask_agent(watch.paths.agent_socket, {"op": "status"}, limit=_STATUS_LIMIT)["pid"])
-    except AgentUnreachable:
-        return 0
+        return ask_agent(paths.agent_socket, {"op": "status"}, limit=_STATUS_LIMIT)
+    except AgentUnreachable as error:
+        return {"troubles": [Trouble.of("agent", None, 1, error)]}
+
+
+def _troubles(status: dict[str, Any]) -> tuple[Trouble, ...]:
+    # An agent of an older Relive knows of none.
+    return tuple(Trouble.model_validate(one) for one in status.get("troubles", ()))
 
 
 def _address(pair: tuple[str, int] | None) -> str | None:

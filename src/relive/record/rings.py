@@ -65,6 +65,7 @@ class RingReader:
     _fd: int = -1
     _capacity: int = 0
     _at: int = 0
+    _noted: int = 0
     pid: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -95,6 +96,7 @@ class RingReader:
         if version != _VERSION or not 0 < capacity <= _CAPACITY_MOST or facts.st_size != _PAGE + capacity:
             raise layout.corrupt(self.path, 8, f"version {version}, capacity {capacity} do not fit this file")
         self._capacity, self._at, self.pid = capacity, taken, pid & 0xFFFFFFFF
+        self._noted = taken
 
     def close(self) -> None:
         """Let go of the file. May be called again."""
@@ -108,7 +110,7 @@ class RingReader:
         return bool(self._header()[8])
 
     def take(self) -> list[Event]:
-        """All events since the last call, and remember for the next reader that they were taken.
+        """All events since the last call. What was not noted (``note_taken``) the next reader takes again.
 
         Raises:
             RecordingCorrupt: what stands there is no event; the next call goes on behind all that is there now.
@@ -125,8 +127,17 @@ class RingReader:
         first = _first_record(raw[safe - begin :]) if torn else 0
         self.lost += safe + first - self._at
         self._at = head
-        os.pwrite(self._fd, struct.pack("<Q", head), _TAKEN_AT)
         return _parse(self.path, raw[safe - begin + first :])
+
+    def note_taken(self) -> None:
+        """Remember in the ring that all which ``take`` gave is kept elsewhere."""
+        if self._noted != self._at:
+            os.pwrite(self._fd, struct.pack("<Q", self._at), _TAKEN_AT)
+            self._noted = self._at
+
+    def take_again(self) -> None:
+        """What ``take`` gave since the last note was not kept: give it once more."""
+        self._at = self._noted
 
     def _header(self) -> tuple[Any, ...]:
         raw = os.pread(self._fd, _HEADER.size, 0)

@@ -55,6 +55,7 @@ class BranchDrain:
                 return
             lost = reader.lost
             taken = reader.take()
+            reader.note_taken()
         except RecordingCorrupt as error:
             self.troubles.append(str(error))
             self._readers[path.name] = None

@@ -12,7 +12,7 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 __all__ = ["claimed", "new_place", "sweep_unfinished"]
@@ -53,13 +53,19 @@ def claimed(directory: Path, *, at_once: bool = False) -> Iterator[None]:
         os.close(descriptor)
 
 
-def sweep_unfinished(branches: Path, state: str) -> None:
-    """Remove directories in ``branches`` without a file ``state`` that nobody claims and that are not young."""
+def sweep_unfinished(
+    branches: Path, state: str, let_go: Callable[[Path], bool] = lambda _directory: True
+) -> None:
+    """Remove directories in ``branches`` without a file ``state`` that nobody claims and that are not young.
+
+    Args:
+        let_go: called with each before it is removed; False: it stays.
+    """
     oldest = time.time() - _LEAST_AGE
     for directory in branches.iterdir():
         with contextlib.suppress(OSError):  # another sweeps, or the branch is being stopped
             if (directory / state).exists() or directory.stat().st_mtime > oldest:
                 continue
             with claimed(directory, at_once=True):
-                if not (directory / state).exists():
+                if not (directory / state).exists() and let_go(directory):
                     shutil.rmtree(directory, ignore_errors=True)

@@ -9,6 +9,7 @@ Files of incident N:
 ``N.launch.json``       how the service had been started (``relive.model.launch``)
 ``N.request``           the request as it was on the wire, where the proxy had all of it
 ``N.bodies/``           long bodies that events name
+``N.sums``              checksums of all of these (``incidentsums``)
 
 They are copies, so that the recording's retention does not take them away. Whoever has these files and ``N.json`` can reproduce
 the failure without any commit.
@@ -32,6 +33,7 @@ from relive.record.bodies import is_body_name
 from relive.record.events import Event, EventKind
 from relive.store.durable import sync_directory
 from relive.store.incidentindex import enter_quietly
+from relive.store.incidentsums import damaged_beside, read_beside, sums_of
 from relive.store.troubles import disk_errors
 
 __all__ = [
@@ -45,6 +47,7 @@ __all__ = [
     "package_of",
     "read_events",
     "request_of",
+    "seal_evidence",
 ]
 
 _DATA_MOST = 8 << 20  # [bytes] of all events of one incident; later ones are kept without theirs
@@ -82,6 +85,7 @@ def keep(directory: Path, number: int, evidence: Evidence) -> None:
     if package.exists():
         return
     with disk_errors("writing what belongs to an incident"):
+        _beside(directory, number, "sums").unlink(missing_ok=True)
         _replace(events, _lines(evidence.events))
         if evidence.beginning:
             _replace(_beside(directory, number, "beginning.jsonl"), _lines(evidence.beginning))
@@ -92,11 +96,18 @@ def keep(directory: Path, number: int, evidence: Evidence) -> None:
             _replace(_beside(directory, number, "request"), [evidence.request])
         if evidence.bodies is not None:
             named = [*evidence.events, *evidence.beginning]
-            _keep_bodies(evidence.bodies, bodies_of(directory, number), named)
+            _keep_bodies(evidence.bodies, _beside(directory, number, "bodies"), named)
         if evidence.package is not None:
             _replace(package, [evidence.package])
         sync_directory(directory)
+        seal_evidence(directory, number)
     enter_quietly(directory, number)
+
+
+def seal_evidence(directory: Path, number: int) -> None:
+    """Write down the checksums of what lies beside an incident now, durable on return."""
+    _replace(_beside(directory, number, "sums"), [sums_of(directory, number)])
+    sync_directory(directory)
 
 
 def package_of(directory: Path, number: int) -> ErrorPackage | None:
@@ -105,11 +116,8 @@ def package_of(directory: Path, number: int) -> ErrorPackage | None:
     Raises:
         RecordingCorrupt: what lies there is none.
     """
-    try:
-        data = _paths(directory, number)[0].read_bytes()
-    except FileNotFoundError:
-        return None
-    return read_package(data)
+    data = read_beside(directory, number, "package.json")
+    return read_package(data) if data is not None else None
 
 
 def events_of(directory: Path, number: int) -> list[Event]:
@@ -118,33 +126,40 @@ def events_of(directory: Path, number: int) -> list[Event]:
     Raises:
         RecordingCorrupt: what lies there is none.
     """
-    return read_events(_paths(directory, number)[1])
+    return _events_beside(directory, number, "events.jsonl")
 
 
 def beginning_of(directory: Path, number: int) -> list[Event]:
     """As ``events_of``: what the processes of an incident did when they began."""
-    return read_events(_beside(directory, number, "beginning.jsonl"))
+    return _events_beside(directory, number, "beginning.jsonl")
 
 
 def launch_of(directory: Path, number: int) -> Launch | None:
     """How the service of an incident had been started, None if that is not kept; raises RecordingCorrupt."""
-    try:
-        return read_launch(_beside(directory, number, "launch.json").read_bytes())
-    except FileNotFoundError:
-        return None
+    data = read_beside(directory, number, "launch.json")
+    return read_launch(data) if data is not None else None
 
 
 def request_of(directory: Path, number: int) -> bytes | None:
-    """The request as it was on the wire, None if it is not kept."""
-    try:
-        return _beside(directory, number, "request").read_bytes()
-    except FileNotFoundError:
-        return None
+    """The request as it was on the wire, None if it is not kept; raises RecordingCorrupt."""
+    return read_beside(directory, number, "request")
 
 
 def bodies_of(directory: Path, number: int) -> Path:
-    """Directory of the long bodies; it need not be there."""
+    """Directory of the long bodies; it need not be there.
+
+    Raises:
+        RecordingCorrupt: one of them was changed since it was kept.
+    """
+    for name, why in damaged_beside(directory, number).items():
+        if name.startswith(f"{number}.bodies/"):
+            raise RecordingCorrupt(f"a body beside incident {number} is damaged", cause=f"{name}: {why}")
     return _beside(directory, number, "bodies")
+
+
+def _events_beside(directory: Path, number: int, what: str) -> list[Event]:
+    data = read_beside(directory, number, what)
+    return _events_of(_beside(directory, number, what), data) if data is not None else []
 
 
 def read_events(path: Path) -> list[Event]:
@@ -154,9 +169,14 @@ def read_events(path: Path) -> list[Event]:
         RecordingCorrupt: what lies there is none.
     """
     try:
-        lines = path.read_bytes().splitlines()
+        data = path.read_bytes()
     except FileNotFoundError:
         return []
+    return _events_of(path, data)
+
+
+def _events_of(path: Path, data: bytes) -> list[Event]:
+    lines = data.splitlines()
     found = (_event(path, at, line) for at, line in enumerate(lines, 1))
     return [event for event in found if event is not None]
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from relive.errors import ObjectCorrupt
+from relive.errors import ObjectCorrupt, RefUnknown
 from relive.model.commit import CommitId
-from relive.store.index import Index, size_of
+from relive.store.index import Index, StoredCommit, size_of
 from relive.store.lock import StoreLock
 from relive.store.manifests import Manifests
 
-__all__ = ["add_lines", "open_index"]
+__all__ = ["add_lines", "open_index", "renew_lines"]
 
 
 def open_index(path: Path, lock: StoreLock) -> Index:
@@ -35,6 +35,35 @@ def open_index(path: Path, lock: StoreLock) -> Index:
             for part in path.parent.glob(f"{path.name}*"):
                 part.unlink(missing_ok=True)
             return Index(path)
+
+
+def renew_lines(
+    index: Index, manifests: Manifests, commits: Mapping[CommitId, StoredCommit | None]
+) -> list[CommitId]:
+    """Make lines anew from their manifests, and remove those of commits that are not there. Needs no lock: manifests do not change.
+
+    Args:
+        commits: with what is believed of them still, their durable time and new bytes; None: nothing.
+
+    Returns:
+        Those of which nothing was believed.
+    """
+    for commit_id, known in commits.items():
+        try:
+            manifest = manifests.read(commit_id)
+        except RefUnknown:
+            index.remove(commit_id)
+            continue
+        except ObjectCorrupt:
+            continue  # `verify` tells of it
+        index.add(
+            commit_id,
+            manifest,
+            durable_us=known.durable_us if known is not None else None,
+            size=size_of(manifest),
+            new_bytes=known.new_bytes if known is not None else 0,
+        )
+    return [commit_id for commit_id, known in commits.items() if known is None]
 
 
 def add_lines(index: Index, manifests: Manifests, commits: Collection[CommitId]) -> int:

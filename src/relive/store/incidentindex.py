@@ -16,6 +16,7 @@ import os
 import re
 import sqlite3
 import time
+import zlib
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from relive.model.incident import Incident
 from relive.model.stack import find_stack
 from relive.store.durable import QUICK_NS, SHARE, state_of
 from relive.store.incidentquery import IncidentOrder, IncidentQuery, find_numbers
+from relive.store.incidentsums import decode_incident
 from relive.store.lock import StoreLock
 from relive.store.paging import Page, check_limit, page_of, read_cursor
 from relive.store.searching import as_sql_text, searchable
@@ -45,7 +47,7 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS incidents (
     number INTEGER PRIMARY KEY, file TEXT NOT NULL, package TEXT NOT NULL,
     service TEXT, life TEXT, kind TEXT, fingerprint TEXT, summary TEXT, exception TEXT,
-    seen_wall_ns INTEGER, last_seen_wall_ns INTEGER, times INTEGER, before TEXT, at TEXT, latest_before TEXT
+    seen_wall_ns INTEGER, last_seen_wall_ns INTEGER, times INTEGER, before TEXT, at TEXT, latest_before TEXT, sum INTEGER
 );
 CREATE TABLE IF NOT EXISTS texts (number INTEGER PRIMARY KEY, text TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS by_last_seen ON incidents (last_seen_wall_ns);
@@ -55,6 +57,7 @@ CREATE INDEX IF NOT EXISTS by_kind ON incidents (kind);
 CREATE INDEX IF NOT EXISTS by_fingerprint ON incidents (fingerprint);
 CREATE TABLE IF NOT EXISTS marks (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
+_VERSION = 2
 _NAME = re.compile(r"([1-9][0-9]{0,17})(\.package)?\.json")
 _VALUES = re.compile(r"=[^&#\s)]*")
 _AT_ONCE = 100  # incidents in one transaction
@@ -157,8 +160,13 @@ def _open(path: Path) -> sqlite3.Connection:
         if database.execute("PRAGMA journal_mode").fetchone() != ("wal",):
             database.execute("PRAGMA journal_mode=WAL")
         database.execute("PRAGMA synchronous=NORMAL")
-        if database.execute("PRAGMA user_version").fetchone() == (0,):
-            database.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = 1; COMMIT")
+        if database.execute("PRAGMA user_version").fetchone()[0] < _VERSION:
+            dropped = (
+                "DROP TABLE IF EXISTS incidents; DROP TABLE IF EXISTS texts; DROP TABLE IF EXISTS marks;"
+            )
+            database.executescript(
+                f"BEGIN IMMEDIATE; {dropped} {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT"
+            )
     except BaseException:
         database.close()
         raise
@@ -202,9 +210,12 @@ class IncidentIndex:
             strictly: also when that takes long and was done a moment ago. Else what its writer did not enter, which is rare, may
                 be missed for up to twenty times as long as a comparison takes.
         """
+        doubtful = self._doubtful()
+        if doubtful:
+            self._renew(doubtful)
         state = state_of(self._directory)
         marks = dict(self._database.execute("SELECT name, value FROM marks"))
-        if state is not None and marks.get("state") == state:
+        if state is not None and marks.get("state") == state and marks.get("lines") == self._lines():
             return
         cost_ns, at_ns = int(marks.get("cost_ns", 0)), int(marks.get("at_ns", 0))
         now_ns = time.time_ns()
@@ -213,7 +224,42 @@ class IncidentIndex:
         self._mark(at_ns=now_ns)  # others need not begin now
         began_ns = time.thread_time_ns()  # not the time by the wall: waiting for the processor is no cost
         self._compare()
-        self._mark(cost_ns=time.thread_time_ns() - began_ns, state=state or "")
+        self._mark(cost_ns=time.thread_time_ns() - began_ns, state=state or "", lines=self._lines())
+
+    def _lines(self) -> str:
+        (count,) = self._database.execute("SELECT count(*) FROM incidents").fetchone()
+        return str(count)
+
+    def _doubtful(self) -> list[int]:
+        """Incidents whose line was changed by something else than this program."""
+        rows = self._database.execute(f"SELECT {_FACTS}, file, package, sum FROM incidents")
+        return [row[0] for row in rows if row[-1] != _sum_of(row[:-1])]
+
+    def _renew(self, numbers: Iterable[int]) -> None:
+        with self._database:
+            self._database.execute("BEGIN IMMEDIATE")
+            for number in numbers:
+                # Not removed: of an incident whose file is damaged the line says which commits it needs.
+                self._database.execute(
+                    "UPDATE incidents SET file = '', package = '' WHERE number = ?", (number,)
+                )
+                self._enter(number)
+
+    def renew(self) -> list[int]:
+        """Read all files anew; returns the incidents of which the index said something else."""
+        query = f"SELECT {_FACTS} FROM incidents"
+        texts = "SELECT number, text FROM texts"
+        before = {row[0]: row for row in self._database.execute(query)}
+        words = dict(self._database.execute(texts))
+        self._renew(sorted(before))
+        after = {row[0]: row for row in self._database.execute(query)}
+        return sorted(
+            number
+            for number in before.keys() | after.keys()
+            if before.get(number) != after.get(number)
+            or words.get(number)
+            != self._database.execute(f"{texts} WHERE number = ?", (number,)).fetchone()[1]
+        )
 
     def _mark(self, **marks: int | str) -> None:
         with self._database:
@@ -259,9 +305,15 @@ class IncidentIndex:
             return
         exception = known[2] if known is not None and package and known[1] == package else None
         row = _row(path, beside if package and not exception else None, exception)
+        if row is None and known is not None:
+            # Its file is damaged now: what it referred to stays pinned, and it stays in lists.
+            row = self._database.execute(
+                f"SELECT {_FACTS} FROM incidents WHERE number = ?", (number,)
+            ).fetchone()[1:]
+        values = (number, *(row or (None,) * 12), file, package)
         self._database.execute(
-            f"INSERT OR REPLACE INTO incidents ({_FACTS}, file, package) VALUES ({', '.join('?' * 15)})",
-            (number, *(row or (None,) * 12), file, package),
+            f"INSERT OR REPLACE INTO incidents ({_FACTS}, file, package, sum) VALUES ({', '.join('?' * 16)})",
+            (*values, _sum_of(values)),
         )
         text = "" if row is None else _searched(row)
         self._database.execute("INSERT OR REPLACE INTO texts VALUES (?, ?)", (number, text))
@@ -274,8 +326,8 @@ def _row(path: Path, package: Path | None, exception: str | None) -> tuple[str |
         package: the error package beside it, unless there is none or the exception is known.
     """
     try:
-        one = Incident.model_validate_json(path.read_bytes())
-    except (OSError, ValueError):
+        one = decode_incident(path.read_bytes())
+    except (OSError, RecordingCorrupt):
         return None
     values = (
         one.service,
@@ -310,6 +362,10 @@ def _in_short(package: ErrorPackage) -> str:
 def _searched(row: tuple[str | int | None, ...]) -> str:
     summary, exception = row[4], row[5]
     return searchable(*(_VALUES.sub("=", str(text)) for text in (summary, exception)))
+
+
+def _sum_of(values: Iterable[object]) -> int:
+    return zlib.crc32(repr(tuple(values)).encode("utf-8", "surrogatepass"))
 
 
 def _signature_of(path: Path) -> str:

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from relive.errors import IncidentUnknown
+from relive.errors import IncidentUnknown, RecordingCorrupt
 from relive.model.commit import CommitId
 from relive.model.incident import Incident, Sighting
 from relive.store.durable import sync_directory
 from relive.store.incidentindex import StoredIncident, ask, enter_quietly
 from relive.store.incidentquery import IncidentOrder, IncidentQuery
+from relive.store.incidentsums import decode_incident, encode_incident
 from relive.store.numbers import take_number
 from relive.store.paging import Page
 from relive.store.troubles import disk_errors
@@ -65,6 +66,23 @@ class Incidents:
                 raise
         return incident
 
+    def enter(self, incident: Incident, number: int | None, lay: Callable[[int], None]) -> int:
+        """Write an incident that came from another home, durable on return.
+
+        Args:
+            number: that it has here already; None: it gets the next free one.
+            lay: called with its number before it is there, to lay beside it what belongs to it.
+
+        Returns:
+            Its number here.
+        """
+        with disk_errors("writing an incident"):
+            self._directory.mkdir(parents=True, exist_ok=True)
+            own = number if number is not None else take_number(self._directory)
+            lay(own)
+        self.save(incident.model_copy(update={"number": own}))
+        return own
+
     def save(self, incident: Incident) -> None:
         """Replace what is written of an incident, durable on return."""
         path = self._path(incident.number)
@@ -72,8 +90,8 @@ class Incidents:
         with disk_errors("writing an incident"):
             # For its owner only: lines of the service's log are in it.
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-            with os.fdopen(os.open(fresh, flags, 0o600), "w") as file:
-                file.write(incident.model_dump_json(indent=2))
+            with os.fdopen(os.open(fresh, flags, 0o600), "wb") as file:
+                file.write(encode_incident(incident))
                 file.flush()
                 os.fsync(file.fileno())
             fresh.replace(path)
@@ -81,21 +99,31 @@ class Incidents:
         enter_quietly(self._directory, incident.number)
 
     def get(self, number: int) -> Incident:
-        """One incident; raises IncidentUnknown."""
+        """One incident; raises IncidentUnknown, and RecordingCorrupt where something has changed what is written of it."""
         try:
-            return Incident.model_validate_json(self._path(number).read_bytes())
-        except (FileNotFoundError, ValueError):
-            raise IncidentUnknown(
-                f"there is no incident {number}", remedy="`relive incidents` lists them"
-            ) from None
+            data = self._path(number).read_bytes()
+        except FileNotFoundError:
+            data = b""
+        if not data:  # a number that was taken, and no more, is what a crash leaves
+            raise IncidentUnknown(f"there is no incident {number}", remedy="`relive incidents` lists them")
+        return decode_incident(data)
 
     def read(self, numbers: Iterable[int]) -> list[Incident]:
         """Those of the numbers that are there, in their order."""
         found = []
         for number in numbers:
-            with contextlib.suppress(IncidentUnknown):
+            with contextlib.suppress(IncidentUnknown, RecordingCorrupt):  # `verify` tells of what is damaged
                 found.append(self.get(number))
         return found
+
+    def numbers(self) -> list[int]:
+        """Of all files of incidents, in order, whatever stands in them."""
+        return sorted(number for path in self._directory.glob("*.json") if (number := self._number(path)))
+
+    def index_faults(self) -> list[int]:
+        """Incidents of which the index does not say what their files say; those are entered anew."""
+        with disk_errors("reading the incidents", damaged=_INDEX):
+            return ask(self._directory, lambda index: index.renew(), strictly=True)
 
     def list(self, service: str | None = None) -> list[Incident]:
         """All incidents, newest first; one whose writing a crash interrupted is passed over."""
@@ -103,8 +131,8 @@ class Incidents:
         for path in self._directory.glob("*.json"):
             if not self._number(path):  # it lies beside one
                 continue
-            with contextlib.suppress(ValueError, OSError):
-                found.append(Incident.model_validate_json(path.read_bytes()))
+            with contextlib.suppress(OSError, RecordingCorrupt):
+                found.append(decode_incident(path.read_bytes()))
         found.sort(key=lambda incident: -incident.number)
         return [incident for incident in found if service in (None, incident.service)]
 

@@ -1,13 +1,17 @@
 """The index: an SQLite file that answers what can be listed and searched without opening every manifest.
 
-Everything in it comes from manifests, and ``Store.rebuild_index`` makes it anew from them, so it need not be durable.
+Everything in it comes from manifests, and ``Store.rebuild_index`` makes it anew from them, so it need not be durable. But what it
+says is used without opening manifests: a wrong time makes a name mean another commit. So each line has a checksum, which who
+opens the store looks at, and ``upkeep.verify`` compares all of it with the manifests. Only ``durable_us`` and ``new_bytes`` are
+nowhere else.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,22 +98,7 @@ class Index:
         self, commit_id: CommitId, manifest: Manifest, *, durable_us: int | None, size: int, new_bytes: int
     ) -> None:
         """Enter a commit; entering it again replaces what was said of it."""
-        row = (
-            commit_id,
-            manifest.target.name,
-            manifest.target.life,
-            manifest.target.kind.value,
-            manifest.target.root,
-            manifest.trigger.value,
-            manifest.taken_wall_ns,
-            manifest.cursor.sequence if manifest.cursor else None,
-            manifest.capture,
-            manifest.pause_us,
-            durable_us,
-            size,
-            new_bytes,
-            manifest.parents[0] if manifest.parents else None,
-        )
+        row = _row_of(commit_id, manifest, durable_us, size, new_bytes)
         words = _words_of(manifest)
         marks = ", ".join("?" * len(row))
         with self._database:
@@ -117,8 +106,10 @@ class Index:
             self._forget_mark()
             text = self._text_of(manifest.target.name, words)
             self._database.execute(
-                f"INSERT OR REPLACE INTO commits ({_COLUMNS}, text) VALUES ({marks}, ?)", (*row, text)
+                f"INSERT OR REPLACE INTO commits ({_COLUMNS}, text, sum) VALUES ({marks}, ?, ?)",
+                (*row, text, _sum_of(row)),
             )
+            self._database.execute("DELETE FROM uses WHERE commit_id = ?", (commit_id,))
             self._database.executemany(
                 "INSERT OR IGNORE INTO uses VALUES (?, ?)",
                 [(name, commit_id) for name in objects_of(manifest)],
@@ -149,6 +140,59 @@ class Index:
             "DELETE FROM texts WHERE NOT EXISTS (SELECT 1 FROM commits WHERE text = texts.id)"
         )
 
+    # -- whether it can be believed ----------------------------------------------------------------------------------
+
+    def doubtful(self) -> dict[CommitId, StoredCommit | None]:
+        """Lines that were changed by something else than this program, each with None, and those that an older Relive wrote.
+
+        With thousands of lines that takes its time, so it is done now and then only; then none are named.
+        """
+        marks = dict(self._database.execute("SELECT name, value FROM marks WHERE name LIKE 'looked_%'"))
+        cost_ns, since_ns = (
+            int(marks.get("looked_cost_ns", 0)),
+            time.time_ns() - int(marks.get("looked_at_ns", 0)),
+        )
+        if cost_ns > QUICK_NS and 0 <= since_ns < SHARE * cost_ns:
+            return {}
+        began_ns = time.thread_time_ns()
+        found = {
+            CommitId(row[0]): StoredCommit(*row[:-1]) if row[-1] is None else None
+            for row in self._database.execute(f"SELECT {_COLUMNS}, sum FROM commits")
+            if row[-1] != _sum_of(row[:-1])
+        }
+        cost_ns = time.thread_time_ns() - began_ns
+        if cost_ns > QUICK_NS:
+            self._note({"looked_cost_ns": cost_ns, "looked_at_ns": time.time_ns()})
+        return found
+
+    def faults(self) -> list[str]:
+        """What SQLite itself finds wrong with the file: a page that was changed, an index that does not fit its table."""
+        rows = [str(text) for (text,) in self._database.execute("PRAGMA integrity_check(10)")]
+        return [] if rows == ["ok"] else rows
+
+    def differences(self, commit_id: CommitId, manifest: Manifest) -> list[str]:
+        """Which columns of a line are not what its manifest says; ``no line`` where there is none."""
+        found = self._database.execute(
+            f"SELECT {_COLUMNS}, sum, (SELECT words FROM texts WHERE texts.id = text) FROM commits WHERE id = ?",
+            (commit_id,),
+        ).fetchone()
+        if found is None:
+            return ["no line"]
+        names = [*_COLUMNS.split(", "), "sum", "words"]
+        here = dict(zip(names, found, strict=True))
+        row = _row_of(commit_id, manifest, here["durable_us"], size_of(manifest), here["new_bytes"])
+        wanted = dict(zip(names, (*row, _sum_of(row), _words_of(manifest)), strict=True))
+        uses = {
+            name
+            for (name,) in self._database.execute("SELECT object FROM uses WHERE commit_id = ?", (commit_id,))
+        }
+        differ = [name for name in names if here[name] != wanted[name]]
+        return differ + (["uses"] if uses != objects_of(manifest) else [])
+
+    def repair(self) -> None:
+        """Make the indexes of its tables anew."""
+        self._database.execute("REINDEX")
+
     # -- whether it is in line with the manifests -----------------------------------------------------------------
 
     def follows(self, state: str | None) -> bool:
@@ -157,10 +201,11 @@ class Index:
         Args:
             state: of their directory, which is another after each change of it; None: that cannot be told.
 
-        It is of no use when it had a line for each manifest when the directory was as it is now, and was not changed since.
+        It is of no use when it had a line for each manifest when the directory was as it is now, and was not changed since, nor
+        lost a line to somebody else.
         """
         marks = dict(self._database.execute("SELECT name, value FROM marks"))
-        if state is not None and marks.get("manifests") == state:
+        if state is not None and marks.get("manifests") == state and marks.get("lines") == self._lines():
             return True
         cost_ns, since_ns = int(marks.get("cost_ns", 0)), time.time_ns() - int(marks.get("at_ns", 0))
         return cost_ns > QUICK_NS and 0 <= since_ns < SHARE * cost_ns
@@ -170,7 +215,15 @@ class Index:
 
         Every change of the index takes away that it follows. Where this cannot be written, the next who opens it compares again.
         """
-        marks = {"manifests": state or "", "cost_ns": cost_ns, "at_ns": time.time_ns()}
+        self._note(
+            {"manifests": state or "", "lines": self._lines(), "cost_ns": cost_ns, "at_ns": time.time_ns()}
+        )
+
+    def _lines(self) -> str:
+        count, total = self._database.execute("SELECT count(*), total(sum) FROM commits").fetchone()
+        return f"{count}:{total:.0f}"
+
+    def _note(self, marks: Mapping[str, object]) -> None:
         with suppress(sqlite3.OperationalError), self._database:
             self._database.execute("BEGIN IMMEDIATE")
             self._database.executemany(
@@ -289,6 +342,32 @@ class Index:
         given = [as_sql_text(value) if isinstance(value, str) else value for value in values]
         rows = self._database.execute(f"SELECT {_COLUMNS} FROM commits {rest}", given)
         return (StoredCommit(*row) for row in rows)
+
+
+def _row_of(
+    commit_id: CommitId, manifest: Manifest, durable_us: int | None, size: int, new_bytes: int
+) -> tuple[object, ...]:
+    """The values of ``_COLUMNS``."""
+    return (
+        commit_id,
+        manifest.target.name,
+        manifest.target.life,
+        manifest.target.kind.value,
+        manifest.target.root,
+        manifest.trigger.value,
+        manifest.taken_wall_ns,
+        manifest.cursor.sequence if manifest.cursor else None,
+        manifest.capture,
+        manifest.pause_us,
+        durable_us,
+        size,
+        new_bytes,
+        manifest.parents[0] if manifest.parents else None,
+    )
+
+
+def _sum_of(row: Sequence[object]) -> int:
+    return zlib.crc32(repr(tuple(row)).encode("utf-8", "surrogatepass"))
 
 
 def _words_of(manifest: Manifest) -> str:

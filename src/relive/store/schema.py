@@ -1,8 +1,10 @@
 """The tables of a store's index, and how an index of an older Relive gets those of this one.
 
-``PRAGMA user_version`` is 1. Version 0 had neither ``texts`` nor ``marks``, nor the column ``text``; an agent of that Relive may
-still run and write lines, whose ``text`` is then NULL until the next process that opens the store has entered their words.
+``PRAGMA user_version`` is 2. Version 0 had neither ``texts`` nor ``marks``, nor the column ``text``; version 1 had no column
+``sum``. An agent of such a Relive may still run and write lines, in which these are then NULL until the next process that opens the
+store has filled them in.
 
+``sum``: a checksum of the line, see ``Index.doubtful``.
 ``texts``: what can be searched, once for all commits that have the same, which are mostly all of one service.
 ``marks``: facts about the index by name: see ``Index.follows``.
 """
@@ -13,13 +15,13 @@ import sqlite3
 
 __all__ = ["prepare"]
 
-VERSION = 1
+VERSION = 2
 _TABLES = """
 CREATE TABLE IF NOT EXISTS commits (
     id TEXT PRIMARY KEY, name TEXT NOT NULL, life TEXT, kind TEXT NOT NULL, root INTEGER NOT NULL,
     trigger TEXT NOT NULL, taken_wall_ns INTEGER NOT NULL, sequence INTEGER, capture TEXT NOT NULL,
     pause_us INTEGER NOT NULL, durable_us INTEGER, bytes INTEGER NOT NULL, new_bytes INTEGER NOT NULL, parent TEXT,
-    text INTEGER
+    text INTEGER, sum INTEGER
 );
 CREATE TABLE IF NOT EXISTS uses (object TEXT NOT NULL, commit_id TEXT NOT NULL, PRIMARY KEY (object, commit_id)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS texts (id INTEGER PRIMARY KEY, name TEXT NOT NULL, words TEXT NOT NULL, UNIQUE (name, words));
@@ -50,8 +52,9 @@ def prepare(database: sqlite3.Connection) -> None:
         for statement in _TABLES.split(";"):
             database.execute(statement)
         columns = {row[1] for row in database.execute("PRAGMA table_info(commits)")}
-        if "text" not in columns:
-            database.execute("ALTER TABLE commits ADD COLUMN text INTEGER")
+        for added in ("text", "sum"):
+            if added not in columns:
+                database.execute(f"ALTER TABLE commits ADD COLUMN {added} INTEGER")
         database.execute("DROP INDEX IF EXISTS commits_by_name")  # commits_of_name does what it did
         for statement in _INDEXES.split(";"):
             database.execute(statement)

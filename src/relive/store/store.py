@@ -27,7 +27,7 @@ from relive.model.commit import CommitId, FileEntry, Layer, Manifest
 from relive.store.anatomy import Anatomy
 from relive.store.commitquery import CommitQuery
 from relive.store.deliveries import Deliveries
-from relive.store.following import add_lines, open_index
+from relive.store.following import add_lines, open_index, renew_lines
 from relive.store.format import StoreFormat
 from relive.store.index import StoredCommit, TargetLine, objects_of, size_of
 from relive.store.keyring import Keyring
@@ -83,6 +83,7 @@ class Store:
         self._lock = StoreLock(directory / "lock")
         self._new_files = NewFiles(self.stage)
         self._parent: CommitId | None = None
+        self._renewed: list[CommitId] = []
         self._referable: Collection[str] | None = None
         self._open_intake: TakenImages | None = None
         self._keyring = keyring = keyring or Keyring(directory.parent / "keys", given_store_keys)
@@ -152,13 +153,18 @@ class Store:
         )
 
     def _follow_manifests_unless_busy(self) -> None:
+        self._renewed = renew_lines(self._index, self._manifests, self._index.doubtful())
         if self._index.follows(self._manifests.state()):
             return
         # Who holds the lock lives and finishes its work; a stopped one must not keep others from reading.
         # With 100,000 manifests a comparison takes a tenth of a second, which is not spent for each command while commits
         # arrive: what a crash kept out of the index may then be missed for some seconds. Who drops commits always compares.
-        with contextlib.suppress(BlockingIOError), self._lock.held(shared=False, wait=False):
-            self._follow_manifests()
+        try:
+            with self._lock.held(shared=False, wait=False):
+                self._follow_manifests()
+        except BlockingIOError:
+            # What is on its way in gets its line from its own agent, too; what was dropped meanwhile loses it again the next time.
+            add_lines(self._index, self._manifests, self._manifests.ids() - self._index.ids())
 
     def _follow_manifests(self) -> int:
         """Bring the index into line with the manifests; call it with the store locked alone. Returns lines added."""
@@ -466,6 +472,21 @@ class Store:
         with disk_errors("laying out files", self._directory):
             return self._trees.made(name, make)
 
+    def damaged_trees(self) -> list[str]:
+        """Names of what was laid out and is not any more what it was then; each use finds it, too, and makes it anew."""
+        with disk_errors("reading what was laid out", self._directory):
+            return self._trees.damaged()
+
+    def renew_derived(self) -> list[str]:
+        """Make anew what is derived and wrong: laid-out layers, the index. Returns what it was, in words."""
+        with disk_errors("making anew what is derived", self._directory):
+            done = [f"laid-out layer {name[:12]}" for name in self._trees.drop_damaged()]
+            faults = self.index_faults(self._manifests.ids())
+        if faults:
+            self.rebuild_index()
+            self._renewed = []
+        return done + [f"index line of {name[:12]}" for name in faults]
+
     def content_file(self, entry: FileEntry) -> Path:
         """A file that holds the content of a committed file, checked when it was made; for reading only.
 
@@ -650,8 +671,23 @@ class Store:
     def rebuild_index(self) -> int:
         """Make the index anew from the manifests; returns how many were readable. Damaged manifests are passed over."""
         with disk_errors("making the index anew", self._directory), self._lock.held(shared=False):
+            self._index.repair()
             self._index.clear()
             return self._follow_manifests()
+
+    def index_faults(self, commits: Iterable[CommitId]) -> dict[str, str]:
+        """Where the index does not say what the manifests of these commits say; by id, or ``index.sqlite`` for all of it.
+
+        Lines that were found wrong, and made anew, when this store was opened are named as well.
+        """
+        found = dict.fromkeys(self._renewed, "it was changed by something else; it has been made anew")
+        with disk_errors("reading the index", self._directory):
+            faults = self._index.faults()
+            for commit, manifest in self._readable(commits):
+                differ = self._index.differences(commit, manifest)
+                if differ:
+                    found[commit] = f"not as the manifest says: {', '.join(differ)}"
+        return found | ({"index.sqlite": faults[0]} if faults else {})
 
     def _drop(self, commits: Sequence[CommitId]) -> int:
         """Remove commits and what only they used; returns the bytes freed."""

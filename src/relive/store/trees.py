@@ -2,6 +2,12 @@
 
 A laid-out layer is written under another name and renamed when it is whole, so it is either there or not. It is not synced
 to disk, so one from before the last boot of the machine may hold anything; such ones are removed.
+
+What lies there is looked at before each use, by the seal that was made with it (``treeseal``): what was changed since is laid out
+anew, under the same name, and what was there stays beside it as long as a branch may have it mounted.
+
+    NAME/tree/   what is given out
+    NAME/seal    what it has to be
 """
 
 from __future__ import annotations
@@ -20,10 +26,13 @@ from pathlib import Path
 from relive.errors import ObjectCorrupt
 from relive.model.commit import EntryKind, FileEntry, Layer
 from relive.store.objects import hash_bytes
+from relive.store.treeseal import is_as_sealed, seal
 
 __all__ = ["Trees", "all_mounts", "lay_out"]
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_TREE, _SEAL = "tree", "seal"
+_DAMAGED = ".damaged-"
 _ASKED_LATELY = 600.0  # [s] so long nobody has to have mounted what was laid out
 _OPAQUE = "trusted.overlay.opaque"
 _OVERLAY_PREFIX = "trusted.overlay."  # attributes by which overlayfs is told to look elsewhere
@@ -74,12 +83,16 @@ class Trees:
         """
         goal = self._directory / name
         with self._locked(fcntl.LOCK_SH):
-            if goal.exists():
+            if goal.exists() and is_as_sealed(goal / _TREE, goal / _SEAL):
                 goal.chmod(goal.stat().st_mode)  # its change time says when it was asked for last
-                return goal
+                return goal / _TREE
+        self._put_aside(name)
         fresh = Path(tempfile.mkdtemp(prefix=".making-", dir=self._directory))
+        fresh.chmod(0o755)  # a branch's users walk through it
         try:
-            make(fresh)
+            (fresh / _TREE).mkdir()
+            make(fresh / _TREE)
+            seal(fresh / _TREE, fresh / _SEAL)
             fresh.rename(goal)
         except FileExistsError:
             shutil.rmtree(fresh)
@@ -90,7 +103,32 @@ class Trees:
         except BaseException:
             shutil.rmtree(fresh, ignore_errors=True)
             raise
-        return goal
+        return goal / _TREE
+
+    def _put_aside(self, name: str, *, every_byte: bool = False) -> None:
+        """Make room for one that is whole; a branch may still read what was there."""
+        with self._locked(fcntl.LOCK_EX):
+            goal = self._directory / name
+            # Another process may have been quicker.
+            if goal.exists() and not is_as_sealed(goal / _TREE, goal / _SEAL, every_byte=every_byte):
+                goal.rename(self._directory / f"{name}{_DAMAGED}{uuid.uuid4().hex}")
+
+    def damaged(self) -> list[str]:
+        """The names of those that are not as they were made; every byte is read."""
+        found = []
+        for path in sorted(self._directory.iterdir()):
+            if path.name.startswith(".making-") or _DAMAGED in path.name:
+                continue
+            if not is_as_sealed(path / _TREE, path / _SEAL, every_byte=True):
+                found.append(path.name)
+        return found
+
+    def drop_damaged(self) -> list[str]:
+        """Put aside what is damaged, so that it is laid out anew when it is asked for; returns the names."""
+        found = self.damaged()
+        for name in found:
+            self._put_aside(name, every_byte=True)
+        return found
 
     def clear(self) -> None:
         """Delete all laid-out layers; for when no branch lives."""
@@ -109,7 +147,7 @@ class Trees:
             return
         mounted = mounts()
         for path in old:
-            if path.name in mounted:
+            if path.name.partition(_DAMAGED)[0] in mounted:
                 continue
             doomed = self._directory / f".making-{uuid.uuid4().hex}"
             with self._locked(fcntl.LOCK_EX), contextlib.suppress(FileNotFoundError):

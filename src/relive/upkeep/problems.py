@@ -11,13 +11,22 @@ __all__ = ["Kind", "Problem", "Report"]
 
 
 class Kind(StrEnum):
-    """What it is about; the first four are things that another store may still have (``source``)."""
+    """What it is about.
+
+    The first four are things that another store may still have (``source``); an index and what is laid out are made from others,
+    and anew; incidents and recordings lie beside the store.
+    """
 
     MANIFEST = "manifest"
     PLACEMENT = "placement"
     PACK = "pack"
     OBJECT = "object"
     TAG = "tag"
+    INDEX = "index"
+    LAID_OUT = "laid-out"
+    INCIDENT = "incident"
+    INCIDENT_INDEX = "incident-index"
+    RECORDING = "recording"
 
 
 @dataclass(frozen=True, slots=True)

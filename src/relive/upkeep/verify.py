@@ -1,4 +1,5 @@
-"""Checking a store: from the commits to their placements, packs and objects; signatures, hashes, and that all is there.
+"""Checking a store: from the commits to their placements, packs and objects; signatures, hashes, and that all is there. And what is
+derived from these: the index, and the files that were laid out for branches.
 
 Nothing is locked while it looks, so commits may come and go meanwhile. What seems wrong is looked at once more at the end,
 with the lock held shared: what a commit lacked that has since been dropped, or moved by repacking, is no problem.
@@ -65,7 +66,7 @@ def verify(
                 again = sorted(there & spoiled.union(*(check.packs.get(name, ()) for name in doubtful)))
                 problems = _Check(store.anatomy, silent).look(again, lambda name: data and name in doubtful)
         if commits is None:
-            problems += _tag_problems(store)
+            problems += [*_tag_problems(store), *_derived_problems(store)]
     return Report(
         len(wanted), len(check.packs), len(check.objects) + len(check.contents), check.bytes_read, problems
     )
@@ -238,6 +239,21 @@ class _Check:
             return self._parts.packs.path(name).stat().st_size
         except FileNotFoundError:
             return 0
+
+
+def _derived_problems(store: Store) -> list[Problem]:
+    """What was made from manifests and packs and does not fit them: it spoils no commit, and is made anew."""
+    remedy = "`relive repair` makes it anew"
+    found = [
+        Problem(Kind.INDEX, name, ObjectCorrupt.code, f"the index is wrong here: {what}; {remedy}", [])
+        for name, what in sorted(store.index_faults(store.anatomy.manifests.ids()).items())
+    ]
+    return found + [
+        Problem(
+            Kind.LAID_OUT, name, ObjectCorrupt.code, f"files laid out for branches have changed; {remedy}", []
+        )
+        for name in store.damaged_trees()
+    ]
 
 
 def _tag_problems(store: Store) -> list[Problem]:

@@ -25,6 +25,7 @@ from relive.agent.containers.state import ContainerState
 from relive.agent.control import serve_control
 from relive.agent.inside import InsideDrain
 from relive.agent.keeper import Keeper
+from relive.agent.protection import Protection
 from relive.agent.recorder import Recorder
 from relive.agent.sightings import loop_sighting
 from relive.agent.supervisor import Supervisor
@@ -52,19 +53,20 @@ class ContainerAgent:
         self._watch = watch
         self._engine = engine
         self._log = structlog.get_logger()
-        self._tasks = Tasks()
+        self._protection = Protection()
+        self._tasks = Tasks(self._protection)
         self._stopping = asyncio.Event()
         self._starts = asyncio.Event()
         self._start: Start | None = None
         self._restarts = Restarts()
         self._is_over = self._is_gone = False
         self._failed: tuple[End, Sighting] | None = None
-        self._keeper = Keeper(settings, facts.name, facts.id, paths.logs, self._root)
-        self._taker = engine.taker(settings, facts.id, facts.name, paths)
-        self._committer = Committer(self._taker, paths, facts.name, self._keeper)
-        self._recorder = Recorder(
-            settings, service_of(watch), self._committer, self._keeper, self._tasks, self._hear_proxy
+        self._keeper = Keeper(
+            settings, facts.name, facts.id, paths.logs, self._root, protection=self._protection
         )
+        self._taker = engine.taker(settings, facts.id, facts.name, paths)
+        self._committer = Committer(self._taker, paths, facts.name, self._keeper, self._protection)
+        self._recorder = Recorder(settings, service_of(watch), self._committer, self._tasks, self._hear_proxy)
         self._supervisor = Supervisor(settings, paths)
         self._bounding = Bounding([*paths.logs, paths.agent_log], settings.output_keep)
         self._drain = self._drain_rings(Path(facts.rings)) if facts.rings is not None else None
@@ -88,6 +90,7 @@ class ContainerAgent:
             body_bytes=2 * settings.body_limit,  # a secret's placeholder can be longer than the secret
             is_alive=is_alive,
             on_failure=failed,
+            protection=self._protection,
         )
 
     def _root(self) -> int | None:
@@ -114,11 +117,11 @@ class ContainerAgent:
         server = await serve_control(self._watch.paths.agent_socket, self._handle)
         ready()
         try:
-            for work in (
-                *(self._keeper.make_ready(), self._recorder.run(), self._output.follow(self._starts)),
-                *(self._supervisor.keep(), self._bounding.run()),
-            ):
-                self._tasks.begin(work)
+            self._tasks.begin(self._keeper.make_ready())
+            self._tasks.keep("proxy", self._recorder.run)
+            self._tasks.keep("output", lambda: self._output.follow(self._starts))
+            self._tasks.keep("supervisor", self._supervisor.keep)
+            self._tasks.keep("bounding", self._bounding.run)
             await self._go_from_start_to_start()
             self._is_over = True
         except TargetUnknown:
@@ -174,7 +177,9 @@ class ContainerAgent:
 
     def _common(self) -> Common:
         look = self._drain.look if self._drain is not None else None
-        return Common(self._settings, self._watch, self._engine, self._keeper, self._committer, look)
+        return Common(
+            self._settings, self._watch, self._engine, self._keeper, self._committer, self._protection, look
+        )
 
     async def _look(self) -> ContainerState | None:
         """How the container is, as soon as its engine answers; None when the watch is to end before that."""
@@ -245,6 +250,7 @@ class ContainerAgent:
                     "pending": self._keeper.pending,
                     "recording": link is not None and link.is_open,
                     "pid": state.pid if state is not None else 0,
+                    "troubles": self._protection.as_json(),
                 }
         raise ValueError(f"no such operation: {request['op']}")
 

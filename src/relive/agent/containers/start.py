@@ -24,6 +24,7 @@ from relive.agent.lives import Capsule
 from relive.agent.memory import MemoryGroup
 from relive.agent.pace import Pace, footprint_of
 from relive.agent.policy import PolicyCommits
+from relive.agent.protection import Protection
 from relive.agent.sightings import (
     exit_sighting,
     health_sighting,
@@ -56,6 +57,7 @@ class Common:
     engine: Engine
     keeper: Keeper
     committer: Committer
+    protection: Protection
     look_inside: Callable[[], None] | None
 
 
@@ -89,7 +91,7 @@ class Start:
         self.state = state
         self.service: Capsule = service_of(common.watch, state)
         self._group = MemoryGroup.of_process(state.pid) if state.has_group else None
-        self._tasks = Tasks()
+        self._tasks = Tasks(common.protection)
         self._log = structlog.get_logger()
         self._patterns = [re.compile(one.encode()) for one in common.watch.facts.spec.patterns]
         self._born_ns = self._seen_ns = _born_ns(state.pid)
@@ -139,13 +141,13 @@ class Start:
         stop = asyncio.ensure_future(stopping.wait())
         try:
             if spec.signals:
-                self._tasks.begin(self.failures.watch_signals())
-            self._tasks.begin(self.failures.watch_memory())
+                self._tasks.keep("failures", self.failures.watch_signals)
+            self._tasks.keep("memory", self.failures.watch_memory)
             if self._exceptions is not None:
-                self._tasks.begin(self._exceptions.watch())
+                self._tasks.keep("exceptions", self._exceptions.watch)
             if self.state.health is not None:
-                self._tasks.begin(self._watch_health())
-            self._tasks.begin(self._policy().run())
+                self._tasks.keep("health", self._watch_health)
+            self._tasks.keep("policy", self._policy().run)
             await asyncio.wait((ended, stop), return_when=asyncio.FIRST_COMPLETED)
             if not ended.done():
                 return None

@@ -19,7 +19,7 @@ router = APIRouter(prefix="/targets", tags=["targets"])
 
 @router.get("", operation_id="list_targets")
 def listed(settings: Configured, _caller: Reader) -> list[Target]:
-    """What runs and can be committed, oldest first"""
+    """What runs and can be committed, oldest first, and what of its protection does not work"""
     return list_targets(settings, Silent())
 
 

@@ -7,6 +7,7 @@ import streamlit as st
 from relive.config import Settings
 from relive.dashboard.look import chip, escape, label
 from relive.dashboard.paging import Pager
+from relive.dashboard.protection import show_unprotected
 from relive.dashboard.refusals import home, telling
 from relive.model.incident import FailureKind
 from relive.model.quantities import age, when
@@ -24,6 +25,7 @@ def show() -> None:
     """The page."""
     st.title("Incidents")
     settings = home()
+    show_unprotected(settings)
     wish = _asked()
     pager = Pager[str]("incidents", wish)
     with telling(), st.spinner("Reading incidents …"):

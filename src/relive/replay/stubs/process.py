@@ -11,6 +11,7 @@ import asyncio
 import io
 import os
 import pickle
+import select
 import signal
 import socket
 import subprocess
@@ -99,7 +100,8 @@ def answer_branch(
             try:
                 ours.sendall(pickle.dumps(order))
                 ours.shutdown(socket.SHUT_WR)
-                said = process.stdout.readline()
+                ready, _, _ = select.select([process.stdout], [], [], _STARTS_WITHIN)
+                said = process.stdout.readline() if ready else b""
             except OSError:
                 said = b""
     if said != b"ready\n":

@@ -17,7 +17,7 @@ from relive.kernel.mounts import bind, unmount
 from relive.kernel.namespaces import in_new_network
 from relive.sandbox.seal import check_sealed
 
-__all__ = ["external_network", "make_network", "remove_network"]
+__all__ = ["external_network", "has_processes", "make_network", "remove_network"]
 
 _EXTERNAL = bytes.fromhex("19435654 52379355 0e000000 420c") + b"extRootNetNS"  # the whole of netns-N.img
 
@@ -38,6 +38,20 @@ def make_network(point: Path, addresses: Iterable[str]) -> None:
         bind(Path("/proc/thread-self/ns/net"), point)
 
     in_new_network(furnish)
+
+
+def has_processes(point: Path) -> bool:
+    """A process lives in the network namespace that is kept there."""
+    try:
+        kept = point.stat()
+    except OSError:
+        return False
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            found = (process / "ns/net").stat()
+            if (found.st_dev, found.st_ino) == (kept.st_dev, kept.st_ino):
+                return True
+    return False
 
 
 def remove_network(point: Path) -> None:

@@ -50,9 +50,10 @@ from relive.sandbox.podman.criu import CriuForRuntime
 from relive.sandbox.podman.dressing import Dress, dressed, mounts_of
 from relive.sandbox.podman.images import ready_image
 from relive.sandbox.podman.mounts import own_copies
-from relive.sandbox.podman.network import external_network, make_network, remove_network
+from relive.sandbox.podman.network import external_network, has_processes, make_network, remove_network
 from relive.sandbox.rings import make_rings
 from relive.sandbox.rootfs import RINGS_DIRECTORY
+from relive.sandbox.unfinished import claimed, sweep_unfinished
 from relive.store import Store
 
 __all__ = ["Revived", "restore_container"]
@@ -122,6 +123,7 @@ def restore_container(
     directory.mkdir()
     try:
         with (
+            claimed(directory),
             ThreadPoolExecutor(1) as aside,
             _Reviving(settings, store, commit, manifest, directory, name, share_volumes) as reviving,
         ):
@@ -138,16 +140,17 @@ def restore_container(
                 restore_us=restore_us,
                 publications=reviving.tie(init),
             )
+            (directory / _STATE).write_text(revived.model_dump_json(indent=2))
     except BaseException:
         remove_network(directory / "network")
         shutil.rmtree(directory, ignore_errors=True)
         raise
-    (directory / _STATE).write_text(revived.model_dump_json(indent=2))
     return revived
 
 
 def _sweep(containers: Path) -> None:
-    """Remove what was kept for containers that podman does not have any more."""
+    """Remove what was kept for containers that podman does not have any more, and what a killed restore left."""
+    sweep_unfinished(containers, _STATE, _let_go)
     for directory in containers.iterdir():
         try:
             kept = Revived.model_validate_json((directory / _STATE).read_bytes())
@@ -158,6 +161,14 @@ def _sweep(containers: Path) -> None:
         if ask("container", "exists", kept.id).status == 1:
             remove_network(directory / "network")
             shutil.rmtree(directory, ignore_errors=True)
+
+
+def _let_go(directory: Path) -> bool:
+    """End the network of a restore that was killed; False where a container lives in it, which podman has started all the same."""
+    if has_processes(directory / "network"):
+        return False
+    remove_network(directory / "network")
+    return True
 
 
 def _started(pid: int) -> int:
