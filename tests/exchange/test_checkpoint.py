@@ -213,7 +213,7 @@ def test_a_store_that_takes_containers_is_of_a_version_that_knows_them(sender, r
 
     (sender.home / "store" / "format").write_text('{"version": 2}')
     service = commit(sender.store)
-    assert version(sender) == 5
+    assert version(sender) == 6
     taken = take(sender, FIRST).commit
     assert version(sender) == 5
     assert (sender.store.manifest(service.id).version, sender.store.manifest(taken).version) == (4, 4)

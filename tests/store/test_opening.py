@@ -19,7 +19,7 @@ from .builders import commit, is_whole
 @pytest.mark.parametrize(
     "text",
     [
-        '{"version": 6}',
+        '{"version": 7}',
         '{"version": true}',
         "",
         "null",
