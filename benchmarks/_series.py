@@ -42,10 +42,10 @@ _KEYS, _WRITES, _NOISE = 150_000, 100, 512
 
 
 class Client:
-    """Does a step again and again, in a thread, until it is left."""
+    """Does ``step`` again and again, in a thread, until it is left."""
 
     def __init__(self, step: Callable[[], None], every: float) -> None:
-        self._step, self._every = step, every
+        self.step, self._every = step, every
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work)
 
@@ -59,7 +59,7 @@ class Client:
 
     def _work(self) -> None:
         while not self._stop.wait(self._every):
-            self._step()
+            self.step()
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,35 +21,39 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 PAGE = 4096
 
 
-def read_pack(path: Path, store_key: bytes | None) -> list[tuple[bytes, int, bool]]:
-    """(compressed frame, bytes when decompressed, it holds overlays) of each frame."""
+INDEX, OVERLAY, WORDS, DELTA, DICTIONARY = (1 << bit for bit in (31, 30, 29, 28, 27))
+
+
+def read_pack(path: Path, store_key: bytes | None) -> list[tuple[bytes, int]]:
+    """(compressed frame, second field of its entry) of each frame."""
     data = path.read_bytes()
     (count,) = struct.unpack("<I", data[-4:])
     table = data[len(data) - 4 - 40 * count :]
     head = data[:32]
     assert blake3(head + table).hexdigest() == path.name
     magic, flags, zero, pack_id = struct.unpack("<8sII16s", head)
-    assert (magic, zero) == (b"RELPACK2", 0)
+    assert magic in (b"RELPACK2", b"RELPACK3")
+    assert zero == 0
     frames, offset = [], 32
     for number in range(count):
-        stored, raw, checksum = struct.unpack_from("<II32s", table, 40 * number)
+        stored, field, checksum = struct.unpack_from("<II32s", table, 40 * number)
         frame = data[offset : offset + stored]
         assert blake3(frame).digest() == checksum
         if flags & 1:
             assert store_key is not None
             key = HKDF(algorithm=SHA256(), length=32, salt=pack_id, info=b"relive pack 2").derive(store_key)
             frame = AESGCM(key).decrypt(number.to_bytes(12, "little"), frame, head)
-        frames.append((frame, raw & 0x3FFF_FFFF, bool(raw >> 30 & 1)))
+        frames.append((frame, field))
         offset += stored
     assert offset == len(data) - len(table)
     return frames
 
 
-def decompress(frame: tuple[bytes, int, bool], dictionary: bytes | None = None) -> bytes:
-    stored, raw, _ = frame
+def decompress(frame: tuple[bytes, int], dictionary: bytes | None = None) -> bytes:
+    stored, field = frame
     given = zstandard.ZstdCompressionDict(dictionary, zstandard.DICT_TYPE_RAWCONTENT) if dictionary else None
     data = zstandard.ZstdDecompressor(given, max_window_size=1 << 27).decompress(stored)
-    assert len(data) == raw
+    assert len(data) == field & (0x3FFF_FFFF if field & INDEX else 0xF_FFFF)
     return data
 
 
@@ -87,19 +91,39 @@ class Commit:
             for name in placement["packs"]
         ]
         self._pages: dict[tuple[int, int], bytes] = {}
+        self._dictionaries: dict[tuple[int, int], bytes] = {}
         base = None if placement["base"] is None else decompress(self._frame(placement["base"]))
         self.index = msgpack.unpackb(decompress(self._frame(placement["index"]), base))
+        for user, is_words, own in self.index.get("dictionaries", []):
+            frames, kind = self._packs[own], is_words * WORDS
+            assert frames is not None
+            self._dictionaries[user, kind] = b"".join(
+                decompress(frame) for frame in frames if frame[1] & DICTIONARY and frame[1] & WORDS == kind
+            )
 
-    def _frame(self, place: list[int]) -> tuple[bytes, int, bool]:
+    def _frame(self, place: list[int]) -> tuple[bytes, int]:
         pack = self._packs[place[0]]
         assert pack is not None
         return pack[place[1]]
 
-    def _page(self, pack: int, slot: int) -> bytes:
-        key = (pack, slot // 128)
+    def _opened(self, pack: int, number: int) -> bytes:
+        key = (pack, number)
         if key not in self._pages:
-            self._pages[key] = decompress(self._frame(list(key)))
-        return self._pages[key][slot % 128 * PAGE :][:PAGE]
+            frame = self._frame(list(key))
+            needs = (pack, frame[1] & WORDS)
+            self._pages[key] = decompress(frame, self._dictionaries[needs] if frame[1] & DELTA else None)
+        return self._pages[key]
+
+    def _page(self, pack: int, slot: int) -> bytes:
+        return self._opened(pack, slot // 128)[slot % 128 * PAGE :][:PAGE]
+
+    def _words(self, pack: int, slot: int) -> dict[int, bytes]:
+        """Changed words by their numbers."""
+        data, count = self._opened(pack, slot // 128), (self._frame([pack, slot // 128])[1] >> 20 & 127) + 1
+        maps = [int.from_bytes(data[64 * page : 64 * (page + 1)], "little") for page in range(count)]
+        at = 64 * count + 8 * sum(found.bit_count() for found in maps[: slot % 128])
+        numbers = [word for word in range(512) if maps[slot % 128] >> word & 1]
+        return {word: data[at + 8 * place :][:8] for place, word in enumerate(numbers)}
 
     def read_table(self, columns: list[bytes]) -> list[bytes]:
         """The pages of a table."""
@@ -107,10 +131,15 @@ class Commit:
         numbers = (read_column(column, kind) for column, kind in zip(columns, ("<i", "<I") * 2, strict=True))
         for full_pack, full_slot, xor_pack, xor_slot in zip(*numbers, strict=True):
             content = bytes(PAGE) if full_pack == -1 else self._page(full_pack, full_slot)
-            if xor_pack != -1:
+            kind = 0 if xor_pack == -1 else self._frame([xor_pack, xor_slot // 128])[1]
+            if kind & WORDS:
+                new_words = self._words(xor_pack, xor_slot)
+                old_words = (content[at : at + 8] for at in range(0, PAGE, 8))
+                content = b"".join(new_words.get(word, old) for word, old in enumerate(old_words))
+            elif xor_pack != -1:
                 change = self._page(xor_pack, xor_slot)
                 words = [(content[at : at + 8], change[at : at + 8]) for at in range(0, PAGE, 8)]
-                if self._frame([xor_pack, xor_slot // 128])[2]:
+                if kind & OVERLAY:
                     content = b"".join(old if new == bytes(8) else new for old, new in words)
                 else:
                     content = b"".join(

@@ -16,11 +16,14 @@ PAGES = 600
 class Service:
     """Memory of two processes; ``live`` changes it as a service's does, the same way for the same seed.
 
-    With ``records``, records of 100 words take the place of others, too; some of them have words that are zero.
+    With ``records``, records of 100 words take the place of others, too; some of them have words that are zero. With ``moved``, so
+    many pages are filled with content that the service had elsewhere before, as caches are, at another offset each time.
     """
 
-    def __init__(self, seed: int = 0, pages: int = PAGES, *, records: int = 0) -> None:
+    def __init__(self, seed: int = 0, pages: int = PAGES, *, records: int = 0, moved: int = 0) -> None:
         self._records = records
+        self._moved = moved
+        self._library = np.random.default_rng(99).integers(0, 1 << 60, 40 * 512).astype(np.uint64)
         self._random = np.random.default_rng(seed)
         self._memory = {pid: self._random.integers(0, 99, (pages, 512)).astype(np.uint64) for pid in (7, 8)}
         self._first = {7: 5000, 8: 90_000}
@@ -37,12 +40,21 @@ class Service:
             pages[random.choice(len(pages), 2)] = 0
             for page in random.choice(len(pages), self._records, replace=False):
                 begin = int(random.integers(0, 400))
-                pages[page, begin : begin + 100] = random.integers(1, 9, 100).astype(np.uint64)
+                pages[page, begin : begin + 100] = self._record()
                 pages[page, begin + 50] *= np.uint64(page % 3 > 0)
+            for page in random.choice(len(pages), self._moved, replace=False):
+                begin = int(random.integers(0, 39 * 512))
+                pages[page] = self._library[begin : begin + 512]
             if self.turn % 5 == 0:
                 fresh = random.integers(0, 9, (4, 512)).astype(np.uint64)
                 self._memory[pid] = np.concatenate([fresh, pages])
                 self._first[pid] -= 4
+
+    def _record(self) -> np.ndarray:
+        if not self._moved:
+            return self._random.integers(1, 9, 100).astype(np.uint64)
+        begin = int(self._random.integers(0, 50)) * 100
+        return self._library[begin : begin + 100]
 
     def images(self) -> dict[str, bytes]:
         """As CRIU leaves them; the numbers of the page files are others each time."""

@@ -6,7 +6,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relive.store.pages.fold import numbered_anew, packs_to_fold, packs_used
+from relive.store.pages.fold import (
+    dictionaries_in,
+    dictionaries_used,
+    numbered_anew,
+    packs_to_fold,
+    packs_used,
+)
+from relive.store.pages.packfile import Kind
 from relive.store.pages.table import NOWHERE, Table, pack_of, slot_of
 
 
@@ -66,3 +73,19 @@ def test_numbering_anew_moves_the_packs_up_and_leaves_slots_and_zeros():
     assert pack_of(moved.full).tolist() == [1, NOWHERE, 0]
     assert slot_of(moved.full[[0, 2]]).tolist() == [5, 5]
     assert pack_of(moved.xor).tolist() == [2, 2, 2]
+
+
+def test_a_pack_whose_full_pages_need_the_dictionary_of_another_is_folded_however_much_it_holds():
+    large = [table(*[0] * 90, *[1] * 90)]
+    own, others = {(0, Kind.PAGES): 0}, {(1, Kind.PAGES): 0, (0, Kind.WORDS): 1}
+    assert packs_to_fold(large, [], lambda _: 90, own).tolist() == []
+    assert packs_to_fold(large, [], lambda _: 90, own | others).tolist() == [1]
+
+
+def test_a_dictionary_is_needed_by_who_has_pages_of_that_sort():
+    found = {(0, Kind.PAGES): 3, (0, Kind.WORDS): 4, (5, Kind.WORDS): 4, (6, Kind.PAGES): 3}
+    used = dictionaries_used([table(0, -1, 2), table(6, xor=5)], found)
+    assert used == {(0, Kind.PAGES): 3, (6, Kind.PAGES): 3, (5, Kind.WORDS): 4}
+    assert dictionaries_in(used, 3) == [Kind.PAGES]
+    assert dictionaries_in(used, 4) == [Kind.WORDS]
+    assert dictionaries_in(used, 5) == []

@@ -13,6 +13,7 @@ from relive.store import sweep
 from relive.store.keyring import Keyring
 from relive.store.pages import ingest
 from relive.store.pages.packcheck import read_frames
+from relive.store.pages.packfile import Kind
 
 from . import independent_reader
 from .builders import commit, contents
@@ -21,7 +22,7 @@ from .series import Service, take
 
 @pytest.mark.parametrize("sealed", [False, True], ids=["plain", "sealed"])
 def test_the_independent_reader_finds_the_same(store, home, sealed, monkeypatch):
-    """In a series with XORs and overlays, a key commit, and a pack that was repacked."""
+    """In a series with changed words, a key commit, and a pack that was repacked."""
     monkeypatch.setattr(ingest, "KEY_EVERY", 4)
     monkeypatch.setattr(sweep, "_REPACK_FROM", 1)
     keyring = Keyring(home.parent / "keys")
@@ -39,7 +40,32 @@ def test_the_independent_reader_finds_the_same(store, home, sealed, monkeypatch)
     del states[gone]
     assert any(store._placements.read(one).base is not None for one in states)
     frames = [frame for path in (home / "packs").iterdir() for frame in read_frames(path, path.name)]
-    assert any(frame.is_overlay for frame in frames)
+    assert any(frame.kind & Kind.WORDS for frame in frames)
+    for commit_id, images in states.items():
+        assert independent_reader.read_images(home, commit_id, keyring.public_key, key) == images
+
+
+@pytest.mark.parametrize("sealed", [False, True], ids=["plain", "sealed"])
+def test_the_independent_reader_finds_what_is_compressed_against_dictionaries(
+    store, home, sealed, monkeypatch
+):
+    """Of full pages and of changed words; through a key commit, and a pack with a dictionary that was repacked."""
+    monkeypatch.setattr(ingest, "KEY_EVERY", 5)
+    monkeypatch.setattr(sweep, "_REPACK_FROM", 1)
+    keyring = Keyring(home.parent / "keys")
+    key = keyring.make_store_key() if sealed else None
+    service = Service(pages=100, records=60, moved=40)
+    states, parent = {}, None
+    for _ in range(7):
+        parent = take(store, service, parent).id
+        states[parent] = service.images()
+        service.live()
+    frames = [frame for path in (home / "packs").iterdir() for frame in read_frames(path, path.name)]
+    for what in (Kind.PAGES, Kind.WORDS):
+        assert {what | Kind.DELTA, what | Kind.DICTIONARY} <= {frame.kind for frame in frames}
+    for gone in list(states)[1:4]:
+        store.delete(gone)
+        del states[gone]
     for commit_id, images in states.items():
         assert independent_reader.read_images(home, commit_id, keyring.public_key, key) == images
 
@@ -59,7 +85,7 @@ def test_the_independent_reader_finds_the_same_files(store, home, sealed, monkey
     store.delete(gone)
     del states[gone]
     frames = [frame for path in (home / "packs").iterdir() for frame in read_frames(path, path.name)]
-    assert any(frame.is_overlay for frame in frames)
+    assert any(frame.kind & Kind.WORDS for frame in frames)
     for commit_id, files in states.items():
         assert independent_reader.read_files(home, commit_id, keyring.public_key, key) == files
     marks = [files["small"] for files in states.values()] + [b"settings"]

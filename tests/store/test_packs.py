@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from relive.errors import KeyMissing, KeyWrong, ObjectCorrupt
+from relive.store.pages.layout import OpenPacks
 from relive.store.pages.packfile import FRAME_PAGES, HEAD_SIZE
 from relive.store.pages.packreader import PackReader
 from relive.store.pages.packs import Packs
 from relive.store.pages.packwriter import PackWriter
+from relive.store.pages.table import NOWHERE, Table, place
 
 KEY = bytes(range(32))
 
@@ -41,7 +43,7 @@ def read(packs: Packs, name: str, slots: np.ndarray) -> np.ndarray:
     wanted = np.unique(slots // FRAME_PAGES)
     with PackReader(packs, name) as reader:
         frames = dict(reader.page_frames(wanted.tolist()))
-        return np.array([frames[slot // FRAME_PAGES][slot % FRAME_PAGES] for slot in slots.tolist()])
+        return np.array([frames[slot // FRAME_PAGES].pages[slot % FRAME_PAGES] for slot in slots.tolist()])
 
 
 @pytest.mark.parametrize("key", [None, KEY], ids=["plain", "sealed"])
@@ -123,3 +125,18 @@ def threads_left_by_use(packs) -> set[str]:
     name, (slots,), _ = write(packs, some_pages(50 * FRAME_PAGES))
     read(packs, name, slots)
     return threads() - before
+
+
+def test_places_that_are_named_more_than_once_come_back_each_time(tmp_path):
+    """As many as are left out between them, so that their number is that of a stretch. Two files may share pages."""
+    packs, pages = packs_in(tmp_path), some_pages(4)
+    mask = pages % 3 == 0
+    writer = PackWriter(packs)
+    full, words = writer.add_pages(pages), writer.add_words(pages + 1000, mask)
+    name = writer.finish()
+    wanted = np.array([0, 0, 2])
+    with OpenPacks([name], packs) as source:
+        table = Table(place(0, full[wanted]), np.full(3, NOWHERE, np.int64))
+        assert (source.read(table, np.arange(3)) == pages[wanted]).all()
+        table = Table(place(0, full[wanted]), place(0, words[wanted]))
+        assert (source.read(table, np.arange(3)) == np.where(mask, pages + 1000, pages)[wanted]).all()

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relive.errors import ObjectCorrupt
+from relive.store.pages.packfile import Kind
 from relive.store.pages.table import (
     NOWHERE,
     Contents,
@@ -47,10 +48,13 @@ def all_contents(draw: st.DrawFn) -> Contents:
     found=st.dictionaries(st.text(max_size=5), tables(), max_size=3),
     contents=all_contents(),
     listing=st.binary(min_size=1, max_size=20),
+    dictionaries=st.dictionaries(
+        st.tuples(st.integers(0, 99), st.sampled_from([Kind.PAGES, Kind.WORDS])), st.integers(0, 99)
+    ),
 )
-def test_an_index_comes_back_as_it_was(bundle, found, contents, listing):
-    again = decode_index(encode_index(Index(bundle, found, contents, listing)))
-    assert (again.bundle, again.listing) == (bundle, listing)
+def test_an_index_comes_back_as_it_was(bundle, found, contents, listing, dictionaries):
+    again = decode_index(encode_index(Index(bundle, found, contents, listing, dictionaries)))
+    assert (again.bundle, again.listing, again.dictionaries) == (bundle, listing, dictionaries)
     assert list(again.contents.names) == list(contents.names)
     assert again.contents.sizes.tolist() == contents.sizes.tolist()
     assert again.contents.table.full.tolist() == contents.table.full.tolist()
@@ -73,6 +77,7 @@ def test_a_place_is_pack_and_slot():
         *([], None, 7, {}, {"bundle": b""}, {"bundle": "text", "tables": {}}, {"bundle": b"", "tables": []}),
         *({"bundle": b"", "tables": {"p": columns}} for columns in ([], [b""] * 3, [b"abc"] * 4, [1] * 4)),
         {"bundle": b"", "tables": {"p": [b"", b"", b"", b"abcd"]}},
+        *({"bundle": b"", "tables": {}, "dictionaries": found} for found in (7, [1], [[1, 0]], [[1, 0, -1]])),
     ],
     ids=repr,
 )

@@ -37,7 +37,7 @@ __all__ = [
 class ServiceShare(Result):
     """``stored``: bytes of packs and objects that a service's commits need; what services share is counted for each.
 
-    ``a_commit``: bytes by which a commit made the store grow, all in, in the middle; the oldest left out.
+    ``a_commit``: bytes by which a commit made the store grow, all in, on average; the oldest left out.
     """
 
     name: str

@@ -18,8 +18,8 @@ from relive.store.pages.sealing import key_name
 
 __all__ = ["StoreFormat"]
 
-_VERSION = 5
-_READABLE = (1, 2, 3, 4, _VERSION)
+_VERSION = 6
+_READABLE = (1, 2, 3, 4, 5, _VERSION)
 
 
 class StoreFormat:

@@ -9,10 +9,12 @@ from relive.model.commit import Manifest
 from relive.store.bundle import BUNDLE, checked_bundle
 from relive.store.contents import damaged_contents
 from relive.store.listing import check_listing
-from relive.store.pages.fold import packs_used, used_slots
+from relive.store.pages.differ import Numbers
+from relive.store.pages.fold import dictionaries_in, packs_used, used_slots
 from relive.store.pages.layout import PageSource
 from relive.store.pages.packcheck import read_frames
-from relive.store.pages.packfile import FRAME_PAGES
+from relive.store.pages.packfile import FRAME_PAGES, Kind
+from relive.store.pages.packreader import PackReader
 from relive.store.pages.packs import Packs
 from relive.store.pages.placement import Placement
 from relive.store.pages.table import NOWHERE
@@ -29,10 +31,17 @@ def frames_used(placement: Placement, pack: str, packs: Packs) -> set[int]:
     position = list(placement.packs).index(pack)
     with PageSource(placement, packs) as source:
         slots = used_slots(source.index.all_tables(), position)
+        for what in dictionaries_in(source.index.dictionaries, position):
+            slots = np.union1d(slots, _dictionary_slots(pack, what, packs))
     places = (placement.index, placement.base)
     return set((slots // FRAME_PAGES).tolist()) | {
         place.frame for place in places if place is not None and place.pack == position
     }
+
+
+def _dictionary_slots(pack: str, what: Kind, packs: Packs) -> Numbers:
+    with PackReader(packs, pack) as reader:
+        return reader.dictionary_slots(what)
 
 
 def kinds_of_frames(placement: Placement, packs: Packs) -> dict[str, dict[int, str]]:
@@ -56,6 +65,12 @@ def kinds_of_frames(placement: Placement, packs: Packs) -> dict[str, dict[int, s
                 name = placement.packs[pack] if pack < len(placement.packs) else None
                 if name is not None:
                     found[name][number] = kind
+        for position in set(source.index.dictionaries.values()):
+            name = placement.packs[position] if position < len(placement.packs) else None
+            if name is not None:
+                for what in dictionaries_in(source.index.dictionaries, position):
+                    frames = np.unique(_dictionary_slots(name, what, packs) // FRAME_PAGES).tolist()
+                    found[name].update(dict.fromkeys(frames, "xor" if what == Kind.WORDS else "full"))
     for place in (placement.index, placement.base):
         if place is not None:
             found[placement.packs[place.pack] or ""][place.frame] = "index"
@@ -82,12 +97,17 @@ def check_index(manifest: Manifest, placement: Placement, packs: Packs) -> set[s
                 checked_bundle(image, source.index.bundle)
             else:
                 tables.append(source.table_of(image))
-    for position in packs_used(tables):
+        dictionaries = source.index.dictionaries
+    for position in packs_used(tables) | set(dictionaries.values()):
         name = placement.packs[position] if position < len(placement.packs) else None
         if name is None:
             raise _unfit(f"it names pack {position}, which its placement does not list")
-        if used_slots(tables, position).max() // FRAME_PAGES >= len(read_frames(packs.path(name), name)):
+        frames = read_frames(packs.path(name), name)
+        if used_slots(tables, position).max(initial=0) // FRAME_PAGES >= len(frames):
             raise _unfit(f"it names a slot that pack {name[:12]} does not have")
+        kinds = {frame.kind for frame in frames}
+        if any(what | Kind.DICTIONARY not in kinds for what in dictionaries_in(dictionaries, position)):
+            raise _unfit(f"it names a dictionary that pack {name[:12]} does not have")
     return set(contents.names)
 
 

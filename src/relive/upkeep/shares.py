@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median_low
+from statistics import mean
 
 from relive.model.commit import CommitId
 
@@ -14,7 +14,7 @@ __all__ = ["KINDS", "CommitFacts", "CommitShare", "Dominance", "ServiceShare", "
 # What bytes of a store are for, in the order in which they are shown.
 KINDS = {
     "full": "pages of memory kept full",
-    "xor": "pages of memory kept as XOR",
+    "xor": "changed words of pages of memory",
     "index": "indexes and small images",
     "file": "files",
     "dead": "of no use to any commit",
@@ -59,8 +59,8 @@ class ServiceShare:
 
     Attributes:
         stored: bytes of packs and objects that they need; what services share is counted for each.
-        a_commit: bytes by which a commit made the store grow, all in, in the middle; the oldest, which holds all, left out.
-            0 where there is no other.
+        a_commit: bytes by which a commit made the store grow, all in, on average, so that key commits count; the oldest, which
+            holds all, left out. 0 where there is no other.
     """
 
     name: str
@@ -102,7 +102,7 @@ def share_out(
                 len(own),
                 sum(commit.logical for commit in own),
                 stored,
-                median_low(grew) if grew else 0,
+                round(mean(grew)) if grew else 0,
             )
         )
     return sorted(services, key=lambda one: (-one.stored, one.name)), shares

@@ -1,4 +1,4 @@
-"""Full versions of pages that are kept as XOR, so that the next XOR is made without reading packs.
+"""Full versions of pages that are kept as changed words, so that the next ones are found without reading packs.
 
 They lie in a file without a name, mapped into memory: the system may write it to disk when memory is short, and it is gone
 with the process.

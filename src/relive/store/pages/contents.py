@@ -2,9 +2,9 @@
 
 1. A content that the parent has is referred to, by its pages' places. Nothing of it is read.
 2. One that took the place of another is compared with it: by the fingerprints of its stretches where they are known, so that only
-   stretches that changed are read back from packs; else with all of it. Its pages are kept as those of memory are: as XOR or
-   overlay of their last full version, or full.
-3. All else is kept full. So is, in a key commit, what lies in packs of which little is used, and what was kept as XOR.
+   stretches that changed are read back from packs; else with all of it. Its pages are kept as those of memory are: as the
+   words that changed since their last full version, or full.
+3. All else is kept full. So is, in a key commit, what lies in packs of which little is used, and what was kept as changed words.
 """
 
 from __future__ import annotations
@@ -20,17 +20,16 @@ import numpy as np
 from blake3 import blake3
 
 from relive.errors import ObjectCorrupt, ObjectMissing
-from relive.store.pages.differ import WORDS, Flags, Numbers, Pages, differing_words
+from relive.store.pages.differ import WORDS, Flags, Numbers, Pages
 from relive.store.pages.layout import OpenPacks
 from relive.store.pages.packwriter import PackWriter
 from relive.store.pages.runs import PAGE, page_count
 from relive.store.pages.table import NOWHERE, Contents, Table, pack_of, place
 from relive.store.pages.window import Window
 
-__all__ = ["REPLACED", "SPARSE", "ContentIntake", "NewContent", "read_new"]
+__all__ = ["SPARSE", "ContentIntake", "NewContent", "read_new"]
 
 SPARSE = WORDS // 2  # [words] a page of which more differ is kept full
-REPLACED = 64  # [words] a page of which more differ is kept as overlay, not as XOR
 _STRETCH = 16  # [pages] that have a fingerprint
 _PRINT = 16  # [bytes] of a fingerprint: collisions are as unlikely as of a 128-bit hash
 _STEP = 1 << 20  # [bytes] hashed at a time, so that they stay in the processor's cache
@@ -109,7 +108,6 @@ class ContentIntake:
         self._writer = writer
         self._pack = pack
         self._full: list[tuple[NewContent, int, Numbers]] = []
-        self._overlays: list[tuple[Numbers, Pages]] = []
 
     def take(
         self, wanted: Sequence[str], new: Mapping[str, NewContent], *, is_key: bool, fold: Numbers
@@ -118,7 +116,7 @@ class ContentIntake:
 
         Args:
             wanted: names of all contents of the commit; each is one of ``before`` or of ``new``.
-            is_key: keep nothing as XOR.
+            is_key: keep nothing as changed words.
             fold: positions of packs of which nothing is to be referred to any more.
 
         Raises:
@@ -138,7 +136,6 @@ class ContentIntake:
             if name not in self._before.positions:
                 self._look_at(new[name], found.begins[position], found.table, is_key=is_key)
         self._writer.end_frame()
-        self._write_overlays(found.table)
         for content, begin, numbers in self._full:
             self._write_full(content, begin, numbers, found.table)
         self._writer.end_frame()
@@ -173,7 +170,7 @@ class ContentIntake:
                 table.xor[numbers] = NOWHERE
 
     def _look_at(self, content: NewContent, begin: int, table: Table, *, is_key: bool) -> None:
-        """Keep what can be kept as XOR, note what has to be kept full."""
+        """Keep what can be kept as changed words, note what has to be kept full."""
         count = page_count(content.size)
         end = begin + count
         before = self._before.positions.get(content.before or "")
@@ -225,27 +222,13 @@ class ContentIntake:
                 self._full.append((content, begin, some[~keeps]))
 
     def _keep_sparse(self, rows: Numbers, pages: Pages, bases: Pages, places: Numbers, table: Table) -> Flags:
-        """Keep those pages as XOR or overlay that are worth it; returns for each whether it was."""
-        xored = bases ^ pages
-        words = differing_words(xored)
+        """Keep the changed words of those pages that are worth it; returns for each whether it was."""
+        mask = bases != pages
+        words = np.count_nonzero(mask, axis=1)
         is_sparse: Flags = (words <= SPARSE) & (places != NOWHERE)
-        # In an overlay zero means that the word is as it was.
-        is_replaced = is_sparse & (words > REPLACED) & ~np.any((xored != 0) & (pages == 0), axis=1)
-        is_xor = is_sparse & (words > 0) & ~is_replaced
-        table.xor[rows[is_xor]] = place(self._pack, self._writer.add_pages(xored[is_xor]))
-        if is_replaced.any():
-            # Frames of overlays are for themselves: so they wait, but not too many of them.
-            self._overlays.append(
-                (rows[is_replaced], np.where(xored[is_replaced] != 0, pages[is_replaced], 0))
-            )
-            if sum(len(numbers) for numbers, _ in self._overlays) >= _CHUNK:
-                self._write_overlays(table)
+        some = is_sparse & (words > 0)
+        table.xor[rows[some]] = place(self._pack, self._writer.add_words(pages[some], mask[some]))
         return is_sparse
-
-    def _write_overlays(self, table: Table) -> None:
-        for rows, pages in self._overlays:
-            table.xor[rows] = place(self._pack, self._writer.add_pages(pages, is_overlay=True))
-        self._overlays.clear()
 
     def _write_full(self, content: NewContent, begin: int, numbers: Numbers, table: Table) -> None:
         table.xor[begin + numbers] = table.full[begin + numbers] = NOWHERE

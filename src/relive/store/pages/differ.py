@@ -11,7 +11,7 @@ from blake3 import blake3
 
 from relive.store.pages.runs import Match
 
-__all__ = ["WORDS", "Flags", "Numbers", "Pages", "changed_pages", "differing_words", "hash_pages"]
+__all__ = ["WORDS", "Flags", "Numbers", "Pages", "changed_pages", "hash_pages"]
 
 WORDS = 512  # 8-byte words of a page
 _BLOCK = 256  # [pages] compared by one call, so that what is compared stays in the processor's cache
@@ -34,12 +34,6 @@ def changed_pages(ours: Pages, theirs: Pages, matches: Iterable[Match]) -> Flags
             # Eight flags at once: a row is 512 bytes, all zero where the pages are the same.
             differs.view(np.uint64).any(axis=1, out=changed[mine : mine + count])
     return changed
-
-
-def differing_words(xored: Pages) -> Numbers:
-    """For each page how many of its words are not zero."""
-    counts: Numbers = np.count_nonzero(xored, axis=1)
-    return counts
 
 
 def hash_pages(pages: Pages, size: int) -> str:

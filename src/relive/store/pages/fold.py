@@ -7,9 +7,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from relive.store.pages.differ import Numbers
-from relive.store.pages.table import NOWHERE, Table, pack_of, slot_of
+from relive.store.pages.packfile import Kind
+from relive.store.pages.table import NOWHERE, Dictionaries, Table, pack_of, slot_of
 
-__all__ = ["numbered_anew", "packs_to_fold", "packs_used", "used_slots"]
+__all__ = [
+    "dictionaries_in",
+    "dictionaries_used",
+    "numbered_anew",
+    "packs_to_fold",
+    "packs_used",
+    "used_slots",
+]
 
 _LEAST_OF_COMMIT = 8  # a pack with less than this part of a commit's pages is folded: so a key commit has 8 + 1 packs at most
 _LEAST_OF_PACK = 2  # and one less than this part of which is used
@@ -23,6 +31,20 @@ def packs_used(tables: Iterable[Table]) -> set[int]:
     return used - {NOWHERE}
 
 
+def dictionaries_used(tables: Iterable[Table], dictionaries: Dictionaries) -> dict[tuple[int, Kind], int]:
+    """Those of ``dictionaries`` without which pages of these tables cannot be read."""
+    used: set[tuple[int, Kind]] = set()
+    for table in tables:
+        for what, places in ((Kind.PAGES, table.full), (Kind.WORDS, table.xor)):
+            used.update((pack, what) for pack in np.unique(pack_of(places)).tolist())
+    return {one: pack for one, pack in dictionaries.items() if one in used}
+
+
+def dictionaries_in(dictionaries: Dictionaries, pack: int) -> list[Kind]:
+    """Which dictionaries of a pack are needed: of full pages (PAGES), of changed words (WORDS)."""
+    return sorted({what for (_, what), has in dictionaries.items() if has == pack})
+
+
 def used_slots(tables: Iterable[Table], pack: int) -> Numbers:
     """The slots of one pack that hold something of these pages, in order."""
     columns = [column for table in tables for column in (table.full, table.xor)]
@@ -30,14 +52,21 @@ def used_slots(tables: Iterable[Table], pack: int) -> Numbers:
     return np.unique(slot_of(places[pack_of(places) == pack]))
 
 
-def packs_to_fold(tables: Sequence[Table], others: Sequence[Table], size: Callable[[int], int]) -> Numbers:
-    """Packs of which a key commit keeps these pages anew, since few of them lie there or little of the pack is used.
+def packs_to_fold(
+    tables: Sequence[Table],
+    others: Sequence[Table],
+    size: Callable[[int], int],
+    dictionaries: Dictionaries | None = None,
+) -> Numbers:
+    """Packs of which a key commit keeps these pages anew: few of them lie there, or little of the pack is used, or other packs are
+    needed to read it.
 
     Args:
         tables: of the commit before: of its memory, or of its files. Either counts for itself, else a large file would have all
             memory kept anew again and again.
         others: its other tables, which use the same packs.
         size: of a pack by its position: how many pages it holds, 0 if it cannot be read.
+        dictionaries: what is compressed against dictionaries.
     """
     counts, also = _counted(tables), _counted(others)
     total = sum(counts.values())
@@ -45,7 +74,8 @@ def packs_to_fold(tables: Sequence[Table], others: Sequence[Table], size: Callab
     for pack, count in counts.items():
         held = size(pack)
         used = count + also.get(pack, 0)
-        if count * _LEAST_OF_COMMIT < total or used * _LEAST_OF_PACK < held or held == 0:
+        leans = (dictionaries or {}).get((pack, Kind.PAGES), pack) != pack
+        if leans or count * _LEAST_OF_COMMIT < total or used * _LEAST_OF_PACK < held or held == 0:
             folded.append(pack)
     return np.array(folded, np.int64)
 

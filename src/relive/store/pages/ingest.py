@@ -1,19 +1,20 @@
-"""Taking a commit's pages in: what is unchanged is referred to, what changed a little is kept as XOR, the rest full.
+"""Taking a commit's pages in: what is unchanged is referred to, of what changed a little the words are kept, the rest full.
 
 1. Pages are compared with those at the same addresses in the parent commit.
-2. Of those that changed, all-zero ones are noted and not kept; one of which at most half of the words differ from its last
-   full version goes to the pack as XOR, or as overlay if more than some words do: where a text took the place of another, the new
-   one compresses better than the XOR of both. The others follow, full.
-3. Contents of files follow (``contents``).
-4. The index (tables, small images, the list of files) closes the pack. Every 32nd commit is a key commit: its index stands alone,
-   nothing of it is XOR, and what lies in packs of which little is used is kept anew (``fold``). So a restore reads few packs,
-   however long the series is.
+2. Of those that changed, all-zero ones are noted and not kept; of one of which at most half of the words differ from its last
+   full version, these words go to the pack. The others follow, full.
+3. Full pages are compressed against those of an earlier commit of the series, if that helps (``generation``): what a service has
+   freed and used anew, or reads again and again into caches, comes back at other addresses.
+4. Contents of files follow (``contents``).
+5. The index (tables, small images, the list of files) closes the pack. Every 32nd commit is a key commit: its index stands alone,
+   all changed words are its own, and what lies in packs of which little is used, or which need others, is kept anew (``fold``).
+   So a restore reads few packs, however long the series is.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,23 +22,29 @@ import numpy as np
 from relive.errors import ObjectCorrupt, ObjectMissing
 from relive.model.commit import Layer
 from relive.store.pages.bases import Bases
-from relive.store.pages.contents import REPLACED, SPARSE, ContentIntake, NewContent
-from relive.store.pages.differ import Flags, Numbers, Pages, changed_pages, differing_words
-from relive.store.pages.fold import numbered_anew, packs_to_fold, packs_used
+from relive.store.pages.contents import SPARSE, ContentIntake, NewContent
+from relive.store.pages.dictionary import DICTIONARY_MOST
+from relive.store.pages.differ import WORDS, Flags, Numbers, Pages, changed_pages
+from relive.store.pages.fold import dictionaries_used, numbered_anew, packs_to_fold, packs_used
+from relive.store.pages.generation import Generation, Trial, begun, may_begin, may_use
 from relive.store.pages.last import KnownCommit, KnownContents, KnownFile
 from relive.store.pages.layout import OpenPacks
+from relive.store.pages.packfile import HEAD_SIZE, Kind
 from relive.store.pages.packreader import PackReader
 from relive.store.pages.packs import Packs
 from relive.store.pages.packwriter import PackWriter, compress_blob
 from relive.store.pages.placement import FramePlace
 from relive.store.pages.runs import PageFile, match
-from relive.store.pages.table import NOWHERE, Index, Table, encode_index, pack_of, place
+from relive.store.pages.similarity import novel_pages
+from relive.store.pages.table import NOWHERE, Dictionaries, Index, Table, encode_index, pack_of, place
 
 __all__ = ["KEY_EVERY", "CommitIntake", "TakenPages"]
 
 KEY_EVERY = 32  # [commits] so many packs at most lie between a commit and its key commit
 _LARGE = 1 << 14  # [bytes] an index that is smaller costs little, whatever it is compressed against
 _WORTH = 4  # times its size as a difference, at most, an index may have alone
+# The dictionary in use from now on, and the position of the pack whose dictionary is needed for what was kept, None if none is.
+_Kept = tuple[Generation | None, int | None]
 _CONTENTS = "contents"  # stands for the table of contents among those of page files
 _CHUNK = 128  # [pages] looked at together, so that they stay in the processor's cache from the first look to the last
 
@@ -74,6 +81,8 @@ class CommitIntake:
         self._bases = self._onward.bases if self._onward is not None else Bases(packs.incoming)
         self._works: list[_Work] = []
         self._contents = KnownContents.none()
+        self._dictionaries = dict(parent.dictionaries) if parent is not None else {}
+        self._generations = self._readable_generations()
 
     @property
     def parent(self) -> KnownCommit | None:
@@ -93,11 +102,18 @@ class CommitIntake:
             is_key=self._onward is None,
             fold=self._folded(tables, others),
         )
+        intake.begin_words(self._generations.get(Kind.WORDS))
         for file, pages in files:
             intake.look_at(file, pages)
-        self._writer.end_frame()
-        intake.keep_overlays()
-        intake.keep_full()
+        kept = {
+            Kind.WORDS: intake.end_words(),
+            Kind.PAGES: intake.keep_full(self._generations.get(Kind.PAGES)),
+        }
+        for what, (generation, against) in kept.items():
+            if generation is not None:
+                self._generations[what] = generation
+            if against is not None:
+                self._dictionaries[intake.pack, what] = against
         self._works = intake.works
 
     def take_contents(
@@ -112,7 +128,7 @@ class CommitIntake:
         known = self._parent.contents if self._parent is not None else self._contents
         names = self._parent.packs if self._parent is not None else []
         tables = [file.table for file in self._parent.files.values()] if self._parent is not None else []
-        with OpenPacks(names, self._packs) as reader:
+        with OpenPacks(names, self._packs, self._dictionaries) as reader:
             intake = ContentIntake(known.contents, known.prints, reader, self._writer, len(names))
             contents = intake.take(
                 wanted,
@@ -137,11 +153,22 @@ class CommitIntake:
         tables = {work.file.name: work.table for work in self._works} | {
             _CONTENTS: self._contents.contents.table
         }
+        dictionaries = dictionaries_used([work.table for work in self._works], self._dictionaries)
+        leaned_on = self._leaned_on(dictionaries)
         if onward is None:
-            keep = sorted(packs_used(tables.values()) | {len(names) - 1})
+            keep = sorted(packs_used(tables.values()) | leaned_on | {len(names) - 1})
             names, tables = [names[number] for number in keep], numbered_anew(tables, keep)
+            dictionaries = {
+                (keep.index(user), what): keep.index(pack) for (user, what), pack in dictionaries.items()
+            }
+            leaned_on = {keep.index(pack) for pack in leaned_on}
+            self._generations = {
+                what: replace(one, pack=keep.index(one.pack))
+                for what, one in self._generations.items()
+                if one.pack in keep
+            }
         contents = replace(self._contents.contents, table=tables.pop(_CONTENTS))
-        data = encode_index(Index(bundle, tables, contents, listing))
+        data = encode_index(Index(bundle, tables, contents, listing, dictionaries))
         base = onward.key_bytes if onward is not None else None
         compressed = compress_blob(data, base)
         if base is not None and len(compressed) >= _LARGE:
@@ -157,7 +184,7 @@ class CommitIntake:
             for work in self._works
         }
         key_index = onward.key_index if onward is not None and base is not None else index
-        used = packs_used([*tables.values(), contents.table]) | {index.pack, key_index.pack}
+        used = packs_used([*tables.values(), contents.table]) | {index.pack, key_index.pack} | leaned_on
         known = KnownCommit(
             files=files_known,
             contents=replace(self._contents, contents=contents),
@@ -166,12 +193,32 @@ class CommitIntake:
             key_index=key_index,
             key_bytes=base if base is not None else data,
             since_key=onward.since_key + 1 if onward is not None else 0,
+            dictionaries=dictionaries,
+            generations=self._generations,
         )
         return TakenPages(known, index, writer.size)
 
     def discard(self) -> None:
         """Throw the pack away, unless it is finished."""
         self._writer.discard()
+
+    def _readable_generations(self) -> dict[Kind, Generation]:
+        """The dictionaries in use. A key commit reads them once more: so the series heals where one is gone or damaged."""
+        parent = self._parent
+        if parent is None or self._onward is not None:
+            return dict(parent.generations) if parent is not None else {}
+        found = {}
+        with OpenPacks(parent.packs, self._packs) as reader:
+            for what, one in parent.generations.items():
+                with contextlib.suppress(ObjectMissing, ObjectCorrupt):
+                    if reader.own_dictionary(one.pack, what).data == one.dictionary.data:
+                        found[what] = one
+        return found
+
+    def _leaned_on(self, dictionaries: Dictionaries) -> set[int]:
+        """Packs whose dictionaries are needed, or will be by the commits that follow."""
+        going_on = {one.pack for one in self._generations.values() if may_use(one, 1)}
+        return going_on | set(dictionaries.values())
 
     def _folded(self, tables: Sequence[Table], others: Sequence[Table]) -> Numbers:
         """Packs of the parent that a key commit keeps anew; none for another commit."""
@@ -188,7 +235,7 @@ class CommitIntake:
                         return pack.pages
             return 0
 
-        return packs_to_fold(tables, others, size)
+        return packs_to_fold(tables, others, size, parent.dictionaries)
 
 
 @dataclass(slots=True)
@@ -196,7 +243,7 @@ class _Work:
     """One page file on its way in; ``table`` and ``bases`` are filled step by step.
 
     Attributes:
-        full, overlaid: numbers of pages that are still to be kept so.
+        full: numbers of pages that are still to be kept so.
     """
 
     file: PageFile
@@ -204,7 +251,6 @@ class _Work:
     table: Table
     bases: Numbers
     full: list[Numbers]
-    overlaid: list[Numbers]
 
 
 class _Intake:
@@ -216,15 +262,44 @@ class _Intake:
         self._parent = parent
         self._writer = writer
         self._is_key = is_key
-        self._pack = len(parent.packs) if parent is not None else 0
         self._fold = fold
         self._bases = bases
+        self.pack = len(parent.packs) if parent is not None else 0
         self.works: list[_Work] = []
+        self._words: Generation | None = None
+        self._kind_of_words, self._pages_of_words = Kind.WORDS, 0
+
+    def begin_words(self, generation: Generation | None) -> None:
+        """Say which dictionary of changed words is in use."""
+        self._words = generation
+        if generation is not None and may_use(generation, 1):
+            self._writer.compress_against(Kind.WORDS, generation.dictionary)
+            self._kind_of_words |= Kind.DELTA
+        elif may_begin(generation, DICTIONARY_MOST):
+            self._kind_of_words |= Kind.DICTIONARY
+
+    def end_words(self) -> _Kept:
+        """The last of the changed words is there."""
+        self._writer.end_frame()
+        words, count = self._words, self._pages_of_words
+        if words is not None and self._kind_of_words & Kind.DELTA and count:
+            return self._after(words, Kind.WORDS, 0, HEAD_SIZE), words.pack
+        if self._kind_of_words & Kind.DICTIONARY and may_begin(words, count):
+            dictionary = self._writer.dictionary(Kind.WORDS)
+            return begun(self.pack, dictionary, self._writer.size - HEAD_SIZE, after=words), None
+        return words.unused() if words is not None else None, None
+
+    def _after(self, generation: Generation, what: Kind, raw: int, size: int) -> Generation:
+        """When the pack had so many bytes, and decompressed so many, what is DELTA began."""
+        if self._is_key:
+            return generation  # what is kept anew is not what the service changed
+        trial = Trial(self._writer.raw - raw, self._writer.size - size, *self._writer.sample(what))
+        return generation.after(trial)
 
     def look_at(self, file: PageFile, pages: Pages) -> None:
-        """Compare a page file, keep what can be kept as XOR, note what has to be kept full."""
+        """Compare a page file, keep what can be kept as changed words, note what has to be kept full."""
         count = len(pages)
-        work = _Work(file, pages, Table.of_zeros(count), np.full(count, NOWHERE, np.int64), [], [])
+        work = _Work(file, pages, Table.of_zeros(count), np.full(count, NOWHERE, np.int64), [])
         self.works.append(work)
         before = self._parent.files.get(file.key) if self._parent is not None else None
         there = np.full(count, NOWHERE, np.int64)  # position of the same page in the parent
@@ -256,54 +331,91 @@ class _Intake:
         work.table.full[numbers[~has_content]] = NOWHERE
         work.table.xor[numbers[~has_content]] = NOWHERE
         rest, pages = _only(has_content, numbers, pages)
-        if before is not None and not self._is_key:
-            has_base = work.table.full[rest] != NOWHERE
+        if before is not None:
+            has_base = (there[rest] != NOWHERE) & (work.table.full[rest] != NOWHERE)
+            has_base &= ~np.isin(pack_of(work.table.full[rest]), self._fold)
             if has_base.any():
                 is_kept = np.zeros(len(rest), np.bool_)
-                is_kept[has_base] = self._keep_xor(work, before, there, *_only(has_base, rest, pages))
+                is_kept[has_base] = self._keep_words(work, before, there, *_only(has_base, rest, pages))
                 rest = rest[~is_kept]
         work.full.append(rest)
 
-    def _keep_xor(
+    def _keep_words(
         self, work: _Work, before: KnownFile, there: Numbers, numbers: Numbers, pages: Pages
     ) -> Flags:
-        """Keep those pages as XOR that are worth it; returns for each whether it was."""
-        xored = before.pages[there[numbers]]  # the bases at first
-        has_xor = work.table.xor[numbers] != NOWHERE
-        xored[has_xor] = self._bases.get(work.bases[numbers[has_xor]])
-        np.bitwise_xor(xored, pages, out=xored)
-        words = differing_words(xored)
-        is_sparse = words <= SPARSE
+        """Keep the changed words of those pages that are worth it; returns for each whether it was."""
+        assert self._parent is not None
+        bases = before.pages[there[numbers]]
+        has_words = work.table.xor[numbers] != NOWHERE
+        bases[has_words] = self._parent.bases.get(work.bases[numbers[has_words]])
+        mask = bases != pages
+        words = np.count_nonzero(mask, axis=1)
+        is_sparse: Flags = words <= SPARSE
         work.table.xor[numbers[is_sparse]] = NOWHERE  # of those that are as their last full version again
-        fresh = numbers[is_sparse & ~has_xor]
-        work.bases[fresh] = self._bases.add(before.pages[there[fresh]])
-        # In an overlay zero means that the word is as it was.
-        is_replaced = is_sparse & (words > REPLACED) & ~np.any((xored != 0) & (pages == 0), axis=1)
-        work.overlaid.append(numbers[is_replaced])
-        some, xored = _only(is_sparse & (words > 0) & ~is_replaced, numbers, xored)
-        work.table.xor[some] = place(self._pack, self._writer.add_pages(xored))
+        # A key commit begins the bases anew, else those of pages that were kept full since would stay for ever.
+        fresh = is_sparse & (words > 0) & (~has_words | self._is_key)
+        work.bases[numbers[fresh]] = self._bases.add(bases[fresh])
+        some = is_sparse & (words > 0)
+        self._pages_of_words += int(np.count_nonzero(some))
+        is_full = self._kind_of_words & Kind.DICTIONARY and self._pages_of_words > DICTIONARY_MOST
+        slots = self._writer.add_words(
+            pages[some], mask[some], Kind.WORDS if is_full else self._kind_of_words
+        )
+        work.table.xor[numbers[some]] = place(self.pack, slots)
         return is_sparse
 
-    def keep_overlays(self) -> None:
-        """Write the pages that were noted to be kept as overlay."""
-        for work in self.works:
-            wanted = np.concatenate([np.empty(0, np.int64), *work.overlaid])
-            for begin in range(0, len(wanted), _CHUNK):
-                numbers = wanted[begin : begin + _CHUNK]
-                pages = work.pages[numbers]
-                pages[pages == self._bases.get(work.bases[numbers])] = 0
-                slots = self._writer.add_pages(pages, is_overlay=True)
-                work.table.xor[numbers] = place(self._pack, slots)
+    def keep_full(self, generation: Generation | None) -> _Kept:
+        """Write the pages that were noted to be kept full; ``generation`` is the dictionary in use."""
+        count = sum(len(numbers) for work in self.works for numbers in work.full)
+        if self._parent is not None and may_begin(generation, count):
+            return self._begin(count, generation)
+        raw, size = self._writer.raw, self._writer.size
+        if generation is None or not may_use(generation, count):
+            self._keep_all(Kind.PAGES)
+            return generation.unused() if generation is not None else None, None
+        self._writer.compress_against(Kind.PAGES, generation.dictionary)
+        self._keep_all(Kind.DELTA)
+        return self._after(generation, Kind.PAGES, raw, size), generation.pack
 
-    def keep_full(self) -> None:
-        """Write the pages that were noted to be kept full."""
+    def _keep_all(self, kind: Kind) -> None:
+        for work, numbers in self._noted():
+            self._put(work, numbers, work.pages[numbers], kind)
+        self._writer.end_frame()
+
+    def _noted(self) -> Iterator[tuple[_Work, Numbers]]:
         for work in self.works:
             wanted = np.concatenate([np.empty(0, np.int64), *work.full])
             for begin in range(0, len(wanted), _CHUNK):
-                numbers = wanted[begin : begin + _CHUNK]
-                slots = self._writer.add_pages(work.pages[numbers])
-                work.table.full[numbers] = place(self._pack, slots)
-                work.table.xor[numbers] = NOWHERE
+                yield work, wanted[begin : begin + _CHUNK]
+
+    def _put(self, work: _Work, numbers: Numbers, pages: Pages, kind: Kind) -> None:
+        work.table.full[numbers] = place(self.pack, self._writer.add_pages(pages, kind))
+        work.table.xor[numbers] = NOWHERE
+
+    def _begin(self, count: int, after: Generation | None) -> _Kept:
+        """Keep some of the pages as a dictionary, the others compressed against it."""
+        size = self._writer.size
+        parts = list(self._noted())
+        pages = np.empty((count, WORDS), np.uint64)
+        np.concatenate([work.pages[numbers] for work, numbers in parts], out=pages)
+        novel = novel_pages(pages)
+        novel &= np.cumsum(novel) <= DICTIONARY_MOST
+        self._put_some(parts, pages, novel, Kind.DICTIONARY)
+        dictionary = self._writer.dictionary(Kind.PAGES)
+        self._writer.compress_against(Kind.PAGES, dictionary)
+        self._put_some(parts, pages, ~novel, Kind.DELTA)
+        generation = begun(self.pack, dictionary, self._writer.size - size, after=after)
+        return generation, None if novel.all() else self.pack
+
+    def _put_some(
+        self, parts: Sequence[tuple[_Work, Numbers]], pages: Pages, wanted: Flags, kind: Kind
+    ) -> None:
+        begin = 0
+        for work, numbers in parts:
+            end = begin + len(numbers)
+            some = wanted[begin:end]
+            self._put(work, numbers[some], pages[begin:end][some], kind)
+            begin = end
         self._writer.end_frame()
 
 

@@ -1,4 +1,4 @@
-"""What is known of a commit whose child is likely to come next: its pages, where they lie, and bases for XOR.
+"""What is known of a commit whose child is likely to come next: its pages, where they lie, and bases for what changes.
 
 Page files are held open and mapped though they have lost their names: no directory has to be swept or trusted, and a process
 that ends gives their space back. After a restart they are made again from packs.
@@ -19,9 +19,11 @@ from relive.images.pagemap import Run
 from relive.model.commit import CommitId, Layer
 from relive.store.pages.bases import Bases
 from relive.store.pages.differ import WORDS, Numbers, Pages
+from relive.store.pages.generation import Generation
+from relive.store.pages.packfile import Kind
 from relive.store.pages.placement import FramePlace
 from relive.store.pages.runs import PAGE, page_count
-from relive.store.pages.table import Contents, Table
+from relive.store.pages.table import Contents, Dictionaries, Table
 
 __all__ = ["KnownCommit", "KnownCommits", "KnownContents", "KnownFile", "map_pages", "unmap_pages"]
 
@@ -76,6 +78,9 @@ class KnownCommit:
         packs: names by position, as in the placement; None for one that is not needed any more.
         key_index: where the index of its key commit lies, and key_bytes: that index.
         since_key: commits since that.
+        dictionaries: what is compressed against dictionaries, as in the index.
+        generations: the dictionaries in use, of full pages (PAGES) and of changed words (WORDS); one that is missing is not there,
+            or not known.
     """
 
     files: Mapping[str, KnownFile]
@@ -85,6 +90,8 @@ class KnownCommit:
     key_index: FramePlace
     key_bytes: bytes
     since_key: int
+    dictionaries: Dictionaries
+    generations: Mapping[Kind, Generation]
 
 
 class KnownCommits:

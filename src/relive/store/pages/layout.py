@@ -1,9 +1,9 @@
 """Making page files again: full versions from packs, XORs over them, and the hash of each whole file against its manifest.
 
-Reads the placement, the frame of the index and the one it is compressed against, and of each pack the frames needed: no
-chain is followed. A page file is made from its beginning to its end, some megabytes at a time, so that these stay in the
-processor's cache until they are written (``pagesink``). Packs hold pages in the order of page files, so hardly a frame is
-read twice.
+Reads the placement, the frame of the index and the one it is compressed against, of each pack the frames needed, and the
+dictionaries that those are compressed against: no chain is followed. A page file is made from its beginning to its end, some
+megabytes at a time, so that these stay in the processor's cache until they are written (``pagesink``). Packs hold pages in the
+order of page files, so hardly a frame is read twice.
 """
 
 from __future__ import annotations
@@ -12,20 +12,30 @@ import os
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import Self
 
 import numpy as np
 
 from relive.model.commit import ImageFile
+from relive.store.pages.dictionary import Dictionary
 from relive.store.pages.differ import Numbers, Pages
-from relive.store.pages.packfile import FRAME_PAGES
+from relive.store.pages.fold import dictionaries_used
+from relive.store.pages.packfile import FRAME_PAGES, Kind
 from relive.store.pages.packreader import PackReader
 from relive.store.pages.packs import Packs
 from relive.store.pages.pagesink import PageSink, write_pages
 from relive.store.pages.placement import FramePlace, Placement
 from relive.store.pages.runs import PAGE, page_count
-from relive.store.pages.table import NOWHERE, Index, Table, decode_index, pack_of
+from relive.store.pages.table import (
+    NOWHERE,
+    Dictionaries,
+    Index,
+    Table,
+    decode_index,
+    pack_of,
+)
 from relive.store.pages.window import Window, untrue
 
 __all__ = ["OpenPacks", "PageSource"]
@@ -36,8 +46,16 @@ _WINDOW = 16 * FRAME_PAGES  # [pages] made at once
 class OpenPacks:
     """Packs that tables name by their position in a list, opened when they are needed; a context manager."""
 
-    def __init__(self, names: Sequence[str | None], packs: Packs) -> None:
+    def __init__(
+        self, names: Sequence[str | None], packs: Packs, dictionaries: Dictionaries | None = None
+    ) -> None:
+        """Open nothing yet.
+
+        Args:
+            dictionaries: what is compressed against dictionaries.
+        """
         self._names = names
+        self._dictionaries: Dictionaries = dictionaries or {}
         self._packs = packs
         self._open: dict[int, PackReader] = {}
         self._stack = ExitStack()
@@ -75,14 +93,31 @@ class OpenPacks:
             if name is None:
                 raise untrue("it names a pack that its placement does not list")
             found = self._open[position] = self._stack.enter_context(PackReader(self._packs, name))
+            # The packs of the index are opened before it can say which dictionaries there are.
+            found.dictionary_of = partial(self.dictionary_for, position)
         return found
+
+    def dictionary_for(self, position: int, what: Kind) -> Dictionary:
+        """What full pages (PAGES) or changed words (WORDS) of a pack are compressed against.
+
+        Raises:
+            ObjectMissing, ObjectCorrupt, KeyMissing, KeyWrong: the pack that has it is gone or damaged or sealed, or none is named.
+        """
+        pack = self._dictionaries.get((position, what))
+        if pack is None:
+            raise untrue("it does not name the dictionary that pages of it need")
+        return self.own_dictionary(pack, what)
+
+    def own_dictionary(self, position: int, what: Kind) -> Dictionary:
+        """The dictionary that a pack has; raises as ``dictionary_for``."""
+        return self._reader(position).own_dictionary(what)
 
     def descriptors(self) -> list[int]:
         """The packs that are open."""
         return [reader.descriptor for reader in self._open.values()]
 
     def open_packs(self, table: Table) -> None:
-        """Open every pack that pages of a table lie in, so that what happens to the store meanwhile does not matter.
+        """Open every pack that pages of a table need, so that what happens to the store meanwhile does not matter.
 
         Raises:
             ObjectMissing, ObjectCorrupt, KeyMissing: one cannot be opened.
@@ -90,6 +125,8 @@ class OpenPacks:
         for places in (table.full, table.xor):
             for position in np.unique(pack_of(places[places != NOWHERE])).tolist():
                 self._reader(position)
+        for position in dictionaries_used([table], self._dictionaries).values():
+            self._reader(position)
 
     def read(self, table: Table, numbers: Numbers) -> Pages:
         """Some pages of a table, checked, in the order of their numbers.
@@ -124,6 +161,7 @@ class PageSource(OpenPacks):
             data = self._blob(self._placement.index, dictionary)
             self.key_bytes: bytes = data if dictionary is None else dictionary
             self.index: Index = decode_index(data)
+            self._dictionaries = self.index.dictionaries
         except BaseException:
             self._stack.close()
             raise

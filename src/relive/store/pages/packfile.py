@@ -9,16 +9,19 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntFlag
 
 from blake3 import blake3
 
 from relive.errors import ObjectCorrupt
+from relive.store.pages.runs import PAGE
 
 __all__ = [
     "COUNT",
     "FRAME_PAGES",
     "HEAD_SIZE",
     "Frame",
+    "Kind",
     "damaged",
     "decode_head",
     "decode_table",
@@ -30,12 +33,38 @@ __all__ = [
 FRAME_PAGES = 128
 HEAD_SIZE = 32
 COUNT = struct.Struct("<I")
-_MAGIC = b"RELPACK2"
+_MAGIC = b"RELPACK3"
+_READABLE = (
+    b"RELPACK2",
+    _MAGIC,
+)  # those of before have no frame of a newer kind; they are the same otherwise
 _SEALED = 1
 _HEAD = struct.Struct("<8sI4x16s")
 _FRAME = struct.Struct("<II32s")
-_INDEX = 1 << 31  # in the place of the highest bit of the raw size
-_OVERLAY = 1 << 30  # and of the second highest
+_INDEX_RAW = (1 << 30) - 1  # what of the field is the raw size
+_PAGES_RAW = (1 << 20) - 1
+_COUNT_SHIFT, _COUNT_MOST = 20, 127  # of changed words: how many pages they are of, less one
+
+
+class Kind(IntFlag):
+    """What a frame is, in the place of the highest bits of its raw size; 0: pages, full or XORs.
+
+    Attributes:
+        INDEX: it holds no pages.
+        OVERLAY: its pages are what is new in them: words that are not zero take the place of those of the full version.
+            No longer written.
+        WORDS: it holds changed words of pages (``words``) in the place of XORs.
+        DELTA: what it holds, full pages or changed words, is compressed against a dictionary.
+        DICTIONARY: what it holds, full pages or changed words, is part of this pack's dictionary for such: of all these frames, in
+            their order. It is no DELTA.
+    """
+
+    PAGES = 0
+    INDEX = 1 << 31
+    OVERLAY = 1 << 30
+    WORDS = 1 << 29
+    DELTA = 1 << 28
+    DICTIONARY = 1 << 27
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +73,20 @@ class Frame:
 
     Attributes:
         offset, stored: in the file.
-        is_index: it holds no pages.
-        is_overlay: its pages are what is new in them, not how it differs: words that are not zero take the place of those of
-            the full version.
+        pages: how many it holds something of.
     """
 
     offset: int
     stored: int
     raw: int
     checksum: bytes
-    is_index: bool
-    is_overlay: bool = False
+    kind: Kind
+    pages: int
+
+    @property
+    def is_index(self) -> bool:
+        """It holds no pages."""
+        return bool(self.kind & Kind.INDEX)
 
     def check(self, name: str, number: int, data: bytes | memoryview) -> None:
         """Raises ObjectCorrupt where the stored bytes are not these."""
@@ -72,19 +104,14 @@ def decode_head(name: str, head: bytes) -> tuple[bytes, bool]:
     if len(head) != HEAD_SIZE:
         raise damaged(name, "it is cut off")
     magic, flags, pack_id = _HEAD.unpack(head)
-    if magic != _MAGIC or flags & ~_SEALED:
+    if magic not in _READABLE or flags & ~_SEALED:
         raise damaged(name, "it does not begin as a pack does")
     return pack_id, bool(flags & _SEALED)
 
 
 def encode_table(frames: Sequence[Frame]) -> bytes:
     """The last bytes: an entry for each frame and their count."""
-    entries = [
-        _FRAME.pack(
-            frame.stored, frame.raw | frame.is_index * _INDEX | frame.is_overlay * _OVERLAY, frame.checksum
-        )
-        for frame in frames
-    ]
+    entries = [_FRAME.pack(frame.stored, _encode_field(frame), frame.checksum) for frame in frames]
     return b"".join(entries) + COUNT.pack(len(frames))
 
 
@@ -97,13 +124,26 @@ def decode_table(name: str, head: bytes, table: bytes, frames_end: int) -> list[
     if blake3(head + table).hexdigest() != name:
         raise damaged(name, "its header does not match its name")
     frames, offset = [], HEAD_SIZE
-    for stored, raw, checksum in _FRAME.iter_unpack(table[: -COUNT.size]):
-        size = raw & ~(_INDEX | _OVERLAY)
-        frames.append(Frame(offset, stored, size, checksum, bool(raw & _INDEX), bool(raw & _OVERLAY)))
+    for stored, field, checksum in _FRAME.iter_unpack(table[: -COUNT.size]):
+        frames.append(Frame(offset, stored, *_decode_field(field, checksum)))
         offset += stored
     if offset != frames_end:
         raise damaged(name, "its frames do not fill it")
     return frames
+
+
+def _encode_field(frame: Frame) -> int:
+    count = frame.pages - 1 if frame.kind & Kind.WORDS else 0
+    return frame.raw | frame.kind | count << _COUNT_SHIFT
+
+
+def _decode_field(field: int, checksum: bytes) -> tuple[int, bytes, Kind, int]:
+    """All of a frame from its raw size on."""
+    if field & Kind.INDEX:
+        return field & _INDEX_RAW, checksum, Kind.INDEX, 0
+    raw, kind = field & _PAGES_RAW, Kind(field >> 27 << 27)
+    pages = (field >> _COUNT_SHIFT & _COUNT_MOST) + 1 if kind & Kind.WORDS else raw // PAGE
+    return raw, checksum, kind, pages
 
 
 def table_size(count: int) -> int:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from typing import TypeAlias, cast
 
 import numpy as np
@@ -11,12 +13,14 @@ import zstandard
 
 from relive.config import STORE_KEY
 from relive.errors import KeyMissing, ObjectMissing
-from relive.store.pages.differ import Pages
+from relive.store.pages.dictionary import DICTIONARY_MOST, Dictionary
+from relive.store.pages.differ import WORDS, Flags, Numbers, Pages
 from relive.store.pages.packfile import (
     COUNT,
     FRAME_PAGES,
     HEAD_SIZE,
     Frame,
+    Kind,
     damaged,
     decode_head,
     decode_table,
@@ -26,15 +30,83 @@ from relive.store.pages.packs import Packs
 from relive.store.pages.packwriter import BATCH, THREADS, WINDOW_MOST, as_dictionary
 from relive.store.pages.runs import PAGE
 from relive.store.pages.sealing import FrameSeal, open_with_any
+from relive.store.pages.words import Words, decode_words
 
-__all__ = ["PackReader", "Stored"]
+__all__ = ["Held", "HeldPages", "HeldWords", "PackReader", "Stored"]
 
 Stored: TypeAlias = bytes | bytearray | memoryview
 _MOST_RAW = 1 << 30  # [bytes] no frame is larger; asked before memory is taken for it
+_KINDS = {  # of frames of pages
+    Kind.OVERLAY,
+    *(what | how for what in (Kind.PAGES, Kind.WORDS) for how in (Kind.PAGES, Kind.DELTA, Kind.DICTIONARY)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class HeldPages:
+    """The pages of a frame, one row each: full ones, or XORs."""
+
+    pages: Pages
+
+    def __len__(self) -> int:
+        return len(self.pages)
+
+    def copy(self) -> HeldPages:
+        """The same, which keeps nothing else in memory."""
+        return HeldPages(self.pages.copy())
+
+
+@dataclass(frozen=True, slots=True)
+class HeldWords:
+    """The changed words of so many pages.
+
+    Attributes:
+        at: where they lie, counted from the first word of the first page.
+    """
+
+    count: int
+    at: Numbers
+    words: Words
+
+    def __len__(self) -> int:
+        return self.count
+
+    def copy(self) -> HeldWords:
+        """The same, which keeps nothing else in memory."""
+        return HeldWords(self.count, self.at, self.words.copy())
+
+    def apply(self, rows: Numbers, pages: Pages, numbers: Numbers) -> None:
+        """Put those of some of the pages into other pages: of ``rows[i]`` into ``pages[numbers[i]]``."""
+        if len(np.unique(rows)) < len(rows):  # files may share pages
+            found, mask = self.expanded()
+            pages[numbers] = np.where(mask[rows], found[rows], pages[numbers])
+            return
+        goal = np.full(self.count, -1, np.int64)
+        goal[rows] = numbers
+        numbers = goal[self.at // WORDS]
+        wanted = numbers >= 0
+        pages.reshape(-1)[numbers[wanted] * WORDS + self.at[wanted] % WORDS] = self.words[wanted]
+
+    def expanded(self) -> tuple[Pages, Flags]:
+        """Pages with these words, and which these are."""
+        pages, mask = np.zeros((self.count, WORDS), np.uint64), np.zeros((self.count, WORDS), np.bool_)
+        pages.reshape(-1)[self.at] = self.words
+        mask.reshape(-1)[self.at] = True
+        return pages, mask
+
+
+Held: TypeAlias = HeldPages | HeldWords
 
 
 class PackReader:
-    """One pack, open for reading; a context manager. Only bytes that match the pack's name are given."""
+    """One pack, open for reading; a context manager. Only bytes that match the pack's name are given.
+
+    Attributes:
+        dictionary_of: gives what its frames of kind DELTA are compressed against, full pages (PAGES) or changed words (WORDS),
+            where that is known: only the indexes of commits say it.
+    """
+
+    dictionary_of: Callable[[Kind], Dictionary] | None = None
 
     def __init__(self, packs: Packs, name: str) -> None:
         """Open it and check its header.
@@ -59,6 +131,7 @@ class PackReader:
             # Which of them it was is found out with the first frame; the key is changed seldom.
             keys = _keys(packs, name) if is_sealed else []
             self._seals = [FrameSeal(key, pack_id, head) for key in keys]
+            self._dictionaries: dict[Kind, Dictionary] = {}
         except BaseException:
             os.close(self._file)
             raise
@@ -77,7 +150,34 @@ class PackReader:
     @property
     def pages(self) -> int:
         """How many it holds."""
-        return sum(frame.raw for frame in self._frames if not frame.is_index) // PAGE
+        return sum(frame.pages for frame in self._frames)
+
+    def own_dictionary(self, what: Kind) -> Dictionary:
+        """What its frames of kind DICTIONARY hold, those of full pages (PAGES) or those of changed words (WORDS).
+
+        Raises:
+            ObjectCorrupt, KeyWrong: it has none, or is damaged, or sealed with another key.
+        """
+        found = self._dictionaries.get(what)
+        if found is None:
+            numbers = self._dictionary_frames(what)
+            frames = [self._frame(number) for number in numbers]
+            if not 0 < sum(frame.pages for frame in frames) <= DICTIONARY_MOST:
+                raise damaged(self._name, "it has no dictionary, or one that is too large")
+            raws = self._decompressed(frames, self.fetch(numbers), None)
+            found = self._dictionaries[what] = Dictionary(b"".join(raws))
+        return found
+
+    def dictionary_slots(self, what: Kind) -> Numbers:
+        """The slots of the pages that these frames hold something of."""
+        slots = [
+            number * FRAME_PAGES + np.arange(self._frames[number].pages)
+            for number in self._dictionary_frames(what)
+        ]
+        return np.concatenate([np.empty(0, np.int64), *slots])
+
+    def _dictionary_frames(self, what: Kind) -> list[int]:
+        return [number for number, frame in enumerate(self._frames) if frame.kind == what | Kind.DICTIONARY]
 
     def _read_header(self) -> tuple[bytes, list[Frame]]:
         size = os.fstat(self._file).st_size
@@ -110,8 +210,8 @@ class PackReader:
         except zstandard.ZstdError as error:
             raise damaged(self._name, f"frame {number}: {error}") from error
 
-    def page_frames(self, numbers: Sequence[int]) -> Iterator[tuple[int, Pages]]:
-        """(number, its pages) of frames, whose numbers must rise; slot ``i`` of the frame is row ``i``.
+    def page_frames(self, numbers: Sequence[int]) -> Iterator[tuple[int, Held]]:
+        """(number, what it holds) of frames, whose numbers must rise; slot ``i`` of the frame is row ``i``.
 
         Raises:
             ObjectCorrupt, KeyWrong: they are not what was written.
@@ -129,28 +229,62 @@ class PackReader:
             ObjectCorrupt, KeyWrong: they are not what was written.
         """
         for number in numbers:
-            frame = self._frame(number)
-            if frame.is_index or frame.raw > FRAME_PAGES * PAGE or frame.raw % PAGE:
+            if not _can_be_pages(self._frame(number)):
                 raise damaged(self._name, "a frame holds no pages")
         return list(self._stored(numbers))
 
-    def pages_of(self, numbers: Sequence[int], stored: Sequence[Stored]) -> Iterator[Pages]:
-        """The pages of each of the frames that ``fetch`` gave; raises ObjectCorrupt."""
-        if not numbers:
-            return
-        sizes = [self._frame(number).raw for number in numbers]
+    def pages_of(self, numbers: Sequence[int], stored: Sequence[Stored]) -> Iterator[Held]:
+        """What each of the frames holds that ``fetch`` gave.
+
+        Raises:
+            ObjectCorrupt: they are not what was written, or it is not known what they are compressed against.
+            ObjectMissing, KeyMissing, KeyWrong: another pack, which has the dictionary, is gone, or cannot be opened.
+        """
+        position = 0
+        for against, group in groupby(numbers, lambda number: self._against(self.kind(number))):
+            frames = [self._frame(number) for number in group]
+            part = stored[position : position + len(frames)]
+            position += len(frames)
+            for frame, raw in zip(frames, self._decompressed(frames, part, against), strict=True):
+                yield self._held(frame, raw)
+
+    @staticmethod
+    def _against(kind: Kind) -> Kind | None:
+        """The kind of dictionary that a frame of that kind needs; None if it needs none."""
+        return kind & Kind.WORDS if kind & Kind.DELTA else None
+
+    def _decompressed(
+        self, frames: Sequence[Frame], stored: Sequence[Stored], against: Kind | None
+    ) -> list[memoryview]:
+        decompressor = zstandard.ZstdDecompressor() if against is None else self._decompressor(against)
         try:
-            if [zstandard.frame_content_size(frame) for frame in stored] != sizes:
+            if [zstandard.frame_content_size(frame) for frame in stored] != [frame.raw for frame in frames]:
                 raise damaged(self._name, "a frame has another size than its header says")
-            raws = zstandard.ZstdDecompressor().multi_decompress_to_buffer(list(stored), threads=THREADS)
+            found = decompressor.multi_decompress_to_buffer(list(stored), threads=THREADS)
         except zstandard.ZstdError as error:
             raise damaged(self._name, str(error)) from error
-        for position in range(len(numbers)):
-            yield np.frombuffer(cast(memoryview, raws[position]), np.uint64).reshape(-1, PAGE // 8)
+        return [cast(memoryview, found[position]) for position in range(len(frames))]
 
-    def is_overlay(self, number: int) -> bool:
-        """What a frame of pages holds are overlays (``Frame``)."""
-        return self._frame(number).is_overlay
+    def _decompressor(self, against: Kind) -> zstandard.ZstdDecompressor:
+        if self.dictionary_of is None:
+            raise damaged(self._name, "nothing says what a frame of it is compressed against")
+        return self.dictionary_of(against).decompressor
+
+    def _held(self, frame: Frame, raw: memoryview) -> Held:
+        if frame.kind & Kind.WORDS:
+            try:
+                return HeldWords(frame.pages, *decode_words(raw, frame.pages))
+            except ValueError as error:
+                raise damaged(self._name, str(error)) from error
+        pages = np.frombuffer(raw, np.uint64)
+        if frame.kind == Kind.OVERLAY:
+            at = np.flatnonzero(pages)
+            return HeldWords(frame.pages, at, pages[at])
+        return HeldPages(pages.reshape(-1, WORDS))
+
+    def kind(self, number: int) -> Kind:
+        """What a frame is; raises ObjectCorrupt where there is none of that number."""
+        return self._frame(number).kind
 
     def _frame(self, number: int) -> Frame:
         if not 0 <= number < len(self._frames):
@@ -172,6 +306,14 @@ class PackReader:
         seal, opened = open_with_any(self._seals, number, stored)
         self._seals = [seal]
         return opened
+
+
+def _can_be_pages(frame: Frame) -> bool:
+    if frame.kind not in _KINDS:
+        return False
+    if frame.kind & Kind.WORDS:
+        return frame.raw <= FRAME_PAGES * (PAGE + WORDS // 8)
+    return frame.raw <= FRAME_PAGES * PAGE and frame.raw % PAGE == 0
 
 
 def _stretches(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:

@@ -9,11 +9,12 @@ import zstandard
 from blake3 import blake3
 
 from relive.store.durable import FreshFile
-from relive.store.pages.differ import WORDS, Numbers, Pages
-from relive.store.pages.packfile import FRAME_PAGES, Frame, encode_head, encode_table
+from relive.store.pages.dictionary import Dictionary
+from relive.store.pages.differ import WORDS, Flags, Numbers, Pages
+from relive.store.pages.packfile import FRAME_PAGES, Frame, Kind, encode_head, encode_table
 from relive.store.pages.packs import Packs
-from relive.store.pages.runs import PAGE
 from relive.store.pages.sealing import FrameSeal
+from relive.store.pages.words import encode_words
 
 __all__ = ["BATCH", "THREADS", "WINDOW_MOST", "PackWriter", "as_dictionary", "compress_blob"]
 
@@ -24,6 +25,7 @@ _WINDOW_LEAST = 18
 _SEARCH_LEAST, _SEARCH_MOST = 17, 24  # [log2 entries] of the tables by which a dictionary is searched
 _LEVEL = 3  # of zstd
 _ID_SIZE = 16
+_SAMPLE = 6  # one in so many frames that are compressed against a dictionary is compressed without it, too, to see what it saves
 
 
 class PackWriter:
@@ -37,8 +39,13 @@ class PackWriter:
         self._frames: list[Frame] = []
         # One buffer for all that waits: fresh memory costs as much as copying there.
         self._waiting: Pages = np.empty((BATCH * FRAME_PAGES, WORDS), np.uint64)
+        self._waiting_masks: Flags = np.empty((0, WORDS), np.bool_)
         self._waiting_pages = 0
-        self._is_overlay = False
+        self._kind = Kind.PAGES
+        self._raw = 0
+        self._dictionaries: dict[Kind, Dictionary] = {}
+        self._samples: dict[Kind, tuple[int, int]] = {}
+        self._for_dictionary: dict[Kind, list[bytes]] = {}
         self._file = FreshFile(packs.incoming, "pack")
         try:
             self._file.write(self._head)
@@ -51,18 +58,53 @@ class PackWriter:
         """Bytes written."""
         return self._file.size
 
-    def add_pages(self, pages: Pages, *, is_overlay: bool = False) -> Numbers:
-        """Append pages; returns their slots. Those that are overlays lie in frames for themselves."""
-        if is_overlay != self._is_overlay:
+    @property
+    def raw(self) -> int:
+        """Bytes of all frames so far, before they were compressed."""
+        return self._raw
+
+    def add_pages(self, pages: Pages, kind: Kind = Kind.PAGES) -> Numbers:
+        """Append pages; returns their slots. Those of each kind (PAGES, DICTIONARY, DELTA) lie in frames for themselves."""
+        return self._add(pages, None, kind)
+
+    def add_words(self, pages: Pages, mask: Flags, kind: Kind = Kind.WORDS) -> Numbers:
+        """Append changed words of pages: those that ``mask`` says; returns their slots. ``kind`` is WORDS, with what pages have."""
+        if not len(self._waiting_masks):
+            self._waiting_masks = np.empty(self._waiting.shape, np.bool_)
+        return self._add(pages, mask, kind)
+
+    def compress_against(self, what: Kind, dictionary: Dictionary) -> None:
+        """From now on full pages (``what`` is PAGES) or changed words (WORDS) may be added as DELTA; all against the same."""
+        self._dictionaries[what] = dictionary
+
+    def compressed_against(self, what: Kind) -> Dictionary:
+        """What was last given to ``compress_against``, which there must have been."""
+        return self._dictionaries[what]
+
+    def sample(self, what: Kind) -> tuple[int, int]:
+        """Bytes of some of the frames that were added as DELTA, and what they would be without; (0, 0) if there is none."""
+        return self._samples.get(what, (0, 0))
+
+    def dictionary(self, what: Kind) -> Dictionary:
+        """All that has been added as DICTIONARY, of full pages (PAGES) or changed words (WORDS)."""
+        self.end_frame()
+        return Dictionary(b"".join(self._for_dictionary.get(what, [])))
+
+    def _add(self, pages: Pages, masks: Flags | None, kind: Kind) -> Numbers:
+        if kind != self._kind:
             self.end_frame()
-            self._is_overlay = is_overlay
+            self._kind = kind
         first = len(self._frames) * FRAME_PAGES + self._waiting_pages
-        rest = pages
-        while len(rest):
-            part = rest[: len(self._waiting) - self._waiting_pages]
-            self._waiting[self._waiting_pages : self._waiting_pages + len(part)] = part
-            self._waiting_pages += len(part)
-            rest = rest[len(part) :]
+        done = 0
+        while done < len(pages):
+            begin = self._waiting_pages
+            part = slice(done, done + len(self._waiting) - begin)
+            count = len(pages[part])
+            self._waiting[begin : begin + count] = pages[part]
+            if masks is not None:
+                self._waiting_masks[begin : begin + count] = masks[part]
+            self._waiting_pages += count
+            done += count
             if self._waiting_pages == len(self._waiting):
                 self._compress()
         return np.arange(first, first + len(pages), dtype=np.int64)
@@ -79,7 +121,7 @@ class PackWriter:
     def add_compressed(self, compressed: bytes, raw: int) -> int:
         """The same for what ``compress_blob`` has made of so many bytes."""
         self.end_frame()
-        self._write_frame(compressed, raw, is_index=True)
+        self._write_frame(compressed, raw, Kind.INDEX, 0)
         return len(self._frames) - 1
 
     def finish(self) -> str:
@@ -97,23 +139,43 @@ class PackWriter:
 
     def _compress(self) -> None:
         """Write the pages that wait."""
-        data = self._waiting[: self._waiting_pages].reshape(-1).view(np.uint8).data
-        step = FRAME_PAGES * PAGE
-        pieces: list[bytes | bytearray | memoryview] = [
-            data[begin : begin + step] for begin in range(0, len(data), step)
+        counts = [
+            min(FRAME_PAGES, self._waiting_pages - begin)
+            for begin in range(0, self._waiting_pages, FRAME_PAGES)
         ]
-        compressed = zstandard.ZstdCompressor(level=_LEVEL).multi_compress_to_buffer(pieces, threads=THREADS)
-        for number, piece in enumerate(pieces):
-            self._write_frame(
-                compressed[number].tobytes(), len(piece), is_index=False, is_overlay=self._is_overlay
-            )
+        pieces: list[bytes | bytearray | memoryview] = [
+            self._piece(number * FRAME_PAGES, count) for number, count in enumerate(counts)
+        ]
+        compressed = self._compressor().multi_compress_to_buffer(pieces, threads=THREADS)
+        for number, (piece, count) in enumerate(zip(pieces, counts, strict=True)):
+            self._write_frame(compressed[number].tobytes(), len(piece), self._kind, count)
+        if self._kind & Kind.DELTA:
+            against, alone = self.sample(self._kind & Kind.WORDS)
+            against += sum(len(compressed[number]) for number in range(0, len(pieces), _SAMPLE))
+            compressor = zstandard.ZstdCompressor(level=_LEVEL)
+            alone += sum(len(compressor.compress(piece)) for piece in pieces[::_SAMPLE])
+            self._samples[self._kind & Kind.WORDS] = (against, alone)
+        if self._kind & Kind.DICTIONARY:
+            self._for_dictionary.setdefault(self._kind & Kind.WORDS, []).extend(map(bytes, pieces))
         self._waiting_pages = 0
 
-    def _write_frame(self, compressed: bytes, raw: int, *, is_index: bool, is_overlay: bool = False) -> None:
+    def _piece(self, begin: int, count: int) -> bytes | memoryview:
+        pages = self._waiting[begin : begin + count]
+        if self._kind & Kind.WORDS:
+            return encode_words(pages, self._waiting_masks[begin : begin + count])
+        return pages.reshape(-1).view(np.uint8).data
+
+    def _compressor(self) -> zstandard.ZstdCompressor:
+        if self._kind & Kind.DELTA:
+            return self._dictionaries[self._kind & Kind.WORDS].compressor
+        return zstandard.ZstdCompressor(level=_LEVEL)
+
+    def _write_frame(self, compressed: bytes, raw: int, kind: Kind, pages: int) -> None:
         number = len(self._frames)
         stored = compressed if self._seal is None else self._seal.seal(number, compressed)
         checksum = blake3(stored).digest()
-        self._frames.append(Frame(self._file.size, len(stored), raw, checksum, is_index, is_overlay))
+        self._frames.append(Frame(self._file.size, len(stored), raw, checksum, kind, pages))
+        self._raw += raw
         self._file.write(stored)
 
 

@@ -23,7 +23,7 @@ __all__ = ["read_back"]
 
 
 def read_back(manifest: Manifest, placement: Placement, packs: Packs) -> KnownCommit:
-    """Its pages and where its files' contents lie, with the bases of those that are kept as XOR, all checked.
+    """Its pages and where its files' contents lie, with the bases of those that are kept as changed words, all checked.
 
     Raises:
         ObjectMissing, ObjectCorrupt, KeyMissing, KeyWrong: something of it is gone, damaged or sealed.
@@ -48,6 +48,8 @@ def read_back(manifest: Manifest, placement: Placement, packs: Packs) -> KnownCo
         key_index=placement.base or placement.index,
         key_bytes=source.key_bytes,
         since_key=placement.since_key,
+        dictionaries=source.index.dictionaries,
+        generations={},
     )
 
 

@@ -12,11 +12,12 @@ from dataclasses import replace
 import numpy as np
 
 from relive.model.commit import CommitId
+from relive.store.pages.dictionary import Dictionary
 from relive.store.pages.differ import Numbers
-from relive.store.pages.fold import packs_used, used_slots
+from relive.store.pages.fold import dictionaries_in, packs_used, used_slots
 from relive.store.pages.layout import PageSource
-from relive.store.pages.packfile import FRAME_PAGES
-from relive.store.pages.packreader import PackReader
+from relive.store.pages.packfile import FRAME_PAGES, Kind
+from relive.store.pages.packreader import HeldWords, PackReader
 from relive.store.pages.packs import Packs
 from relive.store.pages.packwriter import PackWriter
 from relive.store.pages.placement import FramePlace, Placement, Placements
@@ -66,7 +67,10 @@ def _live_slots(name: str, users: Sequence[Placement], packs: Packs) -> Numbers 
     with PackReader(packs, name) as pack:
         for placement in users:
             with PageSource(placement, packs) as source:
-                used = used_slots(source.index.all_tables(), placement.packs.index(name))
+                position = placement.packs.index(name)
+                used = used_slots(source.index.all_tables(), position)
+                for what in dictionaries_in(source.index.dictionaries, position):
+                    used = np.union1d(used, pack.dictionary_slots(what))
             live = np.union1d(live, used)
             if len(live) * _LIVE_LEAST >= pack.pages:
                 return None
@@ -76,7 +80,7 @@ def _live_slots(name: str, users: Sequence[Placement], packs: Packs) -> Numbers 
 def _move(name: str, live: Numbers, users: Sequence[Placement], placements: Placements, packs: Packs) -> None:
     writer = PackWriter(packs)
     try:
-        slots = _copy_pages(name, live, writer, packs)
+        slots = _copy_pages(name, live, writer, users, packs)
         moved = []
         first: tuple[FramePlace, bytes] | None = None
         for old in users:
@@ -87,7 +91,8 @@ def _move(name: str, live: Numbers, users: Sequence[Placement], placements: Plac
             frame = writer.add_blob(data, None if first is None else first[1])
             base = None if first is None else FramePlace(own, first[0].frame)
             first = first or (FramePlace(own, frame), data)
-            moved.append((old, FramePlace(own, frame), base, packs_used(index.all_tables()) | {own}))
+            used = packs_used(index.all_tables()) | {own, *index.dictionaries.values()}
+            moved.append((old, FramePlace(own, frame), base, used))
         new = writer.finish()
     except BaseException:
         writer.discard()
@@ -111,17 +116,43 @@ def _moved_index(index: Index, pack: int, live: Numbers, slots: Numbers) -> Inde
     )
 
 
-def _copy_pages(name: str, live: Numbers, writer: PackWriter, packs: Packs) -> Numbers:
+def _copy_pages(
+    name: str, live: Numbers, writer: PackWriter, users: Sequence[Placement], packs: Packs
+) -> Numbers:
     """Write the pages in these slots of a pack to another; returns their new slots."""
     slots = [np.empty(0, np.int64)]
     frames, begins = np.unique(live // FRAME_PAGES, return_index=True)
     ends = np.append(begins, len(live))[1:]  # none if all that is needed of the pack is an index
     with PackReader(packs, name) as pack:
-        for (frame, pages), begin, end in zip(pack.page_frames(frames.tolist()), begins, ends, strict=True):
-            some = pages[live[begin:end] % FRAME_PAGES]
-            slots.append(writer.add_pages(some, is_overlay=pack.is_overlay(frame)))
+        against = {what: _dictionary_of(name, what, users, packs) for what in (Kind.PAGES, Kind.WORDS)}
+        for what, dictionary in against.items():
+            if dictionary is not None:
+                writer.compress_against(what, dictionary)
+        pack.dictionary_of = writer.compressed_against
+        is_whole = {what: bool(np.isin(pack.dictionary_slots(what), live).all()) for what in against}
+        for (frame, held), begin, end in zip(pack.page_frames(frames.tolist()), begins, ends, strict=True):
+            rows, kind = live[begin:end] % FRAME_PAGES, pack.kind(frame) & ~Kind.OVERLAY
+            if not is_whole[kind & Kind.WORDS]:
+                kind &= (
+                    ~Kind.DICTIONARY
+                )  # nobody needs it any more, and it has lost pages: the rest are as others
+            if isinstance(held, HeldWords):
+                pages, mask = held.expanded()
+                slots.append(writer.add_words(pages[rows], mask[rows], kind | Kind.WORDS))
+            else:
+                slots.append(writer.add_pages(held.pages[rows], kind))
     writer.end_frame()
     return np.concatenate(slots)
+
+
+def _dictionary_of(name: str, what: Kind, users: Sequence[Placement], packs: Packs) -> Dictionary | None:
+    """What pages of a pack are compressed against; None where no commit needs such pages."""
+    for placement in users:
+        with PageSource(placement, packs) as source:
+            position = placement.packs.index(name)
+            if (position, what) in source.index.dictionaries:
+                return source.dictionary_for(position, what)
+    return None
 
 
 def _moved(places: Numbers, pack: int, live: Numbers, slots: Numbers) -> Numbers:

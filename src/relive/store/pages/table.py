@@ -10,20 +10,22 @@ are specified in docs/format.md.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgpack
 import numpy as np
 
 from relive.errors import ObjectCorrupt
 from relive.store.pages.differ import Numbers
+from relive.store.pages.packfile import Kind
 from relive.store.pages.runs import PAGE
 
 __all__ = [
     "NOWHERE",
     "Contents",
+    "Dictionaries",
     "Index",
     "Table",
     "decode_index",
@@ -34,6 +36,8 @@ __all__ = [
 ]
 
 NOWHERE = -1  # as the place of a full version: the page is all zeros; of an XOR: there is none
+# By position of a pack, and of what in it (PAGES: full ones, or WORDS): position of the pack that has the dictionary for these.
+Dictionaries: TypeAlias = Mapping[tuple[int, Kind], int]
 _PLANES = 4  # bytes of a column's numbers
 _HASH = 32  # [bytes] of a content's name
 _SLOT_MASK = _LOW = 0xFFFF_FFFF
@@ -99,12 +103,14 @@ class Index:
         tables: by the names of the page files.
         contents: of its files.
         listing: what its layers are, as ``store`` writes them down; empty where there are none.
+        dictionaries: what is compressed against dictionaries.
     """
 
     bundle: bytes
     tables: Mapping[str, Table]
     contents: Contents
     listing: bytes = b""
+    dictionaries: Dictionaries = field(default_factory=dict)
 
     def all_tables(self) -> Iterator[Table]:
         """Of the page files and of the contents."""
@@ -143,6 +149,10 @@ def encode_index(index: Index) -> bytes:
             "table": _encode_table(index.contents.table),
         }
         value["listing"] = index.listing
+    if index.dictionaries:
+        value["dictionaries"] = sorted(
+            [user, int(what == Kind.WORDS), pack] for (user, what), pack in index.dictionaries.items()
+        )
     packed: bytes = msgpack.packb(value)
     return packed
 
@@ -159,6 +169,7 @@ def decode_index(data: bytes) -> Index:
             {str(name): _decode_table(columns) for name, columns in tables.items()},
             _decode_contents(value["contents"]) if "contents" in value else Contents.none(),
             listing,
+            _decode_dictionaries(value.get("dictionaries", ())),
         )
     except (ValueError, TypeError, KeyError, AttributeError, msgpack.exceptions.UnpackException) as error:
         raise ObjectCorrupt(
@@ -186,6 +197,13 @@ def _decode_contents(value: Mapping[str, Any]) -> Contents:
         raise ValueError("its contents have names and sizes that do not fit")
     if found.begins[-1] != len(found.table.full):
         raise ValueError("its contents have another number of pages than their sizes say")
+    return found
+
+
+def _decode_dictionaries(value: Sequence[Sequence[int]]) -> Dictionaries:
+    found = {(int(user), Kind.WORDS if is_words else Kind.PAGES): int(pack) for user, is_words, pack in value}
+    if any(user < 0 or pack < 0 for (user, _), pack in found.items()):
+        raise ValueError("it names a dictionary of no pack")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Some pages of a commit, made together: which frames they need, reading those ahead, full versions, XORs over them.
+"""Some pages of a commit, made together: which frames they need, reading those ahead, full versions, changes over them.
 
 Parts of a page file are made one after the other (``PageSource.windows``). A frame that reaches over the border of two is
 decompressed once: the later one takes it over from the earlier.
@@ -14,13 +14,13 @@ import numpy as np
 from relive.errors import ObjectCorrupt
 from relive.store.pages.differ import WORDS, Numbers, Pages
 from relive.store.pages.packfile import FRAME_PAGES
-from relive.store.pages.packreader import PackReader, Stored
+from relive.store.pages.packreader import Held, HeldWords, PackReader, Stored
 from relive.store.pages.packwriter import BATCH
 from relive.store.pages.table import NOWHERE, Table, pack_of, slot_of
 
 __all__ = ["Window", "untrue"]
 
-_Put = Callable[[Numbers | slice, Pages, bool], None]
+_Put = Callable[[Numbers, Held, Numbers], None]
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class _Lot:
         numbers, rows: for each frame which pages of the window lie in it, and at which of its rows.
         ahead: the first frames, when they have been read.
         is_begun: the first frame is the last of the window before, which has it.
-        last: the pages of the last frame, when they have been used.
+        last: what the last frame holds, when it has been used.
     """
 
     reader: PackReader
@@ -40,13 +40,13 @@ class _Lot:
     rows: list[Numbers]
     ahead: Sequence[Stored] = ()
     is_begun: bool = False
-    last: Pages | None = None
+    last: Held | None = None
 
     def fetch(self) -> None:
         self.ahead = self.reader.fetch(self._batch(0))
 
-    def pages(self, begun: Pages | None) -> Iterator[Pages]:
-        """The pages of each frame; ``begun`` are those of the first where the window before has it."""
+    def held(self, begun: Held | None) -> Iterator[Held]:
+        """What each frame holds; ``begun`` is that of the first where the window before has it."""
         if begun is not None:
             self.last = begun
             yield begun
@@ -100,10 +100,10 @@ class Window:
         pages = np.empty((len(self.table.full), WORDS), np.uint64)
         pages[self.table.full == NOWHERE] = 0
 
-        def put(numbers: Numbers | slice, found: Pages, is_overlay: bool) -> None:
-            if is_overlay:
-                raise untrue("it names an overlay as a full version")
-            pages[numbers] = found
+        def put(numbers: Numbers, found: Held, rows: Numbers) -> None:
+            if isinstance(found, HeldWords):
+                raise untrue("it names changed words as a full version")
+            pages[_span(numbers)] = found.pages[_span(rows)]
 
         _hand_over(self._full, self._full_before, put)
         return pages
@@ -111,11 +111,11 @@ class Window:
     def apply_xor(self, pages: Pages) -> Pages:
         """Turn the full versions into the commit's pages; raises as ``fetch``."""
 
-        def put(numbers: Numbers | slice, found: Pages, is_overlay: bool) -> None:
-            if is_overlay:
-                pages[numbers] = np.where(found != 0, found, pages[numbers])
+        def put(numbers: Numbers, found: Held, rows: Numbers) -> None:
+            if isinstance(found, HeldWords):
+                found.apply(rows, pages, numbers)
             else:
-                pages[numbers] ^= found
+                pages[_span(numbers)] ^= found.pages[_span(rows)]
 
         _hand_over(self._xor, self._xor_before, put)
         self._full_before = self._xor_before = {}
@@ -145,17 +145,18 @@ def _hand_over(lots: dict[int, _Lot], before: dict[int, _Lot], put: _Put) -> Non
     """Hand the pages of all frames over, with their numbers in the window."""
     for pack, lot in lots.items():
         begun = before[pack].last if lot.is_begun else None
-        parts = zip(lot.frames, lot.numbers, lot.rows, lot.pages(begun), strict=True)
-        for frame, numbers, rows, found in parts:
+        for numbers, rows, found in zip(lot.numbers, lot.rows, lot.held(begun), strict=True):
             if rows[-1] >= len(found):
                 raise untrue("it names a slot that its pack does not have")
-            put(_span(numbers), found[_span(rows)], lot.reader.is_overlay(frame))
+            put(numbers, found, rows)
 
 
 def _span(numbers: Numbers) -> Numbers | slice:
-    """Numbers that rise, as a slice where they follow each other: taking and setting that copies nothing twice."""
+    """Numbers that do not fall, as a slice where they follow each other: taking and setting that copies nothing twice."""
     first, last = int(numbers[0]), int(numbers[-1])
-    return slice(first, last + 1) if last - first + 1 == len(numbers) else numbers
+    # One may stand there twice: files share pages.
+    follows = last - first + 1 == len(numbers) and bool(np.all(numbers[1:] > numbers[:-1]))
+    return slice(first, last + 1) if follows else numbers
 
 
 def untrue(cause: str) -> ObjectCorrupt:
