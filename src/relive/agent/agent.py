@@ -51,7 +51,10 @@ class Agent:
         self._group = group
         self._log = structlog.get_logger()
         self._tasks = Tasks()
-        self._keeper = Keeper(settings, facts.spec.name, facts.life, capsule.paths.logs, lambda: capsule.lead)
+        paths = capsule.paths
+        self._keeper = Keeper(
+            settings, facts.spec.name, facts.life, paths.logs, lambda: capsule.lead, inside=paths.inside
+        )
         self._listener = hold_listener(facts.init)
         target = capsule_target(settings, capsule)
         taker = CriuTaker(settings, lambda: present_target(capsule, target))
@@ -109,7 +112,7 @@ class Agent:
 
     async def _shut_down(self) -> None:
         await self._tasks.end()
-        await self._keeper.drain()
+        await self._keeper.close_incidents()
         self._keeper.close()
         if self._committer.tracer is not None:
             await self._committer.tracer.close()

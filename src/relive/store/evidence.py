@@ -43,7 +43,9 @@ __all__ = [
     "keep",
     "launch_of",
     "package_of",
+    "read",
     "read_events",
+    "replace",
     "request_of",
 ]
 
@@ -93,6 +95,40 @@ def keep(directory: Path, number: int, evidence: Evidence) -> None:
         if evidence.bodies is not None:
             named = [*evidence.events, *evidence.beginning]
             _keep_bodies(evidence.bodies, bodies_of(directory, number), named)
+        if evidence.package is not None:
+            _replace(package, [evidence.package])
+        sync_directory(directory)
+    enter_quietly(directory, number)
+
+
+def read(directory: Path, number: int) -> Evidence:
+    """What was kept, without the request and the long bodies; raises RecordingCorrupt where events or launch are none."""
+    try:
+        package = _paths(directory, number)[0].read_bytes()
+    except FileNotFoundError:
+        package = None
+    return Evidence(
+        package, events_of(directory, number), beginning_of(directory, number), launch_of(directory, number)
+    )
+
+
+def replace(directory: Path, number: int, evidence: Evidence) -> None:
+    """Put the package, events, beginning and launch in the place of those that are there, durable on return.
+
+    Raises:
+        DiskFull, StoreError: as ``disk_errors``.
+    """
+    package, events = _paths(directory, number)
+    with disk_errors("writing what belongs to an incident"):
+        if evidence.events:
+            _replace(events, _lines(evidence.events))
+        if evidence.beginning:
+            _replace(_beside(directory, number, "beginning.jsonl"), _lines(evidence.beginning))
+        if evidence.launch is not None:
+            _replace(
+                _beside(directory, number, "launch.json"),
+                [evidence.launch.model_dump_json(indent=2).encode()],
+            )
         if evidence.package is not None:
             _replace(package, [evidence.package])
         sync_directory(directory)
