@@ -252,6 +252,8 @@ class Keeper:
         root = self._root()
         if root is not None:
             self._mask.learn_process(root)
+        for log in self._logs:
+            self._mask.learn_log(log)
 
     async def make_ready(self) -> None:
         """Do beforehand what the first commit would wait for."""

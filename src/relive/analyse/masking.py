@@ -36,6 +36,7 @@ AnyIncident = TypeVar("AnyIncident", bound=IncidentFacts)
 
 MASK = "<secret>"
 _TRIES = 5
+_LOG_BYTES = 64 << 10
 _RULES = frozenset({"secret_names", "secret_patterns"})  # settings, which tell what is secret
 _PAIR = re.compile(r"(?P<name>[^=&?#\s]+)=(?P<value>[^&#\s)]*)")
 
@@ -72,6 +73,13 @@ class Mask(Scrubber):
         """Know the secrets in the environment and on the command line of a process; of one that is gone nothing."""
         self.learn_environment(procfs.environment_of(pid))
         self.learn_command(procfs.command_of(pid))
+
+    def learn_log(self, path: Path) -> None:
+        """Know what the last lines of a service's output tell: a secret that is named there may stand elsewhere without a name."""
+        with contextlib.suppress(OSError), path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _LOG_BYTES))
+            for line in file.read(_LOG_BYTES).decode(errors="replace").splitlines():
+                self.sentence(line)
 
     def tree(self, value: Any) -> Any:
         """JSON, values that the recorder packed among it, without secrets: by names of fields, and each text as ``sentence``."""
@@ -209,6 +217,8 @@ def mask_for(settings: Settings, service: str, life: str = "current") -> Mask:
         return mask
     if procfs.is_same_process(facts.init, facts.init_started):
         mask.learn_process(facts.root)
+    for log in ("stdout.log", "stderr.log"):
+        mask.learn_log(settings.capsules / service / life / "io" / log)
     return mask
 
 
