@@ -219,6 +219,7 @@ static void put_quoted(Text *text, const uint8_t *p, size_t n) {
 
 // -- whether there may be a secret in a text --------------------------------------------------------------------------
 
+enum { FORM_CHAINS = 1024 };
 enum { CARD = 1, FIELD = 2, SCHEME = 4, FORM = 8, FOLDED = 16, HINT = 32 };
 
 typedef struct {
@@ -234,7 +235,11 @@ typedef struct {
     Py_ssize_t hints, forms;
     uint8_t flags[256];
     uint8_t pairs[8192];  // a bit for each two bytes with which a form begins
+    int32_t first[FORM_CHAINS];  // the first form of each chain, from 1; forms are many, and each is near a few places of a text only
+    int32_t *next;               // the form behind each in its chain; 0: none
 } Checker;
+
+static unsigned chain_of(unsigned pair) { return pair * 40503u >> 4 & (FORM_CHAINS - 1); }
 
 static PyObject *checker_type;
 
@@ -284,8 +289,10 @@ static int may_hold_secret(const Checker *self, const uint8_t *p, size_t n) {
         if (flags & FORM && left > 1) {
             unsigned pair = p[i] | (unsigned)p[i + 1] << 8;
             if (!(self->pairs[pair >> 3] & 1 << (pair & 7))) continue;
-            for (Py_ssize_t k = self->hints; k < self->hints + self->forms; k++)
-                if (self->pieces[k].length <= left && !memcmp(self->pieces[k].at, p + i, self->pieces[k].length)) return 1;
+            for (int32_t k = self->first[chain_of(pair)]; k; k = self->next[k - 1]) {
+                const Piece *form = &self->pieces[self->hints + k - 1];
+                if (form->length <= left && !memcmp(form->at, p + i, form->length)) return 1;
+            }
         }
     }
     return fields && has_hint(self, p, n);
@@ -342,7 +349,8 @@ static PyObject *checker_new(PyTypeObject *type, PyObject *given, PyObject *Py_U
     self->forms = PyTuple_Size(forms);
     self->held = PyTuple_New(self->hints + self->forms);
     self->pieces = PyMem_Malloc(sizeof(Piece) * (size_t)(self->hints + self->forms + 1));
-    if (self->held == NULL || self->pieces == NULL || add_pieces(self, hints, 0, 0, self->hints) < 0 ||
+    self->next = PyMem_Calloc((size_t)self->forms + 1, sizeof(int32_t));
+    if (self->held == NULL || self->pieces == NULL || self->next == NULL || add_pieces(self, hints, 0, 0, self->hints) < 0 ||
         add_pieces(self, forms, self->hints, self->hints, self->forms) < 0) {
         Py_DECREF(self);
         return PyErr_Occurred() ? NULL : PyErr_NoMemory();
@@ -365,6 +373,9 @@ static PyObject *checker_new(PyTypeObject *type, PyObject *given, PyObject *Py_U
             unsigned pair = p[0] | (unsigned)p[1] << 8;
             self->flags[*p] |= FORM;
             self->pairs[pair >> 3] |= (uint8_t)(1 << (pair & 7));
+            Py_ssize_t form = k - self->hints;
+            self->next[form] = self->first[chain_of(pair)];
+            self->first[chain_of(pair)] = (int32_t)form + 1;
         }
     }
     return (PyObject *)self;
@@ -375,6 +386,7 @@ static void checker_gone(PyObject *object) {
     PyTypeObject *type = Py_TYPE(object);
     Py_XDECREF(self->held);
     PyMem_Free(self->pieces);
+    PyMem_Free(self->next);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
     Py_DECREF(type);
 }
@@ -777,8 +789,27 @@ static PyObject *quick_emit(PyObject *object, PyObject *const *given, Py_ssize_t
     return result != NULL ? result : not_plain(NULL);
 }
 
+// Whether one of some words is, or holds, a name that may tell a secret: of a command with such a key its values are looked at.
+static int has_telling_word(const Checker *checker, PyObject *words) {
+    int is_list = Py_TYPE(words) == &PyList_Type;
+    Py_ssize_t count = is_list ? PyList_Size(words) : PyTuple_Size(words);
+    for (Py_ssize_t i = 1; i < count; i++) {
+        PyObject *held;
+        char *p;
+        Py_ssize_t n;
+        int found = 0;
+        if (bytes_of(is_list ? PyList_GetItem(words, i) : PyTuple_GetItem(words, i), &held, &p, &n) == 0)
+            found = has_hint(checker, (uint8_t *)p, (size_t)n);
+        else PyErr_Clear();
+        Py_XDECREF(held);
+        if (found) return 1;
+    }
+    return 0;
+}
+
 // asked(begin, name, values) -> bytes: the time (8 bytes) and a JSON text: ``begin``; unless ``values`` is None, ``name`` and the values (a
-// tuple or list) packed; a closing brace. None where not all is plain, or nothing is recorded.
+// tuple or list) packed; a closing brace. None where not all is plain, or nothing is recorded. Without a ``name`` the values are words of
+// a command.
 static PyObject *quick_asked(PyObject *object, PyObject *const *given, Py_ssize_t count) {
     Quick *self = (Quick *)object;
     Text text;
@@ -799,6 +830,7 @@ static PyObject *quick_asked(PyObject *object, PyObject *const *given, Py_ssize_
         size_t before = text.length;
         if (checker == NULL || (Py_TYPE(given[2]) != &PyTuple_Type && Py_TYPE(given[2]) != &PyList_Type)) text.failed = 1;
         else put_items(&text, given[2], (Checker *)checker, DEEPEST);
+        if (!text.failed && !PyObject_IsTrue(given[1]) && has_telling_word((Checker *)checker, given[2])) text.failed = 1;
         Py_XDECREF(checker);
         if (text.length - before > self->most) text.failed = 1;
     }
@@ -846,7 +878,9 @@ static PyObject *quick_answered(PyObject *object, PyObject *const *given, Py_ssi
     return result != NULL ? result : not_plain(NULL);
 }
 
-static void put_columns(Text *text, PyObject *description) {
+static void put_header(Text *text, PyObject *part, const Checker *checker, int is_name);
+
+static void put_columns(Text *text, PyObject *description, const Checker *checker) {
     PUT(text, ",\"columns\":[");
     if (Py_TYPE(description) != &PyTuple_Type) text->failed = 1;
     for (Py_ssize_t i = 0; !text->failed && i < PyTuple_Size(description); i++) {
@@ -854,7 +888,7 @@ static void put_columns(Text *text, PyObject *description) {
         if (i) PUT(text, ",");
         if (Py_TYPE(column) != &PyTuple_Type || PyTuple_Size(column) < 1 || Py_TYPE(PyTuple_GetItem(column, 0)) != &PyUnicode_Type)
             text->failed = 1;
-        else put_text(text, PyTuple_GetItem(column, 0), NULL);
+        else put_header(text, PyTuple_GetItem(column, 0), checker, 1);
     }
     PUT(text, "]");
 }
@@ -868,12 +902,13 @@ static PyObject *quick_executed(PyObject *object, PyObject *const *given, Py_ssi
     if (count != 2 || !is_recording(self)) Py_RETURN_NONE;
     PyObject *rowcount = PyObject_GetAttr(given[1], name_rowcount), *columns = PyObject_GetAttr(given[1], name_description);
     PyObject *last = columns == Py_None ? PyObject_GetAttr(given[1], name_lastrowid) : NULL;
-    if (rowcount != NULL && columns != NULL && (columns != Py_None || last != NULL) && BEGIN(self, &text, "query", NULL) == 0) {
+    PyObject *checker = checker_of(self);
+    if (checker != NULL && rowcount != NULL && columns != NULL && (columns != Py_None || last != NULL) && BEGIN(self, &text, "query", NULL) == 0) {
         if (put_asked(&text, given[0], &began) < 0) text.failed = 1;
         PUT(&text, ",\"answer\":{\"rowcount\":");
         if (!put_number(&text, rowcount)) text.failed = 1;
         if (columns != Py_None) {
-            put_columns(&text, columns);
+            put_columns(&text, columns, (Checker *)checker);
         } else if (last != Py_None) {
             PUT(&text, ",\"lastrowid\":");
             if (!put_number(&text, last)) text.failed = 1;
@@ -884,6 +919,7 @@ static PyObject *quick_executed(PyObject *object, PyObject *const *given, Py_ssi
         result = end_event(self, &text, NULL, 0);
         if (result != Py_None && columns != Py_None && PyObject_SetAttr(given[1], name_rows, result) < 0) PyErr_Clear();
     }
+    Py_XDECREF(checker);
     Py_XDECREF(rowcount);
     Py_XDECREF(columns);
     Py_XDECREF(last);

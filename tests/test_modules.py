@@ -156,6 +156,7 @@ TESTED_IN = {
     "operations/reproductions.py": "tests/cli/test_reproduce_words.py",
     "operations/restoring.py": "tests/real/test_seal.py",
     "operations/committed.py": "tests/dashboard/test_views.py",
+    "operations/reading.py": "tests/analyse/test_reading.py",
     "operations/recordings.py": "tests/coordinator/test_routes.py",
     "operations/runs.py": "tests/coordinator/test_routes.py",
     "store/runs.py": "tests/store/test_kept_runs.py",

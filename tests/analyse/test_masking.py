@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import os
+import re
+import subprocess
+from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
-from relive.analyse.masking import MASK, Mask
+from relive.analyse.masking import MASK, FileMask, Mask, mask_for
+from relive.config import load_settings
 
 SECRET = "correct-horse-17"
 
@@ -57,3 +64,51 @@ def test_configured_names_and_patterns_and_card_numbers_are_secrets():
 
 def test_a_placeholder_of_the_recorder_stands():
     assert Mask().target("/x?token=<secret:0a0b0c0d>") == "/x?token=<secret:0a0b0c0d>"
+
+
+class Told(BaseModel):
+    """Some model."""
+
+    lines: list[str]
+    password: str = ""
+    more: dict[str, Any] = {}
+
+
+def test_what_is_learned_late_is_masked_early_too():
+    told = Told(lines=[f"opened with {SECRET}"], more={"deep": [{"client_secret": SECRET}]})
+    assert Mask().model(told) == Told(lines=[f"opened with {MASK}"], more={"deep": [{"client_secret": MASK}]})
+    clean = Told(lines=["nothing"])
+    assert Mask().model(clean) is clean
+
+
+def test_settings_that_tell_what_is_secret_are_none():
+    assert Mask(names=["door"]).tree({"secret_names": ["door"]}) == {"secret_names": ["door"]}
+
+
+def test_placeholders_in_files_tell_secrets_apart_and_look_like_the_recorders():
+    told = FileMask().tree([f"password={SECRET}", f"token={SECRET}x", SECRET])
+    first, second = (text.partition("=")[2] for text in told[:2])
+    assert re.fullmatch(r"<secret:[0-9a-f]{8}>", first)
+    assert first != second
+    assert told[2] == first
+    assert FileMask().tree(told) == told
+    assert Mask().tree({"password": first, "token": MASK}) == {"password": first, "token": MASK}
+
+
+def test_secrets_of_a_running_process_are_known():
+    given = ["sleep", "60"]
+    process = subprocess.Popen(given, env={"DB_PASS": SECRET, "PATH": os.environ["PATH"]})
+    try:
+        mask = Mask()
+        mask.learn_process(process.pid)
+        packed = base64.b64encode(SECRET.encode()).decode().rstrip("=")
+        assert SECRET not in mask.sentence(f"it is {SECRET}")
+        assert packed[:16] not in mask.sentence(f"it is {packed}")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_of_a_service_that_is_gone_only_the_settings_are_known(tmp_path):
+    settings = load_settings(home=tmp_path, secret_names=["door"])
+    assert mask_for(settings, "pay").is_secret_name("door")

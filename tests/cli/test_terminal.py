@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 
 import pytest
 from hypothesis import given
@@ -133,3 +135,47 @@ def test_a_transfer_is_silent_where_nobody_looks(capsys):
     with Terminal().transfer("Pulling abc", 4 << 20) as done:
         done(1 << 20)
     assert tuple(capsys.readouterr()) == ("", "")
+
+
+STEERING = [
+    "\x1b]0;owned\x07",
+    "\x1b]8;;http://x\x1b\\",
+    "\x1b[2J",
+    "\x9b31m",
+    "\x85",
+    "\u202e",
+    "\u2066",
+    "\u2028",
+    "\x7f",
+]
+
+
+@pytest.mark.parametrize("evil", STEERING)
+@pytest.mark.parametrize("as_json", [False, True])
+def test_no_text_steers_the_terminal(evil, as_json, capsys):
+    """Answers, tables, statuses, hints and errors alike."""
+    terminal = Terminal(as_json=as_json)
+    text = f"begin {evil} end"
+    terminal.answer({"a": text}, text)
+    terminal.table([{"a": text}], ["a", "b"], [[text, text]], "none")
+    terminal.status(text)
+    terminal.hint(text)
+    terminal.failed(DiskFull(text, cause=text, remedy=text))
+    out, err = capsys.readouterr()
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]", out + err)
+    assert "begin " in out
+    if as_json:
+        decoder = json.JSONDecoder()
+        first, _ = decoder.raw_decode(out)
+        assert first == {"a": text}
+
+
+def test_output_of_a_service_keeps_its_bytes_in_a_pipe_and_is_printable_on_a_terminal(tmp_path, monkeypatch):
+    line = b"\x1b[31mred\xff\n"
+    for is_terminal in (False, True):
+        path = tmp_path / str(is_terminal)
+        with path.open("w", encoding="utf-8") as stream:
+            monkeypatch.setattr(stream, "isatty", lambda told=is_terminal: told, raising=False)
+            monkeypatch.setattr(sys, "stdout", stream)
+            Terminal().output([line])
+        assert path.read_bytes() == (b"\\x1b[31mred\\xff\n" if is_terminal else line)

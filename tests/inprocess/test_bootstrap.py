@@ -110,8 +110,8 @@ def test_it_imports_only_the_standard_library_and_itself(path):
     for node in ast.walk(ast.parse(path.read_text(), feature_version=(3, 8))):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom):
-            assert node.level == 0
-            names = [node.module or ""]
+            assert node.level <= 1  # the host imports a few of them by another name of the package
+            names = [node.module or ""] if node.level == 0 else []
         assert {name.partition(".")[0] for name in names} <= allowed
 
 

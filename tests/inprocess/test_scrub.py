@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import sys
 
 import pytest
@@ -94,3 +96,138 @@ def test_patterns_and_names_of_the_configuration():
     scrubber = Scrubber([r"ACC-[0-9]+"], ["badge"])
     assert "ACC-77" not in scrubber.text("from ACC-77")
     assert scrubber.packed({"Badge": "blue-and-long"}) == {"Badge": scrubber.placeholder("blue-and-long")}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "PGPW",
+        "MYPW",
+        "pw",
+        "db_pwd",
+        "DB_PASS",
+        "PASS",
+        "dbPass",
+        "SMTP_PASS_2",
+        "passcode",
+        "csrf_token",
+        "jwt",
+    ],
+)
+def test_short_names_of_passwords(name):
+    assert is_credential_name(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "PWD",
+        "OLDPWD",
+        "compass",
+        "bypass",
+        "passage",
+        "pass_rate",
+        "tokenizer",
+        "max_tokens",
+        "token_type",
+        "monkey",
+    ],
+)
+def test_names_with_parts_of_such_names(name):
+    assert not is_credential_name(name)
+
+
+def test_a_configured_name_with_either_dash():
+    scrubber = Scrubber(names=["door_code"])
+    assert scrubber.is_secret_name("Door-Code")
+    assert scrubber.text("--door-code=4711 door_code=4712") == (
+        f"--door-code={scrubber.placeholder('4711')} door_code={scrubber.placeholder('4712')}"
+    )
+
+
+def test_a_command_line():
+    scrubber = Scrubber()
+    words = [
+        "serve",
+        "--db-password",
+        "hunter22",
+        "--token=abcdefg",
+        "--broker",
+        "amqp://a:broker-1@h/",
+        "--verbose",
+    ]
+    told = scrubber.words(words)
+    secrets = ["hunter22", "abcdefg", "broker-1"]
+    assert told == [
+        *(
+            "serve",
+            "--db-password",
+            scrubber.placeholder("hunter22"),
+            f"--token={scrubber.placeholder('abcdefg')}",
+        ),
+        *("--broker", f"amqp://a:{scrubber.placeholder('broker-1')}@h/", "--verbose"),
+    ]
+    assert scrubber.text(" ".join(secrets)) == " ".join(map(scrubber.placeholder, secrets))
+    assert scrubber.words(["--password", "--verbose", "x"]) == ["--password", "--verbose", "x"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{'user': 'ada', 'password': '{}'}}",
+        'password => "{}"',
+        "password = '{}' AND name = 'ada'",
+        "X-Api-Key: {}",
+        "mysql: --password {} cannot connect",
+        '--cut\r\nContent-Disposition: form-data; name="passwd"\r\n\r\n{}\r\n--cut--\r\n',
+    ],
+)
+def test_fields_as_programs_write_them(text):
+    scrubber = Scrubber()
+    assert scrubber.text(text.format("hunter-22")) == text.format(scrubber.placeholder("hunter-22"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "wrong password for user ada",
+        "password: try again",
+        "compass: north-by-7",
+        "tokenizer='fast-1'",
+        '{"max_tokens": "100000"}',
+        "tasks-1 disk-2 eyJust xoxo- AKIA",
+    ],
+)
+def test_what_is_no_secret_stays(text):
+    assert Scrubber().text(text) == text
+
+
+@pytest.mark.parametrize("before", range(4))
+def test_a_lasting_secret_in_base64_wherever_it_begins(before):
+    scrubber = Scrubber()
+    scrubber.learn_environment({"API_KEY": "k+/abcdefghij?>"})
+    raw = b"x" * before + b"k+/abcdefghij?>" + b"yz"
+    for encoded in (base64.b64encode(raw), base64.urlsafe_b64encode(raw)):
+        assert "<secret:" in scrubber.text(f"packed {encoded.decode()} behind")
+
+
+def test_in_gzip():
+    scrubber = Scrubber()
+    packed = gzip.compress(b'{"password": "hunter22"}')
+    clean = gzip.compress(b'{"name": "ada"}')
+    assert (
+        gzip.decompress(scrubber.data(packed))
+        == f'{{"password": "{scrubber.placeholder("hunter22")}"}}'.encode()
+    )
+    assert scrubber.data(clean) == clean
+    assert scrubber.data(packed[:10]) == packed[:10]
+
+
+def test_all_of_a_value_that_a_name_tells():
+    scrubber = Scrubber()
+    told = scrubber.packed({"tokens": ["first-one", {"$": ["utf8", "second-one"]}], "user": "ada"})
+    assert told["user"] == "ada"
+    assert told["tokens"] == [
+        scrubber.placeholder("first-one"),
+        {"$": ["utf8", scrubber.placeholder("second-one")]},
+    ]

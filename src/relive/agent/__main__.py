@@ -38,8 +38,8 @@ def main() -> int:
     parser.add_argument("--handed", type=Handed.model_validate_json, default=Handed())
     arguments = parser.parse_args()
     paths = LifePaths(arguments.directory)
-    log_to(paths.agent_log)
     settings = load_settings()
+    log_to(paths.agent_log, settings)
     try:
         Store(settings.store).close()  # a store that cannot be opened is told before anything is started
         note_pid(paths)

@@ -55,13 +55,15 @@ class Agent:
         self._log = structlog.get_logger()
         self._protection = Protection()
         self._tasks = Tasks(self._protection)
+        paths = capsule.paths
         self._keeper = Keeper(
             settings,
             facts.spec.name,
             facts.life,
-            capsule.paths.logs,
+            paths.logs,
             lambda: capsule.lead,
             protection=self._protection,
+            inside=paths.inside,
         )
         self._listener = hold_listener(facts.init)
         target = capsule_target(settings, capsule)
@@ -123,7 +125,7 @@ class Agent:
 
     async def _shut_down(self) -> None:
         await self._tasks.end()
-        await self._keeper.drain()
+        await self._keeper.close_incidents()
         self._keeper.close()
         if self._committer.tracer is not None:
             await self._committer.tracer.close()

@@ -28,6 +28,7 @@ from relive.agent.injection import with_recorder
 from relive.agent.lives import Capsule
 from relive.agent.memory import MemoryGroup
 from relive.agent.trust import lay_bundles, plan_bundles, trusted_paths
+from relive.analyse.masking import FileMask
 from relive.config import Settings
 from relive.engine.criu import CriuTools
 from relive.engine.followed import FollowedFiles
@@ -68,6 +69,13 @@ _RUN_SKIPPED = frozenset(
 )
 _IN_MEMORY = ("/dev/shm", "/run")
 _RUN_FILE_MOST = 1 << 20  # [bytes] larger files in /run are no rendezvous points
+
+
+def _without_secrets(settings: Settings, spec: CapsuleSpec) -> CapsuleSpec:
+    """What is written down of it: no environment, and placeholders for the secrets on its command line."""
+    mask = FileMask.configured(settings)
+    mask.learn_environment(spec.environment)
+    return spec.model_copy(update={"environment": {}, "command": mask.words(spec.command)})
 
 
 def capsule_target(settings: Settings, capsule: Capsule) -> Target:
@@ -209,7 +217,7 @@ def start_service(
     inside = int(str(report["root"]))
     stat = procfs.read_stat(init)
     facts = CapsuleFacts(
-        spec=spec.model_copy(update={"environment": {}}),  # it may hold secrets
+        spec=_without_secrets(settings, spec),
         life=paths.directory.name,
         init=init,
         init_started=stat.start_ticks if stat is not None else 0,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,16 +17,17 @@ from typing import TypeVar
 import structlog
 
 from relive.agent.bases import free_bases
+from relive.agent.closing import close, masked_evidence
 from relive.agent.protection import Protection
 from relive.agent.taker import Taken
-from relive.analyse.masking import Mask
+from relive.analyse.masking import FileMask
 from relive.config import Settings
 from relive.errors import RefUnknown, ReliveError
-from relive.kernel import procfs
 from relive.kernel.heap import trim_memory
 from relive.model.capsule import LifePaths
 from relive.model.commit import CommitId
 from relive.model.incident import Incident, Occurrence, Sighting
+from relive.record.patching import overwrite
 from relive.record.reading import Recording
 from relive.record.retention import pin
 from relive.store import Store, StoredCommit
@@ -42,6 +44,9 @@ _TAIL_LINES = 120
 _TAIL_BYTES = 32768
 _THIN_EVERY = 16
 _RETENTION = "retention"
+_CLOSE_EVERY = 5.0  # [s]
+_CLOSED_AGAIN = 16  # incidents
+_CLOSED_AT_END = 1000
 
 
 class Keeper:
@@ -50,6 +55,7 @@ class Keeper:
     Args:
         root: gives the service's first process, None while there is none. The secrets of its environment, and what looks like one,
             are taken out of what is kept of its log.
+        inside: the recording from inside the service, in which that is masked too that was learned to be secret later.
     """
 
     def __init__(
@@ -61,6 +67,7 @@ class Keeper:
         root: Callable[[], int | None] = lambda: None,
         *,
         protection: Protection,
+        inside: Path | None = None,
     ) -> None:
         self._settings = settings
         self._service = service
@@ -69,7 +76,10 @@ class Keeper:
         self._root = root
         self._protection = protection
         self._log = structlog.get_logger()
-        self._mask = Mask(settings.secret_patterns, settings.secret_names)
+        self._inside = inside
+        self._mask = FileMask.configured(settings)
+        self._closed = 0  # how much the mask knew when the incidents were masked last
+        self._closed_at = 0.0  # [s] monotonic
         self._thread = ThreadPoolExecutor(1, "keeper")
         self._store: Store | None = None
         self._incidents = Incidents(settings.incidents)
@@ -146,14 +156,45 @@ class Keeper:
         before: CommitId | None,
     ) -> Incident:
         with store.nothing_dropped():  # else `relive retain` could drop what the incident is about to name
+            if evidence is not None:  # before the incident: it tells of secrets that stand there
+                self.learn()
+                evidence = masked_evidence(evidence, self._mask)
             incident = self._write_incident(store, sighting, at, before)
         if evidence is not None:
             keep_evidence(self._settings.incidents, incident.number, evidence)
+        self._close_again()
         return incident
+
+    def _close_again(self) -> None:
+        """Mask once more what was written of this life's latest incidents, if something was learned since; not at each of many."""
+        if time.monotonic() - self._closed_at >= _CLOSE_EVERY:
+            self._close(list(self._known.values())[-_CLOSED_AGAIN:])
+
+    def _close(self, numbers: list[int]) -> None:
+        self._closed_at = time.monotonic()
+        if self._mask.learned == self._closed:
+            return
+        for number in numbers:
+            with contextlib.suppress(ReliveError):
+                close(self._incidents, self._settings.incidents, number, self._mask)
+        late, self._mask.fresh = self._mask.fresh, []
+        if self._inside is not None and late:
+            with contextlib.suppress(OSError):
+                overwrite(self._inside, [secret.encode("utf-8", "surrogatepass") for secret in late])
+        self._closed = self._mask.learned
 
     async def add_evidence(self, number: int, evidence: Evidence) -> None:
         """Lay evidence beside an incident that was reported without."""
-        await self._run(lambda _store: keep_evidence(self._settings.incidents, number, evidence))
+        await self._run(lambda _store: self._add_evidence(number, evidence))
+
+    def _add_evidence(self, number: int, evidence: Evidence) -> None:
+        self.learn()
+        keep_evidence(self._settings.incidents, number, masked_evidence(evidence, self._mask))
+        self._close_again()
+
+    async def close_incidents(self) -> None:
+        """Mask what was written of this life's incidents with all that is known at its end."""
+        await self._run(lambda _store: self._close(list(self._known.values())[-_CLOSED_AT_END:]))
 
     def _write_incident(
         self, store: Store, sighting: Sighting, at: CommitId | None, before: CommitId | None
@@ -161,7 +202,7 @@ class Keeper:
         if before is None or not self._has(store, before):
             before = self._before(store, sighting, at)
         self.learn()
-        sighting = sighting.model_copy(update={"summary": self._mask.sentence(sighting.summary)})
+        sighting = sighting.model_copy(update={"summary": self._mask.whole(sighting.summary)})
         log_end = self._log_end()
         known = self._known.get(sighting.fingerprint)
         if known is None:
@@ -250,13 +291,15 @@ class Keeper:
         except OSError:
             return []
         lines = text.decode(errors="replace").splitlines()[-_TAIL_LINES:]
-        return [self._mask.sentence(line) for line in lines]
+        return [str(line) for line in self._mask.whole(lines)]
 
     def learn(self) -> None:
         """Know the secrets in the environment of the service that runs now, for when it is gone; in any thread."""
         root = self._root()
         if root is not None:
-            self._mask.learn_environment(procfs.environment_of(root))
+            self._mask.learn_process(root)
+        for log in self._logs:
+            self._mask.learn_log(log)
 
     async def make_ready(self) -> None:
         """Do beforehand what the first commit would wait for."""
@@ -264,6 +307,7 @@ class Keeper:
 
     def _make_ready(self, store: Store) -> None:
         self.learn()
+        self._mask.fresh.clear()  # these the recorder inside knows from the beginning
         store.make_ready()
 
     async def drain(self) -> None:

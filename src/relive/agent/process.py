@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import MutableMapping
 from pathlib import Path
+from typing import Any
 
 import structlog
 
+from relive.analyse.masking import FileMask
+from relive.config import Settings
 from relive.kernel import procfs
 from relive.model.capsule import LifePaths
 from relive.store.troubles import disk_errors
@@ -29,13 +33,19 @@ def say(descriptor: int | None, message: dict[str, object]) -> None:
         os.close(descriptor)
 
 
-def log_to(path: Path) -> None:
-    """Have this process log to a file, as JSON lines."""
+def log_to(path: Path, settings: Settings) -> None:
+    """Have this process log to a file, as JSON lines, without secrets."""
+    mask = FileMask.configured(settings)
+
+    def masked(_logger: Any, _method: str, told: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        return {name: mask.tree(value) for name, value in told.items()}
+
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
+            masked,
             structlog.processors.JSONRenderer(),
         ],
         logger_factory=structlog.WriteLoggerFactory(file=path.open("a", buffering=1)),

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from relive.analyse.egress import egress_events
-from relive.analyse.masking import Mask, masked_incident
+from relive.analyse.masking import Mask, mask_for, masked_incident
 from relive.analyse.origins import Origin, Origins, needles
 from relive.analyse.plainevents import plain
 from relive.analyse.proxied import Proxied, masked_exchange
@@ -124,11 +124,11 @@ def account_of(settings: Settings, incident: Incident) -> Account:
     inside, exchange = _inside(settings, incident, package, notes)
     if package is None:
         package = _recorded_package(inside, notes)
-    mask = Mask(settings.secret_patterns, settings.secret_names)
+    mask = mask_for(settings, incident.service, incident.life)
     proxied = _masked(exchange, mask, notes)
     events = [_masked_event(event, mask) for event in inside]
     egress = _egress(directory, exchange, events, mask, notes)
-    return Account(
+    account = Account(
         incident=masked_incident(incident, mask),
         package=_masked_package(package, mask),
         stack=find_stack([mask.sentence(line) for line in incident.log_tail]),
@@ -141,6 +141,7 @@ def account_of(settings: Settings, incident: Incident) -> Account:
         recording=_facts(directory, exchange, inside, len(egress)),
         notes=[*notes, *(f"left out: {what}" for what in (package.cut if package is not None else []))],
     )
+    return mask.model(account)  # all that was learned on the way, in all of it
 
 
 def inside_of(settings: Settings, incident: Incident) -> tuple[list[Event], list[str]]:

@@ -14,10 +14,11 @@ from relive.analyse.account import Account
 from relive.analyse.body import Body
 from relive.analyse.lanes import colour_of, lane_of, lanes_from_above
 from relive.analyse.origins import Origin
-from relive.analyse.shown import printable, shorten
+from relive.analyse.shown import shorten
 from relive.analyse.timeline import Row, Timeline, folded
 from relive.model.failure import ErrorPackage, Frame, Link
 from relive.model.quantities import duration, size, when
+from relive.model.text import printable
 from relive.page import page, table
 
 __all__ = ["incident_page"]

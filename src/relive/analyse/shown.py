@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["one_line", "printable", "shorten", "shown", "unpacked_text"]
+from relive.model.text import printable
+
+__all__ = ["one_line", "shorten", "shown", "unpacked_text"]
 
 _DEPTH = 8
 _ITEMS = 24
 _BYTES = 32
 _DOTS = "…"
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def shown(value: Any, limit: int = 80) -> str:
@@ -29,11 +29,6 @@ def shown(value: Any, limit: int = 80) -> str:
 def one_line(text: str) -> str:
     """The text with every run of white space as one blank and nothing in it that moves a cursor."""
     return printable(" ".join(text.split()))
-
-
-def printable(text: str) -> str:
-    """The text with what would steer a terminal, or turn its direction, written as an escape."""
-    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def shorten(text: str, limit: int) -> str:

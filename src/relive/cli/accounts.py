@@ -8,13 +8,14 @@ from pathlib import PurePath
 from relive.analyse.account import Account, CommitFacts
 from relive.analyse.lanes import Lane, lane_of, lanes_from_above
 from relive.analyse.origins import Write
-from relive.analyse.shown import one_line, printable, shorten
+from relive.analyse.shown import one_line, shorten
 from relive.analyse.timeline import Row, Timeline, folded, near_failure
 from relive.cli.stacks import stack_lines
 from relive.cli.terminal import Terminal
 from relive.model.failure import ErrorPackage, Frame, Link
 from relive.model.incident import Incident
 from relive.model.quantities import duration, size, when
+from relive.model.text import printable
 
 __all__ = ["tell"]
 

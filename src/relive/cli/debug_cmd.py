@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from relive.errors import ToolMissing
 from relive.kernel import procfs
 from relive.model.incident import FailureKind, Incident
 from relive.model.quantities import duration
+from relive.model.text import printable
 from relive.replay.debug import Debugged, at_failure, at_request, has_waiting_thread, restored
 from relive.replay.debugline import DebugLine
 from relive.sandbox.branch import Branch
@@ -27,8 +27,6 @@ from relive.store import Store
 from relive.store.incidents import Incidents
 
 __all__ = ["debug"]
-
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def debug(
@@ -107,14 +105,14 @@ def _converse(
 def _answer(terminal: Terminal, incident: Incident, debugged: Debugged, commands: list[str]) -> None:
     line = debugged.line
     text, wants = line.hear()
-    opening = _printable(_without_prompt(text))
+    opening = printable(_without_prompt(text))
     answers: list[dict[str, str]] = []
     for command in commands:
         if not wants:
             break
         line.say(command)
         text, wants = line.hear()
-        answers.append({"command": command, "answer": _printable(_without_prompt(text))})
+        answers.append({"command": command, "answer": printable(_without_prompt(text))})
     value: dict[str, Any] = {
         "incident": incident.number,
         "commit": debugged.branch.facts.commit,
@@ -133,25 +131,20 @@ def _talk(line: DebugLine) -> None:
     while wants:
         said, _, prompt = text.rpartition("\n")
         if said:
-            print(_printable(said), flush=True)
+            print(printable(said), flush=True)
         try:
-            line.say(input(_printable(prompt)))
+            line.say(input(printable(prompt)))
         except (EOFError, KeyboardInterrupt):
             print()
             return
         text, wants = line.hear()
     if text:
-        print(_printable(text.rstrip("\n")))
+        print(printable(text.rstrip("\n")))
 
 
 def _without_prompt(text: str) -> str:
     """All lines but the last, which asks for the next command."""
     return text.rpartition("\n")[0]
-
-
-def _printable(text: str) -> str:
-    """What the service's data could steer the terminal with is shown as an escape."""
-    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 # -- where no thread waits ------------------------------------------------------------------------------------------
@@ -177,7 +170,7 @@ def _stacks_of(pid: int) -> str:
     done = subprocess.run(
         [tool, "dump", "--pid", str(pid)], capture_output=True, text=True, check=False, timeout=60
     )
-    return _printable(done.stdout if done.returncode == 0 else _no_stacks(pid, done.stderr))
+    return printable(done.stdout if done.returncode == 0 else _no_stacks(pid, done.stderr))
 
 
 def _no_stacks(pid: int, said: str) -> str:
@@ -207,7 +200,7 @@ def _native(terminal: Terminal, incident: Incident, branch: Branch, commands: li
     done = subprocess.run(
         batch, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=120
     )
-    text = _printable(done.stdout.rstrip())
+    text = printable(done.stdout.rstrip())
     value = {
         "incident": incident.number,
         "commit": incident.at,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
-from relive.operations.branches import copy_whole, log_streams, read_whole
+from relive.operations.branches import log_streams, mask_of_output, masked_lines
 
 __all__ = ["logs"]
 
@@ -21,20 +20,26 @@ def logs(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the output of a branch or capsule: stdout on stdout, stderr on stderr"""
-    streams, lost = log_streams(load_settings(), name)
+    """Show the output of a branch or capsule: stdout on stdout, stderr on stderr
+
+    Secrets are masked. On a terminal what would steer it is shown as an escape.
+    """
+    settings, terminal = load_settings(), Terminal(as_json=as_json)
+    streams, lost = log_streams(settings, name)
+    mask = mask_of_output(settings, name)
     if as_json:
-        texts = {kind: read_whole(path).decode(errors="replace") for kind, path in streams.items()}
-        Terminal(as_json=True).answer(texts if lost is None else {**texts, "memory_lost": lost.as_json()})
+        texts = {
+            kind: b"".join(masked_lines(path, mask)).decode(errors="replace")
+            for kind, path in streams.items()
+        }
+        terminal.answer(texts if lost is None else {**texts, "memory_lost": lost.as_json()})
         return
     if stubs:
         said = streams.get("stubs")
         if said is not None:
-            copy_whole(said, sys.stdout.buffer)
+            terminal.output(masked_lines(said, mask))
         return
-    copy_whole(streams["stdout"], sys.stdout.buffer)
-    sys.stdout.buffer.flush()
-    copy_whole(streams["stderr"], sys.stderr.buffer)
-    sys.stderr.flush()
+    terminal.output(masked_lines(streams["stdout"], mask))
+    terminal.output(masked_lines(streams["stderr"], mask), errors=True)
     if lost is not None:
-        Terminal().failed(lost)
+        terminal.failed(lost)

@@ -12,7 +12,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Annotated, Any
@@ -22,6 +22,7 @@ from pydantic import BaseModel
 
 from relive.cli.table import table_lines
 from relive.errors import OutputLost, ReliveError
+from relive.model.text import STEERING, printable
 
 __all__ = ["AsJson", "KeyFile", "RemoteUrl", "Terminal"]
 
@@ -33,9 +34,9 @@ KeyFile = Annotated[
         "--key-file", help="Keys of encrypted archives, one a line; without, the setting export_keys"
     ),
 ]
-_PIPE_WIDTH = 100_000  # [characters] nothing is folded or cut there
-# Bell, backspace and what moves the cursor within a line: no text of a service's shall act on the terminal.
+# Bell, backspace and what moves the cursor within a line are left out; what else would steer a terminal is written as an escape.
 _ACTING = dict.fromkeys((7, 8, 11, 12, 13))
+_PIPE_WIDTH = 100_000  # [characters] nothing is folded or cut there
 
 
 class Terminal:
@@ -54,8 +55,9 @@ class Terminal:
         """Show the answer: the value as JSON with ``--json``, else the text (or the value itself)."""
         if self.as_json:
             told = json.dumps(_plain(value), indent=2, ensure_ascii=False)
+            harmless = STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", told)
             with _written():
-                sys.stdout.write(told + "\n")
+                sys.stdout.write(harmless + "\n")
         else:
             shown = text() if callable(text) else text
             with _written():
@@ -87,10 +89,23 @@ class Terminal:
             self.status(empty)
             return
         coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-        lines = table_lines(columns, rows, self.width, bad=bad, coloured=coloured)
+        texts = [[_harmless(cell) for cell in row] for row in rows]
+        lines = table_lines(columns, texts, self.width, bad=bad, coloured=coloured)
         with _written():
             for line in lines:
-                _say(sys.stdout, line)
+                sys.stdout.write(line + "\n")
+
+    def output(self, lines: Iterable[bytes], *, errors: bool = False) -> None:
+        """What a service wrote, on stdout or stderr: on a terminal made printable, else its bytes."""
+        stream = sys.stderr if errors else sys.stdout
+        with _written():
+            stream.flush()
+            for line in lines:
+                if stream.isatty():
+                    stream.write(_harmless(line.decode(errors="backslashreplace")))
+                else:
+                    stream.buffer.write(line)
+            stream.flush()
 
     def status(self, text: str) -> None:
         """A sentence about what was done; on stderr."""
@@ -173,7 +188,11 @@ def _shows_bars() -> bool:
 
 
 def _say(stream: IO[str], text: str) -> None:
-    stream.write(text.translate(_ACTING) + "\n")
+    stream.write(_harmless(text) + "\n")
+
+
+def _harmless(text: str) -> str:
+    return printable(text.translate(_ACTING))
 
 
 def _plain(value: Any) -> Any:

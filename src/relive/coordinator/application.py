@@ -28,6 +28,7 @@ from relive.coordinator.routers import (
     fixtures,
     health,
     incidents,
+    pages,
     recordings,
     runs,
     storage,
@@ -63,6 +64,7 @@ _ROUTERS = (
     tasks.router,
     health.router,
     audit.router,
+    pages.router,
 )
 
 _SWEEP = 600.0  # [s]
@@ -118,6 +120,7 @@ def make_application(
         description=_ABOUT,
         lifespan=lifespan,
         responses=ERROR_RESPONSES,
+        docs_url=None,  # FastAPI's would load scripts from elsewhere, into a page in which tokens are typed
         redoc_url=None,
         redirect_slashes=False,  # a redirect has no body in the one shape of errors, and says that there is such a path
         dependencies=[Depends(refuse_unwritable)],

@@ -60,6 +60,7 @@ from relive.model.commit import (
 )
 from relive.store import Staging, Store
 from relive.store.troubles import disk_full, used_up
+from relive_inprocess.relive_recorder.scrub import Scrubber
 
 __all__ = ["Gate", "NoGate", "StoppedBy", "capture"]
 
@@ -170,6 +171,10 @@ def _ended(target: Target, error: CommitFailed) -> ProcessGone:
         cause=error.cause,
         remedy="what was committed before is kept (`relive log`)",
     )
+
+
+def _without_secrets(settings: Settings, command: list[str]) -> list[str]:
+    return Scrubber(settings.secret_patterns, settings.secret_names).words(command)
 
 
 def _given_up(target: Target, settings: Settings) -> CommitTimedOut:
@@ -395,6 +400,7 @@ class _Dump:
         return Capture(
             name=self._name,
             target=self._target,
+            command=_without_secrets(self._settings, self._target.command),
             trigger=trigger,
             began_monotonic_ns=self._began_ns,
             taken_wall_ns=self._taken[0],

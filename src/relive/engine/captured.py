@@ -36,11 +36,13 @@ class Capture:
 
     Attributes:
         name: random; the recording's commit-taken event and the manifest both hold it.
+        command: the target's command line, without the secrets on it.
         pause_us: microseconds the target stood still.
     """
 
     name: str
     target: Target
+    command: list[str]
     trigger: Trigger
     began_monotonic_ns: int
     taken_wall_ns: int
@@ -112,7 +114,7 @@ class Capture:
                 name=self.target.name,
                 life=self.target.life,
                 root=self.root_inside,
-                command=self.target.command,
+                command=self.command,
                 processes=processes,
             ),
             host=host_facts(self.criu),

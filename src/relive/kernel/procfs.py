@@ -12,6 +12,7 @@ __all__ = [
     "Memory",
     "ProcessStat",
     "children_of",
+    "command_of",
     "environment_of",
     "exists",
     "exists_inside",
@@ -151,6 +152,15 @@ def environment_of(pid: int) -> dict[str, str]:
         return {}
     pairs = (os.fsdecode(word).partition("=") for word in words)
     return {name: value for name, equals, value in pairs if equals}
+
+
+def command_of(pid: int) -> list[str]:
+    """The words with which a process was started; none when there is no such process."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().removesuffix(b"\0").split(b"\0")
+    except OSError:
+        return []
+    return [word.decode(errors="replace") for word in words]
 
 
 def status_field(pid: int, name: str) -> str | None:

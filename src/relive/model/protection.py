@@ -14,7 +14,7 @@ class Trouble(BaseModel):
 
     Attributes:
         part: "agent", "commits", "policy" and "requests" (what asks for them), "failures", "memory", "proxy", "egress",
-            "exceptions", "inside", "output", "health" or "retention".
+            "exceptions", "inside", "output", "bounding" (of output and logs), "supervisor", "health" or "retention".
         since_wall_ns: of the first failure in a row; None where nobody knows.
         times: failures in a row.
         code, message, cause, remedy: of the last one, as in ``ReliveError.as_json``.

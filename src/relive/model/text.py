@@ -12,10 +12,15 @@ from typing import Annotated
 
 from pydantic import PlainSerializer, PlainValidator, ValidationInfo
 
-__all__ = ["NativeText", "escape", "is_number", "unescape"]
+__all__ = ["STEERING", "NativeText", "escape", "is_number", "printable", "unescape"]
 
 _SPECIAL = re.compile("[\\\\\udc80-\udcff]")
 _ESCAPED = re.compile(r"\\(\\|x[89a-f][0-9a-f]|)")
+# What begins a command to a terminal: controls of ASCII and of ISO 6429 (C1), such as ESC, CSI as one character, OSC; what turns
+# the direction of text (Unicode TR9), separators of lines that only some programs heed, and bytes that are no text.
+STEERING = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 _DIGITS_MOST = 18
 _BYTE_BASE = 0xDC00  # os.fsdecode turns the byte NN into the character U+DCNN
 
@@ -38,6 +43,11 @@ def _unescaped(code: str) -> str:
     if code == "":
         raise ValueError(r"a backslash that is followed neither by another nor by a byte such as x80")
     return code if code == "\\" else chr(_BYTE_BASE + int(code[1:], 16))
+
+
+def printable(text: str) -> str:
+    """The text with what would steer a terminal, or turn its direction, written as an escape."""
+    return STEERING.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def _read(value: object, info: ValidationInfo) -> str:

@@ -7,34 +7,17 @@ from enum import StrEnum
 
 from relive.analyse.account import Account, account_of
 from relive.config import Settings
-from relive.model.failure import Frame
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
 from relive.store.incidents import Incidents
 
-__all__ = ["Rendering", "rendered", "show_incident", "without_locals"]
+__all__ = ["Rendering", "rendered", "show_incident"]
 
 
 def show_incident(settings: Settings, number: int, progress: Progress) -> Account:
     """All that is known of it, secrets masked; raises IncidentUnknown."""
     tend(settings, progress)
     return account_of(settings, Incidents(settings.incidents).get(number))
-
-
-def without_locals(account: Account) -> Account:
-    """The same for those who may not see what a process had in memory: each frame says only how many locals it had."""
-    package = account.package
-    if package is None:
-        return account
-    chain = [
-        link.model_copy(update={"frames": [_without_locals(frame) for frame in link.frames]})
-        for link in package.chain
-    ]
-    return account.model_copy(update={"package": package.model_copy(update={"chain": chain})})
-
-
-def _without_locals(frame: Frame) -> Frame:
-    return frame.model_copy(update={"locals": {}, "locals_cut": frame.locals_cut + len(frame.locals)})
 
 
 class Rendering(StrEnum):

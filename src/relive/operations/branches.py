@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import threading
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import IO, BinaryIO
@@ -19,6 +19,7 @@ from relive.agent.containers.life import all_watches, find_watch
 from relive.agent.lives import all_lives
 from relive.agent.sightings import shell_status
 from relive.agent.stopping import STOP_LIMIT, Ending, stop_service
+from relive.analyse.masking import Mask, mask_for
 from relive.config import Settings
 from relive.errors import BranchUnknown, MemoryLost, RecordingCorrupt, TargetUnknown
 from relive.kernel.pidfds import has_ended
@@ -39,17 +40,18 @@ __all__ = [
     "Stopped",
     "branch_state",
     "branch_states",
-    "copy_whole",
     "execute",
     "find_living",
     "inside_environment",
     "log_part",
     "log_streams",
-    "read_whole",
+    "mask_of_output",
+    "masked_lines",
     "stop",
 ]
 
-
+_LEARNED_MOST = 64 << 20  # [bytes] of a file that is read twice
+_LINE_MOST = 1 << 20  # [bytes] longer lines are masked piece by piece
 _MOST_LOG = 1 << 16  # [bytes] of a part
 
 
@@ -231,6 +233,7 @@ class LogPart(Result):
 def log_part(settings: Settings, name: str, stream: LogStream, after: int | None) -> LogPart:
     """At most ``_MOST_LOG`` bytes from the place ``after``, or the last ones; raises BranchUnknown."""
     streams, _ = log_streams(settings, name)
+    mask = mask_of_output(settings, name)
     if stream.value not in streams:
         return LogPart(text="", next=None)
     with _opened(streams[stream.value]) as file:
@@ -240,19 +243,43 @@ def log_part(settings: Settings, name: str, stream: LogStream, after: int | None
         file.seek(begin)
         data = file.read(_MOST_LOG)
     end = begin + len(data)
-    return LogPart(text=data.decode("utf-8", "backslashreplace"), next=end if end < size else None)
+    lines = data.decode("utf-8", "backslashreplace").splitlines(keepends=True)
+    return LogPart(text="".join(mask.whole(lines)), next=end if end < size else None)
 
 
-def read_whole(path: Path) -> bytes:
-    """All of one of those files; raises RecordingCorrupt."""
+def mask_of_output(settings: Settings, name: str) -> Mask:
+    """A mask that knows the secrets of a branch's or capsule's service, as far as it runs."""
+    mask = mask_for(settings, name)
+    with contextlib.suppress(BranchUnknown):
+        branch = find_branch(settings, name)
+        if branch.is_alive:
+            mask.learn_process(branch.facts.root)
+    return mask
+
+
+def masked_lines(path: Path, mask: Mask) -> Iterator[bytes]:
+    """The lines of one of those files without secrets; the file may be larger than this host's memory.
+
+    In one that is not large, also what is known to be secret from a later line only. Raises RecordingCorrupt.
+    """
     with _opened(path) as file:
-        return file.read()
+        if os.fstat(file.fileno()).st_size <= _LEARNED_MOST:
+            for line in _lines(file):
+                _masked(line, mask)
+            file.seek(0)
+        for line in _lines(file):
+            yield _masked(line, mask)
 
 
-def copy_whole(path: Path, to: BinaryIO) -> None:
-    """Write all of one of those files, which may be larger than this host's memory; raises RecordingCorrupt."""
-    with _opened(path) as file:
-        shutil.copyfileobj(file, to, 1 << 20)
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    while line := file.readline(_LINE_MOST):
+        yield line
+
+
+def _masked(line: bytes, mask: Mask) -> bytes:
+    text = line.decode("utf-8", "surrogateescape")
+    masked = mask.sentence(text)
+    return line if masked == text else masked.encode("utf-8", "surrogateescape")
 
 
 def _opened(path: Path) -> BinaryIO:

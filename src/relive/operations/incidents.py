@@ -78,5 +78,5 @@ def page_of_incidents(settings: Settings, wish: IncidentsWish, progress: Progres
     page = incidents.page(query, after=wish.after, limit=wish.limit)
     exceptions = {one.number: one.exception for one in page.items}
     found = [masked_facts(one, mask) for one in incidents.read(exceptions)]
-    lines = [IncidentLine.of(one, exceptions[one.number]) for one in found]
+    lines = [IncidentLine.of(one, mask.sentence(exceptions[one.number])) for one in found]
     return IncidentPage(items=lines, next=page.next)

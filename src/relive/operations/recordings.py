@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import Field
 
 from relive.agent.lives import all_lives
-from relive.analyse.masking import Mask
+from relive.analyse.masking import Mask, mask_for
 from relive.analyse.proxied import Proxied, masked_exchange
 from relive.config import Settings
 from relive.errors import NotFound
@@ -96,7 +96,7 @@ def list_recordings(settings: Settings, service: str | None = None) -> list[Reco
 
 def list_requests(settings: Settings, service: str, life: str, wish: RequestsWish) -> RequestPage:
     """One page of a life's requests; raises NotFound, RecordingError."""
-    mask = Mask(settings.secret_patterns, settings.secret_names)
+    mask = mask_for(settings, service, life)
     found = _begun_after(settings, service, life, wish)
     items = [_line(one, mask) for one in found[: wish.limit]]
     return RequestPage(items=items, next=items[-1].sequence if len(found) > wish.limit else None)
@@ -104,9 +104,9 @@ def list_requests(settings: Settings, service: str, life: str, wish: RequestsWis
 
 def show_request(settings: Settings, service: str, life: str, number: int) -> Proxied:
     """One request and its answer, secrets masked; raises NotFound, RecordingError."""
-    mask = Mask(settings.secret_patterns, settings.secret_names)
+    mask = mask_for(settings, service, life)
     recording = Events(_paths(settings, service, life).recording)
-    return masked_exchange(Exchanges(recording).by_number(number), mask)
+    return mask.model(masked_exchange(Exchanges(recording).by_number(number), mask))
 
 
 def _begun_after(settings: Settings, service: str, life: str, wish: RequestsWish) -> list[Exchange]:

@@ -115,12 +115,12 @@ def replay(settings: Settings, wish: ReplayWish, progress: Progress) -> Replay:
             masked_exchange(case.exchange, mask)  # for what it learns of it
 
     def keep(run: Run) -> None:
-        unfinished.keep(masked_run(run, mask))
+        unfinished.keep(mask.model(masked_run(run, mask)))
 
     with progress.progress("replaying", wish.times) as done:
         replaying = run_replay(settings, store, case, wishes, done, had=had, ended=keep)
         result = asyncio.run(replaying)
-    result = masked_replay(result, mask)
+    result = mask.model(masked_replay(result, mask))
     keep_replay(settings, result, unfinished.began_wall_ns, unfinished.seconds)
     return result
 

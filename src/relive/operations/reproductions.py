@@ -96,20 +96,21 @@ def reproduce(settings: Settings, wish: ReproduceWish, progress: Progress) -> Re
     unfinished = Unfinished(settings, Attempt)
 
     def masked(attempt: Attempt) -> Attempt:
-        return masked_attempt(attempt, mask)
+        return mask.model(masked_attempt(attempt, mask))
 
     with progress.progress("reproducing", wish.times) as done:
         prepared = prepare(settings, what)
+        mask.learn_command(prepared.whole.command)
         result = run_reproduction(
             settings,
             prepared,
             wishes,
-            progress.status,
+            lambda text: progress.status(mask.sentence(text)),
             done,
             had=unfinished.begin(digest(wish, prepared.whole)),
             ended=lambda attempt: unfinished.keep(masked(attempt)),
         )
-    result = result.model_copy(update={"attempts": list(map(masked, result.attempts))})
+    result = mask.model(result.model_copy(update={"attempts": list(map(masked, result.attempts))}))
     keep_reproduction(settings, result, unfinished.began_wall_ns, unfinished.seconds)
     return result
 

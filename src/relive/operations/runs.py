@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import Field
 
+from relive.analyse.masking import mask_for
 from relive.config import Settings
 from relive.model.outcome import Replay
 from relive.model.reproduction import Reproduction
@@ -97,7 +98,7 @@ def show_run(settings: Settings, number: int) -> RunDetail:
         if row.kind == RunKind.REPLAY
         else {"reproduction": Reproduction.model_validate_json(result)}
     )
-    return RunDetail(**asdict(row), **read)
+    return mask_for(settings, row.service).model(RunDetail(**asdict(row), **read))
 
 
 class RunVerdict(Result):

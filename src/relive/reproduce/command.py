@@ -9,6 +9,7 @@ from pathlib import Path
 
 from relive.errors import UsageError
 from relive.reproduce.case import Case
+from relive.reproduce.request import PLACEHOLDER
 
 __all__ = ["Start", "start_for"]
 
@@ -48,6 +49,10 @@ def start_for(case: Case, given: Sequence[str], port: int | None) -> Start:
         raise _no_queue(case)
     if not command and launch is not None:
         command = list(launch.command)
+        if any(PLACEHOLDER.search(word) for word in command):
+            notes.append(
+                "placeholders stand on the command line for secrets: name the command after -- to supply them"
+            )
     if not command:
         command = _from_arguments(package.argv)
         notes.append("how the service was started is not kept: its program was run with the arguments it had")

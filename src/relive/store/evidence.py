@@ -22,7 +22,7 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -45,7 +45,10 @@ __all__ = [
     "keep",
     "launch_of",
     "package_of",
+    "read",
     "read_events",
+    "replace",
+    "replace_bodies",
     "request_of",
     "seal_evidence",
 ]
@@ -108,6 +111,51 @@ def seal_evidence(directory: Path, number: int) -> None:
     """Write down the checksums of what lies beside an incident now, durable on return."""
     _replace(_beside(directory, number, "sums"), [sums_of(directory, number)])
     sync_directory(directory)
+
+
+def read(directory: Path, number: int) -> Evidence:
+    """What was kept, without the request and the long bodies; raises RecordingCorrupt where a part is damaged."""
+    package = read_beside(directory, number, "package.json")
+    return Evidence(
+        package, events_of(directory, number), beginning_of(directory, number), launch_of(directory, number)
+    )
+
+
+def replace(directory: Path, number: int, evidence: Evidence) -> None:
+    """Put the package, events, beginning and launch in the place of those that are there, durable on return.
+
+    Raises:
+        DiskFull, StoreError: as ``disk_errors``.
+    """
+    package, events = _paths(directory, number)
+    with disk_errors("writing what belongs to an incident"):
+        _beside(directory, number, "sums").unlink(missing_ok=True)
+        if evidence.events:
+            _replace(events, _lines(evidence.events))
+        if evidence.beginning:
+            _replace(_beside(directory, number, "beginning.jsonl"), _lines(evidence.beginning))
+        if evidence.launch is not None:
+            _replace(
+                _beside(directory, number, "launch.json"),
+                [evidence.launch.model_dump_json(indent=2).encode()],
+            )
+        if evidence.package is not None:
+            _replace(package, [evidence.package])
+        sync_directory(directory)
+        seal_evidence(directory, number)
+    enter_quietly(directory, number)
+
+
+def replace_bodies(directory: Path, number: int, bodies: Mapping[Path, bytes]) -> None:
+    """Put other content into long bodies beside an incident, durable on return; raises as ``replace``."""
+    if not bodies:
+        return
+    with disk_errors("writing what belongs to an incident"):
+        _beside(directory, number, "sums").unlink(missing_ok=True)
+        for path, data in bodies.items():
+            _replace(path, [data])
+        sync_directory(directory)
+        seal_evidence(directory, number)
 
 
 def package_of(directory: Path, number: int) -> ErrorPackage | None:

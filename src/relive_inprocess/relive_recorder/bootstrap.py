@@ -27,7 +27,7 @@ def start() -> None:
     recorder.scrubber = Scrubber(chosen.secret_patterns, chosen.secret_names)
     recorder.scrubber.learn_environment(os.environ)
     recorder.on_brought_back = playing.begin
-    command = [recorder.scrubber.text(word) for word in joining.command()]
+    command = recorder.scrubber.words(joining.command())
     joined = joining.join(chosen.rings, command)
     mode = REPLAY if chosen.answers or joined is not None else RECORD
     recorder.start(chosen, mode, quick_kind=native.Quick if native is not None else None)

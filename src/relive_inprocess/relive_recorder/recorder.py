@@ -138,7 +138,7 @@ class Recorder:
 
     def arguments(self) -> List[str]:
         """The program's, scrubbed; of very many the first."""
-        return [self.scrubber.text(one) for one in list(sys.argv)[:64]]
+        return self.scrubber.words(list(sys.argv)[:64])
 
     # -- the mode ------------------------------------------------------------------------------------------------
 

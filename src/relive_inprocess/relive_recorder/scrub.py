@@ -1,9 +1,10 @@
 """Taking secrets out of what is recorded, by value: wherever a known secret stands, its placeholder stands instead.
 
-A value becomes a secret by where it was seen (an environment variable, header, parameter, JSON or form field whose name looks
-like a credential or was configured; a cookie; the password in a URL; what follows ``Basic`` and ``Bearer``), or by what it
-looks like (a configured pattern, a card number that its check digit confirms). It is found again as it is, in UTF-8,
-percent-encoded, escaped as in JSON, and in base64 where that is packed bytes or a ``Basic`` token.
+A value becomes a secret by where it was seen (an environment variable, option of the command line, header, parameter, field of
+JSON, of a form in either encoding or of a text such as ``name: 'value'`` whose name looks like a credential or was configured; a
+cookie; the password in a URL; what follows ``Basic`` and ``Bearer``), or by what it looks like (``shapes``, a configured pattern, a
+card number that its check digit confirms). It is found again as it is, in UTF-8, percent-encoded, escaped as in JSON, in packed
+bytes, in gzip, and in base64: there, of those that are not remembered for good, only in ``Basic`` tokens.
 
 The placeholder ``<secret:XXXXXXXX>`` holds 8 hex digits of a keyed hash: the same secret gives the same placeholder, in this
 process, its forks and its replays (the key lies in the memory that is committed), and nobody can try out guesses without that key.
@@ -14,7 +15,9 @@ characters are only replaced where their name told that they are secret.
 
 import os
 import re
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Pattern, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Pattern, Sequence, Tuple
+
+from . import shapes  # the host imports this by another name of the package
 
 __all__ = ["Scrubber", "check_with", "is_credential_name"]
 
@@ -42,13 +45,22 @@ class _Pattern:
         return self.__dict__[name]
 
 
+# No secret: a compass, passengers, tokenizers, how many tokens a model took, the shell's PWD and OLDPWD.
 _NAMES = _Pattern(
-    r"pass(word|wd|phrase)?$|passw|secret|token|api[-_]?key|access[-_]?key|private[-_]?key|credential|authorization|"
-    r"^cookie$|^set-cookie$|x-amz-security|session[-_]?(id|key)|signature|\bdsn\b|encryption[-_]?key",
+    r"passw|pass(wd|phrase|code)|(?<!com)(?<!by)(?<!tres)(?<!sur)(?<!over)(?<!under)pass$|"
+    r"(^|[^a-z])pass(?![a-z])(?![-_. ]?(rate|count|through|fail|time|num))|"
+    r"(?<!^)(?<!old)pwd?$|^pw$|(^|[^a-z])pw[^a-z]|"
+    r"secret|(?<!max[-_])(?<!prompt[-_])(?<!completion[-_])(?<!total[-_])(?<!input[-_])(?<!output[-_])"
+    r"token(?!iz|s?[-_]?(type|count|limit|usage|ur[il]|endpoint|expir|ttl))|"
+    r"api[-_]?key|access[-_]?key|private[-_]?key|credential|authorization|^cookie$|^set-cookie$|x-amz-security|"
+    r"session[-_]?(id|key)|signature|\bdsn\b|encryption[-_]?key|csrf|xsrf|jwt|cvv",
     re.IGNORECASE,
 )
 # Nothing has a name as above without one of these in it: searching for them is far cheaper.
-_HINTS = ("pass", "secret", "token", "key", "credential", "auth", "cookie", "session", "signature", "dsn")
+_HINTS = (
+    *("pass", "pw", "secret", "token", "key", "credential", "auth", "cookie", "session", "signature", "dsn"),
+    *("csrf", "xsrf", "jwt", "cvv"),
+)
 # Cards begin with 2 to 6: times in milliseconds, ids that begin with zeros and most other long numbers do not. Begins with a plain
 # class of characters, which is what the search is fast for; what stands before is looked at later.
 _CARD = _Pattern(r"[2-6](?:[ -]?[0-9]){12,18}(?![0-9])")
@@ -60,14 +72,33 @@ _ESCAPED_FIELD = _Pattern(
     r'"([^"\\]{1,64})(\\"\s*:\s*\\")((?:[^"\\]|\\[^"])*)\\"', re.DOTALL
 )  # JSON in a text of JSON
 _FORM_FIELD = _Pattern(r"([A-Za-z0-9_.%\[\]-]{1,64})(=)([^&\s;,'\"<>)}\]]+)")
+# As programs and languages write a field: name = 'value', "name": b'value', name => "value".
+_QUOTED_FIELD = _Pattern(
+    r"([A-Za-z0-9_.%\[\]-]{1,64})(['\"`]?\s{0,4}(?:=>|==|!=|<>|[:=])\s{0,4}[bBrRuU]?(?:'(?=((?:[^'\\]|\\.)*))|\"(?=((?:[^\"\\]|\\.)*))))",
+    re.DOTALL,
+)
+# A line of a header or of YAML, and an option with its value: only what has a digit or a sign in it is taken for one.
+_BARE_FIELD = _Pattern(
+    r"([A-Za-z0-9_.-]{1,64})(:[ \t]{1,4})(?=[A-Za-z]*[^A-Za-z\s])([^\s,;'\"<>(){}\[\]]{6,})"
+)
+_OPTION = _Pattern(
+    r"(?<=--)([A-Za-z0-9_.-]{1,64})([ \t]+)(?=[A-Za-z]*[^A-Za-z\s])([^\s,;'\"<>(){}\[\]-][^\s'\"<>]{5,})"
+)
+_OPTION_NAME = _Pattern(r"--?([A-Za-z][A-Za-z0-9_.-]*)")
+_PART = _Pattern(
+    r'(name="([^"\r\n]{1,64})"[^\r\n]*\r?\n(?:[^\r\n]+\r?\n)*\r?\n)(.*?)(?=\r?\n--|\Z)',
+    re.DOTALL | re.IGNORECASE,
+)  # of a form in parts, RFC 7578
 _NAME_BEFORE = _Pattern(r"[A-Za-z0-9_.%\[\]-]*\Z")
 _SCHEME = _Pattern(r"\b(Basic|Bearer)(\s+)([A-Za-z0-9._~+/=-]{4,})", re.IGNORECASE)
 _PLACEHOLDER = _Pattern(r"<secret:[0-9a-f]{8}>")
 _SHORTEST = 6  # [characters] shorter values stand in too many places by chance
-_MOST = 4096  # secrets that are remembered for good
+_SHORTEST_PACKED = 8  # [bytes] in base64
 _RECENT = 128  # and those that are seen while the service runs: each is looked for in every text
 _MEMORY = 2048  # names, headers and texts of which it is remembered what was made of them
 _SHORT = 256  # [characters] only such texts are
+_UNPACKED_MOST = 16 << 20  # [bytes] more of what lies in gzip is not looked through
+_GZIP = b"\x1f\x8b\x08"
 _COOKIE_WORDS = frozenset(
     ("path", "domain", "expires", "max-age", "samesite", "priority", "version", "comment")
 )
@@ -94,13 +125,16 @@ class Scrubber:
     Attributes:
         checker: ``clean(text)`` tells whether no secret is in a text, where False says nothing; None: it is to be made again, as
             something was learned; False: there is none.
+        most: secrets that are remembered for good.
     """
+
+    most = 4096
 
     def __init__(self, patterns: Iterable[str] = (), names: Iterable[str] = ()) -> None:
         self._key = os.urandom(16)
         self._patterns: List[Pattern[str]] = [re.compile(one) for one in patterns]
-        self._names = {name.lower() for name in names}
-        self._hints = (*_HINTS, *self._names)
+        self._names = {_dashed(name) for name in names}
+        self._hints = (*_HINTS, *{name.lower() for name in names}, *self._names)
         self._lasting: Dict[str, str] = {}
         self._recent: Dict[str, str] = {}
         # (a way in which a secret is written, its placeholder), longest first: one that holds another is taken as a whole.
@@ -115,18 +149,60 @@ class Scrubber:
         for name, value in environment.items():
             if self.is_secret_name(name):
                 self.learn(value, lasting=True)
-            elif "://" in value:
-                for found in _URL_PASSWORD.finditer(value):
-                    self.learn(found[2], lasting=True)
+            else:
+                self._learn_within(value)
+
+    def _learn_within(self, value: str) -> None:
+        if "://" in value:
+            for found in _URL_PASSWORD.finditer(value):
+                self.learn(found[2], lasting=True)
+        for secret in shapes.found_in(value):
+            self.learn(secret, lasting=True)
+
+    def learn_command(self, command: Sequence[str]) -> None:
+        """Remember for good the secrets on a command line: ``--password V``, ``--password=V``, and those in URLs."""
+        before = ""
+        for word in command:
+            option, equals, value = word.partition("=")
+            if before and not word.startswith("--"):
+                self.learn(word, lasting=True)
+                before = ""
+                continue
+            known = _OPTION_NAME.fullmatch(option)
+            is_secret = known is not None and self.is_secret_name(known[1])
+            before = option if is_secret and not equals else ""
+            if is_secret and value:
+                self.learn(value, lasting=True)
+            else:
+                self._learn_within(word)
+
+    def words(self, command: Sequence[str]) -> List[str]:
+        """A command line without the secrets on it, which are remembered for good."""
+        self.learn_command(command)
+        told: List[str] = []
+        is_value = False
+        for word in command:
+            # Short values are not found by what they are.
+            told.append(
+                self.learn(word) if is_value and word and not word.startswith("--") else self.text(word)
+            )
+            known = None if is_value and not word.startswith("--") else _OPTION_NAME.fullmatch(word)
+            is_value = known is not None and self.is_secret_name(known[1])
+        return told
 
     def is_secret_name(self, name: str) -> bool:
         """A value of this name is a secret, by its look or by configuration."""
         said = self._named.get(name)
         if said is None:
-            said = name.lower() in self._names or is_credential_name(name)
+            said = _dashed(name) in self._names or is_credential_name(name)
             if len(self._named) < _MEMORY:
                 self._named[name] = said
         return said
+
+    def may_name(self, text: str) -> bool:
+        """Whether a name may stand in a text that says that a value is secret."""
+        low = text.lower()
+        return any(hint in low for hint in self._hints)
 
     def placeholder(self, secret: str) -> str:
         """What stands for it."""
@@ -153,7 +229,7 @@ class Scrubber:
 
     def _remember(self, value: str, placeholder: str, lasting: bool) -> None:
         known = list(self._known)
-        if lasting and len(self._lasting) < _MOST:
+        if lasting and len(self._lasting) < self.most:
             self._lasting = {**self._lasting, value: placeholder}
         else:
             recent = {**self._recent, value: placeholder}
@@ -161,12 +237,16 @@ class Scrubber:
                 gone = recent.pop(next(iter(recent)))
                 known = [pair for pair in known if pair[1] != gone]
             self._recent = recent
-        known += [(form, placeholder) for form in _forms(value)]
+        known += [(form, placeholder) for form in self.forms(value, lasting)]
         # Nearly in order already, which is what sorting is fastest for.
         self._known = tuple(sorted(known, key=_length, reverse=True))
         self._texts = {}  # after it: whoever made a text with what was known before puts it into the old one
         if self.checker:
             self.checker = None
+
+    def forms(self, secret: str, lasting: bool) -> List[str]:
+        """The ways in which a secret is looked for. Each is looked for in every text, so that those in base64 are for few."""
+        return [*_forms(secret), *_packed_forms(secret)] if lasting else _forms(secret)
 
     def named(self, name: str, value: str) -> str:
         """A value with a name: its placeholder if the name says that it is secret, else as ``text``."""
@@ -239,6 +319,8 @@ class Scrubber:
             value = pattern.sub(lambda found: self.placeholder(found[0]), value)
         if "://" in value:
             value = _URL_PASSWORD.sub(lambda found: f"{found[1]}:{self.learn(found[2])}", value)
+        for secret in shapes.found_in(value):
+            value = value.replace(secret, self.learn(secret))
         low = value.lower()
         if "basic" in low or "bearer" in low:
             value = _SCHEME.sub(self._token, value)
@@ -247,6 +329,8 @@ class Scrubber:
             for hint in self._hints:
                 if hint in low:
                     value = self._fields(value, low)
+                    if "form-data" in low:
+                        value = _PART.sub(self._part, value)
                     break
         return _CARD.sub(self._card, value) if len(value) >= 13 else value
 
@@ -254,7 +338,8 @@ class Scrubber:
         """Make ``checker`` for what is known now, where there is a kind of it."""
         while True:
             known = self._known
-            checker = self._checker_kind(self._hints, tuple([form for form, _ in known]), not self._patterns)
+            forms = (*shapes.BEGINNINGS, *[form for form, _ in known])
+            checker = self._checker_kind(self._hints, forms, not self._patterns)
             self.checker = checker
             if self._known is known:  # else another thread learned something meanwhile
                 return checker
@@ -283,10 +368,17 @@ class Scrubber:
             if spot < done:
                 continue
             found = _field_at(value, spot)
-            if found is not None and found.start() >= done and self.is_secret_name(found[1]):
-                parts += (value[done : found.start(3)], self.learn(_unescaped(found)))
-                done = found.end(3)
+            if found is None or found.start < done or not found.value:
+                continue
+            if self.is_secret_name(found.name):
+                parts += (value[done : found.at], self.learn(found.value))
+                done = found.end
         return "".join(parts) + value[done:] if parts else value
+
+    def _part(self, found: Any) -> str:
+        if not found[3] or not self.is_secret_name(found[2]):
+            return str(found[0])
+        return f"{found[1]}{self.learn(found[3])}"
 
     def is_clean(self, texts: List[str]) -> bool:
         """No secret stands in any of them; looks at all of them at once. May say False where there is none either."""
@@ -318,12 +410,28 @@ class Scrubber:
         """Bytes without the secrets in them; what is no UTF-8 is searched byte by byte all the same."""
         if not value:
             return value
+        if value[:3] == _GZIP:
+            return self._unzipped(value)
         try:
             text = value.decode("utf-8")
         except UnicodeDecodeError:
             return self._bytes(value)
         scrubbed = self.text(text)
         return value if scrubbed == text else scrubbed.encode("utf-8", "replace")
+
+    def _unzipped(self, value: bytes) -> bytes:
+        """In gzip again where a secret was in it, else as it was."""
+        import zlib
+
+        try:
+            plain = zlib.decompressobj(31).decompress(value, _UNPACKED_MOST)
+        except zlib.error:
+            return self._bytes(value)
+        scrubbed = self.data(plain)
+        if scrubbed == plain:
+            return value
+        packer = zlib.compressobj(6, zlib.DEFLATED, 31)
+        return packer.compress(scrubbed) + packer.flush()
 
     def _bytes(self, value: bytes) -> bytes:
         for secret, placeholder in self._known:
@@ -344,11 +452,33 @@ class Scrubber:
             typed = value.get("$")
             if isinstance(typed, list) and len(typed) > 1:
                 return self._typed(value, typed)
-            return {
-                key: self.named(key, item) if isinstance(item, str) else self.packed(item)
-                for key, item in value.items()
-            }
+            return {key: self._of_name(key, item) for key, item in value.items()}
         return value
+
+    def _of_name(self, name: str, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.named(name, value)
+        return self.secret(value) if self.is_secret_name(name) else self.packed(value)
+
+    def secret(self, value: Any, shortest: int = 1) -> Any:
+        """A packed value that is secret as a whole: each text in it, of at least so many characters, is one."""
+        if isinstance(value, str):
+            return self.learn(value) if len(value) >= shortest else value
+        if isinstance(value, list):
+            return [self.secret(item, shortest) for item in value]
+        if not isinstance(value, dict):
+            return value
+        typed = value.get("$")
+        if not isinstance(typed, list) or len(typed) < 2:
+            return {key: self.secret(item, shortest) for key, item in value.items()}
+        if typed[0] == "bytes" and isinstance(typed[1], str):
+            from binascii import a2b_base64
+
+            return {"$": ["utf8", self.secret(a2b_base64(typed[1]).decode("latin-1"), shortest)]}
+        if typed[0] == "dict" and isinstance(typed[1], list):
+            pairs = [[one[0], self.secret(one[1], shortest)] if _is_pair(one) else one for one in typed[1]]
+            return {"$": [typed[0], pairs]}
+        return {"$": [typed[0], *(self.secret(item, shortest) for item in typed[1:])]}
 
     def _typed(self, value: Dict[str, Any], typed: List[Any]) -> Dict[str, Any]:
         name, content = typed[0], typed[1]
@@ -367,14 +497,18 @@ class Scrubber:
         return {"$": [name, *(self.packed(item) for item in typed[1:])]}
 
     def _pair(self, pair: Any) -> Any:
-        if (
-            isinstance(pair, list)
-            and len(pair) == 2
-            and isinstance(pair[0], str)
-            and isinstance(pair[1], str)
-        ):
-            return [self.text(pair[0]), self.named(pair[0], pair[1])]
+        if _is_pair(pair) and isinstance(pair[0], str):
+            return [self.text(pair[0]), self._of_name(pair[0], pair[1])]
         return self.packed(pair)
+
+
+def _is_pair(pair: Any) -> bool:
+    return isinstance(pair, list) and len(pair) == 2
+
+
+def _dashed(name: str) -> str:
+    """A configured name is found as ``internal_code`` and as ``internal-code``."""
+    return name.lower().replace("_", "-").strip("-")
 
 
 _HEADERS = frozenset(("cookie", "set-cookie", "authorization", "proxy-authorization"))
@@ -391,33 +525,58 @@ def _spots(low: str, hints: Iterable[str]) -> List[int]:
     return sorted(spots)
 
 
-def _field_at(value: str, spot: int) -> Any:
-    """The field of JSON or of a form whose name goes over a place: a match of (name, what is between, value); or None."""
+class _Field:
+    """A field in a text: where it starts, its name, its value as it is meant, and where that is written."""
+
+    __slots__ = ("at", "end", "name", "start", "value")
+
+    def __init__(self, found: Any, group: int, value: str) -> None:
+        self.start: int = found.start()
+        self.name: str = found[1]
+        self.at: int = found.start(group)
+        self.end: int = found.end(group)
+        self.value = value
+
+
+def _field_at(value: str, spot: int) -> Optional[_Field]:
+    """The field whose name goes over a place, in JSON, a form, or as programs write one; or None."""
     begin = max(0, spot - 64)
     quote = value.rfind('"', begin, spot)
     if quote >= 0:
         found = _JSON_FIELD.match(value, quote) or _ESCAPED_FIELD.match(value, quote)
         if found is not None and found.end(1) > spot:
-            return found
+            return _Field(found, 3, _from_json(found[3]))
     before = _NAME_BEFORE.search(value, begin, spot)
-    return _FORM_FIELD.match(value, spot if before is None else before.start())
+    at = spot if before is None else before.start()
+    found = _FORM_FIELD.match(value, at)
+    if found is not None:
+        return _Field(found, 3, _from_form(found[3]))
+    found = _QUOTED_FIELD.match(value, at)
+    if found is not None:
+        return _Field(found, 3 if found[3] is not None else 4, found[3] if found[3] is not None else found[4])
+    found = _BARE_FIELD.match(value, at)
+    if found is None and value[at : at + 2] == "--":
+        found = _OPTION.match(value, at + 2)
+    return None if found is None else _Field(found, 3, found[3])
 
 
-def _unescaped(found: Any) -> str:
-    value = str(found[3])
-    if found[2] == "=":
-        if "%" in value or "+" in value:
-            from urllib.parse import unquote_plus
+def _from_form(value: str) -> str:
+    if "%" not in value and "+" not in value:
+        return value
+    from urllib.parse import unquote_plus
 
-            return unquote_plus(value)
-    elif "\\" in value:
-        from json import loads
+    return unquote_plus(value)
 
-        try:
-            return str(loads(f'"{value}"', strict=False))
-        except ValueError:
-            return value
-    return value
+
+def _from_json(value: str) -> str:
+    if "\\" not in value:
+        return value
+    from json import loads
+
+    try:
+        return str(loads(f'"{value}"', strict=False))
+    except ValueError:
+        return value
 
 
 def _length(pair: Tuple[str, str]) -> int:
@@ -435,3 +594,17 @@ def _forms(secret: str) -> List[str]:
         forms += [quote(text, safe=""), quote(text), quote_plus(text), dumps(secret)[1:-1]]
         forms += [dumps(secret, ensure_ascii=False)[1:-1], unquote(secret)]
     return [form for form in dict.fromkeys(forms) if len(form) >= _SHORTEST]
+
+
+def _packed_forms(secret: str) -> List[str]:
+    """In base64, of either alphabet, wherever it begins in what is packed: without the characters that hold bits of others."""
+    from binascii import b2a_base64
+
+    raw = secret.encode("utf-8", "surrogatepass")
+    forms: List[str] = []
+    if len(raw) >= _SHORTEST_PACKED:
+        for before in range(3):
+            text = b2a_base64(b"\0" * before + raw, newline=False).decode("ascii")
+            form = text[(0, 2, 3)[before] : (before + len(raw)) * 8 // 6]
+            forms += [form, form.replace("+", "-").replace("/", "_")]
+    return list(dict.fromkeys(forms))

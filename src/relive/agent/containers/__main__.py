@@ -31,8 +31,8 @@ def main() -> int:
     parser.add_argument("--ready", type=int)
     arguments = parser.parse_args()
     paths = LifePaths(arguments.directory)
-    log_to(paths.agent_log)
     settings = load_settings()
+    log_to(paths.agent_log, settings)
     try:
         Store(settings.store).close()  # a store that cannot be opened is told before anything begins
         facts = WatchFacts.model_validate_json(paths.watch.read_bytes())

@@ -62,7 +62,13 @@ class ContainerAgent:
         self._is_over = self._is_gone = False
         self._failed: tuple[End, Sighting] | None = None
         self._keeper = Keeper(
-            settings, facts.name, facts.id, paths.logs, self._root, protection=self._protection
+            settings,
+            facts.name,
+            facts.id,
+            paths.logs,
+            self._root,
+            protection=self._protection,
+            inside=paths.inside,
         )
         self._taker = engine.taker(settings, facts.id, facts.name, paths)
         self._committer = Committer(self._taker, paths, facts.name, self._keeper, self._protection)
@@ -256,7 +262,7 @@ class ContainerAgent:
 
     async def _shut_down(self) -> None:
         await self._tasks.end()
-        await self._keeper.drain()
+        await self._keeper.close_incidents()
         self._keeper.close()
         await self._recorder.end()
         if self._drain is not None:

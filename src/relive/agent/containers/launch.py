@@ -11,6 +11,7 @@ from relive.agent.asking import ask_agent
 from relive.agent.containers.life import Watch, life_paths
 from relive.agent.containers.state import ContainerState
 from relive.agent.starting import CONTAINERS, check_port, sole_start, start_agent
+from relive.analyse.masking import FileMask
 from relive.config import Settings
 from relive.errors import AgentUnreachable, CapsuleExists, UsageError
 from relive.model.capsule import LifePaths
@@ -67,7 +68,7 @@ def _begin_watch(settings: Settings, engine: Engine, state: ContainerState, spec
         engine=engine.name,
         id=state.id,
         name=state.name,
-        command=state.command,
+        command=FileMask.configured(settings).words(state.command),
         directory=state.directory,
         rings=state.mounts.get(str(RINGS_DIRECTORY)) if state.has_recorder else None,
         began=datetime.now(UTC).isoformat(),

@@ -12,9 +12,10 @@ from relive.config import Settings
 from relive.coordinator.credentials import Scope
 from relive.coordinator.gate import Caller
 from relive.coordinator.routers.provided import Configured, Reader
-from relive.operations.accounts import Rendering, rendered, show_incident, without_locals
+from relive.operations.accounts import Rendering, rendered, show_incident
 from relive.operations.incidents import IncidentPage, IncidentsWish, page_of_incidents
 from relive.operations.progress import Silent
+from relive.operations.reading import account_without_memory, facts_without_memory
 
 __all__ = ["router"]
 
@@ -36,20 +37,23 @@ class IncidentsQuery(IncidentsWish):
 
 
 @router.get("", operation_id="list_incidents")
-def listed(settings: Configured, _caller: Reader, wish: Annotated[IncidentsQuery, Query()]) -> IncidentPage:
+def listed(settings: Configured, caller: Reader, wish: Annotated[IncidentsQuery, Query()]) -> IncidentPage:
     """Incidents, newest first, a page at a time; secrets are masked"""
-    return page_of_incidents(settings, wish, Silent())
+    page = page_of_incidents(settings, wish, Silent())
+    if Scope.MEMORY in caller.scopes:
+        return page
+    return page.model_copy(update={"items": [facts_without_memory(one) for one in page.items]})
 
 
 @router.get("/{number}", operation_id="show_incident")
 def shown(number: Number, settings: Configured, caller: Reader) -> Account:
-    """All that is known of it: the exception, frames (with locals, for the scope memory), the timeline, who wrote what it read"""
+    """All that is known of it: the exception, frames the timeline. For the scope memory also locals, logs, bodies, answers"""
     return _account(settings, number, caller)
 
 
 def _account(settings: Settings, number: int, caller: Caller) -> Account:
     found = show_incident(settings, number, Silent())
-    return found if Scope.MEMORY in caller.scopes else without_locals(found)
+    return found if Scope.MEMORY in caller.scopes else account_without_memory(found)
 
 
 @router.get(

@@ -7,7 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query
 
 from relive.analyse.proxied import Proxied
+from relive.coordinator.credentials import Scope
 from relive.coordinator.routers.provided import Configured, Reader
+from relive.operations.reading import request_without_bodies
 from relive.operations.recordings import (
     Recording,
     RequestPage,
@@ -46,6 +48,7 @@ def requests(
 
 
 @router.get("/{service}/{life}/requests/{number}", operation_id="show_request")
-def request(service: Service, life: Life, number: Number, settings: Configured, _caller: Reader) -> Proxied:
-    """One request and its answer; secrets are masked"""
-    return show_request(settings, service, life, number)
+def request(service: Service, life: Life, number: Number, settings: Configured, caller: Reader) -> Proxied:
+    """One request and its answer, with bodies for the scope memory; secrets are masked"""
+    found = show_request(settings, service, life, number)
+    return found if Scope.MEMORY in caller.scopes else request_without_bodies(found)

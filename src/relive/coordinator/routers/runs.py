@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Depends, Path, Query
 from pydantic import Field
 
+from relive.coordinator.credentials import Scope
 from relive.coordinator.routers.provided import (
     TASK_ANSWER,
     Configured,
@@ -106,6 +107,9 @@ def shown(number: Number, settings: Configured, _caller: MemoryReader) -> RunDet
 
 
 @router.get("/runs/{number}/verdicts", operation_id="list_verdicts")
-def verdicts(number: Number, settings: Configured, _caller: Reader) -> list[RunVerdict]:
-    """What each of its runs showed, with the first difference"""
-    return verdicts_of(settings, number)
+def verdicts(number: Number, settings: Configured, caller: Reader) -> list[RunVerdict]:
+    """What each of its runs showed; the first difference, which may quote what was answered or logged, for the scope memory"""
+    found = verdicts_of(settings, number)
+    if Scope.MEMORY in caller.scopes:
+        return found
+    return [one.model_copy(update={"difference": None, "notes": []}) for one in found]

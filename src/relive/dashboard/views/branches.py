@@ -7,7 +7,6 @@ import streamlit as st
 from relive.config import Settings
 from relive.dashboard.look import chip, escape
 from relive.dashboard.refusals import home, telling
-from relive.dashboard.working import masking
 from relive.model.quantities import age, duration
 from relive.operations.branches import (
     BranchState,
@@ -75,9 +74,7 @@ def _show_log(settings: Settings, branch: str) -> None:
         return
     with telling():
         text = log_part(settings, branch, stream, None).text
-        mask = masking(settings)
-        lines = [mask.sentence(line) for line in text.splitlines()]
-        told = "\n".join(lines) or "It has said nothing there."
+        told = text or "It has said nothing there."
         st.html(f'<div class="rl"><pre class="rl-text">{escape(told)}</pre></div>')
 
 

@@ -43,6 +43,7 @@ from relive.model.commit import (
 from relive.store import Staging, Store, StoredCommit
 from relive.store.objects import hash_file
 from relive.store.troubles import disk_errors
+from relive_inprocess.relive_recorder.scrub import Scrubber
 
 __all__ = ["import_checkpoint"]
 
@@ -177,7 +178,7 @@ class _Intake:
                 name=container.name,
                 life=container.facts.id,
                 root=processes[0].pid,
-                command=container.command,
+                command=Scrubber().words(container.command),
                 processes=processes,
             ),
             host=self.host,

@@ -52,7 +52,7 @@ def make(error: BaseException, where: str, fingerprint: str, representer: Repres
             "packages": versions.of_packages(_mono() + 30_000_000),
         },
         "revision": revision.of(_code_directory(links)),
-        "argv": [recorder.scrubber.text(word)[:_VALUE] for word in list(sys.argv)[:64]],
+        "argv": [word[:_VALUE] for word in recorder.arguments()],
         "cwd": os.getcwd(),
         "cut": cut,
     }

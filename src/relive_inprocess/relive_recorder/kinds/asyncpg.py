@@ -115,7 +115,7 @@ class _Fetched(_Told):
             return answer, b"", {}
         answer["rowcount"] = len(rows)
         answer["columns"] = list(rows[0].keys()) if rows else []
-        fields, data, more = rows_told((_told_row(row) for row in rows), len(rows))
+        fields, data, more = rows_told((_told_row(row) for row in rows), len(rows), answer["columns"])
         answer.update(fields)
         return answer, data, more
 

@@ -86,7 +86,7 @@ def _change_asyncio(module: Any) -> None:
 def _asked(args: Any, named: Dict[str, Any]) -> Dict[str, Any]:
     scrub = recorder.scrubber.text
     several = args if isinstance(args, (list, tuple)) else [args]
-    asked: Dict[str, Any] = {"argv": [scrub(_text(one)) for one in several[:1000]]}
+    asked: Dict[str, Any] = {"argv": recorder.scrubber.words([_text(one) for one in several[:1000]])}
     if named.get("shell"):
         asked["shell"] = True
     if named.get("cwd") is not None:

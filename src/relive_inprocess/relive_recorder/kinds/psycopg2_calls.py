@@ -87,13 +87,15 @@ class Executed(Query):
         if cursor.name is not None:
             return answer, b"", {}
         rows = cursor._relive_all_rows()
-        fields, data, more = rows_told(map(packed_row, rows), len(rows))
+        fields, data, more = rows_told(map(packed_row, rows), len(rows), answer["columns"])
         answer.update(fields)
         return answer, data, more
 
     def told(self, value: Any, seq: int) -> None:
         if self.cursor.name is not None:
-            self.cursor._relive_later = RowsLater(seq)
+            self.cursor._relive_later = RowsLater(
+                seq, [column[0] for column in self.cursor.description or ()]
+            )
 
     def again(self, kept: Kept) -> Any:
         answer = kept.fields["answer"]

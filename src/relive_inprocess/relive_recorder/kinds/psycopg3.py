@@ -106,7 +106,7 @@ class _Postgres(Query):
             told = told_result(result)
             if "columns" in told:
                 rows = told_rows(result, pgconn._encoding)
-                fields, body, about = rows_told(rows, result.ntuples)
+                fields, body, about = rows_told(rows, result.ntuples, told["columns"])
                 told.update(fields)
                 if number == 0:
                     data, more = body, about

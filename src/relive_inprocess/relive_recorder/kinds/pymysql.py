@@ -161,13 +161,14 @@ class _Queried(_Said):
         answer["tables"] = [field.table_name for field in result.fields]
         if self.unbuffered:
             return answer, b"", {}
-        fields, data, more = rows_told(map(packed_row, result.rows), len(result.rows))
+        fields, data, more = rows_told(map(packed_row, result.rows), len(result.rows), answer["columns"])
         answer.update(fields)
         return answer, data, more
 
     def told(self, value: Any, seq: int) -> None:
         if self.unbuffered:
-            self.connection._result._relive_later = RowsLater(seq)
+            result = self.connection._result
+            result._relive_later = RowsLater(seq, [column[0] for column in result.description or ()])
 
     def again(self, kept: Kept) -> Any:
         super().again(kept)

@@ -19,6 +19,7 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple
 from relive_recorder import bodies
 from relive_recorder.calls import Channel, Kept, NoAnswer
 from relive_recorder.guard import attempt
+from relive_recorder.kinds.sql_names import secret_parameters, without_literals
 from relive_recorder.recorder import FREE, OFF, encode, recorder
 from relive_recorder.values import NotKept, pack, to_json, unpack
 
@@ -33,6 +34,7 @@ __all__ = [
     "packed_row",
     "rows_again",
     "rows_told",
+    "secret_columns",
     "settle",
     "tell_rows",
     "values_again",
@@ -41,6 +43,8 @@ __all__ = [
 _PLAIN = frozenset((int, str, bool, type(None)))  # what JSON holds as it is
 _INTEGERS = frozenset((int,))
 _NUMBERS = frozenset((int, bool, float, type(None)))
+_NONE: "frozenset[int]" = frozenset()
+_SHORTEST = 6  # [characters] shorter values of such a column are flags, numbers, states
 _FIRST_BATCH = 16
 _REMEMBERED = 1024  # [characters] of longer statements it is not remembered what was made of them
 # Names that libraries make from a thread's number or what they counted in this process (asyncpg, Django, SQLAlchemy): no choice of
@@ -98,12 +102,22 @@ def asked_of(
 ) -> Dict[str, Any]:
     """``asked`` of a query. ``parameters``: as they were given to the library; ``many``: a list of such."""
     asked: Dict[str, Any] = {"system": system, "database": database, "statement": _statement(statement)}
+    if not parameters:
+        return asked
+    secret = _secret_parameters(statement)
     if many:
         asked["many"] = True
-        asked["parameters"] = _bounded([_parameters(one) for one in parameters])
-    elif parameters:
-        asked["parameters"] = _bounded(_parameters(parameters))
+        asked["parameters"] = _bounded([_parameters(one, secret) for one in parameters])
+    else:
+        asked["parameters"] = _bounded(_parameters(parameters, secret))
     return asked
+
+
+def _secret_parameters(statement: Any) -> "frozenset[int]":
+    """Which of its parameters, from 0, are for a column whose name says that it is secret."""
+    if type(statement) is not str or not recorder.scrubber.may_name(statement):
+        return _NONE
+    return secret_parameters(statement, recorder.scrubber.is_secret_name)
 
 
 def asked_json(system: str, database: str, statement: Any, parameters: Any = None) -> str:
@@ -111,15 +125,21 @@ def asked_json(system: str, database: str, statement: Any, parameters: Any = Non
     if type(statement) is not str or len(statement) > _REMEMBERED:
         return encode(asked_of(system, database, statement, parameters))
     made = recorder.scrubber.made()
-    key = "asked", system, database, statement
-    begin = made.get(key)
+    about = system, database, statement
+    secret = _NONE
+    begin = made.get(("asked", *about))
     if begin is None:
-        begin = made[key] = encode(asked_of(system, database, statement))[:-1]
+        secret = _secret_parameters(statement)
+        # By another name where parameters are secret, so that ``asked_quickly`` does not find it.
+        key = "named" if secret else "asked", *about
+        begin = made.get(key)
+        if begin is None:
+            begin = made[key] = encode(asked_of(system, database, statement))[:-1]
     if not parameters:
         return f"{begin}}}"
     if type(parameters) is tuple and len(parameters) <= 8 and _INTEGERS.issuperset(map(type, parameters)):
         return f'{begin},"parameters":[{",".join(map(repr, parameters))}]}}'
-    return f'{begin},"parameters":{encode(_bounded(_parameters(parameters)))}}}'
+    return f'{begin},"parameters":{encode(_bounded(_parameters(parameters, secret)))}}}'
 
 
 def asked_quickly(system: str, database: str, statement: Any, parameters: Any = None) -> Optional[bytes]:
@@ -131,6 +151,8 @@ def asked_quickly(system: str, database: str, statement: Any, parameters: Any = 
         return None
     known = recorder.scrubber.made().get(("asked", system, database, statement))
     if known is None:
+        if ("named", system, database, statement) in recorder.scrubber.made():
+            return None
         attempt(
             asked_json, system, database, statement
         )  # which remembers what was made of it, where it is not too long
@@ -147,18 +169,23 @@ def _statement(statement: Any) -> str:
     text = str.__str__(statement)
     if text[:4].upper() in _WITH_NAMES:
         text = _MADE_NAME.sub("<name>", text)
+    if recorder.scrubber.may_name(text):
+        text = without_literals(text, recorder.scrubber.is_secret_name, recorder.scrubber.learn)
     return recorder.scrubber.often(text)
 
 
-def _parameters(given: Any) -> Any:
-    kind = type(given)
-    if kind is tuple or kind is list:
-        return [_parameter(value) for value in given]
+def _parameters(given: Any, secret: "frozenset[int]") -> Any:
     if isinstance(given, dict):
         return {str(name): _parameter(value, str(name)) for name, value in dict.items(given)}
-    if isinstance(given, (tuple, list)):
+    if not isinstance(given, (tuple, list)):
+        return _parameter(given)
+    if not secret:
         return [_parameter(value) for value in given]
-    return _parameter(given)
+    told = recorder.scrubber.secret
+    return [
+        told(pack(value), _SHORTEST) if number in secret else _parameter(value)
+        for number, value in enumerate(given)
+    ]
 
 
 def _parameter(value: Any, name: str = "") -> Any:
@@ -203,11 +230,32 @@ def _size(packed: Any) -> int:
 # -- rows ----------------------------------------------------------------------------------------------------------------
 
 
-def rows_told(rows: Iterable[Any], count: int) -> Tuple[Dict[str, Any], bytes, Dict[str, Any]]:
+def secret_columns(columns: Iterable[Any]) -> List[int]:
+    """Which columns, from 0, have a name that says that they are secret."""
+    is_secret = recorder.scrubber.is_secret_name
+    return [number for number, name in enumerate(columns) if type(name) is str and is_secret(name)]
+
+
+def _without_columns(row: List[Any], secret: List[int]) -> List[Any]:
+    told = recorder.scrubber.secret
+    for number in secret:
+        if number < len(row):
+            row[number] = told(row[number], _SHORTEST)
+    return row
+
+
+def rows_told(
+    rows: Iterable[Any], count: int, columns: Iterable[Any] = ()
+) -> Tuple[Dict[str, Any], bytes, Dict[str, Any]]:
     """(fields for ``answer``, data, more fields of the event) of so many rows, each a list of packed values.
 
-    No more rows are taken from the iterable than are kept.
+    No more rows are taken from the iterable than are kept. ``columns``: their names, as far as they are known.
     """
+    secret = secret_columns(columns)
+    return _rows_told((_without_columns(row, secret) for row in rows) if secret else rows, count)
+
+
+def _rows_told(rows: Iterable[Any], count: int) -> Tuple[Dict[str, Any], bytes, Dict[str, Any]]:
     options = recorder.options
     taken: List[Any] = []
     texts: List[str] = []
@@ -278,10 +326,11 @@ class RowsLater:
     They are gathered in batches that grow, so that few events are written for many rows; ``settle`` writes what is there.
     """
 
-    __slots__ = ("_batch", "_query", "_rows")
+    __slots__ = ("_batch", "_query", "_rows", "_secret")
 
-    def __init__(self, query: int) -> None:
+    def __init__(self, query: int, columns: Iterable[Any] = ()) -> None:
         self._query = query
+        self._secret = secret_columns(columns)
         self._rows: List[Any] = []
         self._batch = 0
 
@@ -307,16 +356,19 @@ class RowsLater:
             return
         rows, self._rows = self._rows, []
         _gathering.pop(id(self), None)
-        tell_rows(self._query, rows)
+        tell_rows(self._query, rows, self._secret)
 
 
-def tell_rows(query: int, rows: List[Any]) -> None:
-    """Write one event ``rows``: what was fetched of the query of that number."""
+def tell_rows(query: int, rows: List[Any], secret: "Optional[List[int]]" = None) -> None:
+    """Write one event ``rows``: what was fetched of the query of that number. ``secret``: of ``secret_columns``."""
     quick = recorder.quick
-    if not rows or (quick is not None and quick.rows(query, rows) is not None):
+    if not rows or (not secret and quick is not None and quick.rows(query, rows) is not None):
         return
     told: Dict[str, Any] = {"query": query}
-    fields, data, more = rows_told(map(packed_row, rows), len(rows))
+    packed: Iterable[Any] = map(packed_row, rows)
+    fields, data, more = _rows_told(
+        (_without_columns(row, secret) for row in packed) if secret else packed, len(rows)
+    )
     told.update(fields)
     told.update(more)
     recorder.emit("rows", told, data)

@@ -121,7 +121,7 @@ def _execute(client: Any, real: Callable[..., Any], args: Any, options: Any) -> 
     asked = attempt(asked_command, client, args) if is_watching() and args else None
     if asked is None:
         return real(client, *args, **options)
-    channel = RedisCall(1)
+    channel = RedisCall(1, (args,))
     token = listener.set(channel.heard)
     try:
         value = through(channel, asked, functools.partial(real, client, *args, **options))
@@ -165,7 +165,7 @@ async def _execute_async(client: Any, real: Callable[..., Any], args: Any, optio
     asked = attempt(asked_command, client, args) if is_watching() and args else None
     if asked is None:
         return await real(client, *args, **options)
-    channel = RedisCall(1)
+    channel = RedisCall(1, (args,))
     token = listener.set(channel.heard)
     try:
         value = await through_async(channel, asked, lambda: real(client, *args, **options))
@@ -200,8 +200,9 @@ def _pipeline_call(pipeline: Any) -> Optional[Tuple[RedisCall, Dict[str, Any]]]:
     if not stack or not is_watching():
         return None
     transaction = is_transaction(pipeline)
-    asked = attempt(asked_commands, pipeline, [command[0] for command in stack])
-    return None if asked is None else (RedisCall(len(stack) + 2 * transaction), asked)
+    commands = [command[0] for command in stack]
+    asked = attempt(asked_commands, pipeline, commands)
+    return None if asked is None else (RedisCall(len(stack) + 2 * transaction, commands), asked)
 
 
 def _pipeline(real: Callable[..., Any]) -> Callable[..., Any]:

@@ -5,6 +5,7 @@ import sys
 from typing import Any, Dict, List, Optional, Tuple
 
 from relive_recorder import bodies
+from relive_recorder.kinds.redis_names import secret_words
 from relive_recorder.recorder import encode, recorder
 from relive_recorder.values import pack
 
@@ -74,6 +75,8 @@ def is_transaction(pipeline: Any) -> bool:
 
 def _told_command(command: Any) -> List[Any]:
     told = [_told_argument(one) for one in command]
+    for at in secret_words(command, recorder.scrubber.is_secret_name):
+        told[at] = recorder.scrubber.secret(told[at], 6)
     name = command[0]
     name = name.decode("latin-1").upper() if type(name) is bytes else str(name).upper()
     if name.startswith(_WITH_SECRETS):

@@ -7,11 +7,12 @@ import functools
 import json
 import sys
 from contextvars import ContextVar
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from relive_recorder import bodies
 from relive_recorder.calls import Channel, Kept, NoAnswer, describe_error
 from relive_recorder.kinds.query import gather
+from relive_recorder.kinds.redis_names import is_telling, without_secrets
 from relive_recorder.recorder import recorder
 from relive_recorder.values import NotKept, pack, to_json, unpack
 
@@ -135,8 +136,9 @@ class RedisCall(Channel):
 
     kind = KIND
 
-    def __init__(self, last: int) -> None:
+    def __init__(self, last: int, commands: Sequence[Sequence[Any]] = ()) -> None:
         self.heard: List[Any] = []
+        self.commands = commands  # those that the last answers are to
         self.last = last  # so many answers belong to the call; those before are of attempts that failed
 
     def tell(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
@@ -147,12 +149,29 @@ class RedisCall(Channel):
         heard = self.heard[-self.last :]
         texts: List[str] = []
         said, size = _told_said(heard[0] if self.last == 1 and heard else heard, texts)
+        said = self._without_named(said)
         if texts and not recorder.scrubber.is_clean(texts):
             said = recorder.scrubber.packed(said)
         if size <= recorder.options.inline_bytes:
             return said, b"", {}
         about, data = bodies.keep(to_json(said).encode("utf-8", "surrogatepass"))
         return None, data, {**about, "answer_in_data": True}
+
+    def _without_named(self, said: Any) -> Any:
+        """An answer without what is secret by its command's key or fields."""
+        scrubber = recorder.scrubber
+        for number, command in enumerate(self.commands):
+            if not is_telling(command, scrubber.is_secret_name):
+                continue
+            if self.last == 1:
+                return without_secrets(command, said, scrubber.is_secret_name, scrubber.secret)
+            # In a transaction what was said to EXEC, which is the last.
+            answers = said[-1] if len(self.commands) < self.last and said and type(said[-1]) is list else said
+            if number < len(answers):
+                answers[number] = without_secrets(
+                    command, answers[number], scrubber.is_secret_name, scrubber.secret
+                )
+        return said
 
     def find(self, asked: Dict[str, Any]) -> Optional[Kept]:
         try:

@@ -18,6 +18,7 @@ from relive_recorder.kinds.query import (
     asked_of,
     asked_quickly,
     is_watching,
+    secret_columns,
     tell_rows,
 )
 from relive_recorder.recorder import FREE, OFF, RECORD, encode, mono, recorder
@@ -34,7 +35,7 @@ class _Sqlite(Query):
 
     def told(self, value: Any, seq: int) -> None:
         if value is not None and value.description is not None:
-            value._relive_rows = seq
+            value._relive_rows = _rows_of(value.description, seq)
 
 
 _sqlite = _Sqlite()
@@ -218,7 +219,13 @@ def _emit_answer(asked: str, began: int, cursor: Any) -> None:
     answer = f'{{"rowcount":{cursor.rowcount}{more}}}'
     seq = recorder.emit_json("query", f'{{"asked":{asked},"answer":{answer},"ns":{took}}}')
     if columns is not None:
-        cursor._relive_rows = seq
+        cursor._relive_rows = _rows_of(columns, seq)
+
+
+def _rows_of(columns: Any, seq: int) -> Any:
+    """The query's number; where columns are secret, what takes that out of its rows."""
+    names = [column[0] for column in columns]
+    return RowsLater(seq, names) if secret_columns(names) else seq
 
 
 _columns: Dict[Any, str] = {}
