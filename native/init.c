@@ -43,7 +43,8 @@
  * socket (unix(7), SOCK_SEQPACKET), one a message, a letter and its text; each is answered with 0 or an errno in decimal:
  *   n NUMBER   the next process here gets the number after NUMBER
  *   p PATH     mount /proc of this PID namespace at PATH
- *   c          give up all capabilities; neither n nor p can be done afterwards
+ *   g          make a cgroup namespace whose roots are the groups that this process is in
+ *   c          give up all capabilities; neither n, p nor g can be done afterwards
  *   d          keep the descriptors that come with the message (SCM_RIGHTS), in this order
  *   l          the descriptor that comes with the message is the lifeline; from now on its hanging up ends all here
  *   o          the descriptor that comes with the message is the owner's line, for the program that stays
@@ -60,6 +61,7 @@
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -343,6 +345,8 @@ static int await_orders(int orders)
 			failure = set_last_number(order + 1);
 		else if (order[0] == 'p')
 			failure = mount_proc(order + 1);
+		else if (order[0] == 'g')
+			failure = unshare(CLONE_NEWCGROUP) < 0 ? errno : 0;
 		else if (order[0] == 'c')
 			give_up_capabilities(BIT(CAP_KILL)), failure = 0;
 		else if (order[0] == 'd')
@@ -368,6 +372,8 @@ int main(int argc, char **argv)
 	struct tracked tracked = { NONE, NONE, NULL, 0 };
 	struct front front = { .listener = NONE };
 
+	/* What it holds (the file that says how the service ended, userfaultfds) is not for who may trace it: see --await, too. */
+	prctl(PR_SET_DUMPABLE, 0);
 	if (argc == 3 && strcmp(argv[1], "--await") == 0)
 		return await_orders(atoi(argv[2]));
 	if (argc == 2 && strcmp(argv[1], "--filter") == 0)

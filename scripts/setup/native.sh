@@ -40,7 +40,11 @@ for source in "$REPO"/native/*.c; do
         "Compile it by hand to see everything: ${command[*]} -o /tmp/$target"
     mkdir -p "$place"
     # A new file under the old name: a capsule that runs the old program keeps it.
-    cp "$SCRATCH/$target" "$place/.$target.new" && mv "$place/.$target.new" "$place/$target"
+    cp "$SCRATCH/$target" "$place/.$target.new"
+    # Process 1 of a branch must be closed to debuggers from its first instruction on: the kernel sees to that where a program's file
+    # cannot be read by who executes it (execve(2)), and it has no capabilities by then.
+    [[ $target != relive-init ]] || chmod 111 "$place/.$target.new"
+    mv "$place/.$target.new" "$place/$target"
     stamp "$stamp" "$key"
     made+=("$target")
 done

@@ -69,6 +69,15 @@ class Settings(BaseModel):
     restore_limit: float = Field(
         20.0, gt=0, allow_inf_nan=False, description="seconds after which a restore is given up"
     )
+    branch_memory: float = Field(
+        0.5,
+        gt=0,
+        le=1,
+        description="share of the machine's memory that a branch may take at most, where its capsule had no --memory",
+    )
+    branch_processes: int = Field(
+        8192, gt=0, description="processes and threads that a branch may have at most"
+    )
     ghost_limit: int = Field(
         1 << 30, gt=0, description="bytes of an open but deleted file that a commit may hold"
     )

@@ -105,3 +105,20 @@ def test_a_mount_point_that_leads_out_is_refused(tmp_path: Path, point: str) -> 
     mounted(tmp_path, (point, 5, 0))
     with pytest.raises(ObjectCorrupt):
         read_mount_images(tmp_path)
+
+
+@pytest.mark.parametrize("kind", [7, 13, 15, 16, 17, 18, 20, 21, 22])
+def test_a_file_system_that_an_image_names_is_refused(tmp_path: Path, kind: int) -> None:
+    """CRIU would mount it with root's rights: a disk, a server's files, directories of the host as an overlay."""
+    mounted(tmp_path, ("/", kind, 0), ("/data", kind, 0))
+    with pytest.raises(ObjectCorrupt, match="'/data'"):
+        limit_mounts(tmp_path)
+
+
+def test_groups_and_another_proc_are_there_to_be_read(tmp_path: Path) -> None:
+    path = mounted(
+        tmp_path, ("/", 17, 0), ("/sys/fs/cgroup", 23, 0), ("/old", 12, 0), ("/x", 1, 0), ("/proc", 1, 0)
+    )
+    limit_mounts(tmp_path)
+    flags = {entry.mountpoint: entry.flags & 1 for entry in read_mount_images(tmp_path)[path]}
+    assert flags == {"/": 0, "/sys/fs/cgroup": 1, "/old": 1, "/x": 1, "/proc": 0}

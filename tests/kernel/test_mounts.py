@@ -13,6 +13,8 @@ from relive.kernel.mounts import (
     MountFlag,
     _escape,
     _parse_line,
+    detached,
+    make_private,
     mount,
     mount_overlay,
     read_mounts,
@@ -131,3 +133,23 @@ def test_a_failed_mount_names_its_point(tmp_path):
     with pytest.raises(OSError, match="mount nonsense") as caught:
         mount("x", tmp_path, "nonsense", MountFlag.NONE)
     assert caught.value.filename == str(tmp_path)
+
+
+@needs_root
+def test_no_way_up_leads_out_of_a_detached_directory(tmp_path: Path) -> None:
+    (tmp_path / "host").write_text("the host's")
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "image").write_text("an image")
+
+    def work() -> None:
+        unshare(Namespace.MOUNT)
+        make_private()
+        descriptor = detached(tmp_path / "inner")
+        plain = os.open(tmp_path / "inner", os.O_RDONLY | os.O_DIRECTORY)
+        assert os.listdir(descriptor) == ["image"]
+        assert Path(f"/proc/self/fd/{plain}/../host").exists()
+        assert not Path(f"/proc/self/fd/{descriptor}/../host").exists()
+        Path(f"/proc/self/fd/{descriptor}/log").write_text("written")
+
+    in_child(work)
+    assert (tmp_path / "inner" / "log").read_text() == "written"

@@ -35,6 +35,7 @@ TEN = {
     "connection_opened_before_the_commit": "OSError: it has ended|ConnectionResetError",
     "tcp_to_the_world": r"OSError: \[Errno 101\]",
 }
+BROKEN = ("KeyError", "AttributeError", "TypeError", "NameError")  # the attempt, not the way
 WAYS = re.findall(r"^@way\ndef (\w+)\(", (SERVICES / "escape.py").read_text(), re.MULTILINE)
 
 
@@ -99,6 +100,7 @@ class Burglar:
     port: int
     host: Host
     udp: socket.socket
+    facts: dict[str, object]
 
     def try_(self, way: str) -> str:
         with urllib.request.urlopen(
@@ -122,7 +124,7 @@ def burglar() -> Iterator[Burglar]:
     disk = os.stat("/").st_dev
     os.mknod(host.directory / "node", stat.S_IFBLK | 0o600, disk)
     (host.directory / "file").write_text("the host's\n")
-    facts = {
+    facts: dict[str, object] = {
         "tcp": tcp,
         "udp": udp.getsockname()[1],
         "kept": host.hold(),
@@ -139,7 +141,7 @@ def burglar() -> Iterator[Burglar]:
         branch = relive.restore(relive.commit(capsule), port)
         # After the commit: a capsule's commit holds the names of sockets in /run.
         host.listen(socket.AF_UNIX, str(run))
-        yield Burglar(branch, port, host, udp)
+        yield Burglar(branch, port, host, udp, facts)
     finally:
         relive.close()
         udp.close()
@@ -152,8 +154,25 @@ def burglar() -> Iterator[Burglar]:
 def test_there_is_no_way_out(burglar: Burglar, way: str) -> None:
     answer = burglar.try_(way)
     assert not answer.startswith("out")
-    assert not answer.startswith(("KeyError", "AttributeError", "TypeError", "NameError"))
+    assert not answer.startswith(BROKEN)
     assert re.match(TEN.get(way, ""), answer)
+
+
+# What they try has to be open before the commit.
+OF_BEFORE = {name for name in WAYS if name.endswith("_before_the_commit")}
+
+
+def test_there_is_no_way_out_for_a_command(burglar: Burglar) -> None:
+    """The same ways, by `relive exec`: what runs beside the service has no more rights than it."""
+    table = burglar.branch.exec(
+        str(PYTHON), str(SERVICES / "escape.py"), "--table", json.dumps(burglar.facts)
+    )
+    answers = dict(line.split("\t", 1) for line in table.splitlines() if "\t" in line)
+    assert answers.keys() == set(WAYS)
+    assert [f"{name}: {said}" for name, said in answers.items() if said.startswith("out")] == []
+    for name in WAYS:
+        if name not in OF_BEFORE:
+            assert not answers[name].startswith(BROKEN), answers[name]
 
 
 def test_nothing_arrived_and_nothing_left(burglar: Burglar) -> None:

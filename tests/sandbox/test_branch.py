@@ -30,7 +30,7 @@ def test_numbers_that_are_strangers_by_now_are_not_signalled(tmp_path: Path) -> 
         )
         directory = tmp_path / "branch"
         directory.mkdir()
-        branch = Branch(directory, facts)
+        branch = Branch(directory, directory, facts)
         branch.stop()
         assert stranger.poll() is None and not directory.exists()
         stranger.communicate(b"\n")

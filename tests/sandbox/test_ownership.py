@@ -29,7 +29,7 @@ def branch(branches: Path, name: str, *, is_owned: bool) -> Branch:
         restore_us=1,
         is_owned=is_owned,
     )
-    made = Branch(branches / name, facts)
+    made = Branch(branches / name, branches, facts)
     made.directory.mkdir(parents=True)
     made.save()
     return made

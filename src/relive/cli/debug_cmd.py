@@ -26,7 +26,10 @@ from relive.sandbox.branch import Branch
 from relive.store import Store
 from relive.store.incidents import Incidents
 
-__all__ = ["debug"]
+__all__ = ["GDB", "debug"]
+
+# A branch's programs may be hostile, and gdb has root's rights: no scripts that a program brings along, no downloads.
+GDB = ["gdb", "-q", "-nx", "-iex", "set auto-load off", "-iex", "set debuginfod enabled off"]
 
 
 def debug(
@@ -183,15 +186,15 @@ def _no_stacks(pid: int, said: str) -> str:
 def _native(terminal: Terminal, incident: Incident, branch: Branch, commands: list[str]) -> None:
     """gdb on the process as it stands where the signal was about to strike."""
     pid = _process_that_failed(incident, branch)
-    command = ["gdb", "-q", "-p", str(pid)]
+    command = [*GDB, "-p", str(pid)]
     if shutil.which("gdb") is None:
         raise ToolMissing(
-            f"a native process is debugged with `{' '.join(command)}`",
+            f"a native process is debugged with `gdb -p {pid}`",
             cause="gdb is not installed",
             remedy="apt install gdb; `relive debug --keep` keeps the branch meanwhile",
         )
     if not commands and sys.stdin.isatty() and not terminal.as_json:
-        terminal.status(f"Running {' '.join(command)}.")
+        terminal.status(f"Running gdb -p {pid}.")
         subprocess.run(command, check=False)
         return
     batch = [*command, "-batch"]

@@ -29,6 +29,7 @@ from relive.kernel.pidfds import open_process, send_signal
 __all__ = ["Aside", "Conversation", "CriuDied", "CriuTimedOut", "CriuTools", "Notified", "base_options"]
 
 _DESCRIPTORS_MOST = 4  # one comes
+_LOADED_WITHIN = 10.0  # [s]
 _ANSWER_MOST = 1 << 20  # [bytes] CRIU sends each answer as one packet
 
 
@@ -52,6 +53,11 @@ class CriuTools:
     def supervisor(self) -> Path:
         """Has an agent that died replaced."""
         return self.directory / "relive-supervisor"
+
+    @property
+    def enter(self) -> Path:
+        """The program that runs a command in a branch."""
+        return self.directory / "relive-enter"
 
     @property
     def watchdog(self) -> Path:
@@ -79,7 +85,17 @@ class CriuTools:
 
     def check(self) -> None:
         """Raise ToolMissing when one of them is absent."""
-        for path in (self.criu, self.init, self.watchdog, self.supervisor, self.prlimit_shim, self.plugins):
+        for path in (
+            *(
+                self.criu,
+                self.init,
+                self.enter,
+                self.watchdog,
+                self.supervisor,
+                self.prlimit_shim,
+                self.plugins,
+            ),
+        ):
             if not path.exists():
                 raise ToolMissing(
                     f"{path} is missing",
@@ -178,6 +194,15 @@ class Conversation:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def wait_until_loaded(self) -> None:
+        """Return when CRIU has begun to run: all its libraries and settings are read, and none is read any more.
+
+        Raises:
+            CriuDied: it ended instead. CriuTimedOut: it did not begin.
+        """
+        asked = rpc.Request(type=rpc.VERSION, keep_open=True)
+        _converse(self._ours, self._process, asked, time.monotonic() + _LOADED_WITHIN, None, None, None)
 
     def close(self) -> None:
         """Wait for it to end. Doing it twice is no error."""

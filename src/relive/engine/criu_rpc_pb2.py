@@ -24,31 +24,31 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1crelive/engine/criu_rpc.proto\x12\x0frelive.criu.rpc\"$\n\tInheritFd\x12\x0b\n\x03key\x18\x01 \x02(\t\x12\n\n\x02\x66\x64\x18\x02 \x02(\x05\"\xa4\x05\n\x07Options\x12\x19\n\rimages_dir_fd\x18\x01 \x02(\x05:\x02-1\x12\x0b\n\x03pid\x18\x02 \x01(\x05\x12\x15\n\rleave_running\x18\x03 \x01(\x08\x12\x13\n\x0b\x65xt_unix_sk\x18\x04 \x01(\x08\x12\x17\n\x0ftcp_established\x18\x05 \x01(\x08\x12\x11\n\tshell_job\x18\x07 \x01(\x08\x12\x12\n\nfile_locks\x18\x08 \x01(\x08\x12\x11\n\tlog_level\x18\t \x01(\x05\x12\x10\n\x08log_file\x18\n \x01(\t\x12\x16\n\x0enotify_scripts\x18\x0c \x01(\x08\x12\x0c\n\x04root\x18\r \x01(\t\x12\x12\n\nlink_remap\x18\x12 \x01(\x08\x12.\n\ninherit_fd\x18\x1b \x03(\x0b\x32\x1a.relive.criu.rpc.InheritFd\x12\x38\n\x13manage_cgroups_mode\x18\" \x01(\x0e\x32\x1b.relive.criu.rpc.CgroupMode\x12\x13\n\x0bghost_limit\x18# \x01(\r\x12\x18\n\x10irmap_scan_paths\x18$ \x03(\t\x12\x10\n\x08\x65xternal\x18% \x03(\t\x12\x10\n\x08\x65mpty_ns\x18& \x01(\r\x12\x0f\n\x07timeout\x18- \x01(\r\x12\x1a\n\x12tcp_skip_in_flight\x18. \x01(\x08\x12\x12\n\nlazy_pages\x18\x30 \x01(\x08\x12\x19\n\x11orphan_pts_master\x18\x32 \x01(\x08\x12\x11\n\ttcp_close\x18\x34 \x01(\x08\x12\x32\n\x0cnetwork_lock\x18@ \x01(\x0e\x32\x1c.relive.criu.rpc.NetworkLock\x12\x1b\n\x13skip_file_rwx_check\x18\x42 \x01(\x08\x12\x12\n\nimages_dir\x18\x44 \x01(\t\x12\x15\n\rleave_stopped\x18\x45 \x01(\x08\"u\n\x07Request\x12*\n\x04type\x18\x01 \x02(\x0e\x32\x1c.relive.criu.rpc.RequestType\x12&\n\x04opts\x18\x02 \x01(\x0b\x32\x18.relive.criu.rpc.Options\x12\x16\n\x0enotify_success\x18\x03 \x01(\x08\"\x1c\n\rRestoreAnswer\x12\x0b\n\x03pid\x18\x01 \x02(\x05\"+\n\x0cNotification\x12\x0e\n\x06script\x18\x01 \x01(\t\x12\x0b\n\x03pid\x18\x02 \x01(\x05\"V\n\x07Version\x12\x14\n\x0cmajor_number\x18\x01 \x02(\x05\x12\x14\n\x0cminor_number\x18\x02 \x02(\x05\x12\r\n\x05gitid\x18\x03 \x01(\t\x12\x10\n\x08sublevel\x18\x04 \x01(\x05\"\xf5\x01\n\x06\x41nswer\x12*\n\x04type\x18\x01 \x02(\x0e\x32\x1c.relive.criu.rpc.RequestType\x12\x0f\n\x07success\x18\x02 \x02(\x08\x12/\n\x07restore\x18\x04 \x01(\x0b\x32\x1e.relive.criu.rpc.RestoreAnswer\x12-\n\x06notify\x18\x05 \x01(\x0b\x32\x1d.relive.criu.rpc.Notification\x12\x10\n\x08\x63r_errno\x18\x07 \x01(\x05\x12\x11\n\tcr_errmsg\x18\t \x01(\t\x12)\n\x07version\x18\n \x01(\x0b\x32\x18.relive.criu.rpc.Version*\x18\n\nCgroupMode\x12\n\n\x06IGNORE\x10\x00*3\n\x0bNetworkLock\x12\x0c\n\x08IPTABLES\x10\x01\x12\x0c\n\x08NFTABLES\x10\x02\x12\x08\n\x04SKIP\x10\x03*S\n\x0bRequestType\x12\t\n\x05\x45MPTY\x10\x00\x12\x08\n\x04\x44UMP\x10\x01\x12\x0b\n\x07RESTORE\x10\x02\x12\t\n\x05\x43HECK\x10\x03\x12\n\n\x06NOTIFY\x10\x06\x12\x0b\n\x07VERSION\x10\n')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1crelive/engine/criu_rpc.proto\x12\x0frelive.criu.rpc\"$\n\tInheritFd\x12\x0b\n\x03key\x18\x01 \x02(\t\x12\n\n\x02\x66\x64\x18\x02 \x02(\x05\"\xa4\x05\n\x07Options\x12\x19\n\rimages_dir_fd\x18\x01 \x02(\x05:\x02-1\x12\x0b\n\x03pid\x18\x02 \x01(\x05\x12\x15\n\rleave_running\x18\x03 \x01(\x08\x12\x13\n\x0b\x65xt_unix_sk\x18\x04 \x01(\x08\x12\x17\n\x0ftcp_established\x18\x05 \x01(\x08\x12\x11\n\tshell_job\x18\x07 \x01(\x08\x12\x12\n\nfile_locks\x18\x08 \x01(\x08\x12\x11\n\tlog_level\x18\t \x01(\x05\x12\x10\n\x08log_file\x18\n \x01(\t\x12\x16\n\x0enotify_scripts\x18\x0c \x01(\x08\x12\x0c\n\x04root\x18\r \x01(\t\x12\x12\n\nlink_remap\x18\x12 \x01(\x08\x12.\n\ninherit_fd\x18\x1b \x03(\x0b\x32\x1a.relive.criu.rpc.InheritFd\x12\x38\n\x13manage_cgroups_mode\x18\" \x01(\x0e\x32\x1b.relive.criu.rpc.CgroupMode\x12\x13\n\x0bghost_limit\x18# \x01(\r\x12\x18\n\x10irmap_scan_paths\x18$ \x03(\t\x12\x10\n\x08\x65xternal\x18% \x03(\t\x12\x10\n\x08\x65mpty_ns\x18& \x01(\r\x12\x0f\n\x07timeout\x18- \x01(\r\x12\x1a\n\x12tcp_skip_in_flight\x18. \x01(\x08\x12\x12\n\nlazy_pages\x18\x30 \x01(\x08\x12\x19\n\x11orphan_pts_master\x18\x32 \x01(\x08\x12\x11\n\ttcp_close\x18\x34 \x01(\x08\x12\x32\n\x0cnetwork_lock\x18@ \x01(\x0e\x32\x1c.relive.criu.rpc.NetworkLock\x12\x1b\n\x13skip_file_rwx_check\x18\x42 \x01(\x08\x12\x12\n\nimages_dir\x18\x44 \x01(\t\x12\x15\n\rleave_stopped\x18\x45 \x01(\x08\"\x88\x01\n\x07Request\x12*\n\x04type\x18\x01 \x02(\x0e\x32\x1c.relive.criu.rpc.RequestType\x12&\n\x04opts\x18\x02 \x01(\x0b\x32\x18.relive.criu.rpc.Options\x12\x16\n\x0enotify_success\x18\x03 \x01(\x08\x12\x11\n\tkeep_open\x18\x04 \x01(\x08\"\x1c\n\rRestoreAnswer\x12\x0b\n\x03pid\x18\x01 \x02(\x05\"+\n\x0cNotification\x12\x0e\n\x06script\x18\x01 \x01(\t\x12\x0b\n\x03pid\x18\x02 \x01(\x05\"V\n\x07Version\x12\x14\n\x0cmajor_number\x18\x01 \x02(\x05\x12\x14\n\x0cminor_number\x18\x02 \x02(\x05\x12\r\n\x05gitid\x18\x03 \x01(\t\x12\x10\n\x08sublevel\x18\x04 \x01(\x05\"\xf5\x01\n\x06\x41nswer\x12*\n\x04type\x18\x01 \x02(\x0e\x32\x1c.relive.criu.rpc.RequestType\x12\x0f\n\x07success\x18\x02 \x02(\x08\x12/\n\x07restore\x18\x04 \x01(\x0b\x32\x1e.relive.criu.rpc.RestoreAnswer\x12-\n\x06notify\x18\x05 \x01(\x0b\x32\x1d.relive.criu.rpc.Notification\x12\x10\n\x08\x63r_errno\x18\x07 \x01(\x05\x12\x11\n\tcr_errmsg\x18\t \x01(\t\x12)\n\x07version\x18\n \x01(\x0b\x32\x18.relive.criu.rpc.Version*\x18\n\nCgroupMode\x12\n\n\x06IGNORE\x10\x00*3\n\x0bNetworkLock\x12\x0c\n\x08IPTABLES\x10\x01\x12\x0c\n\x08NFTABLES\x10\x02\x12\x08\n\x04SKIP\x10\x03*S\n\x0bRequestType\x12\t\n\x05\x45MPTY\x10\x00\x12\x08\n\x04\x44UMP\x10\x01\x12\x0b\n\x07RESTORE\x10\x02\x12\t\n\x05\x43HECK\x10\x03\x12\n\n\x06NOTIFY\x10\x06\x12\x0b\n\x07VERSION\x10\n')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'relive.engine.criu_rpc_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CGROUPMODE']._serialized_start=1296
-  _globals['_CGROUPMODE']._serialized_end=1320
-  _globals['_NETWORKLOCK']._serialized_start=1322
-  _globals['_NETWORKLOCK']._serialized_end=1373
-  _globals['_REQUESTTYPE']._serialized_start=1375
-  _globals['_REQUESTTYPE']._serialized_end=1458
+  _globals['_CGROUPMODE']._serialized_start=1316
+  _globals['_CGROUPMODE']._serialized_end=1340
+  _globals['_NETWORKLOCK']._serialized_start=1342
+  _globals['_NETWORKLOCK']._serialized_end=1393
+  _globals['_REQUESTTYPE']._serialized_start=1395
+  _globals['_REQUESTTYPE']._serialized_end=1478
   _globals['_INHERITFD']._serialized_start=49
   _globals['_INHERITFD']._serialized_end=85
   _globals['_OPTIONS']._serialized_start=88
   _globals['_OPTIONS']._serialized_end=764
-  _globals['_REQUEST']._serialized_start=766
-  _globals['_REQUEST']._serialized_end=883
-  _globals['_RESTOREANSWER']._serialized_start=885
-  _globals['_RESTOREANSWER']._serialized_end=913
-  _globals['_NOTIFICATION']._serialized_start=915
-  _globals['_NOTIFICATION']._serialized_end=958
-  _globals['_VERSION']._serialized_start=960
-  _globals['_VERSION']._serialized_end=1046
-  _globals['_ANSWER']._serialized_start=1049
-  _globals['_ANSWER']._serialized_end=1294
+  _globals['_REQUEST']._serialized_start=767
+  _globals['_REQUEST']._serialized_end=903
+  _globals['_RESTOREANSWER']._serialized_start=905
+  _globals['_RESTOREANSWER']._serialized_end=933
+  _globals['_NOTIFICATION']._serialized_start=935
+  _globals['_NOTIFICATION']._serialized_end=978
+  _globals['_VERSION']._serialized_start=980
+  _globals['_VERSION']._serialized_end=1066
+  _globals['_ANSWER']._serialized_start=1069
+  _globals['_ANSWER']._serialized_end=1314
 # @@protoc_insertion_point(module_scope)

@@ -203,8 +203,11 @@ class Request(_message.Message):
     TYPE_FIELD_NUMBER: _builtins.int
     OPTS_FIELD_NUMBER: _builtins.int
     NOTIFY_SUCCESS_FIELD_NUMBER: _builtins.int
+    KEEP_OPEN_FIELD_NUMBER: _builtins.int
     type: Global___RequestType.ValueType
     notify_success: _builtins.bool
+    keep_open: _builtins.bool
+    """another request follows"""
     @_builtins.property
     def opts(self) -> Global___Options: ...
     def __init__(
@@ -213,10 +216,11 @@ class Request(_message.Message):
         type: Global___RequestType.ValueType | None = ...,
         opts: Global___Options | None = ...,
         notify_success: _builtins.bool | None = ...,
+        keep_open: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["notify_success", b"notify_success", "opts", b"opts", "type", b"type"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["keep_open", b"keep_open", "notify_success", b"notify_success", "opts", b"opts", "type", b"type"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["notify_success", b"notify_success", "opts", b"opts", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["keep_open", b"keep_open", "notify_success", b"notify_success", "opts", b"opts", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -61,10 +61,13 @@ class InventoryEntry(_message.Message):
     IMG_VERSION_FIELD_NUMBER: _builtins.int
     ROOT_IDS_FIELD_NUMBER: _builtins.int
     ROOT_CG_SET_FIELD_NUMBER: _builtins.int
+    LSMTYPE_FIELD_NUMBER: _builtins.int
     DUMP_UPTIME_FIELD_NUMBER: _builtins.int
     NETWORK_LOCK_METHOD_FIELD_NUMBER: _builtins.int
     img_version: _builtins.int
     root_cg_set: _builtins.int
+    lsmtype: _builtins.int
+    """0: no security module"""
     dump_uptime: _builtins.int
     network_lock_method: _builtins.int
     @_builtins.property
@@ -75,12 +78,13 @@ class InventoryEntry(_message.Message):
         img_version: _builtins.int | None = ...,
         root_ids: Global___TaskKobjIdsEntry | None = ...,
         root_cg_set: _builtins.int | None = ...,
+        lsmtype: _builtins.int | None = ...,
         dump_uptime: _builtins.int | None = ...,
         network_lock_method: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["dump_uptime", b"dump_uptime", "img_version", b"img_version", "network_lock_method", b"network_lock_method", "root_cg_set", b"root_cg_set", "root_ids", b"root_ids"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["dump_uptime", b"dump_uptime", "img_version", b"img_version", "lsmtype", b"lsmtype", "network_lock_method", b"network_lock_method", "root_cg_set", b"root_cg_set", "root_ids", b"root_ids"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dump_uptime", b"dump_uptime", "img_version", b"img_version", "network_lock_method", b"network_lock_method", "root_cg_set", b"root_cg_set", "root_ids", b"root_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dump_uptime", b"dump_uptime", "img_version", b"img_version", "lsmtype", b"lsmtype", "network_lock_method", b"network_lock_method", "root_cg_set", b"root_cg_set", "root_ids", b"root_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -527,9 +531,13 @@ class CredsEntry(_message.Message):
     CAP_PRM_FIELD_NUMBER: _builtins.int
     CAP_EFF_FIELD_NUMBER: _builtins.int
     CAP_BND_FIELD_NUMBER: _builtins.int
+    LSM_PROFILE_FIELD_NUMBER: _builtins.int
+    LSM_SOCKCREATE_FIELD_NUMBER: _builtins.int
     CAP_AMB_FIELD_NUMBER: _builtins.int
     uid: _builtins.int
     gid: _builtins.int
+    lsm_profile: _builtins.str
+    lsm_sockcreate: _builtins.str
     @_builtins.property
     def cap_inh(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
@@ -549,11 +557,13 @@ class CredsEntry(_message.Message):
         cap_prm: _abc.Iterable[_builtins.int] | None = ...,
         cap_eff: _abc.Iterable[_builtins.int] | None = ...,
         cap_bnd: _abc.Iterable[_builtins.int] | None = ...,
+        lsm_profile: _builtins.str | None = ...,
+        lsm_sockcreate: _builtins.str | None = ...,
         cap_amb: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["gid", b"gid", "uid", b"uid"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["gid", b"gid", "lsm_profile", b"lsm_profile", "lsm_sockcreate", b"lsm_sockcreate", "uid", b"uid"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cap_amb", b"cap_amb", "cap_bnd", b"cap_bnd", "cap_eff", b"cap_eff", "cap_inh", b"cap_inh", "cap_prm", b"cap_prm", "gid", b"gid", "uid", b"uid"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cap_amb", b"cap_amb", "cap_bnd", b"cap_bnd", "cap_eff", b"cap_eff", "cap_inh", b"cap_inh", "cap_prm", b"cap_prm", "gid", b"gid", "lsm_profile", b"lsm_profile", "lsm_sockcreate", b"lsm_sockcreate", "uid", b"uid"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -566,19 +576,25 @@ class TaskCoreEntry(_message.Message):
     TASK_STATE_FIELD_NUMBER: _builtins.int
     EXIT_CODE_FIELD_NUMBER: _builtins.int
     COMM_FIELD_NUMBER: _builtins.int
+    CG_SET_FIELD_NUMBER: _builtins.int
+    OOM_SCORE_ADJ_FIELD_NUMBER: _builtins.int
     task_state: _builtins.int
     exit_code: _builtins.int
     comm: _builtins.str
+    cg_set: _builtins.int
+    oom_score_adj: _builtins.int
     def __init__(
         self,
         *,
         task_state: _builtins.int | None = ...,
         exit_code: _builtins.int | None = ...,
         comm: _builtins.str | None = ...,
+        cg_set: _builtins.int | None = ...,
+        oom_score_adj: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["comm", b"comm", "exit_code", b"exit_code", "task_state", b"task_state"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cg_set", b"cg_set", "comm", b"comm", "exit_code", b"exit_code", "oom_score_adj", b"oom_score_adj", "task_state", b"task_state"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["comm", b"comm", "exit_code", b"exit_code", "task_state", b"task_state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cg_set", b"cg_set", "comm", b"comm", "exit_code", b"exit_code", "oom_score_adj", b"oom_score_adj", "task_state", b"task_state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -588,28 +604,41 @@ Global___TaskCoreEntry: _TypeAlias = TaskCoreEntry  # noqa: Y015
 class ThreadCoreEntry(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    SCHED_NICE_FIELD_NUMBER: _builtins.int
+    SCHED_POLICY_FIELD_NUMBER: _builtins.int
+    SCHED_PRIO_FIELD_NUMBER: _builtins.int
     CREDS_FIELD_NUMBER: _builtins.int
     SECCOMP_MODE_FIELD_NUMBER: _builtins.int
     SECCOMP_FILTER_FIELD_NUMBER: _builtins.int
     COMM_FIELD_NUMBER: _builtins.int
+    CG_SET_FIELD_NUMBER: _builtins.int
+    sched_nice: _builtins.int
+    sched_policy: _builtins.int
+    """SCHED_*"""
+    sched_prio: _builtins.int
     seccomp_mode: _builtins.int
     """SECCOMP_MODE_*: 0 none, 1 strict, 2 filter"""
     seccomp_filter: _builtins.int
     """index of the last filter of this thread"""
     comm: _builtins.str
+    cg_set: _builtins.int
     @_builtins.property
     def creds(self) -> Global___CredsEntry: ...
     def __init__(
         self,
         *,
+        sched_nice: _builtins.int | None = ...,
+        sched_policy: _builtins.int | None = ...,
+        sched_prio: _builtins.int | None = ...,
         creds: Global___CredsEntry | None = ...,
         seccomp_mode: _builtins.int | None = ...,
         seccomp_filter: _builtins.int | None = ...,
         comm: _builtins.str | None = ...,
+        cg_set: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["comm", b"comm", "creds", b"creds", "seccomp_filter", b"seccomp_filter", "seccomp_mode", b"seccomp_mode"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cg_set", b"cg_set", "comm", b"comm", "creds", b"creds", "sched_nice", b"sched_nice", "sched_policy", b"sched_policy", "sched_prio", b"sched_prio", "seccomp_filter", b"seccomp_filter", "seccomp_mode", b"seccomp_mode"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["comm", b"comm", "creds", b"creds", "seccomp_filter", b"seccomp_filter", "seccomp_mode", b"seccomp_mode"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cg_set", b"cg_set", "comm", b"comm", "creds", b"creds", "sched_nice", b"sched_nice", "sched_policy", b"sched_policy", "sched_prio", b"sched_prio", "seccomp_filter", b"seccomp_filter", "seccomp_mode", b"seccomp_mode"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -899,6 +928,36 @@ class MntEntry(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___MntEntry: _TypeAlias = MntEntry  # noqa: Y015
+
+@_typing.final
+class GhostFileEntry(_message.Message):
+    """ghost-file-ID.img: first one of these, then the content of a file that has no name any more."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    UID_FIELD_NUMBER: _builtins.int
+    GID_FIELD_NUMBER: _builtins.int
+    MODE_FIELD_NUMBER: _builtins.int
+    RDEV_FIELD_NUMBER: _builtins.int
+    uid: _builtins.int
+    gid: _builtins.int
+    mode: _builtins.int
+    rdev: _builtins.int
+    def __init__(
+        self,
+        *,
+        uid: _builtins.int | None = ...,
+        gid: _builtins.int | None = ...,
+        mode: _builtins.int | None = ...,
+        rdev: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["gid", b"gid", "mode", b"mode", "rdev", b"rdev", "uid", b"uid"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["gid", b"gid", "mode", b"mode", "rdev", b"rdev", "uid", b"uid"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GhostFileEntry: _TypeAlias = GhostFileEntry  # noqa: Y015
 
 @_typing.final
 class NetnsEntry(_message.Message):

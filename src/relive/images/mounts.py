@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from relive.errors import ObjectCorrupt
 from relive.images import criu_images_pb2 as pb
+from relive.images.hostile import untrusted
 from relive.images.imagefile import read_entries, write_entries
 
 __all__ = ["HARMLESS_DEVICES", "limit_mounts", "read_mount_images"]
@@ -25,8 +26,12 @@ HARMLESS_DEVICES = {
 
 _READ_ONLY, _NO_DEVICES = 0x1, 0x4  # MS_RDONLY, MS_NODEV
 _TMPFS, _DEVPTS = 5, 6  # CRIU's fstype (mnt.proto)
-# sysfs, devtmpfs, binfmt_misc, pstore, securityfs, fusectl, debugfs, tracefs
-_OF_THE_MACHINE = frozenset({2, 3, 4, 8, 9, 10, 11, 19})
+# sysfs, devtmpfs, binfmt_misc, pstore, securityfs, fusectl, debugfs, cgroup, tracefs, cgroup2
+_OF_THE_MACHINE = frozenset({2, 3, 4, 8, 9, 10, 11, 12, 19, 23})
+_PROC, _PROC_POINT = 1, "/proc"
+# Those that CRIU mounts by a type, a source and options that the image names, such as a disk: simfs, aufs, FUSE, any,
+# overlay, autofs, NFS
+_NAMED = frozenset({7, 13, 15, 16, 17, 18, 20, 21, 22})
 _DEV = "/dev"
 _NODES_MOST = 64 << 20  # [bytes] of the unpacked content of /dev itself
 
@@ -68,6 +73,13 @@ def limit_mounts(images: Path) -> None:
                 entry.flags |= _NO_DEVICES
             if entry.fstype in _OF_THE_MACHINE:
                 entry.flags |= _READ_ONLY
+            if entry.fstype == _PROC and entry.mountpoint != _PROC_POINT:
+                entry.flags |= _READ_ONLY
+            if entry.fstype in _NAMED and not entry.ext_key and entry.mountpoint != "/":
+                raise untrusted(
+                    f"mounts {entry.source!r} at {entry.mountpoint!r}",
+                    "no engine has it mounted within a container, and a branch gets no file system of the host",
+                )
         write_entries(path, mounts)
 
 

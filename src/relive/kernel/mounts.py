@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ __all__ = [
     "Mount",
     "MountFlag",
     "bind",
+    "detached",
     "make_private",
     "make_slave",
     "mount",
@@ -26,6 +28,7 @@ __all__ = [
 _MNT_DETACH = 2
 _OCTAL = re.compile(r"\\([0-7]{3})")
 _SYS_PIVOT_ROOT = 155
+_SYS_OPEN_TREE, _OPEN_TREE_CLONE, _AT_CWD = 428, 1, -100
 
 
 class MountFlag(IntFlag):
@@ -92,6 +95,23 @@ def bind(source: Path, point: Path, *, recursive: bool = False, read_only: bool 
     mount(str(source), point, None, flags)
     if read_only:
         mount("none", point, None, MountFlag.REMOUNT | MountFlag.BIND | MountFlag.READ_ONLY)
+
+
+def detached(directory: Path) -> int:
+    """A descriptor of a directory through a mount of its own that is mounted nowhere: no ``..`` leads out of it (open_tree(2)).
+
+    For a process that may be led astray by names that others chose.
+
+    Raises:
+        OSError: as open_tree(2).
+    """
+    name = ctypes.create_string_buffer(os.fsencode(directory))
+    flags = _OPEN_TREE_CLONE | os.O_CLOEXEC
+    mounted = libc.syscall(_SYS_OPEN_TREE, _AT_CWD, ctypes.addressof(name), flags)
+    try:
+        return os.open(f"/proc/thread-self/fd/{mounted}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    finally:
+        os.close(mounted)
 
 
 def make_private(point: Path = Path("/")) -> None:

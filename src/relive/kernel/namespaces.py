@@ -15,6 +15,7 @@ __all__ = [
     "Namespace",
     "enter",
     "enter_file",
+    "enter_namespaces",
     "holds_ipc",
     "in_network",
     "in_network_of",
@@ -30,6 +31,7 @@ class Namespace(IntFlag):
     """CLONE_NEW* flags of sched.h."""
 
     MOUNT = 0x00020000
+    CGROUP = 0x02000000
     UTS = 0x04000000
     IPC = 0x08000000
     PID = 0x20000000
@@ -38,6 +40,7 @@ class Namespace(IntFlag):
 
 _FILES = {
     Namespace.MOUNT: "mnt",
+    Namespace.CGROUP: "cgroup",
     Namespace.UTS: "uts",
     Namespace.IPC: "ipc",
     Namespace.PID: "pid",
@@ -61,6 +64,15 @@ def enter(pid: int, kind: Namespace) -> None:
         OSError: the process is gone (ENOENT) or the caller has no right to (EPERM).
     """
     enter_file(f"/proc/{pid}/ns/{_FILES[kind]}", kind)
+
+
+def enter_namespaces(pid: int, kinds: Namespace) -> None:
+    """As ``enter``, without /proc, all of them or none (setns(2) with a pidfd, Linux 5.8)."""
+    descriptor = os.pidfd_open(pid)
+    try:
+        libc.call("setns", descriptor, int(kinds))
+    finally:
+        os.close(descriptor)
 
 
 def enter_file(name: str, kind: Namespace) -> None:

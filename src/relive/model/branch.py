@@ -87,7 +87,8 @@ class BranchFacts(Value):
 
     Attributes:
         init: host pid of the branch's process 1; with ``init_started`` (clock ticks after boot) it names it for good.
-        root: host pid of the restored tree's root.
+        root: host pid of the restored tree's root; with ``root_started`` it names it for good.
+        groups: directories of its control groups.
         is_owned: it lives no longer than the process that restored it.
         restore_us: microseconds from the request to the running branch; seal_us: those of them in which it was proved that
             there is no way out.
@@ -106,6 +107,8 @@ class BranchFacts(Value):
     init: int
     init_started: int
     root: int
+    root_started: int = 0
+    groups: list[str] = []
     clock: Clock
     created_wall_ns: int
     restore_us: int

@@ -21,8 +21,9 @@ from relive.errors import BranchUnknown, MemoryLost
 from relive.kernel import procfs
 from relive.kernel.capabilities import WITHHELD
 from relive.kernel.pidfds import has_ended, open_process, send_signal
+from relive.kernel.sandboxcalls import SANDBOX_FILTER
 from relive.model.branch import BranchFacts, MemoryState
-from relive.sandbox.inside import command_in
+from relive.sandbox.groups import Groups, sweep_groups
 from relive.sandbox.lazy.pager import await_pager
 from relive.sandbox.lazy.state import memory_lost, pager_killed, read_memory
 from relive.sandbox.outside import Ends
@@ -30,10 +31,11 @@ from relive.sandbox.ownership import Ownership
 from relive.sandbox.seal import Seal, read_seal
 from relive.sandbox.unfinished import claimed, sweep_unfinished
 
-__all__ = ["Branch", "find_branch", "list_branches", "sweep"]
+__all__ = ["Branch", "find_branch", "group_prefix", "list_branches", "sweep"]
 
 _STATE = "state.json"
 _END_LIMIT = 10.0  # [s]
+_EVERY_CAPABILITY = (1 << 64) - 1
 
 
 @dataclass(slots=True)
@@ -47,6 +49,7 @@ class Branch:
     """
 
     directory: Path
+    tools: Path
     facts: BranchFacts
     peers: dict[int, int] = field(default_factory=dict)
     ends: Ends = field(default_factory=Ends)
@@ -112,15 +115,34 @@ class Branch:
         return self.directory / "io" / f"{stream}.log"
 
     def command_inside(self, command: list[str]) -> list[str]:
-        """A command line that runs ``command`` within the branch, with no more capabilities than the service has there."""
-        if self.facts.is_container:
-            return command_in(self.facts.root, command)
-        enter = [f"--target={self.facts.root}", "--mount", "--pid", "--net", "--ipc", "--uts"]
-        withheld = ",".join(f"-cap_{number}" for number in WITHHELD.values())
-        limit = ["setpriv", f"--bounding-set={withheld}", "--"]
-        # No --wd: it would be opened on the host's side of the mount namespace, and stay there; without it that of the branch
-        # is its root.
-        return ["nsenter", *enter, "--", *limit, *command]
+        """A command line that runs ``command`` within the branch, with no more rights than the service has there.
+
+        ``native/enter.c`` says how, and what its exit status means.
+
+        Raises:
+            BranchUnknown: the branch has ended.
+        """
+        facts = self.facts
+        # The service's, which may be within those of process 1; its own first process cannot leave them.
+        has_root = procfs.is_same_process(facts.root, facts.root_started)
+        target = (facts.root, facts.root_started) if has_root else (facts.init, facts.init_started)
+        groups = [word for group in facts.groups for word in ("--group", group)]
+        environment = ["--environment"] if facts.is_container else []
+        rights = [f"{self._allowed():x}", SANDBOX_FILTER.hex()]
+        enter = [str(self.tools / "relive-enter"), *groups, *environment]
+        return [*enter, *map(str, target), *rights, *command]
+
+    def _allowed(self) -> int:
+        """The capabilities that its service could still get, a bit for each."""
+        facts, own = self.facts, None
+        if procfs.is_same_process(facts.root, facts.root_started):
+            own = procfs.status_field(facts.root, "CapBnd")
+        if own is None and facts.is_container:
+            raise BranchUnknown(
+                f"the branch {facts.id} has ended", remedy="`relive logs` still shows what it said"
+            )
+        most = int(own, 16) if own is not None else _EVERY_CAPABILITY
+        return most & ~sum(1 << number for number in WITHHELD.values())
 
     def save(self) -> None:
         """Write ``state.json``."""
@@ -150,6 +172,7 @@ class Branch:
         if self.facts.pager is not None:
             # With process 1 it ends by itself; nobody may write here any more when the directory is removed.
             await_pager(self.facts.pager, self.facts.pager_started)
+        Groups(tuple(Path(group) for group in self.facts.groups)).remove()
         shutil.rmtree(self.directory, ignore_errors=True)
         if self.ownership is not None:
             self.ownership.close()
@@ -184,7 +207,7 @@ def list_branches(settings: Settings) -> list[Branch]:
         return []
     for directory in settings.branches.iterdir():
         with contextlib.suppress(OSError, ValueError):
-            found.append(Branch(directory, _read_facts(directory)))
+            found.append(Branch(directory, settings.tools_path, _read_facts(directory)))
     return sorted(found, key=lambda branch: branch.facts.created_wall_ns)
 
 
@@ -200,12 +223,18 @@ def sweep(settings: Settings) -> None:
     if not settings.branches.is_dir():
         return
     sweep_unfinished(settings.branches, _STATE)
+    sweep_groups(group_prefix(settings), os.listdir(settings.branches))
     for branch in list_branches(settings):
         if not branch.facts.is_owned:
             continue
         with contextlib.suppress(OSError), claimed(branch.directory, at_once=True):
             if _read_facts(branch.directory).is_owned:  # its owner may have let it live meanwhile
                 branch.stop()
+
+
+def group_prefix(settings: Settings) -> str:
+    """How the names of control groups begin that belong to branches of this RELIVE_HOME."""
+    return f"{settings.branches.stat().st_ino:x}-"
 
 
 def find_branch(settings: Settings, text: str) -> Branch:

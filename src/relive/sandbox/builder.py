@@ -32,17 +32,19 @@ from relive.errors import ReliveError, RestoreFailed, RestoreTimedOut
 from relive.images.locks import check_posix_locks
 from relive.images.sockets import TcpConnection
 from relive.kernel import loopback
-from relive.kernel.mounts import make_private
-from relive.kernel.namespaces import Namespace, unshare
+from relive.kernel.mounts import detached, make_private
+from relive.kernel.namespaces import Namespace, enter_namespaces, unshare
 from relive.kernel.procfs import tree_of
 from relive.model.commit import Outlet
 from relive.sandbox.clock import shift_wall_clock
 from relive.sandbox.firstprocess import FirstProcess
 from relive.sandbox.ground import Ground
+from relive.sandbox.groups import Groups
 from relive.sandbox.lazy.pager import Pager
-from relive.sandbox.outlets import OpenOutlet, open_log, open_outlets
+from relive.sandbox.outlets import OpenOutlet, listen_outside, open_log, open_logs, open_outlets
 from relive.sandbox.outside import Ends, Outside, open_goals
 from relive.sandbox.peers import forge_peer
+from relive.sandbox.proof import host_namespaces, prove_confined
 from relive.sandbox.seal import check_sealed
 
 __all__ = ["BranchBuilder", "BranchPlan", "Built"]
@@ -115,15 +117,20 @@ class BranchBuilder:
     ``abandon`` at any time undoes everything.
     """
 
-    def __init__(self, directory: Path, tools: CriuTools) -> None:
+    def __init__(self, directory: Path, tools: CriuTools, groups: Groups) -> None:
         """Start building, in a thread of its own. ``directory`` is the branch's, with an empty ``images`` in it."""
         self._directory = directory
         self._tools = tools
+        self._groups = groups
         self._ground: Future[Ground] = Future()
         self._init: Future[int] = Future()
         self._plan: Future[BranchPlan] = Future()
         self._built: Future[Built] = Future()
+        self._joined: Future[None] = Future()
+        self._host: dict[str, str] = {}
         threading.Thread(target=self._work, name="branch-builder", daemon=True).start()
+        # The builder cannot start it: a thread that has left its PID namespace for one of its children gets none (clone(2)).
+        threading.Thread(target=self._join, name="branch-groups", daemon=True).start()
 
     def stand_on(self, ground: Ground) -> None:
         """Begin with the files."""
@@ -175,8 +182,20 @@ class BranchBuilder:
             )
             failure.__cause__ = error
             self._built.set_exception(failure)
+        finally:
+            self._init.cancel()  # nobody waits for a process 1 that never came
+
+    def _join(self) -> None:
+        """Move process 1 into the control groups, while the builder goes on: the kernel takes its time."""
+        try:
+            self._groups.add(self._init.result())
+        except BaseException as error:
+            self._joined.set_exception(error)
+        else:
+            self._joined.set_result(None)
 
     def _build(self) -> Built:
+        self._host = host_namespaces()
         unshare(_NAMESPACES)
         # Of this thread and its children alone. pivot_root(2) takes along only those who stand there.
         os.chdir("/")
@@ -195,16 +214,20 @@ class BranchBuilder:
         began = time.monotonic_ns()
         check_sealed()
         seal_us = (time.monotonic_ns() - began) // 1000
-        images = _keep(stack, os.open(self._directory / "images", os.O_RDONLY | os.O_DIRECTORY))
+        # CRIU opens names that the commit gives it. From a directory of the host they could lead out by "..".
+        images = _keep(stack, detached(self._directory / "images"))
         status = _keep(
             stack, os.open(self._directory / "status", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         )
         network = _keep(stack, os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC))
-        number = free_number(frozenset())
-        early = self._start_criu(first, number, [images, network])
-        stack.callback(early.close)
         ground = self._ground.result()
         ground.mount(first)
+        self._joined.result()
+        first.own_groups()
+        enter_namespaces(first.pid, Namespace.CGROUP)
+        number = free_number(frozenset())
+        criu = self._start_criu(first, number, [images, network])
+        stack.callback(criu.close)
         held = [_keep(stack, descriptor) for descriptor in ground.held]
         plan = self._plan.result()
         ground.prepare(self._directory / "images")
@@ -212,9 +235,21 @@ class BranchBuilder:
         failing = stack.enter_context(contextlib.ExitStack())
         failing.callback(ends.close)
         peers = _prepare_network(plan, stack, ends)
+        outlets = open_outlets(plan.outlets, stack, ground, plan.streams)
+        logs = open_logs(plan.outside_names, stack, ground)
+        if outlets or free_number(plan.taken_pids) != number:
+            # Seldom: it has to inherit what has just been opened, or has a number that the commit holds.
+            criu.close()
+            criu = self._start_criu(
+                first, free_number(plan.taken_pids), [images, network, *(o.inside for o in outlets)]
+            )
+            stack.callback(criu.close)
+        # From here on names lead to files of the branch. Libraries and settings of a program with root's rights must not.
+        criu.wait_until_loaded()
         ground.enter()
         socket.sethostname(plan.hostname)
-        outlets, heard = open_outlets(plan.outlets, plan.outside_names, stack, ground, plan.streams)
+        heard = [(one.master, one.log) for one in outlets if one.master is not None and one.log is not None]
+        heard += zip(listen_outside(plan.outside_names, stack, ground), logs, strict=True)
         # What is not kept is closed with ``stack``, when the service runs: the kernel says FIN, or RST if there was more to read.
         inward = [
             peer
@@ -223,20 +258,12 @@ class BranchBuilder:
         ]
         kept = [*(peer.fileno() for peer in inward), *held]
         first.hold([status, *kept, *(descriptor for pair in heard for descriptor in pair)])
-        criu = early
-        if outlets or free_number(plan.taken_pids) != number:
-            # Seldom: it has to inherit what has just been opened, or has a number that the commit holds.
-            early.close()
-            criu = self._start_criu(
-                first, free_number(plan.taken_pids), [images, network, *(o.inside for o in outlets)]
-            )
-            stack.callback(criu.close)
         if plan.pager is not None:
             # Before CRIU begins: whatever becomes of the page daemon from here on, nobody sees a wrong page.
             first.hold_lifeline(plan.pager.lifeline)
         first.hold_owner(plan.owner)
         first.give_up_capabilities()
-        root = _Restoring(plan, ground, first, images, network, outlets).run(criu)
+        root = _Restoring(plan, ground, first, images, network, outlets, self._host).run(criu)
         # Not before CRIU has ended: only then are the processes this one's children, and it leaves when it has none.
         first.become(root, len(kept))
         failing.pop_all()
@@ -246,7 +273,9 @@ class BranchBuilder:
     def _start_criu(self, first: FirstProcess, number: int, keep: list[int]) -> Conversation:
         """Start CRIU under a number with room behind it for its own few processes."""
         first.set_last_number(number)
-        return Conversation(self._tools, keep=keep)
+        criu = Conversation(self._tools, keep=keep)
+        self._groups.add(criu.pid)  # with all that it restores
+        return criu
 
 
 def _keep(stack: contextlib.ExitStack, descriptor: int) -> int:
@@ -283,6 +312,7 @@ class _Restoring:
     images: int
     network: int
     outlets: list[OpenOutlet]
+    host: Mapping[str, str]
     _root: int = 0
 
     def run(self, criu: Conversation) -> int:
@@ -334,6 +364,7 @@ class _Restoring:
             if self.plan.pager is not None:
                 self.plan.pager.wait_until_held()
             self.ground.close(self._root)
+            prove_confined(self._root, host=self.host, is_container=self.ground.is_container)
             if self.plan.clock_shift_ns is not None:
                 shift_wall_clock(tree_of(self._root), self.plan.clock_shift_ns)
 

@@ -70,8 +70,12 @@ class FirstProcess:
         """Mount /proc of its PID namespace."""
         self._order(b"p" + os.fsencode(point))
 
+    def own_groups(self) -> None:
+        """Give it a cgroup namespace whose roots are the control groups that it is in."""
+        self._order(b"g")
+
     def give_up_capabilities(self) -> None:
-        """Make it harmless, before anything runs that might take it over; no numbers and mounts afterwards."""
+        """Make it harmless, before anything runs that might take it over; no numbers, mounts and namespaces afterwards."""
         self._order(b"c")
 
     def hold(self, descriptors: Sequence[int]) -> None:

@@ -28,8 +28,16 @@ class Ground(Protocol):
     """What a branch stands on. Every method may raise OSError; the branch ends then."""
 
     @property
+    def is_container(self) -> bool:
+        """The processes get namespaces of their own within those of the branch."""
+
+    @property
     def io(self) -> Path:
-        """Directory of the branch's logs, from ``enter`` on."""
+        """Directory of the branch's logs, from ``mount`` until ``enter``."""
+
+    @property
+    def devices(self) -> Path:
+        """The /dev whose terminals the processes will see, from ``mount`` until ``enter``."""
 
     def mount(self, first: FirstProcess) -> None:
         """Mount what can be mounted before the images are laid out."""
@@ -79,8 +87,19 @@ class HostGround:
     _lines: list[int] = field(default_factory=list)
 
     @property
+    def is_container(self) -> bool:
+        return False
+
+    @property
     def io(self) -> Path:
-        return IO_DIRECTORY
+        return self._inside(IO_DIRECTORY)
+
+    @property
+    def devices(self) -> Path:
+        return self._inside(Path("/dev"))
+
+    def _inside(self, path: Path) -> Path:
+        return self.directory / "root" / path.relative_to("/")
 
     def mount(self, first: FirstProcess) -> None:
         builder = RootBuilder(self.directory, home=self.home, tools=self.tools, devices=False)
@@ -129,7 +148,10 @@ def copy_tree(source: Path, goal: Path) -> None:
             facts, here = entry.stat(follow_symlinks=False), goal / entry.name
             kind = stat.S_IFMT(facts.st_mode)
             if kind == stat.S_IFDIR:
-                here.mkdir(exist_ok=True)
+                if not os.path.lexists(here):
+                    here.mkdir()
+                elif not stat.S_ISDIR(here.lstat().st_mode):
+                    continue  # an upper layer has something else; through a link it would be written elsewhere
                 copy_tree(Path(entry.path), here)
                 _copy_facts(facts, here)
                 continue

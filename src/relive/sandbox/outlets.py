@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import socket
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +14,9 @@ from pathlib import Path
 from relive.model.commit import Outlet
 from relive.sandbox.ground import Ground
 
-__all__ = ["OpenOutlet", "open_log", "open_outlets"]
+__all__ = ["OpenOutlet", "listen_outside", "open_log", "open_logs", "open_outlets"]
+
+_TIOCSPTLCK, _TIOCGPTPEER = 0x40045431, 0x5441  # the latter from Linux 4.13 on
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,44 +39,54 @@ class OpenOutlet:
 
 
 def open_outlets(
-    outlets: Sequence[Outlet],
-    outside_names: Sequence[bytes],
-    stack: contextlib.ExitStack,
-    ground: Ground,
-    streams: Mapping[str, str],
-) -> tuple[list[OpenOutlet], list[tuple[int, int]]]:
-    """Open them in the branch; ``stack`` closes all.
+    outlets: Sequence[Outlet], stack: contextlib.ExitStack, ground: Ground, streams: Mapping[str, str]
+) -> list[OpenOutlet]:
+    """Open them in what will be the branch, before ``Ground.enter``; ``stack`` closes all.
 
     Args:
-        outside_names: unix datagram sockets that somebody has to listen at.
-        ground: where the logs are, and those sockets.
         streams: "stdout" or "stderr", by the outlets that are these.
-
-    Returns:
-        The outlets, and pairs of what process 1 listens to and the log for it.
     """
     opened = []
     for number, outlet in enumerate(outlets):
         name = streams.get(outlet.key, f"outlet-{number}")
-        opened.append(_open_outlet(outlet, ground.io / f"{name}.log"))
+        opened.append(_open_outlet(outlet, ground.io / f"{name}.log", ground.devices))
         for descriptor in opened[-1].descriptors():
             stack.callback(os.close, descriptor)
-    heard = [(one.master, one.log) for one in opened if one.master is not None and one.log is not None]
-    for number, outside in enumerate(outside_names):
-        heard.append((_listen(outside, ground), open_log(ground.io / f"datagrams-{number}.log")))
-        for descriptor in heard[-1]:
-            stack.callback(os.close, descriptor)
-    return opened, heard
+    return opened
 
 
-def _open_outlet(outlet: Outlet, log: Path) -> OpenOutlet:
+def open_logs(names: Sequence[bytes], stack: contextlib.ExitStack, ground: Ground) -> list[int]:
+    """The logs of what comes at the unix datagram sockets of these names, before ``Ground.enter``; ``stack`` closes all."""
+    logs = [open_log(ground.io / f"datagrams-{number}.log") for number in range(len(names))]
+    for log in logs:
+        stack.callback(os.close, log)
+    return logs
+
+
+def listen_outside(names: Sequence[bytes], stack: contextlib.ExitStack, ground: Ground) -> list[int]:
+    """Sockets in the place of unix datagram sockets outside, after ``Ground.enter``; ``stack`` closes all."""
+    listeners = []
+    for name in names:
+        listeners.append(_listen(name, ground))
+        stack.callback(os.close, listeners[-1])
+    return listeners
+
+
+def _open_outlet(outlet: Outlet, log: Path, devices: Path) -> OpenOutlet:
     """An outlet's far end is not part of the commit: the branch writes to a file instead, and reads nothing."""
     if outlet.key.startswith("tty["):
-        master, terminal = os.openpty()
+        master, terminal = _open_terminal(devices)
         return OpenOutlet(outlet.key, terminal, master, open_log(log))
     if not outlet.writable:
-        return OpenOutlet(outlet.key, os.open("/dev/null", os.O_RDONLY))
+        return OpenOutlet(outlet.key, os.open(devices / "null", os.O_RDONLY))
     return OpenOutlet(outlet.key, open_log(log))
+
+
+def _open_terminal(devices: Path) -> tuple[int, int]:
+    """As openpty(3), of a /dev that need not be the caller's: its other side is opened by number, not by a name (ioctl_tty(2))."""
+    master = os.open(devices / "ptmx", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+    fcntl.ioctl(master, _TIOCSPTLCK, struct.pack("i", 0))
+    return master, fcntl.ioctl(master, _TIOCGPTPEER, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
 
 
 def _listen(name: bytes, ground: Ground) -> int:

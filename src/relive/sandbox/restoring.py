@@ -18,10 +18,11 @@ from relive.errors import (
 )
 from relive.images import criu_images_pb2 as pb
 from relive.images.asking import ask_nobody
-from relive.images.credentials import limit_capabilities
-from relive.images.families import limit_sockets
+from relive.images.filters import limit_calls
+from relive.images.hostile import refuse_hostile_images, refuse_hostile_processes
 from relive.images.imagefile import read_entries
 from relive.images.locks import note_posix_locks
+from relive.images.rights import forget_security_modules, limit_rights
 from relive.images.sockets import (
     TcpConnection,
     bound_addresses,
@@ -35,16 +36,19 @@ from relive.kernel.userfault import check_userfault
 from relive.model.branch import BranchFacts, Clients, Clock
 from relive.model.commit import CommitId, LayerKind, Manifest, TargetKind
 from relive.record.rings import RingMode
-from relive.sandbox.branch import Branch, sweep
+from relive.sandbox.branch import Branch, group_prefix, sweep
 from relive.sandbox.builder import BranchBuilder, BranchPlan, Built
 from relive.sandbox.container.ground import ContainerGround
 from relive.sandbox.container.making import container_ground, lay_out_large_images, limit_container
 from relive.sandbox.ground import Ground, HostGround
+from relive.sandbox.groups import Groups
 from relive.sandbox.later import LaterFiles, lay_changes
 from relive.sandbox.lazy.pager import Pager
 from relive.sandbox.lazy.state import memory_lost, read_memory
+from relive.sandbox.limits import limits_of
 from relive.sandbox.outside import Outside
 from relive.sandbox.ownership import Ownership
+from relive.sandbox.points import refuse_hostile_points
 from relive.sandbox.rings import make_rings
 from relive.sandbox.rootfs import CoveredPoint, plan_points
 from relive.sandbox.unfinished import new_place
@@ -158,9 +162,11 @@ def _restore_in(
         except BaseException:
             shutil.rmtree(directory, ignore_errors=True)
             raise
-    builder = BranchBuilder(directory, tools)
+    groups = Groups.make(group_prefix(settings) + identifier)
+    builder = BranchBuilder(directory, tools, groups)
     try:
         manifest = store.manifest(commit)
+        groups.limit(limits_of(settings, manifest))
         ground = _ground(settings, store, commit, manifest, directory)
         builder.stand_on(ground)
         images = directory / "images"
@@ -181,7 +187,7 @@ def _restore_in(
         built = builder.finish(plan)
         root = _host_pid(built)
         missing = ground.later.missing if isinstance(ground, HostGround) else []
-        stat = procfs.read_stat(built.init)
+        stat, root_stat = procfs.read_stat(built.init), procfs.read_stat(root)
         facts = BranchFacts(
             id=identifier,
             commit=commit,
@@ -189,6 +195,8 @@ def _restore_in(
             init=built.init,
             init_started=stat.start_ticks if stat is not None else 0,
             root=root,
+            root_started=root_stat.start_ticks if root_stat is not None else 0,
+            groups=[str(group) for group in groups.directories],
             clock=clock,
             created_wall_ns=time.time_ns(),
             restore_us=int((time.monotonic() - began) * 1e6),
@@ -203,7 +211,7 @@ def _restore_in(
             clients=clients,
             taken_wall_ns=manifest.taken_wall_ns,
         )
-        branch = Branch(directory, facts, built.peers, built.ends)
+        branch = Branch(directory, settings.tools_path, facts, built.peers, built.ends)
         branch.save()
         if pager is not None:
             pager.close()
@@ -211,6 +219,7 @@ def _restore_in(
         builder.abandon()
         if pager is not None:
             pager.abandon()
+        groups.remove()
         memory = read_memory(directory)
         shutil.rmtree(directory, ignore_errors=True)
         if memory is not None and memory.failure is not None and isinstance(error, ReliveError):
@@ -235,6 +244,7 @@ def _ground(
         (directory / "io" / f"{stream}.log").touch()
     if manifest.target.kind is TargetKind.CONTAINER:
         return container_ground(settings, store, commit, manifest, directory)
+    refuse_hostile_points(manifest, settings)
     trees = {
         layer.point: store.lay_out_layer(layer)
         for layer in manifest.layers
@@ -278,9 +288,12 @@ def _plan(
     manifest: Manifest, images: Path, hostname: str, clock: Clock, settings: Settings, ownership: Ownership
 ) -> BranchPlan:
     processes = read_entries(images / "pstree.img", pb.PstreeEntry)
-    limit_capabilities(images, processes)
+    refuse_hostile_processes(processes)
+    refuse_hostile_images(images, is_container=manifest.target.kind is TargetKind.CONTAINER)
+    limit_rights(images, processes)
+    forget_security_modules(images)
     ask_nobody(images)
-    limit_sockets(images, processes)
+    limit_calls(images, processes)
     note_posix_locks(images)
     files = read_files(images)
     connections = read_connections(images, files)

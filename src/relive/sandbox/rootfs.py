@@ -153,15 +153,33 @@ class RootBuilder:
         self.root = directory / "root" if directory is not None else Path("/")
         self._layers = directory / "layers" if directory is not None else Path()
         self._under = directory / "under" if directory is not None else Path()
-        self._home = home
-        self._tools = tools
+        self._home = Path(os.path.realpath(home))
+        self._tools = Path(os.path.realpath(tools))
+        self._is_covered = directory is not None
         self._volatile = volatile
         self._flags = MountFlag.NONE if devices else MountFlag.NO_DEVICES
         self.root.mkdir(exist_ok=True)
 
     def inside(self, path: str | Path) -> Path:
-        """Where a path of the new root is now."""
-        return self.root / str(path).lstrip("/")
+        """Where a path of the new root is now.
+
+        Raises:
+            OSError: ELOOP where a symbolic link is on the way, ENOTDIR where there is no path: it would be followed on the
+                host. What lies over the host's files may come from elsewhere.
+        """
+        here = self.root
+        parts = str(path).strip("/").split("/")
+        if not self._is_covered or parts == [""]:
+            return here / str(path).lstrip("/")
+        for part in parts:
+            if part in ("", ".", ".."):
+                raise OSError(errno.ENOTDIR, "a commit names a place that is none", str(path))
+            here /= part
+            if here.is_symlink():
+                raise OSError(
+                    errno.ELOOP, "a commit has a symbolic link where a branch has a directory", str(path)
+                )
+        return here
 
     def upper(self, point: CoveredPoint) -> Path:
         """The directory of the upper layer of a point's overlay."""
@@ -303,7 +321,8 @@ class RootBuilder:
                     "mode=755,size=1m",
                 )
             tools = self.inside(self._tools)
-            if not tools.is_dir() or not (tools / "criu").exists():
+            # In a branch always: what lies there may be the commit's, and these run with root's rights.
+            if self._is_covered or not tools.is_dir() or not (tools / "criu").exists():
                 tools.mkdir(parents=True, exist_ok=True)
                 bind(Path(f"/proc/self/fd/{held}"), tools, read_only=True)
         finally:

@@ -17,13 +17,14 @@ __all__ = ["tools"]
 
 _SETUP = "run `make setup`"
 _NO_ORDERS = 1  # what relive-init ends with when nobody can give it orders
-_COMMANDS = ("nsenter",)  # of util-linux: CRIU enters a capsule with it, `relive exec` a branch
+_NOT_ENTERED = 125  # what relive-enter ends with when nobody says where to
+_COMMANDS = ("nsenter",)  # of util-linux: CRIU enters a capsule with it
 
 
 def tools(ground: Ground) -> Result:
     """Start each program, load the library."""
     found = CriuTools(ground.settings.tools_path)
-    parts = (found.criu, found.init, found.watchdog, found.prlimit_shim)
+    parts = (found.criu, found.init, found.enter, found.watchdog, found.prlimit_shim)
     missing = [path.name for path in parts if not path.exists()]
     if missing:
         raise Obstacle(
@@ -33,6 +34,7 @@ def tools(ground: Ground) -> Result:
         )
     version = _ask([str(found.criu), "--version"], 0).partition("Version:")[2].split("\n")[0].strip()
     _ask([str(found.init), "--await", "9"], _NO_ORDERS)
+    _ask([str(found.enter)], _NOT_ENTERED)
     with Watchdog(found.watchdog) as watchdog, watchdog.watching(os.getpid(), 5.0):
         pass
     _load(found.prlimit_shim)
@@ -41,7 +43,7 @@ def tools(ground: Ground) -> Result:
         raise Obstacle(
             f"missing: {', '.join(absent)}", cause="not in PATH", remedy="install Debian's util-linux"
         )
-    return works(f"CRIU {version}, relive-init, relive-watchdog, prlimit shim")
+    return works(f"CRIU {version}, relive-init, relive-enter, relive-watchdog, prlimit shim")
 
 
 def _ask(command: list[str], status: int) -> str:

@@ -53,8 +53,17 @@ class ContainerGround:
     _sources: dict[str, Path] = field(default_factory=dict)
 
     @property
+    def is_container(self) -> bool:
+        return True
+
+    @property
     def io(self) -> Path:
         return self.directory / "io"
+
+    @property
+    def devices(self) -> Path:
+        """Those of the branch's own mount namespace, which shows the host: a container's terminal is no file of its own."""
+        return Path("/dev")
 
     @property
     def _root(self) -> Path:

@@ -1,56 +1,16 @@
-"""Which sockets a restored process may make: tried by a process under the very filter, and seen in the images."""
+"""How the filter of a branch gets behind those of the threads of a commit."""
 
 from __future__ import annotations
 
-import ctypes
-import errno
-import os
-import socket
 import struct
 from pathlib import Path
 
-import pytest
-
 from relive.images import criu_images_pb2 as pb
-from relive.images.families import ALLOWED, SOCKET_FILTER, limit_sockets
+from relive.images.filters import limit_calls
 from relive.images.imagefile import read_entries
+from relive.kernel.sandboxcalls import SANDBOX_FILTER
 
-from .test_credentials import core, process, write
-
-_NR_IO_URING_SETUP = 425
-
-
-def under_the_filter(attempt: bytes) -> int:
-    """errno of an attempt (a family to make a socket of, or 0 for a ring) in a child under the filter; 0 when it went well."""
-    child = os.fork()
-    if child == 0:
-        libc = ctypes.CDLL(None, use_errno=True)
-        program = ctypes.create_string_buffer(SOCKET_FILTER)
-        header = struct.pack("HxxxxxxQ", len(SOCKET_FILTER) // 8, ctypes.addressof(program))
-        if libc.prctl(22, 2, header, 0, 0) != 0:
-            os._exit(255)
-        family = attempt[0]
-        if family:
-            done = libc.socket(family, socket.SOCK_DGRAM, 0)
-        else:
-            done = libc.syscall(_NR_IO_URING_SETUP, 1, ctypes.create_string_buffer(120))
-        os._exit(0 if done >= 0 else ctypes.get_errno())
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
-@pytest.mark.parametrize("family", [socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK])
-def test_families_that_stay_within_the_network_are_allowed(family: int) -> None:
-    assert under_the_filter(bytes([family])) == 0
-
-
-@pytest.mark.parametrize("family", [socket.AF_VSOCK, 31, 42, 44])  # the last: Bluetooth, QRTR, XDP
-def test_others_are_not_there(family: int) -> None:
-    assert family not in ALLOWED
-    assert under_the_filter(bytes([family])) == errno.EAFNOSUPPORT
-
-
-def test_neither_is_a_ring() -> None:
-    assert under_the_filter(bytes([0])) == errno.ENOSYS
+from .test_rights import core, process, write
 
 
 def filters(images: Path) -> pb.SeccompEntry:
@@ -60,9 +20,9 @@ def filters(images: Path) -> pb.SeccompEntry:
 
 def test_threads_without_a_filter_share_the_new_one(tmp_path: Path) -> None:
     paths = [write(tmp_path, number, core([0])) for number in (5, 6)]
-    limit_sockets(tmp_path, [process(5, 5, 6), process(7)])  # 7 has no core: a zombie
+    limit_calls(tmp_path, [process(5, 5, 6), process(7)])  # 7 has no core: a zombie
     (one,) = filters(tmp_path).seccomp_filters
-    assert one.filter == SOCKET_FILTER and not one.HasField("prev")
+    assert one.filter == SANDBOX_FILTER and not one.HasField("prev")
     for path in paths:
         thread = read_entries(path, pb.CoreEntry)[0].thread_core
         assert (thread.seccomp_mode, thread.seccomp_filter) == (2, 0)
@@ -79,12 +39,12 @@ def test_it_comes_behind_those_that_a_thread_has(tmp_path: Path) -> None:
     before.seccomp_filters.add(filter=b"b" * 8, prev=0)
     body = before.SerializeToString()
     (tmp_path / "seccomp.img").write_bytes(struct.pack("<III", 0x54564319, 0x64413049, len(body)) + body)
-    limit_sockets(tmp_path, [process(5), process(6), process(7)])
+    limit_calls(tmp_path, [process(5), process(6), process(7)])
     found = filters(tmp_path).seccomp_filters
     assert [(one.filter[:1], one.prev if one.HasField("prev") else None) for one in found[:3]] == [
         (b"a", None),
         (b"b", 0),
-        (SOCKET_FILTER[:1], 1),
+        (SANDBOX_FILTER[:1], 1),
     ]
     threads = [read_entries(path, pb.CoreEntry)[0].thread_core for path in paths]
     assert [(one.seccomp_mode, one.seccomp_filter) for one in threads] == [(2, 2), (2, 3), (1, 0)]
@@ -104,9 +64,9 @@ def test_threads_that_get_the_first_ones_filters_are_left_alone(tmp_path: Path) 
     before.seccomp_filters.add(filter=b"b" * 8, flags=1, prev=0)
     body = before.SerializeToString()
     (tmp_path / "seccomp.img").write_bytes(struct.pack("<III", 0x54564319, 0x64413049, len(body)) + body)
-    limit_sockets(tmp_path, [process(5, 5, 6), process(7)])
+    limit_calls(tmp_path, [process(5, 5, 6), process(7)])
     found = filters(tmp_path).seccomp_filters
     assert [(one.prev, one.flags) for one in found[2:]] == [(1, 1), (0, 0)]
-    assert found[2].filter == found[3].filter == SOCKET_FILTER and not found[3].HasField("prev")
+    assert found[2].filter == found[3].filter == SANDBOX_FILTER and not found[3].HasField("prev")
     threads = [read_entries(path, pb.CoreEntry)[0].thread_core for path in paths]
     assert [(one.seccomp_mode, one.seccomp_filter) for one in threads] == [(2, 2), (0, 0), (2, 3)]

@@ -1,0 +1,57 @@
+"""What a branch may take of the machine: what its service might, or else a share that leaves the machine to the services."""
+
+from __future__ import annotations
+
+import os
+
+from relive.config import Settings
+from relive.model.capsule import CapsuleFacts, LifePaths
+from relive.model.commit import Manifest, TargetKind
+from relive.sandbox.groups import GroupLimits
+
+__all__ = ["limits_for", "limits_of"]
+
+_OVERHEAD = 32 << 20  # [bytes] process 1 and CRIU, which fills the memory from within the group
+_GROWTH = 1.5  # a service that has grown beyond the share has at least so many times what its commit holds
+_SPARE_PROCESSES = 256
+
+
+def limits_of(settings: Settings, manifest: Manifest) -> GroupLimits:
+    """Those of a commit's branch: the memory that its capsule was given, where that is known here."""
+    given = _given_memory(settings, manifest)
+    return limits_for(
+        given=given,
+        held=sum(image.size for image in manifest.images if image.name.startswith("pages-")),
+        machine=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+        share=settings.branch_memory,
+        threads=sum(process.threads for process in manifest.target.processes),
+        processes=settings.branch_processes,
+    )
+
+
+def limits_for(
+    *, given: int | None, held: int, machine: int, share: float, threads: int, processes: int
+) -> GroupLimits:
+    """The limits of a branch.
+
+    Args:
+        given: bytes that its capsule might use; None: no limit.
+        held: bytes of memory that the commit holds; machine: that this host has.
+        share: what a branch without a limit of its own may have of ``machine``.
+        threads: that the commit holds; processes: that a branch may have beside them.
+    """
+    memory = given if given is not None else max(int(machine * share), int(held * _GROWTH))
+    return GroupLimits(memory=memory + _OVERHEAD, processes=max(processes, 2 * threads + _SPARE_PROCESSES))
+
+
+def _given_memory(settings: Settings, manifest: Manifest) -> int | None:
+    target = manifest.target
+    if target.kind is not TargetKind.CAPSULE or target.life is None:
+        return None
+    directory = settings.capsules / target.name / target.life
+    if not directory.resolve().is_relative_to(settings.capsules):  # names of a commit from elsewhere
+        return None
+    try:
+        return CapsuleFacts.model_validate_json(LifePaths(directory).state.read_bytes()).spec.memory
+    except (OSError, ValueError):
+        return None
