@@ -227,8 +227,11 @@ class Settings(BaseModel):
         return self.home / "server"
 
 
-def load_settings(**overrides: object) -> Settings:
+def load_settings(*, anyone: bool = False, **overrides: object) -> Settings:
     """Read the configuration.
+
+    Args:
+        anyone: the caller does not read what is in the home, so it may be another user's.
 
     Raises:
         ConfigInvalid: a value is not allowed or a name is unknown; the message names it.
@@ -248,7 +251,8 @@ def load_settings(**overrides: object) -> Settings:
             cause=first["msg"],
             remedy="correct relive.toml or the RELIVE_* variable; docs/configuration.md lists all settings",
         ) from error
-    _refuse_foreign_home(settings.home)
+    if not anyone:
+        _refuse_foreign_home(settings.home)
     return settings
 
 

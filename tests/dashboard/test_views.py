@@ -263,7 +263,7 @@ def test_services_that_are_not_protected_are_told_before_all_else(look, monkeypa
     )
     monkeypatch.setattr(protection, "list_targets", lambda *_: [target])
     (told,) = look("incidents").error
-    assert "pay is not protected: commits" in told.value
+    assert r"pay is not protected\: commits" in told.value
     assert "tried 7 times" in told.value
     assert "no inodes" in told.value
     assert "free inodes" in told.value

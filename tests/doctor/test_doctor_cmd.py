@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from relive.doctor import CHECKLIST
+from relive.engine.criu import CriuTools
 from relive.kernel.mounts import read_mounts
 
 from .conftest import LIMIT, Said, in_own_mounts, marked
@@ -184,14 +185,7 @@ def test_a_kernel_cache_that_is_absent_is_told(doctor: Doctor, tools: Path, tmp_
     rundir = tmp_path / "rundir"  # CRIU looks here, and being no tmpfs it is not written
     bare.mkdir()
     rundir.mkdir()
-    for name in (
-        "criu",
-        "relive-init",
-        "relive-watchdog",
-        "prlimit_shim.so",
-        "plugins",
-        "criu.origin",
-    ):
+    for name in (*(path.name for path in CriuTools(tools).required), "criu.origin"):
         (bare / name).symlink_to(tools / name)
     where = _run_directory(tools)
     where.mkdir(exist_ok=True)

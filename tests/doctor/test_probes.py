@@ -30,6 +30,7 @@ from relive.doctor.probes import (
     tcp_repair,
 )
 from relive.doctor.probes.privileges import judge
+from relive.engine.criu import CriuTools
 from relive.engine.kerndat import place_kerndat
 from relive.errors import ToolMissing
 from relive.kernel import procfs
@@ -98,9 +99,9 @@ def test_a_tool_that_does_not_work_is_named(
 ) -> None:
     own = tmp_path / "tools"
     own.mkdir()
-    for tool in ("criu", "relive-init", "relive-watchdog", "prlimit_shim.so", "plugins"):
-        if tool != name:
-            (own / tool).symlink_to(tools / tool)
+    for tool in CriuTools(tools).required:
+        if tool.name != name:
+            (own / tool.name).symlink_to(tool)
     (own / name).write_text(content)
     (own / name).chmod(0o755)
     finding = try_one("tools", settings=settings.model_copy(update={"tools": own}))
@@ -114,15 +115,7 @@ def test_a_kernel_cache_of_another_kernel_is_told(
 ) -> None:
     own = tmp_path / "tools"
     own.mkdir()
-    for tool in (
-        "criu",
-        "relive-init",
-        "relive-watchdog",
-        "prlimit_shim.so",
-        "plugins",
-        "criu.origin",
-        "criu.kdat",
-    ):
+    for tool in (*(path.name for path in CriuTools(tools).required), "criu.origin", "criu.kdat"):
         (own / tool).symlink_to(tools / tool)
     (own / "criu.kdat.key").write_text("1.2.3-other 00\n")
     place_kerndat(tools)  # it is there, and is of that other kernel as far as its key says

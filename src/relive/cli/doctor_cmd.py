@@ -27,7 +27,7 @@ def doctor(as_json: AsJson = False) -> None:
     from relive.operations.health import doctor as examine
 
     terminal = Terminal(as_json=as_json)
-    health = examine(load_settings(), DoctorWish(), terminal)
+    health = examine(load_settings(anyone=True), DoctorWish(), terminal)
     if as_json:
         terminal.answer(health)
     else:

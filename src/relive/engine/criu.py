@@ -83,19 +83,15 @@ class CriuTools:
         """CRIU's plugins; without the directory it does not dump."""
         return self.directory / "plugins"
 
+    @property
+    def required(self) -> tuple[Path, ...]:
+        """All without which nothing is committed or restored."""
+        programs = (self.criu, self.init, self.enter, self.watchdog, self.supervisor)
+        return (*programs, self.prlimit_shim, self.plugins)
+
     def check(self) -> None:
         """Raise ToolMissing when one of them is absent."""
-        for path in (
-            *(
-                self.criu,
-                self.init,
-                self.enter,
-                self.watchdog,
-                self.supervisor,
-                self.prlimit_shim,
-                self.plugins,
-            ),
-        ):
+        for path in self.required:
             if not path.exists():
                 raise ToolMissing(
                     f"{path} is missing",

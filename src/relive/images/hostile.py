@@ -35,12 +35,11 @@ _KERNELS = re.compile(r"/*(proc|sys)/")
 _OWN = re.compile(
     r"/proc/([0-9]+|self|thread-self)/(task/[0-9]+/)?(comm|coredump_filter|oom_score_adj|timerslack_ns)"
 )
-# Of network, mount, user and PID namespaces other than those that the branch is given: CRIU would make them, by programs that it
-# finds in the branch.
+# Of mount, user and PID namespaces other than those that the branch is given, and of what networks of their own would hold: CRIU
+# would make them, by programs that it finds in the branch. A network itself is the branch's, see ``shared``.
 _NAMESPACES = (
     *(
         "mountpoints-*",
-        "netns-*",
         "userns-*",
         "pidns-*",
         "netdev-*",
@@ -88,7 +87,7 @@ def refuse_hostile_images(images: Path, *, is_container: bool) -> None:
         found = [path.name for kind in _NAMESPACES for path in images.glob(f"{kind}.img")]
         if found:
             raise untrusted(
-                f"holds the image {found[0]}", "a branch has one mount and one network namespace, its own"
+                f"holds the image {found[0]}", "a branch has one mount namespace and one network, its own"
             )
     if (images / "files.img").exists():
         for entry in read_entries(images / "files.img", pb.FileEntry):

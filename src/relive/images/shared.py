@@ -8,8 +8,9 @@ from pathlib import Path
 from relive.images import criu_images_pb2 as pb
 from relive.images.imagefile import decode, read_entries, write_entries
 
-__all__ = ["forget_network_lock", "networks_from_outside", "unsupported_namespace"]
+__all__ = ["forget_devices", "forget_network_lock", "networks_from_outside", "unsupported_namespace"]
 
+_DEVICES = ("netdev", "ifaddr", "route", "route6", "rule", "iptables", "ip6tables", "nftables")
 _OWN_KEY = "relive-network"
 _INVENTORY_MAGIC = 0x58313116
 _INVENTORY_HEAD = struct.Struct("<II")  # its only magic number, the length of its only message
@@ -41,6 +42,13 @@ def networks_from_outside(images: Path) -> list[str]:
             keys.add(entry.ext_key)
         write_entries(path, entries)
     return sorted(keys)
+
+
+def forget_devices(images: Path) -> None:
+    """Remove what CRIU had saved of network namespaces of the target's own: it would make them anew with the branch's programs."""
+    for path in images.glob("netns-*.img"):
+        for kind in _DEVICES:
+            (images / path.name.replace("netns", kind, 1)).unlink(missing_ok=True)
 
 
 def _own_networks(images: Path) -> set[int]:

@@ -20,7 +20,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,6 +70,7 @@ class BranchPlan:
         streams: "stdout" or "stderr", by the outlets that are these.
         taken_pids: pids and thread ids that the commit holds.
         limit: seconds for CRIU.
+        networks: what CRIU calls network namespaces of the target's own: they become the branch's.
         owner: the end for process 1 of the line by which the branch ends with whoever holds the other.
         pager: the page daemon that brings memory in once the processes run; None: all of it is there before.
     """
@@ -89,6 +90,7 @@ class BranchPlan:
     outside: Outside = field(default_factory=Outside)
     answered: frozenset[int] = frozenset()
     closes_clients: bool = False
+    networks: Sequence[str] = ()
     streams: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -343,6 +345,7 @@ class _Restoring:
         options = base_options(f"/proc/self/fd/{self.images}")
         options.inherit_fd.extend(rpc.InheritFd(key=outlet.key, fd=outlet.inside) for outlet in self.outlets)
         options.external.extend(outlet.key for outlet in self.outlets if outlet.master is not None)
+        options.inherit_fd.extend(rpc.InheritFd(key=key, fd=self.network) for key in self.plan.networks)
         options.notify_scripts = True
         options.lazy_pages = self.plan.pager is not None
         self.ground.tell(options, self.network)

@@ -24,7 +24,8 @@ def refuse_hostile_points(manifest: Manifest, settings: Settings) -> None:
     """Raises ObjectCorrupt where a commit lays files where it must not, or names an end of a pipe that is none."""
     homes = [os.path.realpath(path) for path in (settings.home, settings.tools_path)]
     for layer in manifest.layers:
-        if layer.kind in (LayerKind.OVERLAY, LayerKind.TMPFS):
+        # Of a layer without files nothing is laid anywhere: the watch of a service has one for each of its mounts.
+        if layer.kind in (LayerKind.OVERLAY, LayerKind.TMPFS) and layer.entries:
             check_point(layer.point, layer.kind, homes)
     for outlet in manifest.outlets:
         if not _OUTLET.fullmatch(outlet.key):

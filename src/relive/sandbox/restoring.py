@@ -23,6 +23,7 @@ from relive.images.hostile import refuse_hostile_images, refuse_hostile_processe
 from relive.images.imagefile import read_entries
 from relive.images.locks import note_posix_locks
 from relive.images.rights import forget_security_modules, limit_rights
+from relive.images.shared import forget_devices, networks_from_outside
 from relive.images.sockets import (
     TcpConnection,
     bound_addresses,
@@ -289,7 +290,12 @@ def _plan(
 ) -> BranchPlan:
     processes = read_entries(images / "pstree.img", pb.PstreeEntry)
     refuse_hostile_processes(processes)
-    refuse_hostile_images(images, is_container=manifest.target.kind is TargetKind.CONTAINER)
+    is_container = manifest.target.kind is TargetKind.CONTAINER
+    networks: list[str] = []
+    if not is_container and any(images.glob("netns-*.img")):
+        forget_devices(images)
+        networks = networks_from_outside(images)
+    refuse_hostile_images(images, is_container=is_container)
     limit_rights(images, processes)
     forget_security_modules(images)
     ask_nobody(images)
@@ -313,6 +319,7 @@ def _plan(
         ),
         limit=settings.restore_limit,
         owner=ownership.line,
+        networks=networks,
     )
 
 

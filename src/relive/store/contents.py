@@ -24,7 +24,7 @@ from relive.store.pages.differ import Pages
 from relive.store.pages.layout import PageSource
 from relive.store.pages.packs import Packs
 from relive.store.pages.placement import Placement
-from relive.store.pages.runs import PAGE
+from relive.store.pages.size import PAGE
 from relive.store.pages.table import NOWHERE, Contents, Index
 
 __all__ = ["StoredContents", "damaged_contents"]

@@ -19,7 +19,8 @@ from relive.store.pages.differ import Numbers, Pages
 from relive.store.pages.layout import PageSource
 from relive.store.pages.packfile import FRAME_PAGES
 from relive.store.pages.readahead import ReadAhead
-from relive.store.pages.runs import PAGE, PageFile, page_files
+from relive.store.pages.runs import PageFile, page_files
+from relive.store.pages.size import PAGE
 
 __all__ = ["CommitPages", "Content", "ProcessPages", "lazy_page_numbers"]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from relive.store.pages.differ import WORDS, Numbers, Pages
-from relive.store.pages.runs import PAGE
+from relive.store.pages.size import PAGE
 
 __all__ = ["Bases"]
 

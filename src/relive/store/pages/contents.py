@@ -23,7 +23,7 @@ from relive.errors import ObjectCorrupt, ObjectMissing
 from relive.store.pages.differ import WORDS, Flags, Numbers, Pages
 from relive.store.pages.layout import OpenPacks
 from relive.store.pages.packwriter import PackWriter
-from relive.store.pages.runs import PAGE, page_count
+from relive.store.pages.size import PAGE, page_count
 from relive.store.pages.table import NOWHERE, Contents, Table, pack_of, place
 from relive.store.pages.window import Window
 

@@ -10,7 +10,7 @@ from functools import cached_property
 
 import zstandard
 
-from relive.store.pages.runs import PAGE
+from relive.store.pages.size import PAGE
 
 __all__ = ["DICTIONARY_MOST", "Dictionary"]
 

@@ -22,7 +22,7 @@ from relive.store.pages.differ import WORDS, Numbers, Pages
 from relive.store.pages.generation import Generation
 from relive.store.pages.packfile import Kind
 from relive.store.pages.placement import FramePlace
-from relive.store.pages.runs import PAGE, page_count
+from relive.store.pages.size import PAGE, page_count
 from relive.store.pages.table import Contents, Dictionaries, Table
 
 __all__ = ["KnownCommit", "KnownCommits", "KnownContents", "KnownFile", "map_pages", "unmap_pages"]

@@ -27,7 +27,7 @@ from relive.store.pages.packreader import PackReader
 from relive.store.pages.packs import Packs
 from relive.store.pages.pagesink import PageSink, write_pages
 from relive.store.pages.placement import FramePlace, Placement
-from relive.store.pages.runs import PAGE, page_count
+from relive.store.pages.size import PAGE, page_count
 from relive.store.pages.table import (
     NOWHERE,
     Dictionaries,

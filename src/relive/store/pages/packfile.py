@@ -14,7 +14,7 @@ from enum import IntFlag
 from blake3 import blake3
 
 from relive.errors import ObjectCorrupt
-from relive.store.pages.runs import PAGE
+from relive.store.pages.size import PAGE
 
 __all__ = [
     "COUNT",

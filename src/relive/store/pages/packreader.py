@@ -28,8 +28,8 @@ from relive.store.pages.packfile import (
 )
 from relive.store.pages.packs import Packs
 from relive.store.pages.packwriter import BATCH, THREADS, WINDOW_MOST, as_dictionary
-from relive.store.pages.runs import PAGE
 from relive.store.pages.sealing import FrameSeal, open_with_any
+from relive.store.pages.size import PAGE
 from relive.store.pages.words import Words, decode_words
 
 __all__ = ["Held", "HeldPages", "HeldWords", "PackReader", "Stored"]

@@ -8,10 +8,9 @@ from itertools import islice
 
 from relive.errors import ObjectCorrupt
 from relive.images.pagemap import Run, read_pagemap
+from relive.store.pages.size import PAGE, page_count
 
-__all__ = ["PAGE", "Match", "PageFile", "match", "page_count", "page_files"]
-
-PAGE = 4096  # [bytes]
+__all__ = ["Match", "PageFile", "match", "page_files"]
 
 Match = tuple[int, int, int]  # (position in ours, position in theirs, number of pages)
 
@@ -32,11 +31,6 @@ class PageFile:
     key: str
     size: int
     runs: Sequence[Run]
-
-
-def page_count(size: int) -> int:
-    """Pages that so many bytes fill."""
-    return -(-size // PAGE)
 
 
 def page_files(small: Mapping[str, bytes], sizes: Mapping[str, int]) -> list[PageFile]:

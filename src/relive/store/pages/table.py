@@ -20,7 +20,7 @@ import numpy as np
 from relive.errors import ObjectCorrupt
 from relive.store.pages.differ import Numbers
 from relive.store.pages.packfile import Kind
-from relive.store.pages.runs import PAGE
+from relive.store.pages.size import PAGE
 
 __all__ = [
     "NOWHERE",
