@@ -206,8 +206,8 @@ static int lock(struct caller *one, uint64_t memory, int descriptor, const struc
     return (int)-call(one, SYS_fcntl, descriptor, F_SETLK, (long)memory, 0, 0);
 }
 
-/* Take those of one process; 0 or an errno, with what failed. */
-static int take_again(FILE *locks, pid_t pid, const char **what)
+/* Take those of one process, whose images call it `inside`; 0 or an errno, with what failed. */
+static int take_again(FILE *locks, pid_t pid, pid_t inside, const char **what)
 {
     struct caller one = {.pid = pid};
     struct flock wanted = {.l_whence = SEEK_SET};
@@ -226,7 +226,7 @@ static int take_again(FILE *locks, pid_t pid, const char **what)
         rewind(locks);
         *what = "lock";
         while (!failed && fscanf(locks, "%d %d %hd %" SCNd64 " %" SCNd64, &owner, &descriptor, &type, &start, &length) == 5) {
-            if (owner != pid)
+            if (owner != inside)
                 continue;
             wanted.l_type = type;
             wanted.l_start = start;
@@ -247,6 +247,25 @@ static int take_again(FILE *locks, pid_t pid, const char **what)
     return failed;
 }
 
+/* Its number in the innermost PID namespace, which is that of its images: a container has one below CRIU's. */
+static pid_t number_inside(pid_t pid)
+{
+    char path[64], line[512];
+    pid_t found = pid;
+
+    snprintf(path, sizeof(path), "/proc/%d/status", pid);
+    FILE *status = fopen(path, "re");
+    while (status && fgets(line, sizeof(line), status))
+        if (strncmp(line, "NSpid:", 6) == 0) {
+            const char *last = strrchr(line, '\t');
+            found = last ? (pid_t)strtol(last, NULL, 10) : pid;
+            break;
+        }
+    if (status)
+        fclose(status);
+    return found;
+}
+
 static bool has_any(FILE *locks, pid_t pid)
 {
     int owner;
@@ -263,11 +282,12 @@ int cr_plugin_resume_devices_late(int pid)
     const char *what = "";
     if (!locks)
         return -ENOTSUP;
-    if (has_any(locks, pid)) {
-        int failed = take_again(locks, pid, &what);
+    pid_t inside = number_inside(pid);
+    if (has_any(locks, inside)) {
+        int failed = take_again(locks, pid, inside, &what);
         int told = openat(criu_get_image_dir(), "posix-locks.told", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
         if (told >= 0) {
-            dprintf(told, failed ? "%d %d %s\n" : "%d %d\n", pid, failed, what);
+            dprintf(told, failed ? "%d %d %s\n" : "%d %d\n", inside, failed, what);
             close(told);
         }
     }

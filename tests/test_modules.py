@@ -287,6 +287,7 @@ TESTED_IN = {
     "replay/difference.py": "tests/replay/test_verdict.py",
     "replay/case.py": "tests/real/test_replay.py",
     "mcp/tools.py": "tests/mcp/test_server.py",
+    "store/pages/size.py": "tests/cli/test_start.py",
     "replay/deaths.py": "tests/real/test_verdicts.py",
     "images/registers.py": "tests/real/test_verdicts.py",
     "replay/replay.py": "tests/real/test_replay.py",

@@ -97,7 +97,7 @@ bool may_change(int tid, const char *path, const struct stat *facts, bool name)
 	last[last == above ? 1 : 0] = 0;
 	if (lstat(above, &directory) < 0 || !may_write(status, above, &directory))
 		return false;
-	if (!(directory.st_mode & S_ISVTX))
+	if (!facts || !(directory.st_mode & S_ISVTX))
 		return true;
 	last = (char *)field(status, "\nUid:");
 	return fourth(last) == facts->st_uid || fourth(last) == directory.st_uid;

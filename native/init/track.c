@@ -197,9 +197,10 @@ static void follow(const struct seccomp_notif *notification, const struct call *
 		matters = !is_there; /* else the call fails */
 	else if (operand->effect != MOVES_TO)
 		matters = is_there;
-	if (matters && is_there && !is_known(place.path, operand->effect))
-		matters = may_change((int)notification->pid, place.path, &place.facts,
-				     operand->effect != OPENS && operand->effect != CHANGES);
+	/* Of a name that was not there, too: a link swapped in meanwhile may have led to a directory that the caller must not see. */
+	if (matters && !is_known(place.path, operand->effect))
+		matters = may_change((int)notification->pid, place.path, is_there ? &place.facts : NULL,
+				     !is_there || (operand->effect != OPENS && operand->effect != CHANGES));
 	if (matters) {
 		pthread_mutex_lock(&lock);
 		if (!is_there || (operand->effect != OPENS && operand->effect != CHANGES))

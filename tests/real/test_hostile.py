@@ -164,7 +164,7 @@ def test_a_device_node_without_a_name(commit: Commit) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["mountpoints-9.img", "netns-9.img", "userns-9.img", "pidns-9.img", "iptables-9.img", "nftables-9.img"],
+    ["mountpoints-9.img", "netdev-9.img", "userns-9.img", "pidns-9.img", "iptables-9.img", "nftables-9.img"],
 )
 def test_namespaces_that_criu_would_make(commit: Commit, name: str) -> None:
     assert name in commit.refused(image(name))

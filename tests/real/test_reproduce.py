@@ -101,6 +101,7 @@ def recorded_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "program",
         "--every",
         "never",
+        "--no-wait",  # it is over before it could be ready
         "--",
         str(PYTHON),
         str(AFRESH / "program.py"),

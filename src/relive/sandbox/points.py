@@ -17,7 +17,7 @@ __all__ = ["check_point", "refuse_hostile_points"]
 _NEVER = ("/proc", "/sys", "/run/relive")
 _NOT_COVERED = (*_NEVER, "/dev", "/run")
 _IN_MEMORY = ("/run", "/dev/shm")
-_OUTLET = re.compile(r"(pipe:\[[0-9]+\]|tty\[[0-9a-f]+:[0-9a-f]+\])")
+_OUTLET = re.compile(r"((pipe|socket):\[[0-9]+\]|tty\[[0-9a-f]+:[0-9a-f]+\])")
 
 
 def refuse_hostile_points(manifest: Manifest, settings: Settings) -> None:
