@@ -15,11 +15,11 @@ from typing import Any, TypeVar
 import pytest
 
 from relive.agent import keeper as room
-from relive.agent.keeper import Keeper
+from relive.agent.keeper import Keeper, commit_before
 from relive.agent.protection import Protection
 from relive.config import Settings, load_settings
 from relive.errors import DiskFull
-from relive.model.commit import CommitId
+from relive.model.commit import CommitId, Trigger
 from relive.model.incident import FailureKind, Incident, Sighting
 from relive.store import Store, StoredCommit
 from relive.store.incidents import Incidents
@@ -261,3 +261,54 @@ def test_secrets_of_the_service_are_not_kept_of_its_log(settings, logs):
     assert re.fullmatch(r"<secret:[0-9a-f]{8}> failed", incident.sighting.summary)
     kept = b"".join(path.read_bytes() for path in settings.incidents.glob("**/*") if path.is_file())
     assert b"of-the-" not in kept
+
+
+def _stored(number: int, taken: int, trigger: Trigger = Trigger.TIMER) -> StoredCommit:
+    return StoredCommit(
+        CommitId(f"{number:064x}"),
+        "pay",
+        "L1",
+        "capsule",
+        2,
+        trigger,
+        taken,
+        None,
+        str(number),
+        1,
+        1,
+        1,
+        1,
+        None,
+    )
+
+
+_S = 1_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("commits", "seen", "at", "found"),
+    [
+        # One taken after the failure, and before it was written down, is not before it.
+        ([_stored(3, 30 * _S), _stored(2, 20 * _S), _stored(1, 10 * _S)], 25 * _S, None, 2),
+        ([_stored(4, 30 * _S), _stored(3, 26 * _S, Trigger.INCIDENT), _stored(1, 10 * _S)], 31 * _S, 3, 1),
+        # What another sighting of the same failure had taken a moment ago holds the failure already.
+        ([_stored(2, 24 * _S, Trigger.INCIDENT), _stored(1, 10 * _S)], 25 * _S, None, 1),
+        ([_stored(2, 15 * _S, Trigger.INCIDENT), _stored(1, 10 * _S)], 25 * _S, None, 2),
+        ([_stored(2, 30 * _S)], 25 * _S, None, None),
+    ],
+)
+def test_the_commit_before_is_never_one_after_the_failure(
+    commits: list[StoredCommit], seen: int, at: int | None, found: int | None
+) -> None:
+    chosen = commit_before(commits, seen, CommitId(f"{at:064x}") if at is not None else None)
+    assert (int(chosen.capture) if chosen is not None else None) == found
+
+
+def test_a_failure_while_the_service_starts_is_marked_so(keeping):
+    async def work(keeper: Keeper) -> list[Incident]:
+        keeper.is_ready = False
+        early = await keeper.report(sighting(), None)
+        keeper.is_ready = True
+        return [early, await keeper.report(sighting(fingerprint="g"), None)]
+
+    assert [incident.sighting.starting for incident in keeping(work)] == [True, False]

@@ -33,6 +33,10 @@ class Played(Committer):
         super().__init__(unused, LifePaths(Path("/")), "pay", unused, protection)
         self._becomes = iter(becomes)
         self.asked: list[Trigger] = []
+        self.ready_after: list[tuple[bool, int]] = []
+
+    def is_ready(self, ready: bool) -> None:
+        self.ready_after.append((ready, len(self.asked)))
 
     async def commit(self, trigger: Trigger, name: str | None = None) -> Any:
         del name
@@ -63,6 +67,8 @@ def play(
     monkeypatch.setattr(room.asyncio, "sleep", sleep)
     with contextlib.suppress(Over):
         asyncio.run(commits.run())
+    # Past its start the service is after the first try to commit it, and not before.
+    assert committer.ready_after[:2] == [(False, 0), (True, int(policy.at_start))]
     return committer.asked, pauses, protection
 
 

@@ -42,6 +42,7 @@ def failure(at: int, request: int = 5, **fields: object) -> Event:
 def test_it_is_the_last_request_on_that_port_before_the_failure(recording):
     found = find_request(recording, failure(103, peer=("127.0.0.1", 40001), target="/pay?id=3"))
     assert (found["request"], found["method"], found["target"]) == (3, "POST", "/pay?id=3")
+    assert found["began_wall_ns"] == 103
     assert found["log_offsets"] == {"/log": 30}
     assert find_request(recording, failure(101, peer=("127.0.0.1", 40001)))["request"] == 1
 

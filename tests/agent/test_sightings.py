@@ -15,8 +15,10 @@ from relive.agent.sightings import (
     hang_sighting,
     is_due_to_stop,
     memory_sighting,
+    sender_of,
     shell_status,
     signal_name,
+    worker_end_sighting,
 )
 from relive.model.incident import FailureKind
 
@@ -191,3 +193,50 @@ def test_what_a_service_tells_of_itself_need_not_be_sensible():
     sighting = exception_sighting(odd, {}, NOW, throw=None, ends_service=False)
     assert len(sighting.fingerprint) < 100
     assert sighting.pid is None
+
+
+@pytest.mark.parametrize(
+    ("code", "sender", "own", "words", "outside"),
+    [
+        ("SEGV_MAPERR", None, True, None, False),
+        ("SI_TKILL", 9, True, "by the process itself (tgkill, raise or abort)", False),
+        ("SI_USER", 2, True, "by pid 2, gunicorn (kill)", False),
+        ("SI_USER", 77, True, "by pid 77, which is gone (kill)", False),
+        ("SI_USER", 0, True, "from outside, by a process that its PID namespace does not show (kill)", True),
+        ("SI_QUEUE", 77, False, "from outside, by pid 77 (sigqueue)", True),
+    ],
+)
+def test_who_sent_a_signal(code, sender, own, words, outside):
+    assert sender_of(code, sender, 9, {2: "gunicorn", 9: "gunicorn"}, own_namespace=own) == (words, outside)
+
+
+def test_a_workers_signal_is_told_as_a_workers():
+    sender = sender_of("SI_USER", 0, 9, {}, own_namespace=True)
+    seen = fatal_sighting(11, "SI_USER", None, "gunicorn", 9, 9, [], NOW, worker_of="gunicorn", sender=sender)
+    assert seen.summary.startswith("worker 9 of gunicorn got SIGSEGV, sent from outside")
+    assert seen.worker and seen.from_outside
+
+
+@pytest.mark.parametrize(
+    ("ended_by", "comm", "pid", "summary", "kind"),
+    [
+        (
+            9,
+            "gunicorn",
+            7,
+            "worker 7 of gunicorn was killed by SIGKILL; the kernel does not tell who sent it",
+            "signal",
+        ),
+        (11, "child", 7, "worker 7 of gunicorn (child) died of SIGSEGV", "signal"),
+        (
+            None,
+            None,
+            None,
+            "a worker of gunicorn ended during the commit; how is not known, since nobody traced it then",
+            "exit",
+        ),
+    ],
+)
+def test_the_end_of_a_worker(ended_by, comm, pid, summary, kind):
+    seen = worker_end_sighting(ended_by, comm, pid, "gunicorn", NOW)
+    assert (seen.summary, seen.kind, seen.worker) == (summary, kind, True)

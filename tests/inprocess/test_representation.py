@@ -165,6 +165,38 @@ def test_each_place_from_which_an_exception_escapes(run_recorded, python):
     assert ran.status == 1
 
 
+def test_an_exception_is_told_once_however_long_it_stood_still(run_recorded):
+    """GIVEN a commit at it that takes longer than marks count, WHEN places further out see it, THEN it is the same failure.
+
+    And another one on the same way through the service's code is, too, whichever library's frames lie around that.
+    """
+    ran = run_recorded(
+        "import contextlib\n"
+        "from relive_recorder.failure import moment, waiting\n"
+        "clock = [1_000_000_000]\n"
+        "moment._mono = lambda: clock[0]\n"
+        "waiting.decide = lambda _fingerprint: 'throw-1-1'\n"
+        "def stand_still(_throw, _error): clock[0] += 3_000_000_000\n"
+        "waiting.stand_still = stand_still\n"
+        "def fail(): raise KeyError('USD')\n"
+        "class Library(contextlib.ContextDecorator):\n"
+        "    def __enter__(self): pass\n"
+        "    def __exit__(self, *_): pass\n"
+        "def inner(call):\n"
+        "    try: call()\n"
+        "    except KeyError as error:\n"
+        "        moment.seen(error, 'handler'); raise\n"
+        "def serve(call):\n"
+        "    try: inner(call)\n"
+        "    except KeyError as error: moment.seen(error, 'log')\n"
+        "for call in (fail, Library()(fail)): serve(call)\n"
+    )
+    assert "recorder switched off" not in ran.err
+    failures = ran.of(EventKind.FAILURE)
+    assert [one.fields["where"] for one in failures] == ["handler", "handler"]
+    assert len({one.fields["fingerprint"] for one in failures}) == 1
+
+
 def test_of_many_failures_each_is_told_and_few_have_a_package(run_recorded):
     ran = run_recorded(
         "import threading\n"

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import os
+import platform
 import signal
+
+import pytest
 
 from relive.kernel import procfs
 from relive.kernel.namespaces import Namespace, unshare
-from relive.kernel.pidfds import has_ended, open_member, open_process, send_signal
+from relive.kernel.pidfds import exit_status, has_ended, open_member, open_process, send_signal
 
 from .helpers import fork, in_child, needs_root
+
+needs_exit_status = pytest.mark.skipif(
+    tuple(int(word) for word in platform.release().split(".")[:2]) < (6, 15), reason="PIDFD_INFO_EXIT"
+)
 
 
 def paused() -> int:
@@ -32,6 +39,19 @@ def test_a_process_is_reached_by_its_handle_and_a_stranger_is_not():
     os.waitpid(pid, 0)
     assert not send_signal(handle, signal.SIGTERM)
     assert open_process(pid, stat.start_ticks) is None
+    os.close(handle)
+
+
+@needs_exit_status
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_handle_tells_how_a_process_ended_that_its_parent_has_waited_for(number: int):
+    pid = paused()
+    handle = open_process(pid)
+    assert handle is not None and exit_status(handle) is None
+    send_signal(handle, number)
+    assert has_ended(handle, 10) and exit_status(handle) is None  # a zombie
+    _, status = os.waitpid(pid, 0)
+    assert exit_status(handle) == status
     os.close(handle)
 
 

@@ -250,3 +250,15 @@ def test_the_service_outlives_relive_run_and_its_agent(relive: Relive) -> None:
     eventually(lambda: agent.read_text() != old, "another agent, whoever started it")
     assert relive("commit", "left")["id"]
     assert answers()
+
+
+def test_a_line_of_its_output_is_an_incident_where_a_pattern_says_so(relive: Relive) -> None:
+    """As with `relive watch`: of a thread of Java that dies, and of what is only logged, nothing else is seen."""
+    program = "import sys, time\nprint('Exception in thread \"pool-1\"', file=sys.stderr, flush=True)\ntime.sleep(600)"
+    options = ["--detach", "--name", "logs", "--every", "never", "--no-recorder"]
+    relive("run", *options, "--log-pattern", "Exception in thread", "--", str(PYTHON), "-c", program)
+    (incident,) = eventually(lambda: relive("incidents", "logs"), "an incident")
+    assert incident["sighting"]["kind"] == "log" and incident["at"]
+    with pytest.raises(Refused) as refused:
+        relive("run", *options, "--log-pattern", "(", "--", str(PYTHON), "-c", program)
+    assert refused.value.status == 2

@@ -54,7 +54,11 @@ def test_failures_inside_are_seen_with_frames_and_committed_before_death(service
         one["kind"] for one in told["timeline"]["rows"]
     }
 
-    service.ask("/say?PANIC")
+    def panicked() -> object:
+        service.ask("/say?PANIC")
+        return service.incidents("log")
+
+    eventually(panicked, "a line that is not within a second of the exception, whose it would be")
     assert service.incident("log")["at"] is not None
     own = service("commit", service.target)
     assert own["name"] == service.name

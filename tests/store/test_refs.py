@@ -165,6 +165,19 @@ def test_the_commit_before_an_event_is_of_the_same_life(store):
     assert store.before_event("L1", 21) == store.get(second.id)
 
 
+def test_a_commit_without_a_cursor_counts_by_its_time(store):
+    """GIVEN nobody told where the recording stood, WHEN a request began later, THEN the commit is before it; by time only."""
+    early = commit(store, sequence=None, wall_ns=100, capture="1")
+    assert store.before_event("L1", 5) is None
+    assert store.before_event("L1", 5, 100) is None
+    assert store.before_event("L1", 5, 101) == store.get(early.id)
+    later = commit(store, sequence=3, wall_ns=200, capture="2")
+    assert store.before_event("L1", 5, 300) == store.get(later.id)
+    assert store.before_event("L1", 3, 150) == store.get(early.id)
+    newest = commit(store, sequence=None, wall_ns=250, capture="3")
+    assert store.before_event("L1", 5, 300) == store.get(newest.id)
+
+
 def test_the_log_is_newest_first_of_one_or_all(store):
     one = commit(store, wall_ns=1, capture="1")
     other = commit(store, wall_ns=2, name="other")

@@ -190,3 +190,47 @@ def test_process_1_of_a_namespace_dies_of_a_fault_and_of_nothing_else(
     if wire.command("detach")["held"]:
         wire.command("release")
     assert program.end() in (-signal.SIGSEGV, 128 + signal.SIGSEGV)
+
+
+@pytest.mark.parametrize("is_reaped", [False, True])
+def test_who_died_while_nobody_traced_it_is_told(start: Start, wire: Wire, is_reaped: bool) -> None:
+    """GIVEN the tracer has let go, WHEN a process dies, THEN its end is told as soon as tracing is to go on, its root's too."""
+    program = start("idle")
+    wire.attach(program.pid)
+    wire.command("detach")
+    os.kill(program.pid, signal.SIGSEGV)
+    os.waitid(os.P_PID, program.pid, os.WEXITED | os.WNOWAIT)
+    if is_reaped:
+        program.end()
+    assert wire.command("attach", root=program.pid)["op"] == "error"
+    told = wire.event("exit")
+    assert (told["pid"], told["inside"]) == (program.pid, program.pid)
+    assert told["comm"]
+    known = not is_reaped or tuple(int(word) for word in os.uname().release.split(".")[:2]) >= (6, 15)
+    assert told["status"] == (signal.SIGSEGV if known else None)
+    assert (told["seconds"] > 0) != known
+
+
+def test_daemons_without_a_common_parent_stay_watched_after_a_commit(start: Start, wire: Wire) -> None:
+    first, second = start("segv_main"), start("idle")
+    wire.attach(first.pid)
+    wire.attach(second.pid)
+    wire.command("detach")
+    wire.attach(second.pid)
+    first.say()
+    assert wire.event("fatal")["pid"] == first.pid
+    wire.command("release")
+    assert first.end() == -signal.SIGSEGV
+
+
+def test_who_outlives_the_root_stays_watched_after_a_commit(start: Start, wire: Wire) -> None:
+    first, second = start("segv_main"), start("idle")
+    wire.attach(second.pid)
+    wire.attach(first.pid)
+    wire.command("detach")
+    second.close()
+    assert wire.command("attach", root=second.pid)["op"] == "attached"
+    first.say()
+    assert wire.event("fatal")["pid"] == first.pid
+    wire.command("release")
+    assert first.end() == -signal.SIGSEGV

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import signal
 import sys
 from pathlib import Path
@@ -26,6 +27,7 @@ from relive.config import load_settings
 from relive.errors import ReliveError
 from relive.model.capsule import CapsuleFacts, CapsuleSpec, LifePaths
 from relive.store import Store
+from relive.watch.client import TracerProcess
 
 __all__ = ["main"]
 
@@ -40,6 +42,7 @@ def main() -> int:
     paths = LifePaths(arguments.directory)
     settings = load_settings()
     log_to(paths.agent_log, settings)
+    tracer: TracerProcess | None = None
     try:
         Store(settings.store).close()  # a store that cannot be opened is told before anything is started
         note_pid(paths)
@@ -51,12 +54,20 @@ def main() -> int:
             spec = CapsuleSpec.model_validate_json(sys.stdin.buffer.read())
             is_unit = arguments.handed.is_unit
             group = MemoryGroup.of_unit() if is_unit else MemoryGroup.make(name, spec.memory)
+            # The tracer takes a moment to start, and what kills the service in its first second is to find it there. Without
+            # it now, the agent starts another later.
+            with contextlib.suppress(OSError):
+                tracer = TracerProcess()
             # The service is started before there is any other thread: see spawn_first_process. Whatever can fail has been done by
             # then: who is told that it did not start must not find it running.
             with in_use():
                 facts = start_service(settings, spec, paths, group, arguments.handed)
+            if tracer is not None:
+                tracer.attach(facts.root)
             arguments.handed.close()
     except ReliveError as error:
+        if tracer is not None:
+            tracer.close()
         say(arguments.ready, {"error": {"kind": type(error).__name__, **error.as_json()}})
         return error.exit_status
     # A supervisor that tells all processes of a unit to end means the service, with which the agent ends by itself.
@@ -64,7 +75,7 @@ def main() -> int:
     say(arguments.ready, {"ok": True})
 
     async def serve() -> None:
-        await Agent(settings, Capsule(paths, facts), group).run()
+        await Agent(settings, Capsule(paths, facts), group, tracer).run()
 
     asyncio.run(serve())
     return 0

@@ -29,6 +29,7 @@ from relive.agent.inside import InsideDrain
 from relive.agent.keeper import Keeper
 from relive.agent.leavings import remove_unused
 from relive.agent.lives import Capsule
+from relive.agent.loglines import LogLines
 from relive.agent.memory import MemoryGroup
 from relive.agent.pace import Pace, footprint_of
 from relive.agent.policy import PolicyCommits
@@ -40,7 +41,9 @@ from relive.agent.tasks import Tasks
 from relive.config import STORE_KEY, Settings, give_store_keys
 from relive.kernel import procfs
 from relive.model.commit import Trigger
+from relive.model.incident import Sighting
 from relive.record.events import Event
+from relive.watch.client import TracerProcess
 
 __all__ = ["Agent"]
 
@@ -48,7 +51,14 @@ __all__ = ["Agent"]
 class Agent:
     """See the module. Make it in the event loop after the service was started, then await ``run``."""
 
-    def __init__(self, settings: Settings, capsule: Capsule, group: MemoryGroup | None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        capsule: Capsule,
+        group: MemoryGroup | None,
+        tracer: TracerProcess | None = None,
+    ) -> None:
+        """``tracer``: one that was told to trace the service when that was started; None: none was."""
         facts = capsule.facts
         self._capsule = capsule
         self._group = group
@@ -69,12 +79,25 @@ class Agent:
         target = capsule_target(settings, capsule)
         taker = CriuTaker(settings, lambda: present_target(capsule, target))
         self._committer = Committer(taker, capsule.paths, facts.spec.name, self._keeper, self._protection)
-        self._failures = FailureWatch(settings, capsule, self._committer, self._keeper, self._tasks, group)
+        self._failures = FailureWatch(
+            settings, capsule, self._committer, self._keeper, self._tasks, group, tracer
+        )
         self._recorder = Recorder(settings, capsule, self._committer, self._tasks, self._failures.hear)
         self._border = Border(settings, capsule, self._committer)
         self._supervisor = Supervisor(settings, capsule.paths)
         self._bounding = Bounding([*capsule.paths.logs, capsule.paths.agent_log], settings.output_keep)
+        self._lines = self._log_lines(is_new=tracer is not None)
         self._inside = self._drain(settings) if facts.spec.inside else None
+
+    def _log_lines(self, *, is_new: bool) -> LogLines | None:
+        patterns = self._capsule.facts.spec.patterns
+        if not patterns:
+            return None
+
+        def see(sighting: Sighting) -> None:
+            self._tasks.begin(self._failures.see_line(sighting))
+
+        return LogLines(self._capsule.paths.logs, patterns, see, is_new=is_new)
 
     def _drain(self, settings: Settings) -> InsideDrain:
         loop, paths, init = asyncio.get_running_loop(), self._capsule.paths, self._capsule.facts.init
@@ -117,7 +140,11 @@ class Agent:
             ):
                 self._tasks.keep(part, work)
             self._tasks.begin(self._keeper.make_ready())
+            if self._lines is not None:
+                self._tasks.keep("output", self._lines.follow)
             await ended
+            if self._lines is not None:
+                self._lines.look()
             await self._failures.note_the_end()
         finally:
             server.close()
@@ -131,6 +158,8 @@ class Agent:
             await self._committer.tracer.close()
         await self._recorder.end()
         await self._border.end()
+        if self._lines is not None:
+            self._lines.close()
         if self._inside is not None:
             await asyncio.to_thread(self._inside.close)
             remove_rings(self._capsule.paths)

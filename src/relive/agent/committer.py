@@ -129,6 +129,10 @@ class Committer:
         self._log.info("committed", capture=taken.name, trigger=trigger.value, pause_us=taken.pause_us)
         return taken
 
+    def is_ready(self, ready: bool) -> None:
+        """Whether the service is past its start; what fails before that is marked so."""
+        self._keeper.is_ready = ready
+
     @staticmethod
     def _link(attendant: Attendant | None) -> ProxyLink | None:
         return attendant.link if attendant is not None else None

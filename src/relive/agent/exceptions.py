@@ -46,6 +46,8 @@ _SETTLE = 0.1  # [s] after an answer, for an exception that escaped after it
 _KNOWN_MOST = 4096  # requests that are remembered
 _COMMITS, _COMMITS_TIME = 6, 60.0  # commits at exceptions in so many seconds, whatever they are
 _EVENTS_MOST = 20_000
+_HEARD_WITHIN_NS = 60_000_000_000  # how far back the service's word on when it failed is believed
+_SAME_MOMENT_NS = 1_000_000_000  # an exception and a line of the log so close to each other are one failure
 _ROOTS_MOST = 64  # places of code that are looked at
 _OUTSIDE_MOST = 500  # events outside of requests before a failure outside of one
 
@@ -85,6 +87,7 @@ class ExceptionWatch:
         self._answered: OrderedDict[int, int] = OrderedDict()
         self._changed: dict[str, bool | None] = {}  # by the root of a work tree
         self._log = structlog.get_logger()
+        self._heard_wall_ns = 0
         self.main_failed = False
 
     async def watch(self) -> None:
@@ -107,7 +110,11 @@ class ExceptionWatch:
         if event.fields.get("where") == "main" and event.fields.get("pid") == self._root:
             self.main_failed = True
         fingerprint = _fingerprint(event)
-        task = self._tasks.begin(self._see(event, time.time_ns(), self._newest.get(fingerprint)))
+        now = time.time_ns()
+        # When it happened, not when the ring was looked at: a commit in between is not one before it.
+        self._heard_wall_ns = now
+        seen = min(now, max(event.wall_ns, now - _HEARD_WITHIN_NS))
+        task = self._tasks.begin(self._see(event, seen, self._newest.get(fingerprint)))
         self._pending.add(task)
         self._newest[fingerprint] = task
         task.add_done_callback(lambda ended: self._has_ended(fingerprint, ended))
@@ -126,6 +133,12 @@ class ExceptionWatch:
             await asyncio.sleep(_SETTLE)
             await self.settle()
         return request in self._told
+
+    async def told_at(self, wall_ns: int) -> bool:
+        """An exception escaped a moment before or after: a line that is logged then is of it."""
+        await asyncio.sleep(_SETTLE)
+        await self.settle()
+        return abs(wall_ns - self._heard_wall_ns) < _SAME_MOMENT_NS
 
     async def settle(self) -> None:
         """Wait until all that was told so far is written down."""

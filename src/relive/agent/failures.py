@@ -24,7 +24,9 @@ from relive.agent.sightings import (
     hang_sighting,
     is_due_to_stop,
     memory_sighting,
+    sender_of,
     shell_status,
+    worker_end_sighting,
 )
 from relive.agent.taker import Taken
 from relive.agent.tasks import Tasks
@@ -36,8 +38,9 @@ from relive.model.commit import CommitId, Trigger
 from relive.model.incident import Incident, Sighting
 from relive.record.exchanges import Exchanges
 from relive.record.reading import Recording
-from relive.watch.client import Tracer
+from relive.watch.client import Tracer, TracerProcess
 from relive.watch.messages import Exited, Fatal
+from relive.watch.signals import CRASH_SIGNALS
 
 __all__ = ["FailureWatch"]
 
@@ -45,11 +48,18 @@ _MEMORY_POLL = 1.0  # [s]
 _TRACER_PAUSE = 1.0  # [s] between tries to watch a service for signals
 _SETTLE = 0.3  # [s] after the service's end, for the proxy's last words to arrive
 
+_WORKER_LIVES = 1.0  # [s] a process that lived less, of whose end nobody saw how, was a helper that was done
+# What ends a process that nobody asked to end; others are how supervisors and timers end theirs.
+_UNASKED = CRASH_SIGNALS | {signal.SIGKILL}
+
 MakeSighting = Callable[[dict[str, Any], int], Sighting]
 
 
 class FailureWatch:
     """Belongs to the agent's event loop.
+
+    Args:
+        tracer: one that was told to trace the service when that was started.
 
     Attributes:
         exceptions: sees those that the recorder inside tells of; None where there is none.
@@ -65,12 +75,14 @@ class FailureWatch:
         keeper: Keeper,
         tasks: Tasks,
         group: MemoryGroup | None,
+        tracer: TracerProcess | None = None,
     ) -> None:
         self._capsule = capsule
         self._committer = committer
         self._keeper = keeper
         self._tasks = tasks
         self._group = group
+        self._started = tracer
         self._limit = RateLimit(settings.incident_pause)
         self._log = structlog.get_logger()
         self._seeing = asyncio.Lock()
@@ -78,6 +90,8 @@ class FailureWatch:
         self._lead = capsule.facts.root
         self._lead_status: int | None = None  # raw, of the last one at the head whose end was seen
         self._catching = asyncio.Lock()
+        self._kills = group.kills() if group is not None else 0
+        self._killed_for_memory = float("-inf")  # monotonic [s]
         self.root_status: int | None = None
         self.stop_asked: float | None = None
         self.exceptions: ExceptionWatch | None = None
@@ -99,18 +113,43 @@ class FailureWatch:
                     async with self._catching:
                         await self._catch(tracer, event)
                 elif isinstance(event, Exited):
-                    if event.pid == self._capsule.facts.root:
-                        self.root_status = event.status
-                    self._log.info("process ended", pid=event.pid, status=event.status)
-                    if event.pid == self._lead:
-                        self._lead_status = event.status
-                        await self._follow_lead(tracer)
+                    await self._hear_end(tracer, event)
             async with self._committer.lock:
                 self._committer.tracer = None
             await tracer.close()
 
+    async def _hear_end(self, tracer: Tracer, event: Exited) -> None:
+        self._log.info("process ended", pid=event.pid, status=event.status, comm=event.comm)
+        if event.pid == self._capsule.facts.root:
+            self.root_status = event.status
+        elif event.pid != self._lead and (
+            event.signal in _UNASKED or (event.status is None and event.seconds >= _WORKER_LIVES)
+        ):
+            self._tasks.begin(self._see_worker_end(event))
+        if event.pid == self._lead:
+            self._lead_status = event.status
+            await self._follow_lead(tracer)
+
+    async def _see_worker_end(self, event: Exited) -> None:
+        """A process died, or is gone after a commit: an incident, unless it went with the whole service."""
+        now = time.time_ns()
+        await asyncio.sleep(_SETTLE)
+        name = _name(self._capsule.lead)
+        asked = is_due_to_stop(self.stop_asked, time.monotonic())
+        if name is None or asked:
+            return
+        if event.signal == signal.SIGKILL and self._was_for_want_of_memory():
+            return  # ``watch_memory`` tells of it
+        await self._report(worker_end_sighting(event.signal, event.comm, event.inside, name, now), None)
+
+    def _was_for_want_of_memory(self) -> bool:
+        """The kernel killed a process of the service for that since a moment before, or right now."""
+        if self._group is not None and self._group.kills() > self._kills:
+            return True
+        return time.monotonic() - self._killed_for_memory < 2 * _MEMORY_POLL
+
     async def _new_tracer(self) -> Tracer | None:
-        tracer = await Tracer.start()
+        tracer = await self._first_tracer() or await Tracer.start()
         try:
             self._lead = self._capsule.lead
             for pid in self._capsule.heads() or [
@@ -124,6 +163,14 @@ class FailureWatch:
             return None
         return tracer
 
+    async def _first_tracer(self) -> Tracer | None:
+        """The one that was started before the service, unless what it was to trace is gone by now."""
+        process, self._started = self._started, None
+        if process is not None:
+            with contextlib.suppress(ReliveError):
+                return await Tracer.adopt(process)
+        return None
+
     async def _follow_lead(self, tracer: Tracer) -> None:
         """The process at the head has ended; a daemon that it left is traced already, and is found again after each commit."""
         lead = self._capsule.lead
@@ -135,7 +182,11 @@ class FailureWatch:
     async def _catch(self, tracer: Tracer, event: Fatal) -> None:
         """Commit the process that stands before its death, then let it die."""
         self._fatal = event
+        seen_ns = time.time_ns()
         pid, thread = _inside(event.pid), _inside(event.tid)
+        lead = self._capsule.lead
+        worker_of = _name(lead) if event.pid not in (lead, self._capsule.facts.root) else None
+        sender = self._sender(event, pid)
         taken: Taken | None = None
         try:
             taken = await self._committer.capture(
@@ -163,10 +214,20 @@ class FailureWatch:
             pid,
             thread,
             requests,
-            time.time_ns(),
+            seen_ns,
+            worker_of=worker_of,
+            sender=sender,
         )
-        known = {key: about.get(key) for key in ("sequence", "log_begin")}
+        known = {key: about.get(key) for key in ("sequence", "began_wall_ns", "log_begin")}
         await self._report(sighting.model_copy(update=known), at)
+
+    def _sender(self, event: Fatal, receiver: int) -> tuple[str | None, bool]:
+        if event.sender is None:
+            return None, False
+        heads = self._capsule.heads() or [self._capsule.facts.root]
+        members = {_inside(pid): _name(pid) or "?" for head in heads for pid in procfs.tree_of(head)}
+        own = len((procfs.status_field(event.pid, "NSpid") or "").split()) > 1
+        return sender_of(event.code_name, event.sender, receiver, members, own_namespace=own)
 
     # -- requests ------------------------------------------------------------------------------------------------
 
@@ -205,6 +266,12 @@ class FailureWatch:
         async with self._seeing:
             await self._commit_and_report(sighting)
 
+    async def see_line(self, sighting: Sighting) -> None:
+        """A line of its output stands for a failure; none of its own where an exception was told at the same moment."""
+        if self.exceptions is not None and await self.exceptions.told_at(sighting.seen_wall_ns):
+            return
+        await self.see(sighting)
+
     async def _commit_and_report(self, sighting: Sighting) -> Incident:
         at: CommitId | None = None
         if self._limit.allows(sighting.fingerprint) and not self._keeper.is_known(sighting):
@@ -228,6 +295,7 @@ class FailureWatch:
             "method": exchange.method,
             "target": exchange.target,
             "sequence": exchange.started_seq,
+            "began_wall_ns": exchange.started_wall_ns,
             "log_begin": exchange.log_offsets_before.get(log),
         }
 
@@ -237,13 +305,15 @@ class FailureWatch:
         """See processes of the tree killed for want of memory while the service itself lives on."""
         if self._group is None:
             return
-        seen = self._group.kills()
+        self._kills = self._group.kills()
         while True:
             await asyncio.sleep(_MEMORY_POLL)
-            kills = self._group.kills()
-            if kills > seen and procfs.exists(self._capsule.lead):
-                await self._report(memory_sighting(kills - seen, time.time_ns()), None)
-            seen = kills
+            kills, before = self._group.kills(), self._kills
+            self._kills = kills
+            if kills > before:
+                self._killed_for_memory = time.monotonic()
+            if kills > before and procfs.exists(self._capsule.lead):
+                await self._report(memory_sighting(kills - before, time.time_ns()), None)
 
     async def note_the_end(self) -> None:
         """The capsule has ended: an incident, unless that is no failure or has one already."""
@@ -282,6 +352,12 @@ class FailureWatch:
         incident = await self._keeper.report(sighting, at, before=before)
         self._log.warning("incident", number=incident.number, summary=sighting.summary, times=incident.times)
         return incident
+
+
+def _name(pid: int) -> str | None:
+    """The name of a process that lives, or None."""
+    stat = procfs.read_stat(pid)
+    return stat.comm if stat is not None and stat.state not in "ZX" else None
 
 
 def _inside(pid: int) -> int:

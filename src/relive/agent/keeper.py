@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -25,7 +25,7 @@ from relive.config import Settings
 from relive.errors import RefUnknown, ReliveError
 from relive.kernel.heap import trim_memory
 from relive.model.capsule import LifePaths
-from relive.model.commit import CommitId
+from relive.model.commit import CommitId, Trigger
 from relive.model.incident import Incident, Occurrence, Sighting
 from relive.record.patching import overwrite
 from relive.record.reading import Recording
@@ -37,7 +37,7 @@ from relive.store.incidents import Incidents
 from relive.upkeep.retention import Retention
 from relive.upkeep.thinning import thin
 
-__all__ = ["Keeper"]
+__all__ = ["Keeper", "commit_before"]
 
 Result = TypeVar("Result")
 _TAIL_LINES = 120
@@ -47,6 +47,30 @@ _RETENTION = "retention"
 _CLOSE_EVERY = 5.0  # [s]
 _CLOSED_AGAIN = 16  # incidents
 _CLOSED_AT_END = 1000
+_SAME_FAILURE_NS = (
+    5_000_000_000  # what is seen so long after a commit at a failure may be the same failure, seen elsewhere
+)
+
+
+def commit_before(
+    commits: Iterable[StoredCommit], seen_wall_ns: int, at: CommitId | None
+) -> StoredCommit | None:
+    """The newest commit that was taken before a failure began.
+
+    What was taken at another sighting a moment ago is not before: one failure is seen as an exception, in the log, and as an
+    answer.
+
+    Args:
+        commits: of one life, newest first. at: the one taken at the failure.
+    """
+    commits = list(commits)
+    taken_at = next((one.taken_wall_ns for one in commits if one.id == at), seen_wall_ns)
+    moment = min(seen_wall_ns, taken_at)
+    for one in commits:
+        is_of_a_failure = one.trigger == Trigger.INCIDENT and moment - one.taken_wall_ns < _SAME_FAILURE_NS
+        if one.id != at and one.taken_wall_ns < moment and not is_of_a_failure:
+            return one
+    return None
 
 
 class Keeper:
@@ -56,6 +80,10 @@ class Keeper:
         root: gives the service's first process, None while there is none. The secrets of its environment, and what looks like one,
             are taken out of what is kept of its log.
         inside: the recording from inside the service, in which that is masked too that was learned to be secret later.
+
+    Attributes:
+        pending: what was asked for and is not done.
+        is_ready: the service listens, and its first commit was taken; what fails before is marked so. ``PolicyCommits`` tells.
     """
 
     def __init__(
@@ -87,6 +115,7 @@ class Keeper:
         self._committed: set[str] = set()
         self._stored = 0
         self.pending = 0
+        self.is_ready = True
 
     async def keep(self, capture: Taken) -> StoredCommit:
         """Make a capture durable.
@@ -202,7 +231,9 @@ class Keeper:
         if before is None or not self._has(store, before):
             before = self._before(store, sighting, at)
         self.learn()
-        sighting = sighting.model_copy(update={"summary": self._mask.whole(sighting.summary)})
+        starting = sighting.starting or not self.is_ready
+        told = {"summary": self._mask.whole(sighting.summary), "starting": starting}
+        sighting = sighting.model_copy(update=told)
         log_end = self._log_end()
         known = self._known.get(sighting.fingerprint)
         if known is None:
@@ -266,12 +297,10 @@ class Keeper:
     def _before(self, store: Store, sighting: Sighting, at: CommitId | None) -> CommitId | None:
         """The last commit before the failing request, or before the failure where no request is known."""
         if sighting.sequence is not None:
-            found = store.before_event(self._life, sighting.sequence)
-        elif at is None:
-            found = store.latest_of_life(self._life)
+            found = store.before_event(self._life, sighting.sequence, sighting.began_wall_ns)
         else:
-            commits = store.log(self._service)
-            found = next((one for one in commits if one.life == self._life and one.id != at), None)
+            commits = [one for one in store.log(self._service) if one.life == self._life]
+            found = commit_before(commits, sighting.seen_wall_ns, at)
         return found.id if found is not None else None
 
     def is_known(self, sighting: Sighting) -> bool:

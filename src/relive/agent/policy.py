@@ -53,9 +53,11 @@ class PolicyCommits:
 
     async def run(self) -> None:
         """Commit until it is cancelled."""
-        if not self._policy.at_start:
-            return
+        self._committer.is_ready(False)
         await self._wait_until_ready()
+        if not self._policy.at_start:
+            self._committer.is_ready(True)
+            return
         trigger, interval = Trigger.START, self._policy.seconds
         while True:
             pause = interval
@@ -72,6 +74,7 @@ class PolicyCommits:
                         "durable", commit=stored.id, durable_us=stored.durable_us, bytes=stored.new_bytes
                     )
                 self._tell()
+            self._committer.is_ready(True)
             if pause is None:
                 return
             await asyncio.sleep(pause)

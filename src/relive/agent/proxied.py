@@ -14,7 +14,9 @@ _ENDS = (EventKind.ANSWER_ENDED, EventKind.REQUEST_ABANDONED, EventKind.ANSWER_B
 
 
 def find_request(recording: Recording, failure: Event) -> dict[str, Any]:
-    """``request``, ``method``, ``target``, ``sequence`` and ``log_offsets`` of the request in which it failed; empty if none is.
+    """``request``, ``method``, ``target``, ``sequence``, ``began_wall_ns`` and ``log_offsets`` of the request in which it failed.
+
+    Empty if it failed in none.
 
     The peer that the service's server saw is the proxy's end of a connection: of the requests on it, it is the last that began
     before the failure. Where the server did not tell the port, it is the one open request of that method and target.
@@ -50,6 +52,7 @@ def find_request(recording: Recording, failure: Event) -> dict[str, Any]:
         "method": method,
         "target": target,
         "sequence": found.seq,
+        "began_wall_ns": found.wall_ns,
         "log_offsets": dict(found.fields.get("log_offsets") or {}),
     }
 

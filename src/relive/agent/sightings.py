@@ -22,11 +22,14 @@ __all__ = [
     "log_sighting",
     "loop_sighting",
     "memory_sighting",
+    "sender_of",
     "shell_status",
     "unseen_end_sighting",
+    "worker_end_sighting",
 ]
 
 _ASKED_FOR = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+_SENT_BY = {"SI_USER": "kill", "SI_QUEUE": "sigqueue", "SI_TKILL": "tgkill, raise or abort"}
 _STOP_COUNTS = 90.0  # [s] what systemd gives a service to end
 
 
@@ -63,6 +66,7 @@ def answer_sighting(message: dict[str, Any], now_ns: int) -> Sighting:
         seen_wall_ns=now_ns,
         request=message["request"],
         sequence=message.get("sequence"),
+        began_wall_ns=message.get("began_wall_ns"),
         log_begin=message.get("log_begin"),
         answer_status=status,
     )
@@ -85,6 +89,7 @@ def broken_sighting(message: dict[str, Any], now_ns: int) -> Sighting:
         seen_wall_ns=now_ns,
         request=message["request"],
         sequence=message.get("sequence"),
+        began_wall_ns=message.get("began_wall_ns"),
         log_begin=message.get("log_begin"),
     )
 
@@ -98,6 +103,7 @@ def hang_sighting(message: dict[str, Any], now_ns: int) -> Sighting:
         seen_wall_ns=now_ns,
         request=message["request"],
         sequence=message.get("sequence"),
+        began_wall_ns=message.get("began_wall_ns"),
         log_begin=message.get("log_begin"),
     )
 
@@ -109,7 +115,8 @@ def exception_sighting(
 
     Args:
         told: fields of its ``failure`` event; everything in them is the service's word.
-        about: ``request``, ``method``, ``target``, ``sequence``, ``log_begin`` of the recorded request, as far as there is one.
+        about: ``request``, ``method``, ``target``, ``sequence``, ``began_wall_ns``, ``log_begin`` of the recorded request, as far
+            as there is one.
         ends_service: it escaped from the main program of the service's root process.
     """
     kind, text = str(told.get("type", "?")), str(told.get("text", ""))
@@ -131,12 +138,38 @@ def exception_sighting(
         seen_wall_ns=now_ns,
         request=about.get("request"),
         sequence=about.get("sequence"),
+        began_wall_ns=about.get("began_wall_ns"),
         log_begin=about.get("log_begin"),
         pid=pid if isinstance(pid, int) else None,
         exit_status=1 if ends_service else None,  # as Python ends then
         where=str(told.get("where")),
         throw=throw,
     )
+
+
+def sender_of(
+    code: str | None, sender: int | None, receiver: int, members: Mapping[int, str], *, own_namespace: bool
+) -> tuple[str | None, bool]:
+    """Who sent a signal, in words, and whether that was a process outside of the service.
+
+    Args:
+        code: name of the si_code. sender: si_pid, 0 for one that the receiver's PID namespace does not show; None: nobody sent it.
+        members: {number: name} of the service's processes, numbered as ``sender``.
+        own_namespace: the service has a PID namespace of its own, so that whoever has a number there belongs to it.
+    """
+    if sender is None:
+        return None, False
+    how = _SENT_BY.get(code or "", code)
+    if sender == receiver:
+        return f"by the process itself ({how})", False
+    if sender == 0:
+        return f"from outside, by a process that its PID namespace does not show ({how})", True
+    name = members.get(sender)
+    if name is not None:
+        return f"by pid {sender}, {name} ({how})", False
+    if own_namespace:
+        return f"by pid {sender}, which is gone ({how})", False
+    return f"from outside, by pid {sender} ({how})", True
 
 
 def fatal_sighting(
@@ -148,14 +181,22 @@ def fatal_sighting(
     thread: int,
     open_requests: list[int],
     now_ns: int,
+    *,
+    worker_of: str | None = None,
+    sender: tuple[str | None, bool] = (None, False),
 ) -> Sighting:
-    """A fatal signal was about to kill a process; pids as inside the capsule."""
+    """A fatal signal was about to kill a process; pids as inside the capsule.
+
+    Args:
+        worker_of: name of the service's first process, where it is another. sender: see ``sender_of``.
+    """
     where = f" at address {address:#x}" if address is not None else ""
+    sent = f", sent {sender[0]}" if sender[0] is not None else ""
     request = open_requests[-1] if len(open_requests) == 1 else None
     return Sighting(
         kind=FailureKind.SIGNAL,
         fingerprint=f"signal {number} {comm}",
-        summary=f"{comm} (pid {pid}) got {signal_name(number)}{where}",
+        summary=f"{_process(comm, pid, worker_of)} got {signal_name(number)}{where}{sent}",
         seen_wall_ns=now_ns,
         request=request,
         open_requests=open_requests,
@@ -164,7 +205,43 @@ def fatal_sighting(
         address=address,
         pid=pid,
         thread=thread,
+        worker=worker_of is not None,
+        sender=sender[0],
+        from_outside=sender[1],
     )
+
+
+def worker_end_sighting(
+    ended_by: int | None, comm: str | None, pid: int | None, worker_of: str, now_ns: int
+) -> Sighting:
+    """A process of a service that goes on has ended without having been stopped before.
+
+    Args:
+        ended_by: the signal; None: nobody saw how.
+    """
+    process = _process(comm or worker_of, pid, worker_of)
+    if ended_by is None:
+        summary = f"{process} ended during the commit; how is not known, since nobody traced it then"
+    elif ended_by == signal.SIGKILL:
+        summary = f"{process} was killed by SIGKILL; the kernel does not tell who sent it"
+    else:
+        summary = f"{process} died of {signal_name(ended_by)}"
+    return Sighting(
+        kind=FailureKind.EXIT if ended_by is None else FailureKind.SIGNAL,
+        fingerprint=f"end {ended_by or 'unseen'} {comm}",
+        summary=summary,
+        seen_wall_ns=now_ns,
+        signal=ended_by,
+        pid=pid,
+        worker=True,
+    )
+
+
+def _process(comm: str, pid: int | None, worker_of: str | None) -> str:
+    if worker_of is None:
+        return f"{comm} (pid {pid})"
+    named = f"worker {pid} of {worker_of}" if pid is not None else f"a worker of {worker_of}"
+    return named if comm == worker_of else f"{named} ({comm})"
 
 
 def memory_sighting(kills: int, now_ns: int, exit_status: int | None = None) -> Sighting:

@@ -72,7 +72,10 @@ def _headline(account: Account) -> Iterator[str]:
         latest = incident.latest
         yield f"Latest:   {when(latest.sighting.seen_wall_ns)}, before it {latest.before or 'no commit'}"
     if sighting.signal is not None:
-        yield f"Signal:   {sighting.signal} {sighting.signal_code or ''}".rstrip()
+        sent = f", sent {one_line(sighting.sender)}" if sighting.sender is not None else ""
+        yield f"Signal:   {sighting.signal} {sighting.signal_code or ''}".rstrip() + sent
+    if sighting.starting:
+        yield "Moment:   while the service was starting: before it listened and was committed for the first time"
     if sighting.open_requests:
         yield f"Open:     requests {', '.join(map(str, sighting.open_requests))}"
 

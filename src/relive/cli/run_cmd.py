@@ -39,6 +39,7 @@ from relive.model.capsule import (
 from relive.model.limits import parse_limit
 from relive.model.signals import parse_signal
 from relive.model.text import is_number
+from relive.model.watched import check_pattern
 from relive.store.incidents import Incidents
 
 __all__ = ["run"]
@@ -99,6 +100,10 @@ def run(
     data: Annotated[
         list[str] | None,
         typer.Option(help="DIRECTORY=copy or DIRECTORY=exclude: what becomes of large data in commits"),
+    ] = None,
+    log_pattern: Annotated[
+        list[str] | None,
+        typer.Option(help="A line of its output that matches this is a failure; may be given again"),
     ] = None,
     supervised: Annotated[
         bool | None,
@@ -189,6 +194,7 @@ def run(
         data=parse_data(data or []),
         stop_signal=parse_signal(stop_signal) if stop_signal is not None else None,
         daemons=daemons,
+        patterns=[check_pattern(one) for one in log_pattern or []],
     )
     if detach:
         handed = Handed(umask=_take_umask(), limits=limits)

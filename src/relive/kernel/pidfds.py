@@ -6,14 +6,21 @@ number may be a stranger's. So a handle is opened first, and what is known of th
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
 import signal
+import struct
 
 from relive.kernel import procfs
 from relive.kernel.namespaces import Namespace, namespace_id
 
-__all__ = ["has_ended", "open_member", "open_process", "send_signal"]
+__all__ = ["exit_status", "has_ended", "open_member", "open_process", "send_signal"]
+
+# linux/pidfd.h: struct pidfd_info as of its first version, without what stands between.
+_INFO = struct.Struct("=Q52xi")
+_GET_INFO = 0xC000FF0B | _INFO.size << 16  # _IOWR(0xFF, 11, struct pidfd_info)
+_INFO_EXIT = 1 << 3
 
 
 def open_process(pid: int, start_ticks: int | None = None) -> int | None:
@@ -80,3 +87,18 @@ def has_ended(handle: int, wait_s: float = 0) -> bool:
     poller = select.poll()
     poller.register(handle, select.POLLIN)
     return bool(poller.poll(wait_s * 1000))
+
+
+def exit_status(handle: int) -> int | None:
+    """The raw wait status (``os.waitstatus_to_exitcode``) of a process that has ended and whose parent has taken it.
+
+    None where it has not, and where the kernel is older than Linux 6.15. The handle must have been opened before the end.
+    """
+    told = bytearray(_INFO.size)
+    _INFO.pack_into(told, 0, _INFO_EXIT, 0)
+    try:
+        fcntl.ioctl(handle, _GET_INFO, told)
+    except OSError:
+        return None
+    mask, status = _INFO.unpack(told)
+    return int(status) if mask & _INFO_EXIT else None

@@ -37,6 +37,7 @@ class ProcessStat:
         state: one letter: R, S, D, T (stopped), t (traced), Z (zombie), X, I.
         start_ticks: clock ticks after boot at which it started; with the pid it names a process for good.
         kernel_thread: it has no user memory (PF_KTHREAD).
+        exit_status: of a zombie, raw as from waitpid(2); 0 where the caller may not trace it.
     """
 
     pid: int
@@ -47,6 +48,7 @@ class ProcessStat:
     session: int
     start_ticks: int
     kernel_thread: bool
+    exit_status: int = 0
 
 
 _PF_KTHREAD = 0x00200000
@@ -70,6 +72,7 @@ def read_stat(pid: int) -> ProcessStat | None:
         session=int(fields[3]),
         start_ticks=int(fields[19]),
         kernel_thread=bool(int(fields[6]) & _PF_KTHREAD),
+        exit_status=int(fields[49]),
     )
 
 

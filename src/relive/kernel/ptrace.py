@@ -30,6 +30,7 @@ __all__ = [
     "resume",
     "seize",
     "siginfo",
+    "was_killed",
 ]
 
 # Requests: linux/ptrace.h, ptrace(2) "DESCRIPTION".
@@ -161,6 +162,15 @@ def accept(tid: int) -> None:
     """
     # Only the stop: if the task was killed meanwhile, its end is still to be reported.
     os.waitid(os.P_PID, tid, os.WSTOPPED | os.WNOHANG | _WALL)
+
+
+def was_killed(tid: int) -> bool:
+    """An ended tracee, not yet reaped, died of a signal."""
+    try:
+        found = os.waitid(os.P_PID, tid, _PEEK_FLAGS & ~os.WSTOPPED)
+    except ChildProcessError:
+        return False
+    return found is not None and found.si_code in (os.CLD_KILLED, os.CLD_DUMPED)
 
 
 def reap(tid: int) -> int | None:

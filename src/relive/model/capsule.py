@@ -177,6 +177,7 @@ class CapsuleSpec(Value):
         data: by absolute path of a directory, what becomes of it in commits.
         stop_signal: by which ``relive stop`` asks it to end; None: SIGTERM.
         daemons: its first process ends and leaves daemons: one of Relive's stays at their head (``relive_head``).
+        patterns: regular expressions; a line of output in which one is found is a failure.
     """
 
     name: str
@@ -197,6 +198,7 @@ class CapsuleSpec(Value):
     data: dict[NativeText, DataChoice] = {}
     stop_signal: int | None = None
     daemons: bool = False
+    patterns: list[str] = []
 
     @property
     def opens_tls(self) -> bool:

@@ -31,9 +31,13 @@ class Sighting(Value):
     Attributes:
         fingerprint: equal for failures that count as the same within one life.
         summary: one line for people.
-        request: number of the request it happened to, if known; sequence: of the event at which that request began.
+        request: number of the request it happened to, if known; sequence, began_wall_ns: of the event at which that request began.
         log_begin: size in bytes of the service's standard error when that request began.
         signal, thread: of a fatal signal; pids as inside the capsule.
+        worker: the process is not the service's first one, which went on.
+        sender: who sent the signal, in words; None where nobody did, or it is not known.
+        from_outside: a process that is not of the service sent it, so that no replay can bring it back.
+        starting: the service had not begun to listen yet, or was not committed for the first time.
         exit_status: of the service's root process, as a shell shows it.
         where: of an exception, what it escaped from (``relive.model.failure.Where``).
         throw: of an exception, the name by which the failing thread waits in the commit that was taken at it; None when
@@ -46,6 +50,7 @@ class Sighting(Value):
     seen_wall_ns: int
     request: int | None = None
     sequence: int | None = None
+    began_wall_ns: int | None = None
     log_begin: int | None = None
     open_requests: list[int] = []
     signal: int | None = None
@@ -53,6 +58,10 @@ class Sighting(Value):
     address: int | None = None
     pid: int | None = None
     thread: int | None = None
+    worker: bool = False
+    sender: str | None = None
+    from_outside: bool = False
+    starting: bool = False
     exit_status: int | None = None
     answer_status: int | None = None
     where: str | None = None

@@ -48,6 +48,7 @@ class Case:
         failed_mono_ns: when the failure was seen.
         hung_seconds: without an answer for so long a request counts as hanging; None where it did not hang.
         prepare_seconds: how long it took to read all this.
+        cannot_come_back: why no replay can show the failure again; None where one may.
     """
 
     service: str
@@ -65,6 +66,7 @@ class Case:
     failed_mono_ns: int = 0
     hung_seconds: float | None = None
     prepare_seconds: float = 0.0
+    cannot_come_back: str | None = None
 
 
 def _paths_of(settings: Settings, service: str, life: str) -> LifePaths:
@@ -117,6 +119,7 @@ def case_of_incident(settings: Settings, store: Store, incident: Incident, occur
     case = _case(
         store, exchanges, occurrence.before, incident.number, exchange, subject, seen_mono_ns, recorded, hung
     )
+    case = replace(case, cannot_come_back=_sent_from_outside(sighting))
     return _with_recordings(case, paths, exchange, seen_mono_ns, began)
 
 
@@ -148,6 +151,12 @@ def _recorded_fault(sighting: Sighting, root: int, places: list[ThreadPlace] | N
         address=sighting.address,
         place=next((one for one in places or [] if one.thread == sighting.thread), None),
     )
+
+
+def _sent_from_outside(sighting: Sighting) -> str | None:
+    if not sighting.from_outside:
+        return None
+    return f"the signal was sent {sighting.sender}, so it cannot come back"
 
 
 def case_of_request(settings: Settings, store: Store, commit: CommitId, number: int) -> Case:

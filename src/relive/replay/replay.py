@@ -135,6 +135,8 @@ async def _run(
     settings: Settings, store: Store, case: Case, wishes: Wishes, answers: Answers | None, number: int
 ) -> Run:
     began = time.monotonic()
+    if case.cannot_come_back is not None:
+        return _without_a_branch(number, VerdictKind.NOT_REPRODUCED, case.cannot_come_back, [])
     stubs = case.stubs if wishes.calls is Calls.RECORDED else None
     stage = Stage(stubs, wishes.speed, wishes.ignore, wishes.on_miss)
     try:
@@ -292,11 +294,12 @@ def _with_notes(
 
 
 def _not_restored(number: int, error: ReliveError) -> Run:
-    verdict = Verdict(
-        kind=VerdictKind.FAILED_TO_RESTORE,
-        difference=str(error),
-        notes=[error.remedy] if error.remedy else [],
-    )
+    notes = [error.remedy] if error.remedy else []
+    return _without_a_branch(number, VerdictKind.FAILED_TO_RESTORE, str(error), notes)
+
+
+def _without_a_branch(number: int, kind: VerdictKind, difference: str, notes: list[str]) -> Run:
+    verdict = Verdict(kind=kind, difference=difference, notes=notes)
     return Run(number=number, verdict=verdict, outcome=None, forwarded=0, restore_us=None, seconds=0.0)
 
 

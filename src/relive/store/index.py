@@ -328,10 +328,16 @@ class Index:
         query = "WHERE name = ? AND taken_wall_ns <= ? ORDER BY taken_wall_ns DESC, id DESC LIMIT 1"
         return next(self._select(query, (name, wall_ns)), None)
 
-    def before_sequence(self, life: str, sequence: int) -> StoredCommit | None:
-        """The newest commit of a life whose cursor lies before an event of its recording."""
+    def before_sequence(self, life: str, sequence: int, wall_ns: int | None) -> StoredCommit | None:
+        """The newest commit of a life whose cursor lies before an event of its recording, or which has none and is older."""
         query = "WHERE life = ? AND sequence < ? ORDER BY sequence DESC, taken_wall_ns DESC LIMIT 1"
-        return next(self._select(query, (life, sequence)), None)
+        known = next(self._select(query, (life, sequence)), None)
+        query = (
+            "WHERE life = ? AND sequence IS NULL AND taken_wall_ns < ? ORDER BY taken_wall_ns DESC LIMIT 1"
+        )
+        timed = next(self._select(query, (life, wall_ns)), None)
+        found = [one for one in (known, timed) if one is not None]
+        return max(found, key=lambda one: one.taken_wall_ns, default=None)
 
     def latest_of_life(self, life: str) -> StoredCommit | None:
         """The newest commit of one life."""

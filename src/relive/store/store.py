@@ -629,10 +629,14 @@ class Store:
         with disk_errors("reading the index", self._directory):
             return self._index.targets()
 
-    def before_event(self, life: str, sequence: int) -> StoredCommit | None:
-        """The newest commit of a life taken before an event of its recording."""
+    def before_event(self, life: str, sequence: int, wall_ns: int | None = None) -> StoredCommit | None:
+        """The newest commit of a life taken before an event of its recording.
+
+        Args:
+            wall_ns: when that was: what was taken before it counts too if nobody told then where the recording stood.
+        """
         with disk_errors("reading the index", self._directory):
-            return self._index.before_sequence(life, sequence)
+            return self._index.before_sequence(life, sequence, wall_ns)
 
     def latest_of_life(self, life: str) -> StoredCommit | None:
         """The newest commit of a life."""

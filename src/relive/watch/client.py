@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import signal
 import socket
+import subprocess
 import sys
 from collections import deque
 from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ from typing import Any
 from relive import errors
 from relive.watch.messages import Event, parse_event
 
-__all__ = ["Attached", "Released", "Tracer"]
+__all__ = ["Attached", "Released", "Tracer", "TracerProcess"]
 
 _CLOSE_LIMIT = 10.0  # [s] for the tracer to end after its socket closed; first it may wait for a death
 _ERRORS = {
@@ -53,16 +53,50 @@ class Released:
     tasks: int
 
 
+class TracerProcess:
+    """A tracer that was just started, and what it was told, for ``Tracer.adopt``; needs no event loop, and makes no thread.
+
+    Attributes:
+        root: what it is to trace; None when it was not told.
+    """
+
+    def __init__(self) -> None:
+        self.root: int | None = None
+        self.socket, theirs = socket.socketpair()
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "relive.watch.tracer", "--socket", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                # Out of reach of the terminal's Ctrl-C: it ends when the agent does, and not before.
+                start_new_session=True,
+            )
+
+    def attach(self, root: int) -> None:
+        """Tell it to trace a process and all its descendants; it does so when it is up. Once at most.
+
+        If it has died already, ``Tracer.adopt`` says so.
+        """
+        self.root = root
+        with contextlib.suppress(OSError):
+            self.socket.sendall(json.dumps({"op": "attach", "root": root}).encode() + b"\n")
+
+    def close(self) -> None:
+        """End it, where nobody adopts it."""
+        self.socket.close()
+        self.process.kill()
+        self.process.wait()
+
+
 class Tracer:
     """A tracer process. Made by ``start``; ends with ``close``, or when this process dies.
 
     Commands may be given from several asyncio tasks, and are carried out in the order they were given.
     """
 
-    def __init__(
-        self, process: asyncio.subprocess.Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ):
-        self._process = process
+    def __init__(self, process: TracerProcess, reader: asyncio.StreamReader, writer: asyncio.StreamWriter):
+        self._process = process.process
         self._writer = writer
         self._replies: deque[asyncio.Future[dict[str, Any]]] = deque()
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
@@ -73,23 +107,25 @@ class Tracer:
     @classmethod
     async def start(cls) -> Tracer:
         """Start a tracer that traces nothing yet."""
-        ours, theirs = socket.socketpair()
-        with theirs:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-P",
-                "-m",
-                "relive.watch.tracer",
-                "--socket",
-                str(theirs.fileno()),
-                pass_fds=[theirs.fileno()],
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.DEVNULL,
-                # Out of reach of the terminal's Ctrl-C: it ends when the agent does, and not before.
-                start_new_session=True,
-            )
-        reader, writer = await asyncio.open_connection(sock=ours)
-        return cls(process, reader, writer)
+        return await cls.adopt(TracerProcess())
+
+    @classmethod
+    async def adopt(cls, process: TracerProcess) -> Tracer:
+        """One that was started before there was an event loop. What it was told to trace it traces, or says that it does not.
+
+        Raises:
+            As ``attach``; then the tracer has been closed.
+        """
+        reader, writer = await asyncio.open_connection(sock=process.socket)
+        tracer = cls(process, reader, writer)
+        if process.root is not None:
+            try:
+                await tracer._answer()
+            except errors.ReliveError:
+                await tracer.close()
+                raise
+            tracer._root = process.root
+        return tracer
 
     @property
     def pid(self) -> int:
@@ -125,7 +161,7 @@ class Tracer:
     async def stepped_aside(self) -> AsyncIterator[bool]:
         """Detach, and attach to the same tree again at the end; gives what ``detach`` returns.
 
-        A tree that ended meanwhile is no error. A process that gets a fatal signal meanwhile dies unseen.
+        A tree that ended meanwhile is no error. A process that gets a fatal signal meanwhile dies; of its end an event tells.
         """
         held = await self.detach()
         try:
@@ -152,14 +188,17 @@ class Tracer:
     async def close(self) -> None:
         """End the tracer; held processes die of their signals, and all others run on untraced."""
         self._writer.close()
-        try:
-            await asyncio.wait_for(self._process.wait(), _CLOSE_LIMIT)
-        except TimeoutError:
-            self._process.send_signal(signal.SIGKILL)
-            await self._process.wait()
+        await asyncio.to_thread(self._end)
         self._reading.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._reading
+
+    def _end(self) -> None:
+        try:
+            self._process.wait(_CLOSE_LIMIT)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
     async def __aenter__(self) -> Tracer:
         return self
@@ -170,10 +209,16 @@ class Tracer:
     async def _command(self, message: dict[str, Any]) -> dict[str, Any]:
         if self._ended:
             raise _tracer_gone()
-        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._replies.append(answer)
         # Not awaited further: a command is smaller than any socket buffer.
         self._writer.write(json.dumps(message).encode() + b"\n")
+        return await self._answer()
+
+    async def _answer(self) -> dict[str, Any]:
+        """The reply to the command that was sent last."""
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._replies.append(answer)
+        if self._ended:
+            answer.set_exception(_tracer_gone())
         reply = await answer
         if reply["op"] == "error":
             kind = _ERRORS.get(reply["code"], errors.ReliveError)

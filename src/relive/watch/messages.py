@@ -10,8 +10,10 @@ any reply:
 Events, at any time between replies:
 
     fatal   {pid, tid, signal, name, code, code_name, address, sender, comm, stopped}
-    exit    {pid, status}
+    exit    {pid, status, comm, inside, seconds}
     lost    {exits}
+
+A process that was traced before ``detach`` or ``fatal`` and has ended when tracing goes on gets an ``exit`` too.
 
 ``held`` says that a process stands stopped after a ``fatal``, so that ``release`` is due before tracing goes
 on. An unknown field is to be ignored; fields may be added, never changed.
@@ -70,17 +72,23 @@ class Exited:
     """A traced process has ended; its parent learns of it right after this.
 
     Attributes:
-        status: raw, as from waitpid(2); for ``os.waitstatus_to_exitcode``.
+        status: raw, as from waitpid(2); for ``os.waitstatus_to_exitcode``. None: it ended while nobody traced it, and the kernel
+            does not tell how.
+        comm, inside: its name, and its number in its own PID namespace; None where it exited by itself while it was traced.
+        seconds: how long it had lived, where there is no status; 0.0 else.
     """
 
     op: ClassVar[str] = "exit"
     pid: int
-    status: int
+    status: int | None
+    comm: str | None = None
+    inside: int | None = None
+    seconds: float = 0.0
 
     @property
     def signal(self) -> int | None:
-        """The signal it died of, or None when it exited by itself."""
-        return os.WTERMSIG(self.status) if os.WIFSIGNALED(self.status) else None
+        """The signal it died of, or None when it exited by itself or nobody knows."""
+        return os.WTERMSIG(self.status) if self.status is not None and os.WIFSIGNALED(self.status) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import os
+import resource
 import select
 import signal
 import socket
@@ -25,13 +26,14 @@ import threading
 import time
 import traceback
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from enum import Enum, auto
 from pathlib import Path
 from typing import Any, Final
 
-from relive.errors import ReliveError, UsageError
+from relive.errors import ProcessGone, ReliveError, UsageError
 from relive.kernel import libc, procfs
+from relive.watch.accounting import Known, ends, forget
 from relive.watch.messages import Channel, Exited, Fatal
 from relive.watch.release import close_all, let_die
 from relive.watch.tracing import Crash, Tracing, state_of
@@ -51,14 +53,6 @@ class _End(Enum):
     CRASHED = auto()
     CLOSED = auto()
     FAILED = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """A process that was traced, by the number and the start time that name it for good."""
-
-    pid: int
-    start_ticks: int
 
 
 class _Signals:
@@ -136,7 +130,7 @@ class Tracer:
         self._channel = channel
         self._agent = _Agent(channel, _Signals())
         self._root: int | None = None
-        self._known: set[_Known] = set()
+        self._known: list[Known] = []
         self._held: list[Crash] = []
         self._resumes_tracing = False
         self._stopped_before: set[int] = set()
@@ -164,8 +158,7 @@ class Tracer:
             self._resumes_tracing = False
             self._channel.reply("detached", held=bool(self._held))
         elif op == "attach" and isinstance(command.get("root"), int):
-            if command["root"] != self._root:
-                self._root, self._known = command["root"], set()
+            self._root = command["root"]
             if self._held:
                 self._resumes_tracing = True
                 self._channel.reply("attached", tasks=0, held=True, skipped=[])
@@ -174,8 +167,12 @@ class Tracer:
         elif op == "release":
             died = let_die(self._held)
             close_all(self._held)
-            released = bool(self._held)
+            released = {crash.pid for crash in self._held}
             self._held = []
+            # Of their ends the reply tells.
+            gone = [one for one in self._known if one.pid in released and not one.lives]
+            self._known = [one for one in self._known if one not in gone]
+            forget(gone)
             if released and self._resumes_tracing:
                 self._trace(releasing=died)
             else:
@@ -189,10 +186,9 @@ class Tracer:
         Args:
             releasing: None for the command ``attach``. For ``release``, whether the process died.
         """
-        session = _Session(self._channel, self._agent, releasing)
-        root, others = self._root, self._survivors()
-        assert root is not None
-        thread = threading.Thread(target=session.run, args=(root, others), daemon=True)
+        assert self._root is not None
+        session = _Session(self._channel, self._agent, releasing, self._known)
+        thread = threading.Thread(target=session.run, args=(self._root,), daemon=True)
         thread.start()
         thread.join()
         # join() returns a little before the system's thread is gone, and only with that are the tasks let go.
@@ -201,10 +197,10 @@ class Tracer:
         if session.end is _End.DETACHED:
             # Before anything else: somebody waits to begin a commit.
             self._channel.reply("detached", held=False)
-        stats = [procfs.read_stat(pid) for pid in session.tracing.processes()]
-        self._known = {_Known(stat.pid, stat.start_ticks) for stat in stats if stat is not None}
+        forget(self._known)
+        self._known = session.left
         if session.end is _End.CRASHED:
-            self._stopped_before = {stat.pid for stat in stats if stat is not None and stat.state == "T"}
+            self._stopped_before = {one.pid for one in self._known if state_of(one.pid) == "T"}
             self._hold(list(session.tracing.crashes.values()))
 
     def _hold(self, crashes: list[Crash]) -> None:
@@ -230,57 +226,61 @@ class Tracer:
                 )
             )
 
-    def _survivors(self) -> list[int]:
-        """Processes traced before: those of daemons that forked twice no longer descend from the root."""
-        stats = [(known, procfs.read_stat(known.pid)) for known in self._known]
-        return [
-            known.pid for known, stat in stats if stat is not None and stat.start_ticks == known.start_ticks
-        ]
-
     def _wake_tree(self) -> None:
         """The agent died while it committed: whatever of the tree was stopped since the crash shall run."""
-        for pid in self._survivors():
-            if pid not in self._stopped_before and state_of(pid) == "T":
-                os.kill(pid, signal.SIGCONT)
+        for one in self._known:
+            if one.lives and one.pid not in self._stopped_before and state_of(one.pid) == "T":
+                os.kill(one.pid, signal.SIGCONT)
 
 
 class _Session:
     """One life of the tracing thread.
 
+    Args:
+        releasing: as for ``Tracer._trace``. known: who was traced before; daemons that forked twice no longer
+            descend from the root.
+
     Attributes:
-        tracing: what was traced; ``native_id`` the thread that did; ``end`` why it ended. For after its end.
+        tracing: what was traced; ``native_id`` the thread that did; ``end`` why it ended; ``left`` who was traced last. For after
+            its end.
     """
 
     tracing: Tracing
     native_id: int
     end: _End = _End.FAILED
 
-    def __init__(self, channel: Channel, agent: _Agent, releasing: bool | None) -> None:
+    def __init__(
+        self, channel: Channel, agent: _Agent, releasing: bool | None, known: Iterable[Known]
+    ) -> None:
         self._channel = channel
         self._agent = agent
         self._releasing = releasing
+        self._known = list(known)
+        self.left: list[Known] = []
 
-    def run(self, root: int, others: Iterable[int]) -> None:
+    def run(self, root: int) -> None:
         """The thread. Whatever goes wrong in it, its end sets the whole tree free."""
         self.native_id = threading.get_native_id()
-        self.tracing = Tracing(lambda pid, status: self._channel.event(Exited(pid, status)))
+        self.tracing = Tracing(lambda *about: self._channel.event(Exited(*about)))
         try:
-            self.end = self._run(root, others)
+            self.end = self._run(root)
         except ReliveError as error:
             self._channel.error(error)
         except Exception as error:
             traceback.print_exc()
             failure = ReliveError("the tracer failed", cause=f"{type(error).__name__}: {error}")
             self._channel.error(failure)
+        # Still traced, none of them can vanish: whoever ends from now on is accounted for when tracing goes on.
+        pids = {*self.tracing.processes(), *(one.pid for one in self._known if one.lives)}
+        self.left = Known.of_all(pids)
 
-    def _run(self, root: int, others: Iterable[int]) -> _End:
-        if self._releasing is None:
-            skipped = self.tracing.attach(root)
-            skipped += self.tracing.follow(pid for pid in others if pid not in self.tracing.tasks)
-            self._reply_attached(asdict(refusal) for refusal in skipped)
-        else:
-            self.tracing.follow([root, *others])
-            self._channel.reply("released", died=self._releasing, tasks=len(self.tracing.tasks))
+    def _run(self, root: int) -> _End:
+        try:
+            self._begin(root, [one.pid for one in self._known if one.lives])
+        finally:
+            for exited in ends(self._known):
+                if exited.pid not in self.tracing.tasks:  # else its end is told when it is reaped
+                    self._channel.event(exited)
         detaches = False
         deadline: float | None = None
         while True:
@@ -302,6 +302,19 @@ class _Session:
                 return _End.CRASHED if self.tracing.crashes else _End.CLOSED
             while (command := self._agent.command()) is not None:
                 detaches |= self._obey(command)
+
+    def _begin(self, root: int, others: Iterable[int]) -> None:
+        if self._releasing is None:
+            skipped = self.tracing.follow(others)
+            try:
+                skipped += self.tracing.attach(root)
+            except ProcessGone:
+                if not self.tracing.tasks:
+                    raise  # else it has left daemons
+            self._reply_attached(asdict(refusal) for refusal in skipped)
+        else:
+            self.tracing.follow([root, *others])
+            self._channel.reply("released", died=self._releasing, tasks=len(self.tracing.tasks))
 
     def _handle_batch(self) -> bool:
         """Answer what waits, up to a limit; True when nothing was left."""
@@ -347,6 +360,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="relive.watch.tracer", description=__doc__)
     parser.add_argument("--socket", type=int, required=True, metavar="FD", help="inherited stream socket")
     arguments = parser.parse_args()
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(
+        resource.RLIMIT_NOFILE, (most, most)
+    )  # it has a handle of each process while it is aside
     Tracer(Channel(socket.socket(fileno=arguments.socket))).run()
 
 

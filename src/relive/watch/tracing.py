@@ -20,7 +20,7 @@ from relive.errors import PermissionMissing, ProcessGone, UsageError
 from relive.kernel import libc, procfs, ptrace
 from relive.watch import signals
 
-__all__ = ["Crash", "Skipped", "Tracing", "is_leader", "send_to_task", "state_of"]
+__all__ = ["Crash", "Skipped", "Tracing", "is_leader", "name_and_number", "send_to_task", "state_of"]
 
 _SYS_TGKILL = {"x86_64": 234, "aarch64": 131}[os.uname().machine]
 
@@ -87,8 +87,8 @@ class Tracing:
         crashes: by process id; none of them is traced again by this object.
     """
 
-    def __init__(self, on_exit: Callable[[int, int], None]) -> None:
-        """``on_exit`` gets (pid, raw status) of each traced process that ends."""
+    def __init__(self, on_exit: Callable[[int, int, str | None, int | None], None]) -> None:
+        """``on_exit`` gets what ``Exited`` holds of each traced process that ends."""
         self.tasks: set[int] = set()
         self.crashes: dict[int, Crash] = {}
         self._on_exit = on_exit
@@ -213,6 +213,8 @@ class Tracing:
 
     def _end(self, tid: int) -> None:
         leads = is_leader(tid)
+        # Nobody can be asked after it is reaped.
+        who = name_and_number(tid) if leads and ptrace.was_killed(tid) else (None, None)
         status = ptrace.reap(tid)
         self.tasks.discard(tid)
         if not leads or status is None:
@@ -220,7 +222,7 @@ class Tracing:
         crash = self.crashes.pop(tid, None)  # killed while it was being stopped
         if crash is not None:
             os.close(crash.pidfd)
-        self._on_exit(tid, status)
+        self._on_exit(tid, status, *who)
 
     def _exec(self, tid: int) -> None:
         """The thread that called execve has taken the number of the leader, and all other threads are gone.
@@ -296,6 +298,16 @@ def state_of(tid: int) -> str:
         return _read(f"/proc/{tid}/stat").rpartition(") ")[2][:1]
     except FileNotFoundError:
         return "X"
+
+
+def name_and_number(pid: int) -> tuple[str | None, int | None]:
+    """A process's name, and its number in its own PID namespace; a zombie has both. (None, None) when it is not there."""
+    try:
+        status = _read(f"/proc/{pid}/status")
+    except FileNotFoundError:
+        return None, None
+    fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+    return fields["Name"].strip(), int(fields.get("NSpid", fields["Pid"]).split()[-1])
 
 
 def _threads(pid: int) -> Iterator[int]:

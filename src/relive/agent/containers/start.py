@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from relive.agent.exceptions import ExceptionWatch
 from relive.agent.failures import FailureWatch
 from relive.agent.keeper import Keeper
 from relive.agent.lives import Capsule
+from relive.agent.loglines import LinePatterns
 from relive.agent.memory import MemoryGroup
 from relive.agent.pace import Pace, footprint_of
 from relive.agent.policy import PolicyCommits
@@ -28,7 +28,6 @@ from relive.agent.protection import Protection
 from relive.agent.sightings import (
     exit_sighting,
     health_sighting,
-    log_sighting,
     memory_sighting,
     unseen_end_sighting,
 )
@@ -43,7 +42,6 @@ from relive.record.events import Event
 __all__ = ["Common", "End", "Start", "wait_status"]
 
 _LOOK_LEAST, _LOOK_MOST = 1.0, 10.0  # [s] between two looks at a container that has a health check
-_LINE_MOST = 64 << 10  # [bytes] of a line that patterns are looked for in
 _BORN_SLACK_NS = 1_000_000_000  # a process's start is known to a tick of the clock, its time since boot read a moment later
 _KILLED = 128 + 9
 
@@ -93,7 +91,7 @@ class Start:
         self._group = MemoryGroup.of_process(state.pid) if state.has_group else None
         self._tasks = Tasks(common.protection)
         self._log = structlog.get_logger()
-        self._patterns = [re.compile(one.encode()) for one in common.watch.facts.spec.patterns]
+        self._patterns = LinePatterns(common.watch.facts.spec.patterns)
         self._born_ns = self._seen_ns = _born_ns(state.pid)
         self.failures = FailureWatch(
             common.settings, self.service, common.committer, common.keeper, self._tasks, self._group
@@ -126,11 +124,8 @@ class Start:
 
     def hear_line(self, line: bytes, begin: int) -> None:
         """Take a line of the container's output; ``begin``: size of stderr's file when it began."""
-        for pattern in self._patterns:
-            if pattern.search(line[:_LINE_MOST]):
-                text = " ".join(line.decode(errors="replace").split())
-                seen = log_sighting(pattern.pattern.decode(), text, begin, time.time_ns())
-                self._tasks.begin(self.failures.see(seen))
+        for seen in self._patterns.seen_in(line, begin):
+            self._tasks.begin(self.failures.see_line(seen))
 
     # -- its life ------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from typing import BinaryIO
 from relive.agent.containers.engine import OutputGoal
 from relive.model.watched import WatchSpec
 
-__all__ = ["FileOutput", "LogFile", "find_logs"]
+__all__ = ["FileOutput", "FollowedFile", "LogFile", "find_logs"]
 
 _PAUSE = 0.2  # [s] between two looks
 _READ_MOST = 1 << 20  # [bytes] of one file at one look
@@ -48,7 +48,7 @@ def find_logs(pid: int, spec: WatchSpec | None) -> list[LogFile]:
     return list(found.values())
 
 
-class _Followed:
+class FollowedFile:
     """One file, from its end on; a file that takes its place under its name (rotated logs) from its beginning on."""
 
     def __init__(self, log: LogFile, at: tuple[int, int] | None) -> None:
@@ -124,7 +124,7 @@ class FileOutput:
     def __init__(self, find: Callable[[], list[LogFile]], goal: OutputGoal) -> None:
         self._find = find
         self._goal = goal
-        self._followed: dict[str, _Followed] = {}
+        self._followed: dict[str, FollowedFile] = {}
         self._positions: dict[str, tuple[int, int]] = {}
         for path in goal.streams:
             path.touch()
@@ -136,7 +136,7 @@ class FileOutput:
     def _look_for_files(self) -> None:
         for log in self._find():
             if log.path not in self._followed:
-                one = self._followed[log.path] = _Followed(log, self._positions.get(log.path))
+                one = self._followed[log.path] = FollowedFile(log, self._positions.get(log.path))
                 one.begin()
 
     async def follow(self, has_started: asyncio.Event) -> None:

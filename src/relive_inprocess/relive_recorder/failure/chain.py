@@ -44,13 +44,14 @@ def text_of(error: BaseException, representer: Representer) -> str:
 def fingerprint(error: BaseException) -> Tuple[str, Optional[frames.Step]]:
     """(16 hex digits, the innermost frame of the service's own code, else the innermost one).
 
-    Equal for the same type raised on the same way: files' names and functions, repetitions once (recursion), and the
-    line only of that one frame, since libraries' lines change with their versions.
+    Equal for the same type raised on the same way: names of files and functions of the service's own code, repetitions once
+    (recursion), and the line only of that one frame. Libraries' frames count only where there are no others: how many of them an
+    exception has passed depends on who sees it, a handler inside or the server outside.
     """
     steps, _ = frames.walk(traceback_of(error))
     place = next((step for step in reversed(steps) if frames.is_own(step[0])), steps[-1] if steps else None)
     parts = [type_name(type(error))]
-    for frame, line in steps:
+    for frame, line in [step for step in steps if frames.is_own(step[0])] or steps:
         part = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_code.co_name}"
         part += f":{line}" if place is not None and frame is place[0] else ""
         if part != parts[-1]:

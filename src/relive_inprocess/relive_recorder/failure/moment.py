@@ -55,6 +55,7 @@ def _seen(error: BaseException, where: str) -> None:
     finally:
         if throw:
             waiting.stand_still(throw, error)
+            _mark(error)  # the time that it stood still is none in which the exception passed on
 
 
 def _package(error: BaseException, where: str, fingerprint: str, representer: Representer) -> bytes:
@@ -94,12 +95,18 @@ def _has_passed(error: BaseException) -> bool:
         return False
     now, request = _mono(), context.here().number
     mark = dict.get(held, MARK)
-    dict.__setitem__(held, MARK, (os.getpid(), request, now))
+    _mark(error)
     if type(mark) is not tuple or mark[0] != os.getpid():
         return False
     # One object may be raised again and again, by another request or later. What is seen outside of any request a moment
     # after it was seen in one has just left it.
     return bool(now - mark[2] < _AGAIN and request in (mark[1], 0))
+
+
+def _mark(error: BaseException) -> None:
+    held = own_dict(error)
+    if held is not None:
+        dict.__setitem__(held, MARK, (os.getpid(), context.here().number, _mono()))
 
 
 def _may_make() -> bool:

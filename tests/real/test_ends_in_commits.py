@@ -1,0 +1,157 @@
+"""Processes that die while a commit is taken, or right after it, are all seen: each is an incident."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .harness import PROGRAMS, Capsule, Relive, compiled, eventually
+
+_EITHER = signal.SIGSEGV, signal.SIGKILL
+_KERNEL_TELLS = tuple(int(word) for word in platform.release().split(".")[:2]) >= (6, 15)
+
+
+class Workers:
+    """The program that keeps one worker alive, and what it printed."""
+
+    def __init__(self, relive: Relive, directory: Path, delay_ms: int) -> None:
+        self.relive = relive
+        program = compiled(PROGRAMS / "gap_worker.c", directory)
+        self.capsule: Capsule = relive.run(program, str(delay_ms))
+        eventually(lambda: _tracer(self.worker), "a worker that is watched")
+
+    def lines(self, word: str) -> list[str]:
+        return [line for line in self.relive.output(self.capsule).splitlines() if line.startswith(word)]
+
+    @property
+    def worker(self) -> int:
+        """The worker's number here."""
+        inside = int(self.lines("worker")[-1].split()[1])
+        for pid in _children(self.capsule.pid):
+            if _inside(pid) == inside:
+                return pid
+        return 0
+
+    @property
+    def deaths(self) -> int:
+        return len(self.lines("died"))
+
+    def seen(self) -> int:
+        """How many deaths the incidents of this service tell of."""
+        return sum(one["times"] for one in self.incidents())
+
+    def incidents(self) -> list[dict[str, Any]]:
+        return list(self.relive("incidents", self.capsule.name))
+
+    def all_seen(self) -> None:
+        deaths = self.deaths
+        eventually(lambda: self.seen() >= deaths, f"incidents of {deaths} deaths: {self.incidents()}")
+
+    def commit(self) -> None:
+        with contextlib.suppress(Exception):  # a worker's death may spoil one; the next is another
+            self.relive("commit", self.capsule.name)
+
+
+def _children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _inside(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("NSpid:")).split()[-1])
+
+
+def _tracer(pid: int) -> str:
+    """The name of what traces a process; empty when nothing does."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    tracer = next(line for line in lines if line.startswith("TracerPid:")).split()[1]
+    return Path(f"/proc/{tracer}/comm").read_text().strip() if tracer != "0" else ""
+
+
+def _told(number: int) -> int | None:
+    """What an incident says of a signal that killed an untraced process."""
+    return number if _KERNEL_TELLS else None
+
+
+@contextlib.contextmanager
+def killed_in_the_commit(pid: int, number: int) -> Iterator[list[bool]]:
+    """Send a signal to a process as soon as CRIU has it; the list tells at the end whether that was in time."""
+    over, hit = threading.Event(), [False]
+
+    def watch() -> None:
+        with contextlib.suppress(OSError):
+            while not over.is_set() and not hit[0]:
+                if _tracer(pid) == "criu":
+                    os.kill(pid, number)
+                    hit[0] = True
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield hit
+    finally:
+        over.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("rounds", [1, pytest.param(25, marks=[pytest.mark.soak, pytest.mark.timeout(900)])])
+def test_a_fault_that_the_pause_provokes_is_seen(relive: Relive, tmp_path: Path, rounds: int) -> None:
+    """GIVEN a worker that faults when it notices that it stood still, WHEN it is committed, THEN each death is an incident."""
+    workers = Workers(relive, tmp_path, 0)
+    for _ in range(rounds):
+        before = workers.deaths
+        while workers.deaths == before:  # a pause may be too short for it to notice
+            workers.commit()
+        workers.all_seen()
+    assert {one["sighting"]["signal"] for one in workers.incidents()} == {_told(signal.SIGSEGV)}
+
+
+@pytest.mark.parametrize("number", _EITHER)
+@pytest.mark.parametrize("rounds", [1, pytest.param(50, marks=[pytest.mark.soak, pytest.mark.timeout(900)])])
+def test_a_worker_killed_in_a_commit_is_seen(
+    relive: Relive, tmp_path: Path, rounds: int, number: int
+) -> None:
+    workers = Workers(relive, tmp_path, -1)
+    for _ in range(rounds):
+        before, hit = workers.deaths, [False]
+        while not hit[0]:
+            worker = eventually(lambda: workers.worker, "a worker")
+            with killed_in_the_commit(worker, number) as hit:
+                workers.commit()
+        eventually(lambda: workers.deaths > before, "the worker's death")  # noqa: B023
+        workers.all_seen()
+    (incident,) = workers.incidents()
+    assert incident["sighting"]["signal"] == _told(number)
+    assert incident["sighting"]["worker"] and "worker" in incident["sighting"]["summary"]
+    assert not incident["at"]
+
+
+def test_a_worker_that_is_killed_is_an_incident_of_its_own(relive: Relive, tmp_path: Path) -> None:
+    """As the kernel does for want of memory: no signal handler, no tracer is asked before."""
+    workers = Workers(relive, tmp_path, -1)
+    os.kill(workers.worker, signal.SIGKILL)
+    (incident,) = eventually(workers.incidents, "an incident")
+    assert incident["sighting"]["summary"].endswith(
+        "was killed by SIGKILL; the kernel does not tell who sent it"
+    )
+    assert incident["sighting"]["worker"] and not incident["at"]
+
+
+def test_a_signal_from_outside_is_told_and_not_waited_for(relive: Relive, tmp_path: Path) -> None:
+    """GIVEN somebody else sent the signal, WHEN it is replayed, THEN the verdict comes without a branch."""
+    workers = Workers(relive, tmp_path, -1)
+    relive("commit", workers.capsule.name)
+    os.kill(workers.capsule.pid, signal.SIGSEGV)
+    (incident,) = eventually(workers.incidents, "an incident")
+    assert "sent from outside" in incident["sighting"]["summary"]
+    done = relive.say("replay", str(incident["number"]))
+    assert done.returncode == 1
+    assert '"restore_us": null' in done.stdout and "cannot come back" in done.stdout
