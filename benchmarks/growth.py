@@ -215,7 +215,9 @@ def run(place: Lab, name: str, rounds: int, every: str) -> dict[str, Any]:
     """The row of one service."""
     os.environ["RELIVE_KEEP"] = str(1_000_000)
     with _CASES[name](place) as case:
-        relive(place, "run", "--detach", "--every", every, "--name", _NAME, *case.words)
+        relive(
+            place, "run", "--detach", "--every", every, "--pause-share", "100", "--name", _NAME, *case.words
+        )
         try:
             wait_until(case.is_ready, f"{name} is ready")
             with case.traffic() as count:

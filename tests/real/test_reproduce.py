@@ -59,6 +59,8 @@ class Kept:
 
     def __init__(self, incidents: Path, relive: Relive) -> None:
         shutil.copytree(incidents, relive.settings.incidents)
+        # Who changes what lies there can change its checksums too; without any, as an older Relive left it, nothing is compared.
+        (relive.settings.incidents / "1.sums").unlink(missing_ok=True)
         self.relive = relive
 
     def path(self, what: str) -> Path:

@@ -13,9 +13,10 @@ from relive.config import Settings
 from relive.errors import RefUnknown, RequestUnknown, StoreError, UsageError
 from relive.images.registers import read_places
 from relive.model.capsule import LifePaths
-from relive.model.commit import CommitId, Manifest
+from relive.model.commit import CommitId, Manifest, TargetKind
 from relive.model.incident import FailureKind, Incident, Occurrence, Sighting
 from relive.model.outcome import End, Fault, Outcome, ThreadPlace
+from relive.model.stack import find_stacks
 from relive.protocols.known import protocol_of
 from relive.record.exchanges import Exchange, Exchanges
 from relive.record.reading import Recording
@@ -30,6 +31,7 @@ from relive.store import Store
 __all__ = ["Case", "case_of_incident", "case_of_request"]
 
 _FATAL_KINDS = (FailureKind.SIGNAL, FailureKind.EXIT, FailureKind.MEMORY)
+_LATE_MOST = 1 << 16  # [bytes]
 _LEAST_LIMIT = 10.0  # [s] that a replayed request may take
 _HANG_LEAST, _HANG_SLOWER = 1.0, 1.5  # [s] and times what it had hung, that a replay waits for an answer
 _SLOWER = 3.0  # a replayed request may take so many times what the recorded one took
@@ -106,6 +108,8 @@ def case_of_incident(settings: Settings, store: Store, incident: Incident, occur
     seen_mono_ns = manifest.taken_monotonic_ns + sighting.seen_wall_ns - manifest.taken_wall_ns
     # Lines about a failure often follow its answer, so the end is where the log was when the incident was written down.
     lines = read_log(log, sighting.log_begin or 0, occurrence.log_end)
+    if manifest.target.kind is TargetKind.CONTAINER and not lines and occurrence.log_end is not None:
+        lines = _late_lines(log, occurrence.log_end)
     recorded = recorded_outcome(sighting, exchange, lines)
     places = _places(store, incident.at)
     if recorded.end is End.NO_ANSWER:
@@ -121,6 +125,16 @@ def case_of_incident(settings: Settings, store: Store, incident: Incident, occur
     )
     case = replace(case, cannot_come_back=_sent_from_outside(sighting))
     return _with_recordings(case, paths, exchange, seen_mono_ns, began)
+
+
+def _late_lines(log: Path, begin: int) -> list[str]:
+    """What a container's engine handed over only after the incident was written down: the lines up to the first stack."""
+    lines = read_log(log, begin, begin + _LATE_MOST)
+    found = find_stacks(lines)
+    if not found:
+        return []
+    ends = (at + 1 for at, line in enumerate(lines) if line.strip() == found[0].text[-1].strip())
+    return lines[: next(ends, len(lines))]
 
 
 def _places(store: Store, commit: CommitId | None) -> list[ThreadPlace] | None:
