@@ -7,6 +7,8 @@ import json
 import os
 import re
 import subprocess
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -99,6 +101,10 @@ def test_secrets_of_a_running_process_are_known():
     given = ["sleep", "60"]
     process = subprocess.Popen(given, env={"DB_PASS": SECRET, "PATH": os.environ["PATH"]})
     try:
+        # Popen returns when execve(2) has closed what it closes, which is a moment before the new environment is there.
+        deadline = time.monotonic() + 10
+        while not Path(f"/proc/{process.pid}/environ").read_bytes() and time.monotonic() < deadline:
+            pass
         mask = Mask()
         mask.learn_process(process.pid)
         packed = base64.b64encode(SECRET.encode()).decode().rstrip("=")

@@ -257,7 +257,11 @@ def test_a_hundred_connections_at_once_do_not_get_mixed_up(shared):
             with shared.connect(server.name) as sock:
                 said = f"{number}:".encode() * 500
                 sock.sendall(said)
-                return exactly(sock, len(said)) == said and shared.dialogue(sock).text(Way.DOWN) == said
+                came = exactly(sock, len(said)) == said
+                # What the peer has got is recorded, and may not be written yet.
+                return came and bool(
+                    eventually(lambda: shared.dialogue(sock).text(Way.DOWN) == said, "it is recorded")
+                )
 
         with ThreadPoolExecutor(100) as pool:
             assert all(pool.map(talk, range(100)))
