@@ -26,6 +26,7 @@ class Workers:
         self.relive = relive
         program = compiled(PROGRAMS / "gap_worker.c", directory)
         self.capsule: Capsule = relive.run(program, str(delay_ms))
+        eventually(lambda: self.lines("worker"), "a worker says its number")
         eventually(lambda: _tracer(self.worker), "a worker that is watched")
 
     def lines(self, word: str) -> list[str]:

@@ -173,7 +173,7 @@ def test_a_request_without_an_answer_is_a_hang(relive: Relive, path: str) -> Non
         incident = service.incident("hang")
     assert incident["before"] and incident["at"]
     assert service.ask("/ok") == 200, "the service goes on with its other threads"
-    result = replay(relive, incident, "--limit", "1")
+    result = replay(relive, incident, "--limit", "2")
     assert result["runs"][0]["verdict"]["kind"] == "reproduced", result
 
 
