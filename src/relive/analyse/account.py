@@ -5,6 +5,7 @@ Whatever of it is missing or cannot be read leaves a note; the rest is told all 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +25,8 @@ from relive.analyse.worst import worst_calls
 from relive.config import Settings
 from relive.errors import ReliveError
 from relive.model.capsule import LifePaths
-from relive.model.commit import CommitId
+from relive.model.commit import CommitId, Connection
+from relive.model.dependency import Dependency
 from relive.model.failure import ErrorPackage, read_package
 from relive.model.incident import FailureKind, Incident
 from relive.model.outcome import Stack
@@ -33,6 +35,7 @@ from relive.model.value import Value
 from relive.record.events import Event, EventKind
 from relive.record.exchanges import Exchange, Exchanges
 from relive.record.reading import Recording
+from relive.replay.dependencies import unrecorded
 from relive.store import Store
 from relive.store.evidence import events_of, package_of
 
@@ -97,6 +100,7 @@ class Account(Value):
         calls: what the request asked others for, what failed first, then the slowest.
         contrast: what differs from the last request to the same route that went well; None where there was none.
         origins: who had written what the request read.
+        unrecorded: servers that the service was connected to and nobody recorded; a replay lacks them.
         next: commands that lead on.
         notes: what is missing or could not be read, and what was cut.
     """
@@ -112,6 +116,7 @@ class Account(Value):
     proxied: Proxied | None
     commits: list[CommitFacts]
     recording: RecordingFacts
+    unrecorded: list[Dependency] = []
     next: list[NextStep] = []
     notes: list[str]
 
@@ -160,6 +165,7 @@ def account_of(settings: Settings, incident: Incident) -> Account:
         proxied=proxied,
         commits=commits,
         recording=facts,
+        unrecorded=_unrecorded(settings, directory, commits),
         next=next_steps(
             incident,
             held={one.id for one in commits if one.taken_wall_ns is not None},
@@ -199,6 +205,17 @@ def _contrast(
         return None
     before_ns = exchange.started_mono_ns - good.started_mono_ns
     return contrast(good.number, proxied.target, before_ns, now, then)
+
+
+def _unrecorded(settings: Settings, directory: Path, commits: list[CommitFacts]) -> list[Dependency]:
+    """By the connections of the incident's commits."""
+    store, paths = Store(settings.store), LifePaths(directory)
+    connections: list[Connection] = []
+    for one in commits:
+        if one.taken_wall_ns is not None:
+            with contextlib.suppress(ReliveError):
+                connections += store.facts(one.id).connections
+    return unrecorded(connections, paths.egress, paths.inside)
 
 
 def inside_of(settings: Settings, incident: Incident) -> tuple[list[Event], list[str]]:

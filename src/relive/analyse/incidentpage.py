@@ -298,6 +298,8 @@ def _facts(account: Account) -> str:
             told = f"{when(one.taken_wall_ns)}, pause {duration(one.pause_us)}, {size(one.size or 0)}"
         rows.append((f"commit {one.role}", f"{one.id} ({told})"))
     rows += _recording_facts(account)
+    if account.unrecorded:
+        rows.append(("not recorded", ", ".join(one.words for one in account.unrecorded)))
     if account.package is not None:
         rows += _package_facts(account.package)
     cells = "".join(f"<tr><td>{escape(name)}</td><td>{escape(value)}</td></tr>" for name, value in rows)

@@ -357,6 +357,9 @@ def _rest(account: Account) -> Iterator[str]:
             yield f"Commit:   {facts.id[:10]} ({facts.role}), taken {taken}"
     yield from _surroundings(account.package)
     yield from (f"Note:     {one_line(note)}" for note in account.notes)
+    if account.unrecorded:
+        names = ", ".join(one.words for one in account.unrecorded)
+        yield f"Missing:  not recorded, so a replay lacks it: {names} (`relive run --record-egress` records it)"
     yield "\nNext:"
     width = max((len(step.command) for step in account.next if step.command is not None), default=0)
     for step in account.next:

@@ -97,7 +97,11 @@ def describe(result: Replay) -> str:
         _headline(result),
         f"  from commit {result.commit[:10]}, recorded: {_outcome_words(result.recorded)}",
     ]
+    if result.unrecorded:
+        lines.append(f"  not recorded: {', '.join(one.words for one in result.unrecorded)}")
     lines += [_run_line(run) for run in result.runs]
+    if result.unrecorded or any(run.outcome is not None and run.outcome.unreached for run in result.runs):
+        lines.append("  remedy: `relive run --record-egress` records what a service asks of others")
     lines += _times(result)
     stack = next((run.outcome.stack for run in result.runs if run.outcome and run.outcome.stack), None)
     if stack is not None:
@@ -137,10 +141,12 @@ def _run_line(run: Run) -> str:
         f"  run {run.number}: {verdict_words(run.verdict.kind.value)}: {_outcome_words(run.outcome)}; "
         f"{others}, restored in {duration(run.restore_us)}, {sealed}"
     )
+    line += "".join(f"\n         missing: {text}" for text in run.verdict.missing)
     if run.verdict.difference:
         line += f"\n         first difference: {run.verdict.difference}"
     line += "".join(f"\n         cause: {text}" for text in run.verdict.evidence)
-    line += "".join(f"\n         not seen: {text}" for text in run.verdict.unseen)
+    unseen = [text for text in run.verdict.unseen if text not in run.verdict.missing]
+    line += "".join(f"\n         not seen: {text}" for text in unseen)
     if run.verdict.played:
         line += f"\n         answered: {run.verdict.played}"
     line += _stub_words(run.outcome)

@@ -71,6 +71,9 @@ class Story(Result):
     printed: list[str] = Field(description="What the service wrote during the request: STREAM: LINE")
     last_good: str | None = Field(description="The last request to the same route that went well")
     differs: list[DifferenceView] = Field(description="What was otherwise then, what failed first")
+    unrecorded: list[str] = Field(
+        description="Servers that it was connected to and nobody recorded: a replay lacks them"
+    )
     calls: list[RowView] = Field(description="What it asked others for: what failed, then the slowest")
     seen_wall_ns: int
     times: int
@@ -122,6 +125,7 @@ def story_of(account: Account) -> Story:
         printed=[f"{one.stream}: {line}" for one in account.printed for line in one.lines[-_LOG_LINES:]],
         last_good=_last_good(account.contrast) if account.contrast is not None else None,
         differs=_differs(account.contrast) if account.contrast is not None else [],
+        unrecorded=[one.words for one in account.unrecorded],
         calls=[_row(row) for row in account.calls],
         seen_wall_ns=sighting.seen_wall_ns,
         times=incident.times,

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from relive.model.commit import CommitId
+from relive.model.dependency import Dependency
 from relive.model.value import Value
 
 __all__ = [
@@ -203,6 +204,8 @@ class Verdict(Value):
 
     Attributes:
         difference: the first thing that differed, None if nothing that matters did.
+        missing: what the service wanted in the branch that nobody had recorded: servers, answers. Whatever the word is, it is
+            to be told first.
         evidence: what showed the cause on both sides alike.
         unseen: why that is not enough: what was missing in the branch, and what could not be compared.
         played: what the recording answered in the branch, and what it could not, in one line; None where nothing ran.
@@ -212,6 +215,7 @@ class Verdict(Value):
     """
 
     kind: VerdictKind
+    missing: list[str] = []
     difference: str | None = None
     evidence: list[str] = []
     unseen: list[str] = []
@@ -260,6 +264,7 @@ class Replay(Value):
 
     Attributes:
         recorded: the outcome that the recording holds.
+        unrecorded: servers that the service was connected to and nobody recorded; whether it met one is in its runs' verdicts.
         reproduced: how many of the runs reproduced it.
         prepare_seconds: reading the recording, once for all runs.
     """
@@ -269,6 +274,7 @@ class Replay(Value):
     request: int | None
     commit: CommitId
     recorded: Outcome
+    unrecorded: list[Dependency] = []
     runs: list[Run]
     prepare_seconds: float = 0.0
 

@@ -6,6 +6,7 @@ import contextlib
 import signal
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,12 +15,14 @@ from relive.errors import RefUnknown, RequestUnknown, StoreError, UsageError
 from relive.images.registers import read_places
 from relive.model.capsule import LifePaths
 from relive.model.commit import CommitId, Manifest, TargetKind
+from relive.model.dependency import Dependency
 from relive.model.incident import FailureKind, Incident, Occurrence, Sighting
 from relive.model.outcome import End, Fault, Outcome, ThreadPlace
 from relive.model.stack import find_stacks
 from relive.protocols.known import protocol_of
 from relive.record.exchanges import Exchange, Exchanges
 from relive.record.reading import Recording
+from relive.replay.dependencies import unrecorded
 from relive.replay.inside import Window, read_window, request_at_the_end, request_inside
 from relive.replay.outcomes import read_log, recorded_answer, recorded_outcome, with_fault
 from relive.replay.plan import Plan, make_plan
@@ -50,6 +53,7 @@ class Case:
         failed_mono_ns: when the failure was seen.
         hung_seconds: without an answer for so long a request counts as hanging; None where it did not hang.
         prepare_seconds: how long it took to read all this.
+        unrecorded: servers that it was connected to and nobody recorded.
         cannot_come_back: why no replay can show the failure again; None where one may.
     """
 
@@ -68,6 +72,7 @@ class Case:
     failed_mono_ns: int = 0
     hung_seconds: float | None = None
     prepare_seconds: float = 0.0
+    unrecorded: Sequence[Dependency] = ()
     cannot_come_back: str | None = None
 
 
@@ -214,6 +219,7 @@ def _with_recordings(
         case,
         stubs=Stubs(egress, protocol_of, authority=paths.authority) if egress is not None else None,
         failed_mono_ns=failed_mono_ns,
+        unrecorded=unrecorded(case.manifest.connections, paths.egress, paths.inside),
         prepare_seconds=time.monotonic() - began,
     )
 

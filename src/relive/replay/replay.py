@@ -126,6 +126,7 @@ async def replay(
         request=case.plan.subject,
         commit=case.commit,
         recorded=case.recorded,
+        unrecorded=list(case.unrecorded),
         runs=sorted([*had, *made], key=lambda run: run.number),
         prepare_seconds=case.prepare_seconds,
     )

@@ -250,6 +250,8 @@ def _show_rest(account: Account) -> None:
         if package is not None and incident.log_tail:
             st.html(f'<div class="rl"><details><summary>Last lines of its standard error</summary>'
                     f'<pre class="rl-text">{escape(chr(10).join(incident.log_tail))}</pre></details></div>')  # fmt: skip
+    for one in account.unrecorded:
+        st.caption(f"Not recorded, so that a replay lacks it: {label(one.words)}")
     for note in account.notes:
         st.caption(f"Note: {label(note)}")
 
