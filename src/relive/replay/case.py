@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from relive.config import Settings
-from relive.errors import RefUnknown, RequestUnknown, StoreError, UsageError
+from relive.errors import RecordingError, RefUnknown, RequestUnknown, StoreError, UsageError
 from relive.images.registers import read_places
 from relive.model.capsule import LifePaths
 from relive.model.commit import CommitId, Manifest, TargetKind
@@ -31,7 +31,7 @@ from relive.replay.stubs.plan import Stubs
 from relive.replay.stubs.window import read_egress
 from relive.store import Store
 
-__all__ = ["Case", "case_of_incident", "case_of_request"]
+__all__ = ["Case", "OpenRequest", "case_of_incident", "case_of_request", "open_in_commit"]
 
 _FATAL_KINDS = (FailureKind.SIGNAL, FailureKind.EXIT, FailureKind.MEMORY)
 _LATE_MOST = 1 << 16  # [bytes]
@@ -130,6 +130,35 @@ def case_of_incident(settings: Settings, store: Store, incident: Incident, occur
     )
     case = replace(case, cannot_come_back=_sent_from_outside(sighting))
     return _with_recordings(case, paths, exchange, seen_mono_ns, began)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRequest:
+    """The failing request as a commit holds it, half served: what of it is still to come, and how it had ended."""
+
+    manifest: Manifest
+    plan: Plan
+    recorded: Outcome
+
+
+def open_in_commit(
+    settings: Settings, store: Store, incident: Incident, commit: CommitId
+) -> OpenRequest | None:
+    """Of an incident's commit at the failure; None where the proxy had no request open in it that failed so."""
+    sighting = incident.sighting
+    if sighting.request is None:
+        return None
+    paths = _paths_of(settings, incident.service, incident.life)
+    try:
+        manifest = store.facts(commit)
+        exchange = Exchanges(Recording(paths.recording)).by_number(sighting.request)
+    except (StoreError, RecordingError):
+        return None
+    plan = make_plan(manifest, [], [exchange], exchange.number, exchange.started_mono_ns)
+    if not any(step.continues for step in plan.steps):
+        return None
+    lines = read_log(paths.logs[1], sighting.log_begin or 0, incident.log_end)
+    return OpenRequest(manifest, plan, recorded_outcome(sighting, exchange, lines))
 
 
 def _late_lines(log: Path, begin: int) -> list[str]:
