@@ -158,6 +158,8 @@ class Outcome(Value):
         packets_left, refused: counters of the sandbox, None for a recorded outcome.
         unreached: where the service wanted to connect to and nobody was, since it was not recorded; empty where stubs answered
             (theirs are among ``stubs.strangers``), and for a recorded outcome.
+        cut_off: other ends (ADDRESS:PORT) of connections of the commit that nobody had recorded and that are closed in the branch,
+            where the service then used or closed them, too; empty for a recorded outcome.
         events: what happened inside for the judged request, at most 2000; None where nothing is known of it.
         misses: calls of the whole service without a recorded answer, at most 100; empty for a recorded outcome.
         stubs: what they did; None where there were none.
@@ -179,6 +181,7 @@ class Outcome(Value):
     packets_left: int | None = None
     refused: int | None = None
     unreached: list[Stranger] = []
+    cut_off: list[str] = []
     events: list[InsideEvent] | None = None
     misses: list[Miss] = []
     stubs: Stubbed | None = None
