@@ -275,7 +275,7 @@ Stack:
   KeyError: [1]
 
 Next:
-  no replay: the request is not in the recording any more
+  no replay: the request is not in the recording any more, or was not kept whole
 = 0"""
     assert str(relive("show", name)) == shown
 

@@ -136,8 +136,9 @@ def test_of_an_exception_that_was_caught_the_answer_the_call_and_what_differs_ar
     def whole() -> dict | None:
         found = relive("incidents", server)
         shown = relive("show", str(found[0]["number"])) if found else None
-        # The call's event may come a moment after the incident.
-        return shown if shown and shown["calls"] and shown["contrast"] else None
+        # The call's event, and what was answered to it, may come a moment after the incident.
+        is_whole = shown and shown["contrast"] and any("404" in one["result"] for one in shown["calls"])
+        return shown if is_whole else None
 
     shown = eventually(whole, "the incident, with the call")
     assert shown["proxied"]["status"] == 500

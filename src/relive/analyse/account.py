@@ -169,7 +169,7 @@ def account_of(settings: Settings, incident: Incident) -> Account:
         next=next_steps(
             incident,
             held={one.id for one in commits if one.taken_wall_ns is not None},
-            has_request=exchange is not None,
+            has_request=_can_be_sent(directory / "recording", incident, exchange),
             has_handler=facts.own_request is not None,
             can_reproduce=package is not None,
         ),
@@ -205,6 +205,19 @@ def _contrast(
         return None
     before_ns = exchange.started_mono_ns - good.started_mono_ns
     return contrast(good.number, proxied.target, before_ns, now, then)
+
+
+def _can_be_sent(directory: Path, incident: Incident, exchange: Exchange | None) -> bool:
+    """The request of the time that a replay is of, which is the latest; ``exchange``: that of the first."""
+    number = incident.occurrence(first=False).sighting.request
+    if number is None:
+        return False
+    if exchange is None or exchange.number != number:
+        try:
+            exchange = Exchanges(Recording(directory)).by_number(number)
+        except ReliveError:
+            return False
+    return exchange.sent_seq is not None and not exchange.request_cut
 
 
 def _unrecorded(settings: Settings, directory: Path, commits: list[CommitFacts]) -> list[Dependency]:

@@ -18,20 +18,17 @@ __all__ = ["condensed"]
 
 _KEPT = frozenset({EventKind.REQUEST_STARTED, EventKind.HANDLING_STARTED, EventKind.COMMIT_TAKEN})
 _FEW = 3  # rows alike that stay as they are
-_LAST_SHARES = (
-    0.8,
-    0.5,
-    0.3,
-)  # of the rows that are for the last ones before the failure, as many as there is room for
+# Shares of the rows that are for the last ones before the failure: the largest for which there is room.
+_LAST_SHARES = (0.8, 0.5, 0.3)
 
-Group = tuple[int | None, int, bool, tuple[str, str]]
+Group = tuple[str, bool, int | None, int, bool, tuple[str, str]]
 
 
 def condensed(rows: Sequence[Row], most: int) -> list[Row]:
     """At most ``most`` rows (at least 10) in the order in which they began; all of them where they are not more.
 
-    ``count`` of a row tells how many it stands for; where rows of different shapes are still too many, the quickest that
-    did not fail are left out, so that the sum of all counts is less than the number of rows.
+    ``count`` of a row tells how many it stands for. Where rows of different shapes are still too many, the quickest that did
+    not fail are left out; the sum of all counts is less than the number of rows then.
     """
     if len(rows) <= most:
         return list(rows)
@@ -58,7 +55,8 @@ def _aggregated(rows: Sequence[Row], keep: Callable[[Row], bool]) -> list[Row]:
         if keep(row):
             shown.append(row)
         else:
-            groups.setdefault((row.pid, row.lane, row.failed, shape(row)), []).append(row)
+            place = row.source, row.outside, row.pid, row.lane
+            groups.setdefault((*place, row.failed, shape(row)), []).append(row)
     for alike in groups.values():
         if len(alike) <= _FEW:
             shown += alike

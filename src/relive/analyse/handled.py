@@ -20,6 +20,7 @@ __all__ = ["MOST_EVENTS", "SLACK_NS", "Handled", "handled", "is_of", "seq_before
 SLACK_NS = 5_000_000_000
 MOST_EVENTS = 50_000
 _BY_TIME_MOST = 5000  # events
+_OPEN_NS = 60_000_000_000  # of a request without an end, for which events are chosen by the time
 _CLOCKS = frozenset({EventKind.CLOCK, EventKind.RANDOM, EventKind.ENVIRONMENT_READ})
 
 
@@ -36,6 +37,7 @@ def handled(recording: Recording, exchange: Exchange) -> Handled:
     found: list[Event] = []
     beside: list[Event] = []
     of: tuple[object, int] | None = None
+    by_time_until = exchange.ended_mono_ns or exchange.started_mono_ns + _OPEN_NS
     for event in _during(recording, exchange):
         if len(found) == MOST_EVENTS:
             break
@@ -45,7 +47,7 @@ def handled(recording: Recording, exchange: Exchange) -> Handled:
         if of is None:
             if (
                 event.request == 0
-                and is_meanwhile
+                and event.mono_ns <= by_time_until
                 and len(beside) < _BY_TIME_MOST
                 and event.kind not in _CLOCKS
             ):

@@ -31,7 +31,8 @@ def next_steps(
 
     Args:
         held: ids of commits that the store has.
-        has_request: the request that failed is in the recording; has_handler: the recorder inside saw it begin.
+        has_request: the request that failed last is in the recording, and can be sent again; has_handler: the recorder inside saw
+            one begin.
         can_reproduce: what ``relive reproduce`` needs is kept.
     """
     steps = [
@@ -66,8 +67,9 @@ def _replay(incident: Incident, held: Collection[str], *, has_request: bool) -> 
     elif sighting.kind is FailureKind.EXCEPTION and not ends and sighting.request is None:
         why = "no replay: it did not happen in a request that the proxy recorded, and the service went on"
         yield NextStep(command=None, why=why)
-    elif not ends and sighting.request is not None and not has_request:
-        yield NextStep(command=None, why="no replay: the request is not in the recording any more")
+    elif sighting.request is not None and not has_request:
+        why = "no replay: the request is not in the recording any more, or was not kept whole"
+        yield NextStep(command=None, why=why)
     else:
         yield NextStep(
             command=f"relive replay {incident.number}",

@@ -14,7 +14,7 @@ from relive.analyse.timeline import Row, Timeline, folded, near_failure
 from relive.analyse.words import status_text
 from relive.cli.stacks import stack_lines
 from relive.cli.terminal import Terminal
-from relive.model.failure import ErrorPackage, Frame, Link
+from relive.model.failure import ErrorPackage, Frame, Link, Where
 from relive.model.quantities import duration, size, when
 from relive.model.stack import find_stacks
 from relive.model.text import printable
@@ -68,7 +68,12 @@ def _headline(account: Account) -> Iterator[str]:
         yield f"Raised:   {one_line(_named(package))}"
         frame = package.failing_frame()
         if frame is not None:
-            yield f"Where:    {_place(frame, package)}; it escaped from the {package.where.value}"
+            how = (
+                "caught, and logged"
+                if package.where is Where.LOG
+                else f"it escaped from the {package.where.value}"
+            )
+            yield f"Where:    {_place(frame, package)}; {how}"
         if package.request is not None:
             request = package.request
             yield f"Request:  {one_line(f'{request.method} {request.target}')}"
