@@ -23,6 +23,7 @@ __all__ = ["peers_of", "recorded_ports", "unrecorded"]
 _SYSTEM_PORTS = {"postgresql": 5432, "mysql": 3306}
 _SCHEME_PORTS = {"http:": 80, "https:": 443}
 _CALLS = frozenset({EventKind.HTTP_CALL, EventKind.QUERY, EventKind.REDIS_COMMAND, EventKind.S3_CALL})
+_MOST_BYTES = 64 << 20
 Peer = tuple[str, int]
 
 
@@ -52,18 +53,36 @@ def peers_of(connections: Iterable[Connection]) -> list[Peer]:
 
 
 def recorded_ports(inside: Recording, ports: Collection[int]) -> set[int]:
-    """Those of the ports of whose servers the recorder inside knows what was asked; it reads until all are known."""
+    """Those of the ports of whose servers the recorder inside knows what was asked; it reads until all are known.
+
+    Of a long recording the latest segments, about 64 MiB, have to do.
+    """
     known: set[int] = set()
-    if not inside.segments():
+    after = _latest(inside)
+    if after is None:
         return known
     needles = [b":%d" % port for port in ports] + [name.encode() for name in _SYSTEM_PORTS]
     needles += [b"http://"] * (80 in ports) + [b"https://"] * (443 in ports)
-    for event in inside.events_naming(needles):
+    for event in inside.events_naming(needles, after=after):
         if event.kind in _CALLS:
             known |= set(_ports(event.fields.get("asked"), ports))
         if known.issuperset(ports):
             break
     return known
+
+
+def _latest(inside: Recording) -> int | None:
+    """The number behind which the latest segments begin; None where there are none."""
+    left, after = _MOST_BYTES, None
+    for path in reversed(inside.segments()):
+        if left <= 0:
+            break
+        after = int(path.stem) - 1
+        try:
+            left -= path.stat().st_size
+        except OSError:  # retention has dropped it meanwhile
+            break
+    return after
 
 
 def _ports(asked: object, ports: Collection[int]) -> Iterator[int]:
