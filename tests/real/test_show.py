@@ -158,4 +158,4 @@ def test_of_an_exception_that_was_caught_the_answer_the_call_and_what_differs_ar
     told = {one["what"].partition("?")[0]: (one["now"], one["then"]) for one in calls}
     assert told[url][0].startswith("404 Not Found")
     assert told[url][1] == "not asked"
-    assert shown["next"][0]["command"] == f"relive replay {shown['number']}"
+    assert shown["next_steps"][0]["command"] == f"relive replay {shown['number']}"

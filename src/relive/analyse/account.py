@@ -101,7 +101,7 @@ class Account(Value):
         contrast: what differs from the last request to the same route that went well; None where there was none.
         origins: who had written what the request read.
         unrecorded: servers that the service was connected to and nobody recorded; a replay lacks them.
-        next: commands that lead on.
+        next_steps: commands that lead on.
         notes: what is missing or could not be read, and what was cut.
     """
 
@@ -117,7 +117,7 @@ class Account(Value):
     commits: list[CommitFacts]
     recording: RecordingFacts
     unrecorded: list[Dependency] = []
-    next: list[NextStep] = []
+    next_steps: list[NextStep] = []
     notes: list[str]
 
 
@@ -166,7 +166,7 @@ def account_of(settings: Settings, incident: Incident) -> Account:
         commits=commits,
         recording=facts,
         unrecorded=_unrecorded(settings, directory, commits),
-        next=next_steps(
+        next_steps=next_steps(
             incident,
             held={one.id for one in commits if one.taken_wall_ns is not None},
             has_request=_can_be_sent(directory / "recording", incident, exchange),

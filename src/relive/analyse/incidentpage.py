@@ -67,7 +67,7 @@ def incident_page(account: Account) -> str:
         *_printed(account.printed),
         *_origins(account.origins),
         "<h2>Next</h2>",
-        *_next(account.next),
+        *_next(account.next_steps),
         "<h2>What belongs to it</h2>",
         _facts(account),
         *_surroundings(account.package),

@@ -366,8 +366,8 @@ def _rest(account: Account) -> Iterator[str]:
         names = ", ".join(one.words for one in account.unrecorded)
         yield f"Missing:  not recorded, so a replay lacks it: {names} (`relive run --record-egress` records it)"
     yield "\nNext:"
-    width = max((len(step.command) for step in account.next if step.command is not None), default=0)
-    for step in account.next:
+    width = max((len(step.command) for step in account.next_steps if step.command is not None), default=0)
+    for step in account.next_steps:
         yield f"  {step.command:<{width}}  # {step.why}" if step.command is not None else f"  {step.why}"
 
 

@@ -174,7 +174,7 @@ def _ask_next(account: Account) -> list[str]:
         f"relive replay {number}": f"replay(what='{number}')",
         f"relive reproduce {number}": f"reproduce(incident='{number}')",
     }
-    for step in account.next:
+    for step in account.next_steps:
         asked.append(
             f"{tools.get(step.command, f'`{step.command}`')}: {step.why}" if step.command else step.why
         )

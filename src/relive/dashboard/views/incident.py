@@ -105,7 +105,7 @@ def _show_actions(settings: Settings, account: Account) -> None:
     subject = f"incident/{incident.number}"
     held = {one.role: one.id for one in account.commits if one.taken_wall_ns is not None}
     before, at = held.get("before") or held.get("latest"), held.get("at")
-    commands = {one.command for one in account.next}
+    commands = {one.command for one in account.next_steps}
     with st.container(horizontal=True, vertical_alignment="bottom", key="actions"):
         replay_buttons(settings, incident.number, subject, can=f"relive replay {incident.number}" in commands)
         if f"relive reproduce {incident.number}" in commands:
@@ -122,7 +122,9 @@ def _show_actions(settings: Settings, account: Account) -> None:
 
 def _show_next(account: Account) -> None:
     """What no button does, and why a button does not."""
-    rest = [one for one in account.next if one.command is None or one.command.startswith("relive debug")]
+    rest = [
+        one for one in account.next_steps if one.command is None or one.command.startswith("relive debug")
+    ]
     for one in rest:
         st.caption(f"`{one.command}`: {one.why}" if one.command is not None else label(one.why))
 
