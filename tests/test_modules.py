@@ -282,6 +282,7 @@ TESTED_IN = {
     "record/passages.py": "tests/record/test_egress.py",
     "record/reading.py": "tests/record/test_log.py",
     "replay/debug.py": "tests/real/test_debug.py",
+    "replay/debugoutcome.py": "tests/real/test_debug.py",
     "replay/inside.py": "tests/replay/test_answers.py",
     "replay/placeholders.py": "tests/replay/test_verdict.py",
     "replay/difference.py": "tests/replay/test_verdict.py",

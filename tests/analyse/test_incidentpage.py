@@ -104,7 +104,9 @@ def test_it_shows_the_exception_the_frames_with_source_and_locals_and_what_belon
         "SELECT … FROM orders WHERE id = ?",
         "request 7, from event 2",
         "with changes in /srv/shop",
-        "relive replay 1",
+        "relive reproduce 1",
+        "The answer",
+        "no replay: there is no commit before it",
         "starlette 0.41",
         "API_KEY=<secret:22222222>",
     ):

@@ -6,6 +6,8 @@ import json
 
 from relive.analyse.account import Account
 from relive.analyse.body import Body
+from relive.analyse.contrast import Contrast, Difference
+from relive.analyse.printed import Printed
 from relive.analyse.timeline import Row, Timeline
 from relive.model.incident import FailureKind
 from relive.operations.accounts import Rendering, rendered
@@ -56,6 +58,18 @@ def full(account: Account) -> Account:
             "incident": account.incident.model_copy(update={"log_tail": [SAID]}),
             "proxied": account.proxied.model_copy(update={"body": body, "answer_body": body}),
             "timeline": account.timeline.model_copy(update={"rows": rows}),
+            "printed": [Printed(stream="stderr", lines=[SAID])],
+            "calls": rows[1:4],
+            "contrast": Contrast(
+                request=1,
+                target="/x",
+                before_ns=1,
+                differences=[
+                    Difference(kind=EventKind.REDIS_COMMAND, what=f"GET {SAID}", now=SAID, then=SAID),
+                    Difference(kind=EventKind.QUERY, what="SELECT 1", now=SAID, then=SAID),
+                    Difference(kind=EventKind.HTTP_CALL, what="GET /x", now="503", then="200"),
+                ],
+            ),
         }
     )
 

@@ -23,6 +23,7 @@ from relive.cli.accounts import tell
 from relive.cli.terminal import Terminal
 from relive.config import Settings
 from relive.record.events import EventKind
+from relive.record.log import RecordingWriter
 
 SHOWN = """\
 incident 1 of pay: request 7 (POST /pay) was answered with status 500
@@ -32,6 +33,8 @@ Request:  POST /pay?token=<secret:0a0b0c0d>
 Seen:     2023-11-14 22:13:15.024, 1 time, kind answer
 Before:   no commit
 At:       no commit
+Answered: 500 Internal Server Error after 24.5 ms, 21 bytes of text/plain
+  Internal Server Error
 
 Frames, innermost first:
   rates.py:41 in in_euro
@@ -71,8 +74,9 @@ Python:   3.11.7, 1 package (--json lists them)
 Revision: aaaaaaaaaaaa, with changes in /srv/shop
 Note:     left out: 2 locals of pay
 
-No replay:      there is no commit before it
-Without commit: relive reproduce 1
+Next:
+  no replay: there is no commit before it; `--every request` takes one before each request
+  relive reproduce 1  # try it in a fresh process, without any commit: tells whether the request alone suffices
 = 0"""
 
 
@@ -87,11 +91,6 @@ def incident(home):
 
 def test_an_incident_is_told_from_what_failed_to_what_belongs_to_it(relive, incident):
     assert str(relive("show", "1")) == SHOWN
-
-
-def test_a_debugger_is_named_where_the_failing_thread_waits_in_the_commit(relive, home):
-    add_incident(home, throw="throw-1-2")
-    assert "Debug it with:  relive debug 1\n" in relive("show", "1").out
 
 
 def test_everything_is_told_where_it_is_asked_for(relive, incident):
@@ -177,15 +176,46 @@ def test_each_row_of_a_timeline_is_one_line_of_the_terminal(home, monkeypatch, c
     assert lines[begin + 11].startswith("Texts that end with … were cut")
 
 
-def test_of_a_very_long_timeline_the_middle_is_left_out_and_said(home, monkeypatch):
+def test_of_a_very_long_timeline_what_repeats_is_one_row(home, monkeypatch):
     events = Events()
     for at in range(500):
         events.add(EventKind.LOG_RECORD, at, text=f"line {at}", level="INFO")
     keep_beside(home, 1, None, events.made)
     lines = on_a_terminal(home, monkeypatch, 100)
-    assert len([line for line in lines if "  log  " in line]) == 60
-    assert "… 440 rows after the first 20 are left out (--all)" in lines
+    assert len([line for line in lines if "  log  " in line]) == 49
+    assert any("line 0 × 452" in line for line in lines)
+    assert "… 500 steps are told in 49 rows, each that failed among them (--all)" in lines
     assert any("line 499" in line for line in lines)
+
+
+def test_an_answer_with_escape_sequences_is_shown_without_and_cut_and_masked(relive, home):
+    body = "\x1b[2Jgone\u202e " + "x" * 5000
+    fail_with(home, body.encode(), "text/plain")
+    said = relive("show", "1").out
+    assert "  \\x1b[2Jgone\\u202e xxx" in said
+    assert "x" * 2001 not in said
+    assert "  … (--json has more of it)" in said.splitlines()
+
+
+def test_a_secret_in_the_failing_answer_is_masked(relive, home):
+    fail_with(home, b'{"error": "no", "password": "correct horse 2"}', "application/json")
+    said = relive("show", "1").out
+    assert '"error": "no"' in said
+    assert "correct horse" not in said
+
+
+def fail_with(home, body: bytes, kind: str) -> None:
+    """An incident whose request was answered with that body."""
+    add_incident(home)
+    directory = home / "capsules" / "pay" / "L1" / "recording"
+    directory.mkdir(parents=True)
+    writer = RecordingWriter(directory)
+    head = f"HTTP/1.1 500 No\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n\r\n".encode()
+    writer.append(EventKind.REQUEST_STARTED, 1, 7, b"GET /pay HTTP/1.1\r\n\r\n", {})
+    writer.append(EventKind.ANSWER_STARTED, 1, 7, head, {"status": 500})
+    writer.append(EventKind.ANSWER_BODY, 1, 7, body, {})
+    writer.append(EventKind.ANSWER_ENDED, 1, 7, b"", {"bytes": len(body)})
+    writer.close()
 
 
 def test_no_text_of_the_service_steers_the_terminal(home, monkeypatch):

@@ -274,7 +274,8 @@ Stack:
   pay.py:3 in pay
   KeyError: [1]
 
-Replay it with: relive replay 1
+Next:
+  no replay: the request is not in the recording any more, or was not kept whole
 = 0"""
     assert str(relive("show", name)) == shown
 

@@ -28,6 +28,8 @@ _SERVERS = {
 }
 
 
+# Their second run ends its transactions otherwise than the first, which was recorded.
+_ENDS = {"postgres": ("ends",), "mariadb": ("ends_mysql",)}
 _THERE = {"postgres": HAS_POSTGRES, "redis": HAS_REDIS, "mariadb": HAS_MARIADB}
 _START = {"postgres": postgres_server, "redis": redis_server, "mariadb": mariadb_server}
 
@@ -73,7 +75,7 @@ def replays(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
         for server, scenarios in _SERVERS.items():
             if _THERE[server]:
                 address = addresses[server] = stack.enter_context(_START[server]())
-                for number, name in enumerate(scenarios):
+                for number, name in enumerate((*scenarios, *_ENDS.get(server, ()))):
                     apart = f"{address}/{number}" if server == "redis" else address  # a database of its own
                     running[name] = ending.enter_context(Twice(name, apart, rings / name))
         for twice in running.values():
@@ -120,6 +122,20 @@ def test_the_same_calls_give_the_same_values_without_a_server(replay):
     assert replay["second"] == replay["first"]
     assert replay["misses"] == []
     assert replay["err"] == ""
+
+
+@on(*(name for scenarios in _ENDS.values() for name in scenarios))
+def test_a_transaction_that_ends_otherwise_than_recorded_ends_all_the_same(replay):
+    assert replay["second"] == replay["first"]
+    assert replay["misses"] == []
+    assert replay["err"] == ""
+    asked = [
+        one["statement"].rstrip(";").upper().split()[0]
+        for one in _asked(replay["replayed"])
+        if "statement" in one
+    ]
+    assert "COMMIT" in asked
+    assert "ROLLBACK" not in asked
 
 
 @every_scenario

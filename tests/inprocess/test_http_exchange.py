@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+CANCELLED = "asyncio.exceptions.CancelledError"
 HERE = Path(__file__).parent
 PROGRAM = """
 import asyncio, sys
 sys.path.insert(0, {here!r})
 import aiohttp, httpx, requests
+from relive_recorder import context
+from relive_recorder.kinds import http_exchange
 from upstream import PATHS, Upstream
 from twice import Twice
 upstream = Upstream()
@@ -67,10 +70,48 @@ def not_read():
     with requests.get(address + "/json", stream=True, timeout=60) as answer:
         return answer.status_code
 
+async def given_up(path, asking, reading):
+    # Cancelled by a time-out of the service's own.
+    try:
+        answer = await asyncio.wait_for(asking(address + path), 0.3 if path == "/silent" else 60)
+        return await asyncio.wait_for(reading(answer), 0.3)
+    except asyncio.TimeoutError:
+        return "timed out"
+
+def aiohttp_given_up():
+    async def ask():
+        async with aiohttp.ClientSession() as session:
+            return await given_up("/silent", session.get, lambda answer: answer.read())
+    return asyncio.run(ask())
+
+def aiohttp_body_given_up():
+    async def ask():
+        async with aiohttp.ClientSession() as session:
+            return await given_up("/half-silent", session.get, lambda answer: answer.read())
+    return asyncio.run(ask())
+
+def httpx_given_up():
+    async def ask():
+        async with httpx.AsyncClient(timeout=60, **QUICK) as client:
+            return await given_up("/silent", client.get, lambda answer: answer.aread())
+    return asyncio.run(ask())
+
+def waiting_for_a_connection():
+    # The only connection is that of an answer that nobody reads.
+    async def ask():
+        token = context.begin(context.Request(1, {{}}))
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1)) as session:
+            kept = await session.get(address + "/chunked")
+            http_exchange.settle(1)
+            context.end(token)
+            return kept.status, await given_up("/silent", session.get, lambda answer: answer.read())
+    return asyncio.run(ask())
+
 ways = [by_requests, by_requests_stream, by_httpx, by_httpx_stream, by_httpx_async, by_aiohttp, by_aiohttp_stream]
 calls = [(way.__name__ + " " + path, lambda way=way, path=path: way(path)) for way in ways
          for path in (STREAMS if "stream" in way.__name__ else PATHS)]
 calls += [("not read", not_read)]
+calls += [(one.__name__, one) for one in (aiohttp_given_up, aiohttp_body_given_up, httpx_given_up, waiting_for_a_connection)]
 port, address_of_nobody = upstream.port, "http://127.0.0.1:1"
 
 def refused(way):
@@ -96,9 +137,18 @@ def test_what_was_recorded_comes_back(run_recorded):
         assert [without_args(event) for event in played] == [without_args(event) for event in recorded], name
         # One call is one event, whatever stands on what; aiohttp asks again when a connection broke.
         asked_again = "stream" in name and "aiohttp" in name and name.endswith("/reset")
+        if name == "waiting_for_a_connection":
+            assert [event[1].get("error", {}).get("type") for event in recorded] == [None, CANCELLED], (
+                recorded
+            )
+            continue
         redirected = "/redirect" in name and name.split()[0] not in ("by_httpx_stream", "by_httpx_async")
         assert len(recorded) == 2 if asked_again or redirected else len(recorded) == 1, name
         assert unasked == 0, name
+    for name in ("aiohttp_given_up", "aiohttp_body_given_up", "httpx_given_up"):
+        assert told[name][0] == "'timed out'"
+        assert told[name][2][0][1]["error"]["type"] == CANCELLED
+    assert told["waiting_for_a_connection"][0] == "(200, 'timed out')"
     assert told["not read"][2][0][1]["whole"] is False
     assert told["by_httpx_stream /json?page=2"][2][0][1]["asked"]["body"] == "onetwo"
 

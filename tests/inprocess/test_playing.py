@@ -543,3 +543,24 @@ for words in (["b", "18"], ["a"], ["a"], ["a"]):
         [2001.0, 2, "a secret"],
     ]
     assert unknown[1:] == ["nobody", "nobody"]
+
+
+def test_of_queries_only_a_call_of_the_same_statement_is_near(play):
+    ran = play(
+        """
+class Asked(Echo):
+    kind = "query"
+def query(seq, statement, *parameters):
+    return [seq, "query", 1, 0, {"asked": {"statement": statement, "parameters": list(parameters)}, "answer": 1}, ""]
+bring_back([query(here, "CONNECT"), query(here + 1, "insert", "a", 1), query(here + 2, "delete", "a")])
+for asked in ({"statement": "insert", "parameters": ["b", 1]}, {"statement": "select", "parameters": []}):
+    try:
+        through(Asked(), asked, never)
+    except calls.NoAnswer as error:
+        print(json.dumps(str(error)))
+"""
+    )
+    assert printed(ran) == [
+        "the recording has no answer to this query; the nearest one differs in $.parameters[0]",
+        "the recording has no answer to this query",
+    ]

@@ -106,7 +106,8 @@ class Upstream:
             self.release.wait()
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
             return False
-        if path == "/silent":
+        if path in ("/silent", "/half-silent"):
+            connection.sendall(HALF if path == "/half-silent" else b"")
             self.release.wait()
         elif path == "/slow503":
             self.release.wait(0.05)

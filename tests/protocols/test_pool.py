@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from relive.protocols.call import Call, CallEnd
@@ -49,6 +50,26 @@ def test_a_miss_names_the_nearest_call_and_what_differs() -> None:
     assert (found.call, found.connection, found.differs) == (None, 4, ("$.command[2]",))
     assert found.nearest is not None
     assert found.nearest.index == 1
+
+
+def test_of_queries_only_a_call_of_the_same_statement_is_near() -> None:
+    def query(number: int, statement: str, *parameters: Any) -> Call:
+        asked = {"statement": statement, "parameters": list(parameters)}
+        return replace(call(number, []), kind=EventKind.QUERY, asked=asked)
+
+    insert = "insert into orders values ($1, $2, $3)"
+    pool = Pool(
+        [
+            query(1, "CONNECT"),
+            query(2, insert, "a", 1, "b"),
+            query(3, "delete from orders where id = $1", "a"),
+        ]
+    )
+    found = pool.take(EventKind.QUERY, {"statement": insert, "parameters": ["x", 1, "y"]}, connection=1)
+    assert found.nearest is not None
+    assert (found.nearest.index, found.differs) == (2, ("$.parameters[0]", "$.parameters[2]"))
+    found = pool.take(EventKind.QUERY, {"statement": "select 1", "parameters": []}, connection=1)
+    assert (found.nearest, found.differs) == (None, ())
 
 
 def test_what_is_declared_to_differ_is_not_compared() -> None:

@@ -102,6 +102,28 @@ def test_a_c_program_within_the_session_of_its_starter(relive: Relive, start: St
     assert eventually(lambda: rounds(out_file.read_text())[-1] > seen[-1])
 
 
+def test_a_named_directory_is_in_a_branch_as_it_was(relive: Relive, start: Start, tmp_path: Path) -> None:
+    """What the host adds to it later is not seen, what it deletes is there, and what the branch writes stays in it."""
+    process, port = attached(start, tmp_path)
+    data = tmp_path / "data"
+    (data / "sub").mkdir(parents=True)
+    for name in ("a", "sub/b"):
+        (data / name).write_text(f"{name} as it was")
+    (data / "link").symlink_to("a")
+    commit = relive.commit(f"pid:{process.pid}", "--files", str(data))
+    (data / "c").write_text("later")
+    (data / "sub" / "d").write_text("later")
+    (data / "new").mkdir()
+    (data / "a").write_text("changed")
+    (data / "sub" / "b").unlink()
+    branch = relive.restore(commit, port)
+    listed = branch.exec("find", str(data), "-mindepth", "1", "-printf", "%P %y\n").splitlines()
+    assert sorted(listed) == ["a f", "link l", "sub d", "sub/b f"]
+    assert branch.exec("cat", str(data / "link"), str(data / "sub" / "b")) == "a as it wassub/b as it was"
+    branch.exec("touch", str(data / "sub" / "e"))
+    assert not (data / "sub" / "e").exists()
+
+
 def test_output_into_a_pipe_with_a_reader_outside(relive: Relive, start: Start, tmp_path: Path) -> None:
     """The reader goes on hearing from the original only; the branch writes to a file of its own."""
     reading, writing = os.pipe()

@@ -128,6 +128,17 @@ def test_a_debugger_opens_in_the_failing_frame_of_the_process_itself(shared: App
     )
     assert (number, seen, order) == ("1386", "{'seen': 0}", "1386")
 
+    # When the debugger goes on, what comes of the request is told: as it was, and with a variable changed.
+    words = ("debug", str(incident["number"]), "-c", "c")
+    outcome = app.relive(*words)["outcome"]
+    assert (outcome["recorded"]["status"], outcome["came"]["status"]) == (500, 500)
+    assert outcome["verdict"]["kind"] in ("reproduced", "same-answer")
+    words = ("debug", "--at-request", str(incident["number"]), "-c", "ACCOUNTS[1386] = 5", "-c", "c")
+    outcome = app.relive(*words)["outcome"]
+    assert (outcome["came"]["status"], outcome["came"]["body"]) == (200, "5")
+    assert outcome["verdict"]["kind"] == "not-reproduced"
+    assert app.relive("debug", str(incident["number"]), "-c", "q")["outcome"] is None
+
 
 def test_a_synchronous_handler_is_followed_into_its_worker_thread(shared: App) -> None:
     assert shared.ask("GET", "/sync/5") == 500

@@ -129,4 +129,5 @@ def test_a_missing_server_is_never_taken_for_the_cause(
     verdict = verdict_of(relive, how, rates, tmp_path, *options)
     assert verdict["kind"] == own, verdict
     assert verdict["outcome"]["unreached"][0]["to"] == f"127.0.0.1:{rates}"
+    assert verdict["missing"][0].startswith(f"the service could not reach 127.0.0.1:{rates} "), verdict
     assert own != SAME or f"could not reach 127.0.0.1:{rates}" in verdict["unseen"][0], verdict

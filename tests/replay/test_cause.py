@@ -139,6 +139,7 @@ def test_the_first_evidence_that_both_sides_have_decides(name):
     ("replayed", "words"),
     [
         (bad(*REAL, unreached=[Stranger(to="127.0.0.1:5432", times=2)]), "127.0.0.1:5432 (2 times)"),
+        (bad(*REAL, cut_off=["10.0.0.1:6379"]), "10.0.0.1:6379 was open in the commit"),
         (
             bad(
                 *REAL,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -39,6 +40,13 @@ def within(init: int, action: Callable[[], None]) -> None:
         in_network(namespace, action)
     finally:
         os.close(namespace)
+
+
+def wait_for(sock: socket.socket, events: int) -> None:
+    """Until one of these events, or the connection's end, is there."""
+    poll = select.poll()
+    poll.register(sock, events)
+    assert poll.poll(60_000)
 
 
 def connect(host: str, port: int) -> None:
@@ -103,3 +111,36 @@ def test_the_counters_outlive_the_branch():
         network.close()
     with pytest.raises(OSError):
         Network(process.pid)
+
+
+def test_a_connection_whose_other_end_has_gone_counts_when_the_service_comes_to_it(init):
+    """Used or closed it counts; left alone it does not."""
+    held: list[socket.socket] = []
+
+    def meet() -> None:
+        with socket.create_server(("127.0.0.1", 5432)) as server:
+            for _ in range(3):
+                held.append(socket.create_connection(("127.0.0.1", 5432)))
+                server.accept()[0].close()
+                wait_for(held[-1], select.POLLIN)
+
+    within(init, meet)
+    used, closed, idle = held
+    ends = [(one.getsockname(), one.getpeername()) for one in held]
+    network = Network(init, unrecorded=ends)
+    try:
+        assert network.cut_off() == []
+        used.sendall(b"select 1")
+        wait_for(used, 0)  # the answer, a reset
+        assert network.cut_off() == ["127.0.0.1:5432"]
+    finally:
+        network.close()
+    network = Network(init, unrecorded=ends[1:])
+    try:
+        assert network.cut_off() == []
+        closed.close()
+        assert network.cut_off() == ["127.0.0.1:5432"]
+    finally:
+        network.close()
+        idle.close()
+        used.close()

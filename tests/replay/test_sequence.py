@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from relive.model.outcome import InsideEvent
+from relive.model.outcome import InsideEvent, Miss
 from relive.record.events import WITHIN_A_CALL, Event, EventKind
-from relive.replay.sequence import first_differing_event, misses_of, sequence_of
+from relive.replay.sequence import first_differing_event, miss_words, misses_of, sequence_of
 
 STARTED = InsideEvent(kind="handling-started", lane=1, about={"method": "GET", "target": "/"})
 ENDED = InsideEvent(kind="handling-ended", lane=1, about={"status": 500})
@@ -154,3 +154,26 @@ def test_what_was_part_of_another_call_is_not_compared():
         for seq, lane in ((1, 1), (2, 1 + WITHIN_A_CALL), (3, 1))
     ]
     assert [one.about["asked"]["n"] for one in sequence_of(events, 7, 1)] == [1, 3]
+
+
+def test_no_option_is_offered_that_takes_any_answer():
+    """The answer to another statement or command would be none to this one, and ``--ignore`` of it takes any for any."""
+
+    def words(asked: dict[str, object], nearest: dict[str, object] | None, *differs: str) -> str:
+        return miss_words(
+            Miss(
+                kind="query",
+                asked=asked,
+                nearest=nearest,
+                differs=list(differs),
+                policy="fail",
+                to="10.0.0.1:5432",
+            )
+        )
+
+    insert = {"statement": "insert into orders values ($1)", "parameters": ["a"]}
+    told = words(insert, {**insert, "parameters": ["b"]}, "$.parameters[0]")
+    assert told.endswith("to take that: --ignore '$.parameters[0]'")
+    assert "no call with this statement is recorded" in words(insert, None)
+    for subject in ("$.statement", "$.command[0]", "path"):
+        assert "--ignore" not in words(insert, {"statement": "CONNECT"}, "$.parameters", subject)

@@ -5,19 +5,28 @@ Whatever of it is missing or cannot be read leaves a note; the rest is told all 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from relive.analyse.contrast import Contrast, contrast
+from relive.analyse.earlier import last_good
 from relive.analyse.egress import egress_events
+from relive.analyse.handled import MOST_EVENTS, SLACK_NS, Handled, handled, is_of, seq_before
 from relive.analyse.masking import Mask, mask_for, masked_incident
+from relive.analyse.nextsteps import NextStep, next_steps
 from relive.analyse.origins import Origin, Origins, needles
 from relive.analyse.plainevents import plain
+from relive.analyse.printed import Printed, printed_during
 from relive.analyse.proxied import Proxied, masked_exchange
-from relive.analyse.timeline import Timeline, make_timeline
+from relive.analyse.timeline import Row, Timeline, make_timeline
+from relive.analyse.worst import worst_calls
 from relive.config import Settings
 from relive.errors import ReliveError
-from relive.model.commit import CommitId
+from relive.model.capsule import LifePaths
+from relive.model.commit import CommitId, Connection
+from relive.model.dependency import Dependency
 from relive.model.failure import ErrorPackage, read_package
 from relive.model.incident import FailureKind, Incident
 from relive.model.outcome import Stack
@@ -26,6 +35,7 @@ from relive.model.value import Value
 from relive.record.events import Event, EventKind
 from relive.record.exchanges import Exchange, Exchanges
 from relive.record.reading import Recording
+from relive.replay.dependencies import unrecorded
 from relive.store import Store
 from relive.store.evidence import events_of, package_of
 
@@ -41,9 +51,7 @@ __all__ = [
 _SEEN_IN_REQUEST = frozenset(
     {FailureKind.ANSWER, FailureKind.BROKEN, FailureKind.HANG, FailureKind.EXCEPTION}
 )
-# [ns] A handler may end so much later than its answer was whole on the wire: tasks in the background, a traceback to print.
-_SLACK_NS = 5_000_000_000
-_MOST_EVENTS = 50_000
+_CALLS = 12  # calls that are told apart from the timeline
 
 
 class CommitFacts(Value):
@@ -88,7 +96,12 @@ class Account(Value):
 
     Attributes:
         stack: as the service printed it; where there is a package its frames say more.
+        printed: what it wrote while it served the request.
+        calls: what the request asked others for, what failed first, then the slowest.
+        contrast: what differs from the last request to the same route that went well; None where there was none.
         origins: who had written what the request read.
+        unrecorded: servers that the service was connected to and nobody recorded; a replay lacks them.
+        next_steps: commands that lead on.
         notes: what is missing or could not be read, and what was cut.
     """
 
@@ -96,10 +109,15 @@ class Account(Value):
     package: ErrorPackage | None
     stack: Stack | None
     timeline: Timeline | None
+    printed: list[Printed] = []
+    calls: list[Row] = []
+    contrast: Contrast | None = None
     origins: list[Origin] = []
     proxied: Proxied | None
     commits: list[CommitFacts]
     recording: RecordingFacts
+    unrecorded: list[Dependency] = []
+    next_steps: list[NextStep] = []
     notes: list[str]
 
 
@@ -123,43 +141,112 @@ def account_of(settings: Settings, incident: Incident) -> Account:
     package = _package(settings, incident, notes)
     inside, exchange = _inside(settings, incident, package, notes)
     if package is None:
-        package = _recorded_package(inside, notes)
+        package = _recorded_package(inside.events, notes)
     mask = mask_for(settings, incident.service, incident.life)
     proxied = _masked(exchange, mask, notes)
-    events = [_masked_event(event, mask) for event in inside]
+    events = [_masked_event(event, mask) for event in inside.events]
+    if inside.by_time and events:
+        notes += _of_others(directory, exchange)
     egress = _egress(directory, exchange, events, mask, notes)
+    timeline = make_timeline(
+        events, proxied, _commits_during(settings, directory / "recording", exchange), egress
+    )
+    commits = list(_commits(settings, incident))
+    facts = _facts(directory, exchange, inside, len(egress))
     account = Account(
         incident=masked_incident(incident, mask),
         package=_masked_package(package, mask),
         stack=find_stack([mask.sentence(line) for line in incident.log_tail]),
-        timeline=make_timeline(
-            events, proxied, _commits_during(settings, directory / "recording", exchange), egress
-        ),
+        timeline=timeline,
+        printed=printed_during(LifePaths(directory), exchange, incident, mask),
+        calls=worst_calls(timeline.rows, _CALLS) if timeline is not None else [],
+        contrast=_contrast(directory, exchange, timeline, mask, notes),
         origins=_origins(directory / "inside", events, notes),
         proxied=proxied,
-        commits=list(_commits(settings, incident)),
-        recording=_facts(directory, exchange, inside, len(egress)),
+        commits=commits,
+        recording=facts,
+        unrecorded=_unrecorded(settings, directory, commits),
+        next_steps=next_steps(
+            incident,
+            held={one.id for one in commits if one.taken_wall_ns is not None},
+            has_request=_can_be_sent(directory / "recording", incident, exchange),
+            has_handler=facts.own_request is not None,
+            can_reproduce=package is not None,
+        ),
         notes=[*notes, *(f"left out: {what}" for what in (package.cut if package is not None else []))],
     )
     return mask.model(account)  # all that was learned on the way, in all of it
 
 
+def _contrast(
+    directory: Path, exchange: Exchange | None, now: Timeline | None, mask: Mask, notes: list[str]
+) -> Contrast | None:
+    """With the last request to the same route that went well, as far back as the recording is looked through."""
+    if exchange is None or now is None:
+        return None
+    try:
+        good = last_good(Recording(directory / "recording"), exchange)
+        if good is None:
+            return None
+        proxied = masked_exchange(good, mask)
+        inside = handled(Recording(directory / "inside"), good).events
+        egress = egress_events(
+            directory / "egress",
+            good.started_mono_ns,
+            good.ended_mono_ns or good.started_mono_ns,
+            inside,
+            mask,
+        )[0]
+    except ReliveError as error:
+        notes.append(f"the last good request to its route: {_sentence(error)}")
+        return None
+    then = make_timeline([_masked_event(event, mask) for event in inside], proxied, [], egress)
+    if then is None:
+        return None
+    before_ns = exchange.started_mono_ns - good.started_mono_ns
+    return contrast(good.number, proxied.target, before_ns, now, then)
+
+
+def _can_be_sent(directory: Path, incident: Incident, exchange: Exchange | None) -> bool:
+    """The request of the time that a replay is of, which is the latest; ``exchange``: that of the first."""
+    number = incident.occurrence(first=False).sighting.request
+    if number is None:
+        return False
+    if exchange is None or exchange.number != number:
+        try:
+            exchange = Exchanges(Recording(directory)).by_number(number)
+        except ReliveError:
+            return False
+    return exchange.sent_seq is not None and not exchange.request_cut
+
+
+def _unrecorded(settings: Settings, directory: Path, commits: list[CommitFacts]) -> list[Dependency]:
+    """By the connections of the incident's commits."""
+    store, paths = Store(settings.store), LifePaths(directory)
+    connections: list[Connection] = []
+    for one in commits:
+        if one.taken_wall_ns is not None:
+            with contextlib.suppress(ReliveError):
+                connections += store.facts(one.id).connections
+    return unrecorded(connections, paths.egress, paths.inside)
+
+
 def inside_of(settings: Settings, incident: Incident) -> tuple[list[Event], list[str]]:
     """(events of its request from inside the service, notes on what of them is missing)."""
     notes: list[str] = []
-    events, _ = _inside(settings, incident, _package(settings, incident, notes), notes)
-    return events, notes
+    found, _ = _inside(settings, incident, _package(settings, incident, notes), notes)
+    return found.events, notes
 
 
 def _inside(
     settings: Settings, incident: Incident, package: ErrorPackage | None, notes: list[str]
-) -> tuple[list[Event], Exchange | None]:
-    """(events from inside, the exchange in the proxy's recording)."""
+) -> tuple[Handled, Exchange | None]:
+    """(what it did inside, the exchange in the proxy's recording)."""
     directory = settings.capsules / incident.service / incident.life
     inside = _kept_events(settings, incident, notes)
     exchange = _exchange(directory / "recording", incident, package, inside, notes)
     if inside:
-        return inside + _since_then(directory / "inside", inside, notes), exchange
+        return Handled(inside + _since_then(directory / "inside", inside, notes)), exchange
     return _recorded_events(directory / "inside", package, exchange, notes), exchange
 
 
@@ -224,36 +311,10 @@ def _exchange(
 
 def _exchange_of(recording: Recording, begun: Event) -> Exchange | None:
     """The exchange in which a handler began."""
-    for exchange in Exchanges(recording).all(after=_seq_before(recording, begun.mono_ns, spare=1)):
-        if exchange.started_mono_ns <= begun.mono_ns and _is_of(begun, exchange):
+    for exchange in Exchanges(recording).all(after=seq_before(recording, begun.mono_ns, spare=1)):
+        if exchange.started_mono_ns <= begun.mono_ns and is_of(begun, exchange):
             return exchange
     return None
-
-
-def _is_of(begun: Event, exchange: Exchange) -> bool:
-    """The handler that began with this event served this exchange."""
-    ended = exchange.ended_mono_ns
-    if begun.mono_ns < exchange.started_mono_ns or (ended is not None and begun.mono_ns > ended):
-        return False
-    path = str(begun.fields.get("target", "")).partition("?")[0]
-    if begun.fields.get("method") != exchange.method or path != exchange.target.partition("?")[0]:
-        return False
-    peer = begun.fields.get("peer")
-    port = peer[1] if isinstance(peer, list) and len(peer) == 2 else None
-    # A server that believes X-Forwarded-For tells another client than the proxy, with port 0.
-    return not port or exchange.local_port is None or port == exchange.local_port
-
-
-def _seq_before(recording: Recording, mono_ns: int, *, spare: int = 0) -> int:
-    """A seq behind which all events since a moment lie, with ``spare`` whole segments more: so that few have to be read."""
-    starts = []
-    for path in recording.segments():
-        after = int(path.stem) - 1
-        first = next(recording.events(after=after), None)
-        if first is not None and first.mono_ns > mono_ns:
-            break
-        starts.append(after)
-    return starts[-1 - spare] if len(starts) > spare else 0
 
 
 def _masked(exchange: Exchange | None, mask: Mask, notes: list[str]) -> Proxied | None:
@@ -302,24 +363,24 @@ def _with_id(settings: Settings, event: Event) -> Event:
 
 def _recorded_events(
     directory: Path, package: ErrorPackage | None, exchange: Exchange | None, notes: list[str]
-) -> list[Event]:
+) -> Handled:
     """Events of the request from the recording itself, for incidents that none lie beside."""
     recording = Recording(directory)
     if not recording.segments():
-        return []
+        return Handled([])
     try:
         if exchange is not None:
-            return _of_exchange(recording, exchange)
+            return handled(recording, exchange)
         if package is not None and package.request is not None:
             own = (
                 plain(event)
                 for event in recording.events()
                 if event.request == package.request.number and event.fields.get("pid") == package.pid
             )
-            return _bounded(own, notes)
+            return Handled(_bounded(own, notes))
     except ReliveError as error:
         notes.append(_sentence(error))
-    return []
+    return Handled([])
 
 
 def _since_then(directory: Path, kept: list[Event], notes: list[str]) -> list[Event]:
@@ -331,7 +392,7 @@ def _since_then(directory: Path, kept: list[Event], notes: list[str]) -> list[Ev
     found: list[Event] = []
     try:
         for event in map(plain, Recording(directory).events(after=max(event.seq for event in kept))):
-            if event.mono_ns > own[-1].mono_ns + _SLACK_NS:
+            if event.mono_ns > own[-1].mono_ns + SLACK_NS:
                 break
             if event.request == request and event.fields.get("pid") == pid:
                 if event.kind is EventKind.HANDLING_STARTED:  # of a later process with that pid
@@ -341,27 +402,6 @@ def _since_then(directory: Path, kept: list[Event], notes: list[str]) -> list[Ev
                     break
     except ReliveError as error:
         notes.append(_sentence(error))
-    return found
-
-
-def _of_exchange(recording: Recording, exchange: Exchange) -> list[Event]:
-    started, ended = exchange.started_mono_ns, exchange.ended_mono_ns
-    found: list[Event] = []
-    of: tuple[object, int] | None = None
-    for event in map(plain, recording.events(after=_seq_before(recording, started))):
-        if len(found) == _MOST_EVENTS or (ended is not None and event.mono_ns > ended + _SLACK_NS):
-            break
-        if event.mono_ns < started:
-            continue
-        if of is None and event.kind is EventKind.HANDLING_STARTED and _is_of(event, exchange):
-            of = event.fields.get("pid"), event.request
-        if of is None or event.fields.get("pid") != of[0]:
-            continue
-        is_meanwhile = ended is None or event.mono_ns <= ended
-        if event.request == of[1] or (event.request == 0 and is_meanwhile):
-            found.append(event)
-        if event.request == of[1] and event.kind is EventKind.HANDLING_ENDED:
-            break
     return found
 
 
@@ -385,8 +425,8 @@ def _origins(directory: Path, events: list[Event], notes: list[str]) -> list[Ori
 def _bounded(events: Iterator[Event], notes: list[str]) -> list[Event]:
     found: list[Event] = []
     for event in events:
-        if len(found) == _MOST_EVENTS:
-            notes.append(f"only the first {_MOST_EVENTS} events of the request are told")
+        if len(found) == MOST_EVENTS:
+            notes.append(f"only the first {MOST_EVENTS} events of the request are told")
             break
         found.append(event)
     return found
@@ -402,7 +442,7 @@ def _egress(
     own = [event for event in inside if event.request]
     if exchange is not None:
         began = exchange.started_mono_ns
-        ended = exchange.ended_mono_ns or began + _SLACK_NS
+        ended = exchange.ended_mono_ns or began + SLACK_NS
     elif own:
         began, ended = own[0].mono_ns, own[-1].mono_ns
     else:
@@ -418,6 +458,20 @@ def _egress(
         many = "another request was" if others == 1 else f"{others} other requests were"
         notes.append(f"{many} served at the same time: calls seen at the border may be theirs")
     return calls
+
+
+def _of_others(directory: Path, exchange: Exchange | None) -> list[str]:
+    """A note where what was chosen by the time alone may be of other requests."""
+    try:
+        others = _served_meanwhile(directory / "recording", exchange)
+    except ReliveError:
+        return []  # said already by whoever read the exchange
+    if not others:
+        return []
+    return [
+        "its server does not tell which request it works for, and others were served at the same time: "
+        "what its process did may be for those"
+    ]
 
 
 def _served_meanwhile(directory: Path, exchange: Exchange | None) -> int:
@@ -453,8 +507,8 @@ def _commits(settings: Settings, incident: Incident) -> Iterator[CommitFacts]:
         )
 
 
-def _facts(directory: Path, exchange: Exchange | None, inside: list[Event], calls: int) -> RecordingFacts:
-    own = next((event for event in inside if event.request), None)
+def _facts(directory: Path, exchange: Exchange | None, inside: Handled, calls: int) -> RecordingFacts:
+    own = next((event for event in inside.events if event.request), None)
     pid = own.fields.get("pid") if own is not None else None
     proxy, within, egress = directory / "recording", directory / "inside", directory / "egress"
     return RecordingFacts(
@@ -463,8 +517,8 @@ def _facts(directory: Path, exchange: Exchange | None, inside: list[Event], call
         request=exchange.number if exchange is not None else None,
         sequence=exchange.started_seq if exchange is not None else None,
         pid=pid if isinstance(pid, int) else None,
-        own_request=own.request if own is not None else None,
-        events=len(inside),
+        own_request=own.request if own is not None and not inside.by_time else None,
+        events=len(inside.events),
         egress=str(egress) if egress.is_dir() else None,
         calls=calls,
     )

@@ -12,10 +12,16 @@ from typing import Any
 
 from relive.analyse.account import Account
 from relive.analyse.body import Body
+from relive.analyse.condensed import condensed
+from relive.analyse.contrast import Contrast
 from relive.analyse.lanes import colour_of, lane_of, lanes_from_above
+from relive.analyse.nextsteps import NextStep
 from relive.analyse.origins import Origin
+from relive.analyse.printed import Printed
+from relive.analyse.proxied import Proxied
 from relive.analyse.shown import shorten
 from relive.analyse.timeline import Row, Timeline, folded
+from relive.analyse.words import status_text
 from relive.model.failure import ErrorPackage, Frame, Link
 from relive.model.quantities import duration, size, when
 from relive.model.text import printable
@@ -55,8 +61,13 @@ def incident_page(account: Account) -> str:
         f"<h1>Incident {incident.number} of {escape(incident.service)}</h1>",
         f"<p>{escape(incident.sighting.summary)}</p>",
         *_raised(account),
+        *_answer(account.proxied),
+        *_contrast(account.contrast),
         *_timeline(account.timeline),
+        *_printed(account.printed),
         *_origins(account.origins),
+        "<h2>Next</h2>",
+        *_next(account.next_steps),
         "<h2>What belongs to it</h2>",
         _facts(account),
         *_surroundings(account.package),
@@ -145,18 +156,62 @@ def _origins(origins: Sequence[Origin]) -> Iterator[str]:
     yield table(["read", "before", "by", "written", "result"], rows, numbers=[1])
 
 
+# -- the answer, and what differs from a good one ---------------------------------------------------------------------------
+
+
+def _answer(one: Proxied | None) -> Iterator[str]:
+    if one is None or one.status is None:
+        return
+    yield "<h2>The answer</h2>"
+    yield f"<p>{escape(f'{one.method} {one.target}')}: {escape(status_text(one.status))}</p>"
+    if not one.answer_body.is_empty:
+        yield f"<pre class=source>{escape(shorten(one.answer_body.words(), _MOST_DETAILS))}</pre>"
+
+
+def _contrast(found: Contrast | None) -> Iterator[str]:
+    if found is None:
+        return
+    before = duration(found.before_ns / 1000)
+    yield "<h2>Beside the last request to its route that went well</h2>"
+    yield f"<p class=dim>Request {found.request}, {escape(before)} before it.</p>"
+    rows = [
+        [
+            escape(one.what),
+            f"<span class={'failed' if one.failed else 'fine'}>{escape(one.now)}</span>",
+            escape(one.then),
+        ]
+        for one in found.differences
+    ]
+    yield table(["what", "now", "then"], rows)
+    if found.left_out:
+        yield f"<p class=dim>{found.left_out} more differences are left out.</p>"
+
+
+def _printed(printed: Sequence[Printed]) -> Iterator[str]:
+    for one in printed:
+        missing = f"… {one.left_out} bytes before\n" if one.left_out else ""
+        yield f"<h2>What it wrote during the request ({escape(one.stream)})</h2>"
+        yield f"<pre class=source>{escape(missing + chr(10).join(one.lines))}</pre>"
+
+
+def _next(steps: Sequence[NextStep]) -> Iterator[str]:
+    for one in steps:
+        command = f"<code>{escape(one.command)}</code>: " if one.command is not None else ""
+        yield f"<p>{command}{escape(one.why)}</p>"
+
+
 # -- the timeline --------------------------------------------------------------------------------------------------------
 
 
 def _timeline(timeline: Timeline | None) -> Iterator[str]:
     if timeline is None or not timeline.rows:
         return
-    rows = timeline.rows[:_MOST_ROWS]
+    rows = condensed(timeline.rows, _MOST_ROWS)
     yield f"<h2>Timeline, {duration(timeline.took_ns / 1000)}</h2>"
     yield _drawing(rows)
     yield f'<p class="dim">{_legend(rows)}</p>'
     if len(timeline.rows) > len(rows):
-        yield f'<p class="dim">{len(timeline.rows) - len(rows)} later rows are left out here; --json has them.</p>'
+        yield f'<p class="dim">{len(timeline.rows)} steps in {len(rows)} rows: what repeats is one; --json has each.</p>'
     names = lanes_from_above(rows)
     lines = [
         [
@@ -243,6 +298,8 @@ def _facts(account: Account) -> str:
             told = f"{when(one.taken_wall_ns)}, pause {duration(one.pause_us)}, {size(one.size or 0)}"
         rows.append((f"commit {one.role}", f"{one.id} ({told})"))
     rows += _recording_facts(account)
+    if account.unrecorded:
+        rows.append(("not recorded", ", ".join(one.words for one in account.unrecorded)))
     if account.package is not None:
         rows += _package_facts(account.package)
     cells = "".join(f"<tr><td>{escape(name)}</td><td>{escape(value)}</td></tr>" for name, value in rows)
@@ -254,7 +311,6 @@ def _incident_facts(account: Account) -> Iterator[tuple[str, str]]:
     times = f"{incident.times} time{'s' * (incident.times != 1)}"
     yield "first seen", f"{when(incident.sighting.seen_wall_ns)}, kind {incident.sighting.kind.value}"
     yield "seen", f"{times}, last {when(incident.last_seen_wall_ns)}"
-    yield "replay", f"relive replay {incident.number}"
 
 
 def _recording_facts(account: Account) -> Iterator[tuple[str, str]]:

@@ -62,6 +62,7 @@ def _verdict(verdict: Verdict, mask: Mask) -> Verdict:
     return verdict.model_copy(
         update={
             "difference": None if verdict.difference is None else mask.sentence(verdict.difference),
+            "missing": [mask.sentence(text) for text in verdict.missing],
             "evidence": [mask.sentence(text) for text in verdict.evidence],
             "unseen": [mask.sentence(text) for text in verdict.unseen],
             "notes": [mask.sentence(note) for note in verdict.notes],

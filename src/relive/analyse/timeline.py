@@ -46,7 +46,7 @@ class Row(Value):
         at_ns: when it began, from the start of the timeline; took_ns: how long it took, None for what takes no time.
         lane: thread or task within the request, or outside of it, each counted from 1; 0 is the request as the proxy saw it.
         outside: something of the same process that worked for no request.
-        count: how many events this row stands for (see ``folded``).
+        count: how many events this row stands for (see ``folded`` and ``condensed.py``).
         details: asked, answer, error, body, rows (the first hundred; ``rows_fetched`` counts all), and other fields of
             the event, as far as it has them.
     """
@@ -68,7 +68,7 @@ class Row(Value):
     @property
     def label(self) -> str:
         """The kind in a word for people."""
-        if self.count > 1:
+        if self.count > 1 and self.kind in READINGS:
             return "readings"
         return _LABELS.get(self.kind, self.kind.value)
 

@@ -17,7 +17,7 @@ from relive.check.report import Expected
 from relive.check.rules.making import blocks, left_out, note
 from relive.kernel import procfs
 
-__all__ = ["examine"]
+__all__ = ["examine", "interpreters", "locate"]
 
 _SCRIPT = b"#!"
 _MOST_SCRIPT_LINE = 4096
@@ -34,7 +34,7 @@ _NOT_RECORDED = {"eventlet": "eventlet"}
 
 def examine(words: list[str], port: int | None) -> tuple[list[Expected], list[Finding]]:
     """(what is to be expected, findings) for a command that would be started here and with this environment."""
-    path = _locate(words[0])
+    path = locate(words[0])
     if path is None:
         missing = blocks(
             "program-missing",
@@ -46,7 +46,7 @@ def examine(words: list[str], port: int | None) -> tuple[list[Expected], list[Fi
         return [], [missing]
     expected = [Expected(name="program", value=str(path))]
     findings: list[Finding] = []
-    chain = _interpreters(path)
+    chain = interpreters(path)
     program = chain[-1]
     if len(chain) > 1:
         expected.append(Expected(name="interpreter", value=str(program)))
@@ -67,12 +67,13 @@ def examine(words: list[str], port: int | None) -> tuple[list[Expected], list[Fi
     return expected, findings
 
 
-def _locate(word: str) -> Path | None:
+def locate(word: str) -> Path | None:
+    """The program that a word means, by PATH; None where there is none."""
     found = shutil.which(word)
     return Path(found).absolute() if found is not None else None
 
 
-def _interpreters(path: Path) -> list[Path]:
+def interpreters(path: Path) -> list[Path]:
     """The program and, of a script, what its first line names, and so on."""
     chain = [path]
     while len(chain) <= _MOST_SCRIPTS:
@@ -82,7 +83,7 @@ def _interpreters(path: Path) -> list[Path]:
                 words = os.fsdecode(line[2:]).split()
                 if words and Path(words[0]).name == "env":
                     words = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
-                nearer = _locate(words[0]) if words else None
+                nearer = locate(words[0]) if words else None
                 if nearer is not None:
                     chain.append(nearer)
                     continue

@@ -25,7 +25,8 @@ class Expected(Value):
     """One thing that is known of a command before it runs.
 
     Attributes:
-        name: what it is about; stable (``program``, ``interpreter``, ``recorder``, ``recorded``, ``port``, ``unit``).
+        name: what it is about; stable (``program``, ``interpreter``, ``recorder``, ``recorded``, ``port``, ``unit``,
+            ``replay``).
         value: in words.
     """
 

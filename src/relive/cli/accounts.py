@@ -6,15 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 
 from relive.analyse.account import Account, CommitFacts
+from relive.analyse.condensed import condensed
 from relive.analyse.lanes import Lane, lane_of, lanes_from_above
 from relive.analyse.origins import Write
 from relive.analyse.shown import one_line, shorten
 from relive.analyse.timeline import Row, Timeline, folded, near_failure
+from relive.analyse.words import status_text
 from relive.cli.stacks import stack_lines
 from relive.cli.terminal import Terminal
-from relive.model.failure import ErrorPackage, Frame, Link
-from relive.model.incident import Incident
+from relive.model.failure import ErrorPackage, Frame, Link, Where
 from relive.model.quantities import duration, size, when
+from relive.model.stack import find_stacks
 from relive.model.text import printable
 
 __all__ = ["tell"]
@@ -22,7 +24,10 @@ __all__ = ["tell"]
 _OWN_FRAMES = 4  # frames of the service's own code that are shown without --all
 _LOCALS = 12  # locals of a frame
 _ROWS = 60  # rows of the timeline
-_HEAD_ROWS = 20  # of these from its beginning
+_SHORT = 15  # rows of a timeline that show all calls at a glance
+_BODY, _BODY_LINES = 2000, 20  # [characters], lines of an answer's body
+_CONTRASTED = 48  # [characters] of what came of a call
+_STREAMS = {"stderr": "standard error", "stdout": "standard output"}
 _LOG_LINES = 20
 _LEAST_WHAT = 24  # [characters]
 _RESULT_SHARE = 0.4  # of the room that the texts of a timeline have
@@ -37,12 +42,15 @@ def tell(terminal: Terminal, account: Account, *, everything: bool) -> None:
     """
     width = terminal.width
     package = account.package
-    lines = [*_headline(account)]
+    lines = [*_headline(account), *_answered(account)]
     if package is not None:
         lines += ["", *_exceptions(package, width, everything=everything)]
     elif account.stack is not None:
         lines += ["", "Stack:", *(printable(line) for line in stack_lines(account.stack))]
+    lines += _printed(account, everything=everything)
     terminal.answer(None, "\n".join(lines))
+    _show_contrast(terminal, account)
+    _show_calls(terminal, account)
     if account.timeline is not None and account.timeline.rows:
         _show_timeline(terminal, account.timeline, everything=everything)
     _show_origins(terminal, account)
@@ -60,7 +68,12 @@ def _headline(account: Account) -> Iterator[str]:
         yield f"Raised:   {one_line(_named(package))}"
         frame = package.failing_frame()
         if frame is not None:
-            yield f"Where:    {_place(frame, package)}; it escaped from the {package.where.value}"
+            how = (
+                "caught, and logged"
+                if package.where is Where.LOG
+                else f"it escaped from the {package.where.value}"
+            )
+            yield f"Where:    {_place(frame, package)}; {how}"
         if package.request is not None:
             request = package.request
             yield f"Request:  {one_line(f'{request.method} {request.target}')}"
@@ -78,6 +91,49 @@ def _headline(account: Account) -> Iterator[str]:
         yield "Moment:   while the service was starting: before it listened and was committed for the first time"
     if sighting.open_requests:
         yield f"Open:     requests {', '.join(map(str, sighting.open_requests))}"
+
+
+def _answered(account: Account) -> Iterator[str]:
+    """The failing answer, as the proxy saw it."""
+    one = account.proxied
+    if one is None:
+        return
+    ended = f" after {duration((one.ended_mono_ns - one.began_mono_ns) / 1000)}" if one.ended_mono_ns else ""
+    if account.package is None or account.package.request is None:
+        yield f"Request:  {one_line(f'{one.method} {one.target}')}"
+    if one.status is None:
+        return
+    kind = dict(one.answer_headers).get("content-type", "")
+    told = f", {one.answer_body.size} bytes{f' of {one_line(kind)}' if kind else ''}"
+    yield f"Answered: {status_text(one.status)}{ended}{'' if one.answer_body.is_empty else told}"
+    if not one.answer_body.is_empty:
+        text = one.answer_body.words()
+        lines = printable(shorten(text.rstrip(), _BODY)).splitlines()
+        yield from (f"  {line}" for line in lines[:_BODY_LINES])
+        if len(lines) > _BODY_LINES or len(text) > _BODY:
+            yield "  … (--json has more of it)"
+
+
+def _printed(account: Account, *, everything: bool) -> Iterator[str]:
+    """What it wrote during the request; where that is not known the last lines before the incident was written down."""
+    most = None if everything else _LOG_LINES
+    for one in account.printed:
+        lines = one.lines
+        if account.package is not None and not everything:  # its frames say more than tracebacks in the log
+            traced = {line for stack in find_stacks(lines) for line in stack.text}
+            lines = [line for line in lines if line not in traced]
+        if not lines:
+            continue
+        lines = lines[-most:] if most else lines
+        yield f"\nOn its {_STREAMS.get(one.stream, one.stream)} during the request:"
+        if len(lines) < len(one.lines) or one.left_out:
+            yield "  …"
+        yield from (f"  {printable(line)}" for line in lines)
+    if not account.printed and account.package is None and account.stack is None:
+        tail = account.incident.log_tail
+        if tail:
+            yield "\nLast lines of its standard error:"
+            yield from (f"  {printable(line)}" for line in (tail[-most:] if most else tail))
 
 
 def _named(package: ErrorPackage) -> str:
@@ -163,16 +219,52 @@ def _frame(frame: Frame, package: ErrorPackage, width: int, *, everything: bool)
         yield f"      … {frame.locals_cut} more locals were not kept"
 
 
+# -- what is likely to blame ---------------------------------------------------------------------------------------------
+
+
+def _show_contrast(terminal: Terminal, account: Account) -> None:
+    """Beside the last request to the same route that went well."""
+    found = account.contrast
+    if found is None:
+        return
+    cells = [
+        [one.what, shorten(one.now, _CONTRASTED), shorten(one.then, _CONTRASTED)] for one in found.differences
+    ]
+    told = f"request {found.request}, {duration(found.before_ns / 1000)} before it"
+    terminal.answer(None, f"\nBeside the last request to its route that went well ({told}):")
+    bad = {number for number, one in enumerate(found.differences) if one.failed}
+    terminal.table(found.differences, ["what", "now", "then"], cells, "", bad=bad)
+    if found.left_out:
+        terminal.answer(None, f"… {found.left_out} more differences (--json)")
+
+
+def _show_calls(terminal: Terminal, account: Account) -> None:
+    """Where the timeline is long: the calls that failed, then the slowest."""
+    timeline = account.timeline
+    if timeline is None or not account.calls or len(timeline.rows) <= _SHORT:
+        return
+    columns = ["kind", "what", "result", "took"]
+    cells = [_call_cells(row) for row in account.calls]
+    _fit(cells, columns, terminal.width)
+    terminal.answer(None, "\nCalls that failed, then the slowest:")
+    bad = {number for number, row in enumerate(account.calls) if row.failed}
+    terminal.table(account.calls, columns, cells, "", bad=bad)
+
+
+def _call_cells(row: Row) -> list[str]:
+    what = f"{row.what} (the last of {row.count})" if row.count > 1 else row.what
+    return [row.label, what, row.result, duration(row.took_ns / 1000) if row.took_ns is not None else ""]
+
+
 # -- the timeline --------------------------------------------------------------------------------------------------------
 
 
 def _show_timeline(terminal: Terminal, timeline: Timeline, *, everything: bool) -> None:
     rows = timeline.rows if everything else folded(near_failure(timeline.rows))
     beside = 0 if everything else len(timeline.rows) - len(near_failure(timeline.rows))
-    left_out = 0
-    if not everything and len(rows) > _ROWS:
-        left_out = len(rows) - _ROWS
-        rows = [*rows[:_HEAD_ROWS], *rows[len(rows) - (_ROWS - _HEAD_ROWS) :]]
+    steps = len(rows)
+    if not everything:
+        rows = condensed(rows, _ROWS)
     has_lanes = len({(row.pid, row.lane) for row in rows if row.lane}) > 1
     columns = ["at ms", *(["lane"] if has_lanes else []), "kind", "what", "result", "took"]
     lanes = lanes_from_above(timeline.rows) if has_lanes else {}
@@ -180,8 +272,10 @@ def _show_timeline(terminal: Terminal, timeline: Timeline, *, everything: bool) 
     is_cut = _fit(cells, columns, terminal.width)
     terminal.answer(None, f"\nTimeline, {duration(timeline.took_ns / 1000)} in all:")
     terminal.table(rows, columns, cells, "", bad={number for number, row in enumerate(rows) if row.failed})
-    if left_out:
-        terminal.answer(None, f"… {left_out} rows after the first {_HEAD_ROWS} are left out (--all)")
+    if len(rows) < steps:
+        terminal.answer(
+            None, f"… {steps} steps are told in {len(rows)} rows, each that failed among them (--all)"
+        )
     if beside:
         terminal.answer(
             None, f"… {beside} rows of what the process did outside of this request are left out (--all)"
@@ -260,10 +354,6 @@ def _fit(cells: list[list[str]], columns: list[str], width: int, what_column: st
 
 
 def _rest(account: Account) -> Iterator[str]:
-    incident = account.incident
-    if account.package is None and account.stack is None and incident.log_tail:
-        yield "\nLast lines of its standard error:"
-        yield from (f"  {printable(line)}" for line in incident.log_tail[-_LOG_LINES:])
     if account.recording.events or account.recording.request is not None:
         yield f"\nRecorded: {_recorded(account)}"
     for facts in account.commits:
@@ -272,18 +362,13 @@ def _rest(account: Account) -> Iterator[str]:
             yield f"Commit:   {facts.id[:10]} ({facts.role}), taken {taken}"
     yield from _surroundings(account.package)
     yield from (f"Note:     {one_line(note)}" for note in account.notes)
-    yield "\n" + _how_to_replay(incident)
-    if account.package is not None:
-        yield f"Without commit: relive reproduce {incident.number}"
-    if incident.sighting.throw is not None:  # the failing thread stands still in the commit
-        yield f"Debug it with:  relive debug {incident.number}"
-
-
-def _how_to_replay(incident: Incident) -> str:
-    latest = incident.latest.before if incident.latest is not None else None
-    if incident.before is None and latest is None:
-        return "No replay:      there is no commit before it"
-    return f"Replay it with: relive replay {incident.number}"
+    if account.unrecorded:
+        names = ", ".join(one.words for one in account.unrecorded)
+        yield f"Missing:  not recorded, so a replay lacks it: {names} (`relive run --record-egress` records it)"
+    yield "\nNext:"
+    width = max((len(step.command) for step in account.next_steps if step.command is not None), default=0)
+    for step in account.next_steps:
+        yield f"  {step.command:<{width}}  # {step.why}" if step.command is not None else f"  {step.why}"
 
 
 def _recorded(account: Account) -> str:
@@ -292,7 +377,7 @@ def _recorded(account: Account) -> str:
     if facts.request is not None:
         parts.append(f"request {facts.request} of the proxy, from event {facts.sequence}")
     if facts.events:
-        parts.append(f"{facts.events} events inside process {facts.pid or '?'}")
+        parts.append(f"{facts.events} event{'s' * (facts.events != 1)} inside process {facts.pid or '?'}")
     return "; ".join(parts)
 
 

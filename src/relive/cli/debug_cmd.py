@@ -13,20 +13,25 @@ from typing import Annotated, Any
 import typer
 
 from relive.agent.tending import tend_capsules
+from relive.cli.replay_cmd import outcome_words
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
 from relive.errors import ToolMissing
 from relive.kernel import procfs
 from relive.model.incident import FailureKind, Incident
+from relive.model.outcome import verdict_words
 from relive.model.quantities import duration
 from relive.model.text import printable
 from relive.replay.debug import Debugged, at_failure, at_request, has_waiting_thread, restored
-from relive.replay.debugline import DebugLine
+from relive.replay.debugoutcome import DebugOutcome
 from relive.sandbox.branch import Branch
 from relive.store import Store
 from relive.store.incidents import Incidents
 
 __all__ = ["GDB", "debug"]
+
+_QUITS = frozenset({"q", "quit", "exit"})
+_OUTCOME_LIMIT = 30.0  # [s] for the answer, once the debugger has let the request go on
 
 # A branch's programs may be hostile, and gdb has root's rights: no scripts that a program brings along, no downloads.
 GDB = ["gdb", "-q", "-nx", "-iex", "set auto-load off", "-iex", "set debuginfod enabled off"]
@@ -99,7 +104,7 @@ def _converse(
             if commands or terminal.as_json:
                 _answer(terminal, incident, debugged, commands)
             else:
-                _talk(debugged.line)
+                _talk(terminal, debugged)
         finally:
             debugged.line.close()
             _leave(terminal, branch, keep=keep)
@@ -110,10 +115,12 @@ def _answer(terminal: Terminal, incident: Incident, debugged: Debugged, commands
     text, wants = line.hear()
     opening = printable(_without_prompt(text))
     answers: list[dict[str, str]] = []
+    goes_on = not wants
     for command in commands:
         if not wants:
             break
         line.say(command)
+        goes_on = command.strip() not in _QUITS
         text, wants = line.hear()
         answers.append({"command": command, "answer": printable(_without_prompt(text))})
     value: dict[str, Any] = {
@@ -122,27 +129,53 @@ def _answer(terminal: Terminal, incident: Incident, debugged: Debugged, commands
         "branch": debugged.branch.facts.id,
         "opening": opening,
         "answers": answers,
+        "outcome": None,
     }
-    terminal.answer(value, "\n".join(one["answer"] for one in answers) or opening)
+    text = "\n".join(one["answer"] for one in answers) or opening
+    if not wants and goes_on:
+        outcome = debugged.sending.outcome(_OUTCOME_LIMIT) if debugged.sending is not None else None
+        value["outcome"] = outcome.model_dump(mode="json") if outcome is not None else None
+        text = "\n".join(filter(None, [text.rstrip(), _went_on(debugged, outcome)]))
+    terminal.answer(value, text)
 
 
-def _talk(line: DebugLine) -> None:
+def _went_on(debugged: Debugged, outcome: DebugOutcome | None) -> str:
+    """What came of it after the debugger had let it go on."""
+    if debugged.sending is None:
+        return "It went on. It did not fail in a request that the proxy recorded, so there is no answer to compare."
+    if outcome is None:
+        return f"It went on, and there was no answer within {_OUTCOME_LIMIT:g} s."
+    words = verdict_words(outcome.verdict.kind.value)
+    lines = [
+        f"It went on: {outcome_words(outcome.came)}; recorded: {outcome_words(outcome.recorded)}. Verdict: {words}."
+    ]
+    if outcome.verdict.difference is not None:
+        lines.append(f"First difference: {outcome.verdict.difference}")
+    return printable("\n".join(lines))
+
+
+def _talk(terminal: Terminal, debugged: Debugged) -> None:
     """A conversation on the terminal, with the history and the keys of this side's readline."""
     import readline  # noqa: F401 - input() uses it once it is imported
 
+    line, said_last = debugged.line, ""
     text, wants = line.hear()
     while wants:
         said, _, prompt = text.rpartition("\n")
         if said:
             print(printable(said), flush=True)
         try:
-            line.say(input(printable(prompt)))
+            said_last = input(printable(prompt))
+            line.say(said_last)
         except (EOFError, KeyboardInterrupt):
             print()
             return
         text, wants = line.hear()
     if text:
         print(printable(text.rstrip("\n")))
+    if said_last.strip() not in _QUITS:
+        outcome = debugged.sending.outcome(_OUTCOME_LIMIT) if debugged.sending is not None else None
+        terminal.status(_went_on(debugged, outcome))
 
 
 def _without_prompt(text: str) -> str:

@@ -18,7 +18,7 @@ from relive.operations.replays import replay as run_replay
 from relive.replay.answers import Calls
 from relive.replay.plan import Pace
 
-__all__ = ["describe", "replay"]
+__all__ = ["describe", "outcome_words", "replay"]
 
 
 def replay(
@@ -95,9 +95,13 @@ def describe(result: Replay) -> str:
     """The result for people."""
     lines = [
         _headline(result),
-        f"  from commit {result.commit[:10]}, recorded: {_outcome_words(result.recorded)}",
+        f"  from commit {result.commit[:10]}, recorded: {outcome_words(result.recorded)}",
     ]
+    if result.unrecorded:
+        lines.append(f"  not recorded: {', '.join(one.words for one in result.unrecorded)}")
     lines += [_run_line(run) for run in result.runs]
+    if result.unrecorded or any(run.outcome is not None and run.outcome.unreached for run in result.runs):
+        lines.append("  remedy: `relive run --record-egress` records what a service asks of others")
     lines += _times(result)
     stack = next((run.outcome.stack for run in result.runs if run.outcome and run.outcome.stack), None)
     if stack is not None:
@@ -134,13 +138,15 @@ def _run_line(run: Run) -> str:
         else "sandbox already gone"
     )
     line = (
-        f"  run {run.number}: {verdict_words(run.verdict.kind.value)}: {_outcome_words(run.outcome)}; "
+        f"  run {run.number}: {verdict_words(run.verdict.kind.value)}: {outcome_words(run.outcome)}; "
         f"{others}, restored in {duration(run.restore_us)}, {sealed}"
     )
+    line += "".join(f"\n         missing: {text}" for text in run.verdict.missing)
     if run.verdict.difference:
         line += f"\n         first difference: {run.verdict.difference}"
     line += "".join(f"\n         cause: {text}" for text in run.verdict.evidence)
-    line += "".join(f"\n         not seen: {text}" for text in run.verdict.unseen)
+    unseen = [text for text in run.verdict.unseen if text not in run.verdict.missing]
+    line += "".join(f"\n         not seen: {text}" for text in unseen)
     if run.verdict.played:
         line += f"\n         answered: {run.verdict.played}"
     line += _stub_words(run.outcome)
@@ -168,7 +174,8 @@ def _counted(number: int, thing: str) -> str:
     return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
-def _outcome_words(outcome: Outcome) -> str:
+def outcome_words(outcome: Outcome) -> str:
+    """How it ended, in a few words."""
     match outcome.end:
         case End.ANSWERED:
             took = f" after {duration(outcome.seconds * 1e6)}" if outcome.seconds is not None else ""

@@ -199,8 +199,9 @@ def run(
     if detach:
         handed = Handed(umask=_take_umask(), limits=limits)
         capsule = _run_apart(settings, spec, handed, notify_access, ready, ready_limit if wait else 0)
-        _tell_start(terminal, capsule)
-        terminal.answer({"name": spec.name, "life": capsule.facts.life, "pid": capsule.lead}, spec.name)
+        lacks = _tell_start(terminal, capsule)
+        value = {"name": spec.name, "life": capsule.facts.life, "pid": capsule.lead, "replay_lacks": lacks}
+        terminal.answer(value, spec.name)
         return
     status = _stay(terminal, settings, spec, given, notify_access, ready, limits, to_all)
     if status is None:
@@ -208,13 +209,20 @@ def run(
     raise typer.Exit(end_like(status) if given.is_supervised else shell_status(status))
 
 
-def _tell_start(terminal: Terminal, capsule: Capsule) -> None:
+def _tell_start(terminal: Terminal, capsule: Capsule) -> str | None:
+    """Say what runs, and what a replay of it will lack; that is returned, too."""
+    from relive.check.lacking import replay_lacks
+
     facts = capsule.facts
     terminal.status(f"{facts.spec.name} runs as process {capsule.lead}, life {facts.life}.")
     if facts.spec.record_egress:
         terminal.status(
             "What it asks of others is recorded at its border: docs/egress.md says what differs for it."
         )
+    lacks = replay_lacks(facts.spec.command, inside=facts.spec.inside, border=facts.spec.record_egress)
+    if lacks is not None:
+        terminal.status(lacks)
+    return lacks
 
 
 def _run_apart(

@@ -46,6 +46,9 @@ def show_verdict(result: Replay | Reproduction, mask: Mask) -> None:
     {"good": st.success, "warn": st.warning, "bad": st.error}[tone_of(verdict)](
         f"{told}{_sealed(result)}", icon=":material/gavel:"
     )
+    if isinstance(result, Replay) and result.unrecorded:
+        names = ", ".join(one.words for one in result.unrecorded)
+        st.caption(f"Not recorded, so that a replay lacks it: {label(names)}.")
     rows = (
         [_run(run, mask) for run in result.runs[:_MOST]]
         if isinstance(result, Replay)
@@ -83,15 +86,22 @@ def _run(run: Run, mask: Mask) -> list[str]:
         str(run.number),
         _chip(run.verdict.kind.value),
         escape(_outcome(run.outcome)),
-        _told(run.verdict.difference, [*_grounds(run.verdict), *run.verdict.inside, *notes], mask),
+        _missing(run.verdict, mask)
+        + _told(run.verdict.difference, [*_grounds(run.verdict), *run.verdict.inside, *notes], mask),
         duration(run.restore_us),
         "-" if left is None else str(left),
     ]
 
 
+def _missing(verdict: Verdict, mask: Mask) -> str:
+    """What the branch lacked, before all else."""
+    return "".join(f"<div><b>missing:</b> {escape(mask.sentence(text))}</div>" for text in verdict.missing)
+
+
 def _grounds(verdict: Verdict) -> list[str]:
     """What the verdict rests on."""
-    told = [f"cause: {text}" for text in verdict.evidence] + [f"not seen: {text}" for text in verdict.unseen]
+    told = [f"cause: {text}" for text in verdict.evidence]
+    told += [f"not seen: {text}" for text in verdict.unseen if text not in verdict.missing]
     return [*told, *([verdict.played] if verdict.played else [])]
 
 

@@ -20,6 +20,11 @@ from relive.model.commit import EntryKind, FileEntry
 __all__ = ["OpenFiles", "opened_files"]
 
 _SYSTEM = ("/usr/", "/lib", "/bin/", "/sbin/", "/etc/", "/proc/", "/sys/", "/dev/", "/memfd:", "/SYSV")
+_PLAIN_KINDS = (
+    (stat.S_ISLNK, EntryKind.LINK),
+    (stat.S_ISFIFO, EntryKind.PIPE),
+    (stat.S_ISSOCK, EntryKind.SOCKET),
+)
 _NEVER = ("/proc/", "/sys/", "/dev/", "/memfd:", "/SYSV")
 
 
@@ -50,35 +55,59 @@ class OpenFiles:
         for name, source in opened_files(root).items():
             self._take(name, source, staging)
 
-    def add_path(self, path: Path, staging: Path) -> None:
-        """Copy a file, or a directory with all below it, by name."""
-        if path.is_dir() and not path.is_symlink():
-            self._parents(str(path / "x"))
-            for child in sorted(path.iterdir()):
-                self.add_path(child, staging)
-        elif path.is_file():
-            self._take(str(path), path, staging)
+    def add_path(self, path: Path, staging: Path) -> bool:
+        """Copy a file, or a directory with all below it, by name; tells whether all of it was taken.
 
-    def _take(self, name: str, source: Path, staging: Path) -> None:
+        A directory of which all was taken hides in a branch what the host has put into it since: it is as it was. One of which
+        something was left out lies over the host's.
+        """
+        try:
+            facts = path.lstat()
+        except FileNotFoundError:  # its deletion was quicker, so that it was not there
+            return True
+        for test, kind in _PLAIN_KINDS:
+            if test(facts.st_mode):
+                link = os.readlink(path) if kind is EntryKind.LINK else None
+                self._parents(str(path))
+                self.entries[str(path).lstrip("/")] = entry_of(str(path).lstrip("/"), kind, facts, link=link)
+                return True
+        if stat.S_ISREG(facts.st_mode):
+            return self._take(str(path), path, staging)
+        if not stat.S_ISDIR(facts.st_mode) or path.is_mount():
+            return False  # a device, or what a layer of this file system cannot hide
+        self._parents(str(path / "x"))
+        taken = [
+            self.add_path(child, staging) for child in sorted(path.iterdir())
+        ]  # each, also behind one that is not
+        if all(taken):
+            name = str(path).lstrip("/")
+            self.entries[name] = self.entries[name].model_copy(update={"opaque": True})
+        return all(taken)
+
+    def _take(self, name: str, source: Path, staging: Path) -> bool:
+        """Whether it is among the copies now."""
         path = name.lstrip("/")
-        if path in self.copies or name.startswith(_NEVER):
-            return
+        if path in self.copies:
+            return True
+        if name.startswith(_NEVER):
+            return False
         try:
             facts = source.stat()
         except OSError:
-            return
+            return False
         if (facts.st_dev, facts.st_ino) in self._leased:
             self.left_out.append(f"{name}\t{LEASED}")
-            return
+            return False
         if self._used + facts.st_size > self.limit:
             self.left_out.append(f"{name}\tit would exceed open_file_limit")
-            return
+            return False
         copy = staging / f"open-{len(self.copies):06}"
         copy_file(source, copy, follow=True)
         self._used += facts.st_size
         self.copies[path] = copy
         self._parents(name)
         self.entries[path] = entry_of(path, EntryKind.FILE, facts)
+        return True
 
     def _parents(self, name: str) -> None:
         for parent in reversed(Path(name).parents):

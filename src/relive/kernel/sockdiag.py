@@ -14,7 +14,7 @@ _BY_FAMILY = 20
 _REQUEST, _REQUEST_DUMP = 0x1, 0x1 | 0x300
 _DONE, _ERROR = 3, 2
 _HEADER = struct.Struct("=IHHII")
-_ANY_STATE, _SYN_SENT, _LISTEN = 0xFFFFFFFF, 1 << 2, 1 << 10
+_ANY_STATE, _SYN_SENT, _CLOSE_WAIT, _LISTEN = 0xFFFFFFFF, 1 << 2, 1 << 8, 1 << 10
 _V6_ONLY = 11  # INET_DIAG_SKV6ONLY
 _MESSAGE = 72  # [bytes] struct inet_diag_msg
 _READ = 1 << 17  # [bytes]
@@ -92,6 +92,12 @@ class SocketList:
         """(own end, goal) of TCP sockets whose handshake has not been answered."""
         return {
             ((taken.address, taken.port), goal) for taken, goal in self._ask(socket.IPPROTO_TCP, _SYN_SENT)
+        }
+
+    def left_by_peers(self) -> set[tuple[tuple[str, int], tuple[str, int]]]:
+        """(own end, the other's) of TCP sockets that the other end has closed, and this one not yet."""
+        return {
+            ((taken.address, taken.port), goal) for taken, goal in self._ask(socket.IPPROTO_TCP, _CLOSE_WAIT)
         }
 
     def _ask(self, protocol: int, states: int) -> list[tuple[Taken, tuple[str, int]]]:

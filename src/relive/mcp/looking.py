@@ -106,7 +106,7 @@ def looking_tools(settings: Settings) -> list[Tool]:
         limit: Limit = 50,
         everything: Annotated[bool, Field(description="Also each reading of clock and randomness")] = False,
     ) -> Timeline:
-        """What the request that failed did until then: queries, calls, logs, with results and times."""
+        """What the request that failed did until then: queries, calls, logs, with results and times; what repeats in one row."""
         return timeline_of(show_incident(settings, number, _QUIET), after, limit, everything=everything)
 
     def branches(ended: Annotated[bool, Field(description="With those that have ended")] = False) -> Branches:

@@ -5,14 +5,22 @@ from __future__ import annotations
 from pydantic import Field
 
 from relive.analyse.account import Account
-from relive.analyse.timeline import folded, near_failure
+from relive.analyse.condensed import condensed
+from relive.analyse.contrast import Contrast
+from relive.analyse.proxied import Proxied
+from relive.analyse.shown import shorten
+from relive.analyse.timeline import Row, folded, near_failure
+from relive.analyse.words import status_text
 from relive.model.failure import Frame, Link
 from relive.model.outcome import Stack
+from relive.model.quantities import duration
 from relive.operations.operation import Result
 
 __all__ = ["FrameView", "Frames", "RowView", "Story", "Timeline", "frames_of", "story_of", "timeline_of"]
 
 _LOG_LINES = 20
+_BODY = 4000  # [characters]
+_ROWS = 100  # of a timeline, unless all are asked for
 
 
 class FrameView(Result):
@@ -27,6 +35,26 @@ class FrameView(Result):
     of: str
 
 
+class RowView(Result):
+    """One thing that happened, or several alike; times in milliseconds from the start of the request."""
+
+    at_ms: float
+    took_ms: float | None
+    lane: int
+    kind: str
+    what: str
+    result: str
+    failed: bool
+
+
+class DifferenceView(Result):
+    """A step of the request that failed beside the one that went well; "not asked" where it made none."""
+
+    what: str
+    now: str
+    then: str
+
+
 class Story(Result):
     """What failed, in short."""
 
@@ -39,6 +67,14 @@ class Story(Result):
     failing_frame: FrameView | None = Field(description="The innermost frame of the service's own code")
     request: str | None = Field(description="Method and target of the request that failed")
     request_body: str | None
+    answer: str | None = Field(description="Status of the answer, and its body, cut where it is long")
+    printed: list[str] = Field(description="What the service wrote during the request: STREAM: LINE")
+    last_good: str | None = Field(description="The last request to the same route that went well")
+    differs: list[DifferenceView] = Field(description="What was otherwise then, what failed first")
+    unrecorded: list[str] = Field(
+        description="Servers that it was connected to and nobody recorded: a replay lacks them"
+    )
+    calls: list[RowView] = Field(description="What it asked others for: what failed, then the slowest")
     seen_wall_ns: int
     times: int
     before: str | None = Field(description="The commit before the failure, from which it is replayed")
@@ -57,18 +93,6 @@ class Frames(Result):
 
     items: list[FrameView]
     next: int | None
-
-
-class RowView(Result):
-    """One thing that happened; times in milliseconds from the start of the request."""
-
-    at_ms: float
-    took_ms: float | None
-    lane: int
-    kind: str
-    what: str
-    result: str
-    failed: bool
 
 
 class Timeline(Result):
@@ -97,6 +121,12 @@ def story_of(account: Account) -> Story:
         else None,
         request=target,
         request_body=request.body if request is not None else None,
+        answer=_answer(account.proxied) if account.proxied is not None else None,
+        printed=[f"{one.stream}: {line}" for one in account.printed for line in one.lines[-_LOG_LINES:]],
+        last_good=_last_good(account.contrast) if account.contrast is not None else None,
+        differs=_differs(account.contrast) if account.contrast is not None else [],
+        unrecorded=[one.words for one in account.unrecorded],
+        calls=[_row(row) for row in account.calls],
         seen_wall_ns=sighting.seen_wall_ns,
         times=incident.times,
         before=incident.before,
@@ -110,7 +140,7 @@ def story_of(account: Account) -> Story:
             for write in origin.last
         ],
         stack=account.stack if package is None else None,
-        log_tail=incident.log_tail[-_LOG_LINES:] if package is None else [],
+        log_tail=incident.log_tail[-_LOG_LINES:] if package is None and not account.printed else [],
         notes=account.notes,
         ask_next=_ask_next(account),
     )
@@ -120,13 +150,34 @@ def _proxied(account: Account) -> str | None:
     return f"{account.proxied.method} {account.proxied.target}" if account.proxied is not None else None
 
 
+def _answer(proxied: Proxied) -> str | None:
+    if proxied.status is None:
+        return None
+    body = proxied.answer_body
+    return f"{status_text(proxied.status)}{'' if body.is_empty else f': {shorten(body.words(), _BODY)}'}"
+
+
+def _last_good(found: Contrast) -> str:
+    return f"request {found.request} ({found.target}), {duration(found.before_ns / 1000)} before it"
+
+
+def _differs(found: Contrast) -> list[DifferenceView]:
+    return [DifferenceView(what=one.what, now=one.now, then=one.then) for one in found.differences]
+
+
 def _ask_next(account: Account) -> list[str]:
+    """Those tools that tell more; a command of the shell where no tool does it; a sentence where neither does."""
     number = account.incident.number
-    asked = [f"incident_frames(number={number})", f"incident_timeline(number={number})"]
-    if account.incident.before is not None:
-        asked.append(f"replay(what='{number}') shows whether it happens again from the commit before")
-    if account.package is not None:
-        asked.append(f"reproduce(incident='{number}') tries it in a fresh process, without a commit")
+    asked = [f"incident_frames(number={number})"] if account.package is not None else []
+    asked += [f"incident_timeline(number={number})"] if account.timeline is not None else []
+    tools = {
+        f"relive replay {number}": f"replay(what='{number}')",
+        f"relive reproduce {number}": f"reproduce(incident='{number}')",
+    }
+    for step in account.next_steps:
+        asked.append(
+            f"{tools.get(step.command, f'`{step.command}`')}: {step.why}" if step.command else step.why
+        )
     return asked
 
 
@@ -160,22 +211,28 @@ def _frame(frame: Frame, link: Link) -> FrameView:
 
 
 def timeline_of(account: Account, after: int, limit: int, *, everything: bool) -> Timeline:
-    """A page of the timeline; without ``everything`` readings are folded and what is far from the request left out."""
+    """A page of the timeline; without ``everything`` what repeats is aggregated and what is far from the request left out.
+
+    Then it has at most 100 rows, and what failed is always among them.
+    """
     if account.timeline is None:
         return Timeline(items=[], next=None)
-    rows = account.timeline.rows if everything else folded(near_failure(account.timeline.rows))
+    rows = account.timeline.rows
+    if not everything:
+        rows = condensed(folded(near_failure(rows)), _ROWS)
     return Timeline(
-        items=[
-            RowView(
-                at_ms=row.at_ns / 1e6,
-                took_ms=row.took_ns / 1e6 if row.took_ns is not None else None,
-                lane=row.lane,
-                kind=row.label,
-                what=row.what,
-                result=row.result,
-                failed=row.failed,
-            )
-            for row in rows[after : after + limit]
-        ],
+        items=[_row(row) for row in rows[after : after + limit]],
         next=after + limit if len(rows) > after + limit else None,
+    )
+
+
+def _row(row: Row) -> RowView:
+    return RowView(
+        at_ms=row.at_ns / 1e6,
+        took_ms=row.took_ns / 1e6 if row.took_ns is not None else None,
+        lane=row.lane,
+        kind=row.label,
+        what=row.what,
+        result=row.result,
+        failed=row.failed,
     )

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from relive.model.commit import CommitId
+from relive.model.dependency import Dependency
 from relive.model.value import Value
 
 __all__ = [
@@ -157,6 +158,8 @@ class Outcome(Value):
         packets_left, refused: counters of the sandbox, None for a recorded outcome.
         unreached: where the service wanted to connect to and nobody was, since it was not recorded; empty where stubs answered
             (theirs are among ``stubs.strangers``), and for a recorded outcome.
+        cut_off: other ends (ADDRESS:PORT) of connections of the commit that nobody had recorded and that are closed in the branch,
+            where the service then used or closed them, too; empty for a recorded outcome.
         events: what happened inside for the judged request, at most 2000; None where nothing is known of it.
         misses: calls of the whole service without a recorded answer, at most 100; empty for a recorded outcome.
         stubs: what they did; None where there were none.
@@ -178,6 +181,7 @@ class Outcome(Value):
     packets_left: int | None = None
     refused: int | None = None
     unreached: list[Stranger] = []
+    cut_off: list[str] = []
     events: list[InsideEvent] | None = None
     misses: list[Miss] = []
     stubs: Stubbed | None = None
@@ -203,6 +207,8 @@ class Verdict(Value):
 
     Attributes:
         difference: the first thing that differed, None if nothing that matters did.
+        missing: what the service wanted in the branch that nobody had recorded: servers, answers. Whatever the word is, it is
+            to be told first.
         evidence: what showed the cause on both sides alike.
         unseen: why that is not enough: what was missing in the branch, and what could not be compared.
         played: what the recording answered in the branch, and what it could not, in one line; None where nothing ran.
@@ -212,6 +218,7 @@ class Verdict(Value):
     """
 
     kind: VerdictKind
+    missing: list[str] = []
     difference: str | None = None
     evidence: list[str] = []
     unseen: list[str] = []
@@ -260,6 +267,7 @@ class Replay(Value):
 
     Attributes:
         recorded: the outcome that the recording holds.
+        unrecorded: servers that the service was connected to and nobody recorded; whether it met one is in its runs' verdicts.
         reproduced: how many of the runs reproduced it.
         prepare_seconds: reading the recording, once for all runs.
     """
@@ -269,6 +277,7 @@ class Replay(Value):
     request: int | None
     commit: CommitId
     recorded: Outcome
+    unrecorded: list[Dependency] = []
     runs: list[Run]
     prepare_seconds: float = 0.0
 

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from relive.agent.containers.life import living_watches
 from relive.agent.lives import find_capsule
-from relive.check.report import Report, capsule_helps, verdict_of
+from relive.check.report import Expected, Report, capsule_helps, verdict_of
 from relive.config import Settings
 from relive.errors import UsageError
 from relive.model.commit import TargetKind
@@ -119,8 +119,12 @@ def _command_of(pid: int) -> list[str]:
 
 def _check_command(wish: CheckWish) -> Report:
     from relive.check.command import examine
+    from relive.check.lacking import replay_lacks
 
     expected, findings = examine(wish.command, wish.port)
+    lacks = replay_lacks(wish.command, inside=True, border=False)
+    if lacks is not None and expected:
+        expected.append(Expected(name="replay", value=lacks))
     return Report(
         target=" ".join(wish.command),
         pid=None,

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from relive.analyse.account import Account
 from relive.analyse.body import Body
+from relive.analyse.contrast import Contrast
 from relive.analyse.proxied import Proxied
 from relive.analyse.timeline import Row, Timeline
 from relive.model.failure import ErrorPackage, Frame
@@ -25,6 +26,7 @@ _ASKED = frozenset(
 _KEPT = frozenset(
     {"asked", "lane", "thread", "within_a_call", "method", "server", "status", "request", "connection"}
 )
+_TOLD = frozenset({EventKind.REQUEST_STARTED, EventKind.HTTP_CALL, EventKind.S3_CALL})
 _WHOLE = frozenset({EventKind.CLOCK, EventKind.RANDOM, EventKind.COMMIT_TAKEN})
 
 
@@ -37,6 +39,9 @@ def account_without_memory(account: Account) -> Account:
             "stack": account.stack.model_copy(update={"text": []}) if account.stack is not None else None,
             "timeline": _timeline(account.timeline) if account.timeline is not None else None,
             "proxied": request_without_bodies(account.proxied) if account.proxied is not None else None,
+            "printed": [one.model_copy(update={"lines": []}) for one in account.printed],
+            "calls": [_row(row) for row in account.calls],
+            "contrast": _contrast(account.contrast) if account.contrast is not None else None,
             "origins": [],
         }
     )
@@ -82,6 +87,12 @@ def _frame(frame: Frame) -> Frame:
 
 def _timeline(timeline: Timeline) -> Timeline:
     return timeline.model_copy(update={"rows": [_row(row) for row in timeline.rows]})
+
+
+def _contrast(found: Contrast) -> Contrast:
+    """Only what the proxy saw, and answers of HTTP, which are a status: of other calls not that they differed, either."""
+    told = [one for one in found.differences if one.kind in _TOLD]
+    return found.model_copy(update={"differences": told})
 
 
 def _row(row: Row) -> Row:

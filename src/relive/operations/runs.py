@@ -105,11 +105,12 @@ class RunVerdict(Result):
     """What one run of a replay, or attempt of a reproduction, showed; ``difference``: the first that matters.
 
     Attributes:
-        evidence, unseen, played: see ``relive.model.outcome.Verdict``; empty for a reproduction.
+        missing, evidence, unseen, played: see ``relive.model.outcome.Verdict``; empty for a reproduction.
     """
 
     number: int
     verdict: str
+    missing: list[str]
     difference: str | None
     evidence: list[str]
     unseen: list[str]
@@ -126,6 +127,7 @@ def verdicts_of(settings: Settings, number: int) -> list[RunVerdict]:
             RunVerdict(
                 number=one.number,
                 verdict=one.verdict.kind.value,
+                missing=one.verdict.missing,
                 difference=one.verdict.difference,
                 evidence=one.verdict.evidence,
                 unseen=one.verdict.unseen,
@@ -140,6 +142,7 @@ def verdicts_of(settings: Settings, number: int) -> list[RunVerdict]:
         RunVerdict(
             number=one.number,
             verdict=one.kind.value,
+            missing=[],
             difference=one.difference,
             evidence=[],
             unseen=[],

@@ -19,6 +19,8 @@ from relive.record.events import EventKind
 
 __all__ = ["Found", "Pool"]
 
+_STATEMENT = "statement"
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -194,11 +196,12 @@ class Pool:
         self._waiting[call.kind].pop((call.dialogue, call.index), None)
 
     def _nearest(self, kind: EventKind, parts: Mapping[str, Any]) -> tuple[Call | None, tuple[str, ...]]:
+        """The call that differs least, and in what; of queries only one of the same statement."""
         best: Call | None = None
         fewest: tuple[str, ...] = ()
         for call, known in self._compared:
-            if call.kind is not kind:
-                continue
+            if call.kind is not kind or known.get(_STATEMENT) != parts.get(_STATEMENT):
+                continue  # the answer to another statement would be none to this one
             most = 1 << 30 if best is None else len(fewest)
             differs = differences(kind, known, parts, most)
             if best is None or len(differs) < len(fewest):

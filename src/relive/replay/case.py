@@ -6,20 +6,23 @@ import contextlib
 import signal
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from relive.config import Settings
-from relive.errors import RefUnknown, RequestUnknown, StoreError, UsageError
+from relive.errors import RecordingError, RefUnknown, RequestUnknown, StoreError, UsageError
 from relive.images.registers import read_places
 from relive.model.capsule import LifePaths
 from relive.model.commit import CommitId, Manifest, TargetKind
+from relive.model.dependency import Dependency
 from relive.model.incident import FailureKind, Incident, Occurrence, Sighting
 from relive.model.outcome import End, Fault, Outcome, ThreadPlace
 from relive.model.stack import find_stacks
 from relive.protocols.known import protocol_of
 from relive.record.exchanges import Exchange, Exchanges
 from relive.record.reading import Recording
+from relive.replay.dependencies import unrecorded
 from relive.replay.inside import Window, read_window, request_at_the_end, request_inside
 from relive.replay.outcomes import read_log, recorded_answer, recorded_outcome, with_fault
 from relive.replay.plan import Plan, make_plan
@@ -28,7 +31,7 @@ from relive.replay.stubs.plan import Stubs
 from relive.replay.stubs.window import read_egress
 from relive.store import Store
 
-__all__ = ["Case", "case_of_incident", "case_of_request"]
+__all__ = ["Case", "OpenRequest", "case_of_incident", "case_of_request", "open_in_commit"]
 
 _FATAL_KINDS = (FailureKind.SIGNAL, FailureKind.EXIT, FailureKind.MEMORY)
 _LATE_MOST = 1 << 16  # [bytes]
@@ -50,6 +53,7 @@ class Case:
         failed_mono_ns: when the failure was seen.
         hung_seconds: without an answer for so long a request counts as hanging; None where it did not hang.
         prepare_seconds: how long it took to read all this.
+        unrecorded: servers that it was connected to and nobody recorded.
         cannot_come_back: why no replay can show the failure again; None where one may.
     """
 
@@ -68,6 +72,7 @@ class Case:
     failed_mono_ns: int = 0
     hung_seconds: float | None = None
     prepare_seconds: float = 0.0
+    unrecorded: Sequence[Dependency] = ()
     cannot_come_back: str | None = None
 
 
@@ -125,6 +130,35 @@ def case_of_incident(settings: Settings, store: Store, incident: Incident, occur
     )
     case = replace(case, cannot_come_back=_sent_from_outside(sighting))
     return _with_recordings(case, paths, exchange, seen_mono_ns, began)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRequest:
+    """The failing request as a commit holds it, half served: what of it is still to come, and how it had ended."""
+
+    manifest: Manifest
+    plan: Plan
+    recorded: Outcome
+
+
+def open_in_commit(
+    settings: Settings, store: Store, incident: Incident, commit: CommitId
+) -> OpenRequest | None:
+    """Of an incident's commit at the failure; None where the proxy had no request open in it that failed so."""
+    sighting = incident.sighting
+    if sighting.request is None:
+        return None
+    paths = _paths_of(settings, incident.service, incident.life)
+    try:
+        manifest = store.facts(commit)
+        exchange = Exchanges(Recording(paths.recording)).by_number(sighting.request)
+    except (StoreError, RecordingError):
+        return None
+    plan = make_plan(manifest, [], [exchange], exchange.number, exchange.started_mono_ns)
+    if not any(step.continues for step in plan.steps):
+        return None
+    lines = read_log(paths.logs[1], sighting.log_begin or 0, incident.log_end)
+    return OpenRequest(manifest, plan, recorded_outcome(sighting, exchange, lines))
 
 
 def _late_lines(log: Path, begin: int) -> list[str]:
@@ -214,6 +248,7 @@ def _with_recordings(
         case,
         stubs=Stubs(egress, protocol_of, authority=paths.authority) if egress is not None else None,
         failed_mono_ns=failed_mono_ns,
+        unrecorded=unrecorded(case.manifest.connections, paths.egress, paths.inside),
         prepare_seconds=time.monotonic() - began,
     )
 

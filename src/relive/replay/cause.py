@@ -77,6 +77,10 @@ def missing_words(outcome: Outcome) -> list[str]:
         f"the service could not reach {one.to} ({_times(one.times)}); what it said there was not recorded"
         for one in outcome.unreached
     ]
+    words += [
+        f"the connection to {one} was open in the commit, was not recorded, and was closed when the service came to it"
+        for one in outcome.cut_off
+    ]
     if outcome.stubs is not None:
         words += [f"{one.to} was never recorded ({_times(one.times)})" for one in outcome.stubs.strangers]
     misses = _own_misses(outcome)

@@ -6,10 +6,8 @@ of rings, and opens pdb on the frames of its exception: the process itself, with
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,11 +17,10 @@ from relive.errors import RefUnknown, UsageError
 from relive.model.commit import CommitId
 from relive.model.incident import FailureKind, Incident
 from relive.record.rings import RingMode
-from relive.replay.case import Case, case_of_incident
+from relive.replay.case import case_of_incident, open_in_commit
 from relive.replay.debugline import DebugLine
-from relive.replay.plan import Pace
+from relive.replay.debugoutcome import Sending
 from relive.replay.replay import Wishes, answers_for
-from relive.replay.sender import Sender, service_address
 from relive.replay.stubs.stage import Stage
 from relive.sandbox.branch import Branch
 from relive.sandbox.restoring import restore
@@ -31,16 +28,20 @@ from relive.store import Store
 
 __all__ = ["Debugged", "at_failure", "at_request", "has_waiting_thread", "restored"]
 
-_UNLIMITED = 86_400.0  # [s] a request may be looked at for a day
 _OPENS = 30.0  # [s] from the branch's first moment to the debugger's socket
 
 
 @dataclass(slots=True)
 class Debugged:
-    """A branch, and the line to the debugger in it."""
+    """A branch, and the line to the debugger in it.
+
+    Attributes:
+        sending: whoever waits for the answer to the request; None where it did not fail in one that the proxy recorded.
+    """
 
     branch: Branch
     line: DebugLine
+    sending: Sending | None
 
 
 def has_waiting_thread(incident: Incident) -> bool:
@@ -82,9 +83,20 @@ def at_failure(settings: Settings, store: Store, incident: Incident) -> Iterator
             remedy=f"`relive debug --at-request {incident.number}` begins before the failing request",
         )
     order = throw.replace("throw-", "debug-", 1)
-    branch = restore(settings, store, commit, is_owned=True, lay_beside=lambda rings: (rings / order).touch())
+    open_request = open_in_commit(settings, store, incident, commit)
+    branch = restore(
+        settings,
+        store,
+        commit,
+        is_owned=True,
+        lay_beside=lambda rings: (rings / order).touch(),
+        answered=open_request.plan.answered if open_request is not None else frozenset(),
+    )
+    sending = None
+    if open_request is not None:
+        sending = Sending(branch, open_request.manifest, open_request.plan, open_request.recorded)
     with _line(branch, branch.rings / f"{order}.sock", lambda: branch.is_alive) as line:
-        yield Debugged(branch, line)
+        yield Debugged(branch, line, sending)
 
 
 @contextlib.contextmanager
@@ -119,10 +131,16 @@ def at_request(settings: Settings, store: Store, incident: Incident) -> Iterator
     )
     order = branch.rings / "debug-request"
     request = json.dumps({"method": subject.method, "target": subject.target})
-    sending = threading.Thread(target=_send, args=(branch, case, stage, order, request), daemon=True)
-    sending.start()
+
+    def lay_order() -> None:
+        fresh = order.with_name("debug-request.new")
+        fresh.write_text(request)
+        fresh.chmod(0o644)
+        fresh.replace(order)
+
+    sending = Sending(branch, case.manifest, case.plan, case.recorded, lay_order, stage)
     with _line(branch, Path(f"{order}.sock"), sending.is_alive) as line:
-        yield Debugged(branch, line)
+        yield Debugged(branch, line, sending)
 
 
 @contextlib.contextmanager
@@ -136,28 +154,3 @@ def _line(branch: Branch, path: Path, goes_on: Callable[[], bool]) -> Iterator[D
         yield line
     finally:
         line.close()
-
-
-def _send(branch: Branch, case: Case, stage: Stage, order: Path, request: str) -> None:
-    """Send what was recorded; in a thread, since the debugger holds up the last request for as long as it is looked at."""
-
-    def lay_order() -> None:
-        fresh = order.with_name("debug-request.new")
-        fresh.write_text(request)
-        fresh.chmod(0o644)
-        fresh.replace(order)
-
-    async def carry_out() -> None:
-        peers, branch.peers = branch.peers, {}
-        cursor = case.manifest.cursor.sequence if case.manifest.cursor is not None else 0
-        address = service_address(case.manifest)
-        sender = Sender(branch.facts.init, address, peers, pace=Pace.FAST, limit=_UNLIMITED, cursor=cursor)
-        stage.open(branch, case.manifest)
-        try:
-            await sender.carry_out(case.plan, asyncio.Event(), lay_order)
-        finally:
-            sender.close()
-            await stage.close()
-
-    with contextlib.suppress(OSError):  # the branch was stopped meanwhile
-        asyncio.run(carry_out())

@@ -1,7 +1,9 @@
 """The network of one branch, as it is looked at during a replay: whether it stayed sealed, and what the service did not reach.
 
 On loopback the kernel refuses a connection to a port where nobody listens by a packet that names it. For an address elsewhere
-there is no route: no packet comes to be, and only the number of such attempts is known (``Ip: OutNoRoutes``). Not seen: UNIX
+there is no route: no packet comes to be, and only the number of such attempts is known (``Ip: OutNoRoutes``). Connections of the
+commit that nobody recorded are closed by their other end when the branch begins to run: while the service does not touch them
+they stay so (CLOSE_WAIT, tcp(7)), and go when it writes to them or closes them. Not seen: that it only read their end; UNIX
 domain sockets that nobody serves, and datagrams on loopback, which get no answer.
 """
 
@@ -15,10 +17,14 @@ from collections.abc import Collection
 
 from relive.kernel.handshakes import read_refusal, watch_refusals
 from relive.kernel.namespaces import in_network
+from relive.kernel.sockdiag import SocketList
+from relive.model.dependency import address_of
 from relive.model.outcome import Stranger
 from relive.sandbox.seal import Seal, read_seal
 
 __all__ = ["OUTSIDE", "Network"]
+
+End = tuple[str, int]
 
 OUTSIDE = "an address outside of the sandbox"
 _READ = 128  # [bytes]
@@ -32,13 +38,18 @@ class Network:
     Args:
         init: host pid of the branch's process 1.
         own: ports of the service itself: the sender of a replay meets a refusal there when the service has died.
+        unrecorded: (own end, the other's) of connections of the commit that nobody recorded.
 
     Raises:
         OSError: the branch has ended already.
     """
 
-    def __init__(self, init: int, own: Collection[int] = ()) -> None:
+    def __init__(
+        self, init: int, own: Collection[int] = (), unrecorded: Collection[tuple[End, End]] = ()
+    ) -> None:
         self._own = frozenset(own)
+        self._list: SocketList | None = None
+        self._left: set[tuple[End, End]] = set()
         self._refused: Counter[str] = Counter()
         self._namespace = os.open(f"/proc/{init}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         self._sockets: list[socket.socket] = []
@@ -46,6 +57,9 @@ class Network:
             self._sockets = in_network(self._namespace, watch_refusals)
             # The proof of the seal, before the restore, made attempts of its own.
             self._before = self.seal().refused
+            if unrecorded:
+                self._list = in_network(self._namespace, SocketList)
+                self._left = self._list.left_by_peers() & set(unrecorded)
         except BaseException:
             self.close()
             raise
@@ -67,6 +81,13 @@ class Network:
         found = [Stranger(to=goal, times=times) for goal, times in self._refused.most_common(_MOST)]
         return [*found, *([Stranger(to=OUTSIDE, times=outside)] if outside > 0 else [])]
 
+    def cut_off(self) -> list[str]:
+        """The other ends of those unrecorded connections that the service has used or closed by now. Ask while it lives."""
+        if self._list is None or not self._left:
+            return []
+        gone = self._left - self._list.left_by_peers()
+        return sorted({address_of(peer) for _, peer in gone})
+
     def _note(self, packet: bytes) -> None:
         goal = read_refusal(packet)
         if goal is not None and goal[1] not in self._own:
@@ -74,6 +95,9 @@ class Network:
 
     def close(self) -> None:
         """Let go. May be called again."""
+        if self._list is not None:
+            self._list.close()
+            self._list = None
         for sock in self._sockets:
             sock.close()
         self._sockets = []

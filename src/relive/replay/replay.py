@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from relive.config import Settings
 from relive.errors import RecordingError, ReliveError
 from relive.model.branch import Clock
+from relive.model.dependency import address_of
 from relive.model.outcome import End, Outcome, Replay, Run, Steps, Verdict, VerdictKind
 from relive.record.events import EventKind
 from relive.record.rings import RingMode
@@ -126,6 +127,7 @@ async def replay(
         request=case.plan.subject,
         commit=case.commit,
         recorded=case.recorded,
+        unrecorded=list(case.unrecorded),
         runs=sorted([*had, *made], key=lambda run: run.number),
         prepare_seconds=case.prepare_seconds,
     )
@@ -168,6 +170,7 @@ async def _run(
         outcome, earlier, forwarded = await _live(branch, case, wishes, deaths)
         if answers is not None:
             await _handler_ended(drain, case)
+        cut_off = network.cut_off() if network is not None and branch.is_alive else []
         draining.cancel()
         drain.close()
         outcome = _with_events(outcome, drain, case) if answers is not None else outcome
@@ -175,7 +178,7 @@ async def _run(
         await stage.close()
         outcome = _with_stubs(outcome, stage, case, is_alone=answers is None)
         closed = time.monotonic()
-        outcome = _with_network(outcome, network, has_stubs=stage.plan is not None)
+        outcome = _with_network(outcome, network, has_stubs=stage.plan is not None, cut_off=cut_off)
         lost = branch.memory_lost
         sealed = time.monotonic()
     finally:
@@ -225,16 +228,33 @@ def _with_stubs(outcome: Outcome, stage: Stage, case: Case, *, is_alone: bool) -
 def _network(branch: Branch, case: Case) -> Network | None:
     """None where the branch has ended already."""
     with contextlib.suppress(OSError):
-        return Network(branch.facts.init, [port for _, port in case.manifest.listening])
+        goals = {one.to for one in case.unrecorded}
+        unrecorded = [
+            (_plain(one.local), _plain(one.peer))
+            for one in case.manifest.connections
+            if not one.inward and address_of(one.peer) in goals
+        ]
+        return Network(branch.facts.init, [port for _, port in case.manifest.listening], unrecorded)
     return None
 
 
-def _with_network(outcome: Outcome, network: Network | None, *, has_stubs: bool) -> Outcome:
+def _plain(end: tuple[str, int]) -> tuple[str, int]:
+    """An IPv4 address that an IPv6 socket uses, as the packets have it."""
+    return end[0].removeprefix("::ffff:") if "." in end[0] else end[0], end[1]
+
+
+def _with_network(
+    outcome: Outcome, network: Network | None, *, has_stubs: bool, cut_off: list[str]
+) -> Outcome:
     """The outcome with the seal's counters as they are at the end, and what was not reached: stubs tell that themselves."""
     if network is None:
         return outcome
     seal = network.seal()
-    update: dict[str, object] = {"packets_left": seal.packets_left, "refused": seal.refused}
+    update: dict[str, object] = {
+        "packets_left": seal.packets_left,
+        "refused": seal.refused,
+        "cut_off": cut_off,
+    }
     if not has_stubs:
         update["unreached"] = network.unreached()
     return outcome.model_copy(update=update)

@@ -40,6 +40,10 @@ _MOST_MISSES = 100
 _LONG = 8192  # [bytes] of JSON of one part of an event
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 _NUMBER = re.compile(r"[0-9]+")
+# Of a question the whole subject: whoever has one of these ignored takes any answer for this.
+_SUBJECTS = frozenset(
+    {"$.statement", "$.command", "$.command[0]", "$.commands", "method", "host", "path", "$.asked"}
+)
 _CALL_PARTS = ("asked", "answer", "error", "bytes", "blake2b")
 # What is compared of an event; kinds that are not here are not compared.
 _PARTS: Mapping[str, tuple[str, ...]] = {
@@ -132,7 +136,9 @@ def miss_words(miss: Miss) -> str:
         near = f"; the nearest one, {asked_words(miss.nearest)}, differs in {', '.join(miss.differs[:3])}"
     if miss.to is None:
         return f"no recorded answer to {miss.kind} {asked_words(miss.asked)} ({miss.policy}){near}"
-    if miss.nearest is not None and miss.differs:
+    if miss.nearest is None and "statement" in miss.asked:
+        near = "; no call with this statement is recorded"
+    if miss.nearest is not None and miss.differs and _SUBJECTS.isdisjoint(miss.differs):
         options = " ".join(f"--ignore {shlex.quote(name)}" for name in miss.differs)
         near += f"; to take that: {options}"
     return f"no recorded answer to {miss.kind} {asked_words(miss.asked)} at {miss.to}{near}"

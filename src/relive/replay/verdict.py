@@ -93,6 +93,7 @@ def compare(
     """
     inside, is_other_call = _inside(recorded, replayed, ignore, request)
     verdict = _judge(recorded, replayed, ignore, earlier, inside if is_other_call else None)
+    verdict = verdict.model_copy(update={"missing": missing_words(replayed)})
     if inside is None or inside == verdict.difference:
         return verdict
     if verdict.kind is VerdictKind.REPRODUCED or verdict.difference is None:

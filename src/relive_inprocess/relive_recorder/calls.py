@@ -93,6 +93,10 @@ class Channel:
         """The exception again; of a class that is not loaded, a ``NoAnswer`` with its text."""
         return _error_again(kept.fields["error"])
 
+    def simulated(self, asked: Dict[str, Any]) -> Optional[Kept]:
+        """In a replay, of a call that was not recorded: an answer that every server gives every time; None where there is none."""
+        return None
+
     def find(self, asked: Dict[str, Any]) -> Optional[Kept]:
         """In a replay: the recorded answer; None for a miss that policy answers with the real call.
 

@@ -86,6 +86,9 @@ class Player:
                 self.left.remove(event)
                 fields = {key: one for key, one in event.fields.items() if key not in ("asked", "own_seq")}
                 return calls.Kept(fields, self.data(event))
+        simulated = channel.simulated(asked)
+        if simulated is not None:
+            return simulated
         self.misses.append(asked)
         raise calls.NoAnswer(f"no answer to {asked}")
 

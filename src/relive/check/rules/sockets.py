@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 from collections.abc import Iterator
 
 from relive.check.finding import Finding
 from relive.check.rules.making import blocks, lost, note
 from relive.check.snapshot import Descriptor, Internet, Process, Snapshot
+from relive.model.dependency import Dependency, address_of, service_at
 
 __all__ = ["sockets"]
 
@@ -17,10 +17,6 @@ _SAVED = frozenset("TCP TCPv6 UDP UDPv6 UDP-Lite UDPLITEv6 RAW RAWv6 UNIX UNIX-S
 _JOURNAL = (
     "/run/systemd/journal/stdout"  # where a unit's output goes; its half is saved (native/journal_plugin.c)
 )
-_KNOWN_PORTS = {
-    1433: "SQL Server", 1521: "Oracle", 3306: "MySQL", 5432: "PostgreSQL", 5672: "RabbitMQ", 6379: "Redis",
-    9042: "Cassandra", 9092: "Kafka", 11211: "memcached", 27017: "MongoDB", 443: "HTTPS", 80: "HTTP",
-}  # fmt: skip
 
 
 def sockets(seen: Snapshot) -> Iterator[Finding]:
@@ -97,13 +93,12 @@ def _stays_inside(
 
 
 def _outgoing(process: Process, held: Descriptor, peer: tuple[str, int]) -> Finding:
-    address, port = peer
-    shown = f"[{address}]:{port}" if ipaddress.ip_address(address).version == 6 else f"{address}:{port}"
-    what = f" ({_KNOWN_PORTS[port]})" if port in _KNOWN_PORTS else ""
+    goal = Dependency(to=address_of(peer), service=service_at(peer[1]))
     return lost(
         "connection-outside",
         process,
-        f"descriptor {held.number} (connection to {shown}{what})",
-        "a branch reaches nobody, so connections that the service opened are closed when it begins to run",
+        f"descriptor {held.number} (connection to {goal.words})",
+        "a branch reaches nobody, so connections that the service opened are closed when it begins to run, and a replay "
+        "lacks what it asks there, but for what the recorder inside Python processes knows",
         "`relive run --record-egress` records them, and a branch goes on with them",
     )

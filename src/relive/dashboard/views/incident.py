@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import streamlit as st
 
 from relive.analyse.account import Account
+from relive.analyse.condensed import condensed
 from relive.analyse.timeline import folded, near_failure
 from relive.config import Settings
 from relive.dashboard.acting import export_button, replay_buttons, reproduce_button, restore_button
@@ -50,8 +51,10 @@ def _show(settings: Settings, account: Account) -> None:
     _show_headline(account)
     _show_actions(settings, account)
     _show_failure(account)
-    _show_timeline(account)
     show_exchange(account)
+    _show_contrast(account)
+    _show_timeline(account)
+    _show_printed(account)
     _show_origins(account)
     with telling():
         _show_commits(settings, account)
@@ -102,9 +105,10 @@ def _show_actions(settings: Settings, account: Account) -> None:
     subject = f"incident/{incident.number}"
     held = {one.role: one.id for one in account.commits if one.taken_wall_ns is not None}
     before, at = held.get("before") or held.get("latest"), held.get("at")
+    commands = {one.command for one in account.next_steps}
     with st.container(horizontal=True, vertical_alignment="bottom", key="actions"):
-        replay_buttons(settings, incident.number, subject, can=before is not None)
-        if account.package is not None:
+        replay_buttons(settings, incident.number, subject, can=f"relive replay {incident.number}" in commands)
+        if f"relive reproduce {incident.number}" in commands:
             reproduce_button(settings, incident.number, subject)
         if before is not None:
             restore_button(settings, before, "Restore the state before", subject, "restore before")
@@ -112,7 +116,17 @@ def _show_actions(settings: Settings, account: Account) -> None:
             restore_button(settings, at, "Restore the failure", subject, "restore at")
         if before is not None:
             export_button(settings, before, incident.service, subject, "export")
+    _show_next(account)
     show_jobs(settings, subject)
+
+
+def _show_next(account: Account) -> None:
+    """What no button does, and why a button does not."""
+    rest = [
+        one for one in account.next_steps if one.command is None or one.command.startswith("relive debug")
+    ]
+    for one in rest:
+        st.caption(f"`{one.command}`: {one.why}" if one.command is not None else label(one.why))
 
 
 def _show_failure(account: Account) -> None:
@@ -121,6 +135,8 @@ def _show_failure(account: Account) -> None:
         st.html(exceptions(account.package))
         return
     lines = account.stack.text if account.stack is not None else account.incident.log_tail
+    if account.stack is None and account.printed:
+        return  # told whole, below
     if lines:
         st.header("What the service wrote", anchor=False)
         st.html(f'<div class="rl"><pre class="rl-text">{escape(chr(10).join(lines))}</pre></div>')
@@ -135,21 +151,51 @@ def _show_timeline(account: Account) -> None:
     if timeline is None or not timeline.rows:
         st.caption("Nothing was recorded of it from inside or outside.")
         return
-    rows = folded(near_failure(timeline.rows))
-    beside = len(timeline.rows) - len(near_failure(timeline.rows))
+    near = near_failure(timeline.rows)
+    rows, beside = folded(near), len(timeline.rows) - len(near)
+    drawn, listed = condensed(rows, _DRAWN), condensed(rows, _LISTED)
     st.caption(
         f"{duration(timeline.took_ns / 1000)} in all, from {when(timeline.began_wall_ns)}; failures are marked with a cross."
+        + (
+            f" {len(rows)} steps in {len(drawn)} marks: what repeats is one."
+            if len(drawn) < len(rows)
+            else ""
+        )
         + (f" {beside} things that the process did beside it are left out." if beside else "")
     )
-    st.plotly_chart(
-        figure(rows[:_DRAWN]), key="timeline", config={"displaylogo": False, "displayModeBar": False}
-    )
+    st.plotly_chart(figure(drawn), key="timeline", config={"displaylogo": False, "displayModeBar": False})
     with st.expander(f"The {len(rows)} steps in words"):
-        st.html(rows_table(rows[-_LISTED:]))
-        if len(rows) > _LISTED:
-            st.caption(
-                f"The {len(rows) - _LISTED} steps before these are left out: `relive show --all` has them."
-            )
+        st.html(rows_table(listed))
+        if len(listed) < len(rows):
+            st.caption(f"Told in {len(listed)} rows; `relive show --all` has each step.")
+
+
+def _show_contrast(account: Account) -> None:
+    found = account.contrast
+    if found is None:
+        return
+    st.header("Beside the last request that went well", anchor=False)
+    st.caption(f"Request {found.request} to the same route, {duration(found.before_ns / 1000)} before it.")
+    rows = [
+        [
+            f"<code>{escape(one.what)}</code>",
+            f'<span class="{"rl-bad" if one.failed else ""}">{escape(one.now)}</span>',
+            escape(one.then),
+        ]
+        for one in found.differences
+    ]
+    st.html(f'<div class="rl">{table(["what", "now", "then"], rows)}</div>')
+    if found.left_out:
+        st.caption(f"{found.left_out} more differences are left out.")
+
+
+def _show_printed(account: Account) -> None:
+    for one in account.printed:
+        st.header(f"What it wrote during the request ({one.stream})", anchor=False)
+        missing = f"… {one.left_out} bytes before\n" if one.left_out else ""
+        st.html(
+            f'<div class="rl"><pre class="rl-text">{escape(missing + chr(10).join(one.lines))}</pre></div>'
+        )
 
 
 def _show_origins(account: Account) -> None:
@@ -206,6 +252,8 @@ def _show_rest(account: Account) -> None:
         if package is not None and incident.log_tail:
             st.html(f'<div class="rl"><details><summary>Last lines of its standard error</summary>'
                     f'<pre class="rl-text">{escape(chr(10).join(incident.log_tail))}</pre></details></div>')  # fmt: skip
+    for one in account.unrecorded:
+        st.caption(f"Not recorded, so that a replay lacks it: {label(one.words)}")
     for note in account.notes:
         st.caption(f"Note: {label(note)}")
 

@@ -12,7 +12,15 @@ from typing import Any, Dict, List, Optional, Tuple
 from relive_recorder import context
 from relive_recorder.calls import Kept, NoAnswer
 from relive_recorder.guard import attempt
-from relive_recorder.kinds.http_exchange import Exchange, answer_of, error_of, forget
+from relive_recorder.kinds.http_exchange import (
+    Exchange,
+    answer_of,
+    error_of,
+    forget,
+    patience,
+    until_cancelled,
+    was_cancelled,
+)
 from relive_recorder.recorder import RECORD, REPLAY, recorder
 from relive_recorder.wire import in_pieces
 
@@ -72,6 +80,8 @@ def _connect(real: Any) -> Any:
         if mode == REPLAY:
             kept = exchange.find()
             if kept is not None:
+                if was_cancelled(kept) and kept.fields.get("stage") == "connect":
+                    await _cancelled_again(exchange, kept)
                 return _played_connection(self, req, exchange, kept)
         call = attempt(context.inward)
         try:
@@ -90,6 +100,15 @@ def _connect(real: Any) -> Any:
         return connection
 
     return connect
+
+
+async def _cancelled_again(exchange: Exchange, kept: Kept) -> None:
+    """Of a call that was cancelled while it waited for a connection."""
+    try:
+        await until_cancelled(kept)
+    except BaseException as error:
+        attempt(exchange.failed, error, "connect")
+        raise
 
 
 def _closing(real: Any) -> Any:
@@ -281,6 +300,8 @@ def _protocol_class() -> Any:
 
         async def read(self) -> Tuple[Any, Any]:
             if "answer" not in self.kept.fields:
+                if was_cancelled(self.kept):
+                    await until_cancelled(self.kept)
                 raise error_of(self.kept)
             return _message(self.kept), _stream(self, self._loop, self.kept)
 
@@ -346,13 +367,18 @@ def _message(kept: Kept) -> Any:
 
 
 def _stream(protocol: Any, loop: Any, kept: Kept) -> Any:
-    if not kept.data and "error" not in kept.fields:
+    if not kept.data and "error" not in kept.fields and kept.fields.get("whole", True):
         return _aiohttp("streams").EMPTY_PAYLOAD
     stream = _aiohttp("streams").StreamReader(protocol, 1 << 30, loop=loop)
     for piece in in_pieces(kept.data, kept.fields.get("pieces")):
         stream.feed_data(piece)
     if "error" not in kept.fields:
-        stream.feed_eof()
+        if kept.data or kept.fields.get("whole", True):
+            stream.feed_eof()
+        else:  # nobody had read it: its end is there once somebody could
+            loop.call_soon(stream.feed_eof)
+    elif was_cancelled(kept):  # its reader gives up again; else it breaks
+        loop.call_later(patience(kept), stream.set_exception, error_of(kept))
     elif not kept.data:
         stream.set_exception(error_of(kept))
     else:

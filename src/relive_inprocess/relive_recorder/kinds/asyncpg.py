@@ -89,6 +89,9 @@ class _Told(Query):
             error.__dict__.update(unpack(told["message"]))
         return error
 
+    def ended(self, tag: str, goes_on: bool) -> Optional[Dict[str, Any]]:
+        return {"transaction": goes_on, "status": tag}
+
     def tell(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
         answer: Dict[str, Any] = {"transaction": self.protocol.is_in_transaction()}
         if value is not None:
@@ -102,6 +105,10 @@ class _Told(Query):
 
 class _Fetched(_Told):
     """Rows."""
+
+    def ended(self, tag: str, goes_on: bool) -> Optional[Dict[str, Any]]:
+        nothing: Dict[str, Any] = {"rowcount": 0, "columns": [], "rows": []}
+        return {"transaction": goes_on, "completed": True, "status": tag, **nothing}
 
     def tell(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
         rows, status, completed = value if self.extra else (value, None, True)

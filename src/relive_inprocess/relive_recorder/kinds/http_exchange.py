@@ -27,7 +27,7 @@ from relive_recorder.recorder import RECORD, REPLAY, recorder
 from relive_recorder.values import NotKept, unpack
 from relive_recorder.wire import Collected
 
-__all__ = ["Exchange", "asked_of"]
+__all__ = ["Exchange", "asked_of", "patience", "settle", "until_cancelled", "was_cancelled"]
 
 _mono = time.monotonic_ns
 # Of whose errors the text may be asked: their __str__ is known.
@@ -45,6 +45,8 @@ class _S3Channel(Channel):
 
 
 _HTTP, _S3 = _HttpChannel(), _S3Channel()
+_LEAST_PATIENCE, _SLOWER = 1.0, 3.0  # [s], and times what it had taken
+_unread: "Dict[int, List[Exchange]]" = {}  # by request: answers of which it has the head
 
 
 def asked_of(
@@ -134,6 +136,8 @@ class Exchange:
             "headers": [[name, value] for name, value in headers],
         }
         self._more.update(more)
+        if self._request:
+            _unread.setdefault(self._request, []).append(self)
 
     @property
     def length(self) -> int:
@@ -282,6 +286,36 @@ def described(body: Collected) -> Any:
     if body.digest() is not None:
         return {"bytes": body.length, "blake2b": body.digest()}
     return bodies.describe(body.held())
+
+
+def settle(request: int) -> None:
+    """A request's handler ends: answers whose bodies it never read are told of now.
+
+    Who keeps such an answer for ever, and its connection with it, is about to run out of connections; that the call had an
+    answer must be known by then.
+    """
+    for exchange in _unread.pop(request, ()):
+        if not exchange.is_done and not exchange.length:
+            attempt(exchange.ended, False)
+
+
+def was_cancelled(kept: Kept) -> bool:
+    """The service itself gave the call up, by a time-out of its own or by cancelling the task."""
+    return str(kept.fields.get("error", {}).get("type")).rpartition(".")[2] == "CancelledError"
+
+
+def patience(kept: Kept) -> float:
+    """Seconds to wait for the service to give a call up again that it had given up; more than it took then."""
+    took = kept.fields.get("ns", 0) + kept.fields.get("body_ns", 0)
+    return _LEAST_PATIENCE + _SLOWER * float(took) / 1e9
+
+
+async def until_cancelled(kept: Kept) -> None:
+    """Give no answer, so that whoever had cancelled the call does it again; a cancellation after ``patience`` if nobody does."""
+    import asyncio
+
+    await asyncio.sleep(patience(kept))
+    raise asyncio.CancelledError
 
 
 def forget(exchange: Optional[Exchange], whole: bool = False) -> None:

@@ -10,7 +10,15 @@ from typing import Any, AsyncIterator, Dict, Iterator, List, Optional, Tuple
 from relive_recorder import context
 from relive_recorder.calls import Kept, NoAnswer
 from relive_recorder.guard import attempt
-from relive_recorder.kinds.http_exchange import Exchange, answer_of, described, error_of, forget
+from relive_recorder.kinds.http_exchange import (
+    Exchange,
+    answer_of,
+    described,
+    error_of,
+    forget,
+    until_cancelled,
+    was_cancelled,
+)
 from relive_recorder.recorder import RECORD, REPLAY, recorder
 from relive_recorder.wire import Collected, in_pieces
 
@@ -65,6 +73,8 @@ def _async(real: Any) -> Any:
             await call.sent.read_all_async()
             kept = call.find()
             if kept is not None:
+                if "answer" not in kept.fields and was_cancelled(kept):
+                    await call.cancelled_again(kept)
                 return call.play(kept)
         try:
             with call:
@@ -143,6 +153,14 @@ class _Call:
             http=extensions.get("http_version", b"").decode("latin-1"),
         )
         response.stream = _Noting(response.stream, self.exchange)
+
+    async def cancelled_again(self, kept: Kept) -> None:
+        """As ``until_cancelled``, with the event that tells of it."""
+        try:
+            await until_cancelled(kept)
+        except BaseException as error:
+            attempt(self.exchange.failed, error, str(kept.fields.get("stage", "answer")))
+            raise
 
     def play(self, kept: Kept) -> Any:
         """The recorded answer as a ``Response``; raises the recorded error."""

@@ -1,7 +1,7 @@
 """Calls of psycopg2: connecting, queries of a cursor, the end of a transaction; see ``psycopg2`` for the fields."""
 
 import sys
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from relive_recorder.calls import Kept, NoAnswer
 from relive_recorder.kinds.query import Query, RowsLater, packed_row, rows_again, rows_told
@@ -96,6 +96,9 @@ class Executed(Query):
             self.cursor._relive_later = RowsLater(
                 seq, [column[0] for column in self.cursor.description or ()]
             )
+
+    def ended(self, tag: str, goes_on: bool) -> Optional[Dict[str, Any]]:
+        return {"rowcount": -1, "transaction": 2 if goes_on else 0, "status": tag}
 
     def again(self, kept: Kept) -> Any:
         answer = kept.fields["answer"]

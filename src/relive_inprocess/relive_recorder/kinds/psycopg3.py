@@ -60,6 +60,9 @@ def _base_of(kind: Any, name: str) -> Any:
     return next(base for base in kind.__mro__ if base.__name__ == name)
 
 
+_FAILED = 3  # PQTRANS_INERROR
+
+
 class _Postgres(Query):
     system = "postgresql"
 
@@ -87,6 +90,14 @@ class _Postgres(Query):
         return sys.modules["psycopg"].errors.error_from_result(  # type: ignore[no-any-return]
             PlayedResult.of_error(error, "utf-8"), encoding="utf-8"
         )
+
+    def ended(self, tag: str, goes_on: bool) -> Optional[Dict[str, Any]]:
+        if self.connection is None:
+            return None
+        has_failed = int(self.connection.pgconn.transaction_status) == _FAILED
+        if has_failed and tag == "COMMIT":
+            tag = "ROLLBACK"  # as the server does
+        return {"status": tag, "execution": 1, "rowcount": -1, "transaction": 2 if goes_on else 0}
 
     def asked(self, statement: Any, parameters: Any = None, many: bool = False) -> Dict[str, Any]:
         connection = self.connection

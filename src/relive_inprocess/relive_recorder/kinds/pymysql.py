@@ -10,7 +10,7 @@ Not answered in a replay: rows of unbuffered cursors (recorded as ``rows``), LOA
 
 import functools
 import sys
-from typing import Any, Callable, Dict, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
 from relive_recorder.calls import Kept, NoAnswer, through
 from relive_recorder.guard import attempt
@@ -107,6 +107,9 @@ def _executing_many(real: Callable[..., Any]) -> Callable[..., Any]:
 # -- connections -------------------------------------------------------------------------------------------------------
 
 
+_IN_TRANSACTION = 1  # SERVER_STATUS_IN_TRANS
+
+
 class _Said(Query):
     """Something said to the server that it answers with OK."""
 
@@ -124,6 +127,10 @@ class _Said(Query):
     def rebuild_error(self, kept: Kept) -> BaseException:
         self.connection.server_status = kept.fields["error"].get("server_status", 0)
         return super().rebuild_error(kept)
+
+    def ended(self, tag: str, goes_on: bool) -> Optional[Dict[str, Any]]:
+        status = getattr(self.connection, "server_status", 0) & ~_IN_TRANSACTION
+        return {"rowcount": 0, "server_status": status | (_IN_TRANSACTION if goes_on else 0)}
 
     def tell(self, value: Any) -> Tuple[Any, bytes, Dict[str, Any]]:
         return {"server_status": self.connection.server_status}, b"", {}

@@ -20,6 +20,7 @@ from relive_recorder import bodies
 from relive_recorder.calls import Channel, Kept, NoAnswer
 from relive_recorder.guard import attempt
 from relive_recorder.kinds.sql_names import secret_parameters, without_literals
+from relive_recorder.kinds.transactions import transaction_end
 from relive_recorder.recorder import FREE, OFF, encode, recorder
 from relive_recorder.values import NotKept, pack, to_json, unpack
 
@@ -69,6 +70,20 @@ class Query(Channel):
     def broken(self, text: str) -> BaseException:
         """The library's own error for a connection that broke: what a miss is for the service."""
         return NoAnswer(text)
+
+    def ended(self, tag: str, goes_on: bool) -> Optional[Dict[str, Any]]:
+        """``answer`` of a statement that begins or ends a transaction, or a part of one; None where the library has none.
+
+        Args:
+            tag: of the command, as PostgreSQL tells it; goes_on: a transaction is open behind it.
+        """
+        return None
+
+    def simulated(self, asked: Dict[str, Any]) -> Optional[Kept]:
+        """As ``Channel.simulated``: what begins and ends transactions."""
+        known = transaction_end(asked.get("statement")) if not asked.get("parameters") else None
+        answer = self.ended(*known) if known is not None else None
+        return Kept({"answer": answer, "simulated": True}, b"") if answer is not None else None
 
     def find(self, asked: Dict[str, Any]) -> Optional[Kept]:
         """As ``Channel.find``, but a miss is raised as the library's own error."""

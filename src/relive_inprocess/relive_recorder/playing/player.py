@@ -60,6 +60,9 @@ class Player:
                 kept = self._kept(recorded)
                 if kept is not None:
                     return kept
+            simulated = channel.simulated(asked)
+            if simulated is not None:
+                return simulated
             nearest = self._nearest(request, lane, channel.kind, asked)
         self._miss(channel.kind, asked, nearest)
         return None
@@ -81,9 +84,9 @@ class Player:
         return calls.Kept(recorded.fields, data)
 
     def _nearest(self, request: int, lane: int, kind: str, asked: Any) -> Optional[Dict[str, Any]]:
-        """The recorded call that differs least, and where."""
+        """The recorded call that differs least, and where: of queries only of the same statement."""
         best: Optional[Dict[str, Any]] = None
-        for one in self._shelf.candidates(request, lane, kind):
+        for one in self._shelf.candidates(request, lane, kind, asked):
             differs = differing(one.fields["asked"], asked)
             if best is None or len(differs) < len(best["differs"]):
                 best = {"nearest": one.fields["asked"], "differs": differs}

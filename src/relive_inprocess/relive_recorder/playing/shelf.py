@@ -89,8 +89,14 @@ class Shelf:
         row = self._readings.get((request, lane, kind, source))
         return (row.popleft(),) if row else ()
 
-    def candidates(self, request: int, lane: int, kind: str) -> Iterator[Recorded]:
-        """Calls of a kind that were not used yet, those of the lane first, then of the request; not more than 64."""
+    def candidates(self, request: int, lane: int, kind: str, asked: Any = None) -> Iterator[Recorded]:
+        """Calls of a kind that were not used yet, those of the lane first, then of the request; not more than 64.
+
+        Args:
+            asked: of a query: only calls with its statement, since an answer to another one would be none to this.
+        """
         left = [entry.recorded for entry in self._kinds.get(kind, ()) if not entry.used]
+        if type(asked) is dict and "statement" in asked:
+            left = [one for one in left if one.fields["asked"].get("statement") == asked["statement"]]
         left.sort(key=lambda one: (one.request != request, one.lane != lane))
         return iter(left[:_NEAR])

@@ -7,6 +7,7 @@ that the server made, up to ``options.body_bytes``.
 
 import functools
 import json
+import sys
 import time
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
@@ -177,6 +178,9 @@ class Handling:
         self._ended = True
         if self._body is not None:
             attempt(self._tell_body)
+        http = sys.modules.get("relive_recorder.kinds.http_exchange")
+        if http is not None:
+            http.settle(self.request.number)
         quick = recorder.quick
         if (
             quick is None
