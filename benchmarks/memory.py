@@ -39,6 +39,7 @@ import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    wbufsize = -1  # an answer in one packet: else each waits for an acknowledgement
     def do_GET(self):
         self.send_response(500 if self.path == "/fail" else 200)
         self.send_header("Content-Length", "2")
