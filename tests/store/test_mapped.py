@@ -13,12 +13,12 @@ from relive.store.pages.mapped import WINDOW, hash_pages, map_pages, unmap_pages
 from .series import Service, take
 
 
-def mapped_kib(mark: str) -> int:
-    """Of this process's memory, what it has of files with that in their path."""
+def mapped_kib(*marks: str) -> int:
+    """Of this process's memory, what it has of files with all of these in their path."""
     found, is_it = 0, False
     for line in Path("/proc/self/smaps").read_text().splitlines():
         if "-" in line.split(" ", 1)[0]:
-            is_it = mark in line
+            is_it = all(mark in line for mark in marks)
         elif is_it and line.startswith("Rss:"):
             found += int(line.split()[1])
     return found
@@ -57,5 +57,5 @@ def test_a_commit_that_was_stored_holds_nothing_of_the_page_files(store: Store):
     parent = None
     for _ in range(3):
         parent = take(store, service, parent).id
-        assert mapped_kib("pages-") == 0
+        assert mapped_kib(str(store.anatomy.directory), "pages-") == 0
         service.live()
