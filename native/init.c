@@ -1,6 +1,6 @@
 /* relive-init: process 1 of a capsule or of a branch, once Python has set the namespaces up.
  *
- *   relive-init [--lifeline FD] [--owner FD] [--track LISTENER_FD DIRECTORY_FD HOME BYTES] [--front LISTENER_FD CONTROL_FD ADDRESS PORT]
+ *   relive-init [--lifeline FD] [--owner FD] [--room BYTES FILES] [--track LISTENER_FD DIRECTORY_FD HOME BYTES] [--front LISTENER_FD CONTROL_FD ADDRESS PORT]
  *               STATUS_FD MAIN_PID [HEARD_FD LOG_FD]...
  *   relive-init --await ORDERS_FD
  *   relive-init --filter
@@ -31,6 +31,10 @@
  * Should it hang up, this process ends and the kernel kills the others; it reports SIGKILL and the word "owner". The one
  * message on it is "d": they may live on without an owner.
  *
+ * With --room all here end, the same way, as soon as the file system of STATUS_FD has less than so many free bytes, or files: it is the
+ * host's, and a branch that fills it is not worth its services. Looked at ten times a second, since nothing tells of it. It reports
+ * SIGKILL and the word "disk".
+ *
  * With --track it follows which files the processes here change, and keeps what was there before where a commit may need it
  * (init/track.h): LISTENER_FD is the listener of a seccomp filter that they all have (--filter writes it to standard output, as struct
  * sock_filter[]), DIRECTORY_FD where that is written down. Nothing below HOME is followed; of files of more than BYTES bytes none is
@@ -48,6 +52,7 @@
  *   d          keep the descriptors that come with the message (SCM_RIGHTS), in this order
  *   l          the descriptor that comes with the message is the lifeline; from now on its hanging up ends all here
  *   o          the descriptor that comes with the message is the owner's line, for the program that stays
+ *   r BYTES FILES   the least room, for the program that stays
  *   x MAIN_PID KEPT PROGRAM   become PROGRAM with the arguments above: the first descriptor is STATUS_FD, the next
  *              KEPT are only held open, the rest are pairs of HEARD_FD and LOG_FD
  * Should the other side die before the last order, it ends, and with it all that lives here.
@@ -59,6 +64,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <linux/capability.h>
 #include <poll.h>
 #include <sched.h>
@@ -72,6 +78,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -81,6 +88,7 @@ enum {
 	ORDER_MOST = 8192,	/* [bytes] PATH_MAX and some */
 	RIGHTS_MOST = 253,	/* SCM_MAX_FD */
 	DYING_MOST = 10000,	/* [ms] */
+	ROOM_EVERY = 100000000,	/* [ns] so long nobody looks how full the disk is */
 	NONE = -1,
 };
 
@@ -236,26 +244,52 @@ static int hear_owner(int owner, int lifeline, int status_fd)
 	exit(128 + SIGKILL);
 }
 
+struct room {
+	uint64_t bytes, files; /* both 0: nobody looks */
+};
+
+static bool looks(const struct room *room)
+{
+	return room->bytes || room->files;
+}
+
+/* End all here where the disk has less room. What cannot be told is no reason; a file system without a number of files has 0 of 0. */
+static void look_at_disk(const struct room *room, int lifeline, int status_fd)
+{
+	struct statvfs disk;
+
+	if (!looks(room) || fstatvfs(status_fd, &disk) < 0)
+		return;
+	if ((uint64_t)disk.f_bavail * disk.f_frsize >= room->bytes && (!disk.f_files || disk.f_favail >= room->files))
+		return;
+	if (lifeline != NONE)
+		kill_all();
+	report(status_fd, SIGKILL, " disk");
+	exit(128 + SIGKILL);
+}
+
 static void awake(int number)
 {
 	(void)number; /* its coming ends ppoll() */
 }
 
-/* Wait for a child's end, and meanwhile hear what the lifeline and the owner say. As wait(2). */
-static pid_t wait_and_hear(int *status, int *lifeline, int *owner, int status_fd)
+/* Wait for a child's end, and meanwhile hear what the lifeline and the owner say, and look at the disk. As wait(2). */
+static pid_t wait_and_hear(int *status, int *lifeline, int *owner, const struct room *room, int status_fd)
 {
+	const struct timespec most = { 0, ROOM_EVERY };
 	sigset_t all_but_child;
 
 	sigfillset(&all_but_child);
 	sigdelset(&all_but_child, SIGCHLD);
-	while (*lifeline != NONE || *owner != NONE) {
+	while (*lifeline != NONE || *owner != NONE || looks(room)) {
 		pid_t gone = waitpid(-1, status, WNOHANG);
 		struct pollfd lines[] = { { *lifeline, POLLIN, 0 }, { *owner, POLLIN, 0 } };
 
 		if (gone != 0)
 			return gone;
+		look_at_disk(room, *lifeline, status_fd);
 		/* Blocked elsewhere, a SIGCHLD that came since then ends ppoll() at once. */
-		if (ppoll(lines, 2, NULL, &all_but_child) <= 0)
+		if (ppoll(lines, 2, looks(room) ? &most : NULL, &all_but_child) <= 0)
 			continue;
 		if (lines[0].revents)
 			*lifeline = hear(*lifeline, status_fd);
@@ -266,11 +300,11 @@ static pid_t wait_and_hear(int *status, int *lifeline, int *owner, int status_fd
 }
 
 /* Become the process 1 that stays, as the furnished file system has it. Returns only with an errno. */
-static int become(char *order, const int *fds, int count, int lifeline, int owner)
+static int become(char *order, const int *fds, int count, int lifeline, int owner, const struct room *room)
 {
 	char *main_pid = strtok(order, " "), *held = strtok(NULL, " "), *program = strtok(NULL, "");
 	int kept = held ? atoi(held) : -1, null = open("/dev/null", O_RDWR | O_CLOEXEC), argc = 0;
-	char **argv = calloc((size_t)count + 8, sizeof *argv);
+	char **argv = calloc((size_t)count + 11, sizeof *argv);
 
 	if (!argv || !program || kept < 0 || count < 1 + kept || (count - 1 - kept) % 2 != 0)
 		return EINVAL;
@@ -286,6 +320,11 @@ static int become(char *order, const int *fds, int count, int lifeline, int owne
 	if (owner != NONE) {
 		argv[argc++] = "--owner";
 		if (asprintf(&argv[argc++], "%d", owner) < 0)
+			return ENOMEM;
+	}
+	if (looks(room)) {
+		argv[argc++] = "--room";
+		if (asprintf(&argv[argc++], "%" PRIu64, room->bytes) < 0 || asprintf(&argv[argc++], "%" PRIu64, room->files) < 0)
 			return ENOMEM;
 	}
 	if (asprintf(&argv[argc++], "%d", fds[0]) < 0)
@@ -318,6 +357,7 @@ static int await_orders(int orders)
 {
 	char order[ORDER_MOST], rights[CMSG_SPACE(RIGHTS_MOST * sizeof(int))], answer[16];
 	int *fds = NULL, count = 0, *lifeline = NULL, lines = 0, *owner = NULL, owners = 0;
+	struct room room = { 0, 0 };
 
 	fcntl(orders, F_SETFD, FD_CLOEXEC);
 	for (;;) {
@@ -355,8 +395,10 @@ static int await_orders(int orders)
 			failure = take_descriptors(&message, &lifeline, &lines);
 		else if (order[0] == 'o')
 			failure = take_descriptors(&message, &owner, &owners);
+		else if (order[0] == 'r')
+			failure = sscanf(order + 1, "%" SCNu64 " %" SCNu64, &room.bytes, &room.files) == 2 ? 0 : EINVAL;
 		else if (order[0] == 'x')
-			failure = become(order + 1, fds, count, lines ? *lifeline : NONE, owners ? *owner : NONE);
+			failure = become(order + 1, fds, count, lines ? *lifeline : NONE, owners ? *owner : NONE, &room);
 		if (send(orders, answer, (size_t)snprintf(answer, sizeof answer, "%d", failure), MSG_NOSIGNAL) < 0)
 			return 1;
 	}
@@ -371,6 +413,7 @@ int main(int argc, char **argv)
 	struct rlimit files;
 	struct tracked tracked = { NONE, NONE, NULL, 0 };
 	struct front front = { .listener = NONE };
+	struct room room = { 0, 0 };
 
 	/* What it holds (the file that says how the service ended, userfaultfds) is not for who may trace it: see --await, too. */
 	prctl(PR_SET_DUMPABLE, 0);
@@ -386,6 +429,10 @@ int main(int argc, char **argv)
 		owner = atoi(argv[2]);
 		argc -= 2, argv += 2;
 	}
+	if (argc > 3 && strcmp(argv[1], "--room") == 0) {
+		room = (struct room){ strtoull(argv[2], NULL, 10), strtoull(argv[3], NULL, 10) };
+		argc -= 3, argv += 3;
+	}
 	if (argc > 5 && strcmp(argv[1], "--track") == 0) {
 		tracked = (struct tracked){ atoi(argv[2]), atoi(argv[3]), argv[4], strtoull(argv[5], NULL, 10) };
 		argc -= 5, argv += 5;
@@ -397,8 +444,8 @@ int main(int argc, char **argv)
 		argc -= 5, argv += 5;
 	}
 	if (argc < 3 || argc % 2 == 0) {
-		fprintf(stderr, "usage: relive-init [--lifeline FD] [--owner FD] [--track LISTENER_FD DIRECTORY_FD HOME BYTES] "
-				"[--front LISTENER_FD CONTROL_FD ADDRESS PORT] STATUS_FD MAIN_PID [HEARD_FD LOG_FD]...\n"
+		fprintf(stderr, "usage: relive-init [--lifeline FD] [--owner FD] [--room BYTES FILES] "
+				"[--track LISTENER_FD DIRECTORY_FD HOME BYTES] [--front LISTENER_FD CONTROL_FD ADDRESS PORT] STATUS_FD MAIN_PID [HEARD_FD LOG_FD]...\n"
 				"       relive-init --await ORDERS_FD\n"
 				"       relive-init --filter\n");
 		return 2;
@@ -407,6 +454,9 @@ int main(int argc, char **argv)
 	pid_t main_pid = atoi(argv[2]);
 
 	give_up_capabilities((lifeline == NONE && tracked.listener == NONE ? 0 : BIT(CAP_KILL)) | (tracked.listener == NONE ? 0 : TRACKING));
+	/* For what is reported at the end of who filled the disk; where the file system cannot, that may be lost. */
+	if (looks(&room) && fallocate(status_fd, FALLOC_FL_KEEP_SIZE, 0, 1) < 0)
+		errno = 0;
 	/* One descriptor for each process that is forked before all memory is there, or for each call that waits for a base. */
 	if ((lifeline != NONE || tracked.listener != NONE) && getrlimit(RLIMIT_NOFILE, &files) == 0) {
 		files.rlim_cur = files.rlim_max;
@@ -429,7 +479,7 @@ int main(int argc, char **argv)
 		if (fork() == 0)
 			note_down(atoi(argv[pair]), atoi(argv[pair + 1]));
 	for (;;) {
-		pid_t gone = wait_and_hear(&status, &lifeline, &owner, status_fd);
+		pid_t gone = wait_and_hear(&status, &lifeline, &owner, &room, status_fd);
 
 		if (gone < 0 && errno == EINTR)
 			continue;

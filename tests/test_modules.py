@@ -228,6 +228,7 @@ TESTED_IN = {
     "exchange/importing.py": "tests/exchange/test_archive.py",
     "exchange/casefile.py": "tests/exchange/test_cases.py",
     "exchange/incidents.py": "tests/real/test_share_incident.py",
+    "exchange/records.py": "tests/exchange/test_archived_incidents.py",
     "exchange/references.py": "tests/exchange/test_push.py",
     "exchange/refusals.py": "tests/exchange/test_remote.py",
     "exchange/traffic.py": "tests/exchange/test_breaks.py",

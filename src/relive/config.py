@@ -75,6 +75,13 @@ class Settings(BaseModel):
         le=1,
         description="share of the machine's memory that a branch may take at most, where its capsule had no --memory",
     )
+    branch_disk: float = Field(
+        0.5,
+        gt=0,
+        le=1,
+        description="share of what is free on the disk of RELIVE_HOME when a branch begins; when so much has gone, of bytes or of "
+        "inodes, the branch is ended. 1: never",
+    )
     branch_processes: int = Field(
         8192, gt=0, description="processes and threads that a branch may have at most"
     )

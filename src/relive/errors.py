@@ -11,7 +11,7 @@ ReliveError
 ├── CommitFailed          the target was not committed and runs on: 5
 │   ├── TargetUndumpable, CommitTimedOut
 ├── RestoreFailed         the branch did not come to life: 6
-│   ├── RestoreTimedOut, RestoreUnsupported, ImageUnavailable, SealBroken, DebuggerSilent, MemoryLost
+│   ├── RestoreTimedOut, RestoreUnsupported, ImageUnavailable, SealBroken, DebuggerSilent, MemoryLost, DiskFilled
 ├── StoreError            the store cannot give or take something: 7
 │   ├── StoreVersionUnknown, ObjectMissing, ObjectCorrupt, StoreBusy, KeyMissing, KeyWrong, SignatureInvalid
 │   ├── AuditBroken
@@ -54,6 +54,7 @@ __all__ = [
     "ConfigInvalid",
     "CredentialsMissing",
     "DebuggerSilent",
+    "DiskFilled",
     "DiskFull",
     "ExchangeError",
     "ExportsFull",
@@ -354,6 +355,12 @@ class MemoryLost(RestoreFailed):
     """A branch restored with ``--lazy`` ran before its memory was all there, and the rest could not come: it was stopped."""
 
     code = "memory-lost"
+
+
+class DiskFilled(RestoreFailed):
+    """A branch was ended because the disk that it writes to was filling up, by it or by others."""
+
+    code = "disk-filled"
 
 
 class StoreError(ReliveError):

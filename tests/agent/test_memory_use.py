@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
-import numpy as np
 import pytest
 
 from relive.kernel.heap import FEW_ARENAS, trim_memory
-from relive.store.pages.last import map_pages, unmap_pages
 
 _HEAVY = {"rich", "twisted", "typer", "fastapi", "streamlit", "numpy", "opentelemetry", "httpx", "obstore"}
 
@@ -28,31 +25,6 @@ def test_nothing_is_imported_that_is_not_needed(module: str, never: set[str]):
     code = f"import {module}, sys; print(*(name for name, found in sys.modules.items() if found))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert never & set(done.stdout.split()) == set()
-
-
-def mapped_kib(path: Path) -> int:
-    """Of this process's memory, what it has of a file."""
-    found, is_it = 0, False
-    for line in Path("/proc/self/smaps").read_text().splitlines():
-        if "-" in line.split(" ", 1)[0]:
-            is_it = str(path) in line
-        elif is_it and line.startswith("Rss:"):
-            found += int(line.split()[1])
-    return found
-
-
-def test_pages_that_wait_for_the_next_commit_are_no_memory_of_the_agent(tmp_path: Path):
-    path = tmp_path / "pages"
-    content = np.arange(1 << 20, dtype=np.uint64)
-    path.write_bytes(content.tobytes())
-    with path.open("rb") as file:
-        pages = map_pages(file.fileno())
-    assert int(pages.sum()) == int(content.sum())
-    assert mapped_kib(path) == 8192
-    unmap_pages(pages)
-    assert mapped_kib(path) == 0
-    assert int(pages.sum()) == int(content.sum())
-    unmap_pages(np.empty((0, 512), np.uint64))  # of an empty file
 
 
 def test_freed_memory_goes_back():

@@ -156,7 +156,7 @@ def test_an_archive_of_a_newer_relive_is_left_alone(archive, keys, receiver):
     if keys is None:
         from relive.exchange.archive import entry
 
-        text = b'{"version": 2, "commit": "' + b"a" * 64 + b'"}'
+        text = b'{"version": 3, "commit": "' + b"a" * 64 + b'"}'
         archive.write_bytes(b"".join(entry("relive.json", len(text), iter([text]))))
     else:
         archive.write_bytes(data.replace(b"archive 1\n", b"archive 2\n", 1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -135,3 +136,19 @@ def test_with_nobody_left_process_1_carries_connections_until_the_next_command(f
     finally:
         clients.stop()
     assert clients.refused == 0
+
+
+def test_that_bytes_are_no_http_is_told(fronted: Fronted) -> None:
+    """An agent that takes a running proxy over tells it too."""
+
+    def notes() -> list[str]:
+        (target,) = fronted.relive("ps")
+        return [note for note in target["notes"] if "no HTTP/1" in note]
+
+    assert notes() == []
+    with socket.create_connection(("127.0.0.1", fronted.port)) as client:
+        client.sendall(b"*1\r\n$4\r\nPING\r\n")
+        told = eventually(notes, "it is told")
+    assert told[0].startswith("1 connection ")
+    fronted.kill("relive.agent")
+    assert eventually(notes, "the next agent tells it") == told

@@ -150,6 +150,38 @@ def test_memory_of_a_branch_ends_where_that_of_its_capsule_does(relive: Relive) 
     assert branch.inner.is_alive
 
 
+@contextlib.contextmanager
+def small_disk(relive: Relive, options: str) -> Iterator[None]:
+    """RELIVE_HOME is a file system of its own for the time of the block; nothing of Relive runs after it."""
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(relive.home)], check=True)
+    try:
+        yield
+    finally:
+        relive.close()
+        subprocess.run(["umount", "--lazy", str(relive.home)], check=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "fill"),
+    [
+        ("size=128m,nr_inodes=100000", "head -c 10M /dev/zero > /srv/little; sleep 1; yes > /srv/full"),
+        ("size=512m,nr_inodes=4000", "mkdir /srv/f; for n in $(seq 4000); do : > /srv/f/$n; done; sleep 60"),
+    ],
+    ids=["bytes", "inodes"],
+)
+def test_a_branch_ends_before_it_fills_the_disk(relive: Relive, options: str, fill: str) -> None:
+    """The service goes on, and who looks is told why the branch ended: also where it was so quick that nothing was left."""
+    with small_disk(relive, options):
+        service = relive.run("/bin/sleep", "600")
+        branch = relive.restore(relive.commit(service))
+        branch.exec("sh", "-c", fill, check=False)
+        eventually(lambda: not branch.inner.is_alive, "it ends")
+        told = next(one for one in relive("ps", "--all") if one["id"] == branch.id)
+        assert told["state"] == "ended (the disk was filling up)"
+        assert relive("logs", branch.id)["disk_filled"]["code"] == "disk-filled"
+        assert Path(f"/proc/{service.pid}").exists()
+
+
 _OWN = ("/run/relive", "/proc/")  # what only one of the two has there
 
 

@@ -70,6 +70,8 @@ def test_an_incident_is_replayed_in_another_home_when_the_first_is_gone(
     assert pushed["incidents"] == pushed["sent_incidents"] == [1]
     assert relive("push", url, "incident/1")["sent_incidents"] == []
     trust(elsewhere, relive)
+    archive = tmp_path / "one.relive"
+    assert relive("export", "incident/1", str(archive))["incidents"] == [1]
     relive("stop", "answered")
     relive.close()
     shutil.rmtree(relive.home)
@@ -94,3 +96,5 @@ def test_an_incident_is_replayed_in_another_home_when_the_first_is_gone(
     assert elsewhere("incidents", "answered")[0]["number"] == 2
     assert replay(elsewhere, 2) == "reproduced"
     elsewhere("verify", "--data")
+    imported = elsewhere("import", str(archive))
+    assert (imported["id"], imported["incidents"], imported["new_incidents"]) == (pushed["id"], [2], [])

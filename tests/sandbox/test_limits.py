@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from relive.sandbox.limits import limits_for
+import os
+from pathlib import Path
+
+from relive.sandbox.limits import Room, limits_for, room_on
 
 _MIB = 1 << 20
 
@@ -25,3 +28,11 @@ def test_the_processes_that_it_held_fit() -> None:
     few = limits_for(given=None, held=0, machine=1, share=1, threads=3, processes=10_000)
     many = limits_for(given=None, held=0, machine=1, share=1, threads=9000, processes=10_000)
     assert (few.processes, many.processes) == (10_000, 18_256)
+
+
+def test_of_what_is_free_a_share_may_go(tmp_path: Path) -> None:
+    disk = os.statvfs(tmp_path)
+    assert room_on(tmp_path, 1.0) == Room(0, 0), "then nobody looks"
+    half = room_on(tmp_path, 0.5)
+    assert 0.4 * disk.f_bavail < half.bytes / disk.f_frsize < 0.6 * disk.f_bavail
+    assert 0.4 * disk.f_favail <= half.files <= 0.6 * disk.f_favail

@@ -194,6 +194,7 @@ class Agent:
                 return {
                     "pending": self._keeper.pending,
                     "recording": link is not None and link.is_open,
+                    "unframed": await self._recorder.unframed(),
                     "troubles": self._protection.as_json(),
                 }
         raise ValueError(f"no such operation: {request['op']}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +23,7 @@ from relive.model.commit import Trigger
 __all__ = ["Recorder"]
 
 _DAY = 86400.0  # [s]
+_SOON = 0.5  # [s] somebody waits for the agent's state
 
 
 class Recorder:
@@ -133,6 +135,14 @@ class Recorder:
     def _note_failure(self, error: Exception) -> None:
         # The next request tries again; if that fails too, requests go on without: each would stand still for nothing.
         self._not_before = time.monotonic() + self._committer.failed(error) - retry_pause(1)
+
+    async def unframed(self) -> int:
+        """How many connections this proxy has passed on that carried no HTTP/1; 0 where it does not say so at once."""
+        link = self.proxy.link if self.proxy is not None else None
+        if link is not None:
+            with contextlib.suppress(ConnectionError, TimeoutError):
+                return int((await asyncio.wait_for(link.ask("status"), _SOON))["unframed"])
+        return 0
 
     async def end(self) -> None:
         """End the proxy, which lets answers that are under way end first."""

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from relive.cli.pull_cmd import incident_sentence
 from relive.cli.terminal import AsJson, KeyFile, Terminal
 from relive.config import load_settings
 from relive.engine.criu import CriuTools
@@ -26,6 +27,9 @@ def import_(
     ],
     tag: Annotated[str | None, typer.Option(help="Give the commit this tag")] = None,
     key_file: KeyFile = None,
+    incidents: Annotated[
+        bool, typer.Option(help="Also the incidents that are in it, and the commits that they need")
+    ] = True,
     force: Annotated[
         bool, typer.Option("--force", "-f", help="Take it in although this host cannot run it; move a tag")
     ] = False,
@@ -34,7 +38,10 @@ def import_(
     """Take a commit in that was exported to a file, or a container's checkpoint archive
 
     All of it is checked before the store shows anything. It says so if this host cannot run the commit, or does not trust
-    who signed it. A checkpoint archive (as of `podman container checkpoint --export`; tar, tar.gz or tar.zst) becomes a commit
+    who signed it. Incidents that are in it come along, with all that `relive replay` needs; each gets the next free number here,
+    and imported again it keeps that.
+
+    A checkpoint archive (as of `podman container checkpoint --export`; tar, tar.gz or tar.zst) becomes a commit
     of the container, of which a later checkpoint costs only what changed. Nobody has signed such a file: the commit is
     signed by this host.
     """
@@ -48,6 +55,7 @@ def import_(
         keys=lambda: read_keys(key_file or settings.export_keys),
         force=force,
         show=terminal.transfer,
+        settings=settings if incidents else None,
     )
     if tag is not None:
         store.tag(tag, imported.commit, force=force)
@@ -59,6 +67,8 @@ def import_(
         "taken_parts": imported.parts,
         "taken_bytes": imported.bytes,
         "held_parts": imported.held,
+        "incidents": [one.number for one in imported.incidents],
+        "new_incidents": [one.number for one in imported.incidents if one.is_new],
     }
     terminal.answer(facts, imported.commit)
     if imported.is_new:
@@ -67,5 +77,7 @@ def import_(
         )
     else:
         terminal.status("It is here already.")
+    for one in imported.incidents:
+        terminal.status(incident_sentence(one))
     if tag is None:
         terminal.hint(f"keep it with `relive tag NAME {imported.commit[:10]}`")

@@ -32,7 +32,7 @@ def logs(
             kind: b"".join(masked_lines(path, mask)).decode(errors="replace")
             for kind, path in streams.items()
         }
-        terminal.answer(texts if lost is None else {**texts, "memory_lost": lost.as_json()})
+        terminal.answer(texts if lost is None else {**texts, lost.code.replace("-", "_"): lost.as_json()})
         return
     if stubs:
         said = streams.get("stubs")

@@ -11,6 +11,7 @@ from relive.cli.terminal import AsJson, RemoteUrl, Terminal
 from relive.config import load_settings
 from relive.engine.criu import CriuTools
 from relive.engine.target import host_facts
+from relive.exchange.cases import Taken
 from relive.exchange.incidents import fetch_incident, records_of
 from relive.exchange.pull import Pulled
 from relive.exchange.pull import pull as fetch
@@ -19,7 +20,7 @@ from relive.exchange.remote import open_remote
 from relive.model.quantities import rate, size
 from relive.store import Store
 
-__all__ = ["pull"]
+__all__ = ["incident_sentence", "pull"]
 
 
 def pull(
@@ -68,12 +69,15 @@ def pull(
     terminal.answer(facts, pulled.commit)
     terminal.status(_sentence(pulled, remote, time.monotonic() - began))
     for one in taken:
-        came = "came with it" if one.is_new else "is here already"
-        terminal.status(
-            f"Incident {one.number} {came}: `relive show {one.number}`, `relive replay {one.number}`."
-        )
+        terminal.status(incident_sentence(one))
     if name is None:
         terminal.hint(f"keep it with `relive tag NAME {pulled.commit[:10]}`")
+
+
+def incident_sentence(taken: Taken) -> str:
+    """What is told of an incident that came along."""
+    came = "came with it" if taken.is_new else "is here already"
+    return f"Incident {taken.number} {came}: `relive show {taken.number}`, `relive replay {taken.number}`."
 
 
 def _facts(pulled: Pulled, remote: str, tag: str | None) -> dict[str, object]:

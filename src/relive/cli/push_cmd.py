@@ -8,19 +8,14 @@ from typing import Annotated
 import typer
 
 from relive.cli.terminal import AsJson, RemoteUrl, Terminal
-from relive.config import Settings, load_settings
-from relive.errors import RefUnknown
-from relive.exchange.cases import commits_of, incidents_of
+from relive.config import load_settings
+from relive.exchange.cases import commits_of, meant
 from relive.exchange.incidents import push_incident
 from relive.exchange.push import Pushed
 from relive.exchange.push import push as send
 from relive.exchange.remote import open_remote
-from relive.model.commit import CommitId
-from relive.model.incident import Incident
 from relive.model.quantities import rate, size
-from relive.model.text import is_number
 from relive.store import Store
-from relive.store.incidents import Incidents
 
 __all__ = ["push"]
 
@@ -48,12 +43,11 @@ def push(
     terminal = Terminal(as_json=as_json)
     settings = load_settings()
     store = Store(settings.store)
-    commit_id, told = _meant(settings, store, ref)
+    commit_id, wanted = meant(settings, store, ref, incidents=incidents)
     tag = ref if ref in store.tags() else None
     began = time.monotonic()
     goal = open_remote(remote, make=True)
     pushed = send(store, goal, commit_id, tag=tag, force=force, show=terminal.transfer)
-    wanted = told if told else incidents_of(settings, commit_id) if incidents else []
     for commit in {commit: None for one in wanted for commit in commits_of(store, one)}:
         send(store, goal, commit, tag=None, force=False, show=terminal.transfer)
     sent = [one.number for one in wanted if push_incident(settings, store, goal, one, terminal.transfer)]
@@ -68,22 +62,6 @@ def push(
         terminal.status(f"With it what replays of its incidents need: {numbers}.")
     if tag is not None:
         terminal.status(f"The tag {tag} names it there.")
-
-
-def _meant(settings: Settings, store: Store, ref: str) -> tuple[CommitId, list[Incident]]:
-    """The commit that is pushed, and the incident where one was named."""
-    word, _, number = ref.partition("/")
-    if word != "incident" or not is_number(number):
-        return store.resolve(ref), []
-    incident = Incidents(settings.incidents).get(int(number))
-    commits = commits_of(store, incident)
-    if not commits:
-        raise RefUnknown(
-            f"incident {number} has no commit",
-            cause="it failed before the first one, or they were dropped",
-            remedy="`relive reproduce` needs none; there is nothing to push",
-        )
-    return commits[0], [incident]
 
 
 def _facts(pushed: Pushed, remote: str, tag: str | None) -> dict[str, object]:

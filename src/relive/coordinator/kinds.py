@@ -65,7 +65,7 @@ _PROCESS = "process"
 class ExportTask(Wish):
     """What is exported, to a file of the server's; see ``ExportWish``."""
 
-    ref: str = Field(description="The commit (id, tag, NAME, NAME@{2 minutes ago})")
+    ref: str = Field(description="The commit (id, tag, NAME, NAME@{2 minutes ago}), or incident/NUMBER")
     encrypt: bool = Field(
         default=False, description="Encrypt it with the newest key of the setting export_keys"
     )
@@ -73,6 +73,7 @@ class ExportTask(Wish):
         Format.RELIVE, description="For `relive import`; to restore with podman; or only to look into"
     )
     compress: Compression | None = Field(default=None, description="Of a checkpoint archive")
+    incidents: bool = Field(default=True, description="With what replays of its incidents need")
     lifetime: int = Field(default=86_400, ge=1, le=LONGEST, description="Seconds for which it is kept")
 
 

@@ -1,26 +1,30 @@
-"""An archive's bytes: a tar of one commit, read so strictly that every byte of it counts.
+"""An archive's bytes: a tar of one or more commits, read so strictly that every byte of it counts.
 
-Entries in this order: ``relive.json`` ({"version", "commit"}), ``manifest.json``, ``placement``, then the commit's objects and
-packs as ``objects/NAME`` and ``packs/NAME``, in the order of their names, and two empty blocks. Any tar can unpack it. A reader
-knows each next name before it comes, and there is one way to write a header; so what was changed, cut off or put in another
-order is noticed. Contents prove themselves by their names.
+Entries in this order: ``relive.json``; of each commit its manifest, placement, objects and packs, these as ``objects/NAME`` and
+``packs/NAME``, in the order of their names, but for those that an earlier commit of the archive has too; of each incident its
+signed record and its case file (see ``incidents``); and two empty blocks. Any tar can unpack it. A reader knows each next name
+before it comes, and there is one way to write a header; so what was changed, cut off or put in another order is noticed. Contents
+prove themselves by their names, or by the record's signature.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import tarfile
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from relive.errors import ArchiveInvalid, StoreVersionUnknown
 from relive.model.commit import CommitId
 from relive.store.objects import is_id
 from relive.store.parts import Part
 
-__all__ = ["MANIFEST", "MARK", "PLACEMENT", "Reader", "entry", "entry_name", "invalid", "mark", "the_end"]
+__all__ = ["MARK", "Held", "Reader", "case_name", "entry", "entry_name", "invalid", "record_name", "the_end"]
 
-MARK, MANIFEST, PLACEMENT = "relive.json", "manifest.json", "placement"
-_VERSION = 1
+MARK = "relive.json"
+_VERSIONS = (1, 2)  # the first: of one commit and no incident
+_is_incident = re.compile(r"[0-9a-f]{32}").fullmatch
 _BLOCK = 512
 _CHUNK = 1 << 20  # [bytes]
 _MOST_IN_MEMORY = 1 << 30  # [bytes] of a manifest
@@ -31,9 +35,51 @@ def entry_name(part: Part) -> str:
     return f"{part.kind}/{part.name}"
 
 
-def mark(commit_id: CommitId) -> bytes:
-    """What the first entry holds."""
-    return json.dumps({"version": _VERSION, "commit": commit_id}).encode()
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What an archive holds: the commit that was asked for, others that its incidents need, and these."""
+
+    commits: tuple[CommitId, ...]
+    incidents: tuple[str, ...] = ()
+
+    def mark(self) -> bytes:
+        """What the first entry holds."""
+        if not self.incidents and len(self.commits) == 1:
+            return json.dumps({"version": 1, "commit": self.commits[0]}).encode()
+        told = {"version": 2, "commits": self.commits, "incidents": self.incidents}
+        return json.dumps(told).encode()
+
+    def is_sound(self) -> bool:
+        """Names are such, and none stands there twice: they become names of entries."""
+        ids: tuple[object, ...] = (*self.commits, *self.incidents)
+        are_ids = all(isinstance(one, str) for one in ids) and all(map(is_id, self.commits))
+        return (
+            bool(self.commits)
+            and are_ids
+            and all(map(_is_incident, self.incidents))
+            and len(set(ids)) == len(ids)
+        )
+
+    def manifest(self, commit: CommitId) -> str:
+        """The entry of a commit's manifest."""
+        return f"{self._prefix(commit)}manifest.json"
+
+    def placement(self, commit: CommitId) -> str:
+        """The entry of a commit's placement."""
+        return f"{self._prefix(commit)}placement"
+
+    def _prefix(self, commit: CommitId) -> str:
+        return "" if commit == self.commits[0] else f"commits/{commit}/"
+
+
+def record_name(incident: str) -> str:
+    """The entry of an incident's record."""
+    return f"incidents/{incident}.json"
+
+
+def case_name(incident: str) -> str:
+    """The entry of an incident's case file."""
+    return f"incidents/{incident}.case"
 
 
 def entry(name: str, size: int, chunks: Iterator[bytes]) -> Iterator[bytes]:
@@ -65,23 +111,28 @@ class Reader:
         self.name = name
         self._read = read
 
-    def commit(self) -> CommitId:
-        """The commit that it holds; to be asked first. Raises StoreVersionUnknown where a newer Relive wrote it."""
+    def held(self) -> Held:
+        """What it holds; to be asked first. Raises StoreVersionUnknown where a newer Relive wrote it."""
         text = self.content(MARK)
         try:
             value = json.loads(text)
-            version, commit_id = value["version"], value["commit"]
-        except (ValueError, KeyError, TypeError):
-            raise invalid(self.name, "it does not begin as an archive of Relive does") from None
-        if version != _VERSION:
+            version = value["version"]
+            commits = (value["commit"],) if version == 1 else tuple(value.get("commits", ()))
+            held = Held(commits, tuple(value.get("incidents", ())))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise self._no_archive() from None
+        if isinstance(version, int) and version not in _VERSIONS:
             raise StoreVersionUnknown(
                 f"the archive {self.name} has format {version}",
-                cause=f"this Relive reads format {_VERSION}",
+                cause=f"this Relive reads formats {_VERSIONS[0]} to {_VERSIONS[-1]}",
                 remedy="use the Relive that wrote it",
             )
-        if not isinstance(commit_id, str) or not is_id(commit_id) or text != mark(CommitId(commit_id)):
-            raise invalid(self.name, "it does not begin as an archive of Relive does")
-        return CommitId(commit_id)
+        if not held.is_sound() or held.mark() != text:
+            raise self._no_archive()
+        return held
+
+    def _no_archive(self) -> ArchiveInvalid:
+        return invalid(self.name, "it does not begin as an archive of Relive does")
 
     def content(self, name: str) -> bytes:
         """The whole content of the next entry, which must be called so."""

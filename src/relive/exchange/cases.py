@@ -23,6 +23,7 @@ from relive.exchange.casefile import CaseFacts, read_case, write_case
 from relive.model.capsule import LifePaths
 from relive.model.commit import CommitId
 from relive.model.incident import Incident, Origin
+from relive.model.text import is_number
 from relive.record.exchanges import Exchanges
 from relive.record.reading import Recording
 from relive.store import Store
@@ -31,7 +32,7 @@ from relive.store.incidents import Incidents
 from relive.store.incidentsums import damaged_beside, decode_incident
 from relive.store.objects import hash_bytes
 
-__all__ = ["Taken", "commits_of", "incident_id", "incidents_of", "pack_case", "take_case"]
+__all__ = ["Taken", "commits_of", "incident_id", "incidents_of", "meant", "pack_case", "take_case"]
 
 _AFTER_NS = 5_000_000_000  # more than ``replay`` looks beyond a failure
 _STDERR_MOST = 8 << 20  # [bytes]
@@ -76,6 +77,30 @@ def incidents_of(settings: Settings, commit: CommitId) -> list[Incident]:
         for one in Incidents(settings.incidents).list()
         if commit in (one.before, one.at, one.latest.before if one.latest is not None else None)
     ]
+
+
+def meant(settings: Settings, store: Store, ref: str, *, incidents: bool) -> tuple[CommitId, list[Incident]]:
+    """The commit that leaves, and the incidents that go along: the one that ``ref`` names, else those that refer to the commit.
+
+    Args:
+        ref: a commit, or ``incident/NUMBER``. incidents: False: only one that is named.
+
+    Raises:
+        RefUnknown, RefAmbiguous: it names nothing, or an incident that has no commit.
+    """
+    word, _, number = ref.partition("/")
+    if word != "incident" or not is_number(number):
+        commit = store.resolve(ref)
+        return commit, incidents_of(settings, commit) if incidents else []
+    incident = Incidents(settings.incidents).get(int(number))
+    commits = commits_of(store, incident)
+    if not commits:
+        raise RefUnknown(
+            f"incident {number} has no commit",
+            cause="it failed before the first one, or they were dropped",
+            remedy="`relive reproduce` needs none; there is nothing to send",
+        )
+    return commits[0], [incident]
 
 
 # -- leaving ---------------------------------------------------------------------------------------------------------------

@@ -1,23 +1,24 @@
-"""Writing a commit to one file, see ``archive``; encrypted where keys are given, see ``envelope``."""
+"""Writing a commit to one file, with its incidents, see ``archive``; encrypted where keys are given, see ``envelope``."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography.fernet import MultiFernet
 
 from relive.errors import UsageError
-from relive.exchange.archive import MANIFEST, MARK, PLACEMENT, entry, entry_name, mark, the_end
+from relive.exchange.archive import MARK, Held, case_name, entry, entry_name, record_name, the_end
 from relive.exchange.envelope import Sealer
+from relive.exchange.records import Packed
 from relive.exchange.traffic import Show
 from relive.model.commit import CommitId
 from relive.store import Store
 from relive.store.deliveries import Outgoing
 from relive.store.durable import FreshFile
-from relive.store.parts import check_part
+from relive.store.parts import Part, check_part
 from relive.store.troubles import disk_errors
 
 __all__ = ["Exported", "export", "writing"]
@@ -35,20 +36,34 @@ class Exported:
 
 
 def export(
-    store: Store, commit_id: CommitId, goal: Path, *, keys: MultiFernet | None, force: bool, show: Show
+    store: Store,
+    commit_id: CommitId,
+    goal: Path,
+    *,
+    keys: MultiFernet | None,
+    force: bool,
+    show: Show,
+    incidents: Sequence[Packed] = (),
 ) -> Exported:
     """Write a commit to a file, which is there whole and durable on return, or not at all.
+
+    Args:
+        incidents: that go along, with the commits that they need.
 
     Raises:
         UsageError: the file is there already, and ``force`` is not given, or its directory is not there.
         RefUnknown, StoreError: the commit cannot be read.
         DiskFull: the file could not be written.
     """
-    with writing(goal, force=force) as fresh, store.deliveries.hold(commit_id) as outgoing:
-        total = sum(path.stat().st_size for path in outgoing.paths.values())
+    needed = {commit_id: None} | {one: None for incident in incidents for one in incident.facts.commits}
+    with contextlib.ExitStack() as stack:
+        fresh = stack.enter_context(writing(goal, force=force))
+        commits = [stack.enter_context(store.deliveries.hold(one)) for one in needed]
+        paths = {part: path for outgoing in commits for part, path in outgoing.paths.items()}
+        total = sum(path.stat().st_size for path in paths.values()) + sum(one.facts.size for one in incidents)
         with show(f"Exporting {commit_id[:10]}", total) as done:
-            _write(outgoing, fresh.write, keys, done)
-        return Exported(commit_id, len(outgoing.commit.parts), fresh.size)
+            _write(_archive(commits, incidents, done), fresh.write, keys)
+        return Exported(commit_id, len(paths), fresh.size)
 
 
 @contextlib.contextmanager
@@ -71,32 +86,41 @@ def writing(goal: Path, *, force: bool) -> Iterator[FreshFile]:
             fresh.discard()
 
 
-def _write(
-    outgoing: Outgoing,
-    write: Callable[[bytes], None],
-    keys: MultiFernet | None,
-    done: Callable[[int], None],
-) -> None:
+def _write(archive: Iterator[bytes], write: Callable[[bytes], None], keys: MultiFernet | None) -> None:
     if keys is None:
-        for chunk in _archive(outgoing, done):
+        for chunk in archive:
             write(chunk)
         return
     sealer = Sealer(keys, write)
-    for chunk in _archive(outgoing, done):
+    for chunk in archive:
         sealer.write(chunk)
     sealer.finish()
 
 
-def _archive(outgoing: Outgoing, done: Callable[[int], None]) -> Iterator[bytes]:
-    commit = outgoing.commit
-    small = {MARK: mark(commit.id), MANIFEST: commit.manifest_bytes, PLACEMENT: commit.placement_bytes}
-    for name, content in small.items():
-        yield from entry(name, len(content), iter([content]))
-    for part in commit.parts:
-        path = outgoing.paths[part]
-        check_part(part, path)  # what is damaged here is not spread
-        yield from entry(entry_name(part), path.stat().st_size, _chunks(path, done))
+def _archive(
+    commits: Sequence[Outgoing], incidents: Sequence[Packed], done: Callable[[int], None]
+) -> Iterator[bytes]:
+    held = Held(tuple(one.commit.id for one in commits), tuple(one.id for one in incidents))
+    yield from _small(MARK, held.mark())
+    written: set[Part] = set()
+    for outgoing in commits:
+        commit = outgoing.commit
+        yield from _small(held.manifest(commit.id), commit.manifest_bytes)
+        yield from _small(held.placement(commit.id), commit.placement_bytes)
+        for part in commit.parts:
+            if part not in written:
+                path = outgoing.paths[part]
+                check_part(part, path)  # what is damaged here is not spread
+                yield from entry(entry_name(part), path.stat().st_size, _chunks(path, done))
+        written |= set(commit.parts)
+    for incident in incidents:
+        yield from _small(record_name(incident.id), incident.record)
+        yield from entry(case_name(incident.id), incident.facts.size, _chunks(incident.case, done))
     yield the_end()
+
+
+def _small(name: str, content: bytes) -> Iterator[bytes]:
+    yield from entry(name, len(content), iter([content]))
 
 
 def _chunks(path: Path, done: Callable[[int], None]) -> Iterator[bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from relive.exchange.cases import Taken
 from relive.model.commit import CommitId
 
 __all__ = ["Imported"]
@@ -16,6 +17,7 @@ class Imported:
     Attributes:
         parts, bytes: that were taken in. held: parts that were here.
         is_new: the commit was not here before.
+        incidents: that came along.
     """
 
     commit: CommitId
@@ -23,3 +25,4 @@ class Imported:
     bytes: int
     held: int
     is_new: bool
+    incidents: tuple[Taken, ...] = ()

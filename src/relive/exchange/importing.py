@@ -1,10 +1,11 @@
-"""Taking a commit in from an archive: read and judged first, then its parts, each checked by its name.
+"""Taking a commit in from an archive, with its incidents: read and judged first, each part checked by its name.
 
 A file that is no archive of Relive may be one of a container (see ``checkpoint``).
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,19 +13,24 @@ from typing import BinaryIO
 
 from cryptography.fernet import MultiFernet
 
+from relive.config import Settings
 from relive.errors import ObjectCorrupt, ObjectMissing, UsageError
-from relive.exchange.archive import MANIFEST, MARK, PLACEMENT, Reader, entry_name, invalid
+from relive.exchange.archive import MARK, Held, Reader, case_name, entry_name, invalid, record_name
+from relive.exchange.cases import Taken, take_case
 from relive.exchange.checkpoint.compression import Compression, find_compression
 from relive.exchange.checkpoint.importing import import_checkpoint
 from relive.exchange.envelope import Opener, is_sealed
 from relive.exchange.fitness import refuse_unfit
 from relive.exchange.imported import Imported
+from relive.exchange.records import Record, here_already, read_record
 from relive.exchange.traffic import Show
-from relive.model.commit import HostFacts
+from relive.model.commit import CommitId, HostFacts
 from relive.store import Store
 from relive.store.deliveries import Deliveries
+from relive.store.objects import hash_file
 from relive.store.pages.packfile import HEAD_SIZE
-from relive.store.parts import Part, PartKind
+from relive.store.parts import Commit, Part, PartKind
+from relive.store.staging import Staging
 from relive.store.troubles import disk_errors
 
 __all__ = ["Imported", "import_archive"]
@@ -34,11 +40,19 @@ _TAR_MAGIC, _TAR_MAGIC_AT, _TAR_BLOCK = b"ustar", 257, 512
 
 
 def import_archive(
-    store: Store, path: Path, host: HostFacts, *, keys: Callable[[], MultiFernet], force: bool, show: Show
+    store: Store,
+    path: Path,
+    host: HostFacts,
+    *,
+    keys: Callable[[], MultiFernet],
+    force: bool,
+    show: Show,
+    settings: Settings | None = None,
 ) -> Imported:
     """Take a commit in, from Relive's own archive or that of a container; durable on return.
 
     Args:
+        settings: of the home that takes in the incidents, too, and the commits that they need; None: they are passed over.
         keys: asked for where the archive is encrypted.
         force: take it in although ``host`` cannot run it.
 
@@ -52,32 +66,96 @@ def import_archive(
         if _is_checkpoint(str(path), file):
             return import_checkpoint(store, path, file, host, force=force, show=show)
         source = Opener(str(path), keys(), file).read if is_sealed(file) else file.read
-        return _import_own(store, path, Reader(str(path), source), host, force=force, show=show)
+        reader = Reader(str(path), source)
+        return _Import(store, reader, host, force=force).run(settings, path.stat().st_size, show)
 
 
-def _import_own(
-    store: Store, path: Path, reader: Reader, host: HostFacts, *, force: bool, show: Show
-) -> Imported:
-    deliveries = store.deliveries
-    with deliveries.receiving():
-        commit_id = reader.commit()
-        manifest, placement = reader.content(MANIFEST), reader.content(PLACEMENT)
-        commit = deliveries.open(commit_id, manifest, lambda: placement)
-        if deliveries.whole(commit_id) is not None:
-            return Imported(commit_id, 0, 0, len(commit.parts), False)
-        if not force:
-            refuse_unfit(commit.manifest.host, host)
-        with show(f"Importing {commit_id[:10]}", path.stat().st_size) as done:
-            missing = set(deliveries.missing(commit))
-            size = sum(_take(deliveries, reader, part, part in missing, done) for part in commit.parts)
-            reader.end()
-        if deliveries.receive(commit, size):
+class _Import:
+    """Of an archive of Relive's own. All of it is read and judged before the store shows anything."""
+
+    def __init__(self, store: Store, reader: Reader, host: HostFacts, *, force: bool) -> None:
+        self._store, self._reader = store, reader
+        self._deliveries = store.deliveries
+        self._host, self._force = host, force
+        self._passed: set[Part] = set()
+        self._arrived: set[Part] = set()
+        self._bytes = 0
+
+    def run(self, settings: Settings | None, size: int, show: Show) -> Imported:
+        with self._deliveries.receiving(), contextlib.ExitStack() as stack:
+            held = self._reader.held()
+            first = held.commits[0]
+            if not held.incidents and self._deliveries.whole(first) is not None:
+                return Imported(first, 0, 0, len(self._open(held, first).parts), False)
+            with show(f"Importing {first[:10]}", size) as done:
+                read = [self._read_commit(held, one, done) for one in held.commits]
+                cases = [self._read_incident(one, stack, done) for one in held.incidents]
+                self._reader.end()
+            wanted = read if settings is not None else read[:1]
+            for commit, _, new_bytes in wanted:
+                self._receive(commit, new_bytes)
+            taken = [self._take(settings, *case) for case in cases] if settings is not None else []
+        parts = sum(len(commit.parts) for commit, _, _ in read)
+        arrived = len(self._arrived)
+        return Imported(first, arrived, self._bytes, parts - arrived, read[0][1], tuple(taken))
+
+    def _open(self, held: Held, commit_id: CommitId) -> Commit:
+        manifest = self._reader.content(held.manifest(commit_id))
+        placement = self._reader.content(held.placement(commit_id))
+        return self._deliveries.open(commit_id, manifest, lambda: placement)
+
+    def _read_commit(
+        self, held: Held, commit_id: CommitId, done: Callable[[int], None]
+    ) -> tuple[Commit, bool, int]:
+        """(the commit, whether it was not here before, bytes of it that were gathered)."""
+        is_new = self._deliveries.whole(commit_id) is None
+        commit = self._open(held, commit_id)
+        if is_new and not self._force:
+            refuse_unfit(commit.manifest.host, self._host)
+        missing = set(self._deliveries.missing(commit))
+        size = 0
+        for part in commit.parts:
+            if part not in self._passed:
+                size += _take(self._deliveries, self._reader, part, part in missing, done)
+        self._arrived |= missing - self._passed
+        self._passed |= set(commit.parts)
+        self._bytes += size
+        return commit, is_new, size
+
+    def _read_incident(
+        self, uid: str, stack: contextlib.ExitStack, done: Callable[[int], None]
+    ) -> tuple[Record, Staging]:
+        """Its record, and where its case file lies; both are as they were signed."""
+        name, keyring = self._reader.name, self._store.anatomy.keyring
+        record = read_record(
+            f"the incident {uid[:10]} in {name}", self._reader.content(record_name(uid)), keyring
+        )
+        if record.id != uid:
+            raise invalid(name, f"the incident {uid[:10]} is another one")
+        staging = self._store.stage()
+        stack.callback(staging.discard)
+        case = staging.files / "case"
+        with disk_errors("importing an incident", staging.directory), case.open("wb") as file:
+            for chunk in self._reader.chunks(case_name(uid), most=record.size):
+                file.write(chunk)
+                done(len(chunk))
+        if hash_file(case) != record.case:
+            raise invalid(name, f"the incident {uid[:10]} was changed")
+        return record, staging
+
+    def _receive(self, commit: Commit, new_bytes: int) -> None:
+        if self._deliveries.whole(commit.id) is None and self._deliveries.receive(commit, new_bytes):
             raise ObjectMissing(
                 "parts of the commit are gone again",
                 cause="other commits that it shares them with are being dropped here",
                 remedy="run it again",
             )
-    return Imported(commit_id, len(missing), size, len(commit.parts) - len(missing), True)
+
+    def _take(self, settings: Settings, record: Record, staging: Staging) -> Taken:
+        here = here_already(settings, self._store, record)
+        if here is not None:
+            return here
+        return take_case(settings, self._store, staging.files / "case", record.signer, staging.images)
 
 
 @contextmanager

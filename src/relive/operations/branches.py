@@ -21,7 +21,7 @@ from relive.agent.sightings import shell_status
 from relive.agent.stopping import STOP_LIMIT, Ending, stop_service
 from relive.analyse.masking import Mask, mask_for
 from relive.config import Settings
-from relive.errors import BranchUnknown, MemoryLost, RecordingCorrupt, TargetUnknown
+from relive.errors import BranchUnknown, DiskFilled, RecordingCorrupt, RestoreFailed, TargetUnknown
 from relive.kernel.pidfds import has_ended
 from relive.kernel.plainfile import open_plain
 from relive.model.branch import BranchFacts
@@ -90,8 +90,10 @@ def _as_it_is(branch: Branch) -> BranchState:
 
 def _state(branch: Branch) -> str:
     status, memory = branch.wait_status, branch.memory
-    if branch.memory_lost is not None:
-        return "ended (its memory was not all there)"
+    cut_short = branch.cut_short
+    if cut_short is not None:
+        filled = isinstance(cut_short, DiskFilled)
+        return "ended (the disk was filling up)" if filled else "ended (its memory was not all there)"
     if status is not None:
         return f"ended ({shell_status(status)})"
     if not branch.is_alive:
@@ -195,11 +197,11 @@ def inside_environment() -> dict[str, str]:
     return {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", **spoken}
 
 
-def log_streams(settings: Settings, name: str) -> tuple[dict[str, Path], MemoryLost | None]:
+def log_streams(settings: Settings, name: str) -> tuple[dict[str, Path], RestoreFailed | None]:
     """The files with what a branch, the newest life of a capsule or a watched container said.
 
     They are "stdout", "stderr", and "stubs" where there are any.
-    The second value says why a branch was stopped if its memory could not all come. Raises BranchUnknown.
+    The second value says why a branch was ended before its time (``Branch.cut_short``). Raises BranchUnknown.
     """
     try:
         branch = find_branch(settings, name)
@@ -212,7 +214,7 @@ def log_streams(settings: Settings, name: str) -> tuple[dict[str, Path], MemoryL
     streams = {"stdout": branch.log("stdout"), "stderr": branch.log("stderr")}
     if branch.log("stubs").exists():
         streams["stubs"] = branch.log("stubs")
-    return streams, branch.memory_lost
+    return streams, branch.cut_short
 
 
 class LogStream(StrEnum):

@@ -1,20 +1,24 @@
-"""Exports: a commit as one file."""
+"""Exports: a commit as one file, with its incidents."""
 
 from __future__ import annotations
 
+import contextlib
 from enum import StrEnum
 from pathlib import Path
 
+from cryptography.fernet import MultiFernet
 from pydantic import Field
 
 from relive.config import Settings
 from relive.errors import UsageError
+from relive.exchange.cases import meant
 from relive.exchange.checkpoint.compression import Compression, by_suffix
 from relive.exchange.checkpoint.exporting import export_checkpoint
 from relive.exchange.checkpoint.ociimage import export_image
 from relive.exchange.envelope import read_keys
 from relive.exchange.exporting import Exported
 from relive.exchange.exporting import export as write
+from relive.exchange.records import packed
 from relive.model.commit import CommitId
 from relive.operations.operation import Operation, Result, Wish
 from relive.operations.progress import Progress
@@ -35,7 +39,7 @@ class Format(StrEnum):
 class ExportWish(Wish):
     """What is written, and how."""
 
-    ref: str = Field(description="The commit (id, tag, NAME, NAME@{2 minutes ago})")
+    ref: str = Field(description="The commit (id, tag, NAME, NAME@{2 minutes ago}), or incident/NUMBER")
     file: Path = Field(description="The file to write")
     encrypt: bool = Field(default=False, description="Encrypt it with the newest key")
     key_file: Path | None = Field(
@@ -49,11 +53,17 @@ class ExportWish(Wish):
         default=None,
         description="Of a checkpoint archive, by the file's name if it is not given; of an image's layer, gzip",
     )
+    incidents: bool = Field(
+        default=True,
+        description="With what replays of its incidents need: recorded requests, calls, the error package, other commits",
+    )
     force: bool = Field(default=False, description="Replace a file that exists")
 
 
 class ExportWritten(Result):
-    """The file; ``parts``: how many files and packs are in it, ``is_container``: the commit is of one."""
+    """The file; ``parts``: how many files and packs are in it, ``is_container``: the commit is of one,
+    ``incidents``: numbers of those that are in it.
+    """
 
     id: CommitId
     file: str
@@ -62,6 +72,7 @@ class ExportWritten(Result):
     parts: int
     bytes: int
     is_container: bool
+    incidents: list[int]
 
 
 def export(settings: Settings, wish: ExportWish, progress: Progress) -> ExportWritten:
@@ -82,9 +93,7 @@ def export(settings: Settings, wish: ExportWish, progress: Progress) -> ExportWr
                 remedy="leave it out: what Relive keeps is compressed",
             )
         keys = read_keys(wish.key_file or settings.export_keys) if wish.encrypt else None
-        written = write(
-            store, store.resolve(wish.ref), wish.file, keys=keys, force=wish.force, show=progress.transfer
-        )
+        written, numbers = _write_archive(settings, store, wish, keys, progress)
     else:
         if wish.encrypt:
             raise UsageError(
@@ -92,7 +101,7 @@ def export(settings: Settings, wish: ExportWish, progress: Progress) -> ExportWr
                 cause="neither podman nor checkpointctl could read it",
                 remedy="encrypt the file yourself, or leave --format out",
             )
-        written = _write_checkpoint(store, wish, progress)
+        written, numbers = _write_checkpoint(settings, store, wish, progress), []
     return ExportWritten(
         id=written.commit,
         file=str(wish.file),
@@ -101,11 +110,30 @@ def export(settings: Settings, wish: ExportWish, progress: Progress) -> ExportWr
         parts=written.parts,
         bytes=written.bytes,
         is_container=store.facts(written.commit).container is not None,
+        incidents=numbers,
     )
 
 
-def _write_checkpoint(store: Store, wish: ExportWish, progress: Progress) -> Exported:
-    commit = store.resolve(wish.ref)
+def _write_archive(
+    settings: Settings, store: Store, wish: ExportWish, keys: MultiFernet | None, progress: Progress
+) -> tuple[Exported, list[int]]:
+    commit, incidents = meant(settings, store, wish.ref, incidents=wish.incidents)
+    with contextlib.ExitStack() as stack:
+        ready = [stack.enter_context(packed(settings, store, one)) for one in incidents]
+        written = write(
+            store,
+            commit,
+            wish.file,
+            keys=keys,
+            force=wish.force,
+            show=progress.transfer,
+            incidents=ready,
+        )
+    return written, [one.number for one in incidents]
+
+
+def _write_checkpoint(settings: Settings, store: Store, wish: ExportWish, progress: Progress) -> Exported:
+    commit, _ = meant(settings, store, wish.ref, incidents=False)
     if wish.format is Format.OCI:
         packing = wish.compress or Compression.GZIP
         return export_image(store, commit, wish.file, packing, force=wish.force, show=progress.transfer)

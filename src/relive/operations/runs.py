@@ -13,6 +13,7 @@ from relive.config import Settings
 from relive.model.outcome import Replay
 from relive.model.reproduction import Reproduction
 from relive.operations.operation import Result, Wish
+from relive.replay.outline import OTHER, outline
 from relive.store.runs import RunRow, Runs
 
 __all__ = [
@@ -117,6 +118,20 @@ class RunVerdict(Result):
     played: str | None
     notes: list[str]
     packets_left: int | None
+
+    def outlined(self) -> RunVerdict:
+        """For who may not see what the service said: which kind of thing differed and where, without any text of it.
+
+        ``missing`` holds none.
+        """
+
+        def known(words: list[str]) -> list[str]:
+            return [told for told in map(outline, words) if told != OTHER]
+
+        shown = {"evidence": known(self.evidence), "notes": known(self.notes)}
+        shown["unseen"] = [*self.missing, *known([one for one in self.unseen if one not in self.missing])]
+        difference = outline(self.difference) if self.difference is not None else None
+        return self.model_copy(update={**shown, "difference": difference})
 
 
 def verdicts_of(settings: Settings, number: int) -> list[RunVerdict]:

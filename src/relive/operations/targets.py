@@ -71,8 +71,8 @@ def list_targets(settings: Settings, progress: Progress) -> list[Target]:
 
 
 def _capsule(one: Capsule) -> Target:
-    facts, pace = one.facts, _pace(one.paths)
-    notes = pace.notes(facts.spec.name) if pace is not None else []
+    facts, pace, status = one.facts, _pace(one.paths), _status(one.paths)
+    notes = _notes(facts.spec.name, pace, status)
     if len(one.strays) > 1:
         notes.append(
             f"Not committed: its first process has ended and left {len(one.strays)} daemons, and a commit is of one tree. "
@@ -89,7 +89,7 @@ def _capsule(one: Capsule) -> Target:
         started_wall_ns=facts.started_wall_ns,
         pace=pace,
         notes=notes,
-        troubles=_troubles(_status(one.paths)),
+        troubles=_troubles(status),
     )
 
 
@@ -129,7 +129,7 @@ def _watched(watch: Watch) -> Target:
         command=facts.command,
         started_wall_ns=moment(facts.began),
         pace=pace,
-        notes=pace.notes(watch.target) if pace is not None else [],
+        notes=_notes(watch.target, pace, status),
         troubles=_troubles(status),
     )
 
@@ -153,6 +153,14 @@ def _status(paths: LifePaths) -> dict[str, Any]:
 def _troubles(status: dict[str, Any]) -> tuple[Trouble, ...]:
     # An agent of an older Relive knows of none.
     return tuple(Trouble.model_validate(one) for one in status.get("troubles", ()))
+
+
+def _notes(name: str, pace: PaceState | None, status: dict[str, Any]) -> list[str]:
+    notes = pace.notes(name) if pace is not None else []
+    if unframed := status.get("unframed"):
+        those = f"{unframed} connection{'s' if unframed != 1 else ''} carried no HTTP/1: bytes are passed on as they come"
+        notes.append(f"{those}, and no request is recorded, committed before, or becomes an incident.")
+    return notes
 
 
 def _address(pair: tuple[str, int] | None) -> str | None:

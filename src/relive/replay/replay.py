@@ -179,7 +179,7 @@ async def _run(
         outcome = _with_stubs(outcome, stage, case, is_alone=answers is None)
         closed = time.monotonic()
         outcome = _with_network(outcome, network, has_stubs=stage.plan is not None, cut_off=cut_off)
-        lost = branch.memory_lost
+        lost = branch.cut_short
         sealed = time.monotonic()
     finally:
         draining.cancel()

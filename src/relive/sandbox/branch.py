@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from relive.config import Settings
-from relive.errors import BranchUnknown, MemoryLost
+from relive.errors import BranchUnknown, DiskFilled, MemoryLost, RestoreFailed
 from relive.kernel import procfs
 from relive.kernel.capabilities import WITHHELD
 from relive.kernel.pidfds import has_ended, open_process, send_signal
@@ -84,13 +84,24 @@ class Branch:
         return None
 
     @property
+    def cut_short(self) -> RestoreFailed | None:
+        """Why it was ended before its time, which is not its service's doing: as ``memory_lost``, or the disk got short."""
+        if "disk" in self._status()[1:]:
+            return DiskFilled(
+                f"the branch {self.facts.id} was ended",
+                cause="the disk that it writes to was filling up: by it, by another branch, or by something else",
+                remedy=f"`relive stop {self.facts.id}` frees what it wrote; the setting branch_disk says how much may go",
+            )
+        return self.memory_lost
+
+    @property
     def stubs_ended(self) -> bool:
         """It had a process that answers its service, and that is gone."""
         facts = self.facts
         return facts.stubs is not None and not procfs.is_same_process(facts.stubs, facts.stubs_started)
 
     def _status(self) -> list[str]:
-        """What process 1 wrote down: the raw wait status, and "memory" if it ended the branch for want of it."""
+        """What process 1 wrote down: the raw wait status, and "memory" or "disk" if it ended the branch for want of it."""
         try:
             return (self.directory / "status").read_text().split()
         except FileNotFoundError:

@@ -41,6 +41,7 @@ from relive.sandbox.firstprocess import FirstProcess
 from relive.sandbox.ground import Ground
 from relive.sandbox.groups import Groups
 from relive.sandbox.lazy.pager import Pager
+from relive.sandbox.limits import room_on
 from relive.sandbox.outlets import OpenOutlet, listen_outside, open_log, open_logs, open_outlets
 from relive.sandbox.outside import Ends, Outside, open_goals
 from relive.sandbox.peers import forge_peer
@@ -72,6 +73,7 @@ class BranchPlan:
         limit: seconds for CRIU.
         networks: what CRIU calls network namespaces of the target's own: they become the branch's.
         owner: the end for process 1 of the line by which the branch ends with whoever holds the other.
+        disk_share: of what is free on the branch's disk, what may go while it lives.
         pager: the page daemon that brings memory in once the processes run; None: all of it is there before.
     """
 
@@ -86,6 +88,7 @@ class BranchPlan:
     taken_pids: frozenset[int]
     limit: float
     owner: int
+    disk_share: float
     pager: Pager | None = None
     outside: Outside = field(default_factory=Outside)
     answered: frozenset[int] = frozenset()
@@ -264,6 +267,7 @@ class BranchBuilder:
             # Before CRIU begins: whatever becomes of the page daemon from here on, nobody sees a wrong page.
             first.hold_lifeline(plan.pager.lifeline)
         first.hold_owner(plan.owner)
+        first.leave_room(room_on(status, plan.disk_share))
         first.give_up_capabilities()
         root = _Restoring(plan, ground, first, images, network, outlets, self._host).run(criu)
         # Not before CRIU has ended: only then are the processes this one's children, and it leaves when it has none.

@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
+from relive.sandbox.limits import Room
+
 __all__ = ["FirstProcess"]
 
 _ORDERS_FD = 3
@@ -91,6 +93,10 @@ class FirstProcess:
     def hold_owner(self, descriptor: int) -> None:
         """Give it the owner's line, whose hanging up ends everything once it is the lasting process 1; the caller keeps its own."""
         self._order(b"o", [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))])
+
+    def leave_room(self, room: Room) -> None:
+        """End everything once it is the lasting process 1 and the disk of the file for the end of ``main`` has less room."""
+        self._order(f"r{room.bytes} {room.files}".encode())
 
     def become(self, main: int, kept: int) -> None:
         """Let it become the lasting process 1, from the program's file in its own file system.

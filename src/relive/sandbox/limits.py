@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
+from pathlib import Path
 
 from relive.config import Settings
 from relive.model.capsule import CapsuleFacts, LifePaths
 from relive.model.commit import Manifest, TargetKind
 from relive.sandbox.groups import GroupLimits
 
-__all__ = ["limits_for", "limits_of"]
+__all__ = ["Room", "limits_for", "limits_of", "room_on"]
 
 _OVERHEAD = 32 << 20  # [bytes] process 1 and CRIU, which fills the memory from within the group
 _GROWTH = 1.5  # a service that has grown beyond the share has at least so many times what its commit holds
 _SPARE_PROCESSES = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a file system has at least, bytes and files, while a branch lives; 0 files where it has no number of them."""
+
+    bytes: int
+    files: int
+
+
+def room_on(place: int | Path, share: float) -> Room:
+    """What is to be left of what is free now on the disk of a file, when ``share`` of that may go."""
+    disk = os.statvfs(place)
+    left = 1.0 - share
+    return Room(int(disk.f_bavail * disk.f_frsize * left), int(disk.f_favail * left))
 
 
 def limits_of(settings: Settings, manifest: Manifest) -> GroupLimits:

@@ -319,6 +319,7 @@ def _plan(
         ),
         limit=settings.restore_limit,
         owner=ownership.line,
+        disk_share=settings.branch_disk,
         networks=networks,
     )
 

@@ -26,10 +26,11 @@ from relive.store.manifests import Manifests, commit_id_of, has_placement, unkno
 from relive.store.objects import hash_bytes
 from relive.store.pages.addressed import CommitPages, lazy_page_numbers
 from relive.store.pages.contents import NewContent
-from relive.store.pages.differ import Pages, hash_pages
+from relive.store.pages.differ import Pages
 from relive.store.pages.ingest import CommitIntake, TakenPages
-from relive.store.pages.last import KnownCommit, KnownCommits, KnownContents, map_pages
+from relive.store.pages.last import KnownCommit, KnownCommits, KnownContents
 from relive.store.pages.layout import PageSource
+from relive.store.pages.mapped import hash_pages, map_pages
 from relive.store.pages.packs import Packs
 from relive.store.pages.placement import Placement, Placements
 from relive.store.pages.readback import read_back

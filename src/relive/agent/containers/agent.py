@@ -255,6 +255,7 @@ class ContainerAgent:
                 return {
                     "pending": self._keeper.pending,
                     "recording": link is not None and link.is_open,
+                    "unframed": await self._recorder.unframed(),
                     "pid": state.pid if state is not None else 0,
                     "troubles": self._protection.as_json(),
                 }

@@ -108,11 +108,8 @@ def shown(number: Number, settings: Configured, _caller: MemoryReader) -> RunDet
 
 @router.get("/runs/{number}/verdicts", operation_id="list_verdicts")
 def verdicts(number: Number, settings: Configured, caller: Reader) -> list[RunVerdict]:
-    """What each of its runs showed; what may quote answers and logs (differences, evidence), for the scope memory"""
+    """What each of its runs showed; without the scope memory only of which kind the first difference is, and where"""
     found = verdicts_of(settings, number)
     if Scope.MEMORY in caller.scopes:
         return found
-    return [
-        one.model_copy(update={"difference": None, "notes": [], "evidence": [], "unseen": list(one.missing)})
-        for one in found
-    ]
+    return [one.outlined() for one in found]

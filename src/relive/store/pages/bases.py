@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from relive.store.pages.differ import WORDS, Numbers, Pages
+from relive.store.pages.mapped import unmap_pages
 from relive.store.pages.size import PAGE
 
 __all__ = ["Bases"]
@@ -46,6 +47,10 @@ class Bases:
     def get(self, numbers: Numbers) -> Pages:
         """A copy of pages."""
         return self._pages[numbers]
+
+    def let_go(self) -> None:
+        """Have them count as this process's memory no more, until they are used again."""
+        unmap_pages(self._pages)
 
     def _grow(self, pages: int) -> None:
         if self._file is None:

@@ -29,6 +29,7 @@ from relive.store.pages.fold import dictionaries_used, numbered_anew, packs_to_f
 from relive.store.pages.generation import Generation, Trial, begun, may_begin, may_use
 from relive.store.pages.last import KnownCommit, KnownContents, KnownFile
 from relive.store.pages.layout import OpenPacks
+from relive.store.pages.mapped import WINDOW, unmap_pages
 from relive.store.pages.packfile import HEAD_SIZE, Kind
 from relive.store.pages.packreader import PackReader
 from relive.store.pages.packs import Packs
@@ -306,16 +307,20 @@ class _Intake:
         changed: Flags = np.ones(count, np.bool_)
         if before is not None:
             matches = match(file.runs, before.runs)
-            changed = changed_pages(pages, before.pages, matches)
             for ours, theirs, length in matches:
                 there[ours : ours + length] = np.arange(theirs, theirs + length)
+                _compare(pages[ours : ours + length], before.pages[theirs:], changed[ours : ours + length])
             self._inherit(work, before, there)
         if self._is_key:
             changed |= work.table.xor != NOWHERE
             changed |= np.isin(pack_of(work.table.full), self._fold)
         wanted = np.flatnonzero(changed)
         for begin in range(0, len(wanted), _CHUNK):
-            self._look_at_chunk(work, before, there, wanted[begin : begin + _CHUNK])
+            numbers = wanted[begin : begin + _CHUNK]
+            self._look_at_chunk(work, before, there, numbers)
+            unmap_pages(pages[numbers[0] : numbers[-1] + 1])
+            if before is not None:
+                unmap_pages(before.pages)
 
     @staticmethod
     def _inherit(work: _Work, before: KnownFile, there: Numbers) -> None:
@@ -386,7 +391,9 @@ class _Intake:
         for work in self.works:
             wanted = np.concatenate([np.empty(0, np.int64), *work.full])
             for begin in range(0, len(wanted), _CHUNK):
-                yield work, wanted[begin : begin + _CHUNK]
+                numbers = wanted[begin : begin + _CHUNK]
+                yield work, numbers
+                unmap_pages(work.pages[numbers[0] : numbers[-1] + 1])
 
     def _put(self, work: _Work, numbers: Numbers, pages: Pages, kind: Kind) -> None:
         work.table.full[numbers] = place(self.pack, self._writer.add_pages(pages, kind))
@@ -417,6 +424,15 @@ class _Intake:
             self._put(work, numbers[some], pages[begin:end][some], kind)
             begin = end
         self._writer.end_frame()
+
+
+def _compare(ours: Pages, theirs: Pages, changed: Flags) -> None:
+    """Note which of our pages differ from as many of theirs, a window after the other."""
+    for begin in range(0, len(ours), WINDOW):
+        window = slice(begin, min(begin + WINDOW, len(ours)))
+        changed[window] = changed_pages(ours[window], theirs[window])
+        unmap_pages(ours[window])
+        unmap_pages(theirs[window])
 
 
 def _only(wanted: Flags, numbers: Numbers, pages: Pages) -> tuple[Numbers, Pages]:

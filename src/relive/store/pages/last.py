@@ -6,26 +6,22 @@ that ends gives their space back. After a restart they are made again from packs
 
 from __future__ import annotations
 
-import mmap
-import os
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
 from relive.images.pagemap import Run
 from relive.model.commit import CommitId, Layer
 from relive.store.pages.bases import Bases
-from relive.store.pages.differ import WORDS, Numbers, Pages
+from relive.store.pages.differ import Numbers, Pages
 from relive.store.pages.generation import Generation
+from relive.store.pages.mapped import unmap_pages
 from relive.store.pages.packfile import Kind
 from relive.store.pages.placement import FramePlace
-from relive.store.pages.size import PAGE, page_count
 from relive.store.pages.table import Contents, Dictionaries, Table
 
-__all__ = ["KnownCommit", "KnownCommits", "KnownContents", "KnownFile", "map_pages", "unmap_pages"]
+__all__ = ["KnownCommit", "KnownCommits", "KnownContents", "KnownFile"]
 
 _MOST = 4  # commits known at once: one for each life that a process takes in
 
@@ -126,24 +122,4 @@ class KnownCommits:
         for known in self._known.values():
             for file in known.files.values():
                 unmap_pages(file.pages)
-
-
-def unmap_pages(pages: Pages) -> None:
-    """Have pages that ``map_pages`` gave count as this process's memory no more; they can be read as before."""
-    holder: object = pages
-    while isinstance(holder, np.ndarray):
-        holder = holder.base
-    mapped = holder.obj if isinstance(holder, memoryview) else holder
-    if isinstance(mapped, mmap.mmap):
-        mapped.madvise(mmap.MADV_DONTNEED)
-
-
-def map_pages(file: int) -> Pages:
-    """The pages of an open file, mapped for reading; the last one filled up with zeros. It may be unlinked and closed."""
-    size = os.fstat(file).st_size
-    if size == 0:
-        return np.empty((0, WORDS), np.uint64)
-    if size % PAGE:
-        filled = os.pread(file, size, 0).ljust(page_count(size) * PAGE, b"\0")
-        return np.frombuffer(filled, np.uint64).reshape(-1, WORDS)
-    return np.frombuffer(mmap.mmap(file, size, prot=mmap.PROT_READ), np.uint64).reshape(-1, WORDS)
+            known.bases.let_go()

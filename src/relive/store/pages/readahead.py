@@ -9,9 +9,9 @@ from collections import OrderedDict
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from relive.model.commit import ImageFile
-from relive.store.pages.differ import Pages, hash_pages
-from relive.store.pages.last import map_pages
+from relive.store.pages.differ import Pages
 from relive.store.pages.layout import PageSource
+from relive.store.pages.mapped import hash_pages, map_pages
 from relive.store.pages.packfile import FRAME_PAGES
 from relive.store.pages.table import Table
 from relive.store.pages.window import Window

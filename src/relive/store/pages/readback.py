@@ -11,8 +11,9 @@ from relive.model.commit import ImageFile, Manifest
 from relive.store.bundle import BUNDLE, checked_bundle, unpack_bundle
 from relive.store.listing import checked_layers
 from relive.store.pages.bases import Bases
-from relive.store.pages.last import KnownCommit, KnownContents, KnownFile, map_pages
+from relive.store.pages.last import KnownCommit, KnownContents, KnownFile
 from relive.store.pages.layout import PageSource
+from relive.store.pages.mapped import map_pages
 from relive.store.pages.packs import Packs
 from relive.store.pages.pagesink import PageSink
 from relive.store.pages.placement import Placement

@@ -1,0 +1,59 @@
+"""Page files mapped into memory. Whoever goes through one gives back what is behind: a process holds a window of it, not all.
+
+What was given back comes again from its file, mostly from the page cache: that costs a page fault for every sixteen pages or so.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+
+import numpy as np
+from blake3 import blake3
+
+from relive.store.pages.differ import WORDS, Pages
+from relive.store.pages.size import PAGE, page_count
+
+__all__ = ["WINDOW", "hash_pages", "map_pages", "unmap_pages"]
+
+WINDOW = 2048  # [pages] 8 MiB
+
+
+def map_pages(file: int) -> Pages:
+    """The pages of an open file, mapped for reading; the last one filled up with zeros. It may be unlinked and closed."""
+    size = os.fstat(file).st_size
+    if size == 0:
+        return np.empty((0, WORDS), np.uint64)
+    if size % PAGE:
+        filled = os.pread(file, size, 0).ljust(page_count(size) * PAGE, b"\0")
+        return np.frombuffer(filled, np.uint64).reshape(-1, WORDS)
+    return np.frombuffer(mmap.mmap(file, size, prot=mmap.PROT_READ), np.uint64).reshape(-1, WORDS)
+
+
+def unmap_pages(pages: Pages) -> None:
+    """Have pages of ``map_pages``, or a slice of them, count as this process's memory no more; they can be read as before.
+
+    Nothing happens to pages that are not mapped.
+    """
+    whole: Pages = pages
+    holder: object = pages.base
+    while isinstance(holder, np.ndarray):
+        whole, holder = holder, holder.base
+    mapped = holder.obj if isinstance(holder, memoryview) else holder
+    if isinstance(mapped, mmap.mmap) and pages.nbytes:
+        mapped.madvise(mmap.MADV_DONTNEED, _address(pages) - _address(whole), pages.nbytes)
+
+
+def _address(pages: Pages) -> int:
+    address: int = pages.__array_interface__["data"][0]
+    return address
+
+
+def hash_pages(pages: Pages, size: int) -> str:
+    """BLAKE3 of their first ``size`` bytes, 64 hexadecimal digits. They are given back (``unmap_pages``)."""
+    hashing = blake3()  # in one thread: a pool of threads would not survive fork()
+    for begin in range(0, len(pages), WINDOW):
+        window = pages[begin : begin + WINDOW]
+        hashing.update(window.reshape(-1).view(np.uint8).data[: max(0, size - begin * PAGE)])
+        unmap_pages(window)
+    return hashing.hexdigest()
