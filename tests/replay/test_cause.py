@@ -42,8 +42,10 @@ def asked() -> InsideEvent:
 
 def fault(address: int | None = 0x5000, instruction: int | None = 0x401000, **more) -> Outcome:
     place = ThreadPlace(thread=2, instruction=instruction, stack=0x7FF0) if instruction is not None else None
-    facts = {"process": 2, "is_root": True, "signal": 11, "code": "SEGV_MAPERR", "address": address} | more
-    return Outcome(end=End.DIED, signal=11, exit_status=139, fault=Fault(place=place, **facts))
+    facts = {"process": 2, "is_root": True, "signal": 11, "code": "SEGV_MAPERR", "address": address}
+    log = more.pop("log", [])
+    facts |= {"callers": [0x401100, 0x401200]} | more
+    return Outcome(end=End.DIED, signal=11, exit_status=139, fault=Fault(place=place, **facts), log=log)
 
 
 def silent(*places: tuple[int, int]) -> Outcome:
@@ -112,6 +114,27 @@ CASES = {
     "another instruction": (fault(), fault(instruction=0x402000), None, "0x402000 came"),
     "sent, not met": (fault(), fault(code="SI_USER"), None, "SI_USER"),
     "a worker instead of the first process": (fault(), fault(is_root=False), None, "another process did"),
+    "by other calls": (fault(), fault(callers=[0x401100, 0x401300]), None, None),
+    "by fewer calls": (fault(), fault(callers=[0x401100]), None, None),
+    "by calls that nobody kept": (fault(callers=None), fault(), None, None),
+    "by other calls, with the same last line": (
+        fault(log=["serving 1"]),
+        fault(callers=[0x401300], log=["serving 2"]),
+        None,
+        None,
+    ),
+    "by other calls, with the same stack": (
+        fault(log=REAL),
+        fault(callers=[0x401300], log=REAL),
+        "KeyError",
+        None,
+    ),
+    "by other calls, with another stack": (
+        fault(log=REAL),
+        fault(callers=[0x401300], log=OTHER),
+        None,
+        "ConnectionRefusedError",
+    ),
     "a fault without its registers": (fault(instruction=None), fault(), None, None),
     "threads where they were": (
         silent((0x1000, 0x7F00)),

@@ -133,7 +133,7 @@ class Fault(Value):
     Attributes:
         process: pid as inside; is_root: it is the service's first process; command: the thread's name.
         code: si_code, such as ``SEGV_MAPERR``; address: of the fault, None where the kernel gives none.
-        place: where the thread stood; None where nobody kept that.
+        place: where the thread stood; callers: which calls led there (``relive.kernel.callers``); None where nobody kept that.
     """
 
     process: int
@@ -143,6 +143,7 @@ class Fault(Value):
     address: int | None = None
     command: str = ""
     place: ThreadPlace | None = None
+    callers: list[int] | None = None
 
 
 class Outcome(Value):

@@ -7,6 +7,7 @@ import contextlib
 
 from relive.errors import ReliveError
 from relive.kernel import procfs
+from relive.kernel.callers import callers_of
 from relive.model.outcome import Fault, ThreadPlace
 from relive.sandbox.branch import Branch
 from relive.watch.client import Tracer
@@ -67,6 +68,7 @@ def _fault(event: Fatal, root: int) -> Fault:
         address=event.address,
         command=event.comm,
         place=_place(event.pid, event.tid),
+        callers=callers_of(event.pid, event.tid),
     )
 
 
