@@ -132,7 +132,9 @@ def _faults(recorded: Outcome, replayed: Outcome) -> Cause | None:
         return Cause(unseen=["which calls led to the signal was not kept"])
     if one.callers != other.callers:
         return Cause(unseen=[f"other calls led to the same instruction: {_calls_words(one, other)}"])
-    return Cause(evidence=[f"the same signal at the same instruction, by the same calls: {_fault_words(one)}"])
+    return Cause(
+        evidence=[f"the same signal at the same instruction, by the same calls: {_fault_words(one)}"]
+    )
 
 
 def _calls_words(one: Fault, other: Fault) -> str:
