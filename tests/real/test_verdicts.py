@@ -67,7 +67,7 @@ def command(how: str, directory: Path) -> list[str]:
             return [str(PYTHON), str(SERVICES / "verdicts.py"), "{port}", "{rates}", mode]
         case _:
             program = compiled(SERVICES / f"{language}.c", directory)
-            return [str(program), "{port}", "{rates}"]
+            return [str(program), "{port}", "{rates}", *mode.split()]
 
 
 def verdict_of(relive: Relive, how: str, rates: int | str, directory: Path, *options: str) -> dict[str, Any]:
@@ -148,3 +148,9 @@ def test_an_abort_by_other_calls_is_not_the_same(relive: Relive, tmp_path: Path)
         with saying_rates(server):
             verdict = verdict_of(relive, "aborting", str(path), tmp_path)
     assert verdict["kind"] == SAME and "other calls" in verdict["unseen"][0], verdict
+
+
+def test_a_loop_without_an_end_is_seen_where_it_goes_round(relive: Relive, tmp_path: Path) -> None:
+    """It stands nowhere: each look finds it at another instruction of the loop."""
+    verdict = verdict_of(relive, "aborting loop", "-", tmp_path, "--hang-after", "1")
+    assert verdict["kind"] == REPRODUCED and "threads stand" in verdict["evidence"][0], verdict

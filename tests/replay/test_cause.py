@@ -48,8 +48,10 @@ def fault(address: int | None = 0x5000, instruction: int | None = 0x401000, **mo
     return Outcome(end=End.DIED, signal=11, exit_status=139, fault=Fault(place=place, **facts), log=log)
 
 
-def silent(*places: tuple[int, int]) -> Outcome:
-    found = [ThreadPlace(thread=n, instruction=ip, stack=sp) for n, (ip, sp) in enumerate(places, 1)]
+def silent(*places: tuple[int, int], runs: bool = False) -> Outcome:
+    found = [
+        ThreadPlace(thread=n, instruction=ip, stack=sp, runs=runs) for n, (ip, sp) in enumerate(places, 1)
+    ]
     return Outcome(end=End.NO_ANSWER, places=found)
 
 
@@ -142,6 +144,14 @@ CASES = {
         "1 threads stand",
         None,
     ),
+    "a loop that comes by": (
+        silent((0x1000, 0x7F00)),
+        silent((0x3000, 0x7F00), (0x1020, 0x7F10), runs=True),
+        "1 threads",
+        None,
+    ),
+    "a loop elsewhere": (silent((0x1000, 0x7F00)), silent((0x1100, 0x7F00), runs=True), None, None),
+    "a loop deeper in calls": (silent((0x1000, 0x7F00)), silent((0x1000, 0x7A00), runs=True), None, None),
     "threads elsewhere": (silent((0x1000, 0x7F00)), silent((0x3000, 0x7F00)), None, None),
 }
 

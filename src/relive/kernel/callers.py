@@ -49,7 +49,9 @@ def _code(pid: int) -> list[tuple[int, int]]:
 
 def _pointing(stack: bytes, code: list[tuple[int, int]]) -> list[int]:
     begins = [begin for begin, _ in code]
-    words = (int.from_bytes(stack[at : at + _WORD], "little") for at in range(0, len(stack) - _WORD + 1, _WORD))
+    words = (
+        int.from_bytes(stack[at : at + _WORD], "little") for at in range(0, len(stack) - _WORD + 1, _WORD)
+    )
     found = []
     for word in words:
         at = bisect_right(begins, word) - 1

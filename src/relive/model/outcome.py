@@ -120,11 +120,16 @@ class Stubbed(Value):
 
 
 class ThreadPlace(Value):
-    """Where a thread stands: its number inside, and its instruction and stack pointers."""
+    """Where a thread stands: its number inside, and its instruction and stack pointers.
+
+    Attributes:
+        runs: it does not wait in a system call, and was stopped there only to look; the next look finds it elsewhere.
+    """
 
     thread: int
     instruction: int
     stack: int
+    runs: bool = False
 
 
 class Fault(Value):

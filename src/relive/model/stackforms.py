@@ -5,8 +5,9 @@ innermost last, as everywhere; what a run-time system adds of its own (``node:``
 in a replay.
 
 Forms: V8 (Node.js, Deno; https://v8.dev/docs/stack-trace-api), the JVM (Throwable.printStackTrace), .NET, PHP (uncaught errors
-and exceptions as text), Go (panics), Ruby, Rust (panics), and the one line that Perl's ``die`` and PHP's messages leave. Where V8 ends a process itself, such as for want
-of heap, its line counts as a stack without frames: at which allocation it happens is chance.
+and exceptions as text), Go (panics), Ruby, Rust (panics), and the one line that Perl's ``die`` and PHP's messages leave.
+Where V8 ends a process itself, such as for want of heap, its line counts as a stack without frames: at which allocation it
+happens is chance.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ def _read_php(lines: Sequence[str], start: int) -> tuple[Stack, int] | None:
 
 
 def _read_place(lines: Sequence[str], start: int) -> tuple[Stack, int] | None:
-    """One line that ends with its place: PHP's messages, Perl's ``die`` and ``warn``, Rust's panics (their text follows); V8's end."""
+    """One line that ends with its place: PHP's messages, Perl's ``die`` and ``warn``, Rust's panics (with text), V8's end."""
     line = lines[start]
     rust = _RUST.match(line)
     if rust is not None and start + 1 < len(lines):

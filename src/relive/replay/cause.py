@@ -10,7 +10,8 @@ Evidence, the first that both sides have decides:
    there: every abort ends at one instruction. A restored process has the addresses it had. Where only the calls differ, or are
    not known, it may be what earlier calls left on the stack: then a stack in the log decides. A line that is none does not, since
    it may be of the request, and not of its end.
-   Of silence: where the threads stand that stood elsewhere in the commit before.
+   Of silence: where the threads stand that stood elsewhere in the commit before; of one that runs in a loop, that it comes by
+   where it was.
 1. Exceptions that the recorder saw within the request: the last ones have the same fingerprint, or one side differs.
 2. Stacks in the log since the request began: each side's last one is among the other's (other threads print theirs meanwhile).
    A harmless one that every request prints shows nothing where another follows it.
@@ -39,6 +40,8 @@ _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 _NUMBER = re.compile(r"\d+")
 _MOST_MISSING = 5
 _PAGE = 4096
+_NEAR = 64  # [bytes] of instructions
+_DEPTH = 256  # [bytes] of stack
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +164,9 @@ def _standing(recorded: Outcome, replayed: Outcome) -> Cause | None:
         return None
     if not recorded.places:
         return Cause(unseen=["in the recording no thread stood elsewhere than before the request"])
-    here = {(place.instruction, place.stack % _PAGE) for place in replayed.places}
-    elsewhere = [place for place in recorded.places if not _stands(place, here)]
+    here = {(place.instruction, place.stack % _PAGE) for place in replayed.places if not place.runs}
+    running = [place for place in replayed.places if place.runs]
+    elsewhere = [place for place in recorded.places if not (_stands(place, here) or _runs_by(place, running))]
     if elsewhere:
         return Cause(
             unseen=[
@@ -176,6 +180,15 @@ def _standing(recorded: Outcome, replayed: Outcome) -> Cause | None:
 def _stands(place: ThreadPlace, here: set[tuple[int, int]]) -> bool:
     """A thread in the branch stands there. A committed one may have been set back to its system call, of two bytes."""
     return any((place.instruction + back, place.stack % _PAGE) in here for back in (0, 2))
+
+
+def _runs_by(place: ThreadPlace, running: Sequence[ThreadPlace]) -> bool:
+    """A thread in the branch that runs without end comes by there: it was found a few instructions away, as deep in calls."""
+    return any(
+        abs(place.instruction - one.instruction) <= _NEAR
+        and (place.stack - one.stack + _DEPTH) % _PAGE <= 2 * _DEPTH
+        for one in running
+    )
 
 
 def _exceptions(recorded: Outcome, replayed: Outcome) -> Cause | None:

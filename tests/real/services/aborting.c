@@ -1,5 +1,5 @@
-/* A shop of one thread that frees a piece of memory twice when it was poisoned; before, it asks the server of rates at a UNIX
- * domain socket, and aborts by itself when nobody is there.  aborting PORT RATES-PATH, "-" to ask nobody */
+/* A shop of one thread that aborts when it was poisoned, or goes round for ever; before, it asks the server of rates at a UNIX
+ * domain socket, and aborts when nobody is there.  aborting PORT RATES-PATH [loop], "-" to ask nobody */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-static int is_poisoned;
+static int is_poisoned, goes_round;
+static volatile unsigned long rounds;
 
 static int reach(const char *path)
 {
@@ -26,6 +27,8 @@ static __attribute__((noinline)) void price(const char *rates)
 {
 	if (strcmp(rates, "-") && reach(rates))
 		abort();
+	while (is_poisoned && goes_round)
+		rounds++;
 	if (is_poisoned)
 		abort();
 }
@@ -38,6 +41,7 @@ int main(int argc, char **argv)
 
 	if (argc < 3)
 		return 2;
+	goes_round = argc > 3;
 	own.sin_port = htons(atoi(argv[1]));
 	setsockopt(listening, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
 	if (bind(listening, (struct sockaddr *)&own, sizeof own) || listen(listening, 16))
