@@ -63,3 +63,24 @@ def test_pipelined_requests_are_sent_before_the_answer_to_the_one_before_and_in_
     assert [
         (answer.end, answer.status, bytes(answer.body)) for _, answer in sorted(sender.answers.items())
     ] == [(End.ANSWERED, 200, b"ok")] * 3
+
+
+def test_a_connection_that_breaks_within_an_answer_ends_it() -> None:
+    made: Plan = plan([exchange(1, 110, 120)], subject=1)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1 << 16)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok")
+        writer.close()
+
+    async def carry_out() -> dict[int, Any]:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        address = server.sockets[0].getsockname()
+        sender = Sender(os.getpid(), address, {}, pace=Pace.FAST, limit=30.0, cursor=100)
+        async with server:
+            await sender.carry_out(made, asyncio.Event(), lambda: None)
+        sender.close()
+        return sender.answers
+
+    (answer,) = asyncio.run(carry_out()).values()
+    assert (answer.end, answer.status, bytes(answer.body)) == (End.BROKEN, 200, b"ok")

@@ -87,6 +87,7 @@ class Connection:
 
     async def _read(self, answer: Answer) -> None:
         loop = asyncio.get_running_loop()
+        is_closed = False
         while True:
             while self._pieces:
                 piece = self._pieces.popleft()
@@ -97,11 +98,12 @@ class Connection:
                 elif isinstance(piece, MessageEnd):
                     answer.end = End.ANSWERED
                     return
-            data = await loop.sock_recv(self.sock, _READ)
-            self._pieces += self.framer.feed(data) if data else self.framer.eof()
-            if not data and not self._pieces:
+            if is_closed:
                 answer.end = End.BROKEN
                 return
+            data = await loop.sock_recv(self.sock, _READ)
+            is_closed = not data
+            self._pieces += self.framer.feed(data) if data else self.framer.eof()
 
 
 class Sender:
