@@ -150,7 +150,7 @@ CASES = {
         "1 threads",
         None,
     ),
-    "a loop elsewhere": (silent((0x1000, 0x7F00)), silent((0x1100, 0x7F00), runs=True), None, None),
+    "a loop elsewhere": (silent((0x1000, 0x7F00)), silent((0x1200, 0x7F00), runs=True), None, None),
     "a loop deeper in calls": (silent((0x1000, 0x7F00)), silent((0x1000, 0x7A00), runs=True), None, None),
     "threads elsewhere": (silent((0x1000, 0x7F00)), silent((0x3000, 0x7F00)), None, None),
 }

@@ -40,7 +40,7 @@ _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 _NUMBER = re.compile(r"\d+")
 _MOST_MISSING = 5
 _PAGE = 4096
-_NEAR = 64  # [bytes] of instructions
+_NEAR = 256  # [bytes] of instructions: those of a function or two
 _DEPTH = 256  # [bytes] of stack
 
 
