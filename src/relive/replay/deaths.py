@@ -17,7 +17,9 @@ from relive.watch.messages import Fatal
 
 __all__ = ["Deaths", "places_of"]
 
-_LOOKS = 300  # at a thread that runs: a loop of an interpreter goes through some thousand bytes of instructions
+_LOOKS = (
+    300  # at a thread that runs: a loop of an interpreter goes through some thousand bytes of instructions
+)
 _BETWEEN_LOOKS = 0.001  # [s]
 _STOP_LOOKS = 100
 
