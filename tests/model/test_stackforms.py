@@ -76,6 +76,17 @@ Caused by: java.lang.NullPointerException: no rate
         "java.lang.NullPointerException: no rate",
         [("E.java", 1, "E.price")],
     ),
+    "V8 without heap": (
+        """\
+FATAL ERROR: Reached heap limit Allocation failed - JavaScript heap out of memory
+----- Native stack trace -----
+
+ 1: 0xb78db3 node::OOMErrorHandler(char const*, v8::OOMDetails const&) [node]
+ 4: 0x10fb205  [node]
+""",
+        "Reached heap limit Allocation failed - JavaScript heap out of memory",
+        [],
+    ),
     "V8 with properties": (
         """\
 Error: connect ECONNREFUSED 127.0.0.1:5

@@ -25,20 +25,24 @@ from .harness import LIMIT, PYTHON, SERVICES, Relive, compiled, eventually
 @pytest.fixture(scope="module")
 def rates() -> Iterator[int]:
     """The server of rates: says a byte to whoever connects. Its port."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def serve() -> None:
-            with contextlib.suppress(OSError):
-                while True:
-                    client, _ = server.accept()
-                    with client:
-                        client.sendall(b"2")
-
-        thread = threading.Thread(target=serve)
-        thread.start()
+    with socket.create_server(("127.0.0.1", 0)) as server, saying_rates(server):
         yield server.getsockname()[1]
-        server.shutdown(socket.SHUT_RDWR)
-        thread.join()
+
+
+@contextlib.contextmanager
+def saying_rates(server: socket.socket) -> Iterator[None]:
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = server.accept()
+                with client:
+                    client.sendall(b"2")
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    yield
+    server.shutdown(socket.SHUT_RDWR)
+    thread.join()
 
 
 def ask(port: int, path: str, limit: float = LIMIT) -> int | None:
@@ -62,11 +66,11 @@ def command(how: str, directory: Path) -> list[str]:
         case "python":
             return [str(PYTHON), str(SERVICES / "verdicts.py"), "{port}", "{rates}", mode]
         case _:
-            program = compiled(SERVICES / "verdicts.c", directory)
-            return [str(program), "{port}", "{rates}"]
+            program = compiled(SERVICES / f"{language}.c", directory)
+            return [str(program), "{port}", "{rates}", *mode.split()]
 
 
-def verdict_of(relive: Relive, how: str, rates: int, directory: Path, *options: str) -> dict[str, Any]:
+def verdict_of(relive: Relive, how: str, rates: int | str, directory: Path, *options: str) -> dict[str, Any]:
     """The only run of a replay of the only incident."""
     inner, outer = free_port(), free_port()
     words = [word.format(port=inner, rates=rates) for word in command(how, directory)]
@@ -110,7 +114,7 @@ CASES = {
     "python silent": (SAME, SAME),
     "python noisy": (REPRODUCED, DIVERGED),
     "python stuck": (REPRODUCED, SAME),
-    "c": (REPRODUCED, DIVERGED),
+    "verdicts": (REPRODUCED, DIVERGED),
 }
 
 
@@ -131,3 +135,22 @@ def test_a_missing_server_is_never_taken_for_the_cause(
     assert verdict["outcome"]["unreached"][0]["to"] == f"127.0.0.1:{rates}"
     assert verdict["missing"][0].startswith(f"the service could not reach 127.0.0.1:{rates} "), verdict
     assert own != SAME or f"could not reach 127.0.0.1:{rates}" in verdict["unseen"][0], verdict
+
+
+def test_an_abort_by_other_calls_is_not_the_same(relive: Relive, tmp_path: Path) -> None:
+    """Every abort ends at one instruction of the C library: only the calls that led there tell two of one function apart."""
+    verdict = verdict_of(relive, "aborting", "-", tmp_path)
+    assert verdict["kind"] == REPRODUCED and "by the same calls" in verdict["evidence"][0], verdict
+    path = tmp_path / "rates"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen()
+        with saying_rates(server):
+            verdict = verdict_of(relive, "aborting", str(path), tmp_path)
+    assert verdict["kind"] == SAME and "other calls" in verdict["unseen"][0], verdict
+
+
+def test_a_loop_without_an_end_is_seen_where_it_goes_round(relive: Relive, tmp_path: Path) -> None:
+    """It stands nowhere: each look finds it at another instruction of the loop."""
+    verdict = verdict_of(relive, "aborting loop", "-", tmp_path, "--hang-after", "1")
+    assert verdict["kind"] == REPRODUCED and "threads stand" in verdict["evidence"][0], verdict

@@ -42,12 +42,16 @@ def asked() -> InsideEvent:
 
 def fault(address: int | None = 0x5000, instruction: int | None = 0x401000, **more) -> Outcome:
     place = ThreadPlace(thread=2, instruction=instruction, stack=0x7FF0) if instruction is not None else None
-    facts = {"process": 2, "is_root": True, "signal": 11, "code": "SEGV_MAPERR", "address": address} | more
-    return Outcome(end=End.DIED, signal=11, exit_status=139, fault=Fault(place=place, **facts))
+    facts = {"process": 2, "is_root": True, "signal": 11, "code": "SEGV_MAPERR", "address": address}
+    log = more.pop("log", [])
+    facts |= {"callers": [0x401100, 0x401200]} | more
+    return Outcome(end=End.DIED, signal=11, exit_status=139, fault=Fault(place=place, **facts), log=log)
 
 
-def silent(*places: tuple[int, int]) -> Outcome:
-    found = [ThreadPlace(thread=n, instruction=ip, stack=sp) for n, (ip, sp) in enumerate(places, 1)]
+def silent(*places: tuple[int, int], runs: bool = False) -> Outcome:
+    found = [
+        ThreadPlace(thread=n, instruction=ip, stack=sp, runs=runs) for n, (ip, sp) in enumerate(places, 1)
+    ]
     return Outcome(end=End.NO_ANSWER, places=found)
 
 
@@ -112,6 +116,27 @@ CASES = {
     "another instruction": (fault(), fault(instruction=0x402000), None, "0x402000 came"),
     "sent, not met": (fault(), fault(code="SI_USER"), None, "SI_USER"),
     "a worker instead of the first process": (fault(), fault(is_root=False), None, "another process did"),
+    "by other calls": (fault(), fault(callers=[0x401100, 0x401300]), None, None),
+    "by fewer calls": (fault(), fault(callers=[0x401100]), None, None),
+    "by calls that nobody kept": (fault(callers=None), fault(), None, None),
+    "by other calls, with the same last line": (
+        fault(log=["serving 1"]),
+        fault(callers=[0x401300], log=["serving 2"]),
+        None,
+        None,
+    ),
+    "by other calls, with the same stack": (
+        fault(log=REAL),
+        fault(callers=[0x401300], log=REAL),
+        "KeyError",
+        None,
+    ),
+    "by other calls, with another stack": (
+        fault(log=REAL),
+        fault(callers=[0x401300], log=OTHER),
+        None,
+        "ConnectionRefusedError",
+    ),
     "a fault without its registers": (fault(instruction=None), fault(), None, None),
     "threads where they were": (
         silent((0x1000, 0x7F00)),
@@ -119,6 +144,14 @@ CASES = {
         "1 threads stand",
         None,
     ),
+    "a loop that comes by": (
+        silent((0x1000, 0x7F00)),
+        silent((0x3000, 0x7F00), (0x1020, 0x7F10), runs=True),
+        "1 threads",
+        None,
+    ),
+    "a loop elsewhere": (silent((0x1000, 0x7F00)), silent((0x1200, 0x7F00), runs=True), None, None),
+    "a loop deeper in calls": (silent((0x1000, 0x7F00)), silent((0x1000, 0x7A00), runs=True), None, None),
     "threads elsewhere": (silent((0x1000, 0x7F00)), silent((0x3000, 0x7F00)), None, None),
 }
 

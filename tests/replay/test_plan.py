@@ -31,7 +31,7 @@ def exchange(number: int, started: int, ended: int | None = None, *, sent: bool 
     """A request that began at event ``started``, a millisecond an event."""
     return Exchange(
         number=number,
-        connection=number,
+        connection=facts.pop("connection", number),
         request_head=b"GET / HTTP/1.1\r\n\r\n",
         started_seq=started,
         started_mono_ns=TAKEN + (started - CURSOR) * 1_000_000,

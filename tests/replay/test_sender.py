@@ -8,6 +8,7 @@ import os
 import socket
 from typing import Any
 
+from relive.model.outcome import End
 from relive.replay.plan import Pace, Plan
 from relive.replay.sender import Sender
 
@@ -31,3 +32,55 @@ def test_what_waited_for_a_service_that_died_is_given_up_without_a_word() -> Non
         asyncio.run(carry_out(listener.getsockname()))
     gc.collect()
     assert said == []
+
+
+def test_pipelined_requests_are_sent_before_the_answer_to_the_one_before_and_in_one_go() -> None:
+    """GIVEN three requests on one connection, the second begun before the first had its answer, the third after it
+    THEN two arrive before any answer, in one piece; the third after them, on the same connection.
+    """
+    one, two = exchange(1, 110, 121, connection=7), exchange(2, 110, 122, connection=7)
+    made: Plan = plan([one, two, exchange(3, 130, 140, connection=7)], subject=3)
+    received: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for answers in (2, 1):
+            received.append(await reader.read(1 << 16))
+            for _ in range(answers):
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        writer.close()
+
+    async def carry_out() -> Sender:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        address = server.sockets[0].getsockname()
+        sender = Sender(os.getpid(), address, {}, pace=Pace.FAST, limit=30.0, cursor=100)
+        async with server:
+            await sender.carry_out(made, asyncio.Event(), lambda: None)
+        sender.close()
+        return sender
+
+    sender = asyncio.run(carry_out())
+    assert received == [2 * one.request_bytes(), one.request_bytes()]
+    assert [
+        (answer.end, answer.status, bytes(answer.body)) for _, answer in sorted(sender.answers.items())
+    ] == [(End.ANSWERED, 200, b"ok")] * 3
+
+
+def test_a_connection_that_breaks_within_an_answer_ends_it() -> None:
+    made: Plan = plan([exchange(1, 110, 120)], subject=1)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1 << 16)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok")
+        writer.close()
+
+    async def carry_out() -> dict[int, Any]:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        address = server.sockets[0].getsockname()
+        sender = Sender(os.getpid(), address, {}, pace=Pace.FAST, limit=30.0, cursor=100)
+        async with server:
+            await sender.carry_out(made, asyncio.Event(), lambda: None)
+        sender.close()
+        return sender.answers
+
+    (answer,) = asyncio.run(carry_out()).values()
+    assert (answer.end, answer.status, bytes(answer.body)) == (End.BROKEN, 200, b"ok")

@@ -34,6 +34,7 @@ from relive.config import Settings
 from relive.engine.capture import StoppedBy
 from relive.errors import CapsuleError, RecordingError, ReliveError
 from relive.kernel import procfs
+from relive.kernel.callers import callers_of
 from relive.model.commit import CommitId, Trigger
 from relive.model.incident import Incident, Sighting
 from relive.record.exchanges import Exchanges
@@ -187,6 +188,7 @@ class FailureWatch:
         lead = self._capsule.lead
         worker_of = _name(lead) if event.pid not in (lead, self._capsule.facts.root) else None
         sender = self._sender(event, pid)
+        callers = callers_of(event.pid, event.tid)
         taken: Taken | None = None
         try:
             taken = await self._committer.capture(
@@ -219,7 +221,7 @@ class FailureWatch:
             sender=sender,
         )
         known = {key: about.get(key) for key in ("sequence", "began_wall_ns", "log_begin")}
-        await self._report(sighting.model_copy(update=known), at)
+        await self._report(sighting.model_copy(update={**known, "callers": callers}), at)
 
     def _sender(self, event: Fatal, receiver: int) -> tuple[str | None, bool]:
         if event.sender is None:

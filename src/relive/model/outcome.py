@@ -120,11 +120,16 @@ class Stubbed(Value):
 
 
 class ThreadPlace(Value):
-    """Where a thread stands: its number inside, and its instruction and stack pointers."""
+    """Where a thread stands: its number inside, and its instruction and stack pointers.
+
+    Attributes:
+        runs: it does not wait in a system call, and was stopped there only to look; the next look finds it elsewhere.
+    """
 
     thread: int
     instruction: int
     stack: int
+    runs: bool = False
 
 
 class Fault(Value):
@@ -133,7 +138,7 @@ class Fault(Value):
     Attributes:
         process: pid as inside; is_root: it is the service's first process; command: the thread's name.
         code: si_code, such as ``SEGV_MAPERR``; address: of the fault, None where the kernel gives none.
-        place: where the thread stood; None where nobody kept that.
+        place: where the thread stood; callers: which calls led there (``relive.kernel.callers``); None where nobody kept that.
     """
 
     process: int
@@ -143,6 +148,7 @@ class Fault(Value):
     address: int | None = None
     command: str = ""
     place: ThreadPlace | None = None
+    callers: list[int] | None = None
 
 
 class Outcome(Value):

@@ -6,6 +6,8 @@ in a replay.
 
 Forms: V8 (Node.js, Deno; https://v8.dev/docs/stack-trace-api), the JVM (Throwable.printStackTrace), .NET, PHP (uncaught errors
 and exceptions as text), Go (panics), Ruby, Rust (panics), and the one line that Perl's ``die`` and PHP's messages leave.
+Where V8 ends a process itself, such as for want of heap, its line counts as a stack without frames: at which allocation it
+happens is chance.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ _GO_FUNCTION = re.compile(r"^(?:created by )?(?P<function>.+?)(?:\([^()]*\))?(?:
 _RUBY_HEAD = re.compile(r"^(?P<file>\S+):(?P<line>\d+):in [`'](?P<function>.+?)': (?P<what>.*\(\S+\))$")
 _RUBY_FRAME = re.compile(r"^\s+(?:\d+: )?from (?P<file>\S+):(?P<line>\d+)(?::in [`'](?P<function>.+)')?$")
 _RUST = re.compile(r"^thread '.*'(?: \(\d+\))? panicked at (?P<file>\S+):(?P<line>\d+):\d+:$")
+_V8_END = re.compile(r"^FATAL ERROR: (?P<what>\S.*)$")
 _MOST_FRAMES = 1000
 
 
@@ -109,13 +112,16 @@ def _read_php(lines: Sequence[str], start: int) -> tuple[Stack, int] | None:
 
 
 def _read_place(lines: Sequence[str], start: int) -> tuple[Stack, int] | None:
-    """One line that ends with its place: PHP's messages, Perl's ``die`` and ``warn``, Rust's panics (their text follows)."""
+    """One line that ends with its place: PHP's messages, Perl's ``die`` and ``warn``, Rust's panics (with text), V8's end."""
     line = lines[start]
     rust = _RUST.match(line)
     if rust is not None and start + 1 < len(lines):
         text = list(lines[start : start + 2])
         frame = (rust["file"], int(rust["line"]), "")
         return Stack(exception=lines[start + 1], frames=[frame], text=text), start + 2
+    ended = _V8_END.match(line)
+    if ended is not None:
+        return Stack(exception=ended["what"], frames=[], text=[line]), start + 1
     match = _PHP_PLACE.search(line) or _PERL.search(line)
     if match is None:
         return None

@@ -198,6 +198,7 @@ def _recorded_fault(sighting: Sighting, root: int, places: list[ThreadPlace] | N
         code=sighting.signal_code,
         address=sighting.address,
         place=next((one for one in places or [] if one.thread == sighting.thread), None),
+        callers=sighting.callers,
     )
 
 

@@ -6,9 +6,12 @@ questions: what was seen of the cause, on both sides alike, and what was missing
 
 Evidence, the first that both sides have decides:
 
-0. Of a fatal signal: its code, the class of its address (in the first page, or not), the instruction, and the depth of the
-   stack. A restored process has the addresses it had.
-   Of silence: where the threads stand that stood elsewhere in the commit before.
+0. Of a fatal signal: its code, the class of its address (in the first page, or not), the instruction, and the calls that led
+   there: every abort ends at one instruction. A restored process has the addresses it had. Where only the calls differ, or are
+   not known, it may be what earlier calls left on the stack: then a stack in the log decides. A line that is none does not, since
+   it may be of the request, and not of its end.
+   Of silence: where the threads stand that stood elsewhere in the commit before; of one that runs in a loop, that it comes by
+   where it was.
 1. Exceptions that the recorder saw within the request: the last ones have the same fingerprint, or one side differs.
 2. Stacks in the log since the request began: each side's last one is among the other's (other threads print theirs meanwhile).
    A harmless one that every request prints shows nothing where another follows it.
@@ -37,6 +40,8 @@ _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 _NUMBER = re.compile(r"\d+")
 _MOST_MISSING = 5
 _PAGE = 4096
+_NEAR = 256  # [bytes] of instructions: those of a function or two
+_DEPTH = 256  # [bytes] of stack
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +65,15 @@ def find_cause(recorded: Outcome, replayed: Outcome, *, calls_differ: bool = Fal
     Args:
         calls_differ: of the calls inside one was not as recorded.
     """
-    for compare in (_faults, _exceptions, _stacks):
+    fault = _faults(recorded, replayed)
+    if fault is not None and not fault.unseen:
+        return fault
+    for compare in (_exceptions, _stacks):
         found = compare(recorded, replayed)
         if found is not None:
-            return found
+            return fault if fault is not None and found.unseen else found
+    if fault is not None:
+        return fault
     found = _standing(recorded, replayed) or _last_words(recorded, replayed)
     calls = [] if calls_differ else _calls(recorded, replayed)
     if not calls:
@@ -121,7 +131,21 @@ def _faults(recorded: Outcome, replayed: Outcome) -> Cause | None:
         return Cause(unseen=["where the process died was not kept: there is no commit at the failure"])
     if one.place.instruction != other.place.instruction:
         return Cause(difference=f"{_fault_words(one)} was recorded, {_fault_words(other)} came")
-    return Cause(evidence=[f"the same signal at the same instruction: {_fault_words(one)}"])
+    if one.callers is None or other.callers is None:
+        return Cause(unseen=["which calls led to the signal was not kept"])
+    if one.callers != other.callers:
+        return Cause(unseen=[f"other calls led to the same instruction: {_calls_words(one, other)}"])
+    return Cause(
+        evidence=[f"the same signal at the same instruction, by the same calls: {_fault_words(one)}"]
+    )
+
+
+def _calls_words(one: Fault, other: Fault) -> str:
+    for left, right in zip_longest(one.callers or [], other.callers or []):
+        if left != right:
+            words = [f"{call:#x}" if call is not None else "none" for call in (left, right)]
+            return f"{words[0]} was recorded, {words[1]} came"
+    return "none differs"
 
 
 def _is_null(address: int | None) -> bool | None:
@@ -140,8 +164,9 @@ def _standing(recorded: Outcome, replayed: Outcome) -> Cause | None:
         return None
     if not recorded.places:
         return Cause(unseen=["in the recording no thread stood elsewhere than before the request"])
-    here = {(place.instruction, place.stack % _PAGE) for place in replayed.places}
-    elsewhere = [place for place in recorded.places if not _stands(place, here)]
+    here = {(place.instruction, place.stack % _PAGE) for place in replayed.places if not place.runs}
+    running = [place for place in replayed.places if place.runs]
+    elsewhere = [place for place in recorded.places if not (_stands(place, here) or _runs_by(place, running))]
     if elsewhere:
         return Cause(
             unseen=[
@@ -155,6 +180,15 @@ def _standing(recorded: Outcome, replayed: Outcome) -> Cause | None:
 def _stands(place: ThreadPlace, here: set[tuple[int, int]]) -> bool:
     """A thread in the branch stands there. A committed one may have been set back to its system call, of two bytes."""
     return any((place.instruction + back, place.stack % _PAGE) in here for back in (0, 2))
+
+
+def _runs_by(place: ThreadPlace, running: Sequence[ThreadPlace]) -> bool:
+    """A thread in the branch that runs without end comes by there: it was found a few instructions away, as deep in calls."""
+    return any(
+        abs(place.instruction - one.instruction) <= _NEAR
+        and (place.stack - one.stack + _DEPTH) % _PAGE <= 2 * _DEPTH
+        for one in running
+    )
 
 
 def _exceptions(recorded: Outcome, replayed: Outcome) -> Cause | None:

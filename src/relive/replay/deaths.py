@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import signal
 
 from relive.errors import ReliveError
-from relive.kernel import procfs
+from relive.kernel import pidfds, procfs
+from relive.kernel.callers import callers_of
 from relive.model.outcome import Fault, ThreadPlace
 from relive.sandbox.branch import Branch
 from relive.watch.client import Tracer
 from relive.watch.messages import Fatal
 
 __all__ = ["Deaths", "places_of"]
+
+_LOOKS = (
+    300  # at a thread that runs: a loop of an interpreter goes through some thousand bytes of instructions
+)
+_BETWEEN_LOOKS = 0.001  # [s]
+_STOP_LOOKS = 100
 
 
 class Deaths:
@@ -67,17 +76,54 @@ def _fault(event: Fatal, root: int) -> Fault:
         address=event.address,
         command=event.comm,
         place=_place(event.pid, event.tid),
+        callers=callers_of(event.pid, event.tid),
     )
 
 
-def _place(pid: int, thread: int) -> ThreadPlace | None:
+def _place(pid: int, thread: int, *, runs: bool = False) -> ThreadPlace | None:
     inside, registers = procfs.number_inside(pid, thread), procfs.registers_of(pid, thread)
     if inside is None or registers is None:
         return None
-    return ThreadPlace(thread=inside, instruction=registers[0], stack=registers[1])
+    return ThreadPlace(thread=inside, instruction=registers[0], stack=registers[1], runs=runs)
 
 
-def places_of(root: int) -> list[ThreadPlace]:
-    """Where all threads of a tree stand that wait for something."""
-    found = (_place(pid, thread) for pid in procfs.tree_of(root) for thread in procfs.threads_of(pid))
-    return [place for place in found if place is not None]
+async def places_of(root: int) -> list[ThreadPlace]:
+    """Where all threads of a branch's tree stand; of those that run, where they are found at many looks.
+
+    To look at a thread that runs its process is stopped, for a moment each time.
+    """
+    found: list[ThreadPlace] = []
+    for pid in procfs.tree_of(root):
+        threads = procfs.threads_of(pid)
+        places = {thread: _place(pid, thread) for thread in threads}
+        found += [place for place in places.values() if place is not None]
+        running = [thread for thread, place in places.items() if place is None]
+        process = pidfds.open_process(pid) if running else None
+        if process is not None:
+            try:
+                found += await _look_often(pid, process, running)
+            finally:
+                os.close(process)
+    return found
+
+
+async def _look_often(pid: int, process: int, threads: list[int]) -> list[ThreadPlace]:
+    found: list[ThreadPlace] = []
+    for _ in range(_LOOKS):
+        if not pidfds.send_signal(process, signal.SIGSTOP):
+            break
+        if await _stopped(pid):
+            places = (_place(pid, thread, runs=True) for thread in threads)
+            found += [place for place in places if place is not None]
+        pidfds.send_signal(process, signal.SIGCONT)
+        await asyncio.sleep(_BETWEEN_LOOKS)
+    return found
+
+
+async def _stopped(pid: int) -> bool:
+    for _ in range(_STOP_LOOKS):
+        stat = procfs.read_stat(pid)
+        if stat is None or stat.state == "T":
+            return stat is not None
+        await asyncio.sleep(_BETWEEN_LOOKS)
+    return False

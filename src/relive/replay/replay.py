@@ -362,7 +362,7 @@ async def _live(
             if case.hung_seconds is not None and (outcome.seconds or 0.0) >= case.hung_seconds:
                 outcome = Outcome(end=End.NO_ANSWER, seconds=outcome.seconds, log=lines, stack=outcome.stack)
             if outcome.end is End.NO_ANSWER:
-                outcome = outcome.model_copy(update={"places": places_of(branch.facts.root)})
+                outcome = outcome.model_copy(update={"places": await places_of(branch.facts.root)})
     finally:
         sender.close()
     return (

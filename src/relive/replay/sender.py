@@ -1,7 +1,8 @@
 """Sending recorded requests into a branch, over sockets made in the branch's own network namespace.
 
 Requests that shared a connection when they were recorded share one again; a connection that the commit holds is continued
-over its forged client end. Everything runs in one event loop, without threads.
+over its forged client end. Requests that were sent before the answer to the one before (pipelining, RFC 9112 section 9.3.2) are so
+again, and in one go where they had come in one. Everything runs in one event loop, without threads.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import asyncio
 import contextlib
 import socket
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +20,7 @@ from relive.kernel.namespaces import in_network_of
 from relive.model.commit import Manifest
 from relive.model.outcome import End
 from relive.record.exchanges import Exchange
-from relive.record.http1 import AnswerFramer, AnswerHead, Body, Stream
+from relive.record.http1 import AnswerFramer, AnswerHead, Body, Piece, Stream
 from relive.record.http1 import End as MessageEnd
 from relive.replay.plan import Hangup, Pace, Plan, Step
 
@@ -26,6 +28,7 @@ __all__ = ["Answer", "Connection", "Sender", "service_address"]
 
 _READ = 1 << 16  # [bytes]
 _CONNECT_LIMIT = 5.0  # [s]
+_ONE_GO_NS = 1_000_000  # [ns] requests on one connection that began within it had come together
 _WAIT_LIMIT = 30.0  # [s] most that a request waits for earlier ones to end, should the branch answer slower
 
 
@@ -45,30 +48,49 @@ class Answer:
 
 
 class Connection:
-    """One connection into the branch, used by one request after the other."""
+    """One connection into the branch. Answers come in the order in which the requests were sent.
+
+    Attributes:
+        answers: held by whose answer is being read.
+    """
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self.framer = AnswerFramer()
-        self.free = asyncio.Lock()
+        self.answers = asyncio.Lock()
+        self._pieces: deque[Piece] = deque()  # of answers that nobody has read yet
 
-    async def exchange(self, data: bytes, method: bytes, answer: Answer) -> None:
-        """Send bytes and fill in the answer until it is whole or the connection ends."""
-        loop = asyncio.get_running_loop()
+    async def exchange(
+        self,
+        data: bytes,
+        methods: Sequence[bytes],
+        answer: Answer,
+        on_sent: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Send requests, and fill in the answer to the first of them until it is whole or the connection ends.
+
+        Args:
+            methods: of the requests; none where this one was sent together with the one before.
+            on_sent: called before the answer is waited for; until then no other request may be sent.
+        """
         began = time.monotonic()
-        self.framer.expect(method)
+        for method in methods:
+            self.framer.expect(method)
         try:
-            await loop.sock_sendall(self.sock, data)
-            await self._read(answer)
+            await asyncio.get_running_loop().sock_sendall(self.sock, data)
+            on_sent()
+            async with self.answers:
+                await self._read(answer)
         except OSError:
             answer.end = End.BROKEN
         answer.seconds = time.monotonic() - began
 
     async def _read(self, answer: Answer) -> None:
         loop = asyncio.get_running_loop()
+        is_closed = False
         while True:
-            data = await loop.sock_recv(self.sock, _READ)
-            for piece in self.framer.feed(data) if data else self.framer.eof():
+            while self._pieces:
+                piece = self._pieces.popleft()
                 if isinstance(piece, AnswerHead):
                     answer.status, answer.head = piece.status, piece.raw
                 elif isinstance(piece, Body | Stream):
@@ -76,9 +98,12 @@ class Connection:
                 elif isinstance(piece, MessageEnd):
                     answer.end = End.ANSWERED
                     return
-            if not data:
+            if is_closed:
                 answer.end = End.BROKEN
                 return
+            data = await loop.sock_recv(self.sock, _READ)
+            is_closed = not data
+            self._pieces += self.framer.feed(data) if data else self.framer.eof()
 
 
 class Sender:
@@ -112,6 +137,9 @@ class Sender:
         self._speed = speed
         self._connections: dict[int, Connection] = {}
         self._ended: dict[int, asyncio.Event] = {}
+        self._sent: dict[int, asyncio.Event] = {}
+        self._before: dict[int, int] = {}  # the request before it on its connection
+        self._goes: dict[int, list[Exchange]] = {}  # what is sent in one go, by the number of the first
         self.answers: dict[int, Answer] = {}
 
     async def carry_out(self, plan: Plan, died: asyncio.Event, on_subject: Callable[[], None]) -> None:
@@ -123,6 +151,8 @@ class Sender:
         """
         began = time.monotonic()
         self._ended = {step.exchange.number: asyncio.Event() for step in plan.steps}
+        self._sent = {step.exchange.number: asyncio.Event() for step in plan.steps}
+        self._follow_each_other(plan.steps)
         tasks = [
             asyncio.create_task(self._take(step, plan.subject, began, on_subject)) for step in plan.steps
         ]
@@ -142,6 +172,21 @@ class Sender:
             with contextlib.suppress(asyncio.CancelledError):
                 await everything
 
+    def _follow_each_other(self, steps: Sequence[Step]) -> None:
+        """Put requests that shared a connection in their order, and those together that came in one go."""
+        last: dict[int, tuple[Step, list[Exchange]]] = {}
+        for step in steps:
+            exchange = step.exchange
+            before = last.get(exchange.connection)
+            if before is not None:
+                self._before[exchange.number] = before[0].exchange.number
+            if before is not None and _came_together(before[0], step):
+                before[1].append(exchange)
+                last[exchange.connection] = step, before[1]
+            else:
+                self._goes[exchange.number] = [exchange]
+                last[exchange.connection] = step, self._goes[exchange.number]
+
     def close(self) -> None:
         """Close all connections."""
         for connection in self._connections.values():
@@ -156,7 +201,7 @@ class Sender:
         try:
             if not step.continues:
                 await self._wait_for_turn(step, began)
-            if exchange.number == subject:
+            if any(one.number == subject for one in self._goes.get(exchange.number, [])):
                 on_subject()
             answer = self.answers[exchange.number] = Answer()
             await asyncio.wait_for(self._send(step, answer), self._limit)
@@ -165,6 +210,7 @@ class Sender:
             answer = self.answers.setdefault(exchange.number, Answer())
             answer.end, answer.seconds = End.NO_ANSWER, self._limit
         finally:
+            self._sent[exchange.number].set()
             self._ended[exchange.number].set()
 
     async def _hang_up(self, hangup: Hangup, began: float) -> None:
@@ -172,7 +218,7 @@ class Sender:
         await self._wait_for_turn(hangup, began)
         known = self._connections.get(hangup.connection)
         if known is not None:
-            async with known.free:
+            async with known.answers:
                 known.sock.close()
         elif hangup.port is not None and (forged := self._forged.pop(hangup.port, None)) is not None:
             forged.close()
@@ -190,11 +236,13 @@ class Sender:
 
     async def _send(self, step: Step, answer: Answer) -> None:
         exchange = step.exchange
-        method = exchange.method.encode("latin-1")
+        if exchange.number in self._before:
+            await self._sent[self._before[exchange.number]].wait()
         connection = await self._connection(exchange)
-        async with connection.free:
-            data = self._rest_of(exchange) if step.continues else exchange.request_bytes()
-            await connection.exchange(data, method, answer)
+        go = self._goes.get(exchange.number, [])
+        data = self._rest_of(exchange) if step.continues else b"".join(one.request_bytes() for one in go)
+        methods = [one.method.encode("latin-1") for one in go]
+        await connection.exchange(data, methods, answer, self._sent[exchange.number].set)
 
     def _rest_of(self, exchange: Exchange) -> bytes:
         """What of a continuing request had not reached the service when the commit was taken."""
@@ -224,6 +272,12 @@ class Sender:
             sock.close()
             raise
         return sock
+
+
+def _came_together(first: Step, then: Step) -> bool:
+    if first.continues or then.continues or first.exchange.number in then.waits_for:
+        return False
+    return then.exchange.started_mono_ns - first.exchange.started_mono_ns < _ONE_GO_NS
 
 
 def _forged_socket(descriptor: int) -> socket.socket:

@@ -58,7 +58,7 @@ async def _exchange(
         looking = asyncio.create_task(drain.run())
         connection = Connection(await _connect(sandbox, *to))
         try:
-            await connection.exchange(request.data, request.method.encode("latin-1"), answer)
+            await connection.exchange(request.data, [request.method.encode("latin-1")], answer)
         finally:
             connection.sock.close()
             looking.cancel()
