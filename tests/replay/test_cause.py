@@ -46,6 +46,10 @@ def fault(address: int | None = 0x5000, instruction: int | None = 0x401000, **mo
     return Outcome(end=End.DIED, signal=11, exit_status=139, fault=Fault(place=place, **facts))
 
 
+def killed(out_of_memory: bool) -> Outcome:
+    return Outcome(end=End.DIED, signal=9, exit_status=137, out_of_memory=out_of_memory)
+
+
 def silent(*places: tuple[int, int]) -> Outcome:
     found = [ThreadPlace(thread=n, instruction=ip, stack=sp) for n, (ip, sp) in enumerate(places, 1)]
     return Outcome(end=End.NO_ANSWER, places=found)
@@ -118,6 +122,19 @@ CASES = {
         silent((0x1002, 0x9F00), (0x5000, 0)),
         "1 threads stand",
         None,
+    ),
+    "killed for want of memory": (killed(True), killed(True), "for want of memory on both sides", None),
+    "killed for want of memory, and by somebody": (
+        killed(True),
+        killed(False),
+        None,
+        "in the branch it did not",
+    ),
+    "killed by somebody, and for want of memory": (
+        killed(False),
+        killed(True),
+        None,
+        "not what was recorded",
     ),
     "threads elsewhere": (silent((0x1000, 0x7F00)), silent((0x3000, 0x7F00)), None, None),
 }

@@ -6,7 +6,8 @@ questions: what was seen of the cause, on both sides alike, and what was missing
 
 Evidence, the first that both sides have decides:
 
-0. Of a fatal signal: its code, the class of its address (in the first page, or not), the instruction, and the depth of the
+0. Of a kill for want of memory: the counts of the control groups.
+   Of a fatal signal: its code, the class of its address (in the first page, or not), the instruction, and the depth of the
    stack. A restored process has the addresses it had.
    Of silence: where the threads stand that stood elsewhere in the commit before.
 1. Exceptions that the recorder saw within the request: the last ones have the same fingerprint, or one side differs.
@@ -60,7 +61,7 @@ def find_cause(recorded: Outcome, replayed: Outcome, *, calls_differ: bool = Fal
     Args:
         calls_differ: of the calls inside one was not as recorded.
     """
-    for compare in (_faults, _exceptions, _stacks):
+    for compare in (_memory, _faults, _exceptions, _stacks):
         found = compare(recorded, replayed)
         if found is not None:
             return found
@@ -101,6 +102,19 @@ def _own_misses(outcome: Outcome) -> int:
 
 def _times(number: int) -> str:
     return "once" if number == 1 else f"{number} times"
+
+
+def _memory(recorded: Outcome, replayed: Outcome) -> Cause | None:
+    """By whether the kernel killed it for want of memory: SIGKILL alone says nothing of who sent it, nor why."""
+    if recorded.out_of_memory and replayed.out_of_memory:
+        return Cause(evidence=["the kernel killed it for want of memory on both sides"])
+    if recorded.out_of_memory:
+        return Cause(difference="the kernel killed it for want of memory, in the branch it did not")
+    if replayed.out_of_memory:
+        return Cause(
+            difference="in the branch the kernel killed it for want of memory, which is not what was recorded"
+        )
+    return None
 
 
 def _faults(recorded: Outcome, replayed: Outcome) -> Cause | None:
