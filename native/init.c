@@ -411,7 +411,7 @@ int main(int argc, char **argv)
 	sigset_t all;
 	struct sigaction awakened = { .sa_handler = awake };
 	struct rlimit files;
-	struct tracked tracked = { NONE, NONE, NULL, 0 };
+	struct tracked tracked = { NONE, NONE, NULL, 0, 0 };
 	struct front front = { .listener = NONE };
 	struct room room = { 0, 0 };
 
@@ -434,7 +434,7 @@ int main(int argc, char **argv)
 		argc -= 3, argv += 3;
 	}
 	if (argc > 5 && strcmp(argv[1], "--track") == 0) {
-		tracked = (struct tracked){ atoi(argv[2]), atoi(argv[3]), argv[4], strtoull(argv[5], NULL, 10) };
+		tracked = (struct tracked){ atoi(argv[2]), atoi(argv[3]), argv[4], strtoull(argv[5], NULL, 10), 0 };
 		argc -= 5, argv += 5;
 	}
 	if (argc > 5 && strcmp(argv[1], "--front") == 0) {
@@ -465,6 +465,7 @@ int main(int argc, char **argv)
 	sigfillset(&all);
 	sigprocmask(SIG_BLOCK, &all, NULL);
 	sigaction(SIGCHLD, &awakened, NULL);
+	tracked.main_process = main_pid;
 	if (tracked.listener != NONE && (code = start_tracking(&tracked)) != 0) {
 		/* Better no service than one whose calls nobody answers. */
 		fprintf(stderr, "relive-init: cannot follow files: %s\n", strerror(code));

@@ -13,6 +13,7 @@
 #define ONE(dir, path, follows, effect) { dir, path, follows, effect }, NONE, 0
 #define TWO(dir, path, effect, dir2, path2, effect2) { dir, path, 0, effect }, { dir2, path2, 0, effect2 }, 0
 enum { WRITING = O_WRONLY | O_RDWR | O_CREAT | O_TRUNC, HOW = -1, CREAT = -2, X32 = 0x40000000 };
+enum { EXIT_GROUP_64 = 231, EXIT_GROUP_32 = 252, STATUS = 0xff };
 
 /* open and openat stand first: of these the filter looks at the flags, so that opening for reading costs nothing. */
 static const struct call calls_64[] = {
@@ -125,17 +126,22 @@ const struct call *call_of(const struct seccomp_data *data)
 	return NULL;
 }
 
+bool is_end(const struct seccomp_data *data)
+{
+	return data->nr == (data->arch == AUDIT_ARCH_X86_64 ? EXIT_GROUP_64 : EXIT_GROUP_32);
+}
+
 /* One architecture's part, which begins with the number of the call in the accumulator: RET instructions end it.
  *
- *   openat? -> flags of openat      open? -> flags of open      any other covered call? -> notify
+ *   openat? -> flags of openat      open? -> flags of open      any other covered call? -> notify      exit_group? -> status
  *   allow
- *   flags of openat: load argument 2, test      flags of open: load argument 1, test
+ *   flags of openat: load argument 2, test      flags of open: load argument 1, test      status: load argument 0, test
  *   allow
  *   notify
  */
-static int table(struct sock_filter *code, const struct call *calls, int count)
+static int table(struct sock_filter *code, const struct call *calls, int count, unsigned exit_group)
 {
-	int n = 0, allow = count + 0, openat_ = count + 1, open_ = count + 3, notify = count + 6;
+	int n = 0, openat_ = count + 2, open_ = count + 4, status = count + 6, allow = count + 8, notify = count + 9;
 
 #define STEP(c, v, t, f) code[n] = (struct sock_filter)BPF_JUMP(c, v, t, f), n++
 #define LOAD(field) STEP(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field), 0, 0)
@@ -143,11 +149,14 @@ static int table(struct sock_filter *code, const struct call *calls, int count)
 	STEP(BPF_JMP | BPF_JEQ, (unsigned)calls[1].number, open_ - n - 1, 0);
 	for (int i = 2; i < count; i++)
 		STEP(BPF_JMP | BPF_JEQ, (unsigned)calls[i].number, notify - n - 1, 0);
+	STEP(BPF_JMP | BPF_JEQ, exit_group, status - n - 1, 0);
 	STEP(BPF_RET, SECCOMP_RET_ALLOW, 0, 0);
 	LOAD(args[2]);
-	STEP(BPF_JMP | BPF_JSET, WRITING, notify - n - 1, allow + 5 - n - 1);
+	STEP(BPF_JMP | BPF_JSET, WRITING, notify - n - 1, allow - n - 1);
 	LOAD(args[1]);
-	STEP(BPF_JMP | BPF_JSET, WRITING, notify - n - 1, allow + 5 - n - 1);
+	STEP(BPF_JMP | BPF_JSET, WRITING, notify - n - 1, allow - n - 1);
+	LOAD(args[0]);
+	STEP(BPF_JMP | BPF_JSET, STATUS, notify - n - 1, allow - n - 1);
 	STEP(BPF_RET, SECCOMP_RET_ALLOW, 0, 0);
 	STEP(BPF_RET, SECCOMP_RET_USER_NOTIF, 0, 0);
 	return n;
@@ -155,7 +164,7 @@ static int table(struct sock_filter *code, const struct call *calls, int count)
 
 int write_filter(int fd)
 {
-	enum { HEAD = 5, PART = 7 };	/* steps beside the tests of calls */
+	enum { HEAD = 5, PART = 10 };	/* steps beside the tests of calls */
 	struct sock_filter code[HEAD + CALLS_64 + PART + 1 + CALLS_32 + PART];
 	int n = 0;
 	size_t size;
@@ -165,9 +174,9 @@ int write_filter(int fd)
 	LOAD(nr);
 	STEP(BPF_JMP | BPF_JGE, X32, 0, 1);
 	STEP(BPF_RET, SECCOMP_RET_ERRNO | ENOSYS, 0, 0);	/* the x32 interface: hardly a kernel of today has it */
-	n += table(code + n, calls_64, CALLS_64);
+	n += table(code + n, calls_64, CALLS_64, EXIT_GROUP_64);
 	LOAD(nr);
-	n += table(code + n, calls_32, CALLS_32);
+	n += table(code + n, calls_32, CALLS_32, EXIT_GROUP_32);
 	size = (size_t)n * sizeof *code;
 	return write(fd, code, size) == (ssize_t)size ? 0 : errno;
 }

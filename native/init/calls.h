@@ -1,4 +1,5 @@
-/* System calls that change names, contents or attributes of files by path, and the seccomp filter that makes the kernel ask about them.
+/* System calls that change names, contents or attributes of files by path, and the seccomp filter that makes the kernel ask about them,
+ * and about a process that is about to exit with a status other than 0 (ends.h).
  *
  * What a service writes through a descriptor (write, ftruncate, mmap) needs one that was opened for writing, which is seen here.
  */
@@ -40,6 +41,9 @@ struct call {
 
 /* The call that a notification is about; NULL: none that is covered. */
 const struct call *call_of(const struct seccomp_data *data);
+
+/* It is about exit_group(2), whose status is not 0. */
+bool is_end(const struct seccomp_data *data);
 
 /* Write the filter, an array of struct sock_filter, to a descriptor. Returns 0 or an errno. */
 int write_filter(int fd);

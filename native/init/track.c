@@ -11,6 +11,7 @@
 #include "base.h"
 #include "branches.h"
 #include "calls.h"
+#include "ends.h"
 #include "journal.h"
 #include "keep.h"
 #include "paths.h"
@@ -244,6 +245,10 @@ static void follow_both(const struct seccomp_notif *notification, const struct c
 
 static void serve_one(const struct seccomp_notif *notification)
 {
+	if (is_end(&notification->data)) {
+		answer_end(notification);
+		return;
+	}
 	const struct call *call = call_of(&notification->data);
 	struct asked *asked = call ? malloc(sizeof *asked) : NULL;
 
@@ -349,6 +354,9 @@ int start_tracking(const struct tracked *asked)
 		return failure;
 	prepare_bases(bases, asked->limit);
 	prepare_resolving(asked->home);
+	failure = listen_for_ends(asked->directory, asked->main_process);
+	if (failure)
+		return failure;
 	sigaction(SIGURG, &awakened, NULL);
 	/* Answered as if the caller were woken on this processor; Linux 6.6. Without it all works, a little slower. */
 	ioctl(listener, SECCOMP_IOCTL_NOTIF_SET_FLAGS, SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP);

@@ -6,12 +6,14 @@
  */
 #pragma once
 #include <stdint.h>
+#include <sys/types.h>
 
 struct tracked {
 	int listener;
 	int directory;		/* of the journal and the bases, see journal.h */
 	const char *home;	/* nothing below it is followed */
 	uint64_t limit;		/* [bytes] a larger file is not copied while the service waits */
+	pid_t main_process;	/* the service's first, see ends.h */
 };
 
 /* Start to answer, in threads of their own. To be called with CAP_SYS_NICE, which the threads then give up, and with all signals

@@ -29,6 +29,7 @@ SENTENCES = [
     ("traced", "Can't dump the 4711 thread with a pending SIGTRAP."),
     ("relive-inside", "The criu itself is within dumped tree."),
     ("stopped-thread", "Individually stopped threads not supported"),
+    ("signalled", "Unexpected 111 task interruption, aborting"),
     ("ghost-too-large", "Can't dump ghost file /tmp/big of 4096 size, increase limit"),
     ("outside-mount", "Can't lookup mount=28 for fd=10 path=/dev/null"),
     ("outside-mount", "Open files on overmounted mounts are not supported yet; mount=28 fd=3 path=/mnt/x"),

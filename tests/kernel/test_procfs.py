@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,17 @@ from relive.kernel import libc, procfs
 from .helpers import fork
 
 PR_SET_NAME = 15
+
+
+def test_the_dead_have_no_name() -> None:
+    assert procfs.name_of(os.getpid()) == Path("/proc/self/comm").read_text().rstrip("\n")
+    pid = fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    assert procfs.name_of(pid) is None, "a zombie"
+    os.waitpid(pid, 0)
+    assert procfs.name_of(pid) is None
 
 
 @contextlib.contextmanager

@@ -215,6 +215,11 @@ class Relive:
     def agent_log(self, capsule: Capsule) -> str:
         return (self.home / "capsules" / capsule.name / capsule.life / "agent.log").read_text()
 
+    def agent(self, capsule: Capsule) -> int:
+        """The pid of its agent, once there is one that has noted it."""
+        noted = self.home / "capsules" / capsule.name / capsule.life / "agent.pid"
+        return eventually(lambda: int((noted.read_text().split() or ["0"])[0]), "an agent")
+
     def output(self, capsule: Capsule) -> str:
         return (self.home / "capsules" / capsule.name / capsule.life / "io" / "stdout.log").read_text()
 

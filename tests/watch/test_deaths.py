@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import select
 import signal
 from collections.abc import Callable
 
@@ -38,21 +39,38 @@ def test_a_traced_process_runs_on_when_the_agent_dies(start: Start) -> None:
 
 
 @pytest.mark.parametrize(
+    "rounds", [1, pytest.param(150, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])]
+)
+@pytest.mark.parametrize(
     ("name", "number"), [("segv_thread", signal.SIGSEGV), ("abort_main", signal.SIGABRT)]
 )
-def test_sigcont_frees_a_process_whose_tracer_was_killed_while_it_was_held(
-    start: Start, name: str, number: int
+def test_a_process_that_is_held_dies_also_when_its_tracer_is_killed(
+    start: Start, name: str, number: int, rounds: int
 ) -> None:
-    """A fault happens again; abort() raises a second time by itself."""
-    program = start(name)
-    with another() as wire:
+    """At whatever moment: the soak kills from the crash on up to some milliseconds after it was told."""
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    moments = random.Random(seed)
+    for round_ in range(rounds):
+        program = start(name)
+        with another() as wire:
+            wire.attach(program.pid)
+            program.say()
+            if round_ % 3 == 0:
+                wire.event("fatal")
+            else:
+                select.select([], [], [], moments.random() * 0.02)
+            wire.process.kill()
+        assert program.end() == -number
+
+
+def test_a_hold_ends_though_the_agent_hangs(start: Start) -> None:
+    program = start("segv_thread")
+    with another("--hold-limit", "0.2") as wire:
         wire.attach(program.pid)
         program.say()
         wire.event("fatal")
-        wire.process.kill()
-    assert program.states() == {"T"}
-    os.kill(program.pid, signal.SIGCONT)
-    assert program.end() == -number
+        assert program.end() == -signal.SIGSEGV
 
 
 @pytest.mark.parametrize(

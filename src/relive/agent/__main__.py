@@ -18,6 +18,7 @@ from pathlib import Path
 import relive.agent.lean  # noqa: F401 - before all others
 from relive.agent.agent import Agent
 from relive.agent.capsule import start_service
+from relive.agent.failures import hold_limit
 from relive.agent.handed import Handed
 from relive.agent.leavings import in_use
 from relive.agent.lives import Capsule
@@ -57,7 +58,7 @@ def main() -> int:
             # The tracer takes a moment to start, and what kills the service in its first second is to find it there. Without
             # it now, the agent starts another later.
             with contextlib.suppress(OSError):
-                tracer = TracerProcess()
+                tracer = TracerProcess(hold_limit(settings))
             # The service is started before there is any other thread: see spawn_first_process. Whatever can fail has been done by
             # then: who is told that it did not start must not find it running.
             with in_use():

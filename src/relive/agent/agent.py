@@ -22,6 +22,7 @@ from relive.agent.committer import Committer
 from relive.agent.control import serve_control
 from relive.agent.ending import wait_for_end
 from relive.agent.exceptions import ExceptionWatch
+from relive.agent.exits import ExitWatch
 from relive.agent.failures import FailureWatch
 from relive.agent.following import hold_listener
 from relive.agent.injection import remove_rings
@@ -82,6 +83,9 @@ class Agent:
         self._failures = FailureWatch(
             settings, capsule, self._committer, self._keeper, self._tasks, group, tracer
         )
+        self._exits = self._failures.exits = ExitWatch(
+            settings, capsule, self._committer, self._keeper, self._failures
+        )
         self._recorder = Recorder(settings, capsule, self._committer, self._tasks, self._failures.hear)
         self._border = Border(settings, capsule, self._committer)
         self._supervisor = Supervisor(settings, capsule.paths)
@@ -132,6 +136,7 @@ class Agent:
             for part, work in (
                 ("failures", self._failures.watch_signals),
                 ("memory", self._failures.watch_memory),
+                ("exits", self._exits.watch),
                 ("proxy", self._recorder.run),
                 ("egress", self._border.run),
                 ("policy", self._policy().run),

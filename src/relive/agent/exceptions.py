@@ -140,6 +140,11 @@ class ExceptionWatch:
         await self.settle()
         return abs(wall_ns - self._heard_wall_ns) < _SAME_MOMENT_NS
 
+    async def has_just_told(self, wall_ns: int) -> bool:
+        """An exception escaped a moment ago, and had reached a ring by now: a process that ends now ends of that."""
+        await self.settle()
+        return abs(wall_ns - self._heard_wall_ns) < _SAME_MOMENT_NS
+
     async def settle(self) -> None:
         """Wait until all that was told so far is written down."""
         await asyncio.to_thread(self._look)

@@ -13,9 +13,11 @@ import structlog
 
 from relive.agent.committer import Committer, RateLimit
 from relive.agent.exceptions import ExceptionWatch
+from relive.agent.exits import ExitWatch
 from relive.agent.keeper import Keeper
 from relive.agent.lives import Capsule
 from relive.agent.memory import MemoryGroup
+from relive.agent.pressure import Pressure
 from relive.agent.sightings import (
     answer_sighting,
     broken_sighting,
@@ -36,17 +38,20 @@ from relive.errors import CapsuleError, RecordingError, ReliveError
 from relive.kernel import procfs
 from relive.kernel.callers import callers_of
 from relive.model.commit import CommitId, Trigger
-from relive.model.incident import Incident, Sighting
+from relive.model.incident import FailureKind, Incident, Sighting
 from relive.record.exchanges import Exchanges
 from relive.record.reading import Recording
 from relive.watch.client import Tracer, TracerProcess
 from relive.watch.messages import Exited, Fatal
 from relive.watch.signals import CRASH_SIGNALS
 
-__all__ = ["FailureWatch"]
+__all__ = ["FailureWatch", "hold_limit"]
 
-_MEMORY_POLL = 1.0  # [s]
+_MEMORY_POLL = 1.0  # [s] the longest time between two looks at the group
+_MEMORY = "little memory"
+_PRESSED_COUNTS = 5.0  # [s] after it was little last, a kill is of that
 _TRACER_PAUSE = 1.0  # [s] between tries to watch a service for signals
+_HOLD_MORE = 20.0  # [s]
 _SETTLE = 0.3  # [s] after the service's end, for the proxy's last words to arrive
 
 _WORKER_LIVES = 1.0  # [s] a process that lived less, of whose end nobody saw how, was a helper that was done
@@ -56,6 +61,11 @@ _UNASKED = CRASH_SIGNALS | {signal.SIGKILL}
 MakeSighting = Callable[[dict[str, Any], int], Sighting]
 
 
+def hold_limit(settings: Settings) -> float:
+    """Seconds for which a process may stand before its death: one commit may be under way, and its own comes after that."""
+    return 2 * settings.commit_limit + _HOLD_MORE
+
+
 class FailureWatch:
     """Belongs to the agent's event loop.
 
@@ -63,6 +73,7 @@ class FailureWatch:
         tracer: one that was told to trace the service when that was started.
 
     Attributes:
+        exits: sees processes that are about to exit with a failure; None where nobody holds them.
         exceptions: sees those that the recorder inside tells of; None where there is none.
         stop_asked: when the service was asked to end, monotonic [s], so that its end is no failure; None: it was not.
         root_status: raw wait status of the service's root, where the tracer has seen it end; None before and else.
@@ -84,6 +95,7 @@ class FailureWatch:
         self._tasks = tasks
         self._group = group
         self._started = tracer
+        self._hold_limit = hold_limit(settings)
         self._limit = RateLimit(settings.incident_pause)
         self._log = structlog.get_logger()
         self._seeing = asyncio.Lock()
@@ -92,10 +104,19 @@ class FailureWatch:
         self._lead_status: int | None = None  # raw, of the last one at the head whose end was seen
         self._catching = asyncio.Lock()
         self._kills = group.kills() if group is not None else 0
+        # What was committed when memory had become little, and when it was little last, monotonic [s].
+        self._pressed: asyncio.Task[CommitId | None] | None = None
+        self._pressed_at = float("-inf")
         self._killed_for_memory = float("-inf")  # monotonic [s]
         self.root_status: int | None = None
         self.stop_asked: float | None = None
         self.exceptions: ExceptionWatch | None = None
+        self.exits: ExitWatch | None = None
+
+    @property
+    def is_due_to_stop(self) -> bool:
+        """Whatever ends now may have been asked to."""
+        return is_due_to_stop(self.stop_asked, time.monotonic())
 
     # -- fatal signals -------------------------------------------------------------------------------------------
 
@@ -135,13 +156,13 @@ class FailureWatch:
         """A process died, or is gone after a commit: an incident, unless it went with the whole service."""
         now = time.time_ns()
         await asyncio.sleep(_SETTLE)
-        name = _name(self._capsule.lead)
+        name = procfs.name_of(self._capsule.lead)
         asked = is_due_to_stop(self.stop_asked, time.monotonic())
         if name is None or asked:
             return
         if event.signal == signal.SIGKILL and self._was_for_want_of_memory():
             return  # ``watch_memory`` tells of it
-        await self._report(worker_end_sighting(event.signal, event.comm, event.inside, name, now), None)
+        await self.report(worker_end_sighting(event.signal, event.comm, event.inside, name, now), None)
 
     def _was_for_want_of_memory(self) -> bool:
         """The kernel killed a process of the service for that since a moment before, or right now."""
@@ -150,7 +171,7 @@ class FailureWatch:
         return time.monotonic() - self._killed_for_memory < 2 * _MEMORY_POLL
 
     async def _new_tracer(self) -> Tracer | None:
-        tracer = await self._first_tracer() or await Tracer.start()
+        tracer = await self._first_tracer() or await Tracer.start(self._hold_limit)
         try:
             self._lead = self._capsule.lead
             for pid in self._capsule.heads() or [
@@ -186,7 +207,7 @@ class FailureWatch:
         seen_ns = time.time_ns()
         pid, thread = _inside(event.pid), _inside(event.tid)
         lead = self._capsule.lead
-        worker_of = _name(lead) if event.pid not in (lead, self._capsule.facts.root) else None
+        worker_of = procfs.name_of(lead) if event.pid not in (lead, self._capsule.facts.root) else None
         sender = self._sender(event, pid)
         callers = callers_of(event.pid, event.tid)
         taken: Taken | None = None
@@ -200,14 +221,8 @@ class FailureWatch:
             released = await tracer.release()
             if released.died and event.pid == self._capsule.facts.root:
                 self.root_status = event.signal  # it is not traced any more when it dies
-        at = None
-        if taken is not None:
-            with contextlib.suppress(ReliveError):
-                at = (await self._keeper.keep(taken)).id
-        cursor = taken.cursor if taken is not None else None
-        requests = sorted(one.request for one in cursor.open_requests) if cursor is not None else []
-        # Of several requests that were being served any can be to blame: the oldest one's commit is before them all.
-        about = await self._about_request(requests[0]) if requests else {}
+        at = await self.keep(taken)
+        requests, known = await self.about_open_requests(taken)
         sighting = fatal_sighting(
             event.signal,
             event.code_name,
@@ -220,14 +235,13 @@ class FailureWatch:
             worker_of=worker_of,
             sender=sender,
         )
-        known = {key: about.get(key) for key in ("sequence", "began_wall_ns", "log_begin")}
-        await self._report(sighting.model_copy(update={**known, "callers": callers}), at)
+        await self.report(sighting.model_copy(update={**known, "callers": callers}), at)
 
     def _sender(self, event: Fatal, receiver: int) -> tuple[str | None, bool]:
         if event.sender is None:
             return None, False
         heads = self._capsule.heads() or [self._capsule.facts.root]
-        members = {_inside(pid): _name(pid) or "?" for head in heads for pid in procfs.tree_of(head)}
+        members = {_inside(pid): procfs.name_of(pid) or "?" for head in heads for pid in procfs.tree_of(head)}
         own = len((procfs.status_field(event.pid, "NSpid") or "").split()) > 1
         return sender_of(event.code_name, event.sender, receiver, members, own_namespace=own)
 
@@ -248,7 +262,8 @@ class FailureWatch:
     async def _see_broken(self, message: dict[str, Any], now_ns: int) -> None:
         # When the service died, that is the incident; its broken answers only tell which requests it took along.
         await asyncio.sleep(_SETTLE)
-        if self._fatal is None and procfs.exists(self._capsule.lead):
+        is_of_an_exit = self.exits is not None and self.exits.has_just_seen_one()
+        if self._fatal is None and not is_of_an_exit and procfs.exists(self._capsule.lead):
             await self._see_request(broken_sighting, message, now_ns)
 
     async def _see_request(self, make: MakeSighting, message: dict[str, Any], now_ns: int) -> None:
@@ -281,7 +296,17 @@ class FailureWatch:
                 at = (await self._committer.commit(Trigger.INCIDENT)).id
             except ReliveError as error:
                 self._log.error("commit at the failure failed", error=error.as_json())
-        return await self._report(sighting, at)
+        return await self.report(sighting, at)
+
+    async def about_open_requests(self, taken: Taken | None) -> tuple[list[int], dict[str, Any]]:
+        """Numbers of the requests that were being served at a commit, and what a sighting is to hold of them.
+
+        Of several any can be to blame: the oldest one's commit is before them all.
+        """
+        cursor = taken.cursor if taken is not None else None
+        requests = sorted(one.request for one in cursor.open_requests) if cursor is not None else []
+        about = await self._about_request(requests[0]) if requests else {}
+        return requests, {key: about.get(key) for key in ("sequence", "began_wall_ns", "log_begin")}
 
     async def _about_request(self, number: int) -> dict[str, Any]:
         """What the recording holds of a request; empty when it holds nothing."""
@@ -304,18 +329,45 @@ class FailureWatch:
     # -- memory and end ------------------------------------------------------------------------------------------
 
     async def watch_memory(self) -> None:
-        """See processes of the tree killed for want of memory while the service itself lives on."""
+        """Commit before memory runs out, and see processes killed for want of it while the service itself lives on."""
         if self._group is None:
             return
         self._kills = self._group.kills()
-        while True:
-            await asyncio.sleep(_MEMORY_POLL)
-            kills, before = self._group.kills(), self._kills
-            self._kills = kills
-            if kills > before:
-                self._killed_for_memory = time.monotonic()
-            if kills > before and procfs.exists(self._capsule.lead):
-                await self._report(memory_sighting(kills - before, time.time_ns()), None)
+        pressure = Pressure(self._group)
+        try:
+            while True:
+                await pressure.wait()
+                kills, before = self._group.kills(), self._kills
+                self._kills = kills
+                if kills > before:
+                    self._killed_for_memory = time.monotonic()
+                if kills > before and procfs.exists(self._capsule.lead):
+                    await self._report_memory(memory_sighting(kills - before, time.time_ns()))
+                # In a unit's own group the agent is at home too: what a commit takes might be what the service lacks then.
+                if self._group.is_ours and pressure.look():
+                    self._pressed = await self._commit_before_memory_ends()
+                if pressure.is_high:
+                    self._pressed_at = time.monotonic()
+        finally:
+            pressure.close()
+
+    async def _commit_before_memory_ends(self) -> asyncio.Task[CommitId | None] | None:
+        if not self._limit.allows(_MEMORY):
+            return None
+        try:
+            taken = await self._committer.capture(Trigger.INCIDENT)
+        except ReliveError as error:
+            self._log.error("commit before memory ran out failed", error=error.as_json())
+            return None
+        self._log.info("little memory is left", commit=taken.name)
+        return asyncio.create_task(self.keep(taken))
+
+    async def _report_memory(self, sighting: Sighting) -> None:
+        """With what was committed when little was left: what was taken before may be hours away from the kill."""
+        at: CommitId | None = None
+        if self._pressed is not None and time.monotonic() - self._pressed_at < _PRESSED_COUNTS:
+            at = await self._pressed
+        await self.report(sighting, at, at)
 
     async def note_the_end(self) -> None:
         """The capsule has ended: an incident, unless that is no failure or has one already."""
@@ -332,7 +384,10 @@ class FailureWatch:
         kills = self._group.kills() if self._group is not None else 0
         if sighting is not None and kills and sighting.signal == signal.SIGKILL:
             exit_status = shell_status(status) if status is not None else None
-            sighting = memory_sighting(kills, time.time_ns(), exit_status)
+            async with self._catching:
+                pass  # as in ``report_end``
+            await self._report_memory(memory_sighting(kills, time.time_ns(), exit_status))
+            return
         await self.report_end(sighting)
 
     async def report_end(self, sighting: Sighting | None, before: CommitId | None = None) -> None:
@@ -345,21 +400,31 @@ class FailureWatch:
             if sighting is not None and sighting.exit_status == 1 and self.exceptions.main_failed:
                 return
         # A fatal signal that was caught at its delivery has its incident already, with a commit.
-        if sighting is not None and not (self._fatal is not None and sighting.signal == self._fatal.signal):
-            await self._report(sighting, None, before)
+        if sighting is None or (self._fatal is not None and sighting.signal == self._fatal.signal):
+            return
+        at: CommitId | None = None
+        if sighting.kind is FailureKind.EXIT and self.exits is not None:
+            at = await self.exits.committed_at_end()
+            sighting = await self.exits.with_last_words(sighting)
+        await self.report(sighting, at, before)
 
-    async def _report(
+    async def keep(self, taken: Taken | None) -> CommitId | None:
+        """Make durable what was taken at a failure; None where nothing was, or it could not be."""
+        if taken is None:
+            return None
+        try:
+            return (await self._keeper.keep(taken)).id
+        except ReliveError as error:
+            self._log.error("commit at the failure was not stored", error=error.as_json())
+            return None
+
+    async def report(
         self, sighting: Sighting, at: CommitId | None, before: CommitId | None = None
     ) -> Incident:
+        """Write down an incident."""
         incident = await self._keeper.report(sighting, at, before=before)
         self._log.warning("incident", number=incident.number, summary=sighting.summary, times=incident.times)
         return incident
-
-
-def _name(pid: int) -> str | None:
-    """The name of a process that lives, or None."""
-    stat = procfs.read_stat(pid)
-    return stat.comm if stat is not None and stat.state not in "ZX" else None
 
 
 def _inside(pid: int) -> int:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from relive.errors import HostIncapable
+from relive.kernel.memgroups import oom_kills
 
 __all__ = ["MemoryGroup"]
 
@@ -111,12 +112,44 @@ class MemoryGroup:
 
     def kills(self) -> int:
         """Processes of the group that the kernel has killed for want of memory so far."""
-        name = "memory.oom_control" if self.version == 1 else "memory.events"
+        return oom_kills(self.directory)
+
+    def limit(self) -> int | None:
+        """Bytes that the group may have; None where there is no limit, or none that matters on this machine."""
+        name = "memory.limit_in_bytes" if self.version == 1 else "memory.max"
         try:
-            lines = (self.directory / name).read_text().splitlines()
-        except OSError:
+            limit = int((self.directory / name).read_text())
+        except (OSError, ValueError):  # "max"
+            return None
+        return limit if limit < os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") else None
+
+    def held(self) -> int:
+        """Bytes in use that the kernel cannot take back: all but files' pages. 0 where the group is gone."""
+        name = "memory.usage_in_bytes" if self.version == 1 else "memory.current"
+        prefix = "total_" if self.version == 1 else ""
+        files = {f"{prefix}active_file", f"{prefix}inactive_file"}
+        try:
+            used = int((self.directory / name).read_text())
+            lines = (self.directory / "memory.stat").read_text().splitlines()
+        except (OSError, ValueError):
             return 0
-        return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
+        return used - sum(int(value) for name, value in map(str.split, lines) if name in files)
+
+    def bell(self, level: int) -> int | None:
+        """An eventfd (not blocking) that rings when the use crosses so many bytes; None where the kernel cannot (cgroups v2)."""
+        if self.version != 1:
+            return None
+        bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        try:
+            usage = os.open(self.directory / "memory.usage_in_bytes", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                (self.directory / "cgroup.event_control").write_text(f"{bell} {usage} {level}")
+            finally:
+                os.close(usage)
+        except OSError:
+            os.close(bell)
+            return None
+        return bell
 
     def remove(self) -> None:
         """Remove it once it is empty, and with the last one the directory above."""

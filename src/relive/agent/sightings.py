@@ -26,6 +26,7 @@ __all__ = [
     "shell_status",
     "unseen_end_sighting",
     "worker_end_sighting",
+    "worker_exit_sighting",
 ]
 
 _ASKED_FOR = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
@@ -232,6 +233,25 @@ def worker_end_sighting(
         summary=summary,
         seen_wall_ns=now_ns,
         signal=ended_by,
+        pid=pid,
+        worker=True,
+    )
+
+
+def worker_exit_sighting(status: int, comm: str, pid: int, worker_of: str, now_ns: int) -> Sighting | None:
+    """A process of a service that goes on is about to exit; None when that is no failure.
+
+    Args:
+        status: 1 to 255; what shells and runtimes give a process that a signal asked to end is none.
+    """
+    if status - 128 in _ASKED_FOR:
+        return None
+    return Sighting(
+        kind=FailureKind.EXIT,
+        fingerprint=f"exit {status} of {comm}",
+        summary=f"{_process(comm, pid, worker_of)} ended with status {status}",
+        seen_wall_ns=now_ns,
+        exit_status=status,
         pid=pid,
         worker=True,
     )

@@ -187,7 +187,8 @@ def _without_prompt(text: str) -> str:
 
 
 def _without_thread(terminal: Terminal, incident: Incident, branch: Branch, commands: list[str]) -> None:
-    if incident.sighting.kind is FailureKind.SIGNAL:
+    # Of a process that stands before its exit no frames are left in Python; what was written in C has them all.
+    if incident.sighting.kind in (FailureKind.SIGNAL, FailureKind.EXIT):
         _native(terminal, incident, branch, commands)
         return
     stacks = {str(pid): _stacks_of(pid) for pid in procfs.tree_of(branch.facts.root)}
@@ -217,7 +218,7 @@ def _no_stacks(pid: int, said: str) -> str:
 
 
 def _native(terminal: Terminal, incident: Incident, branch: Branch, commands: list[str]) -> None:
-    """gdb on the process as it stands where the signal was about to strike."""
+    """gdb on the process as it stands where the signal was about to strike, or where it was about to exit."""
     pid = _process_that_failed(incident, branch)
     command = [*GDB, "-p", str(pid)]
     if shutil.which("gdb") is None:
@@ -248,7 +249,7 @@ def _native(terminal: Terminal, incident: Incident, branch: Branch, commands: li
 
 
 def _process_that_failed(incident: Incident, branch: Branch) -> int:
-    """The host's pid of the process that got the signal; of the service's root where that cannot be told."""
+    """The host's pid of the process that got the signal or was about to exit; of the service's root where that cannot be told."""
     wanted = incident.sighting.pid
     for pid in procfs.tree_of(branch.facts.root):
         words = (procfs.status_field(pid, "NSpid") or "").split()

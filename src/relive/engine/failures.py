@@ -144,6 +144,12 @@ _RULES = (
         "send it SIGCONT (`kill -CONT`) and commit again",
     ),
     _Rule(
+        "signalled",
+        r"^Unexpected \d+ task interruption, aborting",
+        "a signal came to one of its processes in the moment in which CRIU ran code there",
+        "commit again in a moment",
+    ),
+    _Rule(
         "ghost-too-large",
         r"^Can't dump ghost file .* increase limit",
         "it holds an open but deleted file larger than the limit",

@@ -19,6 +19,7 @@ __all__ = [
     "is_same_process",
     "listening_ports",
     "memory_of",
+    "name_of",
     "number_inside",
     "read_maps",
     "read_stat",
@@ -80,6 +81,12 @@ def exists(pid: int) -> bool:
     """There is a process of that number that is not a zombie."""
     stat = read_stat(pid)
     return stat is not None and stat.state not in "ZX"
+
+
+def name_of(pid: int) -> str | None:
+    """The name of a process that lives, or None."""
+    stat = read_stat(pid)
+    return stat.comm if stat is not None and stat.state not in "ZX" else None
 
 
 def exists_inside(first: int, number: int) -> bool:

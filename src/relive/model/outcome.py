@@ -158,6 +158,8 @@ class Outcome(Value):
         headers: of the answer, names in lower case; body: as text, or base64 if it is none.
         seconds: from the first byte of the request to the end.
         exit_status: of the service's root process as a shell shows it, if it died; signal: if one ended it.
+        out_of_memory: the kernel killed a process of the service since its memory was used up.
+        worker: the process that ended is not the service's first one, which may have gone on.
         fault: the fatal signal that it is judged by; of a recorded one what the incident holds.
         places: where the threads stood that had not given an answer; None where it is not asked for, or nobody kept it.
         log: lines the service wrote to its standard error meanwhile.
@@ -180,6 +182,8 @@ class Outcome(Value):
     seconds: float | None = None
     exit_status: int | None = None
     signal: int | None = None
+    out_of_memory: bool = False
+    worker: bool = False
     fault: Fault | None = None
     places: list[ThreadPlace] | None = None
     log: list[str] = []

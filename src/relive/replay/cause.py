@@ -6,7 +6,8 @@ questions: what was seen of the cause, on both sides alike, and what was missing
 
 Evidence, the first that both sides have decides:
 
-0. Of a fatal signal: its code, the class of its address (in the first page, or not), the instruction, and the calls that led
+0. Of a kill for want of memory: the counts of the control groups.
+   Of a fatal signal: its code, the class of its address (in the first page, or not), the instruction, and the calls that led
    there: every abort ends at one instruction. A restored process has the addresses it had. Where only the calls differ, or are
    not known, it may be what earlier calls left on the stack: then a stack in the log decides. A line that is none does not, since
    it may be of the request, and not of its end.
@@ -65,6 +66,9 @@ def find_cause(recorded: Outcome, replayed: Outcome, *, calls_differ: bool = Fal
     Args:
         calls_differ: of the calls inside one was not as recorded.
     """
+    memory = _memory(recorded, replayed)
+    if memory is not None:
+        return memory
     fault = _faults(recorded, replayed)
     if fault is not None and not fault.unseen:
         return fault
@@ -111,6 +115,19 @@ def _own_misses(outcome: Outcome) -> int:
 
 def _times(number: int) -> str:
     return "once" if number == 1 else f"{number} times"
+
+
+def _memory(recorded: Outcome, replayed: Outcome) -> Cause | None:
+    """By whether the kernel killed it for want of memory: SIGKILL alone says nothing of who sent it, nor why."""
+    if recorded.out_of_memory and replayed.out_of_memory:
+        return Cause(evidence=["the kernel killed it for want of memory on both sides"])
+    if recorded.out_of_memory:
+        return Cause(difference="the kernel killed it for want of memory, in the branch it did not")
+    if replayed.out_of_memory:
+        return Cause(
+            difference="in the branch the kernel killed it for want of memory, which is not what was recorded"
+        )
+    return None
 
 
 def _faults(recorded: Outcome, replayed: Outcome) -> Cause | None:

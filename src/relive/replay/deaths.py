@@ -1,4 +1,4 @@
-"""Fatal signals in a branch, seen as they are in a capsule: by the tracer, before the process dies of them."""
+"""Deaths in a branch, seen as they are in a capsule: by the tracer, fatal signals before the process dies of them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import asyncio
 import contextlib
 import os
 import signal
+from enum import Enum, auto
 
 from relive.errors import ReliveError
 from relive.kernel import pidfds, procfs
 from relive.kernel.callers import callers_of
-from relive.model.outcome import Fault, ThreadPlace
+from relive.model.outcome import Fault, Outcome, ThreadPlace
 from relive.sandbox.branch import Branch
 from relive.watch.client import Tracer
-from relive.watch.messages import Fatal
+from relive.watch.messages import Exited, Fatal
 
 __all__ = ["Deaths", "places_of"]
 
@@ -24,31 +25,58 @@ _BETWEEN_LOOKS = 0.001  # [s]
 _STOP_LOOKS = 100
 
 
+class _Awaited(Enum):
+    """What a replay waits for of the processes of a branch."""
+
+    SIGNAL = auto()
+    EXIT = auto()
+    MEMORY = auto()
+
+    @classmethod
+    def by(cls, recorded: Outcome) -> _Awaited | None:
+        """What has to be watched for, so that it can be compared with that; None: nothing but the end of the first process."""
+        if recorded.out_of_memory:
+            return cls.MEMORY
+        if recorded.worker:
+            return cls.EXIT
+        return cls.SIGNAL if recorded.fault is not None else None
+
+
 class Deaths:
     """Watches the processes of one branch. For one event loop; made by ``watch``.
 
     Attributes:
         seen: set at the first fatal signal.
         faults: in the order they came.
+        exit_status: of the first worker that ended with a failure, or of another that ended as was recorded; None: none has.
     """
 
-    def __init__(self, tracer: Tracer, root: int) -> None:
+    def __init__(self, tracer: Tracer, branch: Branch, awaited: _Awaited, exit_status: int | None) -> None:
+        root = branch.facts.root
         self.seen = asyncio.Event()
         self.faults: list[Fault] = []
+        self.exit_status: int | None = None
+        self._branch = branch
+        self._awaited = awaited
+        self._expected = exit_status
+        self._workers = {*procfs.children_of(root), *procfs.children_of(branch.facts.init)}
         self._tracer = tracer
         self._root = root
         self._following = asyncio.create_task(self._follow())
 
     @classmethod
-    async def watch(cls, branch: Branch) -> Deaths | None:
-        """Begin; None where the branch has ended already, or may not be traced."""
+    async def watch(cls, branch: Branch, recorded: Outcome) -> Deaths | None:
+        """Begin; None where nothing is awaited but the end of the first process, or the branch has ended, or may not be traced."""
+        awaited = _Awaited.by(recorded)
+        if awaited is None:
+            return None
         tracer = await Tracer.start()
         try:
             await tracer.attach(branch.facts.root)
         except ReliveError:
             await tracer.close()
             return None
-        return cls(tracer, branch.facts.root)
+        return cls(tracer, branch, awaited, recorded.exit_status)
 
     async def _follow(self) -> None:
         async for event in self._tracer.events():
@@ -58,6 +86,19 @@ class Deaths:
                 self.seen.set()
                 with contextlib.suppress(ReliveError):
                     await self._tracer.release()
+            elif isinstance(event, Exited) and event.pid != self._root:
+                self._note_end(event)
+
+    def _note_end(self, event: Exited) -> None:
+        if self._awaited is _Awaited.MEMORY and event.signal == signal.SIGKILL:
+            if self._branch.groups.oom_kills():
+                self.seen.set()
+        elif self._awaited is _Awaited.EXIT and self.exit_status is None and event.status is not None:
+            status = os.waitstatus_to_exitcode(event.status)
+            # Shells and build tools end with a failure all the time: of those only one that ends as was recorded counts.
+            if status > 0 and (event.pid in self._workers or status == self._expected):
+                self.exit_status = status
+                self.seen.set()
 
     async def close(self) -> None:
         """End. May be called again."""

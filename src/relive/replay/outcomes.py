@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import signal
 from pathlib import Path
 
 from relive.kernel.plainfile import open_plain
@@ -82,6 +83,8 @@ def recorded_outcome(sighting: Sighting, exchange: Exchange | None, log: list[st
             end=End.DIED,
             signal=sighting.signal,
             exit_status=sighting.exit_status if sighting.signal is None else 128 + sighting.signal,
+            out_of_memory=sighting.kind is FailureKind.MEMORY,
+            worker=sighting.kind is FailureKind.EXIT and sighting.worker,
             log=log,
             stack=last_stack(log),
         )
@@ -122,6 +125,19 @@ def died_outcome(wait_status: int | None, log: list[str], seconds: float) -> Out
         log=log,
         stack=last_stack(log),
     )
+
+
+def with_memory_used_up(outcome: Outcome) -> Outcome:
+    """The outcome of a branch in which the kernel killed a process for want of memory, whether or not the service's first one."""
+    number = int(signal.SIGKILL)
+    return outcome.model_copy(
+        update={"end": End.DIED, "signal": number, "exit_status": 128 + number, "out_of_memory": True}
+    )
+
+
+def with_worker_exit(outcome: Outcome, status: int) -> Outcome:
+    """The outcome of a branch in which a process that is not the service's first one ended with that status."""
+    return outcome.model_copy(update={"end": End.DIED, "signal": None, "exit_status": status, "worker": True})
 
 
 def with_fault(outcome: Outcome, fault: Fault) -> Outcome:

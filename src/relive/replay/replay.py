@@ -25,7 +25,14 @@ from relive.replay.deaths import Deaths, places_of
 from relive.replay.drain import BranchDrain
 from relive.replay.inside import Window, request_again
 from relive.replay.network import Network
-from relive.replay.outcomes import died_outcome, read_log, replayed_answer, with_fault
+from relive.replay.outcomes import (
+    died_outcome,
+    read_log,
+    replayed_answer,
+    with_fault,
+    with_memory_used_up,
+    with_worker_exit,
+)
 from relive.replay.plan import Pace, Plan
 from relive.replay.played import played_words
 from relive.replay.sender import Answer, Sender, service_address
@@ -163,7 +170,7 @@ async def _run(
     deaths: Deaths | None = None
     try:
         network = _network(branch, case)
-        deaths = await Deaths.watch(branch) if case.recorded.fault is not None else None
+        deaths = await Deaths.watch(branch, case.recorded)
         wishes.sees(branch.facts.root)
         stage.open(branch, case.manifest)
         opened = time.monotonic()
@@ -354,9 +361,7 @@ async def _live(
         if plan.subject is None:
             status = await _status(branch, died) if not _is_of_a_worker(deaths) else None
             outcome = died_outcome(status, lines, time.monotonic() - began)
-            outcome = (
-                with_fault(outcome, deaths.faults[0]) if deaths is not None and deaths.faults else outcome
-            )
+            outcome = _with_deaths(outcome, branch, deaths)
         else:
             outcome = replayed_answer(sender.answers.get(plan.subject, Answer()), lines)
             if case.hung_seconds is not None and (outcome.seconds or 0.0) >= case.hung_seconds:
@@ -370,6 +375,17 @@ async def _live(
         _first_earlier(case, sender, wishes.ignore),
         sum(n != plan.subject for n in sender.answers),
     )
+
+
+def _with_deaths(outcome: Outcome, branch: Branch, deaths: Deaths | None) -> Outcome:
+    """What was seen of the branch's processes beside the end of the first one."""
+    if deaths is not None and deaths.faults:
+        return with_fault(outcome, deaths.faults[0])
+    if branch.groups.oom_kills():
+        return with_memory_used_up(outcome)
+    if deaths is not None and deaths.exit_status is not None:
+        return with_worker_exit(outcome, deaths.exit_status)
+    return outcome
 
 
 def _is_of_a_worker(deaths: Deaths | None) -> bool:

@@ -168,12 +168,13 @@ def _way_it_ended(recorded: Outcome, replayed: Outcome) -> str | None:
         return f"recorded: {_words(recorded)}; replayed: {_words(replayed)}"
     if recorded.status != replayed.status:
         return f"status {recorded.status} was recorded, {replayed.status} came"
-    if recorded.end is End.DIED and (recorded.signal, recorded.exit_status) != (
-        replayed.signal,
-        replayed.exit_status,
-    ):
+    if recorded.end is End.DIED and _death(recorded) != _death(replayed):
         return f"recorded: {_words(recorded)}; replayed: {_words(replayed)}"
     return None
+
+
+def _death(outcome: Outcome) -> tuple[int | None, int | None, bool]:
+    return outcome.signal, outcome.exit_status, outcome.worker
 
 
 def _words(outcome: Outcome) -> str:
@@ -190,11 +191,11 @@ def _words(outcome: Outcome) -> str:
                 if outcome.fault is None or outcome.fault.is_root
                 else "a process of the service"
             )
-            return (
-                f"{who} died of signal {outcome.signal}"
-                if outcome.signal
-                else f"it ended with status {outcome.exit_status}"
-            )
+            if outcome.out_of_memory:
+                return "the kernel killed it for want of memory"
+            if outcome.signal:
+                return f"{who} died of signal {outcome.signal}"
+            return f"{'a worker' if outcome.worker else 'it'} ended with status {outcome.exit_status}"
         case End.NOTHING:
             return "nothing failed"
 

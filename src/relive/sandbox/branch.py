@@ -67,6 +67,11 @@ class Branch:
         return int(words[0]) if words else None
 
     @property
+    def groups(self) -> Groups:
+        """Its control groups."""
+        return Groups(tuple(Path(group) for group in self.facts.groups))
+
+    @property
     def memory(self) -> MemoryState | None:
         """How far its memory is there; None when it was not restored lazily."""
         return read_memory(self.directory)
@@ -183,7 +188,7 @@ class Branch:
         if self.facts.pager is not None:
             # With process 1 it ends by itself; nobody may write here any more when the directory is removed.
             await_pager(self.facts.pager, self.facts.pager_started)
-        Groups(tuple(Path(group) for group in self.facts.groups)).remove()
+        self.groups.remove()
         shutil.rmtree(self.directory, ignore_errors=True)
         if self.ownership is not None:
             self.ownership.close()

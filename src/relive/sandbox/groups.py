@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from relive.kernel.memgroups import oom_kills
+
 __all__ = ["GroupLimits", "Groups", "sweep_groups"]
 
 _TOP = Path("/sys/fs/cgroup")
@@ -63,6 +65,10 @@ class Groups:
         """
         for directory in self.directories:
             (directory / "cgroup.procs").write_text(str(pid))
+
+    def oom_kills(self) -> int:
+        """Processes that the kernel has killed so far because the branch had used up its memory."""
+        return sum(map(oom_kills, self.directories))
 
     def remove(self) -> None:
         """Remove them as soon as nobody is in there any more; doing it twice is no error."""

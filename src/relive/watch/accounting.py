@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from relive.kernel import pidfds, procfs
 from relive.watch.messages import Exited
-from relive.watch.tracing import name_and_number, state_of
+from relive.watch.tasks import state_of
+from relive.watch.tracing import name_and_number
 
 __all__ = ["Known", "ends", "forget"]
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from relive import errors
+from relive.watch.crash import HOLD_LIMIT
 from relive.watch.messages import Event, parse_event
 
 __all__ = ["Attached", "Released", "Tracer", "TracerProcess"]
@@ -60,12 +61,16 @@ class TracerProcess:
         root: what it is to trace; None when it was not told.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, hold_limit: float = HOLD_LIMIT) -> None:
+        """``hold_limit``: seconds after which a process that it holds is let go though nobody says so."""
         self.root: int | None = None
         self.socket, theirs = socket.socketpair()
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "relive.watch.tracer", "--socket", str(theirs.fileno())],
+                [
+                    *(sys.executable, "-P", "-m", "relive.watch.tracer"),
+                    *("--socket", str(theirs.fileno()), "--hold-limit", str(hold_limit)),
+                ],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -105,9 +110,9 @@ class Tracer:
         self._reading = asyncio.create_task(self._read(reader))
 
     @classmethod
-    async def start(cls) -> Tracer:
-        """Start a tracer that traces nothing yet."""
-        return await cls.adopt(TracerProcess())
+    async def start(cls, hold_limit: float = HOLD_LIMIT) -> Tracer:
+        """Start a tracer that traces nothing yet; ``hold_limit`` as for ``TracerProcess``."""
+        return await cls.adopt(TracerProcess(hold_limit))
 
     @classmethod
     async def adopt(cls, process: TracerProcess) -> Tracer:
@@ -249,5 +254,5 @@ class Tracer:
 def _tracer_gone() -> errors.CapsuleError:
     return errors.CapsuleError(
         "the tracer of fatal signals has ended",
-        remedy="Start another; the service runs on, but a process that was held may have to be resumed.",
+        remedy="Start another; the service runs on, and a process that was held dies of its signal.",
     )

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import select
 import signal
 import time
 from collections.abc import Sequence
 
 from relive.kernel import procfs
-from relive.watch.tracing import Crash, send_to_task
+from relive.watch.crash import Crash
+from relive.watch.tasks import send_to_task
 
-__all__ = ["DEATH_LIMIT", "close_all", "let_die"]
+__all__ = ["DEATH_LIMIT", "let_die"]
 
 DEATH_LIMIT = 5.0  # [s] after which a process that will not die of its signal is left to live
 _RESEND_AFTER = 0.2  # [s]
@@ -66,9 +66,3 @@ def _send(crash: Crash, tid: int, number: int) -> None:
 def _resume(crash: Crash) -> None:
     with contextlib.suppress(ProcessLookupError):
         signal.pidfd_send_signal(crash.pidfd, signal.SIGCONT)
-
-
-def close_all(crashes: Sequence[Crash]) -> None:
-    """Forget them."""
-    for crash in crashes:
-        os.close(crash.pidfd)

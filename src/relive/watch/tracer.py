@@ -34,9 +34,11 @@ from typing import Any, Final
 from relive.errors import ProcessGone, ReliveError, UsageError
 from relive.kernel import libc, procfs
 from relive.watch.accounting import Known, ends, forget
+from relive.watch.crash import HOLD_LIMIT, Crash
 from relive.watch.messages import Channel, Exited, Fatal
-from relive.watch.release import close_all, let_die
-from relive.watch.tracing import Crash, Tracing, state_of
+from relive.watch.release import let_die
+from relive.watch.tasks import state_of
+from relive.watch.tracing import Tracing
 
 __all__ = ["main"]
 
@@ -126,8 +128,9 @@ class _Agent:
 class Tracer:
     """The whole state between two commands."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, hold_limit: float) -> None:
         self._channel = channel
+        self._hold_limit = hold_limit
         self._agent = _Agent(channel, _Signals())
         self._root: int | None = None
         self._known: list[Known] = []
@@ -166,7 +169,8 @@ class Tracer:
                 self._trace(releasing=None)
         elif op == "release":
             died = let_die(self._held)
-            close_all(self._held)
+            for crash in self._held:
+                crash.close()
             released = {crash.pid for crash in self._held}
             self._held = []
             # Of their ends the reply tells.
@@ -187,7 +191,7 @@ class Tracer:
             releasing: None for the command ``attach``. For ``release``, whether the process died.
         """
         assert self._root is not None
-        session = _Session(self._channel, self._agent, releasing, self._known)
+        session = _Session(self._channel, self._agent, releasing, self._known, self._hold_limit)
         thread = threading.Thread(target=session.run, args=(self._root,), daemon=True)
         thread.start()
         thread.join()
@@ -238,7 +242,7 @@ class _Session:
 
     Args:
         releasing: as for ``Tracer._trace``. known: who was traced before; daemons that forked twice no longer
-            descend from the root.
+            descend from the root. hold_limit: see ``guardian``.
 
     Attributes:
         tracing: what was traced; ``native_id`` the thread that did; ``end`` why it ended; ``left`` who was traced last. For after
@@ -250,18 +254,24 @@ class _Session:
     end: _End = _End.FAILED
 
     def __init__(
-        self, channel: Channel, agent: _Agent, releasing: bool | None, known: Iterable[Known]
+        self,
+        channel: Channel,
+        agent: _Agent,
+        releasing: bool | None,
+        known: Iterable[Known],
+        hold_limit: float,
     ) -> None:
         self._channel = channel
         self._agent = agent
         self._releasing = releasing
         self._known = list(known)
+        self._hold_limit = hold_limit
         self.left: list[Known] = []
 
     def run(self, root: int) -> None:
         """The thread. Whatever goes wrong in it, its end sets the whole tree free."""
         self.native_id = threading.get_native_id()
-        self.tracing = Tracing(lambda *about: self._channel.event(Exited(*about)))
+        self.tracing = Tracing(lambda *about: self._channel.event(Exited(*about)), self._hold_limit)
         try:
             self.end = self._run(root)
         except ReliveError as error:
@@ -359,12 +369,19 @@ def main() -> None:
     """Run the tracer until its socket closes."""
     parser = argparse.ArgumentParser(prog="relive.watch.tracer", description=__doc__)
     parser.add_argument("--socket", type=int, required=True, metavar="FD", help="inherited stream socket")
+    parser.add_argument(
+        "--hold-limit",
+        type=float,
+        default=HOLD_LIMIT,
+        metavar="SECONDS",
+        help="after which a process that is held is let go",
+    )
     arguments = parser.parse_args()
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(
         resource.RLIMIT_NOFILE, (most, most)
     )  # it has a handle of each process while it is aside
-    Tracer(Channel(socket.socket(fileno=arguments.socket))).run()
+    Tracer(Channel(socket.socket(fileno=arguments.socket)), arguments.hold_limit).run()
 
 
 if __name__ == "__main__":

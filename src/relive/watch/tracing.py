@@ -14,24 +14,16 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from relive.errors import PermissionMissing, ProcessGone, UsageError
-from relive.kernel import libc, procfs, ptrace
+from relive.kernel import procfs, ptrace
 from relive.watch import signals
+from relive.watch.crash import HOLD_LIMIT, Crash
+from relive.watch.guardian import guard
+from relive.watch.tasks import read, send_to_task, state_of
 
-__all__ = ["Crash", "Skipped", "Tracing", "is_leader", "name_and_number", "send_to_task", "state_of"]
-
-_SYS_TGKILL = {"x86_64": 234, "aarch64": 131}[os.uname().machine]
-
-
-def send_to_task(process: int, tid: int, number: int) -> None:
-    """tgkill(2): a signal for one thread; number 0 only asks whether the thread is there.
-
-    Raises:
-        ProcessLookupError: the process has no such thread.
-    """
-    libc.syscall(_SYS_TGKILL, process, tid, number)
+__all__ = ["Skipped", "Tracing", "is_leader", "name_and_number"]
 
 
 def is_leader(tid: int) -> bool:
@@ -56,29 +48,6 @@ class Skipped:
     reason: str
 
 
-@dataclass(slots=True)
-class Crash:
-    """A process whose fatal signal is withheld.
-
-    Attributes:
-        tid: the thread that got the signal.
-        comm: name of that thread.
-        pidfd: names the process even when its number is used again; closed by whoever releases it.
-        comes_back: the fault happens again when the process runs on.
-        stopped: its tasks that stand in group-stop.
-        withheld: (tid, signal) of crashes of its other threads in the same moment, to be sent again.
-    """
-
-    pid: int
-    tid: int
-    info: signals.SignalInfo
-    comm: str
-    pidfd: int
-    comes_back: bool
-    stopped: set[int] = field(default_factory=set)
-    withheld: list[tuple[int, int]] = field(default_factory=list)
-
-
 class Tracing:
     """Belongs to one thread; after its end others may use ``processes`` and ``crashes``.
 
@@ -87,11 +56,14 @@ class Tracing:
         crashes: by process id; none of them is traced again by this object.
     """
 
-    def __init__(self, on_exit: Callable[[int, int, str | None, int | None], None]) -> None:
-        """``on_exit`` gets what ``Exited`` holds of each traced process that ends."""
+    def __init__(
+        self, on_exit: Callable[[int, int, str | None, int | None], None], hold_limit: float = HOLD_LIMIT
+    ) -> None:
+        """``on_exit`` gets what ``Exited`` holds of each traced process that ends; ``hold_limit``: seconds (``guardian``)."""
         self.tasks: set[int] = set()
         self.crashes: dict[int, Crash] = {}
         self._on_exit = on_exit
+        self._hold_limit = hold_limit
         self._me = threading.get_native_id()
 
     # -- who is traced ---------------------------------------------------------------------------------------
@@ -221,7 +193,7 @@ class Tracing:
             return
         crash = self.crashes.pop(tid, None)  # killed while it was being stopped
         if crash is not None:
-            os.close(crash.pidfd)
+            crash.close()
         self._on_exit(tid, status, *who)
 
     def _exec(self, tid: int) -> None:
@@ -245,7 +217,7 @@ class Tracing:
             ptrace.resume(tid, number)
             return
         try:
-            task = signals.Dispositions.parse(_read(f"/proc/{tid}/status"))
+            task = signals.Dispositions.parse(read(f"/proc/{tid}/status"))
         except FileNotFoundError:
             return  # killed this very moment
         info = signals.SignalInfo.decode(ptrace.siginfo(tid))
@@ -255,14 +227,21 @@ class Tracing:
         comes_back = signals.comes_back(info, namespace_init=task.namespace_init)
         known = self.crashes.get(task.process)
         if known is None:
-            self.crashes[task.process] = Crash(
+            crash = Crash(
                 pid=task.process,
                 tid=tid,
                 info=info,
-                comm=_read(f"/proc/{tid}/comm").rstrip("\n"),
+                comm=read(f"/proc/{tid}/comm").rstrip("\n"),
                 pidfd=os.pidfd_open(task.process),
                 comes_back=comes_back,
             )
+            try:
+                crash.guard = guard(crash, self._hold_limit)
+            except OSError:  # too many processes, no memory: it dies as if nobody watched
+                os.close(crash.pidfd)
+                ptrace.resume(tid, number)
+                return
+            self.crashes[task.process] = crash
             # In place of the signal the thread gets SIGSTOP, which stops the whole process. Sent from outside
             # instead, it would be pending when CRIU seizes, and CRIU would throw away the wrong signal.
             ptrace.resume(tid, signal.SIGSTOP)
@@ -281,29 +260,10 @@ class Tracing:
         )
 
 
-def _read(path: str) -> str:
-    """A small file of /proc in one read; pathlib's way costs three times as much, and this is per signal."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return os.read(descriptor, 65536).decode(errors="replace")
-    except ProcessLookupError as error:
-        raise FileNotFoundError(path) from error
-    finally:
-        os.close(descriptor)
-
-
-def state_of(tid: int) -> str:
-    """The letter of a task's state (proc(5)), X when there is no such task."""
-    try:
-        return _read(f"/proc/{tid}/stat").rpartition(") ")[2][:1]
-    except FileNotFoundError:
-        return "X"
-
-
 def name_and_number(pid: int) -> tuple[str | None, int | None]:
     """A process's name, and its number in its own PID namespace; a zombie has both. (None, None) when it is not there."""
     try:
-        status = _read(f"/proc/{pid}/status")
+        status = read(f"/proc/{pid}/status")
     except FileNotFoundError:
         return None, None
     fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
@@ -334,5 +294,5 @@ def _children(pid: int, tid: int) -> list[int]:
 
 def _census() -> tuple[str, str]:
     """Number of tasks on the machine and the last id given to one (proc(5), loadavg): equal if none began."""
-    *_, tasks, last = _read("/proc/loadavg").split()
+    *_, tasks, last = read("/proc/loadavg").split()
     return tasks.partition("/")[2], last
