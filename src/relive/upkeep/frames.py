@@ -105,7 +105,7 @@ def check_index(manifest: Manifest, placement: Placement, packs: Packs) -> set[s
         frames = read_frames(packs.path(name), name)
         if used_slots(tables, position).max(initial=0) // FRAME_PAGES >= len(frames):
             raise _unfit(f"it names a slot that pack {name[:12]} does not have")
-        kinds = {frame.kind for frame in frames}
+        kinds = {frame.kind & ~Kind.DELTA for frame in frames}
         if any(what | Kind.DICTIONARY not in kinds for what in dictionaries_in(dictionaries, position)):
             raise _unfit(f"it names a dictionary that pack {name[:12]} does not have")
     return set(contents.names)

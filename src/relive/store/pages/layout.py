@@ -1,7 +1,7 @@
 """Making page files again: full versions from packs, XORs over them, and the hash of each whole file against its manifest.
 
 Reads the placement, the frame of the index and the one it is compressed against, of each pack the frames needed, and the
-dictionaries that those are compressed against: no chain is followed. A page file is made from its beginning to its end, some
+dictionaries that those are compressed against, which are of a few packs: no long chain is followed. A page file is made from its beginning to its end, some
 megabytes at a time, so that these stay in the processor's cache until they are written (``pagesink``). Packs hold pages in the
 order of page files, so hardly a frame is read twice.
 """
@@ -106,6 +106,8 @@ class OpenPacks:
         pack = self._dictionaries.get((position, what))
         if pack is None:
             raise untrue("it does not name the dictionary that pages of it need")
+        if pack > position:  # so that none continues itself, on whatever way
+            raise untrue("it names a dictionary that is newer than what needs it")
         return self.own_dictionary(pack, what)
 
     def own_dictionary(self, position: int, what: Kind) -> Dictionary:
