@@ -49,6 +49,12 @@ def read_pack(path: Path, store_key: bytes | None) -> list[tuple[bytes, int]]:
     return frames
 
 
+def bases_of(placement: dict[str, Any]) -> list[list[int]]:
+    if placement["version"] == 3:
+        return list(placement["bases"])
+    return [] if placement["base"] is None else [placement["base"]]
+
+
 def decompress(frame: tuple[bytes, int], dictionary: bytes | None = None) -> bytes:
     stored, field = frame
     given = zstandard.ZstdCompressionDict(dictionary, zstandard.DICT_TYPE_RAWCONTENT) if dictionary else None
@@ -73,7 +79,7 @@ def read_placement(path: Path, signer: bytes) -> dict[str, Any]:
     assert public_key == signer
     Ed25519PublicKey.from_public_bytes(public_key).verify(signature, b"relive placement 2\0" + body)
     found: dict[str, Any] = msgpack.unpackb(body)
-    assert found["version"] == 2
+    assert found["version"] in (2, 3)
     assert found["commit"].hex() == path.name
     return found
 
@@ -92,8 +98,10 @@ class Commit:
         ]
         self._pages: dict[tuple[int, int], bytes] = {}
         self._dictionaries: dict[tuple[int, int], bytes] = {}
-        base = None if placement["base"] is None else decompress(self._frame(placement["base"]))
-        self.index = msgpack.unpackb(decompress(self._frame(placement["index"]), base))
+        blob = None
+        for place in [*bases_of(placement), placement["index"]]:
+            blob = decompress(self._frame(place), blob)
+        self.index = msgpack.unpackb(blob)
         named = {(user, is_words * WORDS): own for user, is_words, own in self.index.get("dictionaries", [])}
         for (user, kind), own in named.items():
             self._dictionaries[user, kind] = self._dictionary(own, kind, named)

@@ -3,9 +3,8 @@ and changed words have dictionaries each.
 
 What one commit keeps becomes a dictionary, and the commits that follow, a *generation*, are counted from that, its root. The farther
 the service goes on from a dictionary, the less it helps. So every fourth commit adds *a node*: what it keeps, itself compressed
-against the dictionary of an earlier node, continues that one. Which one: that of its number with the lowest digit to the base of
-four cleared (52 continues 48, which continues the root). So what a page needs is at most ``_DIGITS`` packs, and most commits have a
-dictionary that is one to three commits old. A dictionary that does not help is given up, and another is tried after one commit, then
+against the dictionary of an earlier node (``nodes``), continues that one. So a page needs the dictionaries of three packs at most,
+and most commits have a dictionary that is one to three commits old. A dictionary that does not help is given up, and another is tried after one commit, then
 after two, four and so on.
 """
 
@@ -15,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from relive.store.pages.dictionary import Dictionary
+from relive.store.pages.nodes import NODE_EVERY, is_node, leans_on
 
 __all__ = ["Generation", "Node", "Trial", "begun", "may_begin", "may_use"]
 
@@ -23,8 +23,7 @@ _MOST = 8192  # [pages] more are kept for themselves: they are read into memory 
 _TELLING = 1 << 16  # [bytes] of which the rate tells something
 _WORTH = 0.8  # of what it takes without; a dictionary that saves less is given up
 _PATIENCE_MOST = 32  # [commits]
-_BASE, _DIGITS = 4, 3
-_LONGEST = _BASE**_DIGITS  # [commits] of a generation
+_LONGEST = NODE_EVERY**3  # [commits] of a generation
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,19 +73,19 @@ class Generation:
     @property
     def adds_node(self) -> bool:
         """What the next commit keeps is to become a node."""
-        return self.number % _BASE == 0
+        return is_node(self.number)
 
     @property
     def against(self) -> Node:
         """What the next commit is to be compressed against."""
-        most = _cleared(self.number) if self.adds_node else self.number
+        most = leans_on(self.number)
         return [node for node in self.nodes if node.number <= most][-1]
 
     def after(self, trial: Trial) -> Generation:
         """The same when a commit was compressed against it, and added no node."""
         onward = replace(self, number=self.number + 1)
         # A node lies farther from what it continues than others from their dictionary, and so tells less.
-        if trial.raw < _TELLING or self.number % _BASE != 1:
+        if trial.raw < _TELLING or not is_node(self.number - 1):
             return onward
         if trial.sample > _WORTH * trial.alone:
             return replace(onward, is_useless=True)
@@ -107,14 +106,6 @@ class Generation:
     def is_spent(self) -> bool:
         """It is time for a new one."""
         return self.number >= _LONGEST or (self.is_useless and self.idle >= self.patience)
-
-
-def _cleared(number: int) -> int:
-    """A number with its lowest digit to the base that is not zero cleared."""
-    unit = 1
-    while number % (unit * _BASE) == 0:
-        unit *= _BASE
-    return number // (unit * _BASE) * (unit * _BASE)
 
 
 def may_use(generation: Generation | None, pages: int) -> bool:

@@ -27,12 +27,13 @@ from relive.store.pages.dictionary import DICTIONARY_MOST, NODE_MOST
 from relive.store.pages.differ import WORDS, Flags, Numbers, Pages, changed_pages
 from relive.store.pages.fold import continued, dictionaries_used, numbered_anew, packs_to_fold, packs_used
 from relive.store.pages.generation import Generation, Trial, begun, may_begin, may_use
-from relive.store.pages.last import KnownCommit, KnownContents, KnownFile
+from relive.store.pages.last import KnownCommit, KnownContents, KnownFile, KnownIndex
 from relive.store.pages.layout import OpenPacks
+from relive.store.pages.nodes import is_node, leans_on
 from relive.store.pages.packfile import Kind
 from relive.store.pages.packreader import PackReader
 from relive.store.pages.packs import Packs
-from relive.store.pages.packwriter import PackWriter, compress_blob
+from relive.store.pages.packwriter import PackWriter
 from relive.store.pages.placement import FramePlace
 from relive.store.pages.runs import PageFile, match
 from relive.store.pages.similarity import novel_pages
@@ -41,8 +42,6 @@ from relive.store.pages.table import NOWHERE, Dictionaries, Index, Table, encode
 __all__ = ["KEY_EVERY", "CommitIntake", "TakenPages"]
 
 KEY_EVERY = 32  # [commits] so many packs at most lie between a commit and its key commit
-_LARGE = 1 << 14  # [bytes] an index that is smaller costs little, whatever it is compressed against
-_WORTH = 4  # times its size as a difference, at most, an index may have alone
 # The dictionary in use from now on, and the position of the pack whose dictionary is needed for what was kept, None if none is.
 _Kept = tuple[Generation | None, int | None]
 _CONTENTS = "contents"  # stands for the table of contents among those of page files
@@ -55,12 +54,13 @@ class TakenPages:
 
     Attributes:
         known: all that a placement has to say, and what the next commit is compared with.
-        index: where the commit's own index lies.
+        index: where the commit's own index lies; bases: what it is compressed against, and that.
         stored: bytes of the new pack.
     """
 
     known: KnownCommit
     index: FramePlace
+    bases: Sequence[KnownIndex]
     stored: int
 
 
@@ -172,34 +172,29 @@ class CommitIntake:
             }
         contents = replace(self._contents.contents, table=tables.pop(_CONTENTS))
         data = encode_index(Index(bundle, tables, contents, listing, dictionaries))
-        base = onward.key_bytes if onward is not None else None
-        compressed = compress_blob(data, base)
-        if base is not None and len(compressed) >= _LARGE:
-            # So much has changed since that one that a fresh base saves more, in what follows, than it costs here.
-            alone = compress_blob(data, None)
-            if len(alone) < _WORTH * len(compressed):
-                base, compressed = None, alone
-        frame = writer.add_compressed(compressed, len(data))
+        number = onward.since_key + 1 if onward is not None else 0
+        bases = [one for one in onward.indexes if one.number <= leans_on(number)] if onward is not None else []
+        frame = writer.add_blob(data, bases[-1].data if bases else None)
         names[-1] = writer.finish()
         index = FramePlace(len(names) - 1, frame)
+        indexes = [*bases, KnownIndex(number, index, data)] if is_node(number) else bases
         files_known = {
             work.file.key: KnownFile(work.file.runs, work.pages, tables[work.file.name], work.bases)
             for work in self._works
         }
-        key_index = onward.key_index if onward is not None and base is not None else index
-        used = packs_used([*tables.values(), contents.table]) | {index.pack, key_index.pack} | leaned_on
+        used = packs_used([*tables.values(), contents.table]) | leaned_on
+        used |= {index.pack, *(one.place.pack for one in bases)}
         known = KnownCommit(
             files=files_known,
             contents=replace(self._contents, contents=contents),
             bases=self._bases,
             packs=[name if number in used else None for number, name in enumerate(names)],
-            key_index=key_index,
-            key_bytes=base if base is not None else data,
-            since_key=onward.since_key + 1 if onward is not None else 0,
+            indexes=indexes,
+            since_key=number,
             dictionaries=dictionaries,
             generations=self._generations,
         )
-        return TakenPages(known, index, writer.size)
+        return TakenPages(known, index, bases, writer.size)
 
     def discard(self) -> None:
         """Throw the pack away, unless it is finished."""

@@ -149,7 +149,7 @@ class PageSource(OpenPacks):
 
     Attributes:
         index: the commit's index.
-        key_bytes: the index, undecoded, that those of the next commits are compressed against.
+        indexes: undecoded: what its index is compressed against, the first of which stands alone, and itself.
     """
 
     def __init__(self, placement: Placement, packs: Packs) -> None:
@@ -158,11 +158,10 @@ class PageSource(OpenPacks):
 
     def __enter__(self) -> Self:
         try:
-            base = self._placement.base
-            dictionary = None if base is None else self._blob(base, None)
-            data = self._blob(self._placement.index, dictionary)
-            self.key_bytes: bytes = data if dictionary is None else dictionary
-            self.index: Index = decode_index(data)
+            self.indexes: list[bytes] = []
+            for place in (*self._placement.bases, self._placement.index):
+                self.indexes.append(self._blob(place, self.indexes[-1] if self.indexes else None))
+            self.index: Index = decode_index(self.indexes[-1])
             self._dictionaries = self.index.dictionaries
         except BaseException:
             self._stack.close()
