@@ -344,7 +344,8 @@ def left():
 """
 ASKED_FOR_GARBAGE = {
     "fastapi-uvicorn": "from garbage import left\nfrom api import app\napp.get('/garbage')(left)\n" + UVICORN,
-    "flask-werkzeug": "from garbage import left\nfrom shop import app\napp.get('/garbage')(left)\n" + WERKZEUG,
+    "flask-werkzeug": "from garbage import left\nfrom shop import app\napp.get('/garbage')(left)\n"
+    + WERKZEUG,
     "aiohttp": AIOHTTP.replace(
         "web.run_app",
         "import garbage\n"

@@ -164,16 +164,16 @@ class CommitIntake:
             }
             leaned_on = {keep.index(pack) for pack in leaned_on}
             self._generations = {
-                what: replace(
-                    one, nodes=[replace(node, pack=keep.index(node.pack)) for node in one.nodes]
-                )
+                what: replace(one, nodes=[replace(node, pack=keep.index(node.pack)) for node in one.nodes])
                 for what, one in self._generations.items()
                 if all(node.pack in keep for node in one.nodes)
             }
         contents = replace(self._contents.contents, table=tables.pop(_CONTENTS))
         data = encode_index(Index(bundle, tables, contents, listing, dictionaries))
         number = onward.since_key + 1 if onward is not None else 0
-        bases = [one for one in onward.indexes if one.number <= leans_on(number)] if onward is not None else []
+        bases = (
+            [one for one in onward.indexes if one.number <= leans_on(number)] if onward is not None else []
+        )
         frame = writer.add_blob(data, bases[-1].data if bases else None)
         names[-1] = writer.finish()
         index = FramePlace(len(names) - 1, frame)
@@ -366,7 +366,9 @@ class _Intake:
         self._pages_of_words += int(np.count_nonzero(some))
         is_full = self._kind_of_words & Kind.DICTIONARY and self._pages_of_words > DICTIONARY_MOST
         slots = self._writer.add_words(
-            pages[some], mask[some], self._kind_of_words & ~Kind.DICTIONARY if is_full else self._kind_of_words
+            pages[some],
+            mask[some],
+            self._kind_of_words & ~Kind.DICTIONARY if is_full else self._kind_of_words,
         )
         work.table.xor[numbers[some]] = place(self.pack, slots)
         return is_sparse
@@ -414,7 +416,7 @@ class _Intake:
         return begun(self.pack, dictionary, after=after), None if novel.all() else self.pack
 
     def _novel(self, count: int, most: int) -> tuple[list[tuple[_Work, Numbers]], Pages, Flags]:
-        """The pages that were noted to be kept full, so many, and of which one dictionary shall have something, at most ``most``."""
+        """The pages noted to be kept full, so many, and of which a dictionary shall have something, at most ``most``."""
         parts = list(self._noted())
         pages = np.empty((count, WORDS), np.uint64)
         np.concatenate([work.pages[numbers] for work, numbers in parts], out=pages)

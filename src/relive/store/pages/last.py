@@ -25,7 +25,15 @@ from relive.store.pages.placement import FramePlace
 from relive.store.pages.size import PAGE, page_count
 from relive.store.pages.table import Contents, Dictionaries, Table
 
-__all__ = ["KnownCommit", "KnownCommits", "KnownContents", "KnownFile", "KnownIndex", "map_pages", "unmap_pages"]
+__all__ = [
+    "KnownCommit",
+    "KnownCommits",
+    "KnownContents",
+    "KnownFile",
+    "KnownIndex",
+    "map_pages",
+    "unmap_pages",
+]
 
 _MOST = 4  # commits known at once: one for each life that a process takes in
 

@@ -1,9 +1,9 @@
 """Making page files again: full versions from packs, XORs over them, and the hash of each whole file against its manifest.
 
-Reads the placement, the frame of the index and the one it is compressed against, of each pack the frames needed, and the
-dictionaries that those are compressed against, which are of a few packs: no long chain is followed. A page file is made from its beginning to its end, some
-megabytes at a time, so that these stay in the processor's cache until they are written (``pagesink``). Packs hold pages in the
-order of page files, so hardly a frame is read twice.
+Reads the placement, the frame of the index and the few that this is compressed against, of each pack the frames needed, and the
+dictionaries that those are compressed against, which are of three packs at most: no long chain is followed. A page file is made
+from its beginning to its end, some megabytes at a time, so that these stay in the processor's cache until they are written
+(``pagesink``). Packs hold pages in the order of page files, so hardly a frame is read twice.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ def is_node(number: int) -> bool:
 
 
 def leans_on(number: int) -> int:
-    """The number of the one that this one, which is not the first, leans on. Of 64 in a row each is three steps from the first at most."""
+    """On which one this one, which is not the first, leans. Each of 64 in a row is three steps from the first at most."""
     unit = NODE_EVERY
     while number % unit == 0:
         unit *= NODE_EVERY

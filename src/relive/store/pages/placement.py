@@ -179,7 +179,9 @@ def _decode(commit_id: CommitId, body: bytes) -> Placement:
         bases = [_frame_place(base, packs) for base in _bases(value)]
         if len(bases) > _BASES_MOST:
             raise ValueError("its index needs too many others")
-        return Placement(commit_id, packs, _frame_place(value["index"], packs), bases, int(value["since_key"]))
+        return Placement(
+            commit_id, packs, _frame_place(value["index"], packs), bases, int(value["since_key"])
+        )
     except (ValueError, TypeError, KeyError, AttributeError, msgpack.exceptions.UnpackException) as error:
         raise _damaged(commit_id, f"{type(error).__name__}: {error}") from error
 

@@ -192,8 +192,7 @@ class Handling:
             or self.more
             or self._error is not None
             or self._answer is not None
-            or quick.ended(self._began, self.status, self.raw_headers, self._sole, self.number)
-            is None
+            or quick.ended(self._began, self.status, self.raw_headers, self._sole, self.number) is None
         ):
             attempt(self._tell_end)
         token, self._token = self._token, None
