@@ -4,8 +4,8 @@ and changed words have dictionaries each.
 What one commit keeps becomes a dictionary, and the commits that follow, a *generation*, are counted from that, its root. The
 farther the service goes on from a dictionary, the less it helps. So every fourth commit adds *a node*: what it keeps, itself
 compressed against the dictionary of an earlier node (``nodes``), continues that one. So a page needs the dictionaries of three
-packs at most, and most commits have one that is one to three commits old. A dictionary that does not help is given up, and another is
-tried after one commit, then after two, four and so on.
+packs at most, and most commits have one that is one to three commits old. A dictionary that does not help is given up, and
+another is tried after one commit, then after two, four and so on.
 """
 
 from __future__ import annotations
