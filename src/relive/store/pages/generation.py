@@ -83,10 +83,11 @@ class Generation:
 
     def after(self, trial: Trial) -> Generation:
         """The same when a commit was compressed against it, and added no node."""
+        if trial.raw < _TELLING:
+            return self  # a service at rest keeps its dictionary
         onward = replace(self, number=self.number + 1)
-        # A node lies farther from what it continues than others from their dictionary, and so tells less.
-        if trial.raw < _TELLING or not is_node(self.number - 1):
-            return onward
+        if not is_node(self.number - 1):
+            return onward  # the one that follows a node lies nearest to it, and tells most
         if trial.sample > _WORTH * trial.alone:
             return replace(onward, is_useless=True)
         return replace(onward, patience=1)
@@ -94,7 +95,12 @@ class Generation:
     def with_node(self, pack: int, part: bytes) -> Generation:
         """The same when a commit has left ``part``, compressed against ``against``, as a node."""
         parent = self.against
-        path = [node for node in self.nodes if node.number <= parent.number]
+        # Only the newest is likely to be used soon; made ready, each takes much memory.
+        path = [
+            replace(node, dictionary=Dictionary(node.dictionary.data))
+            for node in self.nodes
+            if node.number <= parent.number
+        ]
         node = Node(self.number, pack, Dictionary(parent.dictionary.data + part))
         return replace(self, nodes=[*path, node], number=self.number + 1)
 
