@@ -213,15 +213,15 @@ def test_a_store_that_takes_containers_is_of_a_version_that_knows_them(sender, r
 
     (sender.home / "store" / "format").write_text('{"version": 2}')
     service = commit(sender.store)
-    assert version(sender) == 6
+    assert version(sender) == 7
     taken = take(sender, FIRST).commit
-    assert version(sender) == 6
+    assert version(sender) == 7
     assert (sender.store.manifest(service.id).version, sender.store.manifest(taken).version) == (4, 4)
     assert b"container" not in canonical(sender.store.manifest(service.id))
     export(sender.store, taken, tmp_path / "x", keys=None, force=False, show=silent)
     (receiver.home / "store" / "format").write_text('{"version": 2}')
     take(receiver, tmp_path / "x")
-    assert version(receiver) == 6
+    assert version(receiver) == 7
 
 
 def test_a_sealed_store_takes_it_in_sealed_and_not_at_all_without_its_key(sender):

@@ -332,6 +332,43 @@ def named(event: Event) -> tuple[int, int]:
     return event.fields["pid"], event.request
 
 
+GARBAGE = """
+import gc
+def left():
+    gc.collect()
+    found = sorted({type(one).__qualname__ for one in gc.garbage if type(one).__module__.startswith("relive_recorder")})
+    gc.garbage.clear()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    return {"left": found}
+"""
+ASKED_FOR_GARBAGE = {
+    "fastapi-uvicorn": "from garbage import left\nfrom api import app\napp.get('/garbage')(left)\n" + UVICORN,
+    "flask-werkzeug": "from garbage import left\nfrom shop import app\napp.get('/garbage')(left)\n"
+    + WERKZEUG,
+    "aiohttp": AIOHTTP.replace(
+        "web.run_app",
+        "import garbage\n"
+        "async def left(request):\n"
+        "    return web.json_response(garbage.left())\n"
+        "app.router.add_get('/garbage', left)\n"
+        "web.run_app",
+    ),
+}
+
+
+@pytest.mark.parametrize("server", ASKED_FOR_GARBAGE)
+def test_nothing_of_a_request_waits_for_the_garbage_collector(serve, tmp_path, server):
+    """Else what every request made would lie about in memory, and each commit have more pages that changed."""
+    (tmp_path / "garbage.py").write_text(GARBAGE)
+    served = serve(ASKED_FOR_GARBAGE[server])
+    served.ask("GET", "/garbage")
+    for _ in range(3):
+        assert served.ask("POST", "/echo/ann", b"x" * 100)[0] == 200
+    served.wait_for(EventKind.HANDLING_ENDED, 4)
+    assert json.loads(served.ask("GET", "/garbage")[1]) == {"left": []}
+
+
 def test_a_long_body_lies_in_a_file_beside_the_ring(serve):
     served = serve(UVICORN)
     body = os.urandom(1 << 20)

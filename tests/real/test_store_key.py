@@ -46,7 +46,7 @@ def test_a_key_of_the_environment_is_inherited_by_nobody_and_written_nowhere(rel
     capsule = relive.run("sleep", "1000", KEPT="yes")
     assert b"KEPT=yes" in Path(f"/proc/{capsule.pid}/environ").read_bytes()
     one = relive.commit(capsule, measured=False)
-    assert all(path.read_bytes()[:9] == b"RELPACK3\1" for path in (relive.settings.store / "packs").iterdir())
+    assert all(path.read_bytes()[:9] == b"RELPACK4\1" for path in (relive.settings.store / "packs").iterdir())
     with pytest.raises(Refused) as caught:
         relive("restore", one.id, environment=WITHOUT)
     assert (caught.value.code, STORE_KEY in caught.value.cause) == ("key-missing", True)

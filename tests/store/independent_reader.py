@@ -32,7 +32,7 @@ def read_pack(path: Path, store_key: bytes | None) -> list[tuple[bytes, int]]:
     head = data[:32]
     assert blake3(head + table).hexdigest() == path.name
     magic, flags, zero, pack_id = struct.unpack("<8sII16s", head)
-    assert magic in (b"RELPACK2", b"RELPACK3")
+    assert magic in (b"RELPACK2", b"RELPACK3", b"RELPACK4")
     assert zero == 0
     frames, offset = [], 32
     for number in range(count):
@@ -47,6 +47,12 @@ def read_pack(path: Path, store_key: bytes | None) -> list[tuple[bytes, int]]:
         offset += stored
     assert offset == len(data) - len(table)
     return frames
+
+
+def bases_of(placement: dict[str, Any]) -> list[list[int]]:
+    if placement["version"] == 3:
+        return list(placement["bases"])
+    return [] if placement["base"] is None else [placement["base"]]
 
 
 def decompress(frame: tuple[bytes, int], dictionary: bytes | None = None) -> bytes:
@@ -73,7 +79,7 @@ def read_placement(path: Path, signer: bytes) -> dict[str, Any]:
     assert public_key == signer
     Ed25519PublicKey.from_public_bytes(public_key).verify(signature, b"relive placement 2\0" + body)
     found: dict[str, Any] = msgpack.unpackb(body)
-    assert found["version"] == 2
+    assert found["version"] in (2, 3)
     assert found["commit"].hex() == path.name
     return found
 
@@ -92,14 +98,24 @@ class Commit:
         ]
         self._pages: dict[tuple[int, int], bytes] = {}
         self._dictionaries: dict[tuple[int, int], bytes] = {}
-        base = None if placement["base"] is None else decompress(self._frame(placement["base"]))
-        self.index = msgpack.unpackb(decompress(self._frame(placement["index"]), base))
-        for user, is_words, own in self.index.get("dictionaries", []):
-            frames, kind = self._packs[own], is_words * WORDS
-            assert frames is not None
-            self._dictionaries[user, kind] = b"".join(
-                decompress(frame) for frame in frames if frame[1] & DICTIONARY and frame[1] & WORDS == kind
-            )
+        blob = None
+        for place in [*bases_of(placement), placement["index"]]:
+            blob = decompress(self._frame(place), blob)
+        self.index = msgpack.unpackb(blob)
+        named = {(user, is_words * WORDS): own for user, is_words, own in self.index.get("dictionaries", [])}
+        for (user, kind), own in named.items():
+            self._dictionaries[user, kind] = self._dictionary(own, kind, named)
+
+    def _dictionary(self, pack: int, kind: int, named: dict[tuple[int, int], int]) -> bytes:
+        """That of a pack, behind the one that it continues."""
+        frames = [
+            frame for frame in self._packs[pack] or [] if frame[1] & DICTIONARY and frame[1] & WORDS == kind
+        ]
+        begin = b""
+        if frames[0][1] & DELTA:
+            assert named[pack, kind] < pack
+            begin = self._dictionary(named[pack, kind], kind, named)
+        return begin + b"".join(decompress(frame, begin) for frame in frames)
 
     def _frame(self, place: list[int]) -> tuple[bytes, int]:
         pack = self._packs[place[0]]

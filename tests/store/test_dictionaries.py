@@ -13,7 +13,7 @@ from relive.model.commit import CommitId
 from relive.store import Store, sweep
 from relive.store.keyring import Keyring
 from relive.store.pages import generation, ingest, repack
-from relive.store.pages.layout import PageSource
+from relive.store.pages.layout import OpenPacks, PageSource
 from relive.store.pages.packcheck import read_frames
 from relive.store.pages.packfile import FRAME_PAGES, Kind
 from relive.upkeep.frames import frames_used, kinds_of_frames
@@ -100,14 +100,15 @@ def test_whatever_is_dropped_and_moved_the_others_come_back(store, monkeypatch):
     monkeypatch.setattr(sweep, "_REPACK_FROM", 1)
     monkeypatch.setattr(repack, "_LIVE_LEAST", 1)
     service = moving()
-    states, _ = series(store, service, 7)
-    before = dictionary_of(store, list(states)[-1])
-    for gone in list(states)[1:5]:
+    states, _ = series(store, service, 11)
+    before = {dictionary_of(store, commit_id) for commit_id in list(states)[2:]}
+    assert len(before) == 3  # the root, and two nodes
+    for gone in list(states)[1:9]:
         store.delete(gone)
         del states[gone]
         collect(store, grace=0)
     assert verify(store, data=True).problems == []
-    assert before not in store.anatomy.packs.names()
+    assert before - store.anatomy.packs.names()
     for commit_id, images in states.items():
         assert contents(store, commit_id)[0] == images
     parent = take(store, service, list(states)[-1]).id
@@ -135,6 +136,37 @@ def test_a_damaged_dictionary_is_named_with_all_commits_that_need_it(store, what
     with pytest.raises(ObjectCorrupt, match=pack[:12]):
         contents(fresh, newest)
     fresh.close()
+
+
+@pytest.mark.parametrize("what", PAGES, ids=["pages", "words"])
+def test_a_damaged_continuation_is_named_with_those_that_need_it_and_no_others(store, what):
+    """GIVEN a root and a node that continues it, THEN the root's own followers come back without the node."""
+    states, _ = series(store, moving(), 8)
+    commits = list(states)
+    node = dictionary_of(store, commits[-1], what)
+    root = dictionary_of(store, commits[3], what)
+    assert node != root
+    flip_frame(store, node, what | Kind.DICTIONARY | Kind.DELTA)
+    problems = verify(store, data=True).problems
+    named = {one for problem in problems for one in problem.commits}
+    assert commits[-1] in named and not named & set(commits[:4])
+    fresh = Store(store.anatomy.directory)
+    with pytest.raises(ObjectCorrupt, match=node[:12]):
+        contents(fresh, commits[-1])
+    assert contents(fresh, commits[3])[0] == states[commits[3]]
+    fresh.close()
+
+
+@pytest.mark.parametrize("newer", [0, 1], ids=["itself", "a newer one"])
+def test_a_dictionary_that_continues_itself_on_whatever_way_is_refused(store, newer):
+    states, _ = series(store, moving(), 8)
+    placement = store.anatomy.placements.read(list(states)[-1])
+    with PageSource(placement, store.anatomy.packs) as source:
+        node = max(source.index.dictionaries.values())
+        untrue = dict(source.index.dictionaries) | {(node, Kind.PAGES): node + newer}
+    refused = pytest.raises(ObjectCorrupt, match=r"continues itself|newer")
+    with OpenPacks(placement.packs, store.anatomy.packs, untrue) as packs, refused:
+        packs.own_dictionary(node, Kind.PAGES)
 
 
 def test_a_lost_dictionary_is_missing(store):

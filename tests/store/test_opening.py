@@ -21,7 +21,7 @@ from .builders import commit, is_whole
 @pytest.mark.parametrize(
     "text",
     [
-        '{"version": 7}',
+        '{"version": 8}',
         '{"version": true}',
         "",
         "null",
@@ -52,12 +52,12 @@ def test_a_store_of_version_2_is_read_and_becomes_version_5_with_the_next_commit
     assert is_whole(again, one.id)
     assert json.loads((home / "format").read_text()) == {"version": 2}
     assert is_whole(again, commit(again, capture="2", parents=[one.id]).id)
-    assert json.loads((home / "format").read_text()) == {"version": 6}
+    assert json.loads((home / "format").read_text()) == {"version": 7}
     again.close()
 
 
 def test_the_format_is_plain_json(store, home):
-    assert json.loads((home / "format").read_text()) == {"version": 6}
+    assert json.loads((home / "format").read_text()) == {"version": 7}
 
 
 def age(path, seconds=60.0):

@@ -1,4 +1,4 @@
-"""A store of version 1, as the Relive of that time wrote it (files/version1), is read, and goes on as version 6."""
+"""A store of version 1, as the Relive of that time wrote it (files/version1), is read, and goes on as version 7."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_reading_leaves_its_version_and_the_first_commit_raises_it(old, home):
     new = commit(
         old, capture="new", wall_ns=2_000_000_000 * 10**9, parents=[one], pages=b"page of one. " * 700
     )
-    assert json.loads((home / "format").read_text()) == {"version": 6}
+    assert json.loads((home / "format").read_text()) == {"version": 7}
     assert old.manifest(new.id).version == 4
     assert contents(old, new.id)[0]["pages-1.img"] == contents(old, one)[0]["pages-1.img"]
 

@@ -57,7 +57,7 @@ def test_it_comes_back_and_a_new_commit_follows(old, monkeypatch):
         parent = take(old, service, parent).id
         states[parent] = service.images()
         service.live()
-    assert (old.anatomy.directory / "format").read_text() == '{"version": 6}'
+    assert (old.anatomy.directory / "format").read_text() == '{"version": 7}'
     old.delete(commits[2])
     old.delete(commits[1])
     assert verify(old, data=True).problems == []

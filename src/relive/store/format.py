@@ -2,7 +2,7 @@
 
 A store of an older version is read as it is and becomes this one before the first commit is taken in, since an older Relive could
 not read that one. Version 3 has commits of containers, version 4 overlays in packs, version 5 committed
-files in packs, too.
+files in packs, version 6 dictionaries, version 7 dictionaries that continue others.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from relive.store.pages.sealing import key_name
 
 __all__ = ["StoreFormat"]
 
-_VERSION = 6
-_READABLE = (1, 2, 3, 4, 5, _VERSION)
+_VERSION = 7
+_READABLE = (1, 2, 3, 4, 5, 6, _VERSION)
 
 
 class StoreFormat:

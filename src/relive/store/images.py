@@ -124,8 +124,8 @@ class Images:
     def place(self, commit_id: CommitId, pages: TakenPages) -> int:
         """Write down where the commit lies, durable on return; returns the bytes of that."""
         known = pages.known
-        base = known.key_index if known.key_index != pages.index else None
-        placement = Placement(commit_id, known.packs, pages.index, base, known.since_key)
+        bases = [one.place for one in pages.bases]
+        placement = Placement(commit_id, known.packs, pages.index, bases, known.since_key)
         missing = {name for name in placement.needed() if not self._packs.has(name)}
         if missing:
             raise ObjectMissing(

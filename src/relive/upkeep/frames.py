@@ -33,10 +33,8 @@ def frames_used(placement: Placement, pack: str, packs: Packs) -> set[int]:
         slots = used_slots(source.index.all_tables(), position)
         for what in dictionaries_in(source.index.dictionaries, position):
             slots = np.union1d(slots, _dictionary_slots(pack, what, packs))
-    places = (placement.index, placement.base)
-    return set((slots // FRAME_PAGES).tolist()) | {
-        place.frame for place in places if place is not None and place.pack == position
-    }
+    places = (placement.index, *placement.bases)
+    return set((slots // FRAME_PAGES).tolist()) | {place.frame for place in places if place.pack == position}
 
 
 def _dictionary_slots(pack: str, what: Kind, packs: Packs) -> Numbers:
@@ -71,9 +69,8 @@ def kinds_of_frames(placement: Placement, packs: Packs) -> dict[str, dict[int, s
                 for what in dictionaries_in(source.index.dictionaries, position):
                     frames = np.unique(_dictionary_slots(name, what, packs) // FRAME_PAGES).tolist()
                     found[name].update(dict.fromkeys(frames, "xor" if what == Kind.WORDS else "full"))
-    for place in (placement.index, placement.base):
-        if place is not None:
-            found[placement.packs[place.pack] or ""][place.frame] = "index"
+    for place in (placement.index, *placement.bases):
+        found[placement.packs[place.pack] or ""][place.frame] = "index"
     return found
 
 
@@ -105,7 +102,7 @@ def check_index(manifest: Manifest, placement: Placement, packs: Packs) -> set[s
         frames = read_frames(packs.path(name), name)
         if used_slots(tables, position).max(initial=0) // FRAME_PAGES >= len(frames):
             raise _unfit(f"it names a slot that pack {name[:12]} does not have")
-        kinds = {frame.kind for frame in frames}
+        kinds = {frame.kind & ~Kind.DELTA for frame in frames}
         if any(what | Kind.DICTIONARY not in kinds for what in dictionaries_in(dictionaries, position)):
             raise _unfit(f"it names a dictionary that pack {name[:12]} does not have")
     return set(contents.names)

@@ -1,7 +1,8 @@
 """Dictionaries: what one commit kept that pages of it and of those after it are compressed against. There is one of full pages, and
 one of changed words.
 
-The frames of a dictionary are compressed against nothing, so whoever needs a page reads its frame, and the dictionary once.
+The frames of a dictionary are compressed against nothing, or against an earlier dictionary, which they continue then
+(``generation``). So whoever needs a page reads its frame, and a few packs' dictionaries once.
 """
 
 from __future__ import annotations
@@ -12,22 +13,20 @@ import zstandard
 
 from relive.store.pages.size import PAGE
 
-__all__ = ["DICTIONARY_MOST", "Dictionary"]
+__all__ = ["DICTIONARY_BYTES", "DICTIONARY_MOST", "NODE_MOST", "Dictionary"]
 
-DICTIONARY_MOST = 2048  # [pages] of which it holds something
-_LEVEL = 3  # of zstd
+DICTIONARY_MOST = 2048  # [pages] of which what one pack adds to it holds something
+NODE_MOST = 512  # [full pages] that a commit adds to one that is there already
+DICTIONARY_BYTES = 1 << 24  # that a whole one has at most
+_LEVEL = 6  # of zstd
 _FRAME = 128 * PAGE  # [bytes] compressed against it at once, at most
-_SEARCH_LEAST, _SEARCH_MOST = (
-    17,
-    19,
-)  # [log2 entries] of the tables by which it is searched: they fit into the processor's cache
 
 
 class Dictionary:
     """One dictionary, ready for use; made ready when it is first asked for. Use it from one thread.
 
     Attributes:
-        data: the frames of it, decompressed, one after the other.
+        data: what it continues, then the frames of it, decompressed, one after the other.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -36,14 +35,11 @@ class Dictionary:
     @cached_property
     def compressor(self) -> zstandard.ZstdCompressor:
         """Compresses frames against it."""
-        search = min(_SEARCH_MOST, max(_SEARCH_LEAST, len(self.data).bit_length() - 3))
         options = zstandard.ZstdCompressionParameters.from_level(
             _LEVEL,
             source_size=_FRAME,
             dict_size=len(self.data),
             window_log=(_FRAME + len(self.data)).bit_length(),
-            hash_log=search,
-            chain_log=search,
         )
         given = zstandard.ZstdCompressionDict(self.data, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
         given.precompute_compress(compression_params=options)

@@ -11,6 +11,7 @@ from relive.store.pages.packfile import Kind
 from relive.store.pages.table import NOWHERE, Dictionaries, Table, pack_of, slot_of
 
 __all__ = [
+    "continued",
     "dictionaries_in",
     "dictionaries_used",
     "numbered_anew",
@@ -32,12 +33,25 @@ def packs_used(tables: Iterable[Table]) -> set[int]:
 
 
 def dictionaries_used(tables: Iterable[Table], dictionaries: Dictionaries) -> dict[tuple[int, Kind], int]:
-    """Those of ``dictionaries`` without which pages of these tables cannot be read."""
+    """Those of ``dictionaries`` without which pages of these tables cannot be read, with what these continue."""
     used: set[tuple[int, Kind]] = set()
     for table in tables:
         for what, places in ((Kind.PAGES, table.full), (Kind.WORDS, table.xor)):
             used.update((pack, what) for pack in np.unique(pack_of(places)).tolist())
-    return {one: pack for one, pack in dictionaries.items() if one in used}
+    return continued(used, dictionaries)
+
+
+def continued(users: Iterable[tuple[int, Kind]], dictionaries: Dictionaries) -> dict[tuple[int, Kind], int]:
+    """The dictionaries of some packs, with those that these continue, to the first."""
+    found: dict[tuple[int, Kind], int] = {}
+    for pack, what in users:
+        user, has = pack, dictionaries.get((pack, what))
+        while has is not None and (user, what) not in found:
+            found[user, what] = has
+            user, has = has, dictionaries.get((has, what))
+    # What has the first lists itself only where pages beside it are compressed against it.
+    wanted = set(users)
+    return {one: has for one, has in found.items() if one in wanted or has != one[0]}
 
 
 def dictionaries_in(dictionaries: Dictionaries, pack: int) -> list[Kind]:

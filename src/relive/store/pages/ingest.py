@@ -23,17 +23,18 @@ from relive.errors import ObjectCorrupt, ObjectMissing
 from relive.model.commit import Layer
 from relive.store.pages.bases import Bases
 from relive.store.pages.contents import SPARSE, ContentIntake, NewContent
-from relive.store.pages.dictionary import DICTIONARY_MOST
+from relive.store.pages.dictionary import DICTIONARY_MOST, NODE_MOST
 from relive.store.pages.differ import WORDS, Flags, Numbers, Pages, changed_pages
-from relive.store.pages.fold import dictionaries_used, numbered_anew, packs_to_fold, packs_used
+from relive.store.pages.fold import continued, dictionaries_used, numbered_anew, packs_to_fold, packs_used
 from relive.store.pages.generation import Generation, Trial, begun, may_begin, may_use
-from relive.store.pages.last import KnownCommit, KnownContents, KnownFile
+from relive.store.pages.last import KnownCommit, KnownContents, KnownFile, KnownIndex
 from relive.store.pages.layout import OpenPacks
 from relive.store.pages.mapped import WINDOW, unmap_pages
-from relive.store.pages.packfile import HEAD_SIZE, Kind
+from relive.store.pages.nodes import is_node, leans_on
+from relive.store.pages.packfile import Kind
 from relive.store.pages.packreader import PackReader
 from relive.store.pages.packs import Packs
-from relive.store.pages.packwriter import PackWriter, compress_blob
+from relive.store.pages.packwriter import PackWriter
 from relive.store.pages.placement import FramePlace
 from relive.store.pages.runs import PageFile, match
 from relive.store.pages.similarity import novel_pages
@@ -42,8 +43,6 @@ from relive.store.pages.table import NOWHERE, Dictionaries, Index, Table, encode
 __all__ = ["KEY_EVERY", "CommitIntake", "TakenPages"]
 
 KEY_EVERY = 32  # [commits] so many packs at most lie between a commit and its key commit
-_LARGE = 1 << 14  # [bytes] an index that is smaller costs little, whatever it is compressed against
-_WORTH = 4  # times its size as a difference, at most, an index may have alone
 # The dictionary in use from now on, and the position of the pack whose dictionary is needed for what was kept, None if none is.
 _Kept = tuple[Generation | None, int | None]
 _CONTENTS = "contents"  # stands for the table of contents among those of page files
@@ -56,12 +55,13 @@ class TakenPages:
 
     Attributes:
         known: all that a placement has to say, and what the next commit is compared with.
-        index: where the commit's own index lies.
+        index: where the commit's own index lies; bases: what it is compressed against, and that.
         stored: bytes of the new pack.
     """
 
     known: KnownCommit
     index: FramePlace
+    bases: Sequence[KnownIndex]
     stored: int
 
 
@@ -155,6 +155,7 @@ class CommitIntake:
             _CONTENTS: self._contents.contents.table
         }
         dictionaries = dictionaries_used([work.table for work in self._works], self._dictionaries)
+        dictionaries |= continued(self._going_on(), self._dictionaries)
         leaned_on = self._leaned_on(dictionaries)
         if onward is None:
             keep = sorted(packs_used(tables.values()) | leaned_on | {len(names) - 1})
@@ -164,40 +165,37 @@ class CommitIntake:
             }
             leaned_on = {keep.index(pack) for pack in leaned_on}
             self._generations = {
-                what: replace(one, pack=keep.index(one.pack))
+                what: replace(one, nodes=[replace(node, pack=keep.index(node.pack)) for node in one.nodes])
                 for what, one in self._generations.items()
-                if one.pack in keep
+                if all(node.pack in keep for node in one.nodes)
             }
         contents = replace(self._contents.contents, table=tables.pop(_CONTENTS))
         data = encode_index(Index(bundle, tables, contents, listing, dictionaries))
-        base = onward.key_bytes if onward is not None else None
-        compressed = compress_blob(data, base)
-        if base is not None and len(compressed) >= _LARGE:
-            # So much has changed since that one that a fresh base saves more, in what follows, than it costs here.
-            alone = compress_blob(data, None)
-            if len(alone) < _WORTH * len(compressed):
-                base, compressed = None, alone
-        frame = writer.add_compressed(compressed, len(data))
+        number = onward.since_key + 1 if onward is not None else 0
+        bases = (
+            [one for one in onward.indexes if one.number <= leans_on(number)] if onward is not None else []
+        )
+        frame = writer.add_blob(data, bases[-1].data if bases else None)
         names[-1] = writer.finish()
         index = FramePlace(len(names) - 1, frame)
+        indexes = [*bases, KnownIndex(number, index, data)] if is_node(number) else bases
         files_known = {
             work.file.key: KnownFile(work.file.runs, work.pages, tables[work.file.name], work.bases)
             for work in self._works
         }
-        key_index = onward.key_index if onward is not None and base is not None else index
-        used = packs_used([*tables.values(), contents.table]) | {index.pack, key_index.pack} | leaned_on
+        used = packs_used([*tables.values(), contents.table]) | leaned_on
+        used |= {index.pack, *(one.place.pack for one in bases)}
         known = KnownCommit(
             files=files_known,
             contents=replace(self._contents, contents=contents),
             bases=self._bases,
             packs=[name if number in used else None for number, name in enumerate(names)],
-            key_index=key_index,
-            key_bytes=base if base is not None else data,
-            since_key=onward.since_key + 1 if onward is not None else 0,
+            indexes=indexes,
+            since_key=number,
             dictionaries=dictionaries,
             generations=self._generations,
         )
-        return TakenPages(known, index, writer.size)
+        return TakenPages(known, index, bases, writer.size)
 
     def discard(self) -> None:
         """Throw the pack away, unless it is finished."""
@@ -209,17 +207,26 @@ class CommitIntake:
         if parent is None or self._onward is not None:
             return dict(parent.generations) if parent is not None else {}
         found = {}
-        with OpenPacks(parent.packs, self._packs) as reader:
+        with OpenPacks(parent.packs, self._packs, parent.dictionaries) as reader:
             for what, one in parent.generations.items():
+                newest = one.nodes[-1]
                 with contextlib.suppress(ObjectMissing, ObjectCorrupt):
-                    if reader.own_dictionary(one.pack, what).data == one.dictionary.data:
+                    if reader.own_dictionary(newest.pack, what).data == newest.dictionary.data:
                         found[what] = one
         return found
 
     def _leaned_on(self, dictionaries: Dictionaries) -> set[int]:
         """Packs whose dictionaries are needed, or will be by the commits that follow."""
-        going_on = {one.pack for one in self._generations.values() if may_use(one, 1)}
-        return going_on | set(dictionaries.values())
+        return {pack for pack, _ in self._going_on()} | set(dictionaries.values())
+
+    def _going_on(self) -> list[tuple[int, Kind]]:
+        """Packs that have the dictionaries in use, and of what."""
+        return [
+            (node.pack, what)
+            for what, one in self._generations.items()
+            if may_use(one, 1)
+            for node in one.nodes
+        ]
 
     def _folded(self, tables: Sequence[Table], others: Sequence[Table]) -> Numbers:
         """Packs of the parent that a key commit keeps anew; none for another commit."""
@@ -274,8 +281,8 @@ class _Intake:
         """Say which dictionary of changed words is in use."""
         self._words = generation
         if generation is not None and may_use(generation, 1):
-            self._writer.compress_against(Kind.WORDS, generation.dictionary)
-            self._kind_of_words |= Kind.DELTA
+            self._writer.compress_against(Kind.WORDS, generation.against.dictionary)
+            self._kind_of_words |= Kind.DELTA | (Kind.DICTIONARY if generation.adds_node else Kind.PAGES)
         elif may_begin(generation, DICTIONARY_MOST):
             self._kind_of_words |= Kind.DICTIONARY
 
@@ -284,18 +291,18 @@ class _Intake:
         self._writer.end_frame()
         words, count = self._words, self._pages_of_words
         if words is not None and self._kind_of_words & Kind.DELTA and count:
-            return self._after(words, Kind.WORDS, 0, HEAD_SIZE), words.pack
+            return self._after(words, Kind.WORDS, 0), words.against.pack
         if self._kind_of_words & Kind.DICTIONARY and may_begin(words, count):
-            dictionary = self._writer.dictionary(Kind.WORDS)
-            return begun(self.pack, dictionary, self._writer.size - HEAD_SIZE, after=words), None
+            return begun(self.pack, self._writer.dictionary(Kind.WORDS), after=words), None
         return words.unused() if words is not None else None, None
 
-    def _after(self, generation: Generation, what: Kind, raw: int, size: int) -> Generation:
-        """When the pack had so many bytes, and decompressed so many, what is DELTA began."""
+    def _after(self, generation: Generation, what: Kind, raw: int) -> Generation:
+        """When so many bytes, decompressed, had been written, what is DELTA began."""
+        if generation.adds_node:
+            return generation.with_node(self.pack, self._writer.dictionary(what).data)
         if self._is_key:
             return generation  # what is kept anew is not what the service changed
-        trial = Trial(self._writer.raw - raw, self._writer.size - size, *self._writer.sample(what))
-        return generation.after(trial)
+        return generation.after(Trial(self._writer.raw - raw, *self._writer.sample(what)))
 
     def look_at(self, file: PageFile, pages: Pages) -> None:
         """Compare a page file, keep what can be kept as changed words, note what has to be kept full."""
@@ -364,7 +371,9 @@ class _Intake:
         self._pages_of_words += int(np.count_nonzero(some))
         is_full = self._kind_of_words & Kind.DICTIONARY and self._pages_of_words > DICTIONARY_MOST
         slots = self._writer.add_words(
-            pages[some], mask[some], Kind.WORDS if is_full else self._kind_of_words
+            pages[some],
+            mask[some],
+            self._kind_of_words & ~Kind.DICTIONARY if is_full else self._kind_of_words,
         )
         work.table.xor[numbers[some]] = place(self.pack, slots)
         return is_sparse
@@ -374,13 +383,18 @@ class _Intake:
         count = sum(len(numbers) for work in self.works for numbers in work.full)
         if self._parent is not None and may_begin(generation, count):
             return self._begin(count, generation)
-        raw, size = self._writer.raw, self._writer.size
+        raw = self._writer.raw
         if generation is None or not may_use(generation, count):
             self._keep_all(Kind.PAGES)
             return generation.unused() if generation is not None else None, None
-        self._writer.compress_against(Kind.PAGES, generation.dictionary)
-        self._keep_all(Kind.DELTA)
-        return self._after(generation, Kind.PAGES, raw, size), generation.pack
+        self._writer.compress_against(Kind.PAGES, generation.against.dictionary)
+        if generation.adds_node:
+            parts, pages, novel = self._novel(count, NODE_MOST)
+            self._put_some(parts, pages, novel, Kind.DICTIONARY | Kind.DELTA)
+            self._put_some(parts, pages, ~novel, Kind.DELTA)
+        else:
+            self._keep_all(Kind.DELTA)
+        return self._after(generation, Kind.PAGES, raw), generation.against.pack
 
     def _keep_all(self, kind: Kind) -> None:
         for work, numbers in self._noted():
@@ -401,18 +415,21 @@ class _Intake:
 
     def _begin(self, count: int, after: Generation | None) -> _Kept:
         """Keep some of the pages as a dictionary, the others compressed against it."""
-        size = self._writer.size
-        parts = list(self._noted())
-        pages = np.empty((count, WORDS), np.uint64)
-        np.concatenate([work.pages[numbers] for work, numbers in parts], out=pages)
-        novel = novel_pages(pages)
-        novel &= np.cumsum(novel) <= DICTIONARY_MOST
+        parts, pages, novel = self._novel(count, DICTIONARY_MOST)
         self._put_some(parts, pages, novel, Kind.DICTIONARY)
         dictionary = self._writer.dictionary(Kind.PAGES)
         self._writer.compress_against(Kind.PAGES, dictionary)
         self._put_some(parts, pages, ~novel, Kind.DELTA)
-        generation = begun(self.pack, dictionary, self._writer.size - size, after=after)
-        return generation, None if novel.all() else self.pack
+        return begun(self.pack, dictionary, after=after), None if novel.all() else self.pack
+
+    def _novel(self, count: int, most: int) -> tuple[list[tuple[_Work, Numbers]], Pages, Flags]:
+        """The pages noted to be kept full, so many, and of which a dictionary shall have something, at most ``most``."""
+        parts = list(self._noted())
+        pages = np.empty((count, WORDS), np.uint64)
+        np.concatenate([work.pages[numbers] for work, numbers in parts], out=pages)
+        novel = novel_pages(pages)
+        novel &= np.cumsum(novel) <= most
+        return parts, pages, novel
 
     def _put_some(
         self, parts: Sequence[tuple[_Work, Numbers]], pages: Pages, wanted: Flags, kind: Kind

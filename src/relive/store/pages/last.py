@@ -21,7 +21,7 @@ from relive.store.pages.packfile import Kind
 from relive.store.pages.placement import FramePlace
 from relive.store.pages.table import Contents, Dictionaries, Table
 
-__all__ = ["KnownCommit", "KnownCommits", "KnownContents", "KnownFile"]
+__all__ = ["KnownCommit", "KnownCommits", "KnownContents", "KnownFile", "KnownIndex"]
 
 _MOST = 4  # commits known at once: one for each life that a process takes in
 
@@ -66,13 +66,27 @@ class KnownContents:
 
 
 @dataclass(frozen=True, slots=True)
+class KnownIndex:
+    """An index that others are compressed against.
+
+    Attributes:
+        number: of its commit, counted from its key commit.
+        data: the index, undecoded.
+    """
+
+    number: int
+    place: FramePlace
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class KnownCommit:
     """What the next commit is compared with.
 
     Attributes:
         files: by the key that they are found again by.
         packs: names by position, as in the placement; None for one that is not needed any more.
-        key_index: where the index of its key commit lies, and key_bytes: that index.
+        indexes: those that the next commit's may be compressed against, the oldest first, from its key commit on.
         since_key: commits since that.
         dictionaries: what is compressed against dictionaries, as in the index.
         generations: the dictionaries in use, of full pages (PAGES) and of changed words (WORDS); one that is missing is not there,
@@ -83,8 +97,7 @@ class KnownCommit:
     contents: KnownContents
     bases: Bases
     packs: Sequence[str | None]
-    key_index: FramePlace
-    key_bytes: bytes
+    indexes: Sequence[KnownIndex]
     since_key: int
     dictionaries: Dictionaries
     generations: Mapping[Kind, Generation]

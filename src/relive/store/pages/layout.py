@@ -1,9 +1,9 @@
 """Making page files again: full versions from packs, XORs over them, and the hash of each whole file against its manifest.
 
-Reads the placement, the frame of the index and the one it is compressed against, of each pack the frames needed, and the
-dictionaries that those are compressed against: no chain is followed. A page file is made from its beginning to its end, some
-megabytes at a time, so that these stay in the processor's cache until they are written (``pagesink``). Packs hold pages in the
-order of page files, so hardly a frame is read twice.
+Reads the placement, the frame of the index and the few that this is compressed against, of each pack the frames needed, and the
+dictionaries that those are compressed against, which are of three packs at most: no long chain is followed. A page file is made
+from its beginning to its end, some megabytes at a time, so that these stay in the processor's cache until they are written
+(``pagesink``). Packs hold pages in the order of page files, so hardly a frame is read twice.
 """
 
 from __future__ import annotations
@@ -106,6 +106,8 @@ class OpenPacks:
         pack = self._dictionaries.get((position, what))
         if pack is None:
             raise untrue("it does not name the dictionary that pages of it need")
+        if pack > position:  # so that none continues itself, on whatever way
+            raise untrue("it names a dictionary that is newer than what needs it")
         return self.own_dictionary(pack, what)
 
     def own_dictionary(self, position: int, what: Kind) -> Dictionary:
@@ -147,7 +149,7 @@ class PageSource(OpenPacks):
 
     Attributes:
         index: the commit's index.
-        key_bytes: the index, undecoded, that those of the next commits are compressed against.
+        indexes: undecoded: what its index is compressed against, the first of which stands alone, and itself.
     """
 
     def __init__(self, placement: Placement, packs: Packs) -> None:
@@ -156,11 +158,10 @@ class PageSource(OpenPacks):
 
     def __enter__(self) -> Self:
         try:
-            base = self._placement.base
-            dictionary = None if base is None else self._blob(base, None)
-            data = self._blob(self._placement.index, dictionary)
-            self.key_bytes: bytes = data if dictionary is None else dictionary
-            self.index: Index = decode_index(data)
+            self.indexes: list[bytes] = []
+            for place in (*self._placement.bases, self._placement.index):
+                self.indexes.append(self._blob(place, self.indexes[-1] if self.indexes else None))
+            self.index: Index = decode_index(self.indexes[-1])
             self._dictionaries = self.index.dictionaries
         except BaseException:
             self._stack.close()

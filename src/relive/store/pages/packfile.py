@@ -33,9 +33,10 @@ __all__ = [
 FRAME_PAGES = 128
 HEAD_SIZE = 32
 COUNT = struct.Struct("<I")
-_MAGIC = b"RELPACK3"
+_MAGIC = b"RELPACK4"
 _READABLE = (
     b"RELPACK2",
+    b"RELPACK3",
     _MAGIC,
 )  # those of before have no frame of a newer kind; they are the same otherwise
 _SEALED = 1
@@ -56,7 +57,7 @@ class Kind(IntFlag):
         WORDS: it holds changed words of pages (``words``) in the place of XORs.
         DELTA: what it holds, full pages or changed words, is compressed against a dictionary.
         DICTIONARY: what it holds, full pages or changed words, is part of this pack's dictionary for such: of all these frames, in
-            their order. It is no DELTA.
+            their order. If it is DELTA, too, this continues the dictionary that it is compressed against.
     """
 
     PAGES = 0

@@ -13,7 +13,7 @@ import zstandard
 
 from relive.config import STORE_KEY
 from relive.errors import KeyMissing, ObjectMissing
-from relive.store.pages.dictionary import DICTIONARY_MOST, Dictionary
+from relive.store.pages.dictionary import DICTIONARY_BYTES, DICTIONARY_MOST, Dictionary
 from relive.store.pages.differ import WORDS, Flags, Numbers, Pages
 from relive.store.pages.packfile import (
     COUNT,
@@ -38,7 +38,11 @@ Stored: TypeAlias = bytes | bytearray | memoryview
 _MOST_RAW = 1 << 30  # [bytes] no frame is larger; asked before memory is taken for it
 _KINDS = {  # of frames of pages
     Kind.OVERLAY,
-    *(what | how for what in (Kind.PAGES, Kind.WORDS) for how in (Kind.PAGES, Kind.DELTA, Kind.DICTIONARY)),
+    *(
+        what | how
+        for what in (Kind.PAGES, Kind.WORDS)
+        for how in (Kind.PAGES, Kind.DELTA, Kind.DICTIONARY, Kind.DICTIONARY | Kind.DELTA)
+    ),
 }
 
 
@@ -132,6 +136,7 @@ class PackReader:
             keys = _keys(packs, name) if is_sealed else []
             self._seals = [FrameSeal(key, pack_id, head) for key in keys]
             self._dictionaries: dict[Kind, Dictionary] = {}
+            self._in_the_making: set[Kind] = set()
         except BaseException:
             os.close(self._file)
             raise
@@ -153,10 +158,12 @@ class PackReader:
         return sum(frame.pages for frame in self._frames)
 
     def own_dictionary(self, what: Kind) -> Dictionary:
-        """What its frames of kind DICTIONARY hold, those of full pages (PAGES) or those of changed words (WORDS).
+        """What its frames of kind DICTIONARY hold, those of full pages (PAGES) or those of changed words (WORDS), behind the
+        dictionary that they continue.
 
         Raises:
             ObjectCorrupt, KeyWrong: it has none, or is damaged, or sealed with another key.
+            ObjectMissing, KeyMissing: the pack that has what it continues is gone, or cannot be opened.
         """
         found = self._dictionaries.get(what)
         if found is None:
@@ -164,8 +171,19 @@ class PackReader:
             frames = [self._frame(number) for number in numbers]
             if not 0 < sum(frame.pages for frame in frames) <= DICTIONARY_MOST:
                 raise damaged(self._name, "it has no dictionary, or one that is too large")
-            raws = self._decompressed(frames, self.fetch(numbers), None)
-            found = self._dictionaries[what] = Dictionary(b"".join(raws))
+            hows = {frame.kind & Kind.DELTA for frame in frames}
+            if len(hows) > 1:
+                raise damaged(self._name, "a part of its dictionary continues another, and a part does not")
+            against = self._against(frames[0].kind)
+            if what in self._in_the_making:
+                raise damaged(self._name, "its dictionary continues itself")
+            self._in_the_making.add(what)
+            begin = b"" if against is None else self._dictionary_of(against).data
+            if len(begin) + sum(frame.raw for frame in frames) > DICTIONARY_BYTES:
+                raise damaged(self._name, "its dictionary is too large")
+            raws = self._decompressed(frames, self.fetch(numbers), against)
+            found = self._dictionaries[what] = Dictionary(b"".join([begin, *raws]))
+            self._in_the_making.discard(what)
         return found
 
     def dictionary_slots(self, what: Kind) -> Numbers:
@@ -177,7 +195,8 @@ class PackReader:
         return np.concatenate([np.empty(0, np.int64), *slots])
 
     def _dictionary_frames(self, what: Kind) -> list[int]:
-        return [number for number, frame in enumerate(self._frames) if frame.kind == what | Kind.DICTIONARY]
+        wanted = what | Kind.DICTIONARY
+        return [number for number, frame in enumerate(self._frames) if frame.kind & ~Kind.DELTA == wanted]
 
     def _read_header(self) -> tuple[bytes, list[Frame]]:
         size = os.fstat(self._file).st_size
@@ -266,9 +285,12 @@ class PackReader:
         return [cast(memoryview, found[position]) for position in range(len(frames))]
 
     def _decompressor(self, against: Kind) -> zstandard.ZstdDecompressor:
+        return self._dictionary_of(against).decompressor
+
+    def _dictionary_of(self, against: Kind) -> Dictionary:
         if self.dictionary_of is None:
             raise damaged(self._name, "nothing says what a frame of it is compressed against")
-        return self.dictionary_of(against).decompressor
+        return self.dictionary_of(against)
 
     def _held(self, frame: Frame, raw: memoryview) -> Held:
         if frame.kind & Kind.WORDS:

@@ -16,7 +16,7 @@ from relive.store.pages.packs import Packs
 from relive.store.pages.sealing import FrameSeal
 from relive.store.pages.words import encode_words
 
-__all__ = ["BATCH", "THREADS", "WINDOW_MOST", "PackWriter", "as_dictionary", "compress_blob"]
+__all__ = ["BATCH", "THREADS", "WINDOW_MOST", "PackWriter", "as_dictionary"]
 
 THREADS = 2  # of zstd; it ends them before it returns, since the caller may fork
 BATCH = 32  # [frames] compressed or decompressed at once
@@ -116,12 +116,8 @@ class PackWriter:
 
     def add_blob(self, data: bytes, dictionary: bytes | None) -> int:
         """Append bytes as one frame, compressed with ``dictionary`` as what came before; returns the frame's number."""
-        return self.add_compressed(compress_blob(data, dictionary), len(data))
-
-    def add_compressed(self, compressed: bytes, raw: int) -> int:
-        """The same for what ``compress_blob`` has made of so many bytes."""
         self.end_frame()
-        self._write_frame(compressed, raw, Kind.INDEX, 0)
+        self._write_frame(_compress_blob(data, dictionary), len(data), Kind.INDEX, 0)
         return len(self._frames) - 1
 
     def finish(self) -> str:
@@ -179,7 +175,7 @@ class PackWriter:
         self._file.write(stored)
 
 
-def compress_blob(data: bytes, dictionary: bytes | None) -> bytes:
+def _compress_blob(data: bytes, dictionary: bytes | None) -> bytes:
     """Bytes as a frame, with ``dictionary`` as what came before."""
     # By itself zstd searches only the last part of a large dictionary.
     whole = (len(data) + len(dictionary or b"")).bit_length()

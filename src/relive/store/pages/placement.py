@@ -9,9 +9,10 @@ Bytes are specified in docs/format.md.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgpack
 from blake3 import blake3
@@ -23,8 +24,9 @@ from relive.store.keyring import Keyring, Signature
 
 __all__ = ["FramePlace", "Placement", "Placements", "decode_placement"]
 
-_VERSION = 2
+_VERSION = 3
 _CONTEXT = b"relive placement 2\0"
+_BASES_MOST = 8  # each is decompressed whenever the commit is read
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +44,15 @@ class Placement:
     Attributes:
         packs: names; None where a pack is not needed any more, so that the positions of the others stay.
         index: the frame that holds its index.
-        base: the frame whose bytes are the dictionary for that; None if it stands alone (a key commit).
+        bases: the frames that it needs, the first of which stands alone; the bytes of each are the dictionary for the next, those
+            of the last for the index itself. Empty if that stands alone (a key commit).
         since_key: commits since the last key commit; 0 for one.
     """
 
     commit: CommitId
     packs: Sequence[str | None]
     index: FramePlace
-    base: FramePlace | None
+    bases: Sequence[FramePlace]
     since_key: int
 
     def needed(self) -> set[str]:
@@ -154,14 +157,13 @@ def decode_placement(commit_id: CommitId, data: bytes) -> Placement:
 
 
 def _encode(placement: Placement) -> bytes:
-    base = placement.base
     packed: bytes = msgpack.packb(
         {
             "version": _VERSION,
             "commit": bytes.fromhex(placement.commit),
             "packs": [None if name is None else bytes.fromhex(name) for name in placement.packs],
             "index": [placement.index.pack, placement.index.frame],
-            "base": None if base is None else [base.pack, base.frame],
+            "bases": [[base.pack, base.frame] for base in placement.bases],
             "since_key": placement.since_key,
         }
     )
@@ -171,13 +173,23 @@ def _encode(placement: Placement) -> bytes:
 def _decode(commit_id: CommitId, body: bytes) -> Placement:
     try:
         value = msgpack.unpackb(body)
-        if value["version"] != _VERSION or value["commit"].hex() != commit_id:
+        if value["version"] not in (2, _VERSION) or value["commit"].hex() != commit_id:
             raise ValueError("it is of another version or commit")
         packs = [None if name is None else _pack_name(name) for name in value["packs"]]
-        base = None if value["base"] is None else _frame_place(value["base"], packs)
-        return Placement(commit_id, packs, _frame_place(value["index"], packs), base, int(value["since_key"]))
+        bases = [_frame_place(base, packs) for base in _bases(value)]
+        if len(bases) > _BASES_MOST:
+            raise ValueError("its index needs too many others")
+        return Placement(
+            commit_id, packs, _frame_place(value["index"], packs), bases, int(value["since_key"])
+        )
     except (ValueError, TypeError, KeyError, AttributeError, msgpack.exceptions.UnpackException) as error:
         raise _damaged(commit_id, f"{type(error).__name__}: {error}") from error
+
+
+def _bases(value: Mapping[str, Any]) -> Sequence[Sequence[int]]:
+    if value["version"] == _VERSION:
+        return list(value["bases"])
+    return [] if value["base"] is None else [value["base"]]
 
 
 def _pack_name(name: bytes) -> str:

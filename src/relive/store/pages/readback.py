@@ -11,9 +11,10 @@ from relive.model.commit import ImageFile, Manifest
 from relive.store.bundle import BUNDLE, checked_bundle, unpack_bundle
 from relive.store.listing import checked_layers
 from relive.store.pages.bases import Bases
-from relive.store.pages.last import KnownCommit, KnownContents, KnownFile
+from relive.store.pages.last import KnownCommit, KnownContents, KnownFile, KnownIndex
 from relive.store.pages.layout import PageSource
 from relive.store.pages.mapped import map_pages
+from relive.store.pages.nodes import is_node, path
 from relive.store.pages.packs import Packs
 from relive.store.pages.pagesink import PageSink
 from relive.store.pages.placement import Placement
@@ -46,12 +47,23 @@ def read_back(manifest: Manifest, placement: Placement, packs: Packs) -> KnownCo
         contents=KnownContents(source.index.contents, {}, layers),
         bases=bases,
         packs=placement.packs,
-        key_index=placement.base or placement.index,
-        key_bytes=source.key_bytes,
+        indexes=_indexes(placement, source),
         since_key=placement.since_key,
         dictionaries=source.index.dictionaries,
         generations={},
     )
+
+
+def _indexes(placement: Placement, source: PageSource) -> list[KnownIndex]:
+    """Those that the next commit's may be compressed against. Where they were moved, or an older Relive wrote them, there may be
+    fewer than those by which the series counts: then each counts as an older one.
+    """
+    if not placement.bases:
+        return [KnownIndex(0, placement.index, source.indexes[0])]
+    own = placement.since_key
+    found = zip(path(own)[::-1], placement.bases, source.indexes, strict=False)
+    known = [KnownIndex(*one) for one in found]
+    return [*known, KnownIndex(own, placement.index, source.indexes[-1])] if is_node(own) else known
 
 
 def _read_back_file(file: PageFile, image: ImageFile, source: PageSource, bases: Bases) -> KnownFile:

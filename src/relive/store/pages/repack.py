@@ -89,20 +89,20 @@ def _move(name: str, live: Numbers, users: Sequence[Placement], placements: Plac
                 index = _moved_index(source.index, own, live, slots)
             data = encode_index(index)
             frame = writer.add_blob(data, None if first is None else first[1])
-            base = None if first is None else FramePlace(own, first[0].frame)
+            bases = [] if first is None else [FramePlace(own, first[0].frame)]
             first = first or (FramePlace(own, frame), data)
             used = packs_used(index.all_tables()) | {own, *index.dictionaries.values()}
-            moved.append((old, FramePlace(own, frame), base, used))
+            moved.append((old, FramePlace(own, frame), bases, used))
         new = writer.finish()
     except BaseException:
         writer.discard()
         raise
-    for old, own_index, base, used in moved:
+    for old, own_index, bases, used in moved:
         names = [
             new if number == own_index.pack else one if number in used else None
             for number, one in enumerate(old.packs)
         ]
-        placements.write(Placement(CommitId(old.commit), names, own_index, base, old.since_key))
+        placements.write(Placement(CommitId(old.commit), names, own_index, bases, old.since_key))
 
 
 def _moved_index(index: Index, pack: int, live: Numbers, slots: Numbers) -> Index:

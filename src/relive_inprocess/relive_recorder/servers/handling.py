@@ -9,6 +9,7 @@ import functools
 import json
 import sys
 import time
+from contextvars import Token
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from relive_recorder import bodies, context
@@ -90,13 +91,17 @@ class _Kept:
 class Handling:
     """Made by ``begin``. Used by one request, in whatever threads that runs.
 
+    The request's ``store`` has it, so it refers to neither the request nor, once ended, to its context. Else each request were a
+    cycle: all that it has to do with would lie in memory until the service's garbage is collected, and its successors elsewhere.
+
     Attributes:
+        number: of the request.
         status, headers: of the answer; set by the server's hook when they are known.
         raw_headers: set instead of ``headers`` where they are not scrubbed yet: pairs of bytes, or of str.
     """
 
     def __init__(self, request: context.Request) -> None:
-        self.request = request
+        self.number = request.number
         self.status: Optional[int] = None
         self.headers: Pairs = []
         self.raw_headers: Optional[Tuple[Any, ...]] = None
@@ -109,7 +114,7 @@ class Handling:
         self._ended = False
         self._error: Optional[Dict[str, str]] = None
         self._path_params: Any = None
-        self._token = context.begin(request)
+        self._token: Optional["Token[context.Request]"] = context.begin(request)
 
     # -- what comes in -------------------------------------------------------------------------------------------
 
@@ -127,7 +132,7 @@ class Handling:
             self._body_told = self._body.bytes
             fields, data = bodies.keep(self._body.whole())
             fields["bytes"] = self._body.bytes
-            recorder.emit("handling-body", fields, data, self.request.number)
+            recorder.emit("handling-body", fields, data, self.number)
 
     def body_so_far(self) -> bytes:
         """What has been read of it, and is held."""
@@ -187,11 +192,12 @@ class Handling:
             or self.more
             or self._error is not None
             or self._answer is not None
-            or quick.ended(self._began, self.status, self.raw_headers, self._sole, self.request.number)
-            is None
+            or quick.ended(self._began, self.status, self.raw_headers, self._sole, self.number) is None
         ):
             attempt(self._tell_end)
-        context.end(self._token)
+        token, self._token = self._token, None
+        if token is not None:
+            context.end(token)
 
     def _tell_end(self) -> None:
         fields: Dict[str, Any] = {"ns": _mono() - self._began}
@@ -214,7 +220,7 @@ class Handling:
         if self.status is not None:
             headers = encode(self.headers) if self.raw_headers is None else scrubbed_raw(self.raw_headers)[1]
             text = f'{text[:-1]},"headers":{headers}}}'
-        recorder.emit_json("handling-ended", text, data, self.request.number)
+        recorder.emit_json("handling-ended", text, data, self.number)
 
 
 def begin(
