@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -18,6 +19,7 @@ from relive.kernel.mounts import pivot_root
 from relive.sandbox.firstprocess import FirstProcess
 from relive.sandbox.kept import keep_files
 from relive.sandbox.later import Change, LaterFiles
+from relive.sandbox.numbering import InodeNumbers
 from relive.sandbox.procdoors import close_proc
 from relive.sandbox.rootfs import IO_DIRECTORY, CoveredPoint, RootBuilder
 
@@ -38,6 +40,10 @@ class Ground(Protocol):
     @property
     def devices(self) -> Path:
         """The /dev whose terminals the processes will see, from ``mount`` until ``enter``."""
+
+    @property
+    def numbered(self) -> set[str]:
+        """Paths of the files that have the inode numbers which they had, from ``mount`` on."""
 
     def mount(self, first: FirstProcess) -> None:
         """Mount what can be mounted before the images are laid out."""
@@ -75,6 +81,8 @@ class HostGround:
         covered: mount points, each with the directories of files that lie over the host's, the uppermost first.
         memory_layers: (mount point, directory) of committed files that go into file systems of their own.
         later: what the service changed after the commit, and laid: what of it lies in those directories.
+        inode_numbers: those that files of the commit shall have, by path.
+        numbered: the paths that have them.
     """
 
     directory: Path
@@ -84,6 +92,8 @@ class HostGround:
     memory_layers: list[tuple[str, Path]]
     later: LaterFiles
     laid: dict[str, Change]
+    inode_numbers: Mapping[str, int]
+    numbered: set[str] = field(default_factory=set)
     _lines: list[int] = field(default_factory=list)
 
     @property
@@ -103,8 +113,9 @@ class HostGround:
 
     def mount(self, first: FirstProcess) -> None:
         builder = RootBuilder(self.directory, home=self.home, tools=self.tools, devices=False)
+        numbers = InodeNumbers.mounted(self.directory / "numbers", self.inode_numbers)
         for point, committed in self.covered:
-            builder.cover(point, committed)
+            self.numbered.update(builder.cover(point, committed, numbers))
         points = [(point.point, builder.upper(point)) for point, _ in self.covered]
         mounted = [(point, upper) for point, upper in points if upper.is_dir()]
         line = keep_files(self.later, self.laid, mounted, builder.inside)
