@@ -16,6 +16,7 @@ from typing import Protocol
 
 from relive.engine import criu_rpc_pb2 as rpc
 from relive.kernel.mounts import pivot_root
+from relive.sandbox.directorytimes import DirectoryTimes
 from relive.sandbox.firstprocess import FirstProcess
 from relive.sandbox.kept import keep_files
 from relive.sandbox.later import Change, LaterFiles
@@ -64,6 +65,12 @@ class Ground(Protocol):
     def tell(self, options: rpc.Options, network: int) -> None:
         """Add to CRIU's options; ``network`` is a descriptor of the branch's network namespace, which CRIU inherits."""
 
+    def settle(self) -> None:
+        """CRIU has opened all files, and nothing of the branch has run."""
+
+    def release(self) -> None:
+        """Let go of what is needed only while it is built; whatever became of that."""
+
     def close(self, root: int) -> None:
         """Just before the processes run: leave them no way to the host.
 
@@ -95,6 +102,7 @@ class HostGround:
     inode_numbers: Mapping[str, int]
     numbered: set[str] = field(default_factory=set)
     _lines: list[int] = field(default_factory=list)
+    _times: list[DirectoryTimes] = field(default_factory=list)
 
     @property
     def is_container(self) -> bool:
@@ -118,6 +126,8 @@ class HostGround:
             self.numbered.update(builder.cover(point, committed, numbers))
         points = [(point.point, builder.upper(point)) for point, _ in self.covered]
         mounted = [(point, upper) for point, upper in points if upper.is_dir()]
+        uppers = [(builder.upper(point), committed) for point, committed in self.covered]
+        self._times.append(DirectoryTimes([one for one in uppers if one[0].is_dir()]))
         line = keep_files(self.later, self.laid, mounted, builder.inside)
         if line is not None:
             self._lines.append(line.detach())
@@ -147,6 +157,14 @@ class HostGround:
 
     def tell(self, options: rpc.Options, network: int) -> None:
         """Nothing: it restores into what the caller sees."""
+
+    def settle(self) -> None:
+        for times in self._times:
+            times.put_back()
+
+    def release(self) -> None:
+        for times in self._times:
+            times.close()
 
     def close(self, root: int) -> None:  # noqa: ARG002 - of ``Ground``; here all processes see the caller's mounts
         close_proc()

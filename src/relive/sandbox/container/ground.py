@@ -171,6 +171,12 @@ class ContainerGround:
             options.external.append(f"mnt[{key}]:{source}")
         options.inherit_fd.extend(rpc.InheritFd(key=key, fd=network) for key in self.networks)
 
+    def settle(self) -> None:
+        """Nothing: nobody but CRIU makes its upper layer."""
+
+    def release(self) -> None:
+        """Nothing is kept open."""
+
     def close(self, root: int) -> None:
         pivot_root(self._shell)
         # Those of a container that sees the processes of its host can come here, through /proc/1/root.
