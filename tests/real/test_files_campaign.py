@@ -315,7 +315,7 @@ def test_each_commit_has_the_files_as_they_were(relive: Relive, place: Path, sta
 
         def compare(number: int, commit: str, then: Likeness, when: str) -> int:
             branch = relive.restore(commit)
-            expected, found = service.comparable(then, look.in_branch(branch))
+            expected, found = service.comparable(*look.in_branch(branch, then))
             wrong.extend(f"commit {number}, {when}: {line}" for line in differences(expected, found))
             if when == "at the end":
                 branch.stop()

@@ -367,9 +367,8 @@ class _Restoring:
 
     def _notified(self, script: str, pid: int) -> None:
         self._root = pid or self._root  # told before the processes run
-        if script == "post-restore":
-            self.ground.settle()
         if script == "pre-resume":
+            self.ground.settle()
             check_posix_locks(self.images)
             if self.plan.pager is not None:
                 self.plan.pager.wait_until_held()

@@ -2,7 +2,8 @@
 
 Copying a file up has overlayfs set the time of its directory to what it was before. But several do so at once while a branch is
 built: CRIU, which opens files, process 1 of the original's capsule, which hides names that the original is about to make
-(``native/init/branches.c``), and ``kept``. One that looks while another is at work takes the time of now for that of before.
+(``native/init/branches.c``), and ``kept``. One that looks while another is at work takes the time of now for that of before. And CRIU
+makes names for files that had been deleted and were still open, and removes them again.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class DirectoryTimes:
             raise
 
     def put_back(self) -> None:
-        """To be called when all files are open and nothing of the branch has run: only what the trees hold is known.
+        """To be called just before the branch runs: only what the trees hold is known.
 
         Raises:
             OSError: a directory cannot be read.

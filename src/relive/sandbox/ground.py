@@ -66,7 +66,7 @@ class Ground(Protocol):
         """Add to CRIU's options; ``network`` is a descriptor of the branch's network namespace, which CRIU inherits."""
 
     def settle(self) -> None:
-        """CRIU has opened all files, and nothing of the branch has run."""
+        """CRIU has opened all files and removed what it made for that; nothing of the branch has run."""
 
     def release(self) -> None:
         """Let go of what is needed only while it is built; whatever became of that."""
