@@ -15,6 +15,7 @@ GENERATED = ("_pb2.py",)
 TESTED_IN = {
     "__init__.py": "it holds the version only",
     "agent/__main__.py": "tests/real/test_failures.py",
+    "sandbox/numbering.py": "tests/sandbox/test_inodefs.py",
     "agent/containers/__main__.py": "tests/real/test_watching.py",
     "agent/containers/agent.py": "tests/real/test_watching.py",
     "agent/containers/engine.py": "tests/real/test_watching.py",

@@ -6,9 +6,11 @@ service goes on, and in a branch before anything of it runs. So the two can be c
 
 from __future__ import annotations
 
+import copy
 import json
 import shlex
 import shutil
+import stat
 import subprocess
 from pathlib import Path
 
@@ -61,8 +63,16 @@ class FrozenLook:
         commit = self._relive.commit(service, measured=False)
         return commit, self.then()
 
-    def in_branch(self, branch: Branch) -> Likeness:
-        """What there was before anything of it ran."""
-        path = self._relive.settings.branches / branch.id / "images" / "frozen.json"
-        told: Likeness = json.loads(path.read_text())
-        return told
+    def in_branch(self, branch: Branch, then: Likeness) -> tuple[Likeness, Likeness]:
+        """What is expected there, and what there was before anything of it ran.
+
+        Where CRIU has made and removed names for deleted files, directories have no times: these are put back after the look.
+        """
+        images = self._relive.settings.branches / branch.id / "images"
+        told: Likeness = json.loads((images / "frozen.json").read_text())
+        expected = copy.deepcopy(then)
+        if any(images.glob("ghost-file-*.img")) or (images / "remap-fpath.img").exists():
+            for one in (*told.values(), *expected.values()):
+                if int(one["kind"], 8) == stat.S_IFDIR:
+                    del one["mtime"]
+        return expected, told

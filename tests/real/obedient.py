@@ -28,15 +28,20 @@ class Obedient:
         eventually(lambda: self("said = 1"), "it takes orders")
 
     def __call__(self, code: str, port: int | None = None) -> Any:
-        line = http.client.HTTPConnection("127.0.0.1", port or self.port, timeout=LIMIT)
-        try:
-            line.request("POST", "/", code.encode(errors="surrogateescape"))
-            answer = line.getresponse()
-            text = answer.read().decode()
-        finally:
-            line.close()
-        assert answer.status == 200, text
-        return json.loads(text)
+        return told(code, port or self.port)
+
+
+def told(code: str, port: int) -> Any:
+    """Have the service at a port run the code; returns what it says."""
+    line = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT)
+    try:
+        line.request("POST", "/", code.encode(errors="surrogateescape"))
+        answer = line.getresponse()
+        text = answer.read().decode()
+    finally:
+        line.close()
+    assert answer.status == 200, text
+    return json.loads(text)
 
 
 def seen_in(branch: Branch, *directories: Path) -> Likeness:

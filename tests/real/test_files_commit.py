@@ -395,3 +395,16 @@ t = threading.Thread(target=toggle); t.start()
         found = branch.exec("sh", "-c", f"cat {place}/* 2>&1 | sort -u; true")
         assert "again" not in found
         branch.stop()
+
+
+def test_a_directory_keeps_its_times_in_a_branch_though_a_deleted_file_is_open(
+    relive: Relive, place: Path
+) -> None:
+    """CRIU gives it a name and removes that again."""
+    service = Obedient(relive)
+    then = 1_600_000_000_000_000_002
+    deleted = "f = open(d/'gone', 'w+'); os.unlink(d/'gone'); f.write('x'); f.flush()"
+    service(HELPERS + f"d = Path({str(place)!r}); {deleted}; os.utime(d, ns=({then}, {then}))")
+    branch = relive.restore(relive.commit(service.capsule), service.port)
+    asked = "said = [os.stat(d).st_mtime_ns, os.listdir(d), os.fstat(f.fileno()).st_size]"
+    assert service(asked, branch.ports[service.port]) == [then, [], 1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import struct
@@ -62,6 +63,35 @@ def test_a_full_disk_is_never_the_services(relive: Relive, narrow: Path, place: 
     missing = LaterFiles.of(relive.settings, first.manifest)
     missing.read()
     assert {one.path: one.reason for one in missing.missing if one.path.startswith(str(place))}
+
+
+@pytest.fixture
+def full(relive: Relive, place: Path) -> Iterator[Path]:
+    """A file system of 2 MB, for the service."""
+    directory = place / "full"
+    directory.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", directory], check=True)
+    yield directory
+    relive.close()
+    subprocess.run(["umount", directory], check=True)
+
+
+def test_a_full_disk_of_the_services_own(relive: Relive, full: Path) -> None:
+    """It is told of it as ever, is committed and comes back; the branch has room of its own."""
+    service = Obedient(relive)
+    service(HELPERS + f"\nd = Path({str(full)!r})\nw(d/'old', 'old'); f = open(d/'fill', 'wb', 0)")
+    write = "try:\n    while f.write(bytes(4096)): pass\nexcept OSError as error: said = error.errno"
+    assert service(write) == errno.ENOSPC
+    commit, then = relive.commit(service.capsule), likeness(full)
+    assert not left_out(commit)
+    service("(d/'fill').unlink(); f.truncate(0); w(d/'old', 'new'); w(d/'more', 'new')")
+    branch = relive.restore(commit, service.port)
+    found = seen_in(branch, full)
+    for one in (then, found):
+        one.pop(str(full))  # a mount point itself is in no commit
+    assert not differences(then, found)
+    assert service("w(d/'old', 'x' * 100_000); said = f.write(bytes(100))", branch.ports[service.port]) == 100
+    assert {path.name: path.read_text() for path in full.iterdir()} == {"old": "new", "more": "new"}
 
 
 def test_a_process_1_of_another_version_is_not_guessed_at(relive: Relive, place: Path) -> None:

@@ -66,6 +66,14 @@ def test_what_the_commit_holds_is_not_looked_for(bases: Path) -> None:
     assert planned(holds, bases, *records) == {"/data/other": RecordKind.REGULAR}
 
 
+def test_a_mount_point_is_never_hidden(bases: Path) -> None:
+    """No layer holds it, so a record that it was changed again would say that it had not been there."""
+    layers = [Layer(point=point, kind=LayerKind.OVERLAY, entries=[]) for point in ("/", "/data")]
+    holds = Held(make_manifest(layers=layers))
+    records = [record(1, "/data", RecordKind.AGAIN, mode=0o40755), record(2, "/data/new", RecordKind.ABSENT)]
+    assert planned(holds, bases, *records) == {"/data/new": RecordKind.ABSENT}
+
+
 def test_nothing_is_laid_below_what_was_not_there(bases: Path) -> None:
     """A directory that was made after the commit, and what was then made in it and changed."""
     records = [record(1, "/data/new", RecordKind.ABSENT), record(2, "/data/new/file", RecordKind.REGULAR)]

@@ -47,6 +47,7 @@ from relive.errors import (
 )
 from relive.images import criu_images_pb2 as pb
 from relive.images.imagefile import read_entries
+from relive.images.inodenumbers import write_inode_numbers, written_files
 from relive.images.locks import add_posix_locks
 from relive.images.sockets import read_files
 from relive.kernel import procfs
@@ -395,8 +396,10 @@ class _Dump:
         """
         stats = self._stats()
         add_posix_locks(self._staging.images, self._locks)
+        files = read_files(self._staging.images)
         if self._target.followed is not None:
-            self._layers += self._target.followed.settle(read_files(self._staging.images))
+            self._layers += self._target.followed.settle(files)
+        write_inode_numbers(self._staging.images, self._inode_numbers(written_files(files)))
         return Capture(
             name=self._name,
             target=self._target,
@@ -415,6 +418,24 @@ class _Dump:
             stopped=self._stopped_inside(),
             pause_us=stats.dump.frozen_time,
         )
+
+    def _inode_numbers(self, paths: set[str]) -> dict[str, int]:
+        """Of those files that the commit holds, as the processes saw them."""
+        if self._target.followed is not None:
+            return self._target.followed.inode_numbers(paths)
+        if self._open_files is not None:
+            known = self._open_files.inode_numbers
+            return {path: known[path] for path in paths & known.keys()}
+        found = {}
+        for source in self._target.sources:
+            top = source.point.rstrip("/") + "/"
+            for path in paths:
+                below = path.removeprefix(top)
+                # The upper layer's number may be another than that which an overlay shows.
+                if path.startswith(top) and source.scanner.is_still_there(below):
+                    with contextlib.suppress(OSError):
+                        found[path] = os.lstat(f"/proc/{self._target.root}/root{path}").st_ino
+        return found
 
     def _stats(self) -> pb.StatsEntry:
         """CRIU writes this image last, and is content when it cannot: seen on a disk whose inodes were used up."""

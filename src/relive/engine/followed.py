@@ -229,6 +229,15 @@ class FollowedFiles:
                 self._journal.compact(self._is_needed, before=self._control.reached, least=_COMPACTED_FROM)
             return self._listing()
 
+    def inode_numbers(self, paths: Iterable[str]) -> dict[str, int]:
+        """Of files that the last commit holds, as they were at it."""
+        with self._lock:
+            return {
+                path: self._facts[path][0][1]
+                for path in paths
+                if path in self._contents and path in self._facts
+            }
+
     def forget(self, lost: CapturedFile) -> None:
         """Copy a file anew next time, since a copy of it is lost."""
         with self._lock:

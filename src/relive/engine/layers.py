@@ -162,6 +162,14 @@ class LayerScanner:
         is_redirected = any("/".join(parts[: count + 1]) in self._redirected for count in range(len(parts)))
         return self.merged if is_redirected else self.directory
 
+    def is_still_there(self, path: str) -> bool:
+        """The file that was copied last is at its relative path now, not another one."""
+        known = self.known.get(path)
+        try:
+            return known is not None and (self.directory / path).lstat().st_ino == known.fingerprint[1]
+        except OSError:
+            return False
+
     def forget(self, lost: CapturedFile) -> None:
         """Copy a file anew next time, since a copy of it is lost. May be called by any thread."""
         for path in [path for path, known in list(self.known.items()) if known is lost]:

@@ -36,12 +36,14 @@ class OpenFiles:
         entries: what to put over the host's files in a branch, parents before children.
         copies: path (relative to the root) to the copy of its content.
         left_out: "path<TAB>reason" of open files that were not copied.
+        inode_numbers: by absolute path, of what was copied.
     """
 
     limit: int
     entries: dict[str, FileEntry] = field(default_factory=dict)
     copies: dict[str, Path] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
+    inode_numbers: dict[str, int] = field(default_factory=dict)
     _used: int = 0
     _leased: frozenset[tuple[int, int]] = field(default_factory=leased_files)
 
@@ -107,6 +109,7 @@ class OpenFiles:
         self.copies[path] = copy
         self._parents(name)
         self.entries[path] = entry_of(path, EntryKind.FILE, facts)
+        self.inode_numbers[name] = facts.st_ino
         return True
 
     def _parents(self, name: str) -> None:

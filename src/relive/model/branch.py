@@ -8,7 +8,16 @@ from relive.model.commit import CommitId
 from relive.model.text import NativeText
 from relive.model.value import Value
 
-__all__ = ["BranchFacts", "Clients", "Clock", "MemoryFailure", "MemoryState", "MissingFile", "Publication"]
+__all__ = [
+    "BranchFacts",
+    "Clients",
+    "Clock",
+    "MemoryFailure",
+    "MemoryState",
+    "MissingFile",
+    "Publication",
+    "unwritable_words",
+]
 
 
 class Clock(StrEnum):
@@ -82,6 +91,14 @@ class MemoryState(Value):
         return 100 * self.present // max(1, self.total) if self.total else 100
 
 
+def unwritable_words(path: str) -> str:
+    """What a branch says of one of its ``unwritable_databases``, in a sentence."""
+    return (
+        f"{path} cannot be written in the branch: its inode number is another one there, so SQLite says "
+        "'attempt to write a readonly database' to who had it open (docs/limits.md)"
+    )
+
+
 class BranchFacts(Value):
     """What is written into the branch's ``state.json``.
 
@@ -96,6 +113,8 @@ class BranchFacts(Value):
         mark: given by whoever asked for it (``Settings.mark``).
         pager: host pid of the page daemon of a branch restored lazily; with ``pager_started`` it names it for good.
         missing_files: at most the first hundred of ``missing_count``.
+        unwritable_databases: files of SQLite with a rollback journal that were open, and have another inode number in the
+            branch: SQLite does not write to them.
         clients: what became of connections of clients.
         taken_wall_ns: when the commit was taken; 0 in branches of an older Relive.
         newer_pending: how many newer commits of its service were not durable yet, where the newest that is was restored.
@@ -123,6 +142,7 @@ class BranchFacts(Value):
     mark: str | None = None
     missing_files: list[MissingFile] = []
     missing_count: int = 0
+    unwritable_databases: list[NativeText] = []
     clients: Clients = Clients.KEEP
     taken_wall_ns: int = 0
     newer_pending: int = 0

@@ -10,7 +10,7 @@ from relive.agent.asking import ask_agent
 from relive.agent.processes.since import unlike_then
 from relive.config import Settings
 from relive.errors import ReliveError
-from relive.model.branch import BranchFacts, Clients, Clock
+from relive.model.branch import BranchFacts, Clients, Clock, unwritable_words
 from relive.model.capsule import LifePaths, parse_publication
 from relive.model.commit import CommitId, Manifest
 from relive.model.quantities import age, when
@@ -92,6 +92,8 @@ def restore(settings: Settings, wish: RestoreWish, progress: Progress) -> Branch
         progress.status(f"Not as committed: {one.path} is the host's of now ({one.reason}).")
     if branch.facts.missing_count > _TOLD:
         progress.status(f"So are {branch.facts.missing_count - _TOLD} more; --json lists a hundred.")
+    for path in branch.facts.unwritable_databases:
+        progress.status(f"{unwritable_words(path)}.")
     for sentence in unlike_then(settings, manifest):
         progress.status(sentence)
     pending = _newer_pending(settings, store, commit, manifest)

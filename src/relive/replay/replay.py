@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from relive.config import Settings
 from relive.errors import RecordingError, ReliveError
-from relive.model.branch import Clock
+from relive.model.branch import Clock, unwritable_words
 from relive.model.dependency import address_of
 from relive.model.outcome import End, Outcome, Replay, Run, Steps, Verdict, VerdictKind
 from relive.record.events import EventKind
@@ -203,7 +203,7 @@ async def _run(
         compare(case.recorded, outcome, ignore=wishes.ignore, earlier=earlier, request=case.plan.subject),
         case.window if answers is not None else None,
         outcome,
-        drain.troubles,
+        [*drain.troubles, *map(unwritable_words, branch.facts.unwritable_databases)],
     )
     seal_seconds = branch.facts.seal_us / 1e6
     return Run(

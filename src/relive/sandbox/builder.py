@@ -226,6 +226,7 @@ class BranchBuilder:
         )
         network = _keep(stack, os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC))
         ground = self._ground.result()
+        stack.callback(ground.release)
         ground.mount(first)
         self._joined.result()
         first.own_groups()
@@ -367,6 +368,7 @@ class _Restoring:
     def _notified(self, script: str, pid: int) -> None:
         self._root = pid or self._root  # told before the processes run
         if script == "pre-resume":
+            self.ground.settle()
             check_posix_locks(self.images)
             if self.plan.pager is not None:
                 self.plan.pager.wait_until_held()

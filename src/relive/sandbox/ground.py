@@ -9,15 +9,18 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from relive.engine import criu_rpc_pb2 as rpc
 from relive.kernel.mounts import pivot_root
+from relive.sandbox.directorytimes import DirectoryTimes
 from relive.sandbox.firstprocess import FirstProcess
 from relive.sandbox.kept import keep_files
 from relive.sandbox.later import Change, LaterFiles
+from relive.sandbox.numbering import InodeNumbers
 from relive.sandbox.procdoors import close_proc
 from relive.sandbox.rootfs import IO_DIRECTORY, CoveredPoint, RootBuilder
 
@@ -39,6 +42,10 @@ class Ground(Protocol):
     def devices(self) -> Path:
         """The /dev whose terminals the processes will see, from ``mount`` until ``enter``."""
 
+    @property
+    def numbered(self) -> set[str]:
+        """Paths of the files that have the inode numbers which they had, from ``mount`` on."""
+
     def mount(self, first: FirstProcess) -> None:
         """Mount what can be mounted before the images are laid out."""
 
@@ -58,6 +65,12 @@ class Ground(Protocol):
     def tell(self, options: rpc.Options, network: int) -> None:
         """Add to CRIU's options; ``network`` is a descriptor of the branch's network namespace, which CRIU inherits."""
 
+    def settle(self) -> None:
+        """CRIU has opened all files and removed what it made for that; nothing of the branch has run."""
+
+    def release(self) -> None:
+        """Let go of what is needed only while it is built; whatever became of that."""
+
     def close(self, root: int) -> None:
         """Just before the processes run: leave them no way to the host.
 
@@ -75,6 +88,8 @@ class HostGround:
         covered: mount points, each with the directories of files that lie over the host's, the uppermost first.
         memory_layers: (mount point, directory) of committed files that go into file systems of their own.
         later: what the service changed after the commit, and laid: what of it lies in those directories.
+        inode_numbers: those that files of the commit shall have, by path.
+        numbered: the paths that have them.
     """
 
     directory: Path
@@ -84,7 +99,10 @@ class HostGround:
     memory_layers: list[tuple[str, Path]]
     later: LaterFiles
     laid: dict[str, Change]
+    inode_numbers: Mapping[str, int]
+    numbered: set[str] = field(default_factory=set)
     _lines: list[int] = field(default_factory=list)
+    _times: list[DirectoryTimes] = field(default_factory=list)
 
     @property
     def is_container(self) -> bool:
@@ -103,10 +121,13 @@ class HostGround:
 
     def mount(self, first: FirstProcess) -> None:
         builder = RootBuilder(self.directory, home=self.home, tools=self.tools, devices=False)
+        numbers = InodeNumbers.mounted(self.directory / "numbers", self.inode_numbers)
         for point, committed in self.covered:
-            builder.cover(point, committed)
+            self.numbered.update(builder.cover(point, committed, numbers))
         points = [(point.point, builder.upper(point)) for point, _ in self.covered]
         mounted = [(point, upper) for point, upper in points if upper.is_dir()]
+        uppers = [(builder.upper(point), committed) for point, committed in self.covered]
+        self._times.append(DirectoryTimes([one for one in uppers if one[0].is_dir()]))
         line = keep_files(self.later, self.laid, mounted, builder.inside)
         if line is not None:
             self._lines.append(line.detach())
@@ -136,6 +157,14 @@ class HostGround:
 
     def tell(self, options: rpc.Options, network: int) -> None:
         """Nothing: it restores into what the caller sees."""
+
+    def settle(self) -> None:
+        for times in self._times:
+            times.put_back()
+
+    def release(self) -> None:
+        for times in self._times:
+            times.close()
 
     def close(self, root: int) -> None:  # noqa: ARG002 - of ``Ground``; here all processes see the caller's mounts
         close_proc()

@@ -65,6 +65,7 @@ class Held:
     def __init__(self, manifest: Manifest) -> None:
         self._kinds: dict[str, EntryKind] = {}
         self._opaque: set[str] = set()
+        self._points = {layer.point for layer in manifest.layers}
         self.left_out: dict[str, str] = {}
         for layer in manifest.layers:
             if layer.kind not in (LayerKind.OVERLAY, LayerKind.TMPFS):
@@ -88,8 +89,11 @@ class Held:
         return self._kinds.get(path) is EntryKind.DIRECTORY
 
     def decides(self, path: str) -> bool:
-        """The commit says what is there: it holds the path, or something above it under which nothing of the host shows."""
-        if path in self._kinds:
+        """The commit says what is there: it holds the path, or something above it under which nothing of the host shows.
+
+        A mount point is in no layer, and was there all the same.
+        """
+        if path in self._kinds or path in self._points:
             return True
         above = path
         while above != "/":

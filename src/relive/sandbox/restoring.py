@@ -21,6 +21,7 @@ from relive.images.asking import ask_nobody
 from relive.images.filters import limit_calls
 from relive.images.hostile import refuse_hostile_images, refuse_hostile_processes
 from relive.images.imagefile import read_entries
+from relive.images.inodenumbers import INODE_NUMBERS, parse_inode_numbers, written_files
 from relive.images.locks import note_posix_locks
 from relive.images.rights import forget_security_modules, limit_rights
 from relive.images.shared import forget_devices, networks_from_outside
@@ -41,6 +42,7 @@ from relive.sandbox.branch import Branch, group_prefix, sweep
 from relive.sandbox.builder import BranchBuilder, BranchPlan, Built
 from relive.sandbox.container.ground import ContainerGround
 from relive.sandbox.container.making import container_ground, lay_out_large_images, limit_container
+from relive.sandbox.databases import unwritable_databases
 from relive.sandbox.ground import Ground, HostGround
 from relive.sandbox.groups import Groups
 from relive.sandbox.later import LaterFiles, lay_changes
@@ -209,6 +211,7 @@ def _restore_in(
             is_container=manifest.target.kind is TargetKind.CONTAINER,
             missing_files=missing[:_MISSING_SHOWN],
             missing_count=len(missing),
+            unwritable_databases=_unwritable(store, manifest, images, ground),
             clients=clients,
             taken_wall_ns=manifest.taken_wall_ns,
         )
@@ -244,7 +247,8 @@ def _ground(
     for stream in ("stdout", "stderr"):
         (directory / "io" / f"{stream}.log").touch()
     if manifest.target.kind is TargetKind.CONTAINER:
-        return container_ground(settings, store, commit, manifest, directory)
+        numbers = _inode_numbers(store, manifest)
+        return container_ground(settings, store, commit, manifest, directory, numbers)
     refuse_hostile_points(manifest, settings)
     trees = {
         layer.point: store.lay_out_layer(layer)
@@ -275,7 +279,28 @@ def _ground(
         memory_layers=memory,
         later=later,
         laid=laid,
+        inode_numbers=_inode_numbers(store, manifest),
     )
+
+
+def _unwritable(store: Store, manifest: Manifest, images: Path, ground: Ground) -> list[str]:
+    image = images / INODE_NUMBERS
+    is_told = image.exists()  # else it is of an older Relive
+    opened = set(parse_inode_numbers(image.read_bytes())) if is_told else written_files(read_files(images))
+    return unwritable_databases(manifest.layers, opened - ground.numbered, store.lay_out_layer)
+
+
+def _inode_numbers(store: Store, manifest: Manifest) -> dict[str, int]:
+    """Those that files of the commit shall have, by path; none in commits of an older Relive."""
+    found = store.small_image(manifest, INODE_NUMBERS)
+    numbers = parse_inode_numbers(found) if found is not None else {}
+    held = {
+        f"{layer.point.rstrip('/')}/{entry.path}"
+        for layer in manifest.layers
+        if numbers and layer.kind is LayerKind.OVERLAY
+        for entry in layer.entries
+    }
+    return {path: number for path, number in numbers.items() if path in held}
 
 
 def _of_container(plan: BranchPlan, ground: ContainerGround) -> BranchPlan:

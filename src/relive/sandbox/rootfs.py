@@ -28,6 +28,7 @@ import relive
 from relive.engine.kerndat import place_kerndat
 from relive.kernel.mounts import Mount, MountFlag, bind, make_slave, mount, mount_overlay
 from relive.model.capsule import INPROCESS_DIRECTORY, RUN_DIRECTORY
+from relive.sandbox.numbering import InodeNumbers, number_files
 
 __all__ = [
     "INPROCESS_DIRECTORY",
@@ -185,21 +186,30 @@ class RootBuilder:
         """The directory of the upper layer of a point's overlay."""
         return layer_directories(self._layers, point.slot)[0]
 
-    def cover(self, point: CoveredPoint, committed: Sequence[Path] = ()) -> None:
-        """Mount the overlay of one point; ``committed`` are directories that lie over the host's, the uppermost first.
+    def cover(
+        self, point: CoveredPoint, committed: Sequence[Path] = (), numbers: InodeNumbers | None = None
+    ) -> set[str]:
+        """Mount the overlay of one point; returns the paths of files that have the numbers which are wanted for them.
+
+        Args:
+            committed: directories that lie over the host's, the uppermost first.
+            numbers: for files in them.
 
         A point that cannot have one (a mount that stacks too deep already, as the inside of a nested container) is
         shown read-only; one that has vanished meanwhile is left out.
         """
         if not Path(point.point).is_dir() or not self.inside(point.point).is_dir():
-            return
+            return set()
         try:
-            self._cover(point, committed)
+            return self._cover(point, committed, numbers)
         except FileNotFoundError:
             if point.point == "/" or Path(point.point).is_dir():
                 raise
+        return set()
 
-    def _cover(self, point: CoveredPoint, committed: Sequence[Path]) -> None:
+    def _cover(
+        self, point: CoveredPoint, committed: Sequence[Path], numbers: InodeNumbers | None
+    ) -> set[str]:
         upper, work = layer_directories(self._layers, point.slot)
         upper.mkdir(parents=True, exist_ok=True)
         work.mkdir(exist_ok=True)
@@ -208,12 +218,18 @@ class RootBuilder:
         if committed:
             overlaps = any(one.is_relative_to(point.point) for one in committed)
             lower = [*committed, self._see_through(point) if overlaps else Path(point.point)]
+        numbered: set[str] = set()
+        if numbers is not None and committed:
+            lower.append(numbers.layer)
+            first = self._under / point.slot / "first"
+            numbered = number_files(point.point, numbers, first=first, lower=lower, upper=upper, work=work)
         try:
             self._mount(point, lower, upper, work)
         except OSError as error:
             if error.errno != errno.EINVAL or point.point == "/" or committed:
                 raise
             bind(Path(point.point), self.inside(point.point), read_only=True)
+        return numbered
 
     def _mount(self, point: CoveredPoint, lower: list[Path], upper: Path, work: Path) -> None:
         goal = self.inside(point.point)

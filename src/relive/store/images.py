@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from relive.errors import ObjectCorrupt, ObjectMissing, RefUnknown, SignatureInvalid
 from relive.model.commit import CommitId, ImageFile, Layer, Manifest
@@ -38,6 +39,8 @@ from relive.store.pages.runs import page_files
 from relive.store.taken import TakenImages
 
 __all__ = ["Images"]
+
+_Read = TypeVar("_Read")
 
 
 class Images:
@@ -184,28 +187,45 @@ class Images:
                 cannot be trusted or opened; the directory is then of no use.
             OSError: the disk is full.
         """
-        self._as_it_lies(self._lay_out_lazily if lazily else self._lay_out, manifest, directory)
+        self._laid_out_in(directory, self._lay_out_lazily if lazily else self._lay_out, manifest)
 
     def lay_out_small(self, manifest: Manifest, directory: Path) -> None:
         """Make all files but those of pages; raises as ``lay_out``."""
-        self._as_it_lies(self._lay_out_small, manifest, directory)
+        self._laid_out_in(directory, self._lay_out_small, manifest)
+
+    def read_small(self, manifest: Manifest, name: str) -> bytes | None:
+        """One of the small images; None where the commit has none of that name. Raises as ``lay_out``."""
+
+        def read(placement: Placement) -> bytes | None:
+            with PageSource(placement, self._packs) as source:
+                return _small(manifest, source).get(name)
+
+        return self._as_it_lies(read, manifest) if manifest.images else None
 
     def lay_out_pages(self, manifest: Manifest, directory: Path) -> None:
         """Make the page files, where the others are already; raises as ``lay_out``."""
-        self._as_it_lies(self._lay_out_pages, manifest, directory)
+        self._laid_out_in(directory, self._lay_out_pages, manifest)
 
-    def _as_it_lies(
-        self, lay_out: Callable[[Manifest, Placement, Path], None], manifest: Manifest, directory: Path
+    def _laid_out_in(
+        self, directory: Path, lay_out: Callable[[Manifest, Placement, Path], None], manifest: Manifest
     ) -> None:
         if not manifest.images:
             return
+        paths = [directory / plain_name(image.name) for image in manifest.images]
+
+        def anew(placement: Placement) -> None:
+            for path in paths:
+                path.unlink(missing_ok=True)
+            lay_out(manifest, placement, directory)
+
+        self._as_it_lies(anew, manifest)
+
+    def _as_it_lies(self, read: Callable[[Placement], _Read], manifest: Manifest) -> _Read:
         commit_id = commit_id_of(manifest)
-        names = [plain_name(image.name) for image in manifest.images]
         placement = self._placements.read(commit_id)
         while True:
             try:
-                lay_out(manifest, placement, directory)
-                return
+                return read(placement)
             except ObjectMissing:
                 # Readers hold no lock, so a commit may be dropped, or its pages be moved, while it is read.
                 if not self._manifests.has(commit_id):
@@ -213,8 +233,6 @@ class Images:
                 before, placement = placement, self._placements.read(commit_id)
                 if placement == before:
                     raise
-            for name in names:
-                (directory / name).unlink(missing_ok=True)
 
     def _lay_out(self, manifest: Manifest, placement: Placement, directory: Path) -> None:
         with PageSource(placement, self._packs) as source:

@@ -432,6 +432,11 @@ class Store:
             else:
                 self._images.lay_out_small(manifest, directory)
 
+    def small_image(self, manifest: Manifest, name: str) -> bytes | None:
+        """One image that holds no pages; None where the commit has none of that name. Raises as ``lay_out_images``."""
+        with disk_errors("reading an image", self._directory):
+            return self._images.read_small(manifest, name) if manifest.version > 1 else None
+
     def lay_out_page_files(self, manifest: Manifest, directory: Path) -> None:
         """What ``lay_out_small_images`` left out."""
         with disk_errors("laying out images", self._directory):

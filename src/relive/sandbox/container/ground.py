@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -24,6 +24,7 @@ from relive.sandbox.container.binds import Binds, Contents
 from relive.sandbox.container.told import Told
 from relive.sandbox.container.within import prepared
 from relive.sandbox.firstprocess import FirstProcess
+from relive.sandbox.numbering import InodeNumbers, number_files
 from relive.sandbox.procdoors import close_proc
 from relive.sandbox.rootfs import layer_directories
 
@@ -41,6 +42,8 @@ class ContainerGround:
         layers: of the root file system, topmost first: what the container had changed, then its image.
         networks: what CRIU calls the network namespaces that it gets.
         outside_names: unix datagram sockets that somebody has to listen at.
+        inode_numbers: those that files of the root file system shall have, by path.
+        numbered: the paths that have them.
     """
 
     directory: Path
@@ -50,6 +53,8 @@ class ContainerGround:
     contents: Contents
     networks: Sequence[str] = ()
     outside_names: Sequence[bytes] = ()
+    inode_numbers: Mapping[str, int] = field(default_factory=dict)
+    numbered: set[str] = field(default_factory=set)
     _sources: dict[str, Path] = field(default_factory=dict)
 
     @property
@@ -80,7 +85,15 @@ class ContainerGround:
         facts = self.layers[1].stat()  # the image's: what had changed in it does not tell of its top
         os.chown(upper, facts.st_uid, facts.st_gid)
         upper.chmod(stat.S_IMODE(facts.st_mode))
-        mount_overlay(self._root, lower=list(self.layers), upper=upper, work=work, flags=MountFlag.NO_DEVICES)
+        lower = list(self.layers)
+        numbers = InodeNumbers.mounted(self.directory / "numbers", self.inode_numbers)
+        if numbers is not None:
+            lower.append(numbers.layer)
+            first_place = self.directory / "first"
+            self.numbered |= number_files(
+                "/", numbers, first=first_place, lower=lower, upper=upper, work=work
+            )
+        mount_overlay(self._root, lower=lower, upper=upper, work=work, flags=MountFlag.NO_DEVICES)
         # What is left of the branch's own mount namespace when the container runs.
         mount("tmpfs", self._shell, "tmpfs", MountFlag.NO_SUID, "mode=755,size=64k")
         for name in ("proc", "dev"):
@@ -157,6 +170,12 @@ class ContainerGround:
         for key, source in self._sources.items():
             options.external.append(f"mnt[{key}]:{source}")
         options.inherit_fd.extend(rpc.InheritFd(key=key, fd=network) for key in self.networks)
+
+    def settle(self) -> None:
+        """Nothing: nobody but CRIU makes its upper layer."""
+
+    def release(self) -> None:
+        """Nothing is kept open."""
 
     def close(self, root: int) -> None:
         pivot_root(self._shell)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from blake3 import blake3
@@ -28,9 +28,17 @@ _SHARED_MEMORY, _VOLUMES = "devshm-checkpoint.tar", "volumes/"  # of podman
 
 
 def container_ground(
-    settings: Settings, store: Store, commit: CommitId, manifest: Manifest, directory: Path
+    settings: Settings,
+    store: Store,
+    commit: CommitId,
+    manifest: Manifest,
+    directory: Path,
+    inode_numbers: Mapping[str, int],
 ) -> ContainerGround:
     """The ground of a branch that has the given directory.
+
+    Args:
+        inode_numbers: see ``ContainerGround``.
 
     Raises:
         ImageUnavailable: the container's image is not here.
@@ -45,6 +53,7 @@ def container_ground(
         told=told,
         layers=[_changes(store, manifest, told, image), *image],
         contents=_contents(store, manifest, told),
+        inode_numbers=inode_numbers,
     )
 
 
