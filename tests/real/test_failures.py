@@ -174,7 +174,7 @@ def test_a_request_without_an_answer_is_a_hang(relive: Relive, path: str) -> Non
     assert incident["before"] and incident["at"]
     assert service.ask("/ok") == 200, "the service goes on with its other threads"
     result = replay(relive, incident, "--limit", "2")
-    assert result["runs"][0]["verdict"]["kind"] == "reproduced", result
+    assert result["runs"][0]["verdict"]["kind"] == "reproduced", json.dumps(result["runs"], indent=1)
 
 
 def test_a_kill_for_want_of_memory_names_the_last_commit(relive: Relive) -> None:

@@ -148,6 +148,18 @@ CASES = {
         "1 threads stand",
         None,
     ),
+    "threads where they were, and one that waits as it did by fewer calls": (
+        silent((0x1000, 0x7F00), (0x2000, 0x7E00)),
+        silent((0x1000, 0x9F00), (0x2000, 0x9E70)),
+        "1 threads stand",
+        None,
+    ),
+    "a thread that waits as it did by fewer calls, alone": (
+        silent((0x2000, 0x7E00)),
+        silent((0x2000, 0x9E70)),
+        None,
+        None,
+    ),
     "a loop that comes by": (
         silent((0x1000, 0x7F00)),
         silent((0x3000, 0x7F00), (0x1020, 0x7F10), runs=True),

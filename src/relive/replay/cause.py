@@ -184,6 +184,9 @@ def _standing(recorded: Outcome, replayed: Outcome) -> Cause | None:
     here = {(place.instruction, place.stack % _PAGE) for place in replayed.places if not place.runs}
     running = [place for place in replayed.places if place.runs]
     elsewhere = [place for place in recorded.places if not (_stands(place, here) or _runs_by(place, running))]
+    found = len(recorded.places) - len(elsewhere)
+    if found and all(_waits_alike(place, here) for place in elsewhere):
+        elsewhere = []
     if elsewhere:
         return Cause(
             unseen=[
@@ -191,12 +194,21 @@ def _standing(recorded: Outcome, replayed: Outcome) -> Cause | None:
                 f"thread {elsewhere[0].thread} was at instruction {elsewhere[0].instruction:#x}"
             ]
         )
-    return Cause(evidence=[f"{len(recorded.places)} threads stand where they stood when it was recorded"])
+    return Cause(evidence=[f"{found} threads stand where they stood when it was recorded"])
 
 
 def _stands(place: ThreadPlace, here: set[tuple[int, int]]) -> bool:
     """A thread in the branch stands there. A committed one may have been set back to its system call, of two bytes."""
     return any((place.instruction + back, place.stack % _PAGE) in here for back in (0, 2))
+
+
+def _waits_alike(place: ThreadPlace, here: set[tuple[int, int]]) -> bool:
+    """A thread in the branch is at the same instruction, at another depth of calls.
+
+    It shows nothing by itself: many a wait ends in one instruction. Nor does it show that the thread stands elsewhere: an
+    interpreter that has gone round its loop often enough calls the same function by fewer frames (CPython's adaptive one, PEP 659).
+    """
+    return any(place.instruction + back == instruction for instruction, _ in here for back in (0, 2))
 
 
 def _runs_by(place: ThreadPlace, running: Sequence[ThreadPlace]) -> bool:
