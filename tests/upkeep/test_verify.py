@@ -178,7 +178,7 @@ def test_an_index_that_fits_and_leads_to_other_pages_is_found_by_the_pages_alone
         frame = writer.add_blob(encode_index(index), None)
         name = writer.finish()
     assert slots[0] == 0
-    parts.placements.write(Placement(one, [name], FramePlace(0, frame), None, 0))
+    parts.placements.write(Placement(one, [name], FramePlace(0, frame), [], 0))
     assert verify(store).problems == []
     (problem,) = verify(store, data=True).problems
     assert (problem.kind, problem.code, problem.commits) == (Kind.PLACEMENT, "object-corrupt", [one])

@@ -185,7 +185,7 @@ class Handling:
             attempt(self._tell_body)
         http = sys.modules.get("relive_recorder.kinds.http_exchange")
         if http is not None:
-            http.settle(self.request.number)
+            http.settle(self.number)
         quick = recorder.quick
         if (
             quick is None
