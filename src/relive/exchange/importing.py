@@ -1,22 +1,12 @@
-"""Taking a commit in from an archive: read and judged first, then its parts, each checked by its name.
-
-A file that is no archive of Relive may be one of a container (see ``checkpoint``).
-"""
+"""Taking a commit in from an archive of Relive: read and judged first, then its parts, each checked by its name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
 
-from cryptography.fernet import MultiFernet
-
-from relive.errors import ObjectCorrupt, ObjectMissing, UsageError
-from relive.exchange.archive import MANIFEST, MARK, PLACEMENT, Reader, entry_name, invalid
-from relive.exchange.checkpoint.compression import Compression, find_compression
-from relive.exchange.checkpoint.importing import import_checkpoint
-from relive.exchange.envelope import Opener, is_sealed
+from relive.errors import ObjectCorrupt, ObjectMissing
+from relive.exchange.archive import MANIFEST, PLACEMENT, Reader, entry_name, invalid
 from relive.exchange.fitness import refuse_unfit
 from relive.exchange.imported import Imported
 from relive.exchange.traffic import Show
@@ -27,37 +17,17 @@ from relive.store.pages.packfile import HEAD_SIZE
 from relive.store.parts import Part, PartKind
 from relive.store.troubles import disk_errors
 
-__all__ = ["Imported", "import_archive"]
+__all__ = ["import_own"]
 
 
-_TAR_MAGIC, _TAR_MAGIC_AT, _TAR_BLOCK = b"ustar", 257, 512
-
-
-def import_archive(
-    store: Store, path: Path, host: HostFacts, *, keys: Callable[[], MultiFernet], force: bool, show: Show
-) -> Imported:
-    """Take a commit in, from Relive's own archive or that of a container; durable on return.
-
-    Args:
-        keys: asked for where the archive is encrypted.
-        force: take it in although ``host`` cannot run it.
-
-    Raises:
-        ArchiveInvalid, ObjectCorrupt: it was changed or cut off, or is none; the store shows nothing of it.
-        KeyMissing, KeyWrong: it, or its packs, cannot be opened.
-        HostUnfit, SignatureInvalid: it cannot run here, or is not trusted.
-        UsageError: there is no such file. DiskFull, StoreError: it could not be taken in.
-    """
-    with _opened(path) as file:
-        if _is_checkpoint(str(path), file):
-            return import_checkpoint(store, path, file, host, force=force, show=show)
-        source = Opener(str(path), keys(), file).read if is_sealed(file) else file.read
-        return _import_own(store, path, Reader(str(path), source), host, force=force, show=show)
-
-
-def _import_own(
+def import_own(
     store: Store, path: Path, reader: Reader, host: HostFacts, *, force: bool, show: Show
 ) -> Imported:
+    """Take the commit of an archive in; durable on return.
+
+    Raises:
+        as ``operations.imports.import_archive``.
+    """
     deliveries = store.deliveries
     with deliveries.receiving():
         commit_id = reader.commit()
@@ -78,31 +48,6 @@ def _import_own(
                 remedy="run it again",
             )
     return Imported(commit_id, len(missing), size, len(commit.parts) - len(missing), True)
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
-    try:
-        file = path.open("rb")
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read", cause=str(error), remedy="name an archive") from error
-    with file:
-        yield file
-
-
-def _is_checkpoint(name: str, file: BinaryIO) -> bool:
-    """The file, which must stand at its begin and stays there, is packed, or a tar that does not begin as Relive's own."""
-    try:
-        if is_sealed(file):
-            return False
-        if find_compression(name, file) is not Compression.NONE:
-            return True
-        begin = file.read(_TAR_BLOCK)
-        file.seek(0)
-    except OSError as error:  # a broken disk
-        raise invalid(name, str(error)) from error
-    is_tar = begin[_TAR_MAGIC_AT:].startswith(_TAR_MAGIC)
-    return is_tar and not begin.startswith(MARK.encode() + b"\0")
 
 
 def _take(

@@ -26,7 +26,8 @@ from relive.replay.replay import Wishes, answers_for
 from relive.replay.sender import Sender, service_address
 from relive.replay.stubs.stage import Stage
 from relive.sandbox.branch import Branch
-from relive.sandbox.restoring import restore
+from relive.sandbox.container.restoring import restore
+from relive.sandbox.request import RestoreRequest
 from relive.store import Store
 
 __all__ = ["Debugged", "at_failure", "at_request", "has_waiting_thread", "restored"]
@@ -54,7 +55,7 @@ def restored(settings: Settings, store: Store, incident: Incident) -> Branch:
     Raises:
         RefUnknown: there is no such commit; else as ``restore``.
     """
-    return restore(settings, store, _commit_at(incident), is_owned=True)
+    return restore(settings, store, _commit_at(incident), RestoreRequest(is_owned=True))
 
 
 def _commit_at(incident: Incident) -> CommitId:
@@ -82,7 +83,8 @@ def at_failure(settings: Settings, store: Store, incident: Incident) -> Iterator
             remedy=f"`relive debug --at-request {incident.number}` begins before the failing request",
         )
     order = throw.replace("throw-", "debug-", 1)
-    branch = restore(settings, store, commit, is_owned=True, lay_beside=lambda rings: (rings / order).touch())
+    request = RestoreRequest(is_owned=True, lay_beside=lambda rings: (rings / order).touch())
+    branch = restore(settings, store, commit, request)
     with _line(branch, branch.rings / f"{order}.sock", lambda: branch.is_alive) as line:
         yield Debugged(branch, line)
 
@@ -111,11 +113,13 @@ def at_request(settings: Settings, store: Store, incident: Incident) -> Iterator
         settings,
         store,
         case.commit,
-        is_owned=True,
-        recorder=RingMode.FREE if answers is None else RingMode.REPLAY,
-        lay_beside=None if answers is None else answers.lay,
-        outside=stage.outside,
-        answered=case.plan.answered,
+        RestoreRequest(
+            is_owned=True,
+            recorder=RingMode.FREE if answers is None else RingMode.REPLAY,
+            lay_beside=None if answers is None else answers.lay,
+            outside=stage.outside,
+            answered=case.plan.answered,
+        ),
     )
     order = branch.rings / "debug-request"
     request = json.dumps({"method": subject.method, "target": subject.target})
