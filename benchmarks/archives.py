@@ -29,8 +29,8 @@ from relive.engine.criu import CriuTools
 from relive.engine.target import host_facts
 from relive.exchange.checkpoint.compression import Compression
 from relive.exchange.checkpoint.exporting import export_checkpoint
-from relive.exchange.importing import import_archive
 from relive.model.commit import CommitId
+from relive.operations.imports import import_archive
 from relive.store import Store
 
 _APART = 1.0  # [s] between the two checkpoints

@@ -38,7 +38,8 @@ from _lab import (
 from relive.kernel.namespaces import in_network_of
 from relive.model.commit import CommitId
 from relive.sandbox.branch import Branch, find_branch
-from relive.sandbox.restoring import restore
+from relive.sandbox.container.restoring import restore
+from relive.sandbox.request import RestoreRequest
 
 _SETTLE = 0.3  # [s] in which the kernel takes the last branch's namespaces apart
 _LIMIT = 60.0  # [s]
@@ -106,7 +107,7 @@ def _measured(place: Lab, commit: CommitId, port: int, *, lazily: bool) -> dict[
     import relive.store.images  # noqa: F401, PLC0415
 
     began = time.perf_counter()
-    branch = restore(place.settings, store, commit, lazily=lazily)
+    branch = restore(place.settings, store, commit, RestoreRequest(lazily=lazily))
     try:
         returned = time.perf_counter()
         ask(branch, port, b"are you there?")

@@ -22,7 +22,8 @@ from relive.errors import (
 )
 from relive.exchange import envelope
 from relive.exchange.exporting import export
-from relive.exchange.importing import Imported, import_archive
+from relive.exchange.imported import Imported
+from relive.operations.imports import import_archive
 from store.builders import OLD, commit, contents
 
 from .conftest import HERE, Host, silent

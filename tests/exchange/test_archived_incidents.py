@@ -13,8 +13,9 @@ from relive.errors import ArchiveInvalid, ObjectCorrupt, SignatureInvalid, Store
 from relive.exchange.archive import Held, entry
 from relive.exchange.cases import meant
 from relive.exchange.exporting import export
-from relive.exchange.importing import Imported, import_archive
+from relive.exchange.imported import Imported
 from relive.exchange.records import packed
+from relive.operations.imports import import_archive
 from relive.store.evidence import request_of
 from relive.store.incidents import Incidents
 from store.builders import commit

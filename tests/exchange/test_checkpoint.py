@@ -17,12 +17,12 @@ from relive.exchange.checkpoint import unpacking
 from relive.exchange.checkpoint.compression import Compression, by_suffix
 from relive.exchange.checkpoint.exporting import export_checkpoint
 from relive.exchange.exporting import export
-from relive.exchange.importing import import_archive
 from relive.exchange.pull import pull
 from relive.exchange.push import push
 from relive.images import criu_images_pb2 as pb
 from relive.images.imagefile import messages
 from relive.model.commit import EntryKind, HostFacts, Layer, LayerKind, Manifest, TargetKind, Trigger
+from relive.operations.imports import import_archive
 from relive.store.manifests import canonical
 from relive.upkeep.verify import verify
 from store import independent_reader

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from relive.errors import ArchiveInvalid, DiskFull, ReliveError
 from relive.exchange.checkpoint import tarfiles, unpacking
 from relive.exchange.checkpoint.tarfiles import TarReader
-from relive.exchange.importing import import_archive
 from relive.images import criu_images_pb2 as pb
 from relive.images.imagefile import messages
 from relive.model.commit import HostFacts
+from relive.operations.imports import import_archive
 from relive.store import Store
 
 from .checkpoints import FIRST, Entry, changed, contents_of, entries_of, image, plain, tar_of

@@ -24,7 +24,8 @@ from relive.images.imagefile import read_entries, read_inventory, write_entries,
 from relive.model.commit import EntryKind, FileEntry, Layer, LayerKind, Manifest, Outlet
 from relive.sandbox import builder
 from relive.sandbox.branch import Branch, list_branches
-from relive.sandbox.restoring import restore
+from relive.sandbox.container.restoring import restore
+from relive.sandbox.request import RestoreRequest
 from relive.store import Store
 
 from .harness import PYTHON, Relive, eventually
@@ -49,7 +50,7 @@ class Commit:
     def restore(self, alter: Alter | None = None) -> Branch:
         settings = self.relive.settings
         lay = (lambda rings: alter(rings.parent / "images")) if alter is not None else None
-        return restore(settings, self.store, self.store.resolve(self.id), lay_beside=lay)
+        return restore(settings, self.store, self.store.resolve(self.id), RestoreRequest(lay_beside=lay))
 
     def refused(self, alter: Alter | None = None) -> str:
         """Why it was refused; nothing is left of it."""

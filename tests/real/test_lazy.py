@@ -24,8 +24,9 @@ from relive.kernel import procfs
 from relive.kernel.namespaces import in_network_of
 from relive.model.commit import CommitId
 from relive.sandbox.branch import Branch
+from relive.sandbox.container.restoring import restore
 from relive.sandbox.lazy.pager import Pager
-from relive.sandbox.restoring import restore
+from relive.sandbox.request import RestoreRequest
 from relive.store import Store
 
 from .harness import LIMIT, PROGRAMS, Commit, Relive, compiled, eventually
@@ -48,7 +49,9 @@ class Service:
         """Restore lazily; the branch does as ``wish`` the moment it runs."""
         self.wish.write_text(wish)
         with contextlib.closing(Store(self.relive.settings.store)) as store:
-            branch = restore(self.relive.settings, store, CommitId(self.commit.id), lazily=True)
+            branch = restore(
+                self.relive.settings, store, CommitId(self.commit.id), RestoreRequest(lazily=True)
+            )
         self.branches.append(branch)
         return branch
 

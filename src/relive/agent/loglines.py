@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from relive.agent.processes.output import FollowedFile, LogFile
+from relive.agent.logfiles import FollowedFile, LogFile
 from relive.agent.sightings import log_sighting
 from relive.model.incident import Sighting
 

@@ -19,7 +19,7 @@ from enum import Enum, auto
 from relive.agent.asking import ask_agent
 from relive.agent.lives import Capsule
 from relive.agent.sightings import signal_name
-from relive.agent.tending import agent_is_alive
+from relive.agent.starting import agent_lives
 from relive.errors import CapsuleError, ReliveError
 from relive.kernel import procfs
 from relive.kernel.pidfds import has_ended, open_member, open_process, send_signal
@@ -145,5 +145,5 @@ def _tell_agent(capsule: Capsule) -> None:
 def _await_close(capsule: Capsule) -> None:
     """The proxy has the port until the agent has written down all that came before the end."""
     until = time.monotonic() + _CLOSE_LIMIT
-    while time.monotonic() < until and agent_is_alive(capsule) and not capsule.paths.closed.exists():
+    while time.monotonic() < until and agent_lives(capsule.paths) and not capsule.paths.closed.exists():
         time.sleep(_POLL)

@@ -49,7 +49,7 @@ class Supervisor:
         with paths.agent_log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 *(CriuTools(settings.tools_path).supervisor, paths.directory),
-                *(sys.executable, "-m", "relive.agent.reviving", paths.directory),
+                *(sys.executable, "-m", "relive.operations.reviving", paths.directory),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -12,7 +12,6 @@ from typing import Annotated, Any
 
 import typer
 
-from relive.agent.tending import tend_capsules
 from relive.cli.replay_cmd import outcome_words
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
@@ -22,6 +21,7 @@ from relive.model.incident import FailureKind, Incident
 from relive.model.outcome import verdict_words
 from relive.model.quantities import duration
 from relive.model.text import printable
+from relive.operations.tending import tend_capsules
 from relive.replay.debug import Debugged, at_failure, at_request, has_waiting_thread, restored
 from relive.replay.debugoutcome import DebugOutcome
 from relive.sandbox.branch import Branch

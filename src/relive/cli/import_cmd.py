@@ -13,8 +13,8 @@ from relive.config import load_settings
 from relive.engine.criu import CriuTools
 from relive.engine.target import host_facts
 from relive.exchange.envelope import read_keys
-from relive.exchange.importing import import_archive
 from relive.model.quantities import size
+from relive.operations.imports import import_archive
 from relive.store import Store
 
 __all__ = ["import_"]

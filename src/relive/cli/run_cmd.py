@@ -14,7 +14,6 @@ from typing import Annotated
 
 import typer
 
-from relive.agent.foreground import Foreground, end_like
 from relive.agent.handed import Handed
 from relive.agent.launch import launch
 from relive.agent.lives import Capsule, all_lives
@@ -23,7 +22,6 @@ from relive.agent.readiness import Ready, await_ready, listens
 from relive.agent.sightings import shell_status
 from relive.agent.starting import agent_lives
 from relive.agent.supervised import Supervision, read_supervision
-from relive.agent.tending import tend_capsules
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import Settings, load_settings
 from relive.errors import UsageError
@@ -40,6 +38,8 @@ from relive.model.limits import parse_limit
 from relive.model.signals import parse_signal
 from relive.model.text import is_number
 from relive.model.watched import check_pattern
+from relive.operations.foreground import Foreground, end_like
+from relive.operations.tending import tend_capsules
 from relive.store.incidents import Incidents
 
 __all__ = ["run"]

@@ -1,25 +1,14 @@
-"""Taking a commit in from an archive, with its incidents: read and judged first, each part checked by its name.
-
-A file that is no archive of Relive may be one of a container (see ``checkpoint``).
-"""
+"""Taking a commit in from an archive of Relive, with its incidents: read and judged first, each part checked by its name."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import BinaryIO
-
-from cryptography.fernet import MultiFernet
+from collections.abc import Callable
 
 from relive.config import Settings
-from relive.errors import ObjectCorrupt, ObjectMissing, UsageError
-from relive.exchange.archive import MARK, Held, Reader, case_name, entry_name, invalid, record_name
+from relive.errors import ObjectCorrupt, ObjectMissing
+from relive.exchange.archive import Held, Reader, case_name, entry_name, invalid, record_name
 from relive.exchange.cases import Taken, take_case
-from relive.exchange.checkpoint.compression import Compression, find_compression
-from relive.exchange.checkpoint.importing import import_checkpoint
-from relive.exchange.envelope import Opener, is_sealed
 from relive.exchange.fitness import refuse_unfit
 from relive.exchange.imported import Imported
 from relive.exchange.records import Record, here_already, read_record
@@ -33,44 +22,10 @@ from relive.store.parts import Commit, Part, PartKind
 from relive.store.staging import Staging
 from relive.store.troubles import disk_errors
 
-__all__ = ["Imported", "import_archive"]
+__all__ = ["ArchiveImport"]
 
 
-_TAR_MAGIC, _TAR_MAGIC_AT, _TAR_BLOCK = b"ustar", 257, 512
-
-
-def import_archive(
-    store: Store,
-    path: Path,
-    host: HostFacts,
-    *,
-    keys: Callable[[], MultiFernet],
-    force: bool,
-    show: Show,
-    settings: Settings | None = None,
-) -> Imported:
-    """Take a commit in, from Relive's own archive or that of a container; durable on return.
-
-    Args:
-        settings: of the home that takes in the incidents, too, and the commits that they need; None: they are passed over.
-        keys: asked for where the archive is encrypted.
-        force: take it in although ``host`` cannot run it.
-
-    Raises:
-        ArchiveInvalid, ObjectCorrupt: it was changed or cut off, or is none; the store shows nothing of it.
-        KeyMissing, KeyWrong: it, or its packs, cannot be opened.
-        HostUnfit, SignatureInvalid: it cannot run here, or is not trusted.
-        UsageError: there is no such file. DiskFull, StoreError: it could not be taken in.
-    """
-    with _opened(path) as file:
-        if _is_checkpoint(str(path), file):
-            return import_checkpoint(store, path, file, host, force=force, show=show)
-        source = Opener(str(path), keys(), file).read if is_sealed(file) else file.read
-        reader = Reader(str(path), source)
-        return _Import(store, reader, host, force=force).run(settings, path.stat().st_size, show)
-
-
-class _Import:
+class ArchiveImport:
     """Of an archive of Relive's own. All of it is read and judged before the store shows anything."""
 
     def __init__(self, store: Store, reader: Reader, host: HostFacts, *, force: bool) -> None:
@@ -82,6 +37,7 @@ class _Import:
         self._bytes = 0
 
     def run(self, settings: Settings | None, size: int, show: Show) -> Imported:
+        """Durable on return; ``size``: of the archive. Raises as ``operations.imports.import_archive``."""
         with self._deliveries.receiving(), contextlib.ExitStack() as stack:
             held = self._reader.held()
             first = held.commits[0]
@@ -156,31 +112,6 @@ class _Import:
         if here is not None:
             return here
         return take_case(settings, self._store, staging.files / "case", record.signer, staging.images)
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
-    try:
-        file = path.open("rb")
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read", cause=str(error), remedy="name an archive") from error
-    with file:
-        yield file
-
-
-def _is_checkpoint(name: str, file: BinaryIO) -> bool:
-    """The file, which must stand at its begin and stays there, is packed, or a tar that does not begin as Relive's own."""
-    try:
-        if is_sealed(file):
-            return False
-        if find_compression(name, file) is not Compression.NONE:
-            return True
-        begin = file.read(_TAR_BLOCK)
-        file.seek(0)
-    except OSError as error:  # a broken disk
-        raise invalid(name, str(error)) from error
-    is_tar = begin[_TAR_MAGIC_AT:].startswith(_TAR_MAGIC)
-    return is_tar and not begin.startswith(MARK.encode() + b"\0")
 
 
 def _take(

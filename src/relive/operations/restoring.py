@@ -19,8 +19,9 @@ from relive.operations.progress import Progress
 from relive.operations.targets import tend
 from relive.replay.stubs.speed import Speed, parse_speed
 from relive.replay.stubs.window import read_egress
+from relive.sandbox.container.restoring import restore as restore_branch
 from relive.sandbox.publish import publish
-from relive.sandbox.restoring import restore as restore_branch
+from relive.sandbox.request import RestoreRequest
 from relive.store import Store
 
 if TYPE_CHECKING:
@@ -73,10 +74,12 @@ def restore(settings: Settings, wish: RestoreWish, progress: Progress) -> Branch
         settings,
         store,
         commit,
-        clock=wish.clock,
-        lazily=wish.lazy,
-        outside=stage.outside if stage is not None else None,
-        clients=wish.clients,
+        RestoreRequest(
+            clock=wish.clock,
+            lazily=wish.lazy,
+            outside=stage.outside if stage is not None else None,
+            clients=wish.clients,
+        ),
     )
     try:
         if stage is not None and stage.plan is not None:

@@ -10,7 +10,6 @@ from relive.agent.asking import ask_agent
 from relive.agent.containers.life import Watch, living_watches
 from relive.agent.containers.moments import moment
 from relive.agent.lives import Capsule, living_capsules
-from relive.agent.tending import tend_capsules
 from relive.config import Settings
 from relive.errors import AgentUnreachable, RecordingError, TargetUnknown
 from relive.kernel import procfs
@@ -19,6 +18,7 @@ from relive.model.pace import PaceState
 from relive.model.protection import Trouble
 from relive.operations.operation import Result
 from relive.operations.progress import Progress
+from relive.operations.tending import tend_capsules
 from relive.record.layout import STATE_OFF, STATE_RECORDING
 from relive.record.reading import Recording
 

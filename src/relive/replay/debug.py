@@ -23,7 +23,8 @@ from relive.replay.debugoutcome import Sending
 from relive.replay.replay import Wishes, answers_for
 from relive.replay.stubs.stage import Stage
 from relive.sandbox.branch import Branch
-from relive.sandbox.restoring import restore
+from relive.sandbox.container.restoring import restore
+from relive.sandbox.request import RestoreRequest
 from relive.store import Store
 
 __all__ = ["Debugged", "at_failure", "at_request", "has_waiting_thread", "restored"]
@@ -55,7 +56,7 @@ def restored(settings: Settings, store: Store, incident: Incident) -> Branch:
     Raises:
         RefUnknown: there is no such commit; else as ``restore``.
     """
-    return restore(settings, store, _commit_at(incident), is_owned=True)
+    return restore(settings, store, _commit_at(incident), RestoreRequest(is_owned=True))
 
 
 def _commit_at(incident: Incident) -> CommitId:
@@ -88,9 +89,11 @@ def at_failure(settings: Settings, store: Store, incident: Incident) -> Iterator
         settings,
         store,
         commit,
-        is_owned=True,
-        lay_beside=lambda rings: (rings / order).touch(),
-        answered=open_request.plan.answered if open_request is not None else frozenset(),
+        RestoreRequest(
+            is_owned=True,
+            lay_beside=lambda rings: (rings / order).touch(),
+            answered=open_request.plan.answered if open_request is not None else frozenset(),
+        ),
     )
     sending = None
     if open_request is not None:
@@ -123,11 +126,13 @@ def at_request(settings: Settings, store: Store, incident: Incident) -> Iterator
         settings,
         store,
         case.commit,
-        is_owned=True,
-        recorder=RingMode.FREE if answers is None else RingMode.REPLAY,
-        lay_beside=None if answers is None else answers.lay,
-        outside=stage.outside,
-        answered=case.plan.answered,
+        RestoreRequest(
+            is_owned=True,
+            recorder=RingMode.FREE if answers is None else RingMode.REPLAY,
+            lay_beside=None if answers is None else answers.lay,
+            outside=stage.outside,
+            answered=case.plan.answered,
+        ),
     )
     order = branch.rings / "debug-request"
     request = json.dumps({"method": subject.method, "target": subject.target})

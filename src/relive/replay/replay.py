@@ -42,7 +42,8 @@ from relive.replay.stubs.stage import Stage
 from relive.replay.stubs.told import stub_words
 from relive.replay.verdict import Earlier, compare, ended_otherwise, same_answer
 from relive.sandbox.branch import Branch
-from relive.sandbox.restoring import restore
+from relive.sandbox.container.restoring import restore
+from relive.sandbox.request import RestoreRequest
 from relive.store import Store
 
 __all__ = ["Wishes", "answers_for", "replay"]
@@ -153,13 +154,15 @@ async def _run(
             settings,
             store,
             case.commit,
-            clock=wishes.clock,
-            lazily=wishes.lazily,
-            is_owned=True,
-            recorder=RingMode.FREE if answers is None else RingMode.REPLAY,
-            lay_beside=None if answers is None else answers.lay,
-            answered=case.plan.answered,
-            outside=stage.outside,
+            RestoreRequest(
+                clock=wishes.clock,
+                lazily=wishes.lazily,
+                is_owned=True,
+                recorder=RingMode.FREE if answers is None else RingMode.REPLAY,
+                lay_beside=None if answers is None else answers.lay,
+                answered=case.plan.answered,
+                outside=stage.outside,
+            ),
         )
     except ReliveError as error:
         return _not_restored(number, error)

@@ -20,9 +20,9 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import Future, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from relive.engine import criu_rpc_pb2 as rpc
@@ -30,71 +30,27 @@ from relive.engine.criu import Conversation, CriuDied, CriuTimedOut, CriuTools, 
 from relive.engine.failures import explain, read_error_lines
 from relive.errors import ReliveError, RestoreFailed, RestoreTimedOut
 from relive.images.locks import check_posix_locks
-from relive.images.sockets import TcpConnection
 from relive.kernel import loopback
 from relive.kernel.mounts import detached, make_private
 from relive.kernel.namespaces import Namespace, enter_namespaces, unshare
 from relive.kernel.procfs import tree_of
-from relive.model.commit import Outlet
+from relive.sandbox.branch_plan import BranchPlan
 from relive.sandbox.clock import shift_wall_clock
 from relive.sandbox.firstprocess import FirstProcess
 from relive.sandbox.ground import Ground
 from relive.sandbox.groups import Groups
-from relive.sandbox.lazy.pager import Pager
 from relive.sandbox.limits import room_on
 from relive.sandbox.outlets import OpenOutlet, listen_outside, open_log, open_logs, open_outlets
-from relive.sandbox.outside import Ends, Outside, open_goals
+from relive.sandbox.outside import Ends, open_goals
 from relive.sandbox.peers import forge_peer
 from relive.sandbox.proof import host_namespaces, prove_confined
 from relive.sandbox.seal import check_sealed
 
-__all__ = ["BranchBuilder", "BranchPlan", "Built"]
+__all__ = ["BranchBuilder", "Built"]
 
 _NAMESPACES = Namespace.PID | Namespace.MOUNT | Namespace.NETWORK | Namespace.IPC | Namespace.UTS
 _SPARE = 5.0  # [s] on top of CRIU's own limit, for mounts and sockets
 _FIRST_OWN_NUMBER, _OWN_NUMBERS = 30000, 64
-
-
-@dataclass(frozen=True, slots=True)
-class BranchPlan:
-    """What has to be known of the images, which are laid out by then, before CRIU can be asked.
-
-    Attributes:
-        addresses: addresses that must be local.
-        outside_names: unix datagram sockets that somebody has to listen at, such as a system log's.
-        connections: established connections to forge the other ends of; inward[i] tells whether the i-th is a client's.
-        answered: ports of clients that had taken all that the service had sent them.
-        closes_clients: the other ends of clients' connections are closed once the service runs, as when the clients crash.
-        listening: where the service itself listens.
-        outside: what stands for the outside.
-        clock_shift_ns: what to add to the wall clock; None: leave it.
-        streams: "stdout" or "stderr", by the outlets that are these.
-        taken_pids: pids and thread ids that the commit holds.
-        limit: seconds for CRIU.
-        networks: what CRIU calls network namespaces of the target's own: they become the branch's.
-        owner: the end for process 1 of the line by which the branch ends with whoever holds the other.
-        disk_share: of what is free on the branch's disk, what may go while it lives.
-        pager: the page daemon that brings memory in once the processes run; None: all of it is there before.
-    """
-
-    addresses: list[str]
-    connections: list[TcpConnection]
-    inward: list[bool]
-    listening: list[tuple[str, int]]
-    outlets: list[Outlet]
-    outside_names: list[bytes]
-    clock_shift_ns: int | None
-    hostname: str
-    taken_pids: frozenset[int]
-    limit: float
-    owner: int
-    disk_share: float
-    pager: Pager | None = None
-    outside: Outside = field(default_factory=Outside)
-    answered: frozenset[int] = frozenset()
-    closes_clients: bool = False
-    networks: Sequence[str] = ()
-    streams: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,9 @@ from typing import Protocol
 
 from relive.engine import criu_rpc_pb2 as rpc
 from relive.kernel.mounts import pivot_root
+from relive.model.branch import MissingFile
+from relive.model.commit import CommitId
+from relive.sandbox.branch_plan import BranchPlan
 from relive.sandbox.directorytimes import DirectoryTimes
 from relive.sandbox.firstprocess import FirstProcess
 from relive.sandbox.kept import keep_files
@@ -48,6 +51,17 @@ class Ground(Protocol):
 
     def mount(self, first: FirstProcess) -> None:
         """Mount what can be mounted before the images are laid out."""
+
+    @property
+    def missing_files(self) -> list[MissingFile]:
+        """Paths that the branch cannot have as they were."""
+
+    def fit(self, commit: CommitId, images: Path, plan: BranchPlan) -> BranchPlan:
+        """Make the images that are laid out fit for it; returns the plan with what this ground adds.
+
+        Raises:
+            RestoreUnsupported, ObjectMissing, ObjectCorrupt: the commit cannot come to life on it.
+        """
 
     def prepare(self, images: Path) -> None:
         """Mount the rest."""
@@ -139,6 +153,13 @@ class HostGround:
         builder.share_recorder(self.directory / "rings")
         builder.hide_home()
         first.mount_proc(builder.inside("/proc"))
+
+    @property
+    def missing_files(self) -> list[MissingFile]:
+        return self.later.missing
+
+    def fit(self, commit: CommitId, images: Path, plan: BranchPlan) -> BranchPlan:  # noqa: ARG002 - of ``Ground``
+        return plan
 
     def prepare(self, images: Path) -> None:
         """Nothing is left."""

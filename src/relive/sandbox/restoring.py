@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,70 +26,43 @@ from relive.images.locks import note_posix_locks
 from relive.images.rights import forget_security_modules, limit_rights
 from relive.images.shared import forget_devices, networks_from_outside
 from relive.images.sockets import (
-    TcpConnection,
     bound_addresses,
     read_connections,
     read_files,
     read_outside_names,
 )
 from relive.kernel import procfs
-from relive.kernel.mounts import read_mounts
 from relive.kernel.userfault import check_userfault
 from relive.model.branch import BranchFacts, Clients, Clock
-from relive.model.commit import CommitId, LayerKind, Manifest, TargetKind
-from relive.record.rings import RingMode
+from relive.model.commit import CommitId, Manifest, TargetKind
 from relive.sandbox.branch import Branch, group_prefix, sweep
-from relive.sandbox.builder import BranchBuilder, BranchPlan, Built
-from relive.sandbox.container.ground import ContainerGround
-from relive.sandbox.container.making import container_ground, lay_out_large_images, limit_container
+from relive.sandbox.branch_plan import BranchPlan
+from relive.sandbox.builder import BranchBuilder, Built
 from relive.sandbox.databases import unwritable_databases
-from relive.sandbox.ground import Ground, HostGround
+from relive.sandbox.ground import Ground
 from relive.sandbox.groups import Groups
-from relive.sandbox.later import LaterFiles, lay_changes
 from relive.sandbox.lazy.pager import Pager
 from relive.sandbox.lazy.state import memory_lost, read_memory
 from relive.sandbox.limits import limits_of
-from relive.sandbox.outside import Outside
 from relive.sandbox.ownership import Ownership
-from relive.sandbox.points import refuse_hostile_points
+from relive.sandbox.request import RestoreRequest
 from relive.sandbox.rings import make_rings
-from relive.sandbox.rootfs import CoveredPoint, plan_points
 from relive.sandbox.unfinished import new_place
 from relive.store import Store
 
-__all__ = ["restore"]
+__all__ = ["MakeGround", "restore"]
 
 _MISSING_SHOWN = 100
 
 
+MakeGround = Callable[[Settings, Store, CommitId, Manifest, Path], Ground]
+"""Makes what a branch stands on, from its commit; the path is the branch's directory."""
+
+
 def restore(
-    settings: Settings,
-    store: Store,
-    commit: CommitId,
-    *,
-    clock: Clock = Clock.RECORDED,
-    name: str | None = None,
-    lazily: bool = False,
-    is_owned: bool = False,
-    recorder: RingMode = RingMode.FREE,
-    lay_beside: Callable[[Path], None] | None = None,
-    outside: Callable[[list[TcpConnection]], Outside] | None = None,
-    answered: frozenset[int] = frozenset(),
-    clients: Clients = Clients.KEEP,
+    settings: Settings, store: Store, commit: CommitId, request: RestoreRequest, make_ground: MakeGround
 ) -> Branch:
     """Bring a commit to life in a sealed sandbox; the original, if it still runs, is not touched.
-
-    Args:
-        lazily: let it run before its memory is all there, which a page daemon then brings in. A commit of which nothing
-            can come later is restored as ever. No other thread of the caller may be at work then (see ``Pager``).
-        is_owned: the branch shall end with this process, however that ends, unless ``keep`` is called.
-        recorder: what the recorder in its Python processes does in the branch.
-        lay_beside: called with the directory of the branch's rings, when these are in it and nothing runs yet.
-        outside: told the connections that the commit's processes had opened themselves; says what shall stand for the
-            outside, to be found in ``ends`` of the branch. Without it these connections are closed, and nobody is there.
-        answered: ports of clients that had taken all that the service sent them, so that their ends shall not get any of it
-            again.
-        clients: what becomes of connections that clients had to it over TCP.
 
     Raises:
         RefUnknown, ObjectMissing, ObjectCorrupt: the store cannot give the commit.
@@ -104,34 +77,18 @@ def restore(
             "restoring needs root", cause=f"this is uid {os.geteuid()}", remedy="run it with sudo"
         )
     CriuTools(settings.tools_path).check()
-    if lazily:
+    if request.lazily:
         check_userfault()
     directory = new_place(settings.branches)
     (directory / "images").mkdir()
     sweep(settings)
     ownership = Ownership(directory)
     try:
-        branch = _restore_in(
-            directory,
-            settings,
-            store,
-            commit,
-            clock,
-            name,
-            began=began,
-            lazily=lazily,
-            ownership=ownership,
-            is_owned=is_owned,
-            recorder=recorder,
-            lay_beside=lay_beside,
-            outside=outside,
-            answered=answered,
-            clients=clients,
-        )
+        branch = _restore_in(directory, settings, store, commit, request, make_ground, ownership, began)
     except BaseException:
         ownership.close()
         raise
-    if is_owned:
+    if request.is_owned:
         branch.ownership = ownership
     else:
         ownership.let_live()
@@ -143,23 +100,15 @@ def _restore_in(
     settings: Settings,
     store: Store,
     commit: CommitId,
-    clock: Clock,
-    name: str | None,
-    *,
-    began: float,
-    lazily: bool,
+    request: RestoreRequest,
+    make_ground: MakeGround,
     ownership: Ownership,
-    is_owned: bool,
-    recorder: RingMode,
-    lay_beside: Callable[[Path], None] | None,
-    outside: Callable[[list[TcpConnection]], Outside] | None,
-    answered: frozenset[int],
-    clients: Clients,
+    began: float,
 ) -> Branch:
     """As ``restore``, in a directory that nobody else uses and that is gone when this fails; ``began``: monotonic [s]."""
     tools, identifier = CriuTools(settings.tools_path), directory.name
     pager = None
-    if lazily:
+    if request.lazily:
         try:
             pager = _start_pager(settings, store, commit, directory)
         except BaseException:
@@ -170,41 +119,42 @@ def _restore_in(
     try:
         manifest = store.manifest(commit)
         groups.limit(limits_of(settings, manifest))
-        ground = _ground(settings, store, commit, manifest, directory)
+        for stream in ("stdout", "stderr"):
+            (directory / "io" / f"{stream}.log").touch()
+        ground = make_ground(settings, store, commit, manifest, directory)
         builder.stand_on(ground)
         images = directory / "images"
         store.lay_out_images(manifest, images, lazily=pager is not None)
-        make_rings(images, directory / "rings", recorder)
-        if lay_beside is not None:
-            lay_beside(directory / "rings")
-        plan = _plan(manifest, images, f"{manifest.host.name[:40]}-{identifier}", clock, settings, ownership)
-        if isinstance(ground, ContainerGround):
-            lay_out_large_images(store, ground.told, images)
-            ground.networks = limit_container(commit, images)
-            ground.outside_names = plan.outside_names
-            plan = _of_container(plan, ground)
-        if outside is not None:
+        make_rings(images, directory / "rings", request.recorder)
+        if request.lay_beside is not None:
+            request.lay_beside(directory / "rings")
+        hostname = f"{manifest.host.name[:40]}-{identifier}"
+        plan = ground.fit(
+            commit, images, _plan(manifest, images, hostname, request.clock, settings, ownership)
+        )
+        if request.outside is not None:
             outward = [one for one, inward in zip(plan.connections, plan.inward, strict=True) if not inward]
-            plan = replace(plan, outside=outside(outward))
-        plan = replace(plan, answered=answered, pager=pager, closes_clients=clients is Clients.CLOSE)
+            plan = replace(plan, outside=request.outside(outward))
+        closes_clients = request.clients is Clients.CLOSE
+        plan = replace(plan, answered=request.answered, pager=pager, closes_clients=closes_clients)
         built = builder.finish(plan)
         root = _host_pid(built)
-        missing = ground.later.missing if isinstance(ground, HostGround) else []
+        missing = ground.missing_files
         stat, root_stat = procfs.read_stat(built.init), procfs.read_stat(root)
         facts = BranchFacts(
             id=identifier,
             commit=commit,
-            name=name or manifest.target.name,
+            name=request.name or manifest.target.name,
             init=built.init,
             init_started=stat.start_ticks if stat is not None else 0,
             root=root,
             root_started=root_stat.start_ticks if root_stat is not None else 0,
             groups=[str(group) for group in groups.directories],
-            clock=clock,
+            clock=request.clock,
             created_wall_ns=time.time_ns(),
             restore_us=int((time.monotonic() - began) * 1e6),
             seal_us=built.seal_us,
-            is_owned=is_owned,
+            is_owned=request.is_owned,
             pager=pager.pid if pager is not None else None,
             pager_started=pager.started if pager is not None else 0,
             mark=settings.mark,
@@ -212,7 +162,7 @@ def _restore_in(
             missing_files=missing[:_MISSING_SHOWN],
             missing_count=len(missing),
             unwritable_databases=_unwritable(store, manifest, images, ground),
-            clients=clients,
+            clients=request.clients,
             taken_wall_ns=manifest.taken_wall_ns,
         )
         branch = Branch(directory, settings.tools_path, facts, built.peers, built.ends)
@@ -241,73 +191,11 @@ def _start_pager(settings: Settings, store: Store, commit: CommitId, directory: 
         return Pager(directory, pages, settings.restore_limit) if pages.processes else None
 
 
-def _ground(
-    settings: Settings, store: Store, commit: CommitId, manifest: Manifest, directory: Path
-) -> Ground:
-    for stream in ("stdout", "stderr"):
-        (directory / "io" / f"{stream}.log").touch()
-    if manifest.target.kind is TargetKind.CONTAINER:
-        numbers = _inode_numbers(store, manifest)
-        return container_ground(settings, store, commit, manifest, directory, numbers)
-    refuse_hostile_points(manifest, settings)
-    trees = {
-        layer.point: store.lay_out_layer(layer)
-        for layer in manifest.layers
-        if layer.kind is LayerKind.OVERLAY and layer.entries
-    }
-    memory = [
-        (layer.point, store.lay_out_layer(layer))
-        for layer in manifest.layers
-        if layer.kind is LayerKind.TMPFS and layer.entries
-    ]
-    points = _with_committed(plan_points(read_mounts(), settings.home), trees)
-    later = LaterFiles.of(settings, manifest)
-    laid = later.read()
-    (directory / "later").mkdir()
-    in_memory = [layer.point for layer in manifest.layers if layer.kind is LayerKind.TMPFS]
-    all_points = [*(point.point for point in points), *in_memory]
-    laid_trees = lay_changes(laid, all_points, directory / "later", later.held.absent)
-    memory += [(point, tree) for point, tree in laid_trees.items() if point in in_memory]
-    return HostGround(
-        directory=directory,
-        home=settings.home,
-        tools=settings.tools_path,
-        covered=[
-            (point, [found[point.point] for found in (trees, laid_trees) if point.point in found])
-            for point in points
-        ],
-        memory_layers=memory,
-        later=later,
-        laid=laid,
-        inode_numbers=_inode_numbers(store, manifest),
-    )
-
-
 def _unwritable(store: Store, manifest: Manifest, images: Path, ground: Ground) -> list[str]:
     image = images / INODE_NUMBERS
     is_told = image.exists()  # else it is of an older Relive
     opened = set(parse_inode_numbers(image.read_bytes())) if is_told else written_files(read_files(images))
     return unwritable_databases(manifest.layers, opened - ground.numbered, store.lay_out_layer)
-
-
-def _inode_numbers(store: Store, manifest: Manifest) -> dict[str, int]:
-    """Those that files of the commit shall have, by path; none in commits of an older Relive."""
-    found = store.small_image(manifest, INODE_NUMBERS)
-    numbers = parse_inode_numbers(found) if found is not None else {}
-    held = {
-        f"{layer.point.rstrip('/')}/{entry.path}"
-        for layer in manifest.layers
-        if numbers and layer.kind is LayerKind.OVERLAY
-        for entry in layer.entries
-    }
-    return {path: number for path, number in numbers.items() if path in held}
-
-
-def _of_container(plan: BranchPlan, ground: ContainerGround) -> BranchPlan:
-    """With the addresses that it had, and its output to where `relive logs` looks."""
-    streams = dict(zip(ground.told.streams[1:3], ("stdout", "stderr"), strict=False))
-    addresses = {*plan.addresses, *ground.told.addresses}
-    return replace(plan, addresses=sorted(addresses), streams=streams)
 
 
 def _plan(
@@ -347,13 +235,6 @@ def _plan(
         disk_share=settings.branch_disk,
         networks=networks,
     )
-
-
-def _with_committed(points: list[CoveredPoint], trees: Iterable[str]) -> list[CoveredPoint]:
-    """The host's points, and those of the commit where nothing is mounted on this host (any more)."""
-    here = {point.point for point in points}
-    missing = [tree for tree in sorted(trees) if tree not in here and Path(tree).is_dir()]
-    return points + [CoveredPoint(tree, f"c{number:02}") for number, tree in enumerate(missing)]
 
 
 def _is_unspecified(address: str) -> bool:

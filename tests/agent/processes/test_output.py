@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from relive.agent.containers.engine import OutputGoal
-from relive.agent.processes.output import FileOutput, LogFile
+from relive.agent.logfiles import LogFile
+from relive.agent.processes.output import FileOutput
 
 
 class Heard:

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 from relive.agent.containers.engine import Output, OutputGoal
 from relive.agent.containers.state import ContainerState
+from relive.agent.logfiles import find_logs
 from relive.agent.processes.answering import answering_of
-from relive.agent.processes.output import FileOutput, find_logs
+from relive.agent.processes.output import FileOutput
 from relive.agent.processes.running import ended_state, life_of, name_of, read_life, running_state
 from relive.agent.processes.taking import ProcessTaker
 from relive.agent.taker import Taker

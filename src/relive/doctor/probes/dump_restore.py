@@ -24,7 +24,8 @@ from relive.errors import PermissionMissing
 from relive.kernel.seccomp import hide_io_uring
 from relive.model.commit import Trigger
 from relive.sandbox.branch import Branch
-from relive.sandbox.restoring import restore
+from relive.sandbox.container.restoring import restore
+from relive.sandbox.request import RestoreRequest
 from relive.store import Store
 
 __all__ = ["dump_restore", "dump_restore_other_user"]
@@ -146,7 +147,7 @@ def _try(ground: Ground, uid: int | None) -> Result:
                 watchdog=watchdog,
             )
         stored = taken.store(store, [])
-        branch = restore(settings, store, stored.id, is_owned=True)
+        branch = restore(settings, store, stored.id, RestoreRequest(is_owned=True))
         try:
             _check_branch(branch, original.word)
         finally:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from relive.engine import criu_rpc_pb2 as rpc
@@ -20,13 +20,18 @@ from relive.images.mounts import read_mount_images
 from relive.kernel import libc
 from relive.kernel.mounts import MountFlag, bind, mount, mount_overlay, pivot_root
 from relive.kernel.namespaces import Namespace
+from relive.model.branch import MissingFile
+from relive.model.commit import CommitId
+from relive.sandbox.branch_plan import BranchPlan
 from relive.sandbox.container.binds import Binds, Contents
+from relive.sandbox.container.images import lay_out_large_images, limit_container
 from relive.sandbox.container.told import Told
 from relive.sandbox.container.within import prepared
 from relive.sandbox.firstprocess import FirstProcess
 from relive.sandbox.numbering import InodeNumbers, number_files
 from relive.sandbox.procdoors import close_proc
 from relive.sandbox.rootfs import layer_directories
+from relive.store import Store
 
 __all__ = ["ContainerGround"]
 
@@ -51,6 +56,7 @@ class ContainerGround:
     told: Told
     layers: Sequence[Path]
     contents: Contents
+    store: Store
     networks: Sequence[str] = ()
     outside_names: Sequence[bytes] = ()
     inode_numbers: Mapping[str, int] = field(default_factory=dict)
@@ -106,6 +112,19 @@ class ContainerGround:
         first.mount_proc(
             Path("/proc")
         )  # CRIU looks up there the numbers that processes have in its PID namespace
+
+    @property
+    def missing_files(self) -> list[MissingFile]:
+        return []
+
+    def fit(self, commit: CommitId, images: Path, plan: BranchPlan) -> BranchPlan:
+        """Its own networks, the addresses that it had, and its output to where `relive logs` looks."""
+        lay_out_large_images(self.store, self.told, images)
+        self.networks = limit_container(commit, images)
+        self.outside_names = plan.outside_names
+        streams = dict(zip(self.told.streams[1:3], ("stdout", "stderr"), strict=False))
+        addresses = sorted({*plan.addresses, *self.told.addresses})
+        return replace(plan, addresses=addresses, streams=streams)
 
     @property
     def held(self) -> list[int]:

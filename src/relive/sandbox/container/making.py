@@ -2,43 +2,31 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from blake3 import blake3
 
 from relive.config import Settings
-from relive.errors import RestoreUnsupported
-from relive.exchange.checkpoint.layout import image_name
-from relive.images.mounts import limit_mounts
-from relive.images.shared import forget_network_lock, networks_from_outside, unsupported_namespace
 from relive.model.commit import CommitId, LayerKind, Manifest
 from relive.sandbox.container.binds import SHARED_MEMORY, Contents
 from relive.sandbox.container.changes import delete_files, deleted_paths, likeness_of, unpack_tar
 from relive.sandbox.container.ground import ContainerGround
 from relive.sandbox.container.image import image_layers
 from relive.sandbox.container.told import Told, read_told
+from relive.sandbox.numbering import committed_numbers
 from relive.store import Store
 
-__all__ = ["container_ground", "lay_out_large_images", "limit_container"]
+__all__ = ["container_ground"]
 
 _CHANGES, _DELETED = "rootfs-diff.tar", "deleted.files"
 _SHARED_MEMORY, _VOLUMES = "devshm-checkpoint.tar", "volumes/"  # of podman
 
 
 def container_ground(
-    settings: Settings,
-    store: Store,
-    commit: CommitId,
-    manifest: Manifest,
-    directory: Path,
-    inode_numbers: Mapping[str, int],
+    settings: Settings, store: Store, commit: CommitId, manifest: Manifest, directory: Path
 ) -> ContainerGround:
     """The ground of a branch that has the given directory.
-
-    Args:
-        inode_numbers: see ``ContainerGround``.
 
     Raises:
         ImageUnavailable: the container's image is not here.
@@ -53,36 +41,9 @@ def container_ground(
         told=told,
         layers=[_changes(store, manifest, told, image), *image],
         contents=_contents(store, manifest, told),
-        inode_numbers=inode_numbers,
+        inode_numbers=committed_numbers(store, manifest),
+        store=store,
     )
-
-
-def lay_out_large_images(store: Store, told: Told, images: Path) -> None:
-    """Those that an import did not take for images, since they are too large for a bundle."""
-    for path, entry in told.members.items():
-        name = image_name(path)
-        if name is not None and not (images / name).exists():
-            shutil.copyfile(store.content_file(entry), images / name)
-
-
-def limit_container(commit: CommitId, images: Path) -> list[str]:
-    """Take from the images of a container by what it could act on the machine; what CRIU calls the networks it gets.
-
-    Raises:
-        RestoreUnsupported: it shared what a branch cannot have.
-        ObjectCorrupt: an image is damaged.
-    """
-    reason = unsupported_namespace(images)
-    if reason is not None:
-        archive = "FILE.tar.zst"
-        raise RestoreUnsupported(
-            f"the commit {commit[:10]} is of a container that Relive cannot restore itself",
-            cause=reason,
-            remedy=f"`relive export {commit[:10]} {archive} --format podman`, then `podman container restore --import {archive}`",
-        )
-    limit_mounts(images)
-    forget_network_lock(images)
-    return networks_from_outside(images)
 
 
 def _changes(store: Store, manifest: Manifest, told: Told, image: list[Path]) -> Path:

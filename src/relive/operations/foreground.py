@@ -18,12 +18,13 @@ from pathlib import Path
 
 from relive.agent.asking import ask_agent
 from relive.agent.lives import Capsule
+from relive.agent.starting import agent_lives
 from relive.agent.stopping import signal_all
-from relive.agent.tending import agent_is_alive, tend_capsules
 from relive.config import Settings
 from relive.errors import ReliveError
 from relive.kernel import libc, procfs
 from relive.kernel.pidfds import has_ended, open_member, open_process, send_signal
+from relive.operations.tending import tend_capsules
 
 __all__ = ["Foreground", "end_like"]
 
@@ -114,13 +115,13 @@ class Foreground:
                 end_by = end_by or self._end_the_rest(capsule)
                 if time.monotonic() > end_by:
                     self._let_go()
-            if not agent_is_alive(capsule) and capsule.is_alive:
+            if not agent_lives(capsule.paths) and capsule.is_alive:
                 with contextlib.suppress(ReliveError):
                     tend_capsules(self._settings, only=capsule.facts.spec.name)
         for stream in streams:
             stream.pass_on(last=True)
         until = time.monotonic() + _AGENT_LIMIT
-        while agent_is_alive(capsule) and time.monotonic() < until:
+        while agent_lives(capsule.paths) and time.monotonic() < until:
             time.sleep(_POLL)
         self._let_go()
         return capsule.wait_status

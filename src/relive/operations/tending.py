@@ -12,12 +12,7 @@ from relive.agent.starting import CAPSULES, agent_lives, replace_agent, start_ag
 from relive.config import Settings
 from relive.errors import ReliveError
 
-__all__ = ["agent_is_alive", "tend_capsules", "tend_life"]
-
-
-def agent_is_alive(capsule: Capsule) -> bool:
-    """The agent's process runs."""
-    return agent_lives(capsule.paths)
+__all__ = ["tend_capsules", "tend_life"]
 
 
 def tend_capsules(settings: Settings, *, only: str | None = None) -> list[str]:
@@ -32,7 +27,7 @@ def tend_capsules(settings: Settings, *, only: str | None = None) -> list[str]:
     """
     tended = []
     for capsule in all_lives(settings):
-        if capsule.paths.closed.exists() or agent_is_alive(capsule):
+        if capsule.paths.closed.exists() or agent_lives(capsule.paths):
             continue
         if only is not None and capsule.facts.spec.name != only:
             continue
@@ -54,7 +49,7 @@ def tend_life(settings: Settings, directory: Path) -> None:
         ReliveError: it does not start.
     """
     for capsule in all_lives(settings):
-        is_left = not (capsule.paths.closed.exists() or agent_is_alive(capsule))
+        is_left = not (capsule.paths.closed.exists() or agent_lives(capsule.paths))
         if capsule.paths.directory == directory and is_left:
             _tend(settings, capsule)
     tend_watches(settings, only=directory)

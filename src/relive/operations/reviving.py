@@ -1,12 +1,12 @@
-"""``python -m relive.agent.reviving DIRECTORY``: give the life whose directory is given another agent, if it has none."""
+"""``python -m relive.operations.reviving DIRECTORY``: give the life whose directory is given another agent, if it has none."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-from relive.agent.tending import tend_life
 from relive.config import load_settings
+from relive.operations.tending import tend_life
 
 __all__ = ["main"]
 

@@ -1,0 +1,55 @@
+"""What a branch is made by: read from the commit's images, before CRIU is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from relive.images.sockets import TcpConnection
+from relive.model.commit import Outlet
+from relive.sandbox.lazy.pager import Pager
+from relive.sandbox.outside import Outside
+
+__all__ = ["BranchPlan"]
+
+
+@dataclass(frozen=True, slots=True)
+class BranchPlan:
+    """What has to be known of the images, which are laid out by then, before CRIU can be asked.
+
+    Attributes:
+        addresses: addresses that must be local.
+        outside_names: unix datagram sockets that somebody has to listen at, such as a system log's.
+        connections: established connections to forge the other ends of; inward[i] tells whether the i-th is a client's.
+        answered: ports of clients that had taken all that the service had sent them.
+        closes_clients: the other ends of clients' connections are closed once the service runs, as when the clients crash.
+        listening: where the service itself listens.
+        outside: what stands for the outside.
+        clock_shift_ns: what to add to the wall clock; None: leave it.
+        streams: "stdout" or "stderr", by the outlets that are these.
+        taken_pids: pids and thread ids that the commit holds.
+        limit: seconds for CRIU.
+        networks: what CRIU calls network namespaces of the target's own: they become the branch's.
+        owner: the end for process 1 of the line by which the branch ends with whoever holds the other.
+        disk_share: of what is free on the branch's disk, what may go while it lives.
+        pager: the page daemon that brings memory in once the processes run; None: all of it is there before.
+    """
+
+    addresses: list[str]
+    connections: list[TcpConnection]
+    inward: list[bool]
+    listening: list[tuple[str, int]]
+    outlets: list[Outlet]
+    outside_names: list[bytes]
+    clock_shift_ns: int | None
+    hostname: str
+    taken_pids: frozenset[int]
+    limit: float
+    owner: int
+    disk_share: float
+    pager: Pager | None = None
+    outside: Outside = field(default_factory=Outside)
+    answered: frozenset[int] = frozenset()
+    closes_clients: bool = False
+    networks: Sequence[str] = ()
+    streams: Mapping[str, str] = field(default_factory=dict)
