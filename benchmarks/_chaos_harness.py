@@ -29,8 +29,8 @@ from _chaos_store import StoreCheck, is_locked
 from _chaos_subjects import ANSWER_BOUND, Client, Service
 from _lab import free_port
 
-from relive.agent.asking import ask_agent
-from relive.agent.lives import Capsule, find_capsule, living_capsules
+from relive.agent.capsule.lives import Capsule, find_capsule, living_capsules
+from relive.agent.control.client import ask_agent
 from relive.config import Settings, load_settings
 from relive.errors import ReliveError
 from relive.kernel import procfs
@@ -259,7 +259,7 @@ class Harness:
     def _play_agent(self, victim: str, wanted: str) -> Round:
         agent = agent_of(self.capsule)
         watchdog = helper(agent, "relive-watchdog")
-        tracer = helper(agent, "relive.watch.tracer")
+        tracer = helper(agent, "relive.signals.tracer")
         proxy = proxy_of(self.capsule) if victim == "proxy" else None
         outcome: list[str] = []
 
@@ -369,7 +369,7 @@ class Harness:
             with contextlib.suppress(ReliveError):
                 status = ask_agent(self.capsule.paths.agent_socket, {"op": "status"}, limit=10)
                 agent = agent_of(self.capsule)
-                return bool(status["recording"] and helper(agent, "relive.watch.tracer"))
+                return bool(status["recording"] and helper(agent, "relive.signals.tracer"))
             return False
 
         if not until(whole, RECOVERY_BOUND, 0.02) and self.service.lives:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from _chaos_processes import children, comm, command_line, tracer_of
 
-from relive.agent.lives import Capsule
+from relive.agent.capsule.lives import Capsule
 from relive.kernel import procfs
 
 SPIN = 0.0002  # [s]
@@ -40,7 +40,7 @@ def proxy_of(capsule: Capsule) -> int | None:
     path = str(capsule.paths.proxy_socket)
     for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
         words = command_line(pid)
-        if path in words and "relive.record.proxy" in words:
+        if path in words and "relive.proxies.ingress.proxy" in words:
             return pid
     return None
 

@@ -18,10 +18,10 @@ from pathlib import Path
 from _chaos_processes import thread_states, tracer_of, until
 from _lab import free_port
 
+from relive.checkpoint.criu import CriuTools
+from relive.checkpoint.kernel_cache import place_kerndat
+from relive.checkpoint.watchdog import Watchdog
 from relive.config import load_settings
-from relive.engine.criu import CriuTools
-from relive.engine.kerndat import place_kerndat
-from relive.engine.watchdog import Watchdog
 from relive.kernel import procfs
 
 _BUSY = """

@@ -14,8 +14,8 @@ from _chaos_processes import until
 
 from relive.config import Settings
 from relive.errors import ReliveError
+from relive.incidents.incidents import Incidents
 from relive.store import Store
-from relive.store.incidents import Incidents
 
 
 class StoreCheck:

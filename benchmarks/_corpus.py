@@ -31,7 +31,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from relive.kernel import procfs
-from relive.record.http1 import AnswerFramer, AnswerHead, End
+from relive.recording.http1 import AnswerFramer, AnswerHead, End
 
 __all__ = ["CORPUS", "Around", "Declared", "around", "ask", "corpus", "plain"]
 

@@ -27,9 +27,9 @@ from typing import Any
 
 from _stopwatch import Part, Stopwatch
 
-from relive.agent.asking import ask_agent
-from relive.agent.launch import new_life
-from relive.agent.lives import Capsule
+from relive.agent.capsule.launch import new_life
+from relive.agent.capsule.lives import Capsule
+from relive.agent.control.client import ask_agent
 from relive.config import load_settings
 from relive.errors import AgentUnreachable
 from relive.kernel import procfs

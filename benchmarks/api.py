@@ -30,7 +30,7 @@ import httpx
 from _lab import load_average, print_json, print_table
 from index import SERVICES
 
-from relive.coordinator.credentials import Scope, Tokens
+from relive.server.credentials import Scope, Tokens
 
 RELIVE = Path(sysconfig.get_path("scripts")) / "relive"
 Question = Callable[[int], str]

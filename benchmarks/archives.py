@@ -23,12 +23,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from _lab import Lab, add_options, lab, load_average, median, print_json, print_table, quartiles
-from containers import Podman
 
-from relive.engine.criu import CriuTools
-from relive.engine.target import host_facts
-from relive.exchange.checkpoint.compression import Compression
-from relive.exchange.checkpoint.exporting import export_checkpoint
+from containers import Podman
+from relive.checkpoint.criu import CriuTools
+from relive.checkpoint.target import host_facts
+from relive.containers.archive.compression import Compression
+from relive.containers.archive.exporting import export_checkpoint
 from relive.model.commit import CommitId
 from relive.operations.imports import import_archive
 from relive.store import Store

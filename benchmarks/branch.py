@@ -42,7 +42,7 @@ from _lab import (
 )
 from _stopwatch import Note, Part, Stopwatch
 
-from relive.engine.kerndat import place_kerndat
+from relive.checkpoint.kernel_cache import place_kerndat
 from relive.model.commit import CommitId, Manifest
 from relive.sandbox import branch as branches
 from relive.sandbox.rootfs import IO_DIRECTORY
@@ -78,7 +78,7 @@ PARTS: list[tuple[str, int, Part]] = [
     ("builder", 1, Part("relive.kernel.loopback:bring_up", "bring loopback up")),
     ("builder", 1, Part("relive.sandbox.builder:check_sealed", "prove the seal")),
     ("builder", 1, Part("relive.sandbox.builder:BranchBuilder._start_criu", "start CRIU")),
-    ("builder", 2, Part("relive.sandbox.firstprocess:FirstProcess.set_last_number", "process 1 answers")),
+    ("builder", 2, Part("relive.sandbox.init_process:FirstProcess.set_last_number", "process 1 answers")),
     ("builder", 1, Part("relive.sandbox.builder:BranchBuilder._mount_root", "mount the root")),
     ("builder", 2, Part("relive.sandbox.rootfs:RootBuilder.cover", "overlays")),
     ("builder", 2, Part("relive.sandbox.rootfs:RootBuilder.own_devices", "/dev, /sys")),
@@ -86,15 +86,15 @@ PARTS: list[tuple[str, int, Part]] = [
     ("builder", 2, Part("relive.sandbox.builder:_copy_tree", "copy memory layers")),
     ("builder", 2, Part("relive.sandbox.rootfs:RootBuilder.share_standard_streams", "standard streams")),
     ("builder", 2, Part("relive.sandbox.rootfs:RootBuilder.hide_home", "hide the home")),
-    ("builder", 2, Part("relive.sandbox.firstprocess:FirstProcess.mount_proc", "/proc")),
+    ("builder", 2, Part("relive.sandbox.init_process:FirstProcess.mount_proc", "/proc")),
     ("builder", 1, Part("relive.sandbox.builder:_prepare_network", "addresses, peers")),
     ("builder", 1, Part("relive.sandbox.builder:pivot_root", "pivot the root")),
-    ("builder", 1, Part("relive.sandbox.firstprocess:FirstProcess.hold", "hand over descriptors")),
+    ("builder", 1, Part("relive.sandbox.init_process:FirstProcess.hold", "hand over descriptors")),
     ("builder", 1, Part("relive.sandbox.builder:_restore", "CRIU, all of it")),
     ("builder", 2, Part("relive.sandbox.builder:shift_wall_clock", "shift the clock")),
     ("builder", 2, Part("relive.sandbox.builder:_close_proc", "close doors of /proc")),
-    ("builder", 2, Part("relive.engine.criu:_reap", "CRIU ends")),
-    ("builder", 1, Part("relive.sandbox.firstprocess:FirstProcess.become", "process 1 becomes lasting")),
+    ("builder", 2, Part("relive.checkpoint.criu:_reap", "CRIU ends")),
+    ("builder", 1, Part("relive.sandbox.init_process:FirstProcess.become", "process 1 becomes lasting")),
     ("caller", 0, Part("relive.sandbox.builder:BranchBuilder.finish", "wait for the builder")),
     ("caller", 0, Part("relive.sandbox.branch:_host_pid", "find the root's pid")),
     ("caller", 0, Part("relive.sandbox.branch:Branch.save", "write the state")),

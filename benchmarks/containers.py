@@ -42,9 +42,9 @@ from _lab import (
     quartiles,
 )
 
+from relive.containers.podman.restore.network import remove_network
+from relive.containers.podman.restore.restoring import restore_container
 from relive.model.commit import CommitId
-from relive.sandbox.podman.network import remove_network
-from relive.sandbox.podman.restore import restore_container
 
 _LIMIT = 30.0  # [s]
 _SETTLE = 0.3  # [s] the kernel takes namespaces apart in the background

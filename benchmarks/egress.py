@@ -26,7 +26,7 @@ from relive.kernel.namespaces import in_network_of
 HOLDER = """
 import sys
 from relive.kernel.namespaces import Namespace, unshare
-from relive.sandbox.border import HostNetwork, raise_border
+from relive.sandbox.capsule_network import HostNetwork, raise_border
 host = HostNetwork.read()
 unshare(Namespace.NETWORK)
 raise_border(host)
@@ -134,7 +134,7 @@ def measure(seconds: float, rounds: int, directory: Path) -> dict[str, dict[str,
         reading, writing = os.pipe()
         recorder = subprocess.Popen(
             [
-                *(sys.executable, "-m", "relive.record.egress", "--network-of", str(holder.pid)),
+                *(sys.executable, "-m", "relive.proxies.egress.recorder", "--network-of", str(holder.pid)),
                 *("--recording", str(directory / "egress"), "--control", str(directory / "control")),
                 *("--ready-fd", str(writing), "--keep-bytes", str(256 << 20)),
             ],

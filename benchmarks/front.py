@@ -83,7 +83,7 @@ def processes(directory: Path) -> dict[str, int]:
             words = (place / "cmdline").read_bytes().split(b"\0") if place.name.isdigit() else []
         except OSError:
             continue
-        for name, mark in (("agent", b"relive.agent"), ("proxy", b"relive.record.proxy")):
+        for name, mark in (("agent", b"relive.agent"), ("proxy", b"relive.proxies.ingress.proxy")):
             if mark in words and any(bytes(directory) in word for word in words):
                 found[name] = int(place.name)
         if words and words[0].endswith(b"relive-supervisor") and words[1] == bytes(directory):

@@ -34,7 +34,7 @@ from _lab import Lab, add_options, free_port, lab, load_average, median, print_j
 from _series import Client, Series, series
 from following import new_cluster, relive, wait_until
 
-from relive.upkeep.stats import measure as measure_store
+from relive.maintenance.stats import measure as measure_store
 
 _PAYMENTS = Path(__file__).parent.parent / "examples" / "payments"
 _NAME = "grows"

@@ -28,12 +28,12 @@ from typing import Any
 
 from _lab import load_average, print_json, print_table
 
+from relive.incidents.evidence import Evidence, keep
+from relive.incidents.incidents import IncidentOrder, IncidentQuery, Incidents
 from relive.model.commit import CommitId, Cursor, HostFacts, Manifest, TargetFacts, TargetKind, Trigger
 from relive.model.failure import ErrorPackage, Frame, Link, Source, Versions, Where
 from relive.model.incident import FailureKind, Occurrence, Sighting
 from relive.store import CommitQuery, Store
-from relive.store.evidence import Evidence, keep
-from relive.store.incidents import IncidentOrder, IncidentQuery, Incidents
 
 SERVICES = [
     f"{what}-{part}"

@@ -35,11 +35,11 @@ from _lab import (
     quartiles,
 )
 
+from relive.containers.restore.restoring import restore
 from relive.kernel.namespaces import in_network_of
 from relive.model.commit import CommitId
 from relive.sandbox.branch import Branch, find_branch
-from relive.sandbox.container.restoring import restore
-from relive.sandbox.request import RestoreRequest
+from relive.sandbox.restore_request import RestoreRequest
 
 _SETTLE = 0.3  # [s] in which the kernel takes the last branch's namespaces apart
 _LIMIT = 60.0  # [s]

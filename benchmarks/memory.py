@@ -29,7 +29,7 @@ from pathlib import Path
 
 from burst import free_port, wait_for, wait_until_closed
 
-from relive.agent.asking import ask_agent
+from relive.agent.control.client import ask_agent
 from relive.config import load_settings
 from relive.errors import AgentUnreachable
 
@@ -59,8 +59,8 @@ while True:
 """
 KINDS = {
     b"relive.agent": "agent",
-    b"relive.record.proxy": "recording proxy",
-    b"relive.watch.tracer": "tracer",
+    b"relive.proxies.ingress.proxy": "recording proxy",
+    b"relive.signals.tracer": "tracer",
 }
 FIGURES = ("Rss", "Pss", "own")
 SETTLED = 60.0  # [s] after the last service was started

@@ -41,9 +41,9 @@ from _lab import (
 )
 from _stopwatch import Note, Part, Stopwatch
 
-from relive.engine.kerndat import place_kerndat
+from relive.checkpoint.kernel_cache import place_kerndat
 from relive.images import criu_images_pb2 as pb
-from relive.images.imagefile import read_entries
+from relive.images.image_file import read_entries
 
 AIM = 1.15  # Relive's pause to CRIU's own
 
@@ -57,31 +57,31 @@ def _copying(dump: Any) -> str:
 
 # In the order in which they happen; a deeper row is part of the one above it.
 PARTS: list[tuple[str, int, Part]] = [
-    (BEFORE, 0, Part("relive.watch.client:Tracer.detach", "tracer steps aside")),
-    (BEFORE, 0, Part("relive.engine.capture:check_dumpable", "check the target")),
+    (BEFORE, 0, Part("relive.signals.client:Tracer.detach", "tracer steps aside")),
+    (BEFORE, 0, Part("relive.checkpoint.dump:check_dumpable", "check the target")),
     (BEFORE, 0, Part("relive.store.store:Store.stage", "make the staging directory")),
-    (BEFORE, 0, Part("relive.engine.capture:_Dump.copy_files", _copying)),
-    (BEFORE, 0, Part("relive.engine.watchdog:Watchdog.tell", "watchdog: arm, name CRIU, disarm")),
-    (BEFORE, 0, Part("relive.engine.criu:place_kerndat", "look after the kernel cache")),
-    (BEFORE, 0, Part("relive.engine.criu:_spawn", "start nsenter and CRIU")),
-    (PAUSE, 0, Part("relive.engine.capture:_Dump._notified", lambda _self, script, *_: _NOTIFIED + script)),
-    (PAUSE, 1, Part("relive.agent.gate:ProxyGate.close", "close the gate")),
-    (PAUSE, 1, Part("relive.engine.capture:shared_writable_paths", "look for shared mappings (twice)")),
-    (PAUSE, 1, Part("relive.engine.layers:LayerScanner.scan", "scan and copy layers (twice)")),
-    (AFTER, 0, Part("relive.engine.criu:_reap", "CRIU ends")),
-    (AFTER, 0, Part("relive.agent.gate:ProxyGate.open", "open the gate")),
-    (AFTER, 0, Part("relive.engine.criu:Conversation.ask", "CRIU, all of it")),
-    (AFTER, 0, Part("relive.watch.client:Tracer.attach", "tracer comes back")),
-    (STORE, 0, Part("relive.engine.captured:Capture._manifest", "images, files, manifest")),
-    (STORE, 1, Part("relive.engine.captured:read_files", "parse files.img")),
-    (STORE, 1, Part("relive.engine.captured:_processes", "parse core images")),
+    (BEFORE, 0, Part("relive.checkpoint.dump:_Dump.copy_files", _copying)),
+    (BEFORE, 0, Part("relive.checkpoint.watchdog:Watchdog.tell", "watchdog: arm, name CRIU, disarm")),
+    (BEFORE, 0, Part("relive.checkpoint.criu:place_kerndat", "look after the kernel cache")),
+    (BEFORE, 0, Part("relive.checkpoint.criu:_spawn", "start nsenter and CRIU")),
+    (PAUSE, 0, Part("relive.checkpoint.dump:_Dump._notified", lambda _self, script, *_: _NOTIFIED + script)),
+    (PAUSE, 1, Part("relive.agent.control.proxy_client:ProxyGate.close", "close the gate")),
+    (PAUSE, 1, Part("relive.checkpoint.dump:shared_writable_paths", "look for shared mappings (twice)")),
+    (PAUSE, 1, Part("relive.checkpoint.file_layers:LayerScanner.scan", "scan and copy layers (twice)")),
+    (AFTER, 0, Part("relive.checkpoint.criu:_reap", "CRIU ends")),
+    (AFTER, 0, Part("relive.agent.control.proxy_client:ProxyGate.open", "open the gate")),
+    (AFTER, 0, Part("relive.checkpoint.criu:Conversation.ask", "CRIU, all of it")),
+    (AFTER, 0, Part("relive.signals.client:Tracer.attach", "tracer comes back")),
+    (STORE, 0, Part("relive.checkpoint.dumped:Capture._manifest", "images, files, manifest")),
+    (STORE, 1, Part("relive.checkpoint.dumped:read_files", "parse files.img")),
+    (STORE, 1, Part("relive.checkpoint.dumped:_processes", "parse core images")),
     (STORE, 1, Part("relive.store.store:Store.take_images", "take images in")),
     (STORE, 1, Part("relive.store.store:Store.take_file", "take files in")),
     (STORE, 2, Part("relive.store.objects:hash_file", "hash")),
     (STORE, 2, Part("os:fsync", "fsync")),
     (STORE, 0, Part("relive.store.store:Store.add", "write manifest and index")),
     (STORE, 0, Part("relive.store.store:Staging.discard", "remove the staging directory")),
-    (STORE, 0, Part("relive.engine.captured:Capture.store", "storing, all of it")),
+    (STORE, 0, Part("relive.checkpoint.dumped:Capture.store", "storing, all of it")),
 ]
 _FROM_NOTES = "CRIU: start to first notification", "CRIU: freeze and dump", "CRIU: resume"
 

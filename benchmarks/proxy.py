@@ -139,7 +139,7 @@ def stack(directory: Path, *, raw: bool) -> Iterator[dict[str, int]]:
     ready, ready_in = os.pipe()
     proxy = subprocess.Popen(
         [
-            *(sys.executable, "-m", "relive.record.proxy", "--listen", "127.0.0.1:0", "--upstream"),
+            *(sys.executable, "-m", "relive.proxies.ingress.proxy", "--listen", "127.0.0.1:0", "--upstream"),
             *(
                 f"127.0.0.1:{port}",
                 "--recording",

@@ -379,7 +379,7 @@ def _row(kind: str, name: str, rounds: list[_Round], bare: list[_Round]) -> dict
 
 def _recorder_alone(place: Lab, *, quick: bool) -> dict[str, str]:
     """The environment of a process with the recorder and without a capsule."""
-    from relive.agent.injection import with_recorder  # noqa: PLC0415
+    from relive.agent.capsule.injection import with_recorder  # noqa: PLC0415
 
     rings = place.fresh("rings")
     found = with_recorder(dict(os.environ), place.settings)

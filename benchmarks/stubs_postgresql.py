@@ -33,7 +33,7 @@ from protocols.recording import recording
 from relive.protocols.call import Call
 from relive.protocols.pool import Pool
 from relive.protocols.postgres import PostgreSQL
-from relive.record.dialogues import Dialogue, Way
+from relive.recording.dialogues import Dialogue, Way
 from servers import postgres_server
 
 _READ = "select id, name, price from things where id = "

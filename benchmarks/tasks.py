@@ -27,9 +27,9 @@ from dbos import DBOS, DBOSClient
 from pydantic import BaseModel
 
 from relive.config import Settings
-from relive.coordinator.task import TaskState
-from relive.coordinator.task_work import TaskKind, Work, never_done
-from relive.coordinator.tasks import Tasks
+from relive.server.task import TaskState
+from relive.server.task_context import TaskKind, Work, never_done
+from relive.server.tasks import Tasks
 
 _AT_ONE_TIME = 4
 _POLL = 0.05

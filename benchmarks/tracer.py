@@ -101,7 +101,7 @@ class Tracer:
     def __init__(self) -> None:
         self.socket, theirs = socket.socketpair()
         with theirs:
-            command = [sys.executable, "-m", "relive.watch.tracer", "--socket", str(theirs.fileno())]
+            command = [sys.executable, "-m", "relive.signals.tracer", "--socket", str(theirs.fileno())]
             self.process = subprocess.Popen(command, pass_fds=[theirs.fileno()], start_new_session=True)
         self.pid = self.process.pid
         self.lines = self.socket.makefile("rb")

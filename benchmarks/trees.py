@@ -19,7 +19,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from relive.store.treeseal import is_as_sealed, seal
+from relive.store.layer_checksums import is_as_sealed, seal
 
 SIZE = 50 << 20  # [bytes]
 COUNTS = (10, 200, 2000)

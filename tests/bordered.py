@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from relive.kernel.namespaces import in_network_of
-from relive.record.dialogues import Dialogue, read_dialogues
-from relive.record.events import Event, EventKind
-from relive.record.reading import Recording
+from relive.recording.dialogues import Dialogue, read_dialogues
+from relive.recording.events import Event, EventKind
+from relive.recording.reader import Recording
 
 Result = TypeVar("Result")
 LIMIT = 60.0  # [s]
 _HOLDER = """
 import sys
 from relive.kernel.namespaces import Namespace, unshare
-from relive.sandbox.border import HostNetwork, raise_border
+from relive.sandbox.capsule_network import HostNetwork, raise_border
 host = HostNetwork.read()
 unshare(Namespace.NETWORK)
 raise_border(host)
@@ -50,7 +50,13 @@ class Bordered:
     def start(self, *options: str, **environment: str) -> None:
         """Start a recorder and wait until it is ready."""
         reading, writing = os.pipe()
-        command = [sys.executable, "-m", "relive.record.egress", "--network-of", str(self.holder.pid)]
+        command = [
+            sys.executable,
+            "-m",
+            "relive.proxies.egress.recorder",
+            "--network-of",
+            str(self.holder.pid),
+        ]
         command += ["--recording", str(self.recording), "--control", str(self.control), *options]
         self.recorder = subprocess.Popen(
             [*self.host, *command, "--ready-fd", str(writing)],

@@ -1,7 +1,7 @@
 """For the whole suite: on how many processes it runs, and that a CRIU failure that Relive cannot explain fails the run.
 
 Commands and agents are processes of their own, and many a test expects that something fails; so such failures are noted
-in a file (see ``engine.failures``) and looked at when all tests are over. The workers of ``pytest -n`` note them in the
+in a file (see ``checkpoint.criu_errors``) and looked at when all tests are over. The workers of ``pytest -n`` note them in the
 file of the process that started them.
 """
 
@@ -19,7 +19,7 @@ import measured
 from forker import Forker
 from payments import Payments, payments_home
 from real.harness import Relive
-from relive.engine.failures import UNKNOWN_NOTED_IN
+from relive.checkpoint.criu_errors import UNKNOWN_NOTED_IN
 from syncless import wait_for_no_disk
 
 # Machines are shared: how long an example takes says nothing.
@@ -33,13 +33,13 @@ _FIRST = (
     "examples",
     "real",
     "inprocess",
-    "coordinator",
+    "server",
     "dashboard",
     "doctor",
     "protocols",
-    "exchange",
+    "remotes",
     "store",
-    "upkeep",
+    "maintenance",
     "wrong_input",
 )
 _NOTED = pytest.StashKey[Path]()
@@ -83,7 +83,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     lines = config.stash[_NOTED].read_text().splitlines()
     if lines:
         terminalreporter.section("CRIU failures without an explanation", red=True)
-        terminalreporter.write_line("Each needs a rule in src/relive/engine/failures.py; what CRIU said:")
+        terminalreporter.write_line(
+            "Each needs a rule in src/relive/checkpoint/criu_errors.py; what CRIU said:"
+        )
         for line in dict.fromkeys(lines):
             terminalreporter.write_line(f"  {line} ({lines.count(line)} times)")
 

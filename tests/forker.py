@@ -17,8 +17,8 @@ LIMIT = 100.0  # [s] for one command
 
 _SERVER = """
 import json, os, sys
-import relive.agent.launch, relive.engine.capture, relive.operations.committing, relive.operations.incidents
-import relive.operations.branches, relive.protocols.known, relive.replay.stubs.process, relive.sandbox.restoring
+import relive.agent.capsule.launch, relive.checkpoint.dump, relive.operations.committing, relive.operations.incidents
+import relive.operations.branches, relive.protocols.registry, relive.replay.stubs.process, relive.sandbox.restoring
 from relive.cli.app import main
 for line in sys.stdin:
     words, environment, out, err = json.loads(line)

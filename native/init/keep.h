@@ -21,7 +21,7 @@ struct job {
 	int brought;		/* O_PATH of it; -1: none */
 };
 
-/* Read which paths need no base, and start the threads; see `prepare_following` in agent/following.py for the two files. Returns 0 or an
+/* Read which paths need no base, and start the threads; see `prepare_following` in agent/capsule/file_tracking.py for the two files. Returns 0 or an
  * errno. */
 int start_keeping(int directory);
 

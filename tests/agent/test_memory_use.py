@@ -16,9 +16,9 @@ _HEAVY = {"rich", "twisted", "typer", "fastapi", "streamlit", "numpy", "opentele
     ("module", "never"),
     [
         ("relive.agent.__main__", _HEAVY),
-        ("relive.agent.containers.__main__", _HEAVY),
-        ("relive.record.proxy", _HEAVY | {"pydantic", "structlog", "cryptography"}),
-        ("relive.watch.tracer", _HEAVY | {"pydantic", "structlog", "cryptography", "asyncio"}),
+        ("relive.watching.__main__", _HEAVY),
+        ("relive.proxies.ingress.proxy", _HEAVY | {"pydantic", "structlog", "cryptography"}),
+        ("relive.signals.tracer", _HEAVY | {"pydantic", "structlog", "cryptography", "asyncio"}),
     ],
 )
 def test_nothing_is_imported_that_is_not_needed(module: str, never: set[str]):

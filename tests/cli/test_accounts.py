@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from analyse.builders import (
+from incidents.report.builders import (
     PID,
     Events,
     add_incident,
@@ -18,12 +18,12 @@ from analyse.builders import (
     paying,
     record_by_proxy,
 )
-from relive.analyse.account import account_of
 from relive.cli.accounts import tell
 from relive.cli.terminal import Terminal
 from relive.config import Settings
-from relive.record.events import EventKind
-from relive.record.log import RecordingWriter
+from relive.incidents.report.detail import account_of
+from relive.recording.events import EventKind
+from relive.recording.writer import RecordingWriter
 
 SHOWN = """\
 incident 1 of pay: request 7 (POST /pay) was answered with status 500

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from relive.incidents.incidents import Incidents
 from relive.model.incident import FailureKind, Sighting
 from relive.store import Store
-from relive.store.incidents import Incidents
 from store.builders import commit
 
 

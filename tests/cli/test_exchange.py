@@ -7,7 +7,7 @@ import json
 import pytest
 from cryptography.fernet import Fernet
 
-from exchange.checkpoints import FIRST, SECOND, contents_of, plain
+from remotes.checkpoints import FIRST, SECOND, contents_of, plain
 from store.builders import commit
 
 

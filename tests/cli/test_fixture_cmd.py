@@ -6,10 +6,10 @@ import json
 
 import pytest
 
+from relive.incidents.evidence import Evidence, keep
+from relive.incidents.incidents import Incidents
 from relive.model.incident import FailureKind, Sighting
-from relive.record.events import Event, EventKind
-from relive.store.evidence import Evidence, keep
-from relive.store.incidents import Incidents
+from relive.recording.events import Event, EventKind
 
 NAMES = ["select name from users where id = ?", [7], ["name"], [["bob"]]]
 COUNT = ["select count(*) from users", None, ["n"], [[100_000]]]

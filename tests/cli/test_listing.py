@@ -9,6 +9,7 @@ import re
 import pytest
 
 from relive.cli.terminal import Terminal
+from relive.incidents.incidents import Incidents
 from relive.model.commit import (
     Connection,
     Cursor,
@@ -20,7 +21,6 @@ from relive.model.commit import (
     ProcessFacts,
 )
 from relive.model.incident import FailureKind, Sighting
-from relive.store.incidents import Incidents
 from store.builders import SECOND, commit, make_manifest, take_layer
 
 from .conftest import NOW_NS

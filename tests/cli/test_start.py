@@ -13,7 +13,12 @@ import pytest
 _HEAVY = {
     *("asyncio", "cryptography", "google.protobuf", "http.client", "numpy", "obstore", "pydantic_settings"),
     *("rich", "sqlglot", "ssl", "structlog", "urllib.request", "uvicorn"),
-    *("relive.analyse.account", "relive.engine.capture", "relive.protocols.known", "relive.replay.replay"),
+    *(
+        "relive.incidents.report.detail",
+        "relive.checkpoint.dump",
+        "relive.protocols.registry",
+        "relive.replay.replay",
+    ),
     *("relive.sandbox.restoring", "relive.store.store"),
 }
 # What opening the store takes: its keys.

@@ -9,8 +9,8 @@ import time
 import pytest
 
 from relive.config import load_settings
-from relive.coordinator.audit import Audit
-from relive.coordinator.credentials import Scope, Tokens
+from relive.server.audit import Audit
+from relive.server.credentials import Scope, Tokens
 
 
 def create(relive, *words):

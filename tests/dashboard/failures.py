@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from relive.incidents.evidence import Evidence, keep
+from relive.incidents.incidents import Incidents
 from relive.model.failure import ErrorPackage, FailedRequest, Frame, Link, Relation, Source, Versions, Where
 from relive.model.incident import FailureKind, Incident, Sighting
-from relive.store.evidence import Evidence, keep
-from relive.store.incidents import Incidents
 
 BEGAN_NS = 1_700_000_000_000_000_000
 

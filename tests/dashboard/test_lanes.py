@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from relive.analyse.lanes import colour_of, lanes_from_above
-from relive.analyse.timeline import Row
 from relive.dashboard.frames import exceptions, place
 from relive.dashboard.lanes import figure, rows_table
 from relive.dashboard.look import label
-from relive.record.events import EventKind
+from relive.incidents.report.lanes import colour_of, lanes_from_above
+from relive.incidents.report.timeline import Row
+from relive.recording.events import EventKind
 
 from .failures import OWN, package
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from relive.checkpoint.criu import CriuTools
 from relive.doctor import CHECKLIST
-from relive.engine.criu import CriuTools
 from relive.kernel.mounts import read_mounts
 
 from .conftest import LIMIT, Said, in_own_mounts, marked
@@ -204,6 +204,6 @@ def test_a_kernel_cache_that_is_absent_is_told(doctor: Doctor, tools: Path, tmp_
 
 
 def _run_directory(tools: Path) -> Path:
-    from relive.engine.kerndat import kerndat_path
+    from relive.checkpoint.kernel_cache import kerndat_path
 
     return kerndat_path(tools).parent

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from played_docker import played_docker
+from relive.checkpoint.criu import CriuTools
+from relive.checkpoint.kernel_cache import place_kerndat
 from relive.config import Settings
 from relive.doctor import Finding, Outcome
 from relive.doctor.finding import Result
@@ -30,8 +32,6 @@ from relive.doctor.probes import (
     tcp_repair,
 )
 from relive.doctor.probes.privileges import judge
-from relive.engine.criu import CriuTools
-from relive.engine.kerndat import place_kerndat
 from relive.errors import ToolMissing
 from relive.kernel import procfs
 from relive.kernel.seccomp import hide_io_uring

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from relive.images import criu_images_pb2 as pb
 from relive.images.cgroups import inherit_groups
-from relive.images.imagefile import read_inventory
+from relive.images.image_file import read_inventory
 
 INVENTORY = 0x58313116
 

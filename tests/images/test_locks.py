@@ -10,7 +10,7 @@ import pytest
 
 from relive.errors import RestoreFailed
 from relive.images import criu_images_pb2 as pb
-from relive.images.imagefile import read_entries, write_entries
+from relive.images.image_file import read_entries, write_entries
 from relive.images.locks import add_posix_locks, check_posix_locks, note_posix_locks
 from relive.kernel.filelocks import PosixLock
 

@@ -9,7 +9,7 @@ import pytest
 
 from relive.errors import ObjectCorrupt
 from relive.images import criu_images_pb2 as pb
-from relive.images.imagefile import read_entries
+from relive.images.image_file import read_entries
 from relive.images.rights import limit_rights
 from relive.kernel.capabilities import WITHHELD
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 import relive
-from relive.record.events import Event, EventKind
-from relive.record.rings import RingReader
+from relive.recording.events import Event, EventKind
+from relive.recording.rings import RingReader
 
 INPROCESS = Path(relive.__file__).parent.parent / "relive_inprocess"
 _VERSIONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14")

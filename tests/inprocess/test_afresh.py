@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from relive.record.events import EventKind
+from relive.recording.events import EventKind
 
 from .conftest import Ran, each_python
 

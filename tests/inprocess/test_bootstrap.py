@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from relive.record.events import EventKind
+from relive.recording.events import EventKind
 
 from .conftest import INPROCESS, each_python
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from relive.record.events import EventKind
+from relive.recording.events import EventKind
 from servers import HAS_MARIADB, HAS_POSTGRES, HAS_REDIS, mariadb_server, postgres_server, redis_server
 
 from .conftest import INPROCESS, LIBRARIES_PYTHON, each_python

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from relive.model.failure import Where, read_package
-from relive.record.events import EventKind
+from relive.recording.events import EventKind
 
 WORKER = """
 import sys

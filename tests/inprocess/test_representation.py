@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from relive.model.failure import Relation, Where, read_package
-from relive.record.events import EventKind
+from relive.recording.events import EventKind
 
 from .conftest import each_python
 

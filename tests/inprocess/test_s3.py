@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from exchange.s3_server import BUCKET, Swift
+from remotes.s3_server import BUCKET, Swift
 
 from .conftest import INPROCESS
 

@@ -20,8 +20,8 @@ from typing import TypeVar
 import pytest
 
 from relive.model.failure import ErrorPackage, Where, read_package
-from relive.record.events import Event, EventKind
-from relive.record.rings import RingReader
+from relive.recording.events import Event, EventKind
+from relive.recording.rings import RingReader
 
 from .conftest import INPROCESS
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relive.record.events import EventKind
+from relive.recording.events import EventKind
 
 from .conftest import each_python
 

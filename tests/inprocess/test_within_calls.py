@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from relive.record.events import EventKind, is_within_a_call
+from relive.recording.events import EventKind, is_within_a_call
 
 HERE = Path(__file__).parent
 # A request is handled twice: really, and then with the answers of the first time, of which parts of calls were left out as

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from relive.errors import HostIncapable, ToolMissing
-from relive.sandbox import border
-from relive.sandbox.border import HostNetwork, Route, raise_border, rules
+from relive.sandbox import capsule_network
+from relive.sandbox.capsule_network import HostNetwork, Route, raise_border, rules
 
 ANSWERS: dict[tuple[str, ...], list[dict[str, Any]]] = {
     ("addr",): [
@@ -44,7 +44,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, ...], list[dict[str
     def run(command: list[str], **_: object) -> subprocess.CompletedProcess[bytes]:
         return subprocess.CompletedProcess(command, 0, json.dumps(answers[tuple(command[2:])]).encode(), b"")
 
-    monkeypatch.setattr(border.subprocess, "run", run)
+    monkeypatch.setattr(capsule_network.subprocess, "run", run)
     return answers
 
 
@@ -82,8 +82,8 @@ def test_a_kernel_that_refuses_a_rule_is_named_as_the_cause(monkeypatch):
         said = b"iptables-restore: unknown target TPROXY\nmore" if "restore" in command[0] else b""
         return subprocess.CompletedProcess(command, 2 if said else 0, b"", said)
 
-    monkeypatch.setattr(border.subprocess, "run", run)
-    monkeypatch.setattr(border.loopback, "bring_up", lambda: None)
+    monkeypatch.setattr(capsule_network.subprocess, "run", run)
+    monkeypatch.setattr(capsule_network.loopback, "bring_up", lambda: None)
     with pytest.raises(HostIncapable, match="cannot be made") as caught:
         raise_border(HostNetwork((), (), ()))
     assert "unknown target TPROXY" in str(caught.value.cause) and "TPROXY" in str(caught.value.remedy)

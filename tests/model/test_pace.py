@@ -1,4 +1,4 @@
-"""What a reader is told of a service's pace; ``tests/agent/test_pace.py`` has the sentences."""
+"""What a reader is told of a service's pace; ``tests/agent/commits/test_pace.py`` has the sentences."""
 
 from __future__ import annotations
 

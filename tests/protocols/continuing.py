@@ -7,7 +7,7 @@ import os
 from protocols.answering import bytes_of
 from relive.protocols.pool import Pool
 from relive.protocols.session import Protocol, Resume
-from relive.record.dialogues import Dialogue, Way
+from relive.recording.dialogues import Dialogue, Way
 
 __all__ = ["assert_it_continues_everywhere", "standings"]
 

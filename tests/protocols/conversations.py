@@ -10,7 +10,7 @@ from relive.protocols.pool import Found, Pool
 from relive.protocols.postgres import PostgreSQL
 from relive.protocols.postgres.messages import Column, build, ready, row, row_description, status
 from relive.protocols.session import Act, Send, Session
-from relive.record.dialogues import Dialogue, Ending, Piece, Way
+from relive.recording.dialogues import Dialogue, Ending, Piece, Way
 
 __all__ = [
     "MS",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from relive.record.dialogues import Way
+from relive.recording.dialogues import Way
 
 __all__ = ["conversations"]
 

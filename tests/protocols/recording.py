@@ -22,7 +22,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from relive.record.dialogues import Dialogue, Ending, Piece, Way
+from relive.recording.dialogues import Dialogue, Ending, Piece, Way
 
 __all__ = ["Pipe", "recording"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 
-from relive.record.dialogues import Dialogue, Ending, Piece, Way
+from relive.recording.dialogues import Dialogue, Ending, Piece, Way
 
 __all__ = ["dialogue"]
 

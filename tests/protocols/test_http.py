@@ -29,8 +29,8 @@ from relive.protocols.call import Call, CallEnd
 from relive.protocols.http import Http
 from relive.protocols.pool import Found, Pool
 from relive.protocols.session import Close, Reset, Resume, Send
-from relive.record.dialogues import Way
-from relive.record.events import EventKind
+from relive.recording.dialogues import Way
+from relive.recording.events import EventKind
 
 HTTP = Http()
 GET_A = b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n"

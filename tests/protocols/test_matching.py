@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relive.protocols.matching import compared, differences
-from relive.record.events import EventKind
+from relive.recording.events import EventKind
 
 HTTP, S3, REDIS, QUERY = EventKind.HTTP_CALL, EventKind.S3_CALL, EventKind.REDIS_COMMAND, EventKind.QUERY
 JSON = {"content-type": "application/json; charset=utf-8"}

@@ -14,8 +14,8 @@ from protocols.scripted import dialogue
 from relive.protocols.names import Names
 from relive.protocols.pool import Found, Pool
 from relive.protocols.session import Reset
-from relive.record.dialogues import Way
-from relive.record.events import Event, EventKind
+from relive.recording.dialogues import Way
+from relive.recording.events import Event, EventKind
 
 NAMES = Names()
 A, AAAA = 1, 28

@@ -7,7 +7,7 @@ from typing import Any
 
 from relive.protocols.call import Call, CallEnd
 from relive.protocols.pool import Found, Pool
-from relive.record.events import EventKind
+from relive.recording.events import EventKind
 
 REDIS = EventKind.REDIS_COMMAND
 

@@ -20,10 +20,10 @@ import pytest
 from relive.protocols.call import Call, CallEnd
 from relive.protocols.pool import Found, Pool
 from relive.protocols.postgres import PostgreSQL
-from relive.protocols.postgres.steps import read_steps
+from relive.protocols.postgres.dialogue_steps import read_steps
 from relive.protocols.postgres.values import decode
 from relive.protocols.session import Resume
-from relive.record.dialogues import Dialogue, Piece, Way
+from relive.recording.dialogues import Dialogue, Piece, Way
 from servers import HAS_POSTGRES, postgres_server
 
 from .answering import answering

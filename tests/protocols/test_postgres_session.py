@@ -20,7 +20,7 @@ from relive.protocols.postgres.messages import (
     status,
 )
 from relive.protocols.session import Close, Reset, Resume, Send
-from relive.record.dialogues import Dialogue, Tls, Way
+from relive.recording.dialogues import Dialogue, Tls, Way
 
 from .conversations import (
     MS,

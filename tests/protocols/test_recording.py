@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from ports import free_port
-from relive.record.dialogues import Way
+from relive.recording.dialogues import Way
 
 from .recording import recording
 

@@ -28,8 +28,8 @@ from relive.protocols.call import Call, CallEnd
 from relive.protocols.pool import Found, Pool
 from relive.protocols.redis import Redis
 from relive.protocols.session import Close, Reset, Resume, Send
-from relive.record.dialogues import Dialogue, Way
-from relive.record.events import EventKind
+from relive.recording.dialogues import Dialogue, Way
+from relive.recording.events import EventKind
 
 REDIS = Redis()
 AT = ("10.0.0.7", 6379)

@@ -12,7 +12,6 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 from obstore.store import S3Store
 
-from exchange.s3_server import BUCKET, Swift
 from protocols.answering import answering, bytes_of
 from protocols.continuing import assert_it_continues_everywhere
 from protocols.recording import recording
@@ -20,8 +19,9 @@ from protocols.scripted import dialogue
 from relive.protocols.call import Call
 from relive.protocols.http import S3, Http
 from relive.protocols.pool import Found, Pool
-from relive.record.dialogues import Way
-from relive.record.events import EventKind
+from relive.recording.dialogues import Way
+from relive.recording.events import EventKind
+from remotes.s3_server import BUCKET, Swift
 
 PROTOCOL = S3()
 PART = b"p" * (5 << 20)

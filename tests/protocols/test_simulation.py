@@ -15,7 +15,7 @@ from relive.errors import ToolMissing
 from relive.protocols.pool import Found, Pool
 from relive.protocols.redis import Redis
 from relive.protocols.session import Send
-from relive.record.dialogues import Way
+from relive.recording.dialogues import Way
 
 AT = ("10.0.0.7", 6379)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ports import free_port
-from relive.sandbox.podman.network import remove_network
+from relive.containers.podman.restore.network import remove_network
 
 from .harness import PYTHON, SERVICES, Relive, ask
 from .podman import Podman

@@ -18,9 +18,9 @@ import pytest
 
 from forker import Forker
 from ports import free_port
+from relive.containers.restore.restoring import restore
 from relive.kernel.capabilities import WITHHELD
 from relive.kernel.namespaces import in_network_of
-from relive.sandbox.container.restoring import restore
 from relive.store import Store
 
 from .boxes import IMAGE, Boxes, python

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from relive.record.exchanges import Exchanges
-from relive.record.reading import Recording
+from relive.recording.exchanges import Exchanges
+from relive.recording.reader import Recording
 from servers import HAS_POSTGRES, HAS_REDIS, postgres_server, redis_server
 
 from .harness import SERVICES, TOOLS, Load, Relive

@@ -12,9 +12,9 @@ import pytest
 import redis
 
 from ports import free_port
-from relive.agent.lives import Capsule as Life
-from relive.agent.lives import all_lives
-from relive.agent.stopping import signal_all
+from relive.agent.capsule.lives import Capsule as Life
+from relive.agent.capsule.lives import all_lives
+from relive.agent.capsule.stopping import signal_all
 from relive.kernel import procfs
 
 from .harness import PYTHON, Refused, Relive, eventually

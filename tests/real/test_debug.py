@@ -19,9 +19,9 @@ from typing import Any
 
 import pytest
 
+from relive.incidents.evidence import package_of
 from relive.model.failure import Where
 from relive.sandbox.branch import find_branch, list_branches
-from relive.store.evidence import package_of
 
 from .harness import LIMIT, PYTHON, RELIVE, SERVICES, Process, Relive, eventually, free_port
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from relive.engine.docker.api import get
+from relive.containers.docker.api import get
 from relive.errors import ReliveError
 
 from .harness import Relive, eventually

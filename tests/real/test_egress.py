@@ -20,11 +20,11 @@ from certificates import TestAuthority
 from ports import free_port
 from relive.images.sockets import read_connections, read_files
 from relive.model.capsule import LifePaths
-from relive.protocols.known import Known
 from relive.protocols.postgres import PostgreSQL
-from relive.record.dialogues import Tls, Way, read_dialogues
-from relive.record.events import Event, EventKind
-from relive.record.reading import Recording
+from relive.protocols.registry import Known
+from relive.recording.dialogues import Tls, Way, read_dialogues
+from relive.recording.events import Event, EventKind
+from relive.recording.reader import Recording
 from servers import HAS_POSTGRES, HAS_REDIS, postgres_server, redis_server
 
 from .harness import LIMIT, PYTHON, SERVICES, Capsule, Load, Refused, Relive, eventually

@@ -201,7 +201,7 @@ def test_nobody_stays_stopped_before_its_death(relive: Relive, tmp_path: Path, r
 
 def _kill_each(relive: Relive, capsule: Capsule, worker: int, victims: tuple[str, ...]) -> None:
     agent = relive.agent(capsule)
-    tracers = [pid for pid in _children(agent) if b"relive.watch.tracer" in _command(pid)]
+    tracers = [pid for pid in _children(agent) if b"relive.signals.tracer" in _command(pid)]
     for pid in [*(tracers if "tracer" in victims else []), *([agent] if "agent" in victims else [])]:
         os.kill(pid, signal.SIGKILL)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from relive.sandbox.later import LaterFiles
+from relive.sandbox.changed_files import LaterFiles
 
 from .harness import Commit, Refused, Relive, eventually
 from .likeness import differences, likeness

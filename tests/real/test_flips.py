@@ -42,7 +42,7 @@ KINDS = {
     "capsules/*/2*/inside/*.events": True,
     "capsules/*/2*/egress/*.events": True,
 }
-# Not beside each incident; tests/upkeep/test_evidencecheck.py flips these too.
+# Not beside each incident; tests/maintenance/test_incident_check.py flips these too.
 SOMETIMES = ("package.json", "events.jsonl", "beginning.jsonl", "launch.json", "request", "sums")
 FLIPS = 6  # in each
 

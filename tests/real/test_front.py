@@ -13,7 +13,7 @@ import pytest
 
 from ports import free_port
 from relive.kernel import procfs
-from relive.record import EventKind, Recording
+from relive.recording import EventKind, Recording
 
 from .harness import PYTHON, SERVICES, Capsule, Http, Relive, ask, eventually
 
@@ -71,7 +71,7 @@ class Fronted:
             except OSError:
                 continue
             if any(os.fsencode(self.life) in word for word in words):
-                for mark in ("relive.agent", "relive.record.proxy"):
+                for mark in ("relive.agent", "relive.proxies.ingress.proxy"):
                     if mark.encode() in words:
                         found[int(name)] = mark
                 if words[0].endswith(b"relive-supervisor"):
@@ -110,7 +110,7 @@ def test_no_connection_is_refused_and_all_come_back_without_a_command(fronted: F
     try:
         clients.more()
         for _ in range(2):
-            fronted.kill("relive.agent", "relive.record.proxy")
+            fronted.kill("relive.agent", "relive.proxies.ingress.proxy")
             clients.more()
             eventually(fronted.records, "another agent has another proxy")
         fronted.kill("supervisor")
@@ -126,7 +126,7 @@ def test_with_nobody_left_process_1_carries_connections_until_the_next_command(f
     clients = Asking(fronted.port)
     try:
         clients.more()
-        fronted.kill("relive.agent", "relive.record.proxy", "supervisor")
+        fronted.kill("relive.agent", "relive.proxies.ingress.proxy", "supervisor")
         recorded = fronted.requests()
         clients.more()
         assert fronted.requests() == recorded and fronted.processes() == {}

@@ -18,14 +18,14 @@ from pathlib import Path
 
 import pytest
 
+from relive.containers.restore.restoring import restore
 from relive.errors import ReliveError
 from relive.images import criu_images_pb2 as pb
-from relive.images.imagefile import read_entries, read_inventory, write_entries, write_inventory
+from relive.images.image_file import read_entries, read_inventory, write_entries, write_inventory
 from relive.model.commit import EntryKind, FileEntry, Layer, LayerKind, Manifest, Outlet
 from relive.sandbox import builder
 from relive.sandbox.branch import Branch, list_branches
-from relive.sandbox.container.restoring import restore
-from relive.sandbox.request import RestoreRequest
+from relive.sandbox.restore_request import RestoreRequest
 from relive.store import Store
 
 from .harness import PYTHON, Relive, eventually

@@ -19,14 +19,14 @@ from pathlib import Path
 import pytest
 
 from ports import free_port
+from relive.containers.restore.restoring import restore
 from relive.errors import MemoryLost
 from relive.kernel import procfs
 from relive.kernel.namespaces import in_network_of
 from relive.model.commit import CommitId
 from relive.sandbox.branch import Branch
-from relive.sandbox.container.restoring import restore
 from relive.sandbox.lazy.pager import Pager
-from relive.sandbox.request import RestoreRequest
+from relive.sandbox.restore_request import RestoreRequest
 from relive.store import Store
 
 from .harness import LIMIT, PROGRAMS, Commit, Relive, compiled, eventually

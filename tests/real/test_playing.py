@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from relive.record.events import EventKind
-from relive.record.reading import Recording
+from relive.recording.events import EventKind
+from relive.recording.reader import Recording
 
 from .harness import LIMIT, PYTHON, SERVICES, Relive, eventually, free_port
 from .test_replay import ask

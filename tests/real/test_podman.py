@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from exchange.checkpoints import FIRST
 from relive.store import Store
+from remotes.checkpoints import FIRST
 
 from .harness import PROGRAMS, TOOLS, Process, Relive, compiled
 from .podman import Podman

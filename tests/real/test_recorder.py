@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from relive.record.events import Event, EventKind
-from relive.record.reading import Recording
+from relive.recording.events import Event, EventKind
+from relive.recording.reader import Recording
 
 from .harness import PYTHON, Relive, eventually
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from ports import free_port
-from relive.record.exchanges import Ended, Exchanges
-from relive.record.reading import Recording
+from relive.recording.exchanges import Ended, Exchanges
+from relive.recording.reader import Recording
 from relive.sandbox.branch import Branch, list_branches
 
 from .harness import LIMIT, PYTHON, RELIVE, SERVICES, Process, Relive, eventually

@@ -17,8 +17,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from mcp import Client
-from relive.coordinator.application import make_application
 from relive.mcp.server import make_server
+from relive.server.application import make_application
 from servers import HAS_REDIS
 
 from .harness import LIMIT, RELIVE, Relive, eventually

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from relive.incidents.incidents import Incidents
 from relive.model.incident import FailureKind, Sighting
-from relive.store.incidents import Incidents
 from relive.store.keyring import Keyring
 
 from .harness import PYTHON, SERVICES, Refused, Relive, eventually

@@ -23,9 +23,9 @@ from typing import Any
 import pytest
 
 from ports import free_port
-from relive.record.events import Event
-from relive.record.log import RecordingWriter
-from relive.record.reading import Recording
+from relive.recording.events import Event
+from relive.recording.reader import Recording
+from relive.recording.writer import RecordingWriter
 from relive.sandbox.branch import list_branches
 
 from .harness import LIMIT, PYTHON, SERVICES, Branch, Relive, ask, eventually

@@ -9,19 +9,19 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from coordinator.harms import GIVE_UP
-from coordinator.task_server import TaskServers
-from relive.agent.asking import ask_agent
-from relive.agent.lives import find_capsule
+from relive.agent.capsule.lives import find_capsule
+from relive.agent.control.client import ask_agent
 from relive.config import Settings
-from relive.coordinator.kinds import ExportTask, server_kinds
-from relive.coordinator.shelf import Shelf
-from relive.coordinator.task import EventKind, Task, TaskState
-from relive.coordinator.tasks import Tasks
 from relive.operations.committing import CommitWish
 from relive.operations.restoring import RestoreWish
 from relive.sandbox.branch import list_branches
+from relive.server.export_shelf import Shelf
+from relive.server.task import EventKind, Task, TaskState
+from relive.server.task_kinds import ExportTask, server_kinds
+from relive.server.tasks import Tasks
 from relive.store import Store
+from server.harms import GIVE_UP
+from server.task_server import TaskServers
 
 from .harness import LIMIT, Relive
 

@@ -194,7 +194,7 @@ def is_proxy(pid: int, home: Path) -> bool:
         words = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
-    return b"relive.record.proxy" in words and str(home).encode() in words
+    return b"relive.proxies.ingress.proxy" in words and str(home).encode() in words
 
 
 def test_failures_are_seen_and_committed(service: Attended) -> None:

@@ -12,10 +12,16 @@ import pytest
 
 from inprocess.conftest import INPROCESS
 from relive.model.branch import Clock
-from relive.record.events import WITHIN_A_CALL, Event, EventKind
-from relive.record.log import RecordingWriter
+from relive.recording.events import WITHIN_A_CALL, Event, EventKind
+from relive.recording.writer import RecordingWriter
 from relive.replay.answers import Answers
-from relive.replay.inside import Window, read_window, request_again, request_at_the_end, request_inside
+from relive.replay.inprocess_events import (
+    Window,
+    read_window,
+    request_again,
+    request_at_the_end,
+    request_inside,
+)
 
 sys.path.insert(0, str(INPROCESS))
 from relive_recorder import context

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from relive.model.commit import Connection
-from relive.record.events import EventKind
-from relive.record.log import RecordingWriter
-from relive.replay.dependencies import unrecorded
+from relive.protocols.dependencies import unrecorded
+from relive.recording.events import EventKind
+from relive.recording.writer import RecordingWriter
 
 ME = ("127.0.0.1", 40001)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from relive.model.incident import FailureKind, Sighting
 from relive.model.outcome import End, Fault
-from relive.record.exchanges import Ended, Exchange
+from relive.recording.exchanges import Ended, Exchange
 from relive.replay.outcomes import (
     died_outcome,
     read_log,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relive.model.commit import Connection, Cursor, Manifest
-from relive.record.exchanges import Ended, Exchange
+from relive.recording.exchanges import Ended, Exchange
 from relive.replay.plan import Plan, make_plan
 from store.builders import make_manifest
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from relive.config import Settings
 from relive.model.commit import CommitId
 from relive.model.outcome import End, Outcome, Run, Verdict, VerdictKind
-from relive.replay.case import Case
 from relive.replay.plan import Plan
 from relive.replay.replay import Wishes, replay
+from relive.replay.replay_input import Case
 from relive.store import Store
 from store.builders import make_manifest
 

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from relive.model.outcome import InsideEvent, Miss
-from relive.record.events import WITHIN_A_CALL, Event, EventKind
+from relive.recording.events import WITHIN_A_CALL, Event, EventKind
 from relive.replay.sequence import first_differing_event, miss_words, misses_of, sequence_of
 
 STARTED = InsideEvent(kind="handling-started", lane=1, about={"method": "GET", "target": "/"})

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from relive.errors import ReliveError
+from relive.incidents.incidents import Incidents
 from relive.model.commit import CommitId
 from relive.store import Store, sweep
-from relive.store.incidents import Incidents
 from relive.store.pages import ingest
 from store.builders import beyond, commit, contents, is_whole
 from store.series import Service, take
@@ -266,7 +266,7 @@ class AddIncident(Scenario):
 
 
 def add_incident(home: Path) -> int:
-    from store.test_incidents import sighting
+    from incidents.test_incidents import sighting
 
     return (
         Incidents(home / "incidents")

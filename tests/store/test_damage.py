@@ -22,12 +22,12 @@ from relive.errors import (
 )
 from relive.model.commit import CommitId, EntryKind, FileEntry, ImageFile, Layer, LayerKind
 from relive.store import Store
+from relive.store.layer_cache import lay_out
 from relive.store.manifests import canonical
 from relive.store.objects import Objects, hash_bytes
-from relive.store.pages.layout import PageSource
+from relive.store.pages.materialize import PageSource
 from relive.store.pages.packcheck import read_frames
 from relive.store.pages.packfile import FRAME_PAGES
-from relive.store.trees import lay_out
 
 from .builders import beyond, commit, contents, is_whole, make_manifest
 

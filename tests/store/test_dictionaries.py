@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from relive.errors import ObjectCorrupt, ObjectMissing
+from relive.maintenance.frame_usage import frames_used, kinds_of_frames
+from relive.maintenance.gc import collect
+from relive.maintenance.verify import verify
 from relive.model.commit import CommitId
 from relive.store import Store, sweep
 from relive.store.keyring import Keyring
-from relive.store.pages import generation, ingest, repack
-from relive.store.pages.layout import OpenPacks, PageSource
+from relive.store.pages import dictionary_policy, ingest, repack
+from relive.store.pages.materialize import OpenPacks, PageSource
 from relive.store.pages.packcheck import read_frames
 from relive.store.pages.packfile import FRAME_PAGES, Kind
-from relive.upkeep.frames import frames_used, kinds_of_frames
-from relive.upkeep.gc import collect
-from relive.upkeep.verify import verify
 
 from .builders import contents
 from .series import Service, take
@@ -29,7 +29,7 @@ PAGES = (Kind.PAGES, Kind.WORDS)
 @pytest.fixture(autouse=True)
 def _every_commit_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The services here write little at a time; a commit of so little adds nothing to a dictionary else."""
-    monkeypatch.setattr(generation, "_TELLING", 1)
+    monkeypatch.setattr(dictionary_policy, "_TELLING", 1)
 
 
 def moving(**options: int) -> Service:
@@ -67,7 +67,7 @@ def flip_frame(store: Store, pack: str, kind: Kind) -> None:
 
 def test_content_that_comes_back_at_other_addresses_is_hardly_kept_again(store, tmp_path, monkeypatch):
     states, sizes = series(store, moving(records=0), 6)
-    monkeypatch.setattr(generation, "_LEAST", 1 << 30)
+    monkeypatch.setattr(dictionary_policy, "_LEAST", 1 << 30)
     other = Store(tmp_path / "other")
     _, without = series(other, moving(records=0), 6)
     other.close()

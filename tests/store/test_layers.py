@@ -1,6 +1,6 @@
 """What a capture scans of a directory, and what a layer laid out from it looks like: the same tree, in every respect.
 
-Covers ``engine.layers`` (scanning, copying) and ``store.trees`` (laying out) against each other.
+Covers ``checkpoint.file_layers`` (scanning, copying) and ``store.layer_cache`` (laying out) against each other.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from relive.engine import layers
-from relive.engine.layers import LayerScanner
+from relive.checkpoint import file_layers
+from relive.checkpoint.file_layers import LayerScanner
 from relive.model.commit import EntryKind, Layer, LayerKind
 from relive.store import Store
 
@@ -110,7 +110,7 @@ def set_back(top: Path, seconds: float = 60.0) -> None:
 def later(monkeypatch):
     """What is copied from now on counts as copied a minute from now, far beyond the clock's grain."""
     monkeypatch.setattr(
-        layers.time, "time_ns", lambda: time.clock_gettime_ns(time.CLOCK_REALTIME) + 60 * 10**9
+        file_layers.time, "time_ns", lambda: time.clock_gettime_ns(time.CLOCK_REALTIME) + 60 * 10**9
     )
 
 
@@ -483,7 +483,7 @@ def test_what_nobody_mounts_or_asks_for_does_not_stay_laid_out(around, monkeypat
     gone = trees.made("b" * 64, lambda goal: (goal / "f").write_text("gone"))
     trees.drop_unused(lambda: "")
     assert kept.exists() and gone.exists()  # they may be about to be mounted
-    monkeypatch.setattr("relive.store.trees._ASKED_LATELY", -1.0)
+    monkeypatch.setattr("relive.store.layer_cache._ASKED_LATELY", -1.0)
     trees.drop_unused(lambda: f"36 35 0:30 / /x ro - overlay overlay ro,lowerdir={kept}")
     assert kept.exists() and not gone.exists()
     assert (

@@ -69,7 +69,7 @@ BUSY = """
 import sys, time
 from pathlib import Path
 from relive.store import Store
-from relive.store.durable import FreshFile
+from relive.store.atomic_io import FreshFile
 store = Store(Path(sys.argv[1]))
 staging = store.stage()
 (staging.files / "copy").write_bytes(bytes(1000))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from relive.errors import KeyMissing, KeyWrong, ObjectCorrupt
-from relive.store.pages.layout import OpenPacks
+from relive.store.pages.materialize import OpenPacks
 from relive.store.pages.packfile import FRAME_PAGES, HEAD_SIZE
 from relive.store.pages.packreader import PackReader
 from relive.store.pages.packs import Packs

@@ -14,7 +14,7 @@ import pytest
 from relive.errors import ObjectCorrupt
 from relive.model.commit import CommitId
 from relive.store import Store
-from relive.store.pages.addressed import CommitPages, Content, ProcessPages
+from relive.store.pages.page_reader import CommitPages, Content, ProcessPages
 from relive.store.pages.readahead import _PART
 
 from .builders import make_manifest

@@ -17,7 +17,7 @@ from relive.model.commit import CommitId
 from relive.store import Store, sweep
 from relive.store.keyring import Keyring
 from relive.store.pages.ingest import KEY_EVERY
-from relive.store.pages.layout import _WINDOW
+from relive.store.pages.materialize import _WINDOW
 from relive.store.pages.packcheck import read_frames
 from relive.store.pages.packfile import Kind
 from relive.store.pages.placement import Placement

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from relive.maintenance.verify import verify
 from relive.store import Store, sweep
 from relive.store.pages import ingest, repack
 from relive.store.pages.packcheck import read_frames
 from relive.store.pages.packfile import Kind
-from relive.upkeep.verify import verify
 
 from . import independent_reader
 from .builders import contents

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from relive.maintenance.verify import verify
 from relive.store import Store, sweep
-from relive.store.pages import generation, ingest, repack
+from relive.store.pages import dictionary_policy, ingest, repack
 from relive.store.pages.packcheck import read_frames
 from relive.store.pages.packfile import Kind
-from relive.upkeep.verify import verify
 
 from . import independent_reader
 from .builders import contents
@@ -39,7 +39,7 @@ def test_it_comes_back_and_a_new_commit_follows(old, monkeypatch):
     monkeypatch.setattr(sweep, "_REPACK_FROM", 1)
     monkeypatch.setattr(repack, "_LIVE_LEAST", 1)
     monkeypatch.setattr(ingest, "KEY_EVERY", 6)
-    monkeypatch.setattr(generation, "_LEAST", 1)
+    monkeypatch.setattr(dictionary_policy, "_LEAST", 1)
     packs = old.anatomy.packs
     kinds = {frame.kind for name in packs.names() for frame in read_frames(packs.path(name), name)}
     assert kinds >= {what | how for what in (Kind.PAGES, Kind.WORDS) for how in (Kind.DELTA, Kind.DICTIONARY)}

@@ -3,7 +3,7 @@
 With a ``state.json`` in the directory it takes over a running capsule, else it starts the service that its standard
 input describes (CapsuleSpec as JSON). To descriptor ``FD`` it writes one JSON line: ``{"ok": true}``, or
 ``{"error": {...}}`` if the service could not be started. What the service is to get from the starter is described by ``--handed``
-(``relive.agent.handed``).
+(``relive.agent.capsule.inherited``).
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ import signal
 import sys
 from pathlib import Path
 
-import relive.agent.lean  # noqa: F401 - before all others
+import relive.agent.control.lean  # noqa: F401 - before all others
 from relive.agent.agent import Agent
-from relive.agent.capsule import start_service
-from relive.agent.failures import hold_limit
-from relive.agent.handed import Handed
-from relive.agent.leavings import in_use
-from relive.agent.lives import Capsule
-from relive.agent.memory import MemoryGroup
-from relive.agent.process import log_to, note_pid, say
+from relive.agent.capsule.inherited import Handed
+from relive.agent.capsule.leftovers import in_use
+from relive.agent.capsule.lives import Capsule
+from relive.agent.capsule.memory_cgroup import MemoryGroup
+from relive.agent.capsule.starting import start_service
+from relive.agent.control.process import log_to, note_pid, say
+from relive.agent.failures.watch import hold_limit
 from relive.config import load_settings
 from relive.errors import ReliveError
 from relive.model.capsule import CapsuleFacts, CapsuleSpec, LifePaths
+from relive.signals.client import TracerProcess
 from relive.store import Store
-from relive.watch.client import TracerProcess
 
 __all__ = ["main"]
 

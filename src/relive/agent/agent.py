@@ -15,36 +15,36 @@ from typing import Any
 
 import structlog
 
-from relive.agent.border import Border
-from relive.agent.bounding import Bounding
-from relive.agent.capsule import capsule_target, present_target
-from relive.agent.committer import Committer
-from relive.agent.control import serve_control
-from relive.agent.ending import wait_for_end
-from relive.agent.exceptions import ExceptionWatch
-from relive.agent.exits import ExitWatch
-from relive.agent.failures import FailureWatch
-from relive.agent.following import hold_listener
-from relive.agent.injection import remove_rings
-from relive.agent.inside import InsideDrain
-from relive.agent.keeper import Keeper
-from relive.agent.leavings import remove_unused
-from relive.agent.lives import Capsule
-from relive.agent.loglines import LogLines
-from relive.agent.memory import MemoryGroup
-from relive.agent.pace import Pace, footprint_of
-from relive.agent.policy import PolicyCommits
-from relive.agent.protection import Protection
-from relive.agent.recorder import Recorder
-from relive.agent.supervisor import Supervisor
-from relive.agent.taker import CriuTaker
-from relive.agent.tasks import Tasks
+from relive.agent.capsule.egress_recorder import Border
+from relive.agent.capsule.exit_wait import wait_for_end
+from relive.agent.capsule.file_tracking import hold_listener
+from relive.agent.capsule.injection import remove_rings
+from relive.agent.capsule.leftovers import remove_unused
+from relive.agent.capsule.lives import Capsule
+from relive.agent.capsule.log_rotation import Bounding
+from relive.agent.capsule.memory_cgroup import MemoryGroup
+from relive.agent.capsule.starting import capsule_target, present_target
+from relive.agent.capsule.supervisor import Supervisor
+from relive.agent.commits.commit_writer import Keeper
+from relive.agent.commits.committer import Committer
+from relive.agent.commits.dumper import CriuTaker
+from relive.agent.commits.pace import Pace, footprint_of
+from relive.agent.commits.policy import PolicyCommits
+from relive.agent.commits.protection import Protection
+from relive.agent.control.background import Tasks
+from relive.agent.control.proxy_supervisor import Recorder
+from relive.agent.control.server import serve_control
+from relive.agent.failures.exceptions import ExceptionWatch
+from relive.agent.failures.exits import ExitWatch
+from relive.agent.failures.log_patterns import LogLines
+from relive.agent.failures.ring_drain import InsideDrain
+from relive.agent.failures.watch import FailureWatch
 from relive.config import STORE_KEY, Settings, give_store_keys
 from relive.kernel import procfs
 from relive.model.commit import Trigger
 from relive.model.incident import Sighting
-from relive.record.events import Event
-from relive.watch.client import TracerProcess
+from relive.recording.events import Event
+from relive.signals.client import TracerProcess
 
 __all__ = ["Agent"]
 

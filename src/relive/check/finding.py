@@ -27,7 +27,7 @@ class Finding(Value):
     """One thing that was found.
 
     Attributes:
-        code: kebab-case and stable; where a commit would be refused, mostly the reason's name of ``engine.failures``.
+        code: kebab-case and stable; where a commit would be refused, mostly the reason's name of ``checkpoint.criu_errors``.
         pid: host pid of the process, None where it is about all of them or about a command.
         process: its name.
         subject: the descriptor, path or namespace, as ``descriptor 7 (socket:[12])``.

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 
-from relive.analyse.account import Account, CommitFacts
-from relive.analyse.condensed import condensed
-from relive.analyse.lanes import Lane, lane_of, lanes_from_above
-from relive.analyse.origins import Write
-from relive.analyse.shown import one_line, shorten
-from relive.analyse.timeline import Row, Timeline, folded, near_failure
-from relive.analyse.words import status_text
 from relive.cli.stacks import stack_lines
 from relive.cli.terminal import Terminal
+from relive.incidents.report.condensed import condensed
+from relive.incidents.report.detail import Account, CommitFacts
+from relive.incidents.report.lanes import Lane, lane_of, lanes_from_above
+from relive.incidents.report.origins import Write
+from relive.incidents.report.shown import one_line, shorten
+from relive.incidents.report.timeline import Row, Timeline, folded, near_failure
+from relive.incidents.report.words import status_text
 from relive.model.failure import ErrorPackage, Frame, Link, Where
 from relive.model.quantities import duration, size, when
 from relive.model.stack import find_stacks

@@ -9,12 +9,12 @@ from typing import Annotated
 
 import typer
 
-from relive.agent.lives import find_capsule
-from relive.agent.sightings import shell_status
-from relive.agent.supervised import read_supervision
+from relive.agent.capsule.lives import find_capsule
+from relive.agent.capsule.supervision import read_supervision
+from relive.agent.failures.sightings import shell_status
 from relive.config import load_settings
 from relive.operations.foreground import Foreground, end_like
-from relive.operations.tending import tend_capsules
+from relive.operations.respawning import tend_capsules
 
 __all__ = ["attach"]
 

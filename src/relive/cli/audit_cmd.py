@@ -6,7 +6,7 @@ import typer
 
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
-from relive.coordinator.audit import Audit
+from relive.server.audit import Audit
 
 __all__ = ["audit"]
 

@@ -16,17 +16,17 @@ from relive.cli.replay_cmd import outcome_words
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
 from relive.errors import ToolMissing
+from relive.incidents.incidents import Incidents
 from relive.kernel import procfs
 from relive.model.incident import FailureKind, Incident
 from relive.model.outcome import verdict_words
 from relive.model.quantities import duration
 from relive.model.text import printable
-from relive.operations.tending import tend_capsules
-from relive.replay.debug import Debugged, at_failure, at_request, has_waiting_thread, restored
-from relive.replay.debugoutcome import DebugOutcome
+from relive.operations.respawning import tend_capsules
+from relive.replay.debug.outcome import DebugOutcome
+from relive.replay.debug.session import Debugged, at_failure, at_request, has_waiting_thread, restored
 from relive.sandbox.branch import Branch
 from relive.store import Store
-from relive.store.incidents import Incidents
 
 __all__ = ["GDB", "debug"]
 

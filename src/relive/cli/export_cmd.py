@@ -9,7 +9,7 @@ import typer
 
 from relive.cli.terminal import AsJson, KeyFile, Terminal
 from relive.config import load_settings
-from relive.exchange.checkpoint.compression import Compression
+from relive.containers.archive.compression import Compression
 from relive.model.quantities import size
 from relive.operations.exports import ExportWish, Format
 from relive.operations.exports import export as write

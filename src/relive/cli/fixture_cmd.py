@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from relive.analyse.shown import one_line, shorten
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
+from relive.incidents.report.shown import one_line, shorten
 from relive.operations.fixtures import Database, FixtureMade, FixtureWish, QueryMade, make_fixture
 
 __all__ = ["fixture"]

@@ -8,10 +8,10 @@ import typer
 
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
+from relive.maintenance.gc import GRACE
 from relive.model.quantities import size
 from relive.operations.storage import GcWish
 from relive.operations.storage import gc as free
-from relive.upkeep.gc import GRACE
 
 __all__ = ["gc"]
 

@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
+from relive.checkpoint.criu import CriuTools
+from relive.checkpoint.target import host_facts
 from relive.cli.pull_cmd import incident_sentence
 from relive.cli.terminal import AsJson, KeyFile, Terminal
 from relive.config import load_settings
-from relive.engine.criu import CriuTools
-from relive.engine.target import host_facts
-from relive.exchange.envelope import read_keys
 from relive.model.quantities import size
 from relive.operations.imports import import_archive
+from relive.remotes.envelope import read_keys
 from relive.store import Store
 
 __all__ = ["import_"]

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from relive.analyse.shown import one_line, shorten
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
+from relive.incidents.report.shown import one_line, shorten
 from relive.model.quantities import age, when
 from relive.operations.incidents import IncidentsWish, page_of_incidents
 

@@ -13,10 +13,10 @@ import typer
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import STORE_KEY, given_store_keys, load_settings
 from relive.errors import KeyMissing, UsageError
+from relive.maintenance.signers import change_signer
 from relive.store import Store
 from relive.store.keyring import OWN_BEFORE, Keyring
 from relive.store.pages.sealing import key_name
-from relive.upkeep.signers import change_signer
 
 __all__ = ["key"]
 

@@ -7,17 +7,17 @@ from typing import Annotated
 
 import typer
 
+from relive.checkpoint.criu import CriuTools
+from relive.checkpoint.target import host_facts
 from relive.cli.terminal import AsJson, RemoteUrl, Terminal
 from relive.config import load_settings
-from relive.engine.criu import CriuTools
-from relive.engine.target import host_facts
-from relive.exchange.cases import Taken
-from relive.exchange.incidents import fetch_incident, records_of
-from relive.exchange.pull import Pulled
-from relive.exchange.pull import pull as fetch
-from relive.exchange.references import find
-from relive.exchange.remote import open_remote
 from relive.model.quantities import rate, size
+from relive.remotes.case_transfer import Taken
+from relive.remotes.pull import Pulled
+from relive.remotes.pull import pull as fetch
+from relive.remotes.references import find
+from relive.remotes.remote import open_remote
+from relive.remotes.remote_incidents import fetch_incident, records_of
 from relive.store import Store
 
 __all__ = ["incident_sentence", "pull"]

@@ -9,12 +9,12 @@ import typer
 
 from relive.cli.terminal import AsJson, RemoteUrl, Terminal
 from relive.config import load_settings
-from relive.exchange.cases import commits_of, meant
-from relive.exchange.incidents import push_incident
-from relive.exchange.push import Pushed
-from relive.exchange.push import push as send
-from relive.exchange.remote import open_remote
 from relive.model.quantities import rate, size
+from relive.remotes.case_transfer import commits_of, meant
+from relive.remotes.push import Pushed
+from relive.remotes.push import push as send
+from relive.remotes.remote import open_remote
+from relive.remotes.remote_incidents import push_incident
 from relive.store import Store
 
 __all__ = ["push"]

@@ -11,12 +11,12 @@ from relive.cli.terminal import AsJson, Terminal
 from relive.cli.verify_cmd import problem_rows
 from relive.config import load_settings
 from relive.errors import StoreError
-from relive.exchange.healing import open_source
+from relive.maintenance.repair import Repaired
+from relive.maintenance.repair import repair as repair_store
+from relive.maintenance.verify import verify
 from relive.model.quantities import size
+from relive.remotes.healing import open_source
 from relive.store import Store
-from relive.upkeep.repair import Repaired
-from relive.upkeep.repair import repair as repair_store
-from relive.upkeep.verify import verify
 
 __all__ = ["repair"]
 

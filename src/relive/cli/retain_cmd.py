@@ -9,11 +9,11 @@ import typer
 
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import Settings, load_settings
+from relive.incidents.incidents import Incidents
+from relive.maintenance.retention import Retention
+from relive.maintenance.thinning import doomed, thin
 from relive.model.quantities import age, size, when
 from relive.store import Store
-from relive.store.incidents import Incidents
-from relive.upkeep.retention import Retention
-from relive.upkeep.thinning import doomed, thin
 
 __all__ = ["retain"]
 

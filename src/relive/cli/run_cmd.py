@@ -14,17 +14,18 @@ from typing import Annotated
 
 import typer
 
-from relive.agent.handed import Handed
-from relive.agent.launch import launch
-from relive.agent.lives import Capsule, all_lives
-from relive.agent.notify import INNER_SOCKET, NotifyAccess, NotifyRelay
-from relive.agent.readiness import Ready, await_ready, listens
-from relive.agent.sightings import shell_status
-from relive.agent.starting import agent_lives
-from relive.agent.supervised import Supervision, read_supervision
+from relive.agent.capsule.agent_process import agent_lives
+from relive.agent.capsule.inherited import Handed
+from relive.agent.capsule.launch import launch
+from relive.agent.capsule.lives import Capsule, all_lives
+from relive.agent.capsule.readiness import Ready, await_ready, listens
+from relive.agent.capsule.sd_notify import INNER_SOCKET, NotifyAccess, NotifyRelay
+from relive.agent.capsule.supervision import Supervision, read_supervision
+from relive.agent.failures.sightings import shell_status
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import Settings, load_settings
 from relive.errors import UsageError
+from relive.incidents.incidents import Incidents
 from relive.model.capsule import (
     CapsuleSpec,
     FilesWay,
@@ -39,8 +40,7 @@ from relive.model.signals import parse_signal
 from relive.model.text import is_number
 from relive.model.watched import check_pattern
 from relive.operations.foreground import Foreground, end_like
-from relive.operations.tending import tend_capsules
-from relive.store.incidents import Incidents
+from relive.operations.respawning import tend_capsules
 
 __all__ = ["run"]
 

@@ -73,7 +73,7 @@ def _show_incident(
 ) -> None:
     # A commit is shown without any of the rooms that understand an incident.
     from relive.cli.accounts import tell
-    from relive.operations.accounts import Rendering, rendered, show_incident
+    from relive.operations.incident_detail import Rendering, rendered, show_incident
 
     account = show_incident(load_settings(), number, terminal)
     for path, form in ((page, Rendering.HTML), (spans, Rendering.OTLP), (har, Rendering.HAR)):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from relive.agent.stopping import STOP_LIMIT
+from relive.agent.capsule.stopping import STOP_LIMIT
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
 from relive.model.signals import parse_signal

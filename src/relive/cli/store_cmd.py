@@ -10,10 +10,10 @@ import typer
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
 from relive.errors import UsageError
+from relive.maintenance.usage import KINDS
 from relive.model.quantities import size, when
 from relive.operations.storage import StorageStats
 from relive.store import Store
-from relive.upkeep.shares import KINDS
 
 __all__ = ["store"]
 
@@ -37,8 +37,8 @@ def stats(
 
     "stored" of a service is what its commits need, shared things included; "freed" of a commit what no other needs.
     """
-    from relive.upkeep.stats import measure
-    from relive.upkeep.statspage import stats_page
+    from relive.maintenance.stats import measure
+    from relive.maintenance.stats_page import stats_page
 
     terminal = Terminal(as_json=as_json)
     settings = load_settings()

@@ -9,9 +9,9 @@ import typer
 
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
-from relive.coordinator.credentials import Scope, Token, Tokens
-from relive.coordinator.lifetime import parse_lifetime
 from relive.model.quantities import when
+from relive.server.credentials import Scope, Token, Tokens
+from relive.server.durations import parse_lifetime
 
 __all__ = ["token"]
 

@@ -10,10 +10,10 @@ import typer
 from relive.cli.terminal import AsJson, Terminal
 from relive.config import load_settings
 from relive.errors import StoreError
+from relive.maintenance.problems import Problem
 from relive.model.quantities import size
 from relive.operations.storage import VerifyWish
 from relive.operations.storage import verify as check
-from relive.upkeep.problems import Problem
 
 __all__ = ["problem_rows", "verify"]
 

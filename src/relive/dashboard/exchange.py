@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 import streamlit as st
 
-from relive.analyse.account import Account
-from relive.analyse.body import Body
-from relive.analyse.proxied import Proxied
-from relive.analyse.words import status_text
 from relive.dashboard.look import escape, facts
+from relive.incidents.report.body import Body
+from relive.incidents.report.detail import Account
+from relive.incidents.report.proxied import Proxied
+from relive.incidents.report.words import status_text
 from relive.model.failure import FailedRequest
 from relive.model.quantities import duration
 

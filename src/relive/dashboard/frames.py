@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
-from relive.analyse.shown import shorten
 from relive.dashboard.look import escape
+from relive.incidents.report.shown import shorten
 from relive.model.failure import ErrorPackage, Frame, Link
 
 __all__ = ["exceptions", "place"]

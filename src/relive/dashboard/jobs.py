@@ -20,8 +20,8 @@ from pydantic import BaseModel
 
 from relive.config import Settings
 from relive.errors import Cancelled, ReliveError
-from relive.operations.apart import perform_apart
 from relive.operations.operation import Operation, Wish
+from relive.operations.subprocess_runner import perform_apart
 
 __all__ = ["JOBS", "Job", "JobState", "Jobs"]
 

@@ -6,11 +6,11 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from relive.analyse.lanes import Lane, colour_of, lane_of
-from relive.analyse.timeline import Row
 from relive.dashboard.look import escape, table
+from relive.incidents.report.lanes import Lane, colour_of, lane_of
+from relive.incidents.report.timeline import Row
 from relive.model.quantities import duration
-from relive.record.events import EventKind
+from relive.recording.events import EventKind
 
 __all__ = ["figure", "rows_table"]
 

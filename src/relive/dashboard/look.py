@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from html import escape as escape_markup
 
-from relive.analyse.shown import one_line
+from relive.incidents.report.shown import one_line
 from relive.model.text import printable
 
 __all__ = ["STYLE", "chip", "escape", "facts", "label", "lead", "table"]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from relive.analyse.masking import Mask
 from relive.dashboard.look import chip, escape, label, table
+from relive.incidents.report.masking import Mask
 from relive.model.outcome import End, Outcome, Replay, Run, Verdict, verdict_words
 from relive.model.quantities import duration
 from relive.model.reproduction import Attempt, Reproduction

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import streamlit as st
 
-from relive.analyse.masking import Mask
 from relive.config import Settings
 from relive.dashboard.jobs import JOBS, Job, JobState
 from relive.dashboard.look import label
 from relive.dashboard.refusals import refuse
 from relive.dashboard.verdicts import show_verdict
+from relive.incidents.report.masking import Mask
 from relive.model.branch import BranchFacts
 from relive.model.outcome import Replay
 from relive.model.quantities import duration, size

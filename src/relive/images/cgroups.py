@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from relive.images import criu_images_pb2 as pb
-from relive.images.imagefile import read_entries, read_inventory, write_inventory
+from relive.images.image_file import read_entries, read_inventory, write_inventory
 
 __all__ = ["inherit_groups"]
 

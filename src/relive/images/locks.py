@@ -15,7 +15,7 @@ from pathlib import Path
 
 from relive.errors import RestoreFailed
 from relive.images import criu_images_pb2 as pb
-from relive.images.imagefile import read_entries, write_entries
+from relive.images.image_file import read_entries, write_entries
 from relive.kernel.filelocks import PosixLock
 
 __all__ = ["add_posix_locks", "check_posix_locks", "note_posix_locks"]

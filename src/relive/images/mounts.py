@@ -9,8 +9,8 @@ from pathlib import Path, PurePosixPath
 
 from relive.errors import ObjectCorrupt
 from relive.images import criu_images_pb2 as pb
-from relive.images.hostile import untrusted
-from relive.images.imagefile import read_entries, write_entries
+from relive.images.image_file import read_entries, write_entries
+from relive.images.validation import untrusted
 
 __all__ = ["HARMLESS_DEVICES", "limit_mounts", "read_mount_images"]
 

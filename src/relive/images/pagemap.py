@@ -7,7 +7,7 @@ from pathlib import Path
 
 from relive.errors import ObjectCorrupt
 from relive.images import criu_images_pb2 as pb
-from relive.images.imagefile import decode, messages, write_entries
+from relive.images.image_file import decode, messages, write_entries
 
 __all__ = ["Run", "count_for_older_readers", "read_lazy_runs", "read_pagemap"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from relive.images import criu_images_pb2 as pb
-from relive.images.imagefile import read_entries
+from relive.images.image_file import read_entries
 from relive.model.commit import ProcessFacts
 
 __all__ = ["read_processes"]

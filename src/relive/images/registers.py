@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from relive.images import criu_images_pb2 as pb
-from relive.images.imagefile import read_entries
+from relive.images.image_file import read_entries
 from relive.model.outcome import ThreadPlace
 
 __all__ = ["read_places"]

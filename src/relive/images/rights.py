@@ -13,8 +13,8 @@ from collections.abc import Iterable, MutableSequence
 from pathlib import Path
 
 from relive.images import criu_images_pb2 as pb
-from relive.images.hostile import threads_of, untrusted
-from relive.images.imagefile import read_entries, read_inventory, write_entries, write_inventory
+from relive.images.image_file import read_entries, read_inventory, write_entries, write_inventory
+from relive.images.validation import threads_of, untrusted
 from relive.kernel.capabilities import WITHHELD
 
 __all__ = ["forget_security_modules", "limit_rights"]

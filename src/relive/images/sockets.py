@@ -11,7 +11,7 @@ from pathlib import Path
 
 from relive.errors import ObjectCorrupt
 from relive.images import criu_images_pb2 as pb
-from relive.images.imagefile import read_entries, read_first
+from relive.images.image_file import read_entries, read_first
 from relive.model.commit import Connection, Outlet
 
 __all__ = [

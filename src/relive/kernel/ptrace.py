@@ -2,7 +2,7 @@
 
 Tracing is bound to the *thread* that seized: only that thread may give orders, and when it ends the kernel
 lets go of all its tracees without stopping those that run. What is done with a stop is decided in
-``relive.watch``.
+``relive.signals``.
 """
 
 from __future__ import annotations

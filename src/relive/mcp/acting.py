@@ -19,8 +19,8 @@ from relive.config import Settings
 from relive.errors import ReliveError
 from relive.mcp.refusals import refusal
 from relive.mcp.trail import acting
-from relive.operations.apart import perform_apart
 from relive.operations.operation import Operation
+from relive.operations.subprocess_runner import perform_apart
 
 __all__ = ["tool_of"]
 

@@ -16,12 +16,12 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from relive.config import Settings
-from relive.coordinator.application import Lifespan, make_application
-from relive.coordinator.credentials import Scope as Right
-from relive.coordinator.errors import answer_to
-from relive.coordinator.gate import Gate
 from relive.errors import ReliveError, ScopeMissing, UsageError
 from relive.mcp.server import make_server
+from relive.server.application import Lifespan, make_application
+from relive.server.authentication import Gate
+from relive.server.credentials import Scope as Right
+from relive.server.errors import answer_to
 
 __all__ = ["add_mcp", "serve_application"]
 
@@ -50,7 +50,7 @@ class _Guarded:
 
 
 def add_mcp(settings: Settings) -> tuple[Route, Lifespan]:
-    """The route, and what must live as long as the application; see ``coordinator.application``."""
+    """The route, and what must live as long as the application; see ``server.application``."""
     # Hosts and origins are looked at by the gate.
     open_to_gate = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     inner = make_server(settings).streamable_http_app(transport_security=open_to_gate)

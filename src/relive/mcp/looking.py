@@ -14,8 +14,6 @@ from relive.config import Settings
 from relive.mcp.refusals import refusing
 from relive.mcp.stories import Frames, Story, Timeline, frames_of, story_of, timeline_of
 from relive.mcp.tools import make_tool
-from relive.operations.accounts import show_incident
-from relive.operations.apart import perform_apart
 from relive.operations.branches import (
     BranchState,
     LogPart,
@@ -25,10 +23,12 @@ from relive.operations.branches import (
 )
 from relive.operations.checking import CHECK, CheckWish
 from relive.operations.commits import CommitDetail, CommitPage, CommitsWish, page_of_commits, show_commit
+from relive.operations.incident_detail import show_incident
 from relive.operations.incidents import IncidentPage, IncidentsWish, page_of_incidents
 from relive.operations.operation import Result
 from relive.operations.progress import Silent
 from relive.operations.runs import RunDetail, RunPage, RunsWish, list_runs, show_run
+from relive.operations.subprocess_runner import perform_apart
 from relive.operations.targets import Target, list_targets
 
 __all__ = ["looking_tools"]

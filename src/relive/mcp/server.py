@@ -20,12 +20,12 @@ from relive.mcp.refusals import refusing
 from relive.mcp.stories import story_of
 from relive.mcp.tools import make_tool
 from relive.mcp.trail import acting
-from relive.operations.accounts import show_incident
 from relive.operations.branches import EXEC, Stopped, stop
 from relive.operations.committing import COMMIT
 from relive.operations.exports import EXPORT
 from relive.operations.fixtures import FIXTURE
 from relive.operations.health import DOCTOR
+from relive.operations.incident_detail import show_incident
 from relive.operations.incidents import IncidentsWish, page_of_incidents
 from relive.operations.operation import Operation
 from relive.operations.progress import Silent

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from relive.analyse.account import Account
-from relive.analyse.condensed import condensed
-from relive.analyse.contrast import Contrast
-from relive.analyse.proxied import Proxied
-from relive.analyse.shown import shorten
-from relive.analyse.timeline import Row, folded, near_failure
-from relive.analyse.words import status_text
+from relive.incidents.report.condensed import condensed
+from relive.incidents.report.detail import Account
+from relive.incidents.report.last_good import Contrast
+from relive.incidents.report.proxied import Proxied
+from relive.incidents.report.shown import shorten
+from relive.incidents.report.timeline import Row, folded, near_failure
+from relive.incidents.report.words import status_text
 from relive.model.failure import Frame, Link
 from relive.model.outcome import Stack
 from relive.model.quantities import duration

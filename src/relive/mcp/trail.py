@@ -9,8 +9,8 @@ from typing import Any
 
 from mcp.server.mcpserver import Context
 
-from relive.coordinator.audit import Audit
-from relive.coordinator.gate import Caller
+from relive.server.audit import Audit
+from relive.server.authentication import Caller
 
 __all__ = ["acting"]
 

@@ -166,7 +166,7 @@ class CapsuleSpec(Value):
 
     Attributes:
         listen: where the recording proxy listens, and upstream: the service's own port; both or none.
-        stands_in: the proxy takes connections to ``upstream`` itself (see ``record.standin``); of a watched service only.
+        stands_in: the proxy takes connections to ``upstream`` itself (see ``proxies.ingress.takeover``); of a watched service only.
         hang_after: seconds without an answer after which a request counts as hanging; None: no limit.
         memory: bytes of memory the capsule may use; None: no limit.
         user: name of the user the service runs as; None: the caller.
@@ -260,7 +260,7 @@ class LifePaths:
 
     @property
     def followed(self) -> Path:
-        """What is known of the files that a watched service has changed, a line each (see ``agent.processes.journal``)."""
+        """What is known of the files that a watched service has changed, a line each (see ``watching.processes.journal``)."""
         return self.directory / "followed.jsonl"
 
     @property
@@ -305,7 +305,7 @@ class LifePaths:
 
     @property
     def authority(self) -> Path:
-        """Directory of what TLS is opened with (see ``relive.record.authority``); never within the service's reach."""
+        """Directory of what TLS is opened with (see ``relive.proxies.egress.authority``); never within the service's reach."""
         return self.directory / "authority"
 
     @property

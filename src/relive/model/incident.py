@@ -35,7 +35,7 @@ class Sighting(Value):
         log_begin: size in bytes of the service's standard error when that request began.
         signal, thread: of a fatal signal; pids as inside the capsule.
         worker: the process is not the service's first one, which went on.
-        callers: of a fatal signal: which calls led to it (``relive.kernel.callers``); None where that is not known.
+        callers: of a fatal signal: which calls led to it (``relive.kernel.return_addresses``); None where that is not known.
         sender: who sent the signal, in words; None where nobody did, or it is not known.
         from_outside: a process that is not of the service sent it, so that no replay can bring it back.
         starting: the service had not begun to listen yet, or was not committed for the first time.

@@ -51,7 +51,7 @@ class InsideEvent(Value):
     """Something that happened inside the service for the judged request, as it is compared.
 
     Attributes:
-        kind: one of ``EventKind`` in ``relive.record.events``.
+        kind: one of ``EventKind`` in ``relive.recording.events``.
         lane: thread or task within the request.
         about: what is compared, by name (asked, answer, error, value, ...); what is long is a length and a digest.
     """
@@ -138,7 +138,8 @@ class Fault(Value):
     Attributes:
         process: pid as inside; is_root: it is the service's first process; command: the thread's name.
         code: si_code, such as ``SEGV_MAPERR``; address: of the fault, None where the kernel gives none.
-        place: where the thread stood; callers: which calls led there (``relive.kernel.callers``); None where nobody kept that.
+        place: where the thread stood; callers: which calls led there (``relive.kernel.return_addresses``); None where nobody kept
+        that.
     """
 
     process: int

@@ -14,14 +14,12 @@ from typing import IO, BinaryIO
 
 from pydantic import Field
 
-from relive.agent.containers.launch import end_watch
-from relive.agent.containers.life import all_watches, find_watch
-from relive.agent.lives import all_lives
-from relive.agent.sightings import shell_status
-from relive.agent.stopping import STOP_LIMIT, Ending, stop_service
-from relive.analyse.masking import Mask, mask_for
+from relive.agent.capsule.lives import all_lives
+from relive.agent.capsule.stopping import STOP_LIMIT, Ending, stop_service
+from relive.agent.failures.sightings import shell_status
 from relive.config import Settings
 from relive.errors import BranchUnknown, DiskFilled, RecordingCorrupt, RestoreFailed, TargetUnknown
+from relive.incidents.report.masking import Mask, mask_for
 from relive.kernel.pidfds import has_ended
 from relive.kernel.plainfile import open_plain
 from relive.model.branch import BranchFacts
@@ -29,6 +27,8 @@ from relive.operations.operation import Operation, Result, Wish
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
 from relive.sandbox.branch import Branch, find_branch, list_branches, sweep
+from relive.watching.launch import end_watch
+from relive.watching.life import all_watches, find_watch
 
 __all__ = [
     "EXEC",
@@ -285,7 +285,7 @@ def _masked(line: bytes, mask: Mask) -> bytes:
 
 
 def _opened(path: Path) -> BinaryIO:
-    """At the first byte that was not freed (``relive.agent.bounding``)."""
+    """At the first byte that was not freed (``relive.agent.capsule.log_rotation``)."""
     try:
         file = open_plain(path)
         with contextlib.suppress(OSError):  # nothing is there, or no file system that knows holes
@@ -316,8 +316,8 @@ def stop(
 ) -> Stopped:
     """End branches and remove what was theirs; unless ``only_branches``, also what is no branch.
 
-    A capsule's service is asked to end, and what of it has not after a time is killed: see ``agent.stopping``. Of a container or
-    service that is watched the watch is ended, and it runs on. Stopping what has ended is no error.
+    A capsule's service is asked to end, and what of it has not after a time is killed: see ``agent.capsule.stopping``. Of a
+    container or service that is watched the watch is ended, and it runs on. Stopping what has ended is no error.
 
     Args:
         number: the signal by which a service is asked; None: the one that it was started with, or SIGTERM.

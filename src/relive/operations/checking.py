@@ -6,8 +6,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from relive.agent.containers.life import living_watches
-from relive.agent.lives import find_capsule
+from relive.agent.capsule.lives import find_capsule
 from relive.check.report import Expected, Report, capsule_helps, verdict_of
 from relive.config import Settings
 from relive.errors import UsageError
@@ -15,6 +14,7 @@ from relive.model.commit import TargetKind
 from relive.model.text import is_number
 from relive.operations.operation import Operation, Wish
 from relive.operations.progress import Progress
+from relive.watching.life import living_watches
 
 __all__ = ["CHECK", "CheckWish", "check"]
 
@@ -95,11 +95,11 @@ def _found(settings: Settings, target: str) -> tuple[TargetKind, int]:
             )
         return TargetKind.PROCESS, int(number)
     if target.startswith(_PODMAN):
-        from relive.engine.podman.container import find_container
+        from relive.containers.podman.container import find_container
 
         return TargetKind.CONTAINER, find_container(target.removeprefix(_PODMAN)).pid
     if target.startswith(_DOCKER):
-        from relive.engine.docker.target import docker_target
+        from relive.containers.docker.target import docker_target
 
         return TargetKind.CONTAINER, docker_target(target.removeprefix(_DOCKER)).root
     return TargetKind.CAPSULE, find_capsule(settings, target).lead

@@ -8,12 +8,12 @@ from pydantic import Field
 
 from relive.config import Settings
 from relive.errors import UsageError
+from relive.incidents.incidents import Incidents
 from relive.model.commit import CommitId, Manifest, Trigger
 from relive.operations.operation import Result, Wish
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
 from relive.store import CommitQuery, Store, StoredCommit
-from relive.store.incidents import Incidents
 
 __all__ = [
     "Commit",

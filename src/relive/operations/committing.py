@@ -10,11 +10,10 @@ from pathlib import Path
 
 from pydantic import Field
 
-from relive.agent.asking import ask_agent
-from relive.agent.containers.life import Watch, find_watch
-from relive.agent.lives import find_capsule
+from relive.agent.capsule.lives import find_capsule
+from relive.agent.control.client import ask_agent
 from relive.config import Settings, store_key_variable
-from relive.engine.podman.container import find_container, parse_target
+from relive.containers.podman.container import find_container, parse_target
 from relive.errors import KeyMissing, TargetUnknown, UsageError
 from relive.model.capsule import LifePaths
 from relive.model.commit import CommitId, Trigger
@@ -24,6 +23,7 @@ from relive.operations.operation import Operation, Wish
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
 from relive.store import Store, StoredCommit
+from relive.watching.life import Watch, find_watch
 
 __all__ = ["COMMIT", "CommitWish", "commit"]
 
@@ -111,10 +111,10 @@ def _commit_container(settings: Settings, store: Store, name: str, wish: CommitW
     with contextlib.suppress(TargetUnknown):
         # Its agent's tracer has to step aside for CRIU.
         return _ask_watch(settings, store, find_watch(settings, f"podman:{name}"), wish)
-    from relive.engine.criu import CriuTools
-    from relive.engine.podman.commit import commit_container
-    from relive.engine.podman.target import container_target
-    from relive.engine.watchdog import Watchdog
+    from relive.checkpoint.criu import CriuTools
+    from relive.checkpoint.watchdog import Watchdog
+    from relive.containers.podman.commit import commit_container
+    from relive.containers.podman.target import container_target
 
     container = find_container(name)
     target = container_target(container, with_volumes=wish.with_volumes)
@@ -134,10 +134,10 @@ def _commit_container(settings: Settings, store: Store, name: str, wish: CommitW
 def _commit_docker(settings: Settings, store: Store, name: str, wish: CommitWish) -> StoredCommit:
     with contextlib.suppress(TargetUnknown):
         return _ask_watch(settings, store, find_watch(settings, f"{_DOCKER}{name}"), wish)
-    from relive.engine.capture import capture
-    from relive.engine.criu import CriuTools
-    from relive.engine.docker.target import docker_target
-    from relive.engine.watchdog import Watchdog
+    from relive.checkpoint.criu import CriuTools
+    from relive.checkpoint.dump import capture
+    from relive.checkpoint.watchdog import Watchdog
+    from relive.containers.docker.target import docker_target
 
     target = docker_target(name)
     before = store.latest_of_life(target.life) if target.life is not None else None
@@ -184,10 +184,10 @@ def _commit_process(settings: Settings, store: Store, target: str, files: list[P
     for path in files:
         if not path.exists():
             raise UsageError(f"--files: there is no {path}", remedy="name an existing file or directory")
-    from relive.engine.capture import capture
-    from relive.engine.criu import CriuTools
-    from relive.engine.target import process_target
-    from relive.engine.watchdog import Watchdog
+    from relive.checkpoint.criu import CriuTools
+    from relive.checkpoint.dump import capture
+    from relive.checkpoint.target import process_target
+    from relive.checkpoint.watchdog import Watchdog
 
     wanted = process_target(int(number), [path.resolve() for path in files])
     with Watchdog(CriuTools(settings.tools_path).watchdog) as watchdog:

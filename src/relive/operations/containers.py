@@ -5,10 +5,10 @@ from __future__ import annotations
 from pydantic import Field
 
 from relive.config import Settings
+from relive.containers.podman.restore.restoring import Revived, restore_container
 from relive.model.capsule import parse_publication
 from relive.operations.operation import Operation, Wish
 from relive.operations.progress import Progress
-from relive.sandbox.podman.restore import Revived, restore_container
 from relive.store import Store
 
 __all__ = ["RESTORE_AS_PODMAN", "ContainerWish", "restore_as_podman"]
@@ -34,7 +34,7 @@ def restore_as_podman(settings: Settings, wish: ContainerWish, _progress: Progre
     """Bring a container's commit back as a container of podman, sealed.
 
     Raises:
-        As ``sandbox.podman.restore.restore_container``.
+        As ``containers.podman.restore.restoring.restore_container``.
     """
     wanted = [parse_publication(text) for text in wish.publish]
     store = Store(settings.store)

@@ -10,18 +10,18 @@ from cryptography.fernet import MultiFernet
 from pydantic import Field
 
 from relive.config import Settings
+from relive.containers.archive.compression import Compression, by_suffix
+from relive.containers.archive.exporting import export_checkpoint
+from relive.containers.archive.oci_image import export_image
 from relive.errors import UsageError
-from relive.exchange.cases import meant
-from relive.exchange.checkpoint.compression import Compression, by_suffix
-from relive.exchange.checkpoint.exporting import export_checkpoint
-from relive.exchange.checkpoint.ociimage import export_image
-from relive.exchange.envelope import read_keys
-from relive.exchange.exporting import Exported
-from relive.exchange.exporting import export as write
-from relive.exchange.records import packed
 from relive.model.commit import CommitId
 from relive.operations.operation import Operation, Result, Wish
 from relive.operations.progress import Progress
+from relive.remotes.case_transfer import meant
+from relive.remotes.envelope import read_keys
+from relive.remotes.exporting import Exported
+from relive.remotes.exporting import export as write
+from relive.remotes.incident_records import packed
 from relive.store import Store
 
 __all__ = ["EXPORT", "ExportWish", "ExportWritten", "Format", "export"]

@@ -10,10 +10,10 @@ from pydantic import Field
 
 from relive.config import Settings
 from relive.errors import NotFound, UsageError
+from relive.incidents.incidents import Incidents
 from relive.operations.operation import Operation, Result, Wish
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
-from relive.store.incidents import Incidents
 
 if TYPE_CHECKING:  # sqlglot takes 0.3 s to import: only who makes a fixture waits for it
     from relive.fixture.building import EngineName
@@ -128,8 +128,8 @@ def _with_verdict(made: Fixture, checked: list[Checked]) -> Fixture:
 
 def _recorded(settings: Settings, number: int, database: str | None, progress: Progress) -> list[Recorded]:
     """The statements of the incident's request, of one database."""
-    from relive.analyse.account import inside_of
     from relive.fixture.fromevents import from_events
+    from relive.incidents.report.detail import inside_of
 
     tend(settings, progress)
     events, notes = inside_of(settings, Incidents(settings.incidents).get(number))

@@ -16,15 +16,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from relive.agent.asking import ask_agent
-from relive.agent.lives import Capsule
-from relive.agent.starting import agent_lives
-from relive.agent.stopping import signal_all
+from relive.agent.capsule.agent_process import agent_lives
+from relive.agent.capsule.lives import Capsule
+from relive.agent.capsule.stopping import signal_all
+from relive.agent.control.client import ask_agent
 from relive.config import Settings
 from relive.errors import ReliveError
 from relive.kernel import libc, procfs
 from relive.kernel.pidfds import has_ended, open_member, open_process, send_signal
-from relive.operations.tending import tend_capsules
+from relive.operations.respawning import tend_capsules
 
 __all__ = ["Foreground", "end_like"]
 

@@ -10,15 +10,15 @@ from typing import BinaryIO
 from cryptography.fernet import MultiFernet
 
 from relive.config import Settings
+from relive.containers.archive.compression import Compression, find_compression
+from relive.containers.archive.importing import import_checkpoint
 from relive.errors import UsageError
-from relive.exchange.archive import MARK, Reader, invalid
-from relive.exchange.checkpoint.compression import Compression, find_compression
-from relive.exchange.checkpoint.importing import import_checkpoint
-from relive.exchange.envelope import Opener, is_sealed
-from relive.exchange.imported import Imported
-from relive.exchange.importing import ArchiveImport
-from relive.exchange.traffic import Show
 from relive.model.commit import HostFacts
+from relive.remotes.archive import MARK, Reader, invalid
+from relive.remotes.envelope import Opener, is_sealed
+from relive.remotes.imported import Imported
+from relive.remotes.importing import ArchiveImport
+from relive.remotes.parallel import Show
 from relive.store import Store
 
 __all__ = ["import_archive"]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from relive.analyse.masking import Mask, masked_facts
 from relive.config import Settings
+from relive.incidents.incidents import IncidentOrder, IncidentQuery, Incidents
+from relive.incidents.report.masking import Mask, masked_facts
 from relive.model.incident import FailureKind, IncidentFacts
 from relive.operations.operation import Result, Wish
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
-from relive.store.incidents import IncidentOrder, IncidentQuery, Incidents
 
 __all__ = [
     "IncidentLine",

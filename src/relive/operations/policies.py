@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from relive.errors import UsageError
-from relive.protocols.known import POLICIES
-from relive.record.events import EventKind
+from relive.protocols.registry import POLICIES
+from relive.recording.events import EventKind
 
 __all__ = ["check_ignore", "parse_policy"]
 
@@ -34,7 +34,7 @@ def parse_policy(text: str, *, has_stubs: bool = False) -> tuple[str, str]:
     """(kind or "*", what becomes of a miss) of one ``--on-miss``; raises UsageError.
 
     Args:
-        has_stubs: the words of stubs are understood too, see ``protocols.known``.
+        has_stubs: the words of stubs are understood too, see ``protocols.registry``.
     """
     kind, _, what = text.replace(":", "=").rpartition("=")
     kind = kind or "*"

@@ -7,16 +7,16 @@ from pathlib import Path
 
 from pydantic import Field
 
-from relive.agent.lives import all_lives
-from relive.analyse.masking import Mask, mask_for
-from relive.analyse.proxied import Proxied, masked_exchange
+from relive.agent.capsule.lives import all_lives
 from relive.config import Settings
 from relive.errors import NotFound
+from relive.incidents.report.masking import Mask, mask_for
+from relive.incidents.report.proxied import Proxied, masked_exchange
 from relive.model.capsule import LifePaths
 from relive.operations.operation import Result, Wish
-from relive.record.events import EventKind
-from relive.record.exchanges import Ended, Exchange, Exchanges
-from relive.record.reading import Recording as Events
+from relive.recording.events import EventKind
+from relive.recording.exchanges import Ended, Exchange, Exchanges
+from relive.recording.reader import Recording as Events
 
 __all__ = [
     "RecordedRequest",

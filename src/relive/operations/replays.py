@@ -8,11 +8,12 @@ import os
 
 from pydantic import Field
 
-from relive.analyse.masking import Mask
-from relive.analyse.outcomes import masked_replay, masked_run
-from relive.analyse.proxied import masked_exchange
 from relive.config import Settings
 from relive.errors import RecordingError, UsageError
+from relive.incidents.incidents import Incidents
+from relive.incidents.report.masking import Mask
+from relive.incidents.report.outcomes import masked_replay, masked_run
+from relive.incidents.report.proxied import masked_exchange
 from relive.kernel import procfs
 from relive.model.branch import Clock
 from relive.model.commit import CommitId
@@ -23,17 +24,16 @@ from relive.model.value import Value
 from relive.operations.operation import Operation, Wish
 from relive.operations.policies import check_ignore, parse_policy
 from relive.operations.progress import Progress
+from relive.operations.resuming import Unfinished, digest
 from relive.operations.runs import keep_replay, marked_run
 from relive.operations.targets import tend
-from relive.operations.unfinished import Unfinished, digest
 from relive.replay.answers import Calls
-from relive.replay.case import Case, case_of_incident, case_of_request
 from relive.replay.plan import Pace
 from relive.replay.replay import Wishes
 from relive.replay.replay import replay as run_replay
+from relive.replay.replay_input import Case, case_of_incident, case_of_request
 from relive.replay.stubs.speed import parse_speed
 from relive.store import Store
-from relive.store.incidents import Incidents
 
 __all__ = ["REPLAY", "ReplayWish", "replay", "replay_status"]
 

@@ -6,21 +6,21 @@ from pathlib import Path
 
 from pydantic import Field
 
-from relive.analyse.masking import Mask
-from relive.analyse.outcomes import masked_attempt
 from relive.config import Settings
 from relive.errors import UsageError
+from relive.incidents.report.masking import Mask
+from relive.incidents.report.outcomes import masked_attempt
 from relive.model.reproduction import Attempt, Reproduction, ReproductionKind
 from relive.model.text import is_number
 from relive.operations.operation import Operation, Wish
 from relive.operations.policies import check_ignore, parse_policy
 from relive.operations.progress import Progress
+from relive.operations.resuming import Unfinished, digest
 from relive.operations.runs import keep_reproduction, marked_run
-from relive.operations.unfinished import Unfinished, digest
-from relive.reproduce.environment import parse_variable, read_variables
-from relive.reproduce.plan import Wishes
-from relive.reproduce.reproduce import What, prepare
-from relive.reproduce.reproduce import reproduce as run_reproduction
+from relive.replay.fresh.attempt_plan import Wishes
+from relive.replay.fresh.environment import parse_variable, read_variables
+from relive.replay.fresh.reproduce import What, prepare
+from relive.replay.fresh.reproduce import reproduce as run_reproduction
 
 __all__ = ["REPRODUCE", "ReproduceWish", "reproduce", "reproduction_status"]
 

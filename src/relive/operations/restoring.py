@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from relive.agent.asking import ask_agent
-from relive.agent.processes.since import unlike_then
+from relive.agent.control.client import ask_agent
 from relive.config import Settings
+from relive.containers.restore.restoring import restore as restore_branch
 from relive.errors import ReliveError
 from relive.model.branch import BranchFacts, Clients, Clock, unwritable_words
 from relive.model.capsule import LifePaths, parse_publication
@@ -17,15 +17,15 @@ from relive.model.quantities import age, when
 from relive.operations.operation import Operation, Wish
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
+from relive.protocols.egress_window import read_egress
 from relive.replay.stubs.speed import Speed, parse_speed
-from relive.replay.stubs.window import read_egress
-from relive.sandbox.container.restoring import restore as restore_branch
 from relive.sandbox.publish import publish
-from relive.sandbox.request import RestoreRequest
+from relive.sandbox.restore_request import RestoreRequest
 from relive.store import Store
+from relive.watching.processes.since import unlike_then
 
 if TYPE_CHECKING:
-    from relive.replay.stubs.stage import Stage
+    from relive.replay.stubs.lifecycle import Stage
 
 __all__ = ["RESTORE", "RestoreWish", "restore"]
 
@@ -137,8 +137,8 @@ def _stage(settings: Settings, manifest: Manifest, pace: Speed) -> Stage | None:
     if egress is None:
         return None
     # Only here: the protocols and their stubs are half of what a restore imports, and few services are recorded so.
-    from relive.protocols.known import protocol_of
+    from relive.protocols.registry import protocol_of
+    from relive.replay.stubs.lifecycle import Stage
     from relive.replay.stubs.plan import Stubs
-    from relive.replay.stubs.stage import Stage
 
     return Stage(Stubs(egress, protocol_of, authority=paths.authority), pace)

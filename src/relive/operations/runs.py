@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 
 from pydantic import Field
 
-from relive.analyse.masking import mask_for
 from relive.config import Settings
+from relive.incidents.report.masking import mask_for
+from relive.incidents.runs import RunRow, Runs
 from relive.model.outcome import Replay
 from relive.model.reproduction import Reproduction
 from relive.operations.operation import Result, Wish
 from relive.replay.outline import OTHER, outline
-from relive.store.runs import RunRow, Runs
 
 __all__ = [
     "Run",

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from relive.config import Settings
+from relive.maintenance.garbage import Thing
+from relive.maintenance.gc import GRACE, Collected, collect, foresee
+from relive.maintenance.problems import Kind, Problem, Report
 from relive.model.commit import CommitId
 from relive.operations.operation import Operation, Result, Wish
 from relive.operations.progress import Progress
 from relive.store import Store
-from relive.upkeep.garbage import Thing
-from relive.upkeep.gc import GRACE, Collected, collect, foresee
-from relive.upkeep.problems import Kind, Problem, Report
 
 if TYPE_CHECKING:  # numpy takes its time
-    from relive.upkeep.stats import StoreStats
+    from relive.maintenance.stats import StoreStats
 
 __all__ = [
     "STATS",
@@ -79,7 +79,7 @@ class StatsWish(Wish):
 
 def stats(settings: Settings, _wish: StatsWish, progress: Progress) -> StorageStats:
     """How much commits bring back, what they take, and what takes the room; raises StoreError."""
-    from relive.upkeep.stats import measure
+    from relive.maintenance.stats import measure
 
     return StorageStats.of(measure(Store(settings.store), progress=progress.progress))
 
@@ -115,8 +115,8 @@ class VerifyWish(Wish):
 
 def verify(settings: Settings, wish: VerifyWish, progress: Progress) -> Verification:
     """Check signatures, hashes, and that all is there that commits need; raises RefUnknown, RefAmbiguous, StoreError."""
-    from relive.upkeep.evidencecheck import incident_problems, recording_problems
-    from relive.upkeep.verify import verify as verify_store
+    from relive.maintenance.incident_check import incident_problems, recording_problems
+    from relive.maintenance.verify import verify as verify_store
 
     store = Store(settings.store)
     commits = [store.resolve(ref) for ref in wish.refs] if wish.refs else None

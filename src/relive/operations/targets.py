@@ -6,10 +6,8 @@ import contextlib
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from relive.agent.asking import ask_agent
-from relive.agent.containers.life import Watch, living_watches
-from relive.agent.containers.moments import moment
-from relive.agent.lives import Capsule, living_capsules
+from relive.agent.capsule.lives import Capsule, living_capsules
+from relive.agent.control.client import ask_agent
 from relive.config import Settings
 from relive.errors import AgentUnreachable, RecordingError, TargetUnknown
 from relive.kernel import procfs
@@ -18,9 +16,11 @@ from relive.model.pace import PaceState
 from relive.model.protection import Trouble
 from relive.operations.operation import Result
 from relive.operations.progress import Progress
-from relive.operations.tending import tend_capsules
-from relive.record.layout import STATE_OFF, STATE_RECORDING
-from relive.record.reading import Recording
+from relive.operations.respawning import tend_capsules
+from relive.recording.layout import STATE_OFF, STATE_RECORDING
+from relive.recording.reader import Recording
+from relive.watching.life import Watch, living_watches
+from relive.watching.timestamps import moment
 
 __all__ = ["Target", "list_targets", "named_targets", "tend"]
 

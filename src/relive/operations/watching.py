@@ -7,14 +7,6 @@ from pathlib import Path
 
 from pydantic import Field
 
-from relive.agent.containers.engines import engine_named, engine_of
-from relive.agent.containers.launch import begin_watch, upstream_of
-from relive.agent.containers.life import living_watches
-from relive.agent.containers.options import creation_options
-from relive.agent.containers.state import ContainerState
-from relive.agent.processes.answering import check_url
-from relive.agent.processes.port import place_of
-from relive.agent.processes.running import is_python
 from relive.config import Settings
 from relive.errors import CapsuleExists, PermissionMissing, UsageError
 from relive.kernel import procfs
@@ -23,6 +15,14 @@ from relive.model.watched import WatchSpec, check_pattern
 from relive.operations.operation import Operation, Result, Wish
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
+from relive.watching.engines import engine_named, engine_of
+from relive.watching.launch import begin_watch, upstream_of
+from relive.watching.life import living_watches
+from relive.watching.options import creation_options
+from relive.watching.processes.answering import check_url
+from relive.watching.processes.port import place_of
+from relive.watching.processes.running import is_python
+from relive.watching.state import ContainerState
 
 __all__ = ["WATCH", "CreationOptions", "WatchWish", "Watching", "options_for", "watch"]
 
@@ -203,7 +203,7 @@ def _check_service(settings: Settings, state: ContainerState) -> None:
                 remedy=f"`relive stop {watch.facts.name}` ends that watch; what is watched runs on",
             )
     if state.is_running:
-        from relive.engine.target import check_dumpable
+        from relive.checkpoint.target import check_dumpable
 
         check_dumpable(state.pid)
 

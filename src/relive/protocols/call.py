@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from relive.record.events import EventKind
+from relive.recording.events import EventKind
 
 __all__ = ["Call", "CallEnd", "Timed"]
 

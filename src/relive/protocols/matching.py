@@ -28,7 +28,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from relive.record.events import EventKind
+from relive.recording.events import EventKind
 
 __all__ = ["boundary_of", "compared", "differences", "uncompressed"]
 

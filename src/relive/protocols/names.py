@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from relive.protocols.call import Call, CallEnd, Timed
-from relive.protocols.plain import rest_as_bytes
+from relive.protocols.opaque import rest_as_bytes
 from relive.protocols.pool import Pool
 from relive.protocols.resuming import standing
 from relive.protocols.session import NOWHERE, Act, Protocol, Reset, Resume, Send, Session
 from relive.protocols.timing import Timing, ending_acts
-from relive.record.dialogues import Dialogue
-from relive.record.events import Event, EventKind
+from relive.recording.dialogues import Dialogue
+from relive.recording.events import Event, EventKind
 
 __all__ = ["Names", "OnMiss"]
 

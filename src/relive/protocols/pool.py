@@ -15,7 +15,7 @@ from typing import Any
 
 from relive.protocols.call import Call
 from relive.protocols.matching import compared, differences
-from relive.record.events import EventKind
+from relive.recording.events import EventKind
 
 __all__ = ["Found", "Pool"]
 

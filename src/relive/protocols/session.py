@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from relive.protocols.call import Call
 from relive.protocols.pool import Pool
-from relive.record.dialogues import Dialogue
+from relive.recording.dialogues import Dialogue
 
 __all__ = ["NOWHERE", "Act", "Close", "Protocol", "Reset", "Resume", "Send", "Session"]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from relive.protocols.call import CallEnd, Timed
 from relive.protocols.session import Act, Close, Reset, Send
-from relive.record.dialogues import Dialogue, Way
+from relive.recording.dialogues import Dialogue, Way
 
 __all__ = ["Timing", "ending_acts", "rest_of", "sends"]
 

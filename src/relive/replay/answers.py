@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from relive.model.branch import Clock
-from relive.record.bodies import is_body_name
-from relive.record.events import Event, EventKind, is_within_a_call
-from relive.replay.inside import Window
+from relive.recording.bodies import is_body_name
+from relive.recording.events import Event, EventKind, is_within_a_call
+from relive.replay.inprocess_events import Window
 
 __all__ = ["Answers", "Calls", "event_line"]
 

@@ -30,7 +30,7 @@ from itertools import zip_longest
 
 from relive.model.outcome import Fault, InsideEvent, Outcome, Stack, ThreadPlace
 from relive.model.stack import find_stacks
-from relive.record.events import EventKind
+from relive.recording.events import EventKind
 from relive.replay.difference import short
 from relive.replay.placeholders import is_same_text
 from relive.replay.sequence import is_call

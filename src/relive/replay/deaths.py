@@ -10,11 +10,11 @@ from enum import Enum, auto
 
 from relive.errors import ReliveError
 from relive.kernel import pidfds, procfs
-from relive.kernel.callers import callers_of
+from relive.kernel.return_addresses import callers_of
 from relive.model.outcome import Fault, Outcome, ThreadPlace
 from relive.sandbox.branch import Branch
-from relive.watch.client import Tracer
-from relive.watch.messages import Exited, Fatal
+from relive.signals.client import Tracer
+from relive.signals.messages import Exited, Fatal
 
 __all__ = ["Deaths", "places_of"]
 

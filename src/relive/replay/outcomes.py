@@ -11,9 +11,9 @@ from relive.kernel.plainfile import open_plain
 from relive.model.incident import FailureKind, Sighting
 from relive.model.outcome import End, Fault, Outcome
 from relive.model.stack import last_stack
-from relive.record._chunked import dechunk
-from relive.record._heads import HeadError, parse_answer_head
-from relive.record.exchanges import Ended, Exchange
+from relive.recording._chunked import dechunk
+from relive.recording._heads import HeadError, parse_answer_head
+from relive.recording.exchanges import Ended, Exchange
 from relive.replay.sender import Answer
 
 __all__ = ["died_outcome", "read_log", "recorded_answer", "recorded_outcome", "replayed_answer", "with_fault"]
@@ -25,7 +25,7 @@ _BODY_MOST = 1 << 20  # [bytes] of body that one outcome shows
 def read_log(log: Path, begin: int, end: int | None = None) -> list[str]:
     """Lines of a log file between two offsets, at most the last 256 KiB of them; empty when it is gone, or no file.
 
-    Without what was freed of it (``relive.agent.bounding``).
+    Without what was freed of it (``relive.agent.capsule.log_rotation``).
     """
     try:
         with open_plain(log) as file:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from relive.model.commit import Manifest
-from relive.record.exchanges import Closing, Ended, Exchange
+from relive.recording.exchanges import Closing, Ended, Exchange
 
 __all__ = ["Hangup", "Pace", "Plan", "Step", "make_plan"]
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from relive.model.outcome import InsideEvent, Outcome
-from relive.record.events import EventKind
+from relive.recording.events import EventKind
 
 __all__ = ["played_words"]
 

@@ -13,17 +13,16 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from relive.config import Settings
+from relive.containers.restore.restoring import restore
 from relive.errors import RecordingError, ReliveError
 from relive.model.branch import Clock, unwritable_words
 from relive.model.dependency import address_of
 from relive.model.outcome import End, Outcome, Replay, Run, Steps, Verdict, VerdictKind
-from relive.record.events import EventKind
-from relive.record.rings import RingMode
+from relive.recording.events import EventKind
+from relive.recording.rings import RingMode
 from relive.replay.answers import Answers, Calls
-from relive.replay.case import Case
 from relive.replay.deaths import Deaths, places_of
-from relive.replay.drain import BranchDrain
-from relive.replay.inside import Window, request_again
+from relive.replay.inprocess_events import Window, request_again
 from relive.replay.network import Network
 from relive.replay.outcomes import (
     died_outcome,
@@ -35,15 +34,16 @@ from relive.replay.outcomes import (
 )
 from relive.replay.plan import Pace, Plan
 from relive.replay.played import played_words
+from relive.replay.replay_input import Case
+from relive.replay.ring_collector import BranchDrain
 from relive.replay.sender import Answer, Sender, service_address
 from relive.replay.sequence import miss_words, misses_of, sequence_of
+from relive.replay.stubs.lifecycle import Stage
+from relive.replay.stubs.report import stub_words
 from relive.replay.stubs.speed import AS_RECORDED, Speed
-from relive.replay.stubs.stage import Stage
-from relive.replay.stubs.told import stub_words
 from relive.replay.verdict import Earlier, compare, ended_otherwise, same_answer
 from relive.sandbox.branch import Branch
-from relive.sandbox.container.restoring import restore
-from relive.sandbox.request import RestoreRequest
+from relive.sandbox.restore_request import RestoreRequest
 from relive.store import Store
 
 __all__ = ["Wishes", "answers_for", "replay"]
@@ -65,7 +65,7 @@ class Wishes:
         lazily: branches run before their memory is all there.
         calls: who answers what the service asks others for.
         on_miss: kind of event, or "*", to what becomes of a call without a recorded answer: "fail", "pass", or a word of stubs
-            (``protocols.known``), to which inside the service such a call is passed.
+            (``protocols.registry``), to which inside the service such a call is passed.
         speed: recorded times, of requests and of stubs' answers, are divided by it.
         sees: told of the first process of each branch before it is stopped.
     """

@@ -19,9 +19,9 @@ from typing import Any
 from relive.kernel.namespaces import in_network_of
 from relive.model.commit import Manifest
 from relive.model.outcome import End
-from relive.record.exchanges import Exchange
-from relive.record.http1 import AnswerFramer, AnswerHead, Body, Piece, Stream
-from relive.record.http1 import End as MessageEnd
+from relive.recording.exchanges import Exchange
+from relive.recording.http1 import AnswerFramer, AnswerHead, Body, Piece, Stream
+from relive.recording.http1 import End as MessageEnd
 from relive.replay.plan import Hangup, Pace, Plan, Step
 
 __all__ = ["Answer", "Connection", "Sender", "service_address"]

@@ -21,7 +21,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from relive.model.outcome import InsideEvent, Miss
-from relive.record.events import Event, EventKind, is_within_a_call
+from relive.recording.events import Event, EventKind, is_within_a_call
 from relive.replay.difference import first_difference, short
 
 __all__ = [

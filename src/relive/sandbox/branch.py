@@ -23,10 +23,10 @@ from relive.kernel.capabilities import WITHHELD
 from relive.kernel.pidfds import has_ended, open_process, send_signal
 from relive.kernel.sandboxcalls import SANDBOX_FILTER
 from relive.model.branch import BranchFacts, MemoryState
-from relive.sandbox.groups import Groups, sweep_groups
+from relive.sandbox.cgroups import Groups, sweep_groups
+from relive.sandbox.endpoints import Ends
 from relive.sandbox.lazy.pager import await_pager
 from relive.sandbox.lazy.state import memory_lost, pager_killed, read_memory
-from relive.sandbox.outside import Ends
 from relive.sandbox.ownership import Ownership
 from relive.sandbox.seal import Seal, read_seal
 from relive.sandbox.unfinished import claimed, sweep_unfinished

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from relive.images.sockets import TcpConnection
 from relive.model.commit import Outlet
+from relive.sandbox.endpoints import Outside
 from relive.sandbox.lazy.pager import Pager
-from relive.sandbox.outside import Outside
 
 __all__ = ["BranchPlan"]
 

@@ -25,9 +25,9 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from pathlib import Path
 
-from relive.engine import criu_rpc_pb2 as rpc
-from relive.engine.criu import Conversation, CriuDied, CriuTimedOut, CriuTools, base_options
-from relive.engine.failures import explain, read_error_lines
+from relive.checkpoint import criu_rpc_pb2 as rpc
+from relive.checkpoint.criu import Conversation, CriuDied, CriuTimedOut, CriuTools, base_options
+from relive.checkpoint.criu_errors import explain, read_error_lines
 from relive.errors import ReliveError, RestoreFailed, RestoreTimedOut
 from relive.images.locks import check_posix_locks
 from relive.kernel import loopback
@@ -35,16 +35,16 @@ from relive.kernel.mounts import detached, make_private
 from relive.kernel.namespaces import Namespace, enter_namespaces, unshare
 from relive.kernel.procfs import tree_of
 from relive.sandbox.branch_plan import BranchPlan
+from relive.sandbox.branch_root import Ground
+from relive.sandbox.cgroups import Groups
 from relive.sandbox.clock import shift_wall_clock
-from relive.sandbox.firstprocess import FirstProcess
-from relive.sandbox.ground import Ground
-from relive.sandbox.groups import Groups
+from relive.sandbox.confinement import host_namespaces, prove_confined
+from relive.sandbox.endpoints import Ends, open_goals
+from relive.sandbox.init_process import FirstProcess
 from relive.sandbox.limits import room_on
-from relive.sandbox.outlets import OpenOutlet, listen_outside, open_log, open_logs, open_outlets
-from relive.sandbox.outside import Ends, open_goals
-from relive.sandbox.peers import forge_peer
-from relive.sandbox.proof import host_namespaces, prove_confined
 from relive.sandbox.seal import check_sealed
+from relive.sandbox.sinks import OpenOutlet, listen_outside, open_log, open_logs, open_outlets
+from relive.sandbox.tcp_peers import forge_peer
 
 __all__ = ["BranchBuilder", "Built"]
 

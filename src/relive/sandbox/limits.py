@@ -9,7 +9,7 @@ from pathlib import Path
 from relive.config import Settings
 from relive.model.capsule import CapsuleFacts, LifePaths
 from relive.model.commit import Manifest, TargetKind
-from relive.sandbox.groups import GroupLimits
+from relive.sandbox.cgroups import GroupLimits
 
 __all__ = ["Room", "limits_for", "limits_of", "room_on"]
 

@@ -7,7 +7,7 @@ to the outside, only answer those that were published.
 from __future__ import annotations
 
 from relive.sandbox.branch import Branch
-from relive.sandbox.forwarder import Forwarder
+from relive.sandbox.port_forward import Forwarder
 
 __all__ = ["publish"]
 

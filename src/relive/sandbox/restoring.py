@@ -9,45 +9,45 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from relive.checkpoint.criu import CriuTools
 from relive.config import Settings
-from relive.engine.criu import CriuTools
 from relive.errors import (
     PermissionMissing,
     ReliveError,
     RestoreFailed,
 )
 from relive.images import criu_images_pb2 as pb
-from relive.images.asking import ask_nobody
-from relive.images.filters import limit_calls
-from relive.images.hostile import refuse_hostile_images, refuse_hostile_processes
-from relive.images.imagefile import read_entries
-from relive.images.inodenumbers import INODE_NUMBERS, parse_inode_numbers, written_files
+from relive.images.image_file import read_entries
+from relive.images.inode_numbers import INODE_NUMBERS, parse_inode_numbers, written_files
 from relive.images.locks import note_posix_locks
+from relive.images.notify_filters import ask_nobody
 from relive.images.rights import forget_security_modules, limit_rights
-from relive.images.shared import forget_devices, networks_from_outside
+from relive.images.sandbox_filters import limit_calls
+from relive.images.shared_namespaces import forget_devices, networks_from_outside
 from relive.images.sockets import (
     bound_addresses,
     read_connections,
     read_files,
     read_outside_names,
 )
+from relive.images.validation import refuse_hostile_images, refuse_hostile_processes
 from relive.kernel import procfs
 from relive.kernel.userfault import check_userfault
 from relive.model.branch import BranchFacts, Clients, Clock
 from relive.model.commit import CommitId, Manifest, TargetKind
 from relive.sandbox.branch import Branch, group_prefix, sweep
 from relive.sandbox.branch_plan import BranchPlan
+from relive.sandbox.branch_root import Ground
 from relive.sandbox.builder import BranchBuilder, Built
-from relive.sandbox.databases import unwritable_databases
-from relive.sandbox.ground import Ground
-from relive.sandbox.groups import Groups
+from relive.sandbox.cgroups import Groups
 from relive.sandbox.lazy.pager import Pager
 from relive.sandbox.lazy.state import memory_lost, read_memory
 from relive.sandbox.limits import limits_of
 from relive.sandbox.ownership import Ownership
-from relive.sandbox.request import RestoreRequest
+from relive.sandbox.restore_request import RestoreRequest
 from relive.sandbox.rings import make_rings
 from relive.sandbox.unfinished import new_place
+from relive.sandbox.unwritable_databases import unwritable_databases
 from relive.store import Store
 
 __all__ = ["MakeGround", "restore"]

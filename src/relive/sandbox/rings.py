@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from relive.images.sockets import read_files
-from relive.record.rings import RingMode, make_branch_ring
+from relive.recording.rings import RingMode, make_branch_ring
 from relive.sandbox.rootfs import RINGS_DIRECTORY
 
 __all__ = ["make_rings"]

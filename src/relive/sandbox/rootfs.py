@@ -25,10 +25,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import relive
-from relive.engine.kerndat import place_kerndat
+from relive.checkpoint.kernel_cache import place_kerndat
 from relive.kernel.mounts import Mount, MountFlag, bind, make_slave, mount, mount_overlay
 from relive.model.capsule import INPROCESS_DIRECTORY, RUN_DIRECTORY
-from relive.sandbox.numbering import InodeNumbers, number_files
+from relive.sandbox.inode_numbers import InodeNumbers, number_files
 
 __all__ = [
     "INPROCESS_DIRECTORY",

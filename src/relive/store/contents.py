@@ -20,9 +20,9 @@ from relive.errors import ObjectCorrupt, ObjectMissing, RefUnknown, StoreError
 from relive.model.commit import CommitId, Layer, Manifest
 from relive.store.listing import checked_layers
 from relive.store.manifests import commit_id_of
-from relive.store.pages.differ import Pages
-from relive.store.pages.layout import PageSource
+from relive.store.pages.materialize import PageSource
 from relive.store.pages.packs import Packs
+from relive.store.pages.page_diff import Pages
 from relive.store.pages.placement import Placement
 from relive.store.pages.size import PAGE
 from relive.store.pages.table import NOWHERE, Contents, Index

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from relive.config import STORE_KEY
 from relive.errors import KeyMissing, KeyWrong, StoreVersionUnknown
-from relive.store.durable import write_whole
+from relive.store.atomic_io import write_whole
 from relive.store.keyring import Keyring
 from relive.store.pages.sealing import key_name
 

@@ -22,21 +22,21 @@ from relive.store.bundle import (
     unpack_bundle,
     write_bundle,
 )
-from relive.store.laidout import LaidOut
+from relive.store.image_cache import LaidOut
+from relive.store.ingested import TakenImages
 from relive.store.manifests import Manifests, commit_id_of, has_placement, unknown
 from relive.store.objects import hash_bytes
-from relive.store.pages.addressed import CommitPages, lazy_page_numbers
 from relive.store.pages.contents import NewContent
-from relive.store.pages.differ import Pages
 from relive.store.pages.ingest import CommitIntake, TakenPages
-from relive.store.pages.last import KnownCommit, KnownCommits, KnownContents
-from relive.store.pages.layout import PageSource
 from relive.store.pages.mapped import hash_pages, map_pages
+from relive.store.pages.materialize import PageSource
 from relive.store.pages.packs import Packs
+from relive.store.pages.page_diff import Pages
+from relive.store.pages.page_reader import CommitPages, lazy_page_numbers
+from relive.store.pages.parent_cache import KnownCommit, KnownCommits, KnownContents
+from relive.store.pages.parent_readback import read_back
 from relive.store.pages.placement import Placement, Placements
-from relive.store.pages.readback import read_back
 from relive.store.pages.runs import page_files
-from relive.store.taken import TakenImages
 
 __all__ = ["Images"]
 

@@ -2,8 +2,8 @@
 
 Everything in it comes from manifests, and ``Store.rebuild_index`` makes it anew from them, so it need not be durable. But what it
 says is used without opening manifests: a wrong time makes a name mean another commit. So each line has a checksum, which who
-opens the store looks at, and ``upkeep.verify`` compares all of it with the manifests. Only ``durable_us`` and ``new_bytes`` are
-nowhere else.
+opens the store looks at, and ``maintenance.verify`` compares all of it with the manifests. Only ``durable_us`` and ``new_bytes``
+are nowhere else.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relive.model.commit import MANIFEST_VERSION, CommitId, Manifest
+from relive.store.atomic_io import QUICK_NS, SHARE
 from relive.store.commitquery import CommitQuery, find_rows
-from relive.store.durable import QUICK_NS, SHARE
 from relive.store.paging import Page, check_limit, page_of, read_cursor
 from relive.store.schema import prepare
 from relive.store.searching import as_sql_text, searchable

@@ -11,7 +11,7 @@ from pathlib import Path
 from blake3 import blake3
 
 from relive.errors import ObjectCorrupt, ObjectMissing
-from relive.store.durable import delete_file, finish_file, sync_directory
+from relive.store.atomic_io import delete_file, finish_file, sync_directory
 
 __all__ = ["Objects", "hash_bytes", "hash_file", "is_id"]
 

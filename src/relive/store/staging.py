@@ -9,7 +9,7 @@ import shutil
 import time
 from pathlib import Path
 
-from relive.store.durable import LOCKED
+from relive.store.atomic_io import LOCKED
 
 __all__ = ["Staging", "sweep_left_overs"]
 

@@ -24,20 +24,22 @@ from typing import TYPE_CHECKING
 from relive.config import given_store_keys
 from relive.errors import ObjectCorrupt, ObjectMissing, RefUnknown
 from relive.model.commit import CommitId, FileEntry, Layer, Manifest
-from relive.store.anatomy import Anatomy
 from relive.store.commitquery import CommitQuery
-from relive.store.deliveries import Deliveries
-from relive.store.following import add_lines, open_index, renew_lines
+from relive.store.disk_errors import disk_errors
 from relive.store.format import StoreFormat
+from relive.store.image_cache import LaidOut
 from relive.store.index import StoredCommit, TargetLine, objects_of, size_of
+from relive.store.index_recovery import add_lines, open_index, renew_lines
+from relive.store.ingested import TakenImages
+from relive.store.internals import Anatomy
 from relive.store.keyring import Keyring
-from relive.store.laidout import LaidOut
+from relive.store.layer_cache import Trees, lay_out
 from relive.store.listing import contents_of, listed
 from relive.store.lock import StoreLock
 from relive.store.lookup import find_commit
 from relive.store.manifests import Manifests, canonical, unknown
 from relive.store.names import parse_reference
-from relive.store.newfiles import NewFiles
+from relive.store.new_files import NewFiles
 from relive.store.objects import Objects, hash_bytes
 from relive.store.pages.numpy_threads import load_numpy
 from relive.store.pages.packs import Packs
@@ -46,16 +48,14 @@ from relive.store.paging import Page
 from relive.store.staging import Staging, sweep_left_overs
 from relive.store.sweep import repack_dead, sweep_packs
 from relive.store.tags import Tags
-from relive.store.taken import TakenImages
-from relive.store.trees import Trees, lay_out
-from relive.store.troubles import disk_errors
+from relive.store.transfer import Deliveries
 from relive.store.version1 import lay_out_whole_images
 
 if TYPE_CHECKING:
     from relive.store.contents import StoredContents
     from relive.store.images import Images
-    from relive.store.pages.addressed import CommitPages
     from relive.store.pages.ingest import TakenPages
+    from relive.store.pages.page_reader import CommitPages
 
 __all__ = ["Store"]
 

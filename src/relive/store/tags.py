@@ -8,7 +8,7 @@ from pathlib import Path
 
 from relive.errors import ObjectCorrupt, UsageError
 from relive.model.commit import CommitId
-from relive.store.durable import state_of, write_whole
+from relive.store.atomic_io import state_of, write_whole
 from relive.store.manifests import unknown
 from relive.store.objects import is_id
 

@@ -67,7 +67,7 @@ class Channel:
     """One kind of call. Subclasses say how its answers are kept.
 
     Attributes:
-        kind: of its events, one of ``EventKind`` in ``relive.record.events``.
+        kind: of its events, one of ``EventKind`` in ``relive.recording.events``.
         local: what answers lies in the commit (a file, a SQLite database): in a replay it is asked really, and recorded.
     """
 

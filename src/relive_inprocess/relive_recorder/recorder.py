@@ -208,7 +208,7 @@ class Recorder:
         """Record one event; returns its seq, 0 when nothing is recorded. Never raises.
 
         Args:
-            kind: one of ``EventKind`` in ``relive.record.events``.
+            kind: one of ``EventKind`` in ``relive.recording.events``.
             fields: what JSON can hold. Texts in it were scrubbed by the caller where they may hold secrets.
             request: its number where it is not that of the running context.
         """

@@ -12,10 +12,10 @@ from typing import TypeVar
 from relive.kernel import loopback
 from relive.kernel.namespaces import Namespace, in_network_of, namespace_id
 from relive.protocols.call import Call, CallEnd, Timed
-from relive.protocols.plain import Plain
+from relive.protocols.opaque import Plain
 from relive.protocols.session import Act, Session
-from relive.record.dialogues import Dialogue, Ending, Piece, Way
-from relive.record.events import EventKind
+from relive.recording.dialogues import Dialogue, Ending, Piece, Way
+from relive.recording.events import EventKind
 
 Result = TypeVar("Result")
 SECOND = 1_000_000_000

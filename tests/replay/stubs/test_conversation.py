@@ -12,8 +12,8 @@ import pytest
 from relive.protocols.session import Act, Close, Reset, Send, Session
 from relive.replay.stubs import conversation
 from relive.replay.stubs.conversation import Conversation
-from relive.replay.stubs.line import Line
 from relive.replay.stubs.speed import Speed, parse_speed
+from relive.replay.stubs.transport import Line
 
 from .sealed import SECOND, Script
 

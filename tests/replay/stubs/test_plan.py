@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from relive.record.dialogues import Dialogue, Tls
-from relive.record.events import Event, EventKind
+from relive.protocols.egress_window import Egress
+from relive.recording.dialogues import Dialogue, Tls
+from relive.recording.events import Event, EventKind
 from relive.replay.stubs.plan import Plan, Position, Stubs
-from relive.replay.stubs.window import Egress
-from relive.sandbox.outside import Door
+from relive.sandbox.endpoints import Door
 
 from .sealed import SECOND, TAKEN, dialogue, plain_of
 

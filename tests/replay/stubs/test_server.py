@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from relive.protocols.known import Known
-from relive.record.dialogues import Dialogue
-from relive.record.events import Event, EventKind
+from relive.protocols.egress_window import Egress
+from relive.protocols.registry import Known
+from relive.recording.dialogues import Dialogue
+from relive.recording.events import Event, EventKind
 from relive.replay.stubs import server as module
 from relive.replay.stubs.plan import Stubs
 from relive.replay.stubs.server import StubServer
 from relive.replay.stubs.speed import parse_speed
-from relive.replay.stubs.window import Egress
-from relive.sandbox.outside import Ends, open_goals
+from relive.sandbox.endpoints import Ends, open_goals
 
 from .sealed import SECOND, TAKEN, Network, dialogue, network, plain_of
 

@@ -101,7 +101,7 @@ def _remote(seen: Snapshot) -> Iterator[Finding]:
 
 
 def copied_files(seen: Snapshot) -> list[Descriptor]:
-    """Open files whose content a commit of a plain process copies, each once; ``engine.openfiles`` does it."""
+    """Open files whose content a commit of a plain process copies, each once; ``checkpoint.open_files`` does it."""
     found: dict[tuple[int, int], Descriptor] = {}
     for _, held in seen.opened():
         if not (stat.S_ISREG(held.mode) and held.has_path) or held.goal.endswith(_DELETED):

@@ -10,8 +10,8 @@ from relive.check.report import Report, Verdict
 from relive.dashboard.look import escape, facts, label
 from relive.dashboard.refusals import home, telling
 from relive.model.quantities import duration, size
-from relive.operations.apart import perform_apart
 from relive.operations.checking import CHECK, CheckWish
+from relive.operations.subprocess_runner import perform_apart
 
 __all__ = ["show"]
 

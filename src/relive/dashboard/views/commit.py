@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import streamlit as st
 
-from relive.analyse.masking import Mask
 from relive.config import Settings
 from relive.dashboard.acting import export_button, restore_button
 from relive.dashboard.asking import text_asked
 from relive.dashboard.look import chip, escape, facts, label, table
 from relive.dashboard.refusals import home, telling
 from relive.dashboard.working import masking, show_jobs
+from relive.incidents.report.masking import Mask
 from relive.model.quantities import age, duration, size, when
 from relive.operations.commits import CommitDetail, show_commit
 

@@ -11,8 +11,8 @@ from relive.dashboard.paging import Pager
 from relive.dashboard.refusals import home, telling
 from relive.model.quantities import age, duration, size
 from relive.operations.commits import CommitsWish, page_of_commits
-from relive.operations.committed import CommittedTarget, CommittedTargetsWish, page_of_committed_targets
 from relive.operations.progress import Silent
+from relive.operations.target_summary import CommittedTarget, CommittedTargetsWish, page_of_committed_targets
 from relive.operations.targets import list_targets
 
 __all__ = ["show"]

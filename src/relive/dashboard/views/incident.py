@@ -6,9 +6,6 @@ from collections.abc import Iterator
 
 import streamlit as st
 
-from relive.analyse.account import Account
-from relive.analyse.condensed import condensed
-from relive.analyse.timeline import folded, near_failure
 from relive.config import Settings
 from relive.dashboard.acting import export_button, replay_buttons, reproduce_button, restore_button
 from relive.dashboard.asking import number_asked
@@ -20,10 +17,13 @@ from relive.dashboard.look import chip, escape, facts, label, lead, table
 from relive.dashboard.refusals import home, telling
 from relive.dashboard.runlist import show_runs
 from relive.dashboard.working import show_jobs
+from relive.incidents.report.condensed import condensed
+from relive.incidents.report.detail import Account
+from relive.incidents.report.timeline import folded, near_failure
 from relive.model.failure import ErrorPackage
 from relive.model.quantities import age, duration, when
-from relive.operations.accounts import show_incident
 from relive.operations.commits import Commit, CommitsWish, page_of_commits
+from relive.operations.incident_detail import show_incident
 from relive.operations.progress import Silent
 from relive.operations.runs import RunsWish, list_runs
 

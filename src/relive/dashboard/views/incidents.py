@@ -9,11 +9,11 @@ from relive.dashboard.look import chip, escape, label
 from relive.dashboard.paging import Pager
 from relive.dashboard.protection import show_unprotected
 from relive.dashboard.refusals import home, telling
+from relive.incidents.incidents import IncidentOrder
 from relive.model.incident import FailureKind
 from relive.model.quantities import age, when
 from relive.operations.incidents import IncidentLine, IncidentsWish, page_of_incidents
 from relive.operations.progress import Silent
-from relive.store.incidents import IncidentOrder
 
 __all__ = ["show"]
 

@@ -9,6 +9,7 @@ from relive.dashboard.jobs import JOBS, JobState
 from relive.dashboard.look import escape, table
 from relive.dashboard.refusals import home, telling
 from relive.dashboard.working import show_jobs
+from relive.maintenance.usage import KINDS
 from relive.model.quantities import size, when
 from relive.operations.progress import Silent
 from relive.operations.storage import (
@@ -21,7 +22,6 @@ from relive.operations.storage import (
     VerifyWish,
     gc,
 )
-from relive.upkeep.shares import KINDS
 
 __all__ = ["show"]
 

@@ -14,9 +14,9 @@ from relive.errors import ReliveError
 from relive.kernel.namespaces import Namespace, unshare
 from relive.kernel.packets import read_packet
 from relive.kernel.tcprepair import next_sent
-from relive.record._inner import InnerNetwork
-from relive.record.passages import Mark
-from relive.sandbox.border import HostNetwork, raise_border
+from relive.proxies.egress._capsule_network import InnerNetwork
+from relive.proxies.marks import Mark
+from relive.sandbox.capsule_network import HostNetwork, raise_border
 
 __all__ = ["border"]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from relive.containers.docker.api import get
 from relive.doctor.finding import Obstacle, Result, limited, works
 from relive.doctor.probe import Ground
-from relive.engine.docker.api import get
 from relive.errors import HostIncapable, ToolMissing
 
 __all__ = ["docker"]

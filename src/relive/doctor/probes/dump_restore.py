@@ -14,18 +14,18 @@ import subprocess
 import sys
 from types import TracebackType
 
+from relive.checkpoint.criu import CriuTools
+from relive.checkpoint.dump import capture
+from relive.checkpoint.target import process_target
+from relive.checkpoint.watchdog import Watchdog
+from relive.containers.restore.restoring import restore
 from relive.doctor.finding import Obstacle, Result, works
 from relive.doctor.probe import Ground, root_remedy
-from relive.engine.capture import capture
-from relive.engine.criu import CriuTools
-from relive.engine.target import process_target
-from relive.engine.watchdog import Watchdog
 from relive.errors import PermissionMissing
 from relive.kernel.seccomp import hide_io_uring
 from relive.model.commit import Trigger
 from relive.sandbox.branch import Branch
-from relive.sandbox.container.restoring import restore
-from relive.sandbox.request import RestoreRequest
+from relive.sandbox.restore_request import RestoreRequest
 from relive.store import Store
 
 __all__ = ["dump_restore", "dump_restore_other_user"]

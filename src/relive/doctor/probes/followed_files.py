@@ -10,10 +10,10 @@ import subprocess
 from pathlib import Path
 from typing import NoReturn
 
+from relive.checkpoint.criu import CriuTools
+from relive.checkpoint.journal import RecordKind, read_journal
 from relive.doctor.finding import Obstacle, Result, limited, works
 from relive.doctor.probe import Ground
-from relive.engine.criu import CriuTools
-from relive.engine.journal import RecordKind, read_journal
 from relive.kernel.seccomp import ask_about_files
 from relive.sandbox.spawn import Following, become_init
 

@@ -6,11 +6,11 @@ import os
 import platform
 import time
 
+from relive.checkpoint import criu_rpc_pb2 as rpc
+from relive.checkpoint.criu import Conversation, CriuDied, CriuTimedOut, CriuTools, base_options
+from relive.checkpoint.kernel_cache import kerndat_path
 from relive.doctor.finding import Obstacle, Result, limited, works
 from relive.doctor.probe import Ground
-from relive.engine import criu_rpc_pb2 as rpc
-from relive.engine.criu import Conversation, CriuDied, CriuTimedOut, CriuTools, base_options
-from relive.engine.kerndat import kerndat_path
 
 __all__ = ["kernel_cache"]
 

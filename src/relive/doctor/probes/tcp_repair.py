@@ -10,7 +10,7 @@ from relive.images import criu_images_pb2 as pb
 from relive.images.sockets import TcpConnection
 from relive.kernel import loopback
 from relive.kernel.namespaces import Namespace, unshare
-from relive.sandbox.peers import forge_peer
+from relive.sandbox.tcp_peers import forge_peer
 
 __all__ = ["tcp_repair"]
 

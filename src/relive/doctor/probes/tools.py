@@ -8,10 +8,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from relive.checkpoint.criu import CriuTools
+from relive.checkpoint.watchdog import Watchdog
 from relive.doctor.finding import Obstacle, Result, in_words, works
 from relive.doctor.probe import Ground
-from relive.engine.criu import CriuTools
-from relive.engine.watchdog import Watchdog
 
 __all__ = ["tools"]
 

@@ -1,6 +1,6 @@
 """HTTP/1.0 and 1.1: calls read from a dialogue, and a server that answers as the recorded ones did.
 
-Message boundaries are those of ``relive.record.http1``. What a call is found by is in ``asking.py``, and compared as
+Message boundaries are those of ``relive.recording.http1``. What a call is found by is in ``asking.py``, and compared as
 ``relive.protocols.matching`` says.
 """
 

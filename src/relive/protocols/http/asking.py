@@ -20,8 +20,8 @@ from hashlib import blake2b
 from typing import Any
 
 from relive.protocols.matching import boundary_of, uncompressed
-from relive.record.events import EventKind
-from relive.record.http1 import AnswerHead, RequestHead, dechunk
+from relive.recording.events import EventKind
+from relive.recording.http1 import AnswerHead, RequestHead, dechunk
 from relive_inprocess.relive_recorder.kinds.headers import VOLATILE
 from relive_inprocess.relive_recorder.kinds.s3 import operation_of
 from relive_inprocess.relive_recorder.scrub import is_credential_name
@@ -80,7 +80,7 @@ def asked_of(
 
 
 def answer_of(head: AnswerHead) -> dict[str, Any]:
-    """What is shown of an answer; its body is told apart, see ``relive.protocols.told``."""
+    """What is shown of an answer; its body is told apart, see ``relive.protocols.event_view``."""
     return {
         "status": head.status,
         "reason": head.reason.decode("latin-1"),

@@ -6,7 +6,7 @@ import html
 import json
 
 from relive.protocols.pool import Found
-from relive.record.events import EventKind
+from relive.recording.events import EventKind
 
 __all__ = ["miss_answer", "miss_words"]
 

@@ -10,7 +10,7 @@ from relive.protocols.http.reading import read_calls, scheme_of
 from relive.protocols.http.session import HttpSession
 from relive.protocols.pool import Pool
 from relive.protocols.session import NOWHERE, Act, Protocol, Resume, Session
-from relive.record.dialogues import Dialogue, Tls, Way
+from relive.recording.dialogues import Dialogue, Tls, Way
 
 __all__ = ["Http", "OnMiss"]
 

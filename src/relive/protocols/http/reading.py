@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 
 from relive.protocols.call import Call, CallEnd
 from relive.protocols.http.asking import answer_of, asked_of
-from relive.protocols.plain import turns
+from relive.protocols.opaque import turns
 from relive.protocols.timing import Timing
-from relive.record.dialogues import Dialogue, Tls, Way
-from relive.record.http1 import (
+from relive.recording.dialogues import Dialogue, Tls, Way
+from relive.recording.http1 import (
     AnswerFramer,
     AnswerHead,
     Body,

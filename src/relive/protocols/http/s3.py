@@ -11,8 +11,8 @@ from typing import ClassVar
 from relive.protocols.http.asking import url_of
 from relive.protocols.http.protocol import Http
 from relive.protocols.http.reading import scheme_of
-from relive.record.dialogues import Dialogue, Way
-from relive.record.http1 import RequestFramer, RequestHead
+from relive.recording.dialogues import Dialogue, Way
+from relive.recording.http1 import RequestFramer, RequestHead
 from relive_inprocess.relive_recorder.kinds.s3 import operation_of
 
 __all__ = ["S3"]

@@ -7,13 +7,13 @@ from dataclasses import replace
 from relive.protocols.call import Call, CallEnd, Timed
 from relive.protocols.http.asking import Asked, asked_of
 from relive.protocols.http.misses import miss_answer
-from relive.protocols.plain import PlainSession
+from relive.protocols.opaque import PlainSession
 from relive.protocols.pool import Found, Pool
 from relive.protocols.resuming import standing
 from relive.protocols.session import Act, Close, Reset, Resume, Send, Session
 from relive.protocols.timing import Timing, ending_acts, rest_of, sends
-from relive.record.events import EventKind
-from relive.record.http1 import Body, End, Piece, RequestFramer, RequestHead, Violation, dechunk
+from relive.recording.events import EventKind
+from relive.recording.http1 import Body, End, Piece, RequestFramer, RequestHead, Violation, dechunk
 
 __all__ = ["HttpSession"]
 

@@ -12,7 +12,6 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from relive.protocols.postgres.book import copied_of
 from relive.protocols.postgres.framing import Message
 from relive.protocols.postgres.messages import (
     Column,
@@ -23,6 +22,7 @@ from relive.protocols.postgres.messages import (
     read_status,
     text_of,
 )
+from relive.protocols.postgres.statement_state import copied_of
 from relive.protocols.postgres.values import decode
 
 __all__ = ["tags_of", "told_answer", "told_opening"]

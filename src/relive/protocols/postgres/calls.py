@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from relive.protocols.call import Call, CallEnd, Timed
+from relive.protocols.postgres.answer_parts import Parts, Trail
 from relive.protocols.postgres.answers import tags_of, told_answer, told_opening
-from relive.protocols.postgres.book import Book, Role, Unit, asked_of, copied_of, learn
+from relive.protocols.postgres.dialogue_steps import Step, Transcript, read_steps
 from relive.protocols.postgres.framing import Message
 from relive.protocols.postgres.messages import (
     Column,
@@ -22,10 +23,9 @@ from relive.protocols.postgres.messages import (
     read_row_description,
     read_startup,
 )
-from relive.protocols.postgres.parts import Parts, Trail
-from relive.protocols.postgres.steps import Step, Transcript, read_steps
-from relive.record.dialogues import Dialogue, Ending, Way
-from relive.record.events import EventKind
+from relive.protocols.postgres.statement_state import Book, Role, Unit, asked_of, copied_of, learn
+from relive.recording.dialogues import Dialogue, Ending, Way
+from relive.recording.events import EventKind
 
 __all__ = ["Decoded", "asked_to_cancel", "asked_to_connect", "asked_to_function", "decode_dialogue"]
 

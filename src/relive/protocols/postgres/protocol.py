@@ -9,11 +9,11 @@ from relive.protocols.call import Call
 from relive.protocols.pool import Pool
 from relive.protocols.postgres.calls import decode_dialogue
 from relive.protocols.postgres.framing import FrontendFramer
-from relive.protocols.postgres.lore import Lore
 from relive.protocols.postgres.resuming import resume_session
+from relive.protocols.postgres.server_info import Lore
 from relive.protocols.postgres.session import OnMiss, PostgresSession
 from relive.protocols.session import NOWHERE, Act, Protocol, Resume, Session
-from relive.record.dialogues import Dialogue, Tls, Way
+from relive.recording.dialogues import Dialogue, Tls, Way
 
 __all__ = ["OnMiss", "PostgreSQL"]
 

@@ -7,15 +7,15 @@ in part (messages before a Sync, data of a COPY) is taken as if it came now, and
 from __future__ import annotations
 
 from relive.protocols.call import CallEnd
-from relive.protocols.postgres.book import Role
 from relive.protocols.postgres.calls import Decoded, decode_dialogue
+from relive.protocols.postgres.dialogue_steps import Step, Transcript
 from relive.protocols.postgres.framing import FrontendFramer
-from relive.protocols.postgres.lore import parts_of
+from relive.protocols.postgres.server_info import parts_of
 from relive.protocols.postgres.session import Answer, PostgresSession
+from relive.protocols.postgres.statement_state import Role
 from relive.protocols.postgres.statements import state_after
-from relive.protocols.postgres.steps import Step, Transcript
 from relive.protocols.session import Act, Resume
-from relive.record.dialogues import Way
+from relive.recording.dialogues import Way
 
 __all__ = ["resume_session"]
 

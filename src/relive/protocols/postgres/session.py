@@ -14,18 +14,18 @@ from typing import Any, Literal
 
 from relive.protocols.call import Call, CallEnd, Timed
 from relive.protocols.pool import Found, Pool
-from relive.protocols.postgres.acts import Acts
+from relive.protocols.postgres.actions import Acts
+from relive.protocols.postgres.answer_parts import Parts, body_of, without_rows_described
 from relive.protocols.postgres.answers import told_opening
-from relive.protocols.postgres.book import Book, Role, Unit, asked_of, copied_of, learn
+from relive.protocols.postgres.builtin_answers import aborted_parts, known_parts
 from relive.protocols.postgres.calls import asked_to_cancel, asked_to_connect, asked_to_function
 from relive.protocols.postgres.framing import BackendFramer, FrontendFramer, Message
-from relive.protocols.postgres.known import aborted_parts, known_parts
-from relive.protocols.postgres.lore import Lore, parts_of
 from relive.protocols.postgres.messages import build, error, read_query, read_startup, ready
-from relive.protocols.postgres.parts import Parts, body_of, without_rows_described
+from relive.protocols.postgres.server_info import Lore, parts_of
+from relive.protocols.postgres.statement_state import Book, Role, Unit, asked_of, copied_of, learn
 from relive.protocols.postgres.statements import ends_transaction, is_read, state_after
 from relive.protocols.session import Act, Session
-from relive.record.events import EventKind
+from relive.recording.events import EventKind
 
 __all__ = ["Answer", "OnMiss", "PostgresSession"]
 

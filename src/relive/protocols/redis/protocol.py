@@ -11,7 +11,7 @@ from relive.protocols.redis.resp import Commands, Values
 from relive.protocols.redis.session import RedisSession
 from relive.protocols.redis.simulation import Simulation
 from relive.protocols.session import NOWHERE, Act, Protocol, Resume, Session
-from relive.record.dialogues import Dialogue, Tls, Way
+from relive.recording.dialogues import Dialogue, Tls, Way
 
 __all__ = ["OnMiss", "Redis"]
 

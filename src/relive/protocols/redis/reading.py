@@ -17,14 +17,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relive.protocols.call import Call, CallEnd
-from relive.protocols.plain import rest_as_bytes
+from relive.protocols.opaque import rest_as_bytes
 from relive.protocols.redis.commands import MESSAGES, name_of, told_answer, told_command
 from relive.protocols.redis.housekeeping import is_housekeeping
 from relive.protocols.redis.resp import Asked, Commands, Said, Values, Whole
 from relive.protocols.redis.state import State
 from relive.protocols.timing import Timing
-from relive.record.dialogues import Dialogue, Way
-from relive.record.events import EventKind
+from relive.recording.dialogues import Dialogue, Way
+from relive.recording.events import EventKind
 
 __all__ = ["asked_of", "read_calls"]
 

@@ -17,7 +17,7 @@ from relive.protocols.redis.state import State
 from relive.protocols.resuming import standing
 from relive.protocols.session import Act, Close, Reset, Resume, Send, Session
 from relive.protocols.timing import Timing, ending_acts, rest_of, sends
-from relive.record.events import EventKind
+from relive.recording.events import EventKind
 
 __all__ = ["RedisSession"]
 

@@ -22,7 +22,7 @@ from relive.protocols.redis.commands import name_of
 from relive.protocols.redis.effects import is_read
 from relive.protocols.redis.housekeeping import is_housekeeping
 from relive.protocols.redis.resp import Said, Values
-from relive.record.events import EventKind
+from relive.recording.events import EventKind
 
 __all__ = ["Simulation", "Worked"]
 

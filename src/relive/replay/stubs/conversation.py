@@ -16,8 +16,8 @@ from collections import deque
 from collections.abc import Callable
 
 from relive.protocols.session import Act, Close, Reset, Send, Session
-from relive.replay.stubs.line import Line
 from relive.replay.stubs.speed import Speed
+from relive.replay.stubs.transport import Line
 
 __all__ = ["Conversation"]
 

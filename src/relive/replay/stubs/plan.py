@@ -27,11 +27,11 @@ from typing import NamedTuple
 
 from relive.images.sockets import TcpConnection
 from relive.protocols.call import Call
+from relive.protocols.egress_window import Egress
 from relive.protocols.session import Protocol, Resume
-from relive.record.dialogues import Dialogue, Tls, Way
-from relive.record.events import Event
-from relive.replay.stubs.window import Egress
-from relive.sandbox.outside import Address, Door, Outside, plain_address
+from relive.recording.dialogues import Dialogue, Tls, Way
+from relive.recording.events import Event
+from relive.sandbox.endpoints import Address, Door, Outside, plain_address
 
 __all__ = ["Attempt", "Goal", "Plan", "Position", "Stubs", "position_of"]
 

@@ -23,14 +23,14 @@ from pathlib import Path
 from relive.errors import RestoreFailed
 from relive.kernel.plainfile import open_plain
 from relive.kernel.procfs import read_stat
-from relive.protocols.known import Known
+from relive.protocols.registry import Known
 from relive.replay.sequence import miss_words
 from relive.replay.stubs.plan import Plan
+from relive.replay.stubs.report import misses_of_stubs
 from relive.replay.stubs.server import StubServer
 from relive.replay.stubs.speed import Speed
-from relive.replay.stubs.told import misses_of_stubs
 from relive.sandbox.branch import Branch
-from relive.sandbox.outside import Ends
+from relive.sandbox.endpoints import Ends
 
 __all__ = ["answer_branch", "stubs_log"]
 
@@ -64,7 +64,7 @@ def answer_branch(
 
     Args:
         own_ports: where the service listens itself.
-        on_miss: what becomes of a question without a recorded answer, see ``protocols.known``.
+        on_miss: what becomes of a question without a recorded answer, see ``protocols.registry``.
 
     Raises:
         RestoreFailed: the process did not start.

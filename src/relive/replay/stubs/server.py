@@ -19,16 +19,16 @@ from typing import Any
 from relive.kernel.handshakes import Handshake, read_handshake
 from relive.kernel.namespaces import in_network_of
 from relive.protocols.call import Call
-from relive.protocols.known import Known
 from relive.protocols.pool import Found, Pool
+from relive.protocols.registry import Known
 from relive.protocols.session import Act, Session
-from relive.record.dialogues import Tls, Way
-from relive.record.events import EventKind
+from relive.recording.dialogues import Tls, Way
+from relive.recording.events import EventKind
 from relive.replay.stubs.conversation import Conversation
-from relive.replay.stubs.line import Line, TlsLine, Trust
 from relive.replay.stubs.plan import Goal, Plan
 from relive.replay.stubs.speed import Speed
-from relive.sandbox.outside import Address, Door, Ends, plain_address, set_door
+from relive.replay.stubs.transport import Line, TlsLine, Trust
+from relive.sandbox.endpoints import Address, Door, Ends, plain_address, set_door
 
 __all__ = ["StubServer"]
 

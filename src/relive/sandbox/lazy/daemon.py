@@ -17,7 +17,7 @@ from relive.sandbox.lazy.keeper import Keeper
 from relive.sandbox.lazy.lifeline import Lifeline
 from relive.sandbox.lazy.server import BranchGone, PageServer
 from relive.sandbox.lazy.state import pager_killed, write_failure, write_memory
-from relive.store.pages.addressed import CommitPages
+from relive.store.pages.page_reader import CommitPages
 
 __all__ = ["serve_branch"]
 

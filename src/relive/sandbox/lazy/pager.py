@@ -24,7 +24,7 @@ from relive.sandbox.lazy.lifeline import Lifeline
 from relive.sandbox.spawn import standard_streams
 
 if TYPE_CHECKING:
-    from relive.store.pages.addressed import CommitPages
+    from relive.store.pages.page_reader import CommitPages
 
 __all__ = ["Pager", "await_pager"]
 

@@ -12,7 +12,7 @@ from relive.sandbox.lazy.keeper import Keeper
 from relive.sandbox.lazy.lifeline import Lifeline
 from relive.sandbox.lazy.missing import Missing, Stretch
 from relive.sandbox.lazy.space import AddressSpace
-from relive.store.pages.addressed import CommitPages, Content
+from relive.store.pages.page_reader import CommitPages, Content
 
 __all__ = ["BranchGone", "PageServer"]
 

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from relive.kernel.userfault import EventKind, UserFault
 from relive.sandbox.lazy.missing import Missing, Stretch
-from relive.store.pages.addressed import Content
+from relive.store.pages.page_reader import Content
 
 __all__ = ["AddressSpace", "ReadPages"]
 

@@ -20,12 +20,12 @@ import numpy as np
 from blake3 import blake3
 
 from relive.errors import ObjectCorrupt, ObjectMissing
-from relive.store.pages.differ import WORDS, Flags, Numbers, Pages
-from relive.store.pages.layout import OpenPacks
+from relive.store.pages.batch import Window
+from relive.store.pages.materialize import OpenPacks
 from relive.store.pages.packwriter import PackWriter
+from relive.store.pages.page_diff import WORDS, Flags, Numbers, Pages
 from relive.store.pages.size import PAGE, page_count
 from relive.store.pages.table import NOWHERE, Contents, Table, pack_of, place
-from relive.store.pages.window import Window
 
 __all__ = ["SPARSE", "ContentIntake", "NewContent", "read_new"]
 

@@ -21,24 +21,30 @@ import numpy as np
 
 from relive.errors import ObjectCorrupt, ObjectMissing
 from relive.model.commit import Layer
-from relive.store.pages.bases import Bases
+from relive.store.pages.compaction import (
+    continued,
+    dictionaries_used,
+    numbered_anew,
+    packs_to_fold,
+    packs_used,
+)
 from relive.store.pages.contents import SPARSE, ContentIntake, NewContent
 from relive.store.pages.dictionary import DICTIONARY_MOST, NODE_MOST
-from relive.store.pages.differ import WORDS, Flags, Numbers, Pages, changed_pages
-from relive.store.pages.fold import continued, dictionaries_used, numbered_anew, packs_to_fold, packs_used
-from relive.store.pages.generation import Generation, Trial, begun, may_begin, may_use
-from relive.store.pages.last import KnownCommit, KnownContents, KnownFile, KnownIndex
-from relive.store.pages.layout import OpenPacks
+from relive.store.pages.dictionary_policy import Generation, Trial, begun, may_begin, may_use
 from relive.store.pages.mapped import WINDOW, unmap_pages
+from relive.store.pages.materialize import OpenPacks
 from relive.store.pages.nodes import is_node, leans_on
 from relive.store.pages.packfile import Kind
 from relive.store.pages.packreader import PackReader
 from relive.store.pages.packs import Packs
 from relive.store.pages.packwriter import PackWriter
+from relive.store.pages.page_diff import WORDS, Flags, Numbers, Pages, changed_pages
+from relive.store.pages.parent_cache import KnownCommit, KnownContents, KnownFile, KnownIndex
 from relive.store.pages.placement import FramePlace
 from relive.store.pages.runs import PageFile, match
 from relive.store.pages.similarity import novel_pages
 from relive.store.pages.table import NOWHERE, Dictionaries, Index, Table, encode_index, pack_of, place
+from relive.store.pages.xor_bases import Bases
 
 __all__ = ["KEY_EVERY", "CommitIntake", "TakenPages"]
 

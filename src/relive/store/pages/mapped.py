@@ -11,7 +11,7 @@ import os
 import numpy as np
 from blake3 import blake3
 
-from relive.store.pages.differ import WORDS, Pages
+from relive.store.pages.page_diff import WORDS, Pages
 from relive.store.pages.size import PAGE, page_count
 
 __all__ = ["WINDOW", "hash_pages", "map_pages", "unmap_pages"]

@@ -14,7 +14,6 @@ import zstandard
 from relive.config import STORE_KEY
 from relive.errors import KeyMissing, ObjectMissing
 from relive.store.pages.dictionary import DICTIONARY_BYTES, DICTIONARY_MOST, Dictionary
-from relive.store.pages.differ import WORDS, Flags, Numbers, Pages
 from relive.store.pages.packfile import (
     COUNT,
     FRAME_PAGES,
@@ -28,6 +27,7 @@ from relive.store.pages.packfile import (
 )
 from relive.store.pages.packs import Packs
 from relive.store.pages.packwriter import BATCH, THREADS, WINDOW_MOST, as_dictionary
+from relive.store.pages.page_diff import WORDS, Flags, Numbers, Pages
 from relive.store.pages.sealing import FrameSeal, open_with_any
 from relive.store.pages.size import PAGE
 from relive.store.pages.words import Words, decode_words

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from relive.store.durable import delete_file
+from relive.store.atomic_io import delete_file
 
 __all__ = ["Packs"]
 

@@ -8,11 +8,11 @@ import numpy as np
 import zstandard
 from blake3 import blake3
 
-from relive.store.durable import FreshFile
+from relive.store.atomic_io import FreshFile
 from relive.store.pages.dictionary import Dictionary
-from relive.store.pages.differ import WORDS, Flags, Numbers, Pages
 from relive.store.pages.packfile import FRAME_PAGES, Frame, Kind, encode_head, encode_table
 from relive.store.pages.packs import Packs
+from relive.store.pages.page_diff import WORDS, Flags, Numbers, Pages
 from relive.store.pages.sealing import FrameSeal
 from relive.store.pages.words import encode_words
 

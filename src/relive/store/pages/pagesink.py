@@ -11,7 +11,7 @@ from blake3 import blake3
 
 from relive.errors import ObjectCorrupt
 from relive.model.commit import ImageFile
-from relive.store.pages.differ import Pages
+from relive.store.pages.page_diff import Pages
 
 __all__ = ["PageSink", "write_pages"]
 

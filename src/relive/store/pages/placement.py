@@ -19,7 +19,7 @@ from blake3 import blake3
 
 from relive.errors import ObjectCorrupt, ObjectMissing
 from relive.model.commit import CommitId
-from relive.store.durable import delete_file, sync_directory, write_whole
+from relive.store.atomic_io import delete_file, sync_directory, write_whole
 from relive.store.keyring import Keyring, Signature
 
 __all__ = ["FramePlace", "Placement", "Placements", "decode_placement"]

@@ -9,12 +9,12 @@ from collections import OrderedDict
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from relive.model.commit import ImageFile
-from relive.store.pages.differ import Pages
-from relive.store.pages.layout import PageSource
+from relive.store.pages.batch import Window
 from relive.store.pages.mapped import hash_pages, map_pages
+from relive.store.pages.materialize import PageSource
 from relive.store.pages.packfile import FRAME_PAGES
+from relive.store.pages.page_diff import Pages
 from relive.store.pages.table import Table
-from relive.store.pages.window import Window
 
 __all__ = ["ReadAhead"]
 

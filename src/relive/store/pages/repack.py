@@ -12,14 +12,14 @@ from dataclasses import replace
 import numpy as np
 
 from relive.model.commit import CommitId
+from relive.store.pages.compaction import dictionaries_in, packs_used, used_slots
 from relive.store.pages.dictionary import Dictionary
-from relive.store.pages.differ import Numbers
-from relive.store.pages.fold import dictionaries_in, packs_used, used_slots
-from relive.store.pages.layout import PageSource
+from relive.store.pages.materialize import PageSource
 from relive.store.pages.packfile import FRAME_PAGES, Kind
 from relive.store.pages.packreader import HeldWords, PackReader
 from relive.store.pages.packs import Packs
 from relive.store.pages.packwriter import PackWriter
+from relive.store.pages.page_diff import Numbers
 from relive.store.pages.placement import FramePlace, Placement, Placements
 from relive.store.pages.table import Index, Table, encode_index, pack_of, place, slot_of
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from relive.store.pages.differ import Flags, Pages
+from relive.store.pages.page_diff import Flags, Pages
 
 __all__ = ["novel_pages"]
 

@@ -18,8 +18,8 @@ import msgpack
 import numpy as np
 
 from relive.errors import ObjectCorrupt
-from relive.store.pages.differ import Numbers
 from relive.store.pages.packfile import Kind
+from relive.store.pages.page_diff import Numbers
 from relive.store.pages.size import PAGE
 
 __all__ = [

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from relive.store.pages.differ import WORDS, Flags, Numbers, Pages
+from relive.store.pages.page_diff import WORDS, Flags, Numbers, Pages
 
 __all__ = ["Words", "decode_words", "encode_words"]
 

@@ -1,7 +1,7 @@
 """Statements that begin and end transactions: every server answers them alike, so that a replay needs no recorded answer.
 
-The same are known at the border (``relive.protocols.postgres.known``). A fix that is tried against a recorded failure may well
-commit where the recorded request had rolled back.
+The same are known at the border (``relive.protocols.postgres.builtin_answers``). A fix that is tried against a recorded failure
+may well commit where the recorded request had rolled back.
 """
 
 from typing import Optional, Tuple

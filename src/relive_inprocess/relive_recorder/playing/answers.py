@@ -18,7 +18,7 @@ A file is JSON lines. The first one is an object:
 ``siblings``        list of files of processes that may be given each other's requests (workers of one server)
 
 Each other line is one event: ``[own_seq, kind, lane, request, fields, data]`` with data in base64. Fields are those that were
-recorded, see ``relive.record.events``.
+recorded, see ``relive.recording.events``.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Starting, furnishing and stopping a service in its capsule."""

@@ -1,0 +1,105 @@
+"""The agent's side of the recorder at a capsule's border: started before the service, kept running."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from relive.agent.control.supervised_process import Attendant, attendant_command
+from relive.config import Settings
+from relive.errors import CapsuleStartFailed
+from relive.model.capsule import CapsuleSpec, LifePaths
+
+if TYPE_CHECKING:  # the capsule is started with the recorder at its border
+    from relive.agent.capsule.lives import Capsule
+    from relive.agent.commits.committer import Committer
+
+__all__ = ["Border", "make_authority", "start_border"]
+
+_MODULE = "relive.proxies.egress.recorder"
+_READY_WITHIN = 20.0  # [s]
+
+
+def make_authority(paths: LifePaths, name: str) -> bytes:
+    """Make the authority of a life and return its certificate (PEM)."""
+    from relive.proxies.egress.authority import Authority  # noqa: PLC0415 - `cryptography` takes its time to be imported
+
+    return Authority.make(paths.authority, name).certificate
+
+
+def start_border(settings: Settings, spec: CapsuleSpec, paths: LifePaths, init: int) -> None:
+    """Start the recorder for a capsule whose network is there; returns when it takes connections.
+
+    Raises:
+        CapsuleStartFailed: it did not start.
+    """
+    reading, writing = os.pipe()
+    command = attendant_command(_MODULE, [*_options(settings, spec, paths, init), "--ready-fd", str(writing)])
+    try:
+        with paths.agent_log.open("ab") as log:
+            subprocess.Popen(
+                command,
+                pass_fds=[writing],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+    finally:
+        os.close(writing)
+    with os.fdopen(reading) as pipe:
+        ready, _, _ = select.select([pipe], [], [], _READY_WITHIN)
+        line = pipe.readline() if ready else ""
+    if not line or "pid" not in json.loads(line):
+        lines = paths.agent_log.read_text(errors="replace").splitlines()
+        raise CapsuleStartFailed(
+            "the recorder at the capsule's border did not start",
+            cause=lines[-1] if lines else "it said nothing",
+            remedy="run `relive doctor`, or leave out --record-egress",
+        )
+
+
+def _options(settings: Settings, spec: CapsuleSpec, paths: LifePaths, init: int) -> list[str]:
+    options = [
+        *("--network-of", str(init), "--recording", str(paths.egress)),
+        *("--control", str(paths.egress_socket), "--keep-bytes", str(settings.egress_keep)),
+    ]
+    return [*options, "--authority", str(paths.authority)] if spec.opens_tls else options
+
+
+class Border:
+    """Belongs to the agent's event loop."""
+
+    def __init__(self, settings: Settings, capsule: Capsule, committer: Committer) -> None:
+        self._capsule = capsule
+        self._recorder: Attendant | None = None
+        if capsule.facts.spec.record_egress:
+            paths = capsule.paths
+            self._recorder = Attendant(
+                "the recorder at the border",
+                _MODULE,
+                _options(settings, capsule.facts.spec, paths, capsule.facts.init),
+                paths.egress_socket,
+                paths.agent_log,
+                _heard,
+            )
+        committer.border = self._recorder
+
+    async def run(self) -> None:
+        """Keep it running as long as the capsule lives; returns at once when there is none."""
+        if self._recorder is not None:
+            await self._recorder.keep(lambda: self._capsule.is_alive)
+
+    async def end(self) -> None:
+        """End it."""
+        if self._recorder is not None:
+            await self._recorder.end()
+
+
+def _heard(message: dict[str, Any]) -> None:
+    structlog.get_logger().info("the recorder at the border", **message)

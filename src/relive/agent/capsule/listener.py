@@ -1,0 +1,37 @@
+"""The public port of a capsule: opened before the service starts, and kept by process 1 for as long as the service lives."""
+
+from __future__ import annotations
+
+import socket
+
+from relive.model.capsule import CapsuleSpec, LifePaths
+from relive.proxies.listeners import bind_control, bind_listener, resolve
+from relive.sandbox.spawn import Front
+
+__all__ = ["open_front", "written_address"]
+
+
+def open_front(spec: CapsuleSpec, paths: LifePaths) -> Front | None:
+    """Listen where clients of the service connect; None where no recording proxy stands before it.
+
+    Raises:
+        CapsuleStartFailed: somebody else listens there.
+        UsageError: the service's host is not known.
+    """
+    if spec.listen is None or spec.upstream is None:
+        return None
+    found = resolve(written_address(spec.upstream))
+    # A service mostly listens at the IPv4 address of "localhost".
+    _, address = next((one for one in found if one[0] == socket.AF_INET), found[0])
+    listener = bind_listener(written_address(spec.listen))
+    try:
+        return Front(listener, bind_control(paths.front_socket), (address[0], spec.upstream[1]))
+    except BaseException:
+        listener.close()
+        raise
+
+
+def written_address(pair: tuple[str, int]) -> str:
+    """As command lines have it: ``HOST:PORT`` or ``[V6]:PORT``."""
+    host, port = pair
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

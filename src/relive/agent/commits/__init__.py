@@ -1,0 +1,1 @@
+"""Taking commits: when, how, and making them durable."""

@@ -1,0 +1,160 @@
+"""Taking commits of one target, one at a time, with the failure watch out of the way and the recording's gate closed.
+
+How a commit is taken is the ``Taker``'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import structlog
+
+from relive.agent.commits.commit_writer import Keeper
+from relive.agent.commits.dumper import Taken, Taker
+from relive.agent.commits.pace import Pace
+from relive.agent.commits.protection import Protection
+from relive.agent.control.proxy_client import BorderGate, ProxyGate, ProxyLink
+from relive.agent.control.supervised_process import Attendant
+from relive.checkpoint.dump import StoppedBy
+from relive.errors import CapsuleError, ReliveError
+from relive.model.capsule import LifePaths
+from relive.model.commit import Trigger
+from relive.signals.client import Tracer
+from relive.store import StoredCommit
+
+__all__ = ["Committer", "RateLimit"]
+
+_PENDING_MOST = 2  # captures that wait to become durable before the next is taken
+_PENDING_POLL = 0.002  # [s]
+_PART = "commits"
+_RETRY_MOST = 60.0  # [s]
+
+
+class Committer:
+    """Belongs to the agent's event loop. Commits are taken in a thread, one at a time.
+
+    Attributes:
+        tracer: the failure watch, which has to step aside for CRIU; None while there is none.
+        proxy: the recording proxy; None without one. border: the recorder of what the service asks of others; None without one.
+        pace: is told of each pause; None: nobody asks.
+    """
+
+    def __init__(
+        self, taker: Taker, paths: LifePaths, name: str, keeper: Keeper, protection: Protection
+    ) -> None:
+        self._taker = taker
+        self._paths = paths
+        self._keeper = keeper
+        self._protection = protection
+        self._log = structlog.get_logger().bind(service=name)
+        self.lock = asyncio.Lock()
+        self._named: dict[str, asyncio.Task[StoredCommit]] = {}
+        self.tracer: Tracer | None = None
+        self.proxy: Attendant | None = None
+        self.border: Attendant | None = None
+        self.pace: Pace | None = None
+
+    async def commit(self, trigger: Trigger, name: str | None = None) -> StoredCommit:
+        """Take a commit and wait until it is durable.
+
+        With a name (see ``checkpoint.dump``) only one is taken, however often it is asked for: who asks again, because whoever
+        asked first has died over it, gets the same.
+        """
+        if name is None:
+            return await self.keep(await self.capture(trigger))
+        if name not in self._named:
+            self._named[name] = asyncio.create_task(self._commit_once(trigger, name))
+            self._named[name].add_done_callback(lambda _task: self._named.pop(name))
+        return await asyncio.shield(self._named[name])
+
+    async def _commit_once(self, trigger: Trigger, name: str) -> StoredCommit:
+        async with self.lock:
+            taken = await self._keeper.captured_as(name)
+        return taken or await self.keep(await self.capture(trigger, name=name))
+
+    async def keep(self, taken: Taken) -> StoredCommit:
+        """Make durable what ``capture`` took.
+
+        Raises:
+            DiskFull, StoreError: it could not be stored.
+        """
+        stored = await self._keeper.keep(taken)
+        self._protection.works(_PART)
+        return stored
+
+    def failed(self, error: Exception, longest: float = 0.0) -> float:
+        """A commit that nobody waits for was not taken or not stored, for whatever reason; returns seconds until the next try.
+
+        Args:
+            longest: seconds between two tries, where that may be more than a minute.
+        """
+        told = {"error": error.as_json()} if isinstance(error, ReliveError) else {"exc_info": error}
+        pause = self._protection.failed(_PART, error, max(longest, _RETRY_MOST))
+        self._log.error("commit failed", pause=pause, **told)
+        return pause
+
+    async def capture(
+        self, trigger: Trigger, stopped: StoppedBy | None = None, name: str | None = None
+    ) -> Taken:
+        """Take a commit that is not yet durable; waits while too many are in that state.
+
+        Raises:
+            CommitFailed, ProcessGone, DiskFull: as ``checkpoint.dump.capture``.
+        """
+        while self._keeper.pending >= _PENDING_MOST and stopped is None:
+            await asyncio.sleep(_PENDING_POLL)
+        async with self.lock:
+            taken: Taken | None = None
+            if self.tracer is not None:
+                try:
+                    async with self.tracer.stepped_aside():
+                        taken = await self._capture_now(trigger, stopped, name)
+                except CapsuleError as error:
+                    if error.code != CapsuleError.code:
+                        raise
+                    self.tracer = None  # it was killed; its loop starts another
+            return taken if taken is not None else await self._capture_now(trigger, stopped, name)
+
+    async def _capture_now(self, trigger: Trigger, stopped: StoppedBy | None, name: str | None) -> Taken:
+        loop = asyncio.get_running_loop()
+        gate = BorderGate(
+            ProxyGate(self._link(self.proxy), loop, self._paths.recording),
+            ProxyGate(self._link(self.border), loop, self._paths.egress),
+        )
+        taken = await asyncio.to_thread(self._taker.take, trigger, gate, stopped, name)
+        if self.pace is not None and stopped is None:
+            self.pace.note(taken.pause_us)
+        self._log.info("committed", capture=taken.name, trigger=trigger.value, pause_us=taken.pause_us)
+        return taken
+
+    def is_ready(self, ready: bool) -> None:
+        """Whether the service is past its start; what fails before that is marked so."""
+        self._keeper.is_ready = ready
+
+    @staticmethod
+    def _link(attendant: Attendant | None) -> ProxyLink | None:
+        return attendant.link if attendant is not None else None
+
+    def close(self) -> None:
+        """Let go of what taking commits holds."""
+        self._taker.close()
+
+
+class RateLimit:
+    """Lets the same thing happen once in a while only: the first time, and again after a pause without."""
+
+    def __init__(self, pause: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._pause = pause
+        self._clock = clock
+        self._last: dict[str, float] = {}
+
+    def allows(self, what: str) -> bool:
+        """It may happen now, and is counted as happening."""
+        now = self._clock()
+        last = self._last.get(what)
+        if last is not None and now - last < self._pause:
+            return False
+        self._last[what] = now
+        return True

@@ -1,0 +1,91 @@
+"""How commits of one target are taken, as ``Committer`` asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from relive.checkpoint.criu import CriuTools
+from relive.checkpoint.dump import Gate, StoppedBy, capture
+from relive.checkpoint.target import Target
+from relive.checkpoint.watchdog import Watchdog
+from relive.config import Settings
+from relive.errors import CapsuleError
+from relive.model.commit import CommitId, Cursor, Trigger
+from relive.store import Store, StoredCommit
+
+__all__ = ["CriuTaker", "Taken", "Taker"]
+
+
+class Taken(Protocol):
+    """A commit that is not yet durable: ``relive.checkpoint.dumped.Capture``, or a container's."""
+
+    @property
+    def name(self) -> str:
+        """Random; the recording and the manifest both hold it."""
+
+    @property
+    def cursor(self) -> Cursor | None:
+        """Where in the recording it was taken; None where nothing is recorded."""
+
+    @property
+    def pause_us(self) -> int:
+        """Microseconds the target stood still."""
+
+    def store(self, store: Store, parents: list[CommitId]) -> StoredCommit:
+        """Make it durable; raises DiskFull or StoreError."""
+
+
+class Taker(Protocol):
+    """Takes commits of one target. Its methods are called in other threads than the event loop's, one at a time."""
+
+    def take(self, trigger: Trigger, gate: Gate, stopped: StoppedBy | None, name: str | None) -> Taken:
+        """Take one; the target runs on afterwards. Arguments and errors are those of ``checkpoint.dump.capture``."""
+
+    def begin(self, root: int) -> None:
+        """A start of its target has begun: what it does from now on belongs to its commits. ``root``: pid of its first process."""
+
+    def close(self) -> None:
+        """Let go of what it holds."""
+
+
+class CriuTaker:
+    """With CRIU, under a watchdog.
+
+    Args:
+        find: gives the target before each commit; what it raises comes out of ``take``.
+    """
+
+    def __init__(self, settings: Settings, find: Callable[[], Target]) -> None:
+        self._settings, self._find = settings, find
+        self._tools = CriuTools(settings.tools_path)
+        self._tools.check()
+        self._store = Store(settings.store)
+        self._watchdog = Watchdog(self._tools.watchdog)
+
+    def take(self, trigger: Trigger, gate: Gate, stopped: StoppedBy | None, name: str | None) -> Taken:
+        """See ``Taker``."""
+        target = self._find()
+        try:
+            return capture(
+                target,
+                trigger,
+                settings=self._settings,
+                store=self._store,
+                watchdog=self._watchdog,
+                gate=gate,
+                stopped=stopped,
+                name=name,
+            )
+        except CapsuleError:  # of the watchdog, which has ended
+            self._watchdog.close()
+            self._watchdog = Watchdog(self._tools.watchdog)
+            raise
+
+    def begin(self, root: int) -> None:
+        """Nothing is to be done: the target is found at each commit."""
+
+    def close(self) -> None:
+        """End the watchdog and close the store."""
+        self._watchdog.close()
+        self._store.close()

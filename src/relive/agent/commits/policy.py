@@ -1,0 +1,105 @@
+"""Commits that nobody asked for: when a service is ready, and again and again.
+
+No error ends them. After one the next is tried soon, then less and less often: a commit costs the service a pause also when it
+fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+
+from relive.agent.commits.committer import Committer
+from relive.agent.commits.pace import Pace
+from relive.model.capsule import Policy
+from relive.model.commit import Trigger
+from relive.model.pace import PaceState
+
+__all__ = ["PolicyCommits"]
+
+_READY_POLL = 0.05  # [s]
+_READY_WITHOUT_PORT = 1.0  # [s] a service whose port is not known counts as ready when it has run this long
+_READY_LIMIT = 60.0  # [s]
+_HELD_LOOK = 1.0  # [s] between two looks whether the next pause would be short enough
+_START_RETRY_MOST = 600.0  # [s] between two tries of the only commit that the policy asks for
+
+
+class PolicyCommits:
+    """Of one start of a service.
+
+    Args:
+        pace: says when the clock may commit; where it is written down for others.
+        listens: tells whether the service listens by now; None: it is not known to, and counts as ready after a while.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        committer: Committer,
+        pace: Pace,
+        written: Path,
+        listens: Callable[[], bool] | None,
+    ) -> None:
+        self._policy = policy
+        self._pace, self._written = pace, written
+        self._told: PaceState | None = None
+        self._committer = committer
+        self._listens = listens
+        self._log = structlog.get_logger()
+
+    async def run(self) -> None:
+        """Commit until it is cancelled."""
+        self._committer.is_ready(False)
+        await self._wait_until_ready()
+        if not self._policy.at_start:
+            self._committer.is_ready(True)
+            return
+        trigger, interval = Trigger.START, self._policy.seconds
+        while True:
+            pause = interval
+            if self._tell().is_held:
+                pause = max(interval, _HELD_LOOK) if interval is not None else None
+            else:
+                try:
+                    stored = await self._committer.commit(trigger)
+                except Exception as error:
+                    pause = self._committer.failed(error, interval or _START_RETRY_MOST)
+                else:
+                    trigger = Trigger.TIMER
+                    self._log.info(
+                        "durable", commit=stored.id, durable_us=stored.durable_us, bytes=stored.new_bytes
+                    )
+                self._tell()
+            self._committer.is_ready(True)
+            if pause is None:
+                return
+            await asyncio.sleep(pause)
+            while left := self._pace.wait_left():  # another commit may be taken meanwhile
+                await asyncio.sleep(left)
+
+    def _tell(self) -> PaceState:
+        state = self._pace.state()
+        if self._told is None or state.is_held != self._told.is_held:
+            self._log.info("pace", **state.model_dump())
+        if state != self._told:
+            self._told = state
+            with contextlib.suppress(OSError):  # a full disk; the commit itself says so
+                fresh = self._written.with_suffix(".new")
+                fresh.write_text(state.model_dump_json())
+                fresh.replace(self._written)
+        return state
+
+    async def _wait_until_ready(self) -> None:
+        """Wait for the service to listen, and for the recording, without which a commit has no cursor."""
+        if self._listens is None:
+            await asyncio.sleep(_READY_WITHOUT_PORT)
+            return
+        for _ in range(int(_READY_LIMIT / _READY_POLL)):
+            proxy = self._committer.proxy
+            if self._listens() and (proxy is None or proxy.link is not None):
+                return
+            await asyncio.sleep(_READY_POLL)

@@ -1,0 +1,150 @@
+"""The agent's side of the recording: keeps the proxy running, answers its requests for commits, passes on what it saw."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+from relive.agent.capsule.listener import written_address
+from relive.agent.capsule.lives import Capsule
+from relive.agent.commits.committer import Committer
+from relive.agent.commits.dumper import Taken
+from relive.agent.commits.protection import retry_pause
+from relive.agent.control.background import Tasks
+from relive.agent.control.supervised_process import Attendant
+from relive.config import Settings
+from relive.model.commit import Trigger
+
+__all__ = ["Recorder"]
+
+_DAY = 86400.0  # [s]
+_SOON = 0.5  # [s] somebody waits for the agent's state
+
+
+class Recorder:
+    """Belongs to the agent's event loop.
+
+    Args:
+        on_trouble: called with each message of the proxy about a failing request (see ``relive.proxies.ingress.proxy``).
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        capsule: Capsule,
+        committer: Committer,
+        tasks: Tasks,
+        on_trouble: Callable[[dict[str, Any]], None],
+    ) -> None:
+        self._settings = settings
+        self._capsule = capsule
+        self._committer = committer
+        self._tasks = tasks
+        self._on_trouble = on_trouble
+        self._log = structlog.get_logger()
+        self._held: list[int] = []
+        self._held_changed = asyncio.Event()
+        self._not_before = 0.0
+        self.proxy = committer.proxy = self._make_proxy()
+
+    async def run(self) -> None:
+        """Keep a proxy running as long as the capsule lives; returns at once when nothing is to be recorded."""
+        if self.proxy is None:
+            return
+        if self._capsule.facts.spec.policy.each_request:
+            self._tasks.keep("requests", self._commit_before_requests)
+        await self.proxy.keep(lambda: self._capsule.is_alive)
+
+    def _make_proxy(self) -> Attendant | None:
+        spec, paths = self._capsule.facts.spec, self._capsule.paths
+        if spec.listen is None:
+            return None
+        assert spec.upstream is not None
+        options = [
+            *("--listen", written_address(spec.listen), "--upstream", written_address(spec.upstream)),
+            *("--recording", str(paths.recording), "--control", str(paths.proxy_socket)),
+            *(
+                "--body-limit",
+                str(self._settings.body_limit),
+                "--keep-bytes",
+                str(self._settings.ingress_keep),
+            ),
+            *("--keep-seconds", str(self._settings.ingress_days * _DAY)),
+        ]
+        for log in paths.logs:
+            options += ["--log", str(log)]
+        if spec.policy.each_request:
+            options.append("--every-request")
+        if spec.hang_after is not None:
+            options += ["--hang-after", str(spec.hang_after)]
+        if spec.stands_in:
+            options.append("--stand-in")
+        if paths.front_socket.exists():
+            options += ["--front", str(paths.front_socket)]
+        if spec.record_egress:
+            options += ["--network-of", str(self._capsule.facts.init)]
+        return Attendant(
+            "the recording proxy",
+            "relive.proxies.ingress.proxy",
+            options,
+            paths.proxy_socket,
+            paths.agent_log,
+            self._heard,
+        )
+
+    def _heard(self, message: dict[str, Any]) -> None:
+        if message.get("op") == "hold":
+            self._held.append(message["request"])
+            self._held_changed.set()
+        elif message.get("op") == "unframed":
+            self._log.warning("requests are not told apart", why=message.get("text"))
+        else:
+            self._on_trouble(message)
+
+    async def _commit_before_requests(self) -> None:
+        """Serve held requests. All that wait when a commit begins are covered by it; later ones wait for the next."""
+        while True:
+            await self._held_changed.wait()
+            self._held_changed.clear()
+            if not self._held:
+                continue
+            requests, self._held = self._held, []
+            name = None
+            try:
+                if time.monotonic() >= self._not_before:
+                    taken = await self._committer.capture(Trigger.REQUEST)
+                    name = taken.name
+                    self._tasks.begin(self._keep(taken))
+            except Exception as error:
+                self._note_failure(error)
+            finally:  # whatever became of the commit: the clients wait
+                if self.proxy is not None and self.proxy.link is not None:
+                    self.proxy.link.tell("go", requests=requests, commit=name)
+
+    async def _keep(self, taken: Taken) -> None:
+        try:
+            await self._committer.keep(taken)
+        except Exception as error:
+            self._note_failure(error)
+
+    def _note_failure(self, error: Exception) -> None:
+        # The next request tries again; if that fails too, requests go on without: each would stand still for nothing.
+        self._not_before = time.monotonic() + self._committer.failed(error) - retry_pause(1)
+
+    async def unframed(self) -> int:
+        """How many connections this proxy has passed on that carried no HTTP/1; 0 where it does not say so at once."""
+        link = self.proxy.link if self.proxy is not None else None
+        if link is not None:
+            with contextlib.suppress(ConnectionError, TimeoutError):
+                return int((await asyncio.wait_for(link.ask("status"), _SOON))["unframed"])
+        return 0
+
+    async def end(self) -> None:
+        """End the proxy, which lets answers that are under way end first."""
+        if self.proxy is not None:
+            await self.proxy.end()

@@ -1,0 +1,137 @@
+"""A process beside the service that the agent keeps running, and its line to it: the recording proxy, the recorder at the border.
+
+It outlives the agent. An agent that finds one running takes it over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import select
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from relive.agent.control.proxy_client import ProxyLink
+from relive.errors import CapsuleError
+
+__all__ = ["Attendant", "attendant_command"]
+
+_TRIES = 100
+_END_LIMIT = 12.0  # [s] it lets what is under way end first
+
+
+@dataclass(slots=True)
+class Attendant:
+    """Belongs to the agent's event loop.
+
+    Attributes:
+        name: in the log.
+        module: what Python runs, and the options of its command line.
+        socket: where it takes commands.
+        log: file for what it says.
+        on_message: called with each message of it that is no answer.
+        link: the line to it; None while there is none.
+    """
+
+    name: str
+    module: str
+    options: Sequence[str]
+    socket: Path
+    log: Path
+    on_message: Callable[[dict[str, Any]], None]
+    link: ProxyLink | None = None
+    _pid: int | None = None
+
+    async def keep(self, is_wanted: Callable[[], bool]) -> None:
+        """Have it run as long as it is wanted.
+
+        Raises:
+            CapsuleError: it does not start; to be called again (see ``Tasks.keep``): the service may be out of reach without it.
+        """
+        log = structlog.get_logger()
+        while is_wanted():
+            gone = asyncio.Event()
+            try:
+                self.link = await self._reach(gone)
+            except OSError as error:
+                raise CapsuleError(
+                    f"{self.name} does not start",
+                    cause=str(error),
+                    remedy=f"it is tried again; {self.log} holds what it says",
+                ) from error
+            await gone.wait()
+            if is_wanted():
+                log.warning(f"{self.name} ended; starting another")
+
+    async def _reach(self, gone: asyncio.Event) -> ProxyLink:
+        def on_event(message: dict[str, Any]) -> None:
+            if message.get("op") == "proxy-gone":
+                gone.set()
+            else:
+                self.on_message(message)
+
+        link = await self._connect(on_event)  # one that outlived an earlier agent
+        if link is not None:
+            return link
+        process = await self._start()
+        for attempt in range(_TRIES):
+            link = await self._connect(on_event)
+            if link is not None:
+                return link
+            if process.returncode is not None:
+                raise OSError(f"it ended with status {process.returncode}")
+            await asyncio.sleep(min(0.05 * (attempt + 1), 0.5))
+        raise OSError("it does not take commands")
+
+    async def _connect(self, on_event: Callable[[dict[str, Any]], None]) -> ProxyLink | None:
+        try:
+            link = await ProxyLink.connect(self.socket, on_event)
+        except OSError:
+            return None
+        self._pid = link.proxy_pid
+        return link
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        with self.log.open("ab") as log_file:
+            return await asyncio.create_subprocess_exec(
+                *attendant_command(self.module, self.options),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log_file,
+                stderr=log_file,
+                start_new_session=True,
+            )
+
+    async def end(self) -> None:
+        """End it; it lets what is under way end first."""
+        link = self.link
+        if link is None:  # one of an earlier agent, perhaps
+            link = await self._connect(lambda _message: None)
+        if link is None or self._pid is None:
+            return
+        if link.is_open:
+            with contextlib.suppress(ProcessLookupError):
+                await _end_process(self._pid)
+        await link.close()
+
+
+def attendant_command(module: str, options: Sequence[str]) -> list[str]:
+    """The words that start it."""
+    return [sys.executable, "-P", "-m", module, *options]
+
+
+async def _end_process(pid: int) -> None:
+    handle = os.pidfd_open(pid)
+    try:
+        signal.pidfd_send_signal(handle, signal.SIGTERM)
+        readable, _, _ = await asyncio.to_thread(select.select, [handle], [], [], _END_LIMIT)
+        if not readable:
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+    finally:
+        os.close(handle)

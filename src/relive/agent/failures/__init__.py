@@ -1,0 +1,1 @@
+"""Detecting failures of a service, and keeping what is known of them."""

@@ -1,0 +1,225 @@
+"""Processes of the service that are about to exit with a failure: committed while process 1 of the capsule holds them.
+
+Whom process 1 holds, and that nobody stays stopped whoever is killed, is said in ``native/init/ends.h``. Where it holds nobody (a
+service started with ``--files overlay``, a capsule of an older Relive), an exit is seen when it has happened, as ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import time
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import structlog
+
+from relive.agent.capsule.lives import Capsule
+from relive.agent.commits.commit_writer import Keeper
+from relive.agent.commits.committer import Committer, RateLimit
+from relive.agent.commits.dumper import Taken
+from relive.agent.failures.exceptions import ExceptionWatch
+from relive.agent.failures.last_words import exception_at_end
+from relive.agent.failures.sightings import exit_sighting, worker_exit_sighting
+from relive.config import Settings
+from relive.errors import ReliveError
+from relive.kernel import procfs
+from relive.kernel.unixpath import near
+from relive.model.commit import CommitId, Trigger
+from relive.model.incident import Sighting
+from relive.replay.outcomes import read_log
+
+__all__ = ["ExitWatch"]
+
+_MESSAGE_MOST = 64  # [bytes]
+_STOPS_WITHIN = 1.0  # [s] all threads of a process that is held
+_POLL = 0.002  # [s]
+_PAUSE = 1.0  # [s] before another connection to process 1, which mostly has ended
+_SETTLE = 0.3  # [s] after a worker's end, in which the whole service may end
+_SAME_MOMENT = 1.0  # [s]
+_LAST_WORDS = 16384  # [bytes] at the end of the log in which a stack is looked for
+_SUMMARY_MOST = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Exiting:
+    """A process that stands right before its end; ``pid`` as the host sees it.
+
+    Attributes:
+        inside: its number in the capsule.
+        status: 1 to 255.
+    """
+
+    pid: int
+    inside: int
+    comm: str
+    status: int
+
+
+class Failures(Protocol):
+    """What sees all other failures of the service (``failures``)."""
+
+    exceptions: ExceptionWatch | None
+
+    @property
+    def is_due_to_stop(self) -> bool:
+        """Whatever ends now may have been asked to."""
+
+    async def about_open_requests(self, taken: Taken | None) -> tuple[list[int], dict[str, Any]]:
+        """Numbers of the requests that were being served at a commit, and what a sighting is to hold of them."""
+
+    async def keep(self, taken: Taken | None) -> CommitId | None:
+        """Make durable what was taken at a failure."""
+
+    async def report(self, sighting: Sighting, at: CommitId | None) -> object:
+        """Write down an incident."""
+
+
+class ExitWatch:
+    """Commits them, and tells of those that are workers'. Belongs to the agent's event loop."""
+
+    def __init__(
+        self, settings: Settings, capsule: Capsule, committer: Committer, keeper: Keeper, failures: Failures
+    ) -> None:
+        self._capsule = capsule
+        self._committer = committer
+        self._keeper = keeper
+        self._failures = failures
+        self._limit = RateLimit(settings.incident_pause)
+        self._log = structlog.get_logger()
+        self._at_end: asyncio.Task[CommitId | None] | None = None
+        self._running: set[asyncio.Task[None]] = set()
+        self._seen_at = float("-inf")  # monotonic [s]
+
+    async def watch(self) -> None:
+        """Hear of them until the capsule has ended."""
+        while (line := self._connect()) is not None:
+            self._log.info("process 1 holds who exits with a failure")
+            with line, contextlib.suppress(ConnectionError):
+                while message := await asyncio.get_running_loop().sock_recv(line, _MESSAGE_MOST):
+                    process, status = (int(word) for word in message.split())
+                    # Each by itself: of several that exit at once one is committed, and the others need not wait for that.
+                    self._begin(self._answer(line, process, status))
+            await asyncio.sleep(_PAUSE)
+
+    async def _answer(self, line: socket.socket, process: int, status: int) -> None:
+        try:
+            await self._hear(process, status)
+        except Exception:  # whatever it was, the process must go on
+            self._log.exception("a process that exits was not committed", process=process)
+        with contextlib.suppress(OSError, ValueError):  # the capsule has ended
+            await asyncio.get_running_loop().sock_sendall(line, str(process).encode())
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    def has_just_seen_one(self) -> bool:
+        """A process was about to exit a moment ago: what broke since then, broke with it."""
+        return time.monotonic() - self._seen_at < _SAME_MOMENT
+
+    async def committed_at_end(self) -> CommitId | None:
+        """The commit at the service's own exit, which has come; None where there is none. Workers' are reported by then."""
+        if self._running:
+            await asyncio.wait(self._running)
+        return await self._at_end if self._at_end is not None else None
+
+    async def with_last_words(self, sighting: Sighting) -> Sighting:
+        """With the exception that the log ends with, if it does."""
+        words = await asyncio.to_thread(self._last_words)
+        if words is None:
+            return sighting
+        return sighting.model_copy(update={"summary": f"{sighting.summary}: {words}"[:_SUMMARY_MOST]})
+
+    def _connect(self) -> socket.socket | None:
+        line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        line.setblocking(False)
+        try:
+            with near(self._capsule.paths.files / "ends") as name:
+                line.connect(name)
+        except OSError:
+            line.close()
+            return None
+        return line
+
+    async def _hear(self, process: int, status: int) -> None:
+        pid = await asyncio.to_thread(self._outside, process)
+        stat = procfs.read_stat(pid) if pid is not None else None
+        if pid is not None and stat is not None and await _stands_still(pid):
+            await self._see(Exiting(pid, process, stat.comm, status))
+
+    async def _see(self, exiting: Exiting) -> None:
+        """Commit it; it goes on when this returns."""
+        now = time.time_ns()
+        lead = self._capsule.lead
+        is_first = exiting.pid in (lead, self._capsule.facts.root)
+        sighting = _sighting(exiting, None if is_first else procfs.name_of(lead), now)
+        if (
+            self._failures.is_due_to_stop
+            or sighting is None
+            or await self._is_of_an_exception(exiting.status, now)
+        ):
+            return
+        self._seen_at = time.monotonic()
+        taken: Taken | None = None
+        if not self._keeper.is_known(sighting) and self._limit.allows(sighting.fingerprint):
+            try:
+                taken = await self._committer.capture(Trigger.INCIDENT)
+            except ReliveError as error:
+                self._log.error("commit at the exit failed", error=error.as_json())
+        self._seen_at = time.monotonic()
+        if is_first:
+            # The end itself is noted when it has come.
+            self._at_end = asyncio.create_task(self._failures.keep(taken))
+        else:
+            self._begin(self._report(sighting, taken))
+
+    async def _is_of_an_exception(self, status: int, now_ns: int) -> bool:
+        """Python ends with 1 after an exception that nobody caught: that has its incident, and a commit where it was raised."""
+        told = self._failures.exceptions
+        return status == 1 and told is not None and await told.has_just_told(now_ns)
+
+    async def _report(self, sighting: Sighting, taken: Taken | None) -> None:
+        """Of a worker."""
+        requests, known = await self._failures.about_open_requests(taken)
+        at = await self._failures.keep(taken)
+        known["request"] = requests[0] if len(requests) == 1 else None
+        sighting = await self.with_last_words(sighting.model_copy(update=known | {"open_requests": requests}))
+        await asyncio.sleep(_SETTLE)
+        # One that went with the whole service is no failure of its own.
+        if procfs.name_of(self._capsule.lead) is not None and not self._failures.is_due_to_stop:
+            await self._failures.report(sighting, at)
+
+    def _last_words(self) -> str | None:
+        log = self._capsule.paths.logs[-1]
+        try:
+            return exception_at_end(read_log(log, max(0, log.stat().st_size - _LAST_WORDS)))
+        except OSError:
+            return None
+
+    def _outside(self, process: int) -> int | None:
+        tree = procfs.tree_of(self._capsule.facts.init)
+        return next((pid for pid in tree if procfs.number_inside(pid) == process), None)
+
+
+async def _stands_still(pid: int) -> bool:
+    """Wait until all of its threads are stopped; False when they are not in time, or it is gone."""
+    deadline = time.monotonic() + _STOPS_WITHIN
+    while time.monotonic() < deadline:
+        stats = [procfs.read_stat(thread) for thread in procfs.threads_of(pid)]
+        if not stats:
+            return False
+        if all(stat is None or stat.state in "TtZX" for stat in stats):
+            return True
+        await asyncio.sleep(_POLL)
+    return False
+
+
+def _sighting(exiting: Exiting, worker_of: str | None, now_ns: int) -> Sighting | None:
+    """``worker_of``: name of the service's first process, where it is another that exits."""
+    if worker_of is None:
+        return exit_sighting(exiting.status << 8, stop_asked=False, now_ns=now_ns)
+    return worker_exit_sighting(exiting.status, exiting.comm, exiting.inside, worker_of, now_ns)

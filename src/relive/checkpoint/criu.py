@@ -1,0 +1,353 @@
+"""One conversation with CRIU: ``criu swrk`` started in the right namespaces, asked one thing through its RPC.
+
+CRIU's own text is only read when something failed, to explain it (see ``failures``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from google.protobuf.message import DecodeError
+
+from relive.checkpoint import criu_rpc_pb2 as rpc
+from relive.checkpoint.kernel_cache import place_kerndat
+from relive.errors import ToolMissing
+from relive.kernel import procfs
+from relive.kernel.namespaces import Namespace, namespace_id
+from relive.kernel.pidfds import open_process, send_signal
+
+__all__ = ["Aside", "Conversation", "CriuDied", "CriuTimedOut", "CriuTools", "Notified", "base_options"]
+
+_DESCRIPTORS_MOST = 4  # one comes
+_LOADED_WITHIN = 10.0  # [s]
+_ANSWER_MOST = 1 << 20  # [bytes] CRIU sends each answer as one packet
+
+
+@dataclass(frozen=True, slots=True)
+class CriuTools:
+    """The programs that set-up made. Paths must be the same inside a capsule as outside."""
+
+    directory: Path
+
+    @property
+    def criu(self) -> Path:
+        """The CRIU that works on this host."""
+        return self.directory / "criu"
+
+    @property
+    def init(self) -> Path:
+        """Process 1 of capsules and branches."""
+        return self.directory / "relive-init"
+
+    @property
+    def supervisor(self) -> Path:
+        """Has an agent that died replaced."""
+        return self.directory / "relive-supervisor"
+
+    @property
+    def enter(self) -> Path:
+        """The program that runs a command in a branch."""
+        return self.directory / "relive-enter"
+
+    @property
+    def watchdog(self) -> Path:
+        """The program that resumes a target left stopped."""
+        return self.directory / "relive-watchdog"
+
+    @property
+    def prlimit_shim(self) -> Path:
+        """Library that lets CRIU read the limits of other users' processes without CAP_SYS_RESOURCE."""
+        return self.directory / "prlimit_shim.so"
+
+    @property
+    def version(self) -> str:
+        """The version of CRIU that set-up noted in ``criu.origin`` (lines KEY=VALUE); "unknown" where it did not."""
+        try:
+            lines = (self.directory / "criu.origin").read_text().splitlines()
+        except OSError:
+            return "unknown"
+        return dict(line.partition("=")[::2] for line in lines).get("version", "unknown")
+
+    @property
+    def plugins(self) -> Path:
+        """CRIU's plugins; without the directory it does not dump."""
+        return self.directory / "plugins"
+
+    @property
+    def required(self) -> tuple[Path, ...]:
+        """All without which nothing is committed or restored."""
+        programs = (self.criu, self.init, self.enter, self.watchdog, self.supervisor)
+        return (*programs, self.prlimit_shim, self.plugins)
+
+    def check(self) -> None:
+        """Raise ToolMissing when one of them is absent."""
+        for path in self.required:
+            if not path.exists():
+                raise ToolMissing(
+                    f"{path} is missing",
+                    cause="set-up did not run for this RELIVE_HOME",
+                    remedy="run `make setup`",
+                )
+
+    def environment(self) -> dict[str, str]:
+        """The environment CRIU runs in."""
+        return {
+            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+            "LD_PRELOAD": str(self.prlimit_shim),
+            "CRIU_LIBS_DIR": str(self.plugins),
+        }
+
+
+class CriuDied(Exception):
+    """CRIU ended without an answer. ``status`` is as subprocess gives it: negative for a signal."""
+
+    def __init__(self, status: int | None) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+class CriuTimedOut(Exception):
+    """CRIU gave no answer in time; it has been killed."""
+
+
+Notified = Callable[[str, int], None]
+"""Called with the name of a CRIU notification (such as "post-dump") and the pid it is about, 0 if none.
+
+CRIU waits meanwhile; an exception makes CRIU give up in an orderly way and then comes out of ``ask``.
+"""
+
+Aside = tuple[int, Callable[[], None]]
+"""A descriptor, and what to call when it becomes readable."""
+
+
+def base_options(images: str) -> rpc.Options:
+    """Options that every dump and restore has; ``images`` is a path as CRIU sees it."""
+    options = rpc.Options(images_dir_fd=-1, images_dir=images)
+    options.log_level = 2
+    options.log_file = "criu.log"
+    options.manage_cgroups_mode = rpc.IGNORE
+    # The other methods cost 15 to 70 ms of pause and may leave firewall rules behind (docs/limits.md).
+    options.network_lock = rpc.SKIP
+    options.tcp_established = True
+    options.ext_unix_sk = True
+    options.shell_job = True
+    options.file_locks = True
+    # For a deleted file that has another name CRIU makes a name beside it for the time of the dump; it is captured then.
+    options.link_remap = True
+    return options
+
+
+class Conversation:
+    """CRIU, started and waiting for the one request it is for. Closing it never leaves a CRIU behind.
+
+    Starting takes a few milliseconds in which others may work: begin early, ask late.
+    """
+
+    def __init__(
+        self,
+        tools: CriuTools,
+        *,
+        inside: int | None = None,
+        inside_ipc: bool = False,
+        keep: Iterable[int] = (),
+    ) -> None:
+        """Start CRIU in the caller's namespaces.
+
+        Args:
+            inside: pid whose mount, PID and network namespaces CRIU enters first; None: the caller's, as its children get them.
+            inside_ipc: it enters that process's IPC namespace too, and then leaves that out of a dump.
+            keep: descriptors CRIU inherits under the same number.
+
+        Raises:
+            ToolMissing: it could not be started.
+        """
+        place_kerndat(tools.directory)
+        self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            with theirs:
+                self._process = _spawn(tools, theirs.fileno(), inside, inside_ipc, list(keep))
+        except BaseException:
+            self._ours.close()
+            raise
+
+    @property
+    def pid(self) -> int:
+        """Host pid of the process to kill should the caller be unable to."""
+        return self._process.pid
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def wait_until_loaded(self) -> None:
+        """Return when CRIU has begun to run: all its libraries and settings are read, and none is read any more.
+
+        Raises:
+            CriuDied: it ended instead. CriuTimedOut: it did not begin.
+        """
+        asked = rpc.Request(type=rpc.VERSION, keep_open=True)
+        _converse(self._ours, self._process, asked, time.monotonic() + _LOADED_WITHIN, None, None, None)
+
+    def close(self) -> None:
+        """Wait for it to end. Doing it twice is no error."""
+        self._ours.close()
+        _reap(self._process)
+
+    def ask(
+        self,
+        request: rpc.Request,
+        *,
+        limit: float,
+        on_notification: Notified | None = None,
+        on_answer: Callable[[rpc.Answer], None] | None = None,
+        aside: Aside | None = None,
+        on_descriptor: Callable[[int], None] | None = None,
+    ) -> rpc.Answer:
+        """Send the request, serve the notifications, return the final answer.
+
+        Args:
+            limit: seconds after which CRIU is given up; its end releases whatever it held stopped.
+            on_notification: see ``Notified``.
+            on_answer: called with the answer as soon as it is there, before CRIU has ended.
+            aside: what else to wait for, and to call each time it becomes readable, while CRIU works; an exception of it
+                makes CRIU give up at its next notification.
+            on_descriptor: called with a descriptor that came with a notification, before that is served, and which belongs
+                to it then: the master side of a terminal whose master nobody of the restored processes has.
+
+        Raises:
+            CriuDied: it ended before answering.
+            CriuTimedOut: ``limit`` passed.
+        """
+        deadline = time.monotonic() + limit
+        answer = _converse(
+            self._ours, self._process, request, deadline, on_notification, aside, on_descriptor
+        )
+        if on_answer is not None:
+            on_answer(answer)
+        return answer
+
+
+def _spawn(
+    tools: CriuTools, channel: int, inside: int | None, inside_ipc: bool, keep: list[int]
+) -> subprocess.Popen[bytes]:
+    command = [str(tools.criu), "swrk", str(channel)]
+    if inside is not None:
+        kinds = ["--mount", "--pid", "--ipc"] if inside_ipc else ["--mount", "--pid"]
+        if namespace_id(inside, Namespace.NETWORK) != namespace_id("self", Namespace.NETWORK):
+            kinds.append(
+                "--net"
+            )  # a branch makes one of its own: what the commit's looked like is in its sockets
+        command = ["nsenter", f"--target={inside}", *kinds, "--", *command]
+    try:
+        return subprocess.Popen(
+            command,
+            pass_fds=[channel, *keep],
+            env=tools.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            start_new_session=True,  # a Ctrl-C at the terminal must not reach CRIU in mid-dump
+        )
+    except OSError as error:
+        raise ToolMissing(
+            f"cannot start {command[0]}", cause=str(error), remedy="run `make setup`"
+        ) from error
+
+
+def _converse(
+    channel: socket.socket,
+    process: subprocess.Popen[bytes],
+    request: rpc.Request,
+    deadline: float,
+    on_notification: Notified | None,
+    aside: Aside | None,
+    on_descriptor: Callable[[int], None] | None,
+) -> rpc.Answer:
+    channel.send(request.SerializeToString())
+    failure: BaseException | None = None
+    while True:
+        try:
+            while not _wait(channel, deadline, aside if failure is None else None):
+                assert aside is not None
+                aside[1]()
+        except CriuTimedOut:
+            raise
+        except BaseException as error:
+            failure = error
+            continue
+        answer = _receive(channel, process, on_descriptor)
+        if answer.type != rpc.NOTIFY:
+            if failure is not None:
+                raise failure
+            return answer
+        if on_notification is not None and failure is None:
+            try:
+                on_notification(answer.notify.script, answer.notify.pid)
+            except BaseException as error:
+                failure = error
+        reply = rpc.Request(type=rpc.NOTIFY, notify_success=failure is None)
+        try:
+            channel.send(reply.SerializeToString())
+        except OSError:
+            raise failure or CriuDied(process.wait()) from None
+
+
+def _wait(channel: socket.socket, deadline: float, aside: Aside | None) -> bool:
+    """Wait for CRIU's next word; False when there is something aside first."""
+    awaited: list[socket.socket | int] = [channel] if aside is None else [channel, aside[0]]
+    readable, _, _ = select.select(awaited, [], [], max(0.0, deadline - time.monotonic()))
+    if not readable:
+        raise CriuTimedOut
+    return channel in readable
+
+
+def _receive(
+    channel: socket.socket, process: subprocess.Popen[bytes], on_descriptor: Callable[[int], None] | None
+) -> rpc.Answer:
+    try:
+        data, descriptors, _, _ = socket.recv_fds(channel, _ANSWER_MOST, _DESCRIPTORS_MOST)
+    except ConnectionError:
+        data, descriptors = b"", []
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, False)
+        (on_descriptor or os.close)(descriptor)
+    if not data:
+        try:
+            raise CriuDied(process.wait(timeout=5))
+        except subprocess.TimeoutExpired:
+            raise CriuDied(None) from None
+    try:
+        return rpc.Answer.FromString(data)
+    except DecodeError:
+        raise CriuDied(None) from None
+
+
+def _reap(process: subprocess.Popen[bytes]) -> None:
+    """Wait for the process to end by itself, then kill it and its children; never leaves one behind."""
+    try:
+        process.wait(timeout=5)
+    except subprocess.TimeoutExpired:
+        # nsenter's child is CRIU itself: it must not survive as an orphan that still traces the target.
+        # What ends by itself in this moment is no reason to leave the rest.
+        with contextlib.suppress(OSError):
+            for child in procfs.children_of(process.pid):
+                handle = open_process(child)
+                if handle is not None:
+                    if child in procfs.children_of(process.pid):  # asked while the handle holds it
+                        send_signal(handle, signal.SIGKILL)
+                    os.close(handle)
+        process.kill()
+        process.wait()

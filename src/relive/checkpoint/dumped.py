@@ -1,0 +1,180 @@
+"""A commit that is taken and not yet durable: what ``capture`` returns, and how it becomes one of the store's commits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from relive.checkpoint.archive_members import store_members
+from relive.checkpoint.file_layers import CapturedFile, ScannedEntry, Source
+from relive.checkpoint.open_files import OpenFiles
+from relive.checkpoint.target import Target, host_facts
+from relive.errors import ReliveError, StoreError
+from relive.images.cgroups import inherit_groups
+from relive.images.processes import read_processes
+from relive.images.sockets import read_connections, read_files, read_listening, read_outlets, summarise
+from relive.model.commit import (
+    MANIFEST_VERSION,
+    CommitId,
+    Cursor,
+    Layer,
+    LayerKind,
+    Manifest,
+    Outlet,
+    TargetFacts,
+    Trigger,
+)
+from relive.store import Staging, Store, StoredCommit, TakenImages
+
+__all__ = ["Capture"]
+
+_ROOT = "/"
+
+
+@dataclass(slots=True)
+class Capture:
+    """A commit that is taken but not yet durable. ``store`` or ``discard`` must be called, from any thread.
+
+    Attributes:
+        name: random; the recording's commit-taken event and the manifest both hold it.
+        command: the target's command line, without the secrets on it.
+        pause_us: microseconds the target stood still.
+    """
+
+    name: str
+    target: Target
+    command: list[str]
+    trigger: Trigger
+    began_monotonic_ns: int
+    taken_wall_ns: int
+    taken_monotonic_ns: int
+    cursor: Cursor | None
+    staging: Staging
+    layers: list[tuple[Source, list[ScannedEntry]]]
+    criu: str
+    root_inside: int
+    open_files: OpenFiles | None = None
+    terminals: list[str] = field(default_factory=list)
+    stopped: tuple[int, int, int] | None = None
+    pause_us: int = 0
+    _moved: list[tuple[Source, CapturedFile]] = field(default_factory=list)
+
+    def discard(self) -> None:
+        """Throw it away, or what is left of it after it was stored."""
+        self.staging.discard()
+        for source, entries in self.layers:
+            for _, content in entries:
+                if content is not None and content.object is None:
+                    source.forget(content)
+
+    def _take_back(self, failure: ReliveError) -> None:
+        """It was not stored: what it brought is nowhere, and another commit that was taken meanwhile may count on it."""
+        for source, moved in self._moved:
+            moved.object = None
+            source.forget(moved)
+        for _, entries in self.layers:
+            for _, content in entries:
+                if content is not None and content.object is None:
+                    content.failure = failure
+
+    def store(self, store: Store, parents: list[CommitId]) -> StoredCommit:
+        """Make it durable; the staging directory is gone afterwards, whatever happens.
+
+        Raises:
+            DiskFull, StoreError: it could not be stored; nothing that was there before is touched.
+        """
+        try:
+            with store.taking_in(parents[0] if parents else None):
+                manifest, taken = self._manifest(store, parents)
+                return store.add(manifest, taken, began_monotonic_ns=self.began_monotonic_ns)
+        except ReliveError as error:
+            self._take_back(error)
+            raise
+        finally:
+            self.discard()
+
+    def _manifest(self, store: Store, parents: list[CommitId]) -> tuple[Manifest, TakenImages]:
+        images = self.staging.images
+        if self.target.contained is not None:
+            inherit_groups(images)
+        files = read_files(images)
+        listening = read_listening(files)
+        connections = summarise(read_connections(images, files), listening)
+        outlets = read_outlets(files) + [Outlet(key=key, writable=True) for key in self.terminals]
+        processes = read_processes(images)
+        layers = self._store_layers(store)
+        contained = self.target.contained
+        if contained is not None:
+            layers = [store_members(store, self.staging.files, contained, layers), *layers]
+        taken = store.take_images(images)
+        manifest = Manifest(
+            version=MANIFEST_VERSION,
+            capture=self.name,
+            target=TargetFacts(
+                kind=self.target.kind,
+                name=self.target.name,
+                life=self.target.life,
+                root=self.root_inside,
+                command=self.command,
+                processes=processes,
+            ),
+            host=host_facts(self.criu),
+            trigger=self.trigger,
+            taken_wall_ns=self.taken_wall_ns,
+            taken_monotonic_ns=self.taken_monotonic_ns,
+            pause_us=self.pause_us,
+            parents=parents,
+            cursor=self.cursor,
+            images=taken.images,
+            layers=layers,
+            connections=connections,
+            listening=listening,
+            outlets=outlets,
+            stopped_by=self.stopped[0] if self.stopped else None,
+            stopped_pid=self.stopped[1] if self.stopped else None,
+            stopped_thread=self.stopped[2] if self.stopped else None,
+            container=contained.facts if contained is not None else None,
+        )
+        return manifest, taken
+
+    def _store_content(self, store: Store, source: Source, path: str, content: CapturedFile) -> str:
+        if content.object is None and content.copy is not None and content.copy.exists():
+            content.object = store.take_file(content.copy, (source.point, path))
+            content.copy = None
+            self._moved.append((source, content))
+        if content.object is None or not store.has_object(content.object):
+            source.forget(content)
+            raise _lost(f"{source.point.rstrip('/')}/{path}", content.failure)
+        return content.object
+
+    def _store_layers(self, store: Store) -> list[Layer]:
+        layers = []
+        for source, scanned in self.layers:
+            stored = []
+            for entry, content in scanned:
+                if content is None:
+                    stored.append(entry)
+                    continue
+                name = self._store_content(store, source, entry.path, content)
+                stored.append(entry.model_copy(update={"object": name}))
+            left_out = source.left_out
+            layers.append(Layer(point=source.point, kind=source.kind, entries=stored, left_out=left_out))
+        if self.open_files is not None and self.open_files.entries:
+            opened = []
+            for path, entry in sorted(self.open_files.entries.items()):
+                copy = self.open_files.copies.get(path)
+                found = None if copy is None else store.take_file(copy, (_ROOT, path))
+                opened.append(entry.model_copy(update={"object": found}))
+            left_out = self.open_files.left_out
+            layers.append(Layer(point=_ROOT, kind=LayerKind.OVERLAY, entries=opened, left_out=left_out))
+        return layers
+
+
+def _lost(path: str, failure: ReliveError | None) -> ReliveError:
+    """The root of it, where that is known: a full disk is to be called a full disk."""
+    if failure is not None:
+        return type(failure)(failure.message, cause=failure.cause, remedy=failure.remedy)
+    return StoreError(
+        f"a copy of {path} is lost",
+        cause="the commit before this one could not be stored",
+        remedy="commit again",
+    )

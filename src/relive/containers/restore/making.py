@@ -1,0 +1,92 @@
+"""Making the ground of a container's branch from its commit, as far as nothing has to be mounted yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from blake3 import blake3
+
+from relive.config import Settings
+from relive.containers.restore.binds import SHARED_MEMORY, Contents
+from relive.containers.restore.changes import delete_files, deleted_paths, likeness_of, unpack_tar
+from relive.containers.restore.container_root import ContainerGround
+from relive.containers.restore.image import image_layers
+from relive.containers.restore.specification import Told, read_told
+from relive.model.commit import CommitId, LayerKind, Manifest
+from relive.sandbox.inode_numbers import committed_numbers
+from relive.store import Store
+
+__all__ = ["container_ground"]
+
+_CHANGES, _DELETED = "rootfs-diff.tar", "deleted.files"
+_SHARED_MEMORY, _VOLUMES = "devshm-checkpoint.tar", "volumes/"  # of podman
+
+
+def container_ground(
+    settings: Settings, store: Store, commit: CommitId, manifest: Manifest, directory: Path
+) -> ContainerGround:
+    """The ground of a branch that has the given directory.
+
+    Raises:
+        ImageUnavailable: the container's image is not here.
+        RestoreFailed: what its engine had set up is not told.
+        ObjectMissing, ObjectCorrupt: something of the commit is gone or damaged.
+    """
+    told = read_told(store, manifest)
+    image = image_layers(store, commit, told)
+    return ContainerGround(
+        directory=directory,
+        tools=settings.tools_path,
+        told=told,
+        layers=[_changes(store, manifest, told, image), *image],
+        contents=_contents(store, manifest, told),
+        inode_numbers=committed_numbers(store, manifest),
+        store=store,
+    )
+
+
+def _changes(store: Store, manifest: Manifest, told: Told, image: list[Path]) -> Path:
+    """The layer of what the container had changed in its root file system: taken by Relive itself, or by its engine."""
+    for layer in manifest.layers:
+        if layer.kind is LayerKind.OVERLAY and layer.point == "/":
+            return store.lay_out_layer(layer)
+    like = likeness_of(image)
+    changed, deleted = told.members.get(_CHANGES), told.members.get(_DELETED)
+
+    def make(goal: Path) -> None:
+        top = image[0].stat()
+        goal.chmod(top.st_mode & 0o7777)
+        if changed is not None:
+            unpack_tar(store.content_file(changed), goal, like)
+        if deleted is not None:
+            delete_files(deleted_paths(store.content(deleted)), goal, like)
+
+    parts = (str(one.object) if one is not None else "" for one in (changed, deleted))
+    return store.lay_out_tree(_name("changes", *parts, *map(str, image)), make)
+
+
+def _contents(store: Store, manifest: Manifest, told: Told) -> Contents:
+    """What was in /dev/shm and in volumes, where the commit holds that."""
+    found = {}
+    destinations = {bind.volume: bind.destination for bind in told.binds.values() if bind.volume}
+    for path in told.members:
+        name = path.removeprefix(_VOLUMES).removesuffix(".tar")
+        if path == f"{_VOLUMES}{name}.tar" and name in destinations:
+            found[destinations[name]] = _tree(store, told, path)
+    if _SHARED_MEMORY in told.members:
+        found[SHARED_MEMORY] = _tree(store, told, _SHARED_MEMORY)
+    for layer in manifest.layers:
+        if layer.kind == "volume" or (layer.kind is LayerKind.TMPFS and layer.point == SHARED_MEMORY):
+            found[layer.point] = store.lay_out_layer(layer)
+    return Contents(found)
+
+
+def _tree(store: Store, told: Told, path: str) -> Path:
+    entry = told.members[path]
+    make: Callable[[Path], None] = lambda goal: unpack_tar(store.content_file(entry), goal, lambda _: None)  # noqa: E731
+    return store.lay_out_tree(_name("tree", str(entry.object)), make)
+
+
+def _name(*parts: str) -> str:
+    return blake3("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()

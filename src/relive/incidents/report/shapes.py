@@ -1,0 +1,28 @@
+"""What makes two things the same but for their values: routes of requests, and what steps of a timeline asked."""
+
+from __future__ import annotations
+
+import re
+
+from relive.incidents.report.timeline import Row
+
+__all__ = ["route", "shape"]
+
+# Quoted text, hexadecimal of some length that has a digit (ids, UUIDs), and numbers.
+_VALUE = re.compile(
+    r"'[^']*'|\"[^\"]*\"|\b(?=[a-f-]*[0-9])[0-9a-fA-F]{4,}(?:-[0-9a-fA-F]{2,})*\b|[0-9]+(?:\.[0-9]+)?"
+)
+_LONG = 400  # [characters] that are looked at
+
+
+def shape(row: Row) -> tuple[str, str]:
+    """Equal for steps that ask the same with other values: ``GET http://rates/EUR?day=1`` and ``?day=2``."""
+    what = row.what[:_LONG]
+    if "://" in what:
+        what = what.partition("?")[0]
+    return row.kind.value, _VALUE.sub("#", what)
+
+
+def route(method: str, target: str) -> str:
+    """Method and path, without the query, numbers and ids in it as ``#``."""
+    return f"{method} {_VALUE.sub('#', target.partition('?')[0][:_LONG])}"

@@ -1,0 +1,1 @@
+"""The recorder at the border of a capsule: what a service asks of others."""

@@ -1,0 +1,218 @@
+"""Datagrams of the service: each is sent from a socket of the host, and what comes back is put into the capsule's network.
+
+Questions to name servers are recorded, others are only carried.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+import time
+from dataclasses import dataclass, field
+
+from relive.kernel.nfqueue import WaitingPacket
+from relive.kernel.packets import Packet, datagram, unreachable_port
+from relive.proxies.egress._capsule_network import InnerNetwork
+from relive.recording.events import EventKind
+from relive.recording.writer import RecordingWriter
+
+__all__ = ["Datagrams"]
+
+_NAMES = 53
+_IDLE = 60.0  # [s] without a datagram after which a socket of the host is closed
+_ANSWERED_WITHIN = 10.0  # [s] for a question
+_LARGEST = 65535
+_IP_RECVERR, _IPV6_RECVERR = 11, 25
+_MOST_PORTS = 4096
+_MOST_HELD = 4096  # datagrams while the gate is closed; what comes on top is lost, as on a full line
+_MOST_NOTED = 256  # goals that a note is made of
+
+
+@dataclass(slots=True)
+class _Port:
+    """What stands for one socket of the service on the host.
+
+    Attributes:
+        asked: questions by (name server, number of the question): when (monotonic, wall [ns]), and the question.
+        refused: the last packet to each goal, which an error quotes.
+    """
+
+    sock: socket.socket
+    origin: tuple[str, int]
+    used: float
+    asked: dict[tuple[tuple[str, int], bytes], tuple[tuple[int, int], bytes]] = field(default_factory=dict)
+    sent: dict[tuple[str, int], bytes] = field(default_factory=dict)
+
+
+class Datagrams:
+    """Lives in the event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, inner: InnerNetwork, writer: RecordingWriter) -> None:
+        self._loop = loop
+        self._inner = inner
+        self._writer = writer
+        self._ports: dict[tuple[str, int], _Port] = {}
+        self._noted: set[tuple[str, int]] = set()
+        self._raw: dict[int, socket.socket] = {}
+        self._sweep: asyncio.TimerHandle | None = None
+        self._frozen = False
+        self._held: list[tuple[tuple[str, int], bytes]] = []
+
+    # The gate: see ``_gate.GateKeeper``
+
+    def freeze(self) -> None:
+        """From now on nothing goes to the service."""
+        self._frozen = True
+
+    def thaw(self) -> None:
+        """Go on."""
+        self._frozen = False
+        held, self._held = self._held, []
+        for goal, packet in held:
+            self._put_in(goal, packet)
+
+    def report(self) -> dict[str, int | None] | None:
+        """Nothing."""
+        return None
+
+    def shut(self) -> None:
+        """See ``close``."""
+
+    def leaves(self, waiting: WaitingPacket, packet: Packet) -> None:
+        """A datagram waits in the queue."""
+        if self._inner.takes_datagrams(*packet.goal):
+            self._inner.queue.let_pass(waiting.number)
+            return
+        self._inner.queue.drop(waiting.number)
+        port = self._ports.get(packet.origin) or self._open(packet)
+        if port is None:
+            return
+        port.used = self._loop.time()
+        port.sent[packet.goal] = waiting.data[:1280]
+        if packet.goal[1] == _NAMES:
+            when = (time.monotonic_ns(), time.time_ns())
+            port.asked[packet.goal, packet.data[:2]] = (when, packet.data)
+        else:
+            self._note(packet.goal)
+        try:
+            port.sock.sendto(packet.data, packet.goal)
+        except (BlockingIOError, InterruptedError):
+            pass  # a full line drops datagrams
+        except OSError as error:
+            self._refused(port, packet.goal, error)
+            self._errors(port)
+
+    def close(self) -> None:
+        """Close all sockets."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for port in list(self._ports.values()):
+            self._close(port)
+        for raw in self._raw.values():
+            raw.close()
+
+    def _open(self, packet: Packet) -> _Port | None:
+        if len(self._ports) >= _MOST_PORTS:
+            self._close(min(self._ports.values(), key=lambda one: one.used))
+        try:
+            sock = socket.socket(
+                packet.family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
+            )
+        except OSError:
+            return None
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+        if packet.family == socket.AF_INET:
+            sock.setsockopt(socket.IPPROTO_IP, _IP_RECVERR, 1)
+        else:
+            sock.setsockopt(socket.IPPROTO_IPV6, _IPV6_RECVERR, 1)
+        with contextlib.suppress(OSError):
+            sock.bind((packet.origin[0], 0))
+        port = self._ports[packet.origin] = _Port(sock, packet.origin, self._loop.time())
+        self._loop.add_reader(sock.fileno(), self._arrives, port)
+        if self._sweep is None:
+            self._sweep = self._loop.call_later(_ANSWERED_WITHIN, self._sweep_up)
+        return port
+
+    def _arrives(self, port: _Port) -> None:
+        while True:
+            try:
+                data, source = port.sock.recvfrom(_LARGEST)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError:
+                self._errors(port)
+                return
+            origin = (source[0], source[1])
+            port.used = self._loop.time()
+            self._note_answer(port, origin, data)
+            self._put_in(port.origin, datagram(origin, port.origin, data))
+
+    def _note_answer(self, port: _Port, origin: tuple[str, int], data: bytes) -> None:
+        asked = port.asked.pop((origin, data[:2]), None)
+        if asked is not None:
+            (began, wall), question = asked
+            fields = {"to": origin, "question": question, "ns": time.monotonic_ns() - began}
+            self._writer.append(EventKind.NAME_LOOKUP, data=data, fields=fields, at=(began, wall))
+            self._writer.flush()
+
+    def _errors(self, port: _Port) -> None:
+        """Take what the host's kernel heard of datagrams that did not arrive."""
+        while True:
+            try:
+                _, _, _, goal = port.sock.recvmsg(0, 512, socket.MSG_ERRQUEUE)
+            except OSError:
+                return
+            if goal:
+                self._refused(port, (goal[0], goal[1]), ConnectionRefusedError(errno.ECONNREFUSED, ""))
+
+    def _refused(self, port: _Port, goal: tuple[str, int], error: OSError) -> None:
+        packet = port.sent.pop(goal, None)
+        if packet is not None and error.errno == errno.ECONNREFUSED:
+            self._put_in(port.origin, unreachable_port(packet))
+
+    def _put_in(self, goal: tuple[str, int], packet: bytes) -> None:
+        if self._frozen:
+            if len(self._held) < _MOST_HELD:
+                self._held.append((goal, packet))
+            return
+        family = socket.AF_INET6 if ":" in goal[0] else socket.AF_INET
+        raw = self._raw.get(family)
+        if raw is None:
+            raw = self._raw[family] = self._inner.raw(family)
+        with contextlib.suppress(OSError):
+            raw.sendto(packet, (goal[0], 0))
+
+    def _note(self, goal: tuple[str, int]) -> None:
+        if goal in self._noted or len(self._noted) >= _MOST_NOTED:
+            return
+        self._noted.add(goal)
+        text = f"datagrams to {goal[0]} port {goal[1]} are carried and not recorded"
+        self._writer.append(EventKind.NOTE, fields={"about": "datagrams", "text": text, "to": goal})
+        self._writer.flush()
+
+    def _sweep_up(self) -> None:
+        self._sweep = None
+        now, now_ns = self._loop.time(), time.monotonic_ns()
+        for port in list(self._ports.values()):
+            for key, (when, question) in list(port.asked.items()):
+                if now_ns - when[0] > _ANSWERED_WITHIN * 1e9:
+                    del port.asked[key]
+                    self._unanswered(key[0], when, question)
+            if now - port.used > _IDLE:
+                self._close(port)
+        if self._ports:
+            self._sweep = self._loop.call_later(_ANSWERED_WITHIN, self._sweep_up)
+
+    def _unanswered(self, goal: tuple[str, int], when: tuple[int, int], question: bytes) -> None:
+        fields = {"to": goal, "question": question, "ns": time.monotonic_ns() - when[0]}
+        self._writer.append(EventKind.NAME_LOOKUP, fields=fields, at=when)
+        self._writer.flush()
+
+    def _close(self, port: _Port) -> None:
+        self._loop.remove_reader(port.sock.fileno())
+        port.sock.close()
+        del self._ports[port.origin]
+        for (goal, _), (when, question) in port.asked.items():
+            self._unanswered(goal, when, question)

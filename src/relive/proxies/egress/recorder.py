@@ -1,0 +1,265 @@
+"""The recorder at the border of a capsule: carries all that the service asks of others, and records it.
+
+    python -m relive.proxies.egress.recorder --network-of PID --recording DIR --control UNIXSOCKET [--ready-fd N] [--keep-bytes
+    BYTES]
+        [--authority DIR]
+
+It lives in the host's network and makes the real connections there; the capsule's network (``relive.sandbox.capsule_network``)
+brings it those of the service. When it is ready it writes one JSON line to descriptor N and closes it: ``{"pid": PID}``. It ends
+by itself when process PID, the capsule's first, has ended and what its service had said last has been handed on, and on SIGTERM.
+
+The service comes first: no state of the recording or of the disk keeps traffic from flowing. If the recorder dies, connections
+that it carried end; new ones wait until the next recorder is there.
+
+The control socket and its messages ``close``, ``open`` and ``status`` are those of the proxy (``proxy.py``). Between ``closed`` and
+``opened`` no byte, end or new connection reaches the service; what the service says flows on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from relive.errors import HostIncapable, ReliveError
+from relive.kernel.packets import read_packet
+from relive.proxies.control import ControlHub, ControlLink, error_reply
+from relive.proxies.egress._calls import Calls
+from relive.proxies.egress._capsule_network import InnerNetwork
+from relive.proxies.egress._carrier import Carrier, Opening
+from relive.proxies.egress._datagrams import Datagrams
+from relive.proxies.egress._published import Reach
+from relive.proxies.egress._tls_detection import Trust, WatchedCarrier
+from relive.proxies.gate import Gate
+from relive.proxies.listeners import bind_control
+from relive.proxies.running import run
+from relive.recording.events import EventKind
+from relive.recording.writer import RecordingWriter
+
+__all__ = ["Egress", "EgressOptions", "main"]
+
+DRAIN_SECONDS = 5.0
+_CALLS, _DATAGRAMS = 0, -1  # at the gate; connections are numbered from 1
+
+
+@dataclass(frozen=True, slots=True)
+class EgressOptions:
+    """What the command line says; see the module.
+
+    Attributes:
+        keep_bytes: bound of the recording's size; None keeps everything.
+        authority: directory of what TLS is opened with (see ``authority.py``); None: it is not.
+    """
+
+    network_of: int
+    recording: Path
+    control: Path
+    ready_fd: int | None = None
+    keep_bytes: int | None = None
+    authority: Path | None = None
+
+
+class Egress:
+    """The recorder's state. Lives in one event loop.
+
+    Raises:
+        HostIncapable: the capsule's network cannot be entered or lacks what is needed.
+    """
+
+    def __init__(self, options: EgressOptions, loop: asyncio.AbstractEventLoop) -> None:
+        self.options = options
+        self.loop = loop
+        self.writer = RecordingWriter(options.recording, keep_bytes=options.keep_bytes, on_trouble=_say)
+        try:
+            self.inner = InnerNetwork(options.network_of)
+        except OSError as error:
+            raise HostIncapable(
+                "the capsule's network cannot be watched", cause=str(error), remedy="run `relive doctor`"
+            ) from error
+        self.gate = Gate(loop, self.writer)
+        self.hub = ControlHub(self)
+        self.calls = Calls(loop, self.inner, self.writer, self._stands)
+        self.datagrams = Datagrams(loop, self.inner, self.writer)
+        self.carriers: dict[int, Carrier] = {}
+        self.gate.keepers |= {_CALLS: self.calls, _DATAGRAMS: self.datagrams}
+        self.trust = _trust(options.authority) if options.authority is not None else None
+
+    def _stands(self, opening: Opening, inner: socket.socket, outer: socket.socket) -> None:
+        frozen = self.gate.is_closed
+        carrier = WatchedCarrier(
+            self.loop, self.writer, opening, inner, outer, self._carried, frozen=frozen, trust=self.trust
+        )
+        self.carriers[opening.number] = self.gate.keepers[opening.number] = carrier
+
+    def _carried(self, carrier: Carrier) -> None:
+        self.carriers.pop(carrier.opening.number, None)
+        self.gate.keepers.pop(carrier.opening.number, None)
+
+    def _packets(self) -> None:
+        for waiting in self.inner.queue.waiting():
+            packet = read_packet(waiting.data)
+            if packet is None:
+                self.inner.queue.drop(waiting.number)
+            elif packet.protocol == socket.IPPROTO_TCP:
+                self.calls.begins(waiting, packet)
+            else:
+                self.datagrams.leaves(waiting, packet)
+
+    # For agents
+
+    def control_message(self, link: ControlLink, op: str, message: dict[str, Any]) -> dict[str, Any] | None:
+        """Act on a message of an agent; see the proxy's table."""
+        acts: dict[str, Callable[[ControlLink, dict[str, Any]], dict[str, Any]]] = {
+            "close": self._close,
+            "open": self._open,
+            "status": self._status,
+        }
+        act = acts.get(op)
+        return (
+            act(link, message) if act is not None else error_reply("unknown-op", f"there is no op {op!r:.50}")
+        )
+
+    def control_lost(self, link: ControlLink, *, was_last: bool) -> None:  # noqa: ARG002 - of the protocol
+        """An agent went away: what it had stopped goes on."""
+        self.gate.owner_gone(link)
+
+    def _close(self, link: ControlLink, _message: dict[str, Any]) -> dict[str, Any]:
+        if self.gate.is_closed:
+            return error_reply("gate-closed", "the gate is closed already")
+        return {"op": "closed", "cursor": self.gate.close(link), "connections": []}
+
+    def _open(self, link: ControlLink, message: dict[str, Any]) -> dict[str, Any]:
+        commit = message.get("commit")
+        if not (commit is None or isinstance(commit, str)):
+            return error_reply("bad-message", "commit is neither text nor null")
+        if not self.gate.is_closed:
+            return error_reply("gate-not-closed", "the gate is open; it may have opened by itself")
+        if self.gate.owner is not link:
+            return error_reply("not-yours", "another connection closed the gate")
+        return {"op": "opened", "cursor": self.gate.open(commit)}
+
+    def _status(self, _link: ControlLink, _message: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "op": "status",
+            "pid": os.getpid(),
+            "gate": "closed" if self.gate.is_closed else "open",
+            "connections": len(self.carriers),
+            "cursor": self.writer.last_seq,
+            "recording": self.writer.is_on,
+            "events_lost": self.writer.lost,
+        }
+
+    # Life
+
+    async def serve(self) -> None:
+        """Carry until SIGTERM, SIGINT or the capsule's end.
+
+        Raises:
+            CapsuleStartFailed: the control socket cannot be bound.
+        """
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self.loop.add_signal_handler(number, stop.set)
+        capsule = os.pidfd_open(self.options.network_of)
+        self.loop.add_reader(capsule, stop.set)
+        control = bind_control(self.options.control)
+        self.writer.append(EventKind.RECORDER_STARTED, fields={"pid": os.getpid(), "logs": []})
+        self.writer.flush()
+        server = await self.loop.create_unix_server(self.hub.link, sock=control)
+        reach = Reach(self.loop, self.inner, self._trouble)
+        self.loop.add_reader(self.inner.queue.fileno(), self._packets)
+        self._say_ready()
+        gc.collect()
+        gc.freeze()
+        try:
+            await stop.wait()
+            self.loop.remove_reader(capsule)
+            if select.select([capsule], [], [], 0)[0]:
+                await self._drain(reach)
+        finally:
+            self.loop.remove_reader(capsule)
+            self.loop.remove_reader(self.inner.queue.fileno())
+            server.close()
+            reach.close()
+            self.calls.close()
+            self.datagrams.close()
+            for carrier in list(self.carriers.values()):
+                carrier.shut()
+            self.inner.close()
+            self.options.control.unlink(missing_ok=True)
+            self.writer.close()
+            os.close(capsule)
+
+    async def _drain(self, reach: Reach) -> None:
+        """The capsule has ended: what its service has said last is still on its way."""
+        end = self.loop.time() + DRAIN_SECONDS
+        while self.loop.time() < end and not (
+            reach.has_said_all and all(one.has_said_all for one in self.carriers.values())
+        ):
+            await asyncio.sleep(0.01)
+
+    def _trouble(self, text: str) -> None:
+        _say(text)
+        self.writer.append(EventKind.NOTE, fields={"about": "reach", "text": text})
+        self.writer.flush()
+
+    def _say_ready(self) -> None:
+        if self.options.ready_fd is not None:
+            os.write(self.options.ready_fd, json.dumps({"pid": os.getpid()}).encode() + b"\n")
+            os.close(self.options.ready_fd)
+
+
+def parse_options(arguments: Sequence[str]) -> EgressOptions:
+    """The options of a command line; argparse ends the process with status 2 if it is wrong."""
+    parser = argparse.ArgumentParser(
+        prog="python -m relive.proxies.egress.recorder", description="Record what leaves."
+    )
+    parser.add_argument("--network-of", required=True, type=int, metavar="PID")
+    parser.add_argument("--recording", required=True, type=Path, metavar="DIR")
+    parser.add_argument("--control", required=True, type=Path, metavar="UNIXSOCKET")
+    parser.add_argument("--ready-fd", type=int, metavar="N")
+    parser.add_argument("--keep-bytes", type=int, metavar="BYTES")
+    parser.add_argument("--authority", type=Path, metavar="DIR")
+    return EgressOptions(**vars(parser.parse_args(arguments)))
+
+
+def _trust(directory: Path) -> Trust | None:
+    from relive.proxies.egress._tls import Roots  # noqa: PLC0415 - `cryptography` takes its time to be imported
+    from relive.proxies.egress.authority import Authority  # noqa: PLC0415
+
+    try:
+        return Trust(Authority.load(directory), Roots())
+    except (OSError, ValueError) as error:
+        _say(f"TLS is not opened: {directory} cannot be read: {error}")
+        return None
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"relive egress: {text}\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the recorder; returns its exit status."""
+    options = parse_options(sys.argv[1:] if arguments is None else arguments)
+
+    def told(error: ReliveError) -> str:
+        cause = f" ({error.cause})" if error.cause is not None else ""
+        return f"Error: {error}{cause}\n"
+
+    # Not uvloop: when an error comes with data, libuv takes the descriptor out of its epoll set after one callback
+    # (uv__poll_io), and of a socket that takes errors for single datagrams nothing is heard again.
+    return run(lambda: Egress(options, asyncio.get_running_loop()).serve(), told)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The recording reverse proxy: what clients ask a service."""

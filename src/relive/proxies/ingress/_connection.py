@@ -1,0 +1,586 @@
+"""One client connection and the one service connection behind it.
+
+Bytes go through unchanged. On the way to the service: bytes of the client are framed, each request gets its number,
+events are recorded and flushed, and only then the same bytes are sent. On the way back the same, so nothing is seen by
+either side that the recording does not know. What stops the way to the service is a set of reasons; while
+there is one, the client is read until ``BACKLOG_HIGH_BYTES`` wait in memory, and then no further.
+
+What is not HTTP (the client's first line says so, or a service that speaks before its client) is passed on as it comes, and only
+its bytes are counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
+
+from relive.proxies.ingress import _own_answers as own_answers
+from relive.proxies.ingress._answers import AnswerSide
+from relive.proxies.ingress._flight import BodyKeeper, Flight
+from relive.proxies.ingress._speech import Speech, speech_of
+from relive.proxies.ingress.takeover import OWN_ADDRESS
+from relive.proxies.marks import Mark
+from relive.proxies.service_socket import Dialer, ServiceSocket
+from relive.recording.events import EventKind
+from relive.recording.http1 import Body, End, Piece, RequestFramer, RequestHead, Stream, Violation
+
+if TYPE_CHECKING:
+    from relive.proxies.ingress.proxy import Proxy
+
+__all__ = ["Connection"]
+
+BACKLOG_HIGH_BYTES = 256 * 1024  # more than this waiting for the service, and the client is not read
+LINGER_SECONDS = 2.0  # how long a client may take to read our last bytes and close
+SILENT_SECONDS = 0.2  # a client that says nothing for so long may wait for the service to speak first
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+
+
+# Why nothing goes on to the service: bits of ``Connection._stops`` (plain numbers, since flags of ``enum`` are slow).
+_GATE = 1
+_HOLD = 2
+_REFUSED = 4  # for good: we answer ourselves and close
+
+
+class _Released(NamedTuple):
+    """A request that was held and may go on."""
+
+    number: int
+    head: RequestHead
+
+
+_Waiting: TypeAlias = Piece | _Released
+
+
+class Connection(asyncio.Protocol):
+    """The client's side of the pair, and the owner of the service's side (``AnswerSide`` does the way back)."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        self.proxy = proxy
+        self.number = 0
+        self.flights: deque[Flight] = deque()  # handed to the service, in the order of their answers
+        self.service: ServiceSocket | None = None
+        self.upgraded: Flight | None = None
+        self.client_eof = False
+        self.requests = 0
+        self._client: asyncio.Transport | None = None
+        self._client_address = ""
+        self._framer = RequestFramer()
+        self._answers = AnswerSide(self)
+        self._uploading: Flight | None = None  # the request whose body the client is sending
+        self._held: _Released | None = None
+        self._stream: BodyKeeper | None = None
+        self._raw: deque[bytes] = deque()  # from the client, not framed yet
+        self._raw_bytes = 0
+        self._pieces: deque[_Waiting] = deque()  # framed, not handed on yet
+        self._stops = 0
+        self._opening: bytes | None = (
+            b""  # what came before it was known what the client speaks; None: it is known
+        )
+        self._is_plain = False  # it is not HTTP
+        self._plain_up = self._plain_down = 0  # bytes
+        self._silence: asyncio.TimerHandle | None = None
+        self._dialer: Dialer | None = None
+        self._down: OSError | None = None  # why the service cannot be reached
+        self._is_read = True
+        self._refusal: tuple[int, str] | None = None
+        self._lingering: asyncio.TimerHandle | None = None
+        self._service_eof = False
+        self._has_answered_ourselves = False
+        self._ended = False
+
+    # The client's side, called by asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client connected. The service hears of it with the client's first byte, or when it may have to speak first."""
+        self._client = client = cast(asyncio.Transport, transport)  # uvloop's is none by its bases
+        client.set_write_buffer_limits(high=BACKLOG_HIGH_BYTES)
+        peer = transport.get_extra_info("peername")
+        self._client_address = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else ""
+        self.number = self.proxy.writer.next_connection()
+        self.proxy.gate.keepers[self.number] = self
+        if self.proxy.gate.is_closed:
+            self._stops |= _GATE
+        if self.proxy.service_speaks_first:
+            self._dial()
+        elif not self.proxy.speaks_http:
+            self._silence = self.proxy.loop.call_later(SILENT_SECONDS, self._client_is_silent)
+
+    def _client_is_silent(self) -> None:
+        if not (self.proxy.speaks_http or self._ended):
+            self._dial()
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of the client: on to the service, or aside until they may."""
+        if self._stops & _REFUSED:
+            return
+        self._raw.append(data)
+        self._raw_bytes += len(data)
+        if (
+            not self.proxy.wants_hold()
+        ):  # else when it is let go: nobody may be in the middle of a call while it commits
+            self._dial()
+        if self._stops:
+            self._adjust_reading()
+        else:
+            self._advance()
+
+    def eof_received(self) -> bool:
+        """The client sends no more; it may still be reading, so the connection stays."""
+        self.client_eof = True
+        waits = self._raw or self._pieces or self._held or self._opening
+        if self._stops & _REFUSED or (self.service is None and self._dialer is None and not waits):
+            self._close_client()
+        else:
+            self._advance()
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client is gone: say so of all its requests, and to the service."""
+        self._end(reset=exc is not None)
+
+    def pause_writing(self) -> None:
+        """The client reads too slowly."""
+        if self.service is not None:
+            self.service.pause_reading()
+
+    def resume_writing(self) -> None:
+        """The client has caught up."""
+        if self.service is not None:
+            self.service.resume_reading()
+
+    # The gate and holds
+
+    def freeze(self) -> None:
+        """The gate closes: from now on no byte goes to the service."""
+        self._stops |= _GATE
+        for side in (self.service, self._dialer):
+            if side is not None:
+                side.freeze()
+
+    def thaw(self) -> None:
+        """The gate opened."""
+        self._stops &= ~_GATE
+        for side in (self.service, self._dialer):
+            if side is not None:
+                side.thaw()
+        if self._ended:
+            self.proxy.gate.keepers.pop(self.number, None)
+        else:
+            self._advance()
+
+    def report(self) -> dict[str, int | None] | None:
+        """What an agent needs to find this connection inside a commit; None if the service does not know it."""
+        if self.service is None or self._ended:
+            return None
+        request = self.flights[0].number if self.flights else None
+        sent, port = self.service.sent, self.service.local_port
+        return {"connection": self.number, "local_port": port, "request": request, "sent": sent}
+
+    def leave_if_idle(self) -> None:
+        """Take leave of a service that has nothing to do for this connection; the client's next request opens another.
+
+        A service that is frozen while it waits for bytes may see its call fail (EINTR where SO_RCVTIMEO is set: signal(7)).
+        """
+        is_busy = bool(self.flights or self._uploading) or self._is_stream or self._service_eof
+        if self.service is None or is_busy:
+            return
+        self._record_end()
+        self.service.close()
+        self.service = None
+        keepers = self.proxy.gate.keepers
+        del keepers[self.number]
+        self.number = self.proxy.writer.next_connection()
+        keepers[self.number] = self
+        self.requests = 0
+        self._answers = AnswerSide(self)
+
+    @property
+    def _is_stream(self) -> bool:
+        return self.upgraded is not None or self._is_plain
+
+    def waits_on_service(self, flight: Flight) -> bool:
+        """Whether it is the service's turn: not the client's, which may be slow to send its body."""
+        if flight is not self.flights[0] or flight.status is not None or self.service is None:
+            return False
+        return flight.is_sent or flight.waits_for_continue or self.service.backlog > 0
+
+    def release(self, request: int) -> None:
+        """The held request may go on."""
+        if self._held is not None and self._held.number == request:
+            self._pieces.appendleft(self._held)
+            self._held = None
+            self._stops &= ~_HOLD
+            self._advance()
+
+    # The service's side (the bytes themselves go to AnswerSide)
+
+    def service_data(self, data: bytes) -> None:
+        """The service sent bytes."""
+        is_first = not (self._is_plain or self.requests or self._stops & _REFUSED)
+        if is_first and not data.startswith(b"HTTP/"):
+            self.proxy.service_speaks_first = True
+            self._become_plain("the service speaks first")
+            self._advance()
+        if self._is_plain:
+            self._plain_down += len(data)
+            self.to_client(data)
+        else:
+            self._answers.take(data)
+
+    def service_eof(self) -> None:
+        """The service closed its side."""
+        self._answers.end("closed")
+        if self._client is not None and not self._client.is_closing():
+            with contextlib.suppress(OSError, RuntimeError):
+                self._client.write_eof()
+        self._service_eof = True
+        if self._is_stream:
+            self._close_if_over()
+        else:
+            self.linger()
+
+    def service_lost(self, _error: OSError) -> None:
+        """The connection to the service broke: break the client's likewise."""
+        self._answers.end("reset")
+        self._reset_client()
+
+    def _reset_client(self) -> None:
+        if self._client is not None:
+            with contextlib.suppress(OSError):
+                sock = self._client.get_extra_info("socket")
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+            self._client.close()
+
+    def service_drained(self) -> None:
+        """The service took what had waited."""
+        if self.flights:
+            self.flights[0].touched = self.proxy.gate.clock()
+        self._close_if_over()
+        self._adjust_reading()
+
+    # For AnswerSide
+
+    def to_client(self, data: bytes) -> None:
+        """Send bytes to the client."""
+        if self._client is not None and not self._has_answered_ourselves:
+            self._client.write(data)
+
+    def flight_over(self, flight: Flight) -> None:
+        """The answer of the first flight is whole."""
+        self.flights.popleft()
+        self.proxy.flights.pop(flight.number, None)
+        if self.flights:
+            self.flights[0].touched = self.proxy.gate.clock()
+        elif self._refusal is not None:
+            # Not now: the bytes of the answer that just ended are still to go out.
+            self.proxy.loop.call_soon(self._answer_ourselves, *self._refusal)
+
+    def upgrade_decided(self, flight: Flight, *, is_stream: bool) -> None:
+        """The answer to a request for an upgrade has come: what the client sent after it has a meaning now."""
+        if is_stream:
+            self.upgraded = flight
+            self._stream = BodyKeeper(self.proxy.options.body_limit, None)
+            self._pieces.extend(self._framer.become_stream())
+        else:
+            self._pieces.extend(self._framer.resume())
+        self.proxy.loop.call_soon(self._advance)
+
+    # The way to the service
+
+    def _dial(self) -> None:
+        """Have a connection to the service; nothing happens where there is one, or none can be had."""
+        proxy = self.proxy
+        if self.service is not None or self._dialer is not None or self._down is not None:
+            return
+        frozen = bool(self._stops & _GATE)
+        self._dialer = Dialer(
+            proxy.loop,
+            proxy.addresses,
+            proxy.dial_seconds(),
+            self._dialed,
+            frozen=frozen,
+            mark=Mark.OWN if proxy.options.network_of is not None else 0,
+            source=OWN_ADDRESS if proxy.options.stand_in else None,
+        )
+
+    def _dialed(self, result: socket.socket | OSError) -> None:
+        self._dialer = None
+        fields: dict[str, object] = {"client": self._client_address, "local_port": None}
+        if isinstance(result, OSError):
+            if not (self._raw or self._pieces or self._opening):  # called for a client that has said nothing
+                if self.proxy.service_speaks_first:
+                    self._reset_client()
+                return
+            self._down = result
+        else:
+            self.proxy.service_seen = True
+            self.service = ServiceSocket(self.proxy.loop, result, self)
+            fields["local_port"] = self.service.local_port
+        self.proxy.writer.append(EventKind.CONNECTION_OPENED, self.number, fields=fields)
+        self._advance()
+
+    def _advance(self) -> None:
+        """Hand on what waits, as far as nothing stops it."""
+        out: list[bytes] = []
+        while not self._stops and not self._ended and self._step(out):
+            pass
+        self.proxy.writer.flush()
+        if out and self.service is not None:
+            self.service.send(out[0] if len(out) == 1 else b"".join(out))
+        if self.client_eof and not (self._pieces or self._raw or self._stops) and self.service is not None:
+            self.service.shutdown()
+            self._close_if_over()
+        self._adjust_reading()
+
+    def _step(self, out: list[bytes]) -> bool:
+        """Take one thing that waits; False if there is none that can be taken now."""
+        if self._pieces:
+            piece = self._pieces[0]
+            if isinstance(piece, RequestHead) and self._down is None and self.proxy.wants_hold():
+                self._pieces.popleft()
+                self._hold(piece)
+            elif self._is_connected(piece):
+                self._take_piece(self._pieces.popleft(), out)
+            else:
+                return False
+        elif self._raw and self._opening is not None:
+            self._judge(self._take_raw())
+        elif self._raw and self._is_plain:
+            return self._pass_on(out)
+        elif self._raw:
+            self._pieces.extend(self._framer.feed(self._take_raw()))
+        elif self._opening and self.client_eof:  # a line without end
+            self._become_plain("it ended within its first line")
+        else:
+            return False
+        return True
+
+    def _is_connected(self, piece: _Waiting) -> bool:
+        """The service is there for the piece, or it needs none; else it is called."""
+        if self.service is None and self._down is None and not isinstance(piece, Violation):
+            self._dial()
+            return False
+        return True
+
+    def _take_raw(self) -> bytes:
+        data = self._raw.popleft()
+        self._raw_bytes -= len(data)
+        return data
+
+    def _judge(self, data: bytes) -> None:
+        """Learn from the client's first bytes what it speaks."""
+        assert self._opening is not None
+        self._opening += data
+        speech = speech_of(self._opening)
+        if speech is Speech.HTTP:
+            self.proxy.speaks_http = True
+            self._pieces.extend(self._framer.feed(self._opening))
+            self._opening = None
+        elif speech is Speech.OTHER:
+            self._become_plain("the client does not speak HTTP/1")
+
+    def _become_plain(self, why: str) -> None:
+        """From here on bytes are passed on as they come."""
+        if self._opening:
+            self._raw.appendleft(self._opening)
+            self._raw_bytes += len(self._opening)
+        self._opening = None
+        self._is_plain = True
+        self.proxy.passes_unframed(self.number, why)
+
+    def _pass_on(self, out: list[bytes]) -> bool:
+        if self._down is not None:  # as the service would have: it takes no connection
+            self._reset_client()
+            return False
+        if self.service is None:
+            self._dial()
+            return False
+        data = self._take_raw()
+        self._plain_up += len(data)
+        out.append(data)
+        return True
+
+    def _close_if_over(self) -> None:
+        """Close when both sides have said their last word, and all of it is through."""
+        waits = (
+            self._pieces or self._raw or self._stops or (self.service is not None and self.service.backlog)
+        )
+        if self._service_eof and self.client_eof and not waits:
+            self._close_client()
+
+    def _take_piece(self, piece: _Waiting, out: list[bytes]) -> None:
+        if isinstance(piece, RequestHead):
+            self._take_head(_Released(self.proxy.writer.next_request(), piece), out)
+        elif isinstance(piece, _Released):
+            self._take_head(piece, out)
+        elif isinstance(piece, Body):
+            self._take_body(piece.raw, out)
+        elif isinstance(piece, End):
+            self._end_request()
+        elif isinstance(piece, Stream):
+            self._take_stream(piece.raw, out)
+        elif isinstance(piece, Violation):
+            self._refuse(piece)
+
+    def _hold(self, head: RequestHead) -> None:
+        self._held = _Released(self.proxy.writer.next_request(), head)
+        self._stops |= _HOLD
+        self.proxy.hold(self._held.number, self)
+
+    def _take_head(self, numbered: _Released, out: list[bytes]) -> None:
+        self._start_request(numbered, out)
+        if self._down is not None:
+            self.proxy.service_unreachable(self.flights[-1], self._down)
+            self._answer_ourselves(*own_answers.unreachable(self.proxy.options.upstream, self._down))
+
+    def _start_request(self, numbered: _Released, out: list[bytes]) -> None:
+        proxy, (number, head) = self.proxy, numbered
+        body = BodyKeeper(proxy.options.body_limit, head.length)
+        flight = Flight(number, head.method, body, proxy.gate.clock())
+        flight.asks_upgrade, flight.waits_for_continue = head.asks_upgrade, head.expects_continue
+        port = self.service.local_port if self.service is not None else None
+        fields: dict[str, object] = {"client": self._client_address, "local_port": port}
+        if proxy.logs:
+            fields["log_offsets"] = proxy.logs.sizes()
+        proxy.writer.append(EventKind.REQUEST_STARTED, self.number, number, head.raw, fields)
+        proxy.flights[number] = (flight, self)
+        self.flights.append(flight)
+        self.requests += 1
+        self._uploading = flight
+        self._answers.expect(head.method)
+        out.append(head.raw)
+
+    def _take_body(self, raw: bytes, out: list[bytes]) -> None:
+        out.append(raw)
+        flight = self._uploading
+        if flight is not None:
+            flight.touched = self.proxy.gate.clock()
+            kept = flight.body.keep(raw)
+            if kept:
+                self.proxy.writer.append(EventKind.REQUEST_BODY, self.number, flight.number, kept)
+
+    def _end_request(self) -> None:
+        flight, self._uploading = self._uploading, None
+        if flight is not None:
+            flight.is_sent = True
+            fields = flight.body.summary()
+            self.proxy.writer.append(EventKind.REQUEST_ENDED, self.number, flight.number, fields=fields)
+
+    def _take_stream(self, raw: bytes, out: list[bytes]) -> None:
+        out.append(raw)
+        if self.upgraded is not None and self._stream is not None:
+            kept = self._stream.keep(raw)
+            if kept:
+                self.proxy.writer.append(EventKind.STREAM_TO_SERVICE, self.number, self.upgraded.number, kept)
+
+    # Refusing, closing
+
+    def _refuse(self, violation: Violation) -> None:
+        """The client does not speak HTTP/1.1 (safely): answer ourselves, once the answers before it are out."""
+        fields = {"about": "refused", "text": violation.reason, "status": violation.status}
+        self.proxy.writer.append(EventKind.NOTE, self.number, 0, violation.raw[: 64 * 1024], fields)
+        self.proxy.refused += 1
+        text = own_answers.refused(violation.reason)
+        if self._uploading is not None and self.flights and self.flights[-1] is self._uploading:
+            self._abandon(self.flights.pop(), "malformed")
+        self._stops |= _REFUSED
+        if self.flights:
+            self._refusal = (violation.status, text)
+        else:
+            self._answer_ourselves(violation.status, text)
+
+    def _answer_ourselves(self, status: int, text: str) -> None:
+        """Give the client an answer of Relive's own, as the answer of the open flight if there is one, and close."""
+        if self._has_answered_ourselves:
+            return
+        self._has_answered_ourselves = True
+        self._stops |= _REFUSED
+        head, body = own_answers.answer(status, text)
+        writer = self.proxy.writer
+        if self.flights:
+            flight = self.flights.popleft()
+            self.proxy.flights.pop(flight.number, None)
+            begun = {"status": status, "by": "relive"}
+            writer.append(EventKind.ANSWER_STARTED, self.number, flight.number, head, begun)
+            writer.append(EventKind.ANSWER_BODY, self.number, flight.number, body)
+            writer.append(EventKind.ANSWER_ENDED, self.number, flight.number, fields={"bytes": len(body)})
+            writer.flush()
+            body = b"" if flight.method == b"HEAD" else body
+        if self._client is not None and not self._client.is_closing() and not self._service_eof:
+            self._client.write(head + body)
+            self._client.write_eof()
+        if self.service is not None:
+            self.service.close()
+        self.linger()
+
+    def linger(self) -> None:
+        """Close the client's side soon: at once, our unread input would reset it and take our last bytes with it."""
+        if self.client_eof:
+            self._close_client()
+        elif self._lingering is None:
+            self._lingering = self.proxy.loop.call_later(LINGER_SECONDS, self._close_client)
+            self._adjust_reading()
+
+    def shut(self) -> None:
+        """The proxy ends."""
+        client = self._client
+        self._end(reset=False)
+        if client is not None:
+            client.abort()
+
+    def _close_client(self) -> None:
+        if self._client is not None:
+            self._client.close()
+
+    def _end(self, *, reset: bool) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        for timer in (self._lingering, self._silence):
+            if timer is not None:
+                timer.cancel()
+        if self._held is not None:
+            self.proxy.holds.forget(self._held.number)
+        while self.flights:
+            self._abandon(self.flights.popleft(), "reset" if reset else "closed")
+        if self._dialer is not None:
+            self._dialer.cancel()
+        if self.service is not None or self._down is not None:
+            self._record_end()
+        if self.service is not None:
+            self.service.close(reset=reset)
+        if not self._stops & _GATE:
+            self.proxy.gate.keepers.pop(self.number, None)
+        self._client = None
+
+    def _abandon(self, flight: Flight, how: str) -> None:
+        self.proxy.flights.pop(flight.number, None)
+        self.proxy.writer.append(EventKind.REQUEST_ABANDONED, self.number, flight.number, fields={"how": how})
+
+    def _record_end(self) -> None:
+        sent = self.service.sent if self.service is not None else 0
+        fields: dict[str, object] = {"sent": sent, "requests": self.requests}
+        if self._stream is not None:
+            fields |= self._stream.summary("up_") | self._answers.stream_summary("down_")
+        if self._is_plain:
+            fields |= {"unframed": True, "up_bytes": self._plain_up, "down_bytes": self._plain_down}
+        self.proxy.writer.append(EventKind.CONNECTION_CLOSED, self.number, fields=fields)
+        self.proxy.writer.flush()
+
+    def _adjust_reading(self) -> None:
+        """Read the client unless much of what it sent is waiting; a client that is not read cannot be seen to leave."""
+        waiting = self._raw_bytes > BACKLOG_HIGH_BYTES
+        slow = self.service is not None and self.service.backlog > BACKLOG_HIGH_BYTES
+        early = self._framer.waits_for_answer and self._framer.held > BACKLOG_HIGH_BYTES
+        wanted = bool(self._stops & _REFUSED) or not (waiting or slow or early)
+        if wanted == self._is_read or self._client is None or self.client_eof or self._client.is_closing():
+            return
+        self._is_read = wanted
+        if wanted:
+            self._client.resume_reading()
+        else:
+            self._client.pause_reading()

@@ -1,0 +1,421 @@
+"""The recording reverse proxy: stands before one service, numbers its requests, records what crosses.
+
+    python -m relive.proxies.ingress.proxy --listen ADDR:PORT --upstream HOST:PORT --recording DIR --control UNIXSOCKET
+        [--ready-fd N] [--every-request] [--hang-after SECONDS] [--body-limit BYTES] [--keep-bytes BYTES]
+        [--keep-seconds SECONDS]
+        [--log FILE ...] [--network-of PID] [--stand-in | --front UNIXSOCKET]
+
+With ``--stand-in`` it takes the new connections of the upstream's own port (see ``standin``) instead of listening anywhere.
+
+With ``--front`` it gets the listening socket of ``--listen`` from process 1 of a capsule, which keeps the port open when it dies.
+
+When it listens it writes one JSON line to descriptor N and closes it: ``{"listen": [ADDR, PORT], "pid": PID}``.
+On SIGTERM it takes no more connections, lets requests in flight end for up to ``DRAIN_SECONDS``, and exits 0.
+
+The service comes first: no state of the recording, of the disk or of an agent keeps traffic from flowing for longer
+than the limits said here. The service's connection is opened at the client's first byte; while the service starts,
+for up to 10 s, requests wait for it; later a service that refuses connections for 1 s is answered for with a 502. One whose
+queue of connections is full refuses none: a request waits as long as its client, up to the two minutes for which the
+kernel tries.
+
+Clients may speak something else than HTTP/1, or wait for the service to speak first: their bytes are passed on, and no requests
+are told apart (see ``_speech.py``).
+
+The control socket (SOCK_STREAM, JSON lines, peer root or the same user, at most 4 connections, each equal):
+
+==================================================  ============================================================
+agent to proxy (``id``: any value, comes back)      reply
+==================================================  ============================================================
+``{"op":"close","id":I}``                           ``{"op":"closed","id":I,"cursor":SEQ,"connections":[{
+                                                    "connection":C,"local_port":P,"request":N|null,"sent":B}]}``
+``{"op":"open","id":I,"commit":ID|null}``           ``{"op":"opened","id":I,"cursor":SEQ}``
+``{"op":"go","requests":[N..],"commit":ID|null}``   none; with an ``id``: ``{"op":"gone","id":I,"requests":[N..]}``
+``{"op":"status","id":I}``                          ``{"op":"status","id":I, ...counters}``
+anything wrong                                      ``{"op":"error","id":I,"error":{code,message,cause,remedy}}``
+==================================================  ============================================================
+
+Error codes: ``bad-message``, ``unknown-op``, ``gate-closed`` (a second close), ``gate-not-closed`` (an open of a gate
+that is open, also because it opened by itself: the commit then has no exact cursor), ``not-yours``, ``refused``.
+
+Between ``closed`` and ``opened`` no byte, FIN or new connection reaches the service; its answers flow on. ``request``
+is the oldest request of the connection whose answer is not whole, ``sent`` the bytes the kernel took for the service
+over the life of the connection. The gate opens by itself after 10 s, or when the connection that closed it ends.
+
+==================================================  ============================================================
+proxy to every agent                                when
+==================================================  ============================================================
+``{"op":"hold","request":N}``                       with --every-request: the request waits for ``go``, at most 30 s
+                                                    and only while an agent is connected
+``{"op":"answered","request":N,"status":S,          a 5xx answer of the service is whole
+"seconds":X,"seq":SEQ}``
+``{"op":"broken","request":N,"how":H,               the service ended the connection before the answer was whole:
+"reused":R,"seconds":X}``                           ``closed`` or ``reset``; or took none: ``refused``, or within
+                                                    two minutes ``timed-out``. R answers came on it before
+``{"op":"unanswered","request":N,"seconds":X}``     once, when no final answer's head came for --hang-after seconds
+                                                    since the service last got something to do for it
+``{"op":"unframed","connection":C,"text":T}``       once, when the first connection is passed on that carries no HTTP/1
+==================================================  ============================================================
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import errno
+import gc
+import importlib
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from relive.errors import ReliveError
+from relive.kernel.namespaces import Namespace, enter
+from relive.proxies.control import ControlHub, ControlLink, error_reply
+from relive.proxies.gate import Gate, Holds
+from relive.proxies.ingress._connection import Connection
+from relive.proxies.ingress._flight import Flight
+from relive.proxies.ingress._log_sizes import LogSizes
+from relive.proxies.ingress.takeover import StandIn
+from relive.proxies.listeners import (
+    BACKLOG,
+    bind_control,
+    bind_listener,
+    resolve,
+    split_address,
+    take_listener,
+)
+from relive.proxies.running import run
+from relive.proxies.service_socket import Address
+from relive.recording.events import EventKind
+from relive.recording.writer import RecordingWriter
+
+__all__ = ["DEFAULT_BODY_LIMIT", "Proxy", "ProxyOptions", "main"]
+
+DEFAULT_BODY_LIMIT = 16 * 1024 * 1024
+START_SECONDS = 10.0  # how long requests wait for a service that has never been seen
+RETRY_SECONDS = 1.0  # and for one that has
+DRAIN_SECONDS = 5.0
+_LAST_ACCEPTS = 0.05  # [s]
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyOptions:
+    """What the command line says; see the module.
+
+    Attributes:
+        listen, upstream: ``ADDR:PORT``; an IPv6 address in brackets.
+        hang_after: seconds; None watches for no hangs.
+        body_limit: bytes kept of each body, and of each direction of a stream.
+        keep_bytes, keep_seconds: bounds of the recording's size and age; None keeps everything.
+        logs: files whose sizes are recorded with requests; they need not exist yet.
+        stand_in: the upstream's own port is taken; ``listen`` then says nothing.
+        front: where process 1 of a capsule gives its listener away (``native/init/front.h``); None: the proxy binds its own.
+        network_of: pid of a process in whose network namespace the service listens; None: in the proxy's own.
+    """
+
+    listen: str
+    upstream: str
+    recording: Path
+    control: Path
+    ready_fd: int | None = None
+    every_request: bool = False
+    hang_after: float | None = None
+    body_limit: int = DEFAULT_BODY_LIMIT
+    keep_bytes: int | None = None
+    keep_seconds: float | None = None
+    logs: tuple[str, ...] = ()
+    network_of: int | None = None
+    stand_in: bool = False
+    front: Path | None = None
+
+
+class Proxy:
+    """The proxy's state, shared by its connections. Lives in one event loop."""
+
+    def __init__(self, options: ProxyOptions, loop: asyncio.AbstractEventLoop) -> None:
+        self.options = options
+        self.loop = loop
+        self.addresses: Sequence[Address] = resolve(options.upstream)
+        self.writer = RecordingWriter(
+            options.recording,
+            keep_bytes=options.keep_bytes,
+            keep_seconds=options.keep_seconds,
+            on_trouble=_say,
+        )
+        self.gate = Gate(loop, self.writer)
+        self.holds = Holds(loop, self.writer)
+        self.hub = ControlHub(self)
+        self.logs = LogSizes(options.logs)
+        self.flights: dict[int, tuple[Flight, Connection]] = {}  # in the order they were handed on
+        self.service_seen = False
+        self.speaks_http = False  # a client did
+        self.service_speaks_first = False
+        self._unframed = 0  # connections
+        self._line: socket.socket | None = None  # to who keeps the port: while it is open, it takes none
+        self.refused = 0
+        self._answered = self._errors = self._broken = 0
+        self._commits: set[str] = set()
+
+    # For connections
+
+    def dial_seconds(self) -> float:
+        """How long a new connection waits for the service."""
+        return RETRY_SECONDS if self.service_seen else START_SECONDS
+
+    def wants_hold(self) -> bool:
+        """Whether the next request is held: an agent wants it and is there."""
+        return self.options.every_request and bool(self.hub.links)
+
+    def hold(self, request: int, connection: Connection) -> None:
+        """Hold a request until the agent says go."""
+        self.holds.hold(request, connection)
+        for keeper in list(self.gate.keepers.values()):
+            if isinstance(keeper, Connection):
+                keeper.leave_if_idle()
+        self.hub.tell_all({"op": "hold", "request": request})
+
+    def answered(self, flight: Flight) -> None:
+        """An answer of the service is whole."""
+        self._answered += 1
+        if flight.status is not None and flight.status >= 500:
+            self._errors += 1
+            self.writer.flush()  # the agent may look it up at once
+            message = {"op": "answered", "request": flight.number, "status": flight.status}
+            self.hub.tell_all(message | {"seconds": self._seconds(flight), "seq": self.writer.last_seq})
+
+    def broken(self, flight: Flight, how: str, reused: int) -> None:
+        """The service ended the connection before the answer was whole."""
+        self._broken += 1
+        self.writer.flush()  # the agent may look it up at once
+        message = {"op": "broken", "request": flight.number, "how": how, "reused": reused}
+        self.hub.tell_all(message | {"seconds": self._seconds(flight)})
+
+    def service_unreachable(self, flight: Flight, error: OSError) -> None:
+        """The service took no connection for this request."""
+        self.broken(flight, "timed-out" if error.errno == errno.ETIMEDOUT else "refused", 0)
+
+    def passes_unframed(self, connection: int, why: str) -> None:
+        """A connection carries no HTTP/1. Said once: such a service may have thousands a second."""
+        self._unframed += 1
+        if self._unframed == 1:
+            text = f"{why}: bytes are passed on as they come, and requests are not told apart"
+            self.writer.append(EventKind.NOTE, connection, fields={"about": "unframed", "text": text})
+            self.hub.tell_all({"op": "unframed", "connection": connection, "text": text})
+
+    def _seconds(self, flight: Flight) -> float:
+        return round(self.gate.clock() - flight.started, 6)
+
+    # For agents
+
+    def control_message(self, link: ControlLink, op: str, message: dict[str, Any]) -> dict[str, Any] | None:
+        """Act on a message of an agent; see the module's table."""
+        acts: dict[str, Callable[[ControlLink, dict[str, Any]], dict[str, Any] | None]] = {
+            "close": self._close,
+            "open": self._open,
+            "go": self._go,
+            "status": self._status,
+        }
+        act = acts.get(op)
+        return (
+            act(link, message) if act is not None else error_reply("unknown-op", f"there is no op {op!r:.50}")
+        )
+
+    def control_lost(self, link: ControlLink, *, was_last: bool) -> None:
+        """An agent went away: what it had stopped goes on."""
+        self.gate.owner_gone(link)
+        if was_last:
+            self.holds.go_all("handed on without the agent's word: no agent is connected")
+
+    def _close(self, link: ControlLink, _message: dict[str, Any]) -> dict[str, Any]:
+        if self.gate.is_closed:
+            return error_reply("gate-closed", "the gate is closed already")
+        cursor = self.gate.close(link)
+        connections = [report for c in self.gate.keepers.values() if (report := c.report()) is not None]
+        return {"op": "closed", "cursor": cursor, "connections": connections}
+
+    def _open(self, link: ControlLink, message: dict[str, Any]) -> dict[str, Any]:
+        commit = message.get("commit")
+        if not (commit is None or isinstance(commit, str)):
+            return error_reply("bad-message", "commit is neither text nor null")
+        if not self.gate.is_closed:
+            return error_reply("gate-not-closed", "the gate is open; it may have opened by itself")
+        if self.gate.owner is not link:
+            return error_reply("not-yours", "another connection closed the gate")
+        if commit is not None:
+            self._commits.add(commit)
+        return {"op": "opened", "cursor": self.gate.open(commit)}
+
+    def _go(self, _link: ControlLink, message: dict[str, Any]) -> dict[str, Any] | None:
+        requests, commit = message.get("requests"), message.get("commit")
+        if not isinstance(requests, list) or not (commit is None or isinstance(commit, str)):
+            return error_reply("bad-message", "requests is no list, or commit neither text nor null")
+        if (
+            commit is not None and commit not in self._commits
+        ):  # else ``open`` has recorded it, with its cursor
+            self._commits.add(commit)
+            self.gate.record_commit(commit, self.writer.last_seq, None)
+        gone = self.holds.go(number for number in requests if isinstance(number, int))
+        return {"op": "gone", "requests": gone} if "id" in message else None
+
+    def _status(self, _link: ControlLink, _message: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "op": "status",
+            "pid": os.getpid(),
+            "gate": "closed" if self.gate.is_closed else "open",
+            "opened_by_itself": self.gate.opened_by_itself,
+            "connections": len(self.gate.keepers),
+            "in_flight": len(self.flights),
+            "held": len(self.holds),
+            "requests": self.writer.last_request,
+            "answered": self._answered,
+            "server_errors": self._errors,
+            "broken": self._broken,
+            "refused": self.refused,
+            "unframed": self._unframed,
+            "cursor": self.writer.last_seq,
+            "recording": self.writer.is_on,
+            "events_lost": self.writer.lost,
+        }
+
+    # Life
+
+    async def serve(self) -> None:
+        """Listen until SIGTERM or SIGINT.
+
+        Raises:
+            CapsuleStartFailed: one of the two sockets cannot be bound.
+        """
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self.loop.add_signal_handler(number, stop.set)
+        stand_in = self._stand_in() if self.options.stand_in else None
+        listeners = stand_in.listeners if stand_in is not None else [self._listener()]
+        control = bind_control(self.options.control)
+        if self.options.network_of is not None:
+            # The listener stays in the host's network. From here on every new socket leads to the service.
+            enter(self.options.network_of, Namespace.NETWORK)
+        logs = list(self.options.logs)
+        fields = {
+            "listen": self.options.listen,
+            "upstream": self.options.upstream,
+            "pid": os.getpid(),
+            "logs": logs,
+        }
+        self.writer.append(EventKind.RECORDER_STARTED, fields=fields)
+        self.writer.flush()
+        servers = [
+            await self.loop.create_unix_server(self.hub.link, sock=control),
+            *[
+                await self.loop.create_server(lambda: Connection(self), sock=one, backlog=BACKLOG)
+                for one in listeners
+            ],
+        ]
+        self._say_ready(listeners[0])
+        watch = asyncio.create_task(self._watch_for_hangs())
+        gc.collect()
+        gc.freeze()
+        try:
+            await stop.wait()
+            if stand_in is not None:
+                stand_in.give_back()
+                await asyncio.sleep(_LAST_ACCEPTS)  # of connections that the kernel has made for us already
+            for server in servers[1:]:
+                server.close()
+            await self._drain()
+        finally:
+            watch.cancel()
+            for server in servers:
+                server.close()
+            for keeper in list(self.gate.keepers.values()):
+                keeper.shut()
+            self.options.control.unlink(missing_ok=True)
+            self.writer.close()
+
+    def _listener(self) -> socket.socket:
+        if self.options.front is None:
+            return bind_listener(self.options.listen)
+        listener, self._line = take_listener(self.options.front)
+        return listener
+
+    def _stand_in(self) -> StandIn:
+        host, port = split_address(self.options.upstream)
+        return StandIn((host, port), everywhere=host == "127.0.0.1")
+
+    async def _drain(self) -> None:
+        end = self.loop.time() + DRAIN_SECONDS
+        while self.flights and self.loop.time() < end:
+            await asyncio.sleep(0.02)
+
+    async def _watch_for_hangs(self) -> None:
+        limit = self.options.hang_after
+        while limit is not None:
+            await asyncio.sleep(max(0.02, min(limit / 4, 1.0)))
+            now = self.gate.clock()
+            for flight, connection in self.flights.values():
+                seconds = now - flight.touched
+                if seconds >= limit and not flight.reported and connection.waits_on_service(flight):
+                    flight.reported = True
+                    self.hub.tell_all(
+                        {"op": "unanswered", "request": flight.number, "seconds": round(seconds, 3)}
+                    )
+
+    def _say_ready(self, listener: socket.socket) -> None:
+        if self.options.ready_fd is not None:
+            line = json.dumps({"listen": listener.getsockname()[:2], "pid": os.getpid()}) + "\n"
+            os.write(self.options.ready_fd, line.encode())
+            os.close(self.options.ready_fd)
+
+
+def parse_options(arguments: Sequence[str]) -> ProxyOptions:
+    """The options of a command line; argparse ends the process with status 2 if it is wrong."""
+    parser = argparse.ArgumentParser(
+        prog="python -m relive.proxies.ingress.proxy", description="Record what crosses."
+    )
+    parser.add_argument("--listen", required=True, metavar="ADDR:PORT")
+    parser.add_argument("--upstream", required=True, metavar="HOST:PORT")
+    parser.add_argument("--recording", required=True, type=Path, metavar="DIR")
+    parser.add_argument("--control", required=True, type=Path, metavar="UNIXSOCKET")
+    parser.add_argument("--ready-fd", type=int, metavar="N")
+    parser.add_argument("--every-request", action="store_true")
+    parser.add_argument("--hang-after", type=float, metavar="SECONDS")
+    parser.add_argument("--body-limit", type=int, default=DEFAULT_BODY_LIMIT, metavar="BYTES")
+    parser.add_argument("--keep-bytes", type=int, metavar="BYTES")
+    parser.add_argument("--keep-seconds", type=float, metavar="SECONDS")
+    parser.add_argument("--network-of", type=int, metavar="PID")
+    parser.add_argument("--stand-in", action="store_true")
+    parser.add_argument("--front", type=Path, metavar="UNIXSOCKET")
+    parser.add_argument("--log", action="append", default=[], dest="logs", metavar="FILE")
+    values = vars(parser.parse_args(arguments))
+    return ProxyOptions(**values | {"logs": tuple(values["logs"])})
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"relive proxy: {text}\n")
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    try:
+        return importlib.import_module("uvloop").new_event_loop  # type: ignore[no-any-return]
+    except ImportError:
+        return asyncio.new_event_loop
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the proxy; returns its exit status."""
+    options = parse_options(sys.argv[1:] if arguments is None else arguments)
+
+    def told(error: ReliveError) -> str:
+        hint = f"Hint: {error.remedy}\n" if error.remedy is not None else ""
+        return f"Error: {error}\n{hint}"
+
+    return run(lambda: Proxy(options, asyncio.get_running_loop()).serve(), told, loop_factory=_loop_factory())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""Sockets that the proxy and the agent listen at: made, or got from process 1 of a capsule, which keeps the port open."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+from relive.errors import CapsuleStartFailed, UsageError
+from relive.kernel.unixpath import near
+from relive.proxies.service_socket import Address
+
+__all__ = ["BACKLOG", "bind_control", "bind_listener", "resolve", "split_address", "take_listener"]
+
+BACKLOG = 4096
+_FRONT_SECONDS = 5.0
+
+
+def split_address(text: str) -> tuple[str, int]:
+    """``ADDR:PORT`` or ``[IPV6]:PORT``.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise UsageError(f"{text!r} is no address", remedy="Write it as 127.0.0.1:8000 or [::1]:8000.")
+    return host.removeprefix("[").removesuffix("]") or "0.0.0.0", int(port)
+
+
+def resolve(text: str) -> list[Address]:
+    """All addresses of ``HOST:PORT``, looked up once.
+
+    Raises:
+        UsageError: it is no address, or the name is unknown.
+    """
+    host, port = split_address(text)
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise UsageError(f"there is no host {host!r}", cause=str(error)) from error
+    return [(family, address) for family, _, _, _, address in found]
+
+
+def bind_listener(text: str) -> socket.socket:
+    """A listening TCP socket.
+
+    Raises:
+        UsageError: the text is no address, or the name is unknown.
+        CapsuleStartFailed: the address is taken or not ours.
+    """
+    family, address = resolve(text)[0]
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+        sock.listen(BACKLOG)
+    except OSError as error:
+        sock.close()
+        remedy = "See with `ss -ltnp` who listens there, or choose another port."
+        raise CapsuleStartFailed(f"cannot listen on {text}", cause=str(error), remedy=remedy) from error
+    sock.setblocking(False)
+    return sock
+
+
+def bind_control(path: Path) -> socket.socket:
+    """A listening unix socket, for its owner only. What a killed proxy left there is replaced.
+
+    Raises:
+        CapsuleStartFailed: the path cannot be bound.
+    """
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        # Two proxies cannot meet here: the lock on the recording has kept out the second.
+        path.unlink(missing_ok=True)
+        before = os.umask(0o177)
+        try:
+            with near(path) as name:
+                sock.bind(name)
+        finally:
+            os.umask(before)
+        sock.listen(16)
+    except OSError as error:
+        sock.close()
+        raise CapsuleStartFailed(f"cannot listen on {path}", cause=str(error)) from error
+    sock.setblocking(False)
+    return sock
+
+
+def take_listener(front: Path) -> tuple[socket.socket, socket.socket]:
+    """The listener that process 1 keeps (``native/init/front.h``), and the line by which it knows that somebody accepts from it.
+
+    Raises:
+        CapsuleStartFailed: nobody gives it.
+    """
+    line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    line.settimeout(_FRONT_SECONDS)
+    try:
+        with near(front) as name:
+            line.connect(name)
+        _, descriptors, _, _ = socket.recv_fds(line, 1, 1)
+        if not descriptors:
+            raise OSError("too many have it already")
+    except OSError as error:
+        line.close()
+        raise CapsuleStartFailed(
+            "process 1 of the capsule does not give its port away",
+            cause=str(error),
+            remedy="See whether the service still runs (`relive ps`).",
+        ) from error
+    listener = socket.socket(fileno=descriptors[0])
+    listener.setblocking(False)
+    return listener, line

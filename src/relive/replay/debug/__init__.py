@@ -1,0 +1,1 @@
+"""A debugger in a branch, at a failure or where its request begins."""

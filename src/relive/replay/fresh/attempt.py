@@ -1,0 +1,73 @@
+"""One attempt: a sandbox with the right files in it, and the life of a fresh process there."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+
+from relive.config import Settings
+from relive.errors import ReliveError
+from relive.model.reproduction import Attempt, ReproductionKind
+from relive.replay.fresh.attempt_plan import Plan, Wishes
+from relive.replay.fresh.life import Life, last_lines
+from relive.replay.fresh.recorded_answers import lay
+from relive.replay.fresh.sending import is_loopback
+from relive.replay.fresh.tree import lay_tree
+from relive.replay.ring_collector import BranchDrain
+from relive.sandbox.fresh_process import AfreshSpec, Place, prepared_place, start_afresh
+
+__all__ = ["attempt"]
+
+
+def attempt(
+    settings: Settings, plan: Plan, wishes: Wishes, number: int, tell: Callable[[str], None]
+) -> Attempt:
+    """Make one. Call it from a process with one thread.
+
+    A service that does not start gives an attempt that says so.
+
+    Args:
+        tell: called with a sentence on what is being done.
+
+    Raises:
+        UsageError: a file cannot be laid; PermissionMissing; DiskFull, OSError: there is no room.
+    """
+    began = time.monotonic()
+    with prepared_place(settings) as place:
+        tell(f"Laying out {plan.tree.words}.")
+        notes = lay_tree(plan.tree, place.laying)
+        for path, source in wishes.databases.items():
+            place.laying.file(source, path)
+        has_request = plan.request is not None
+        lay(plan.case, place.rings, wishes.on_miss, has_request=has_request)
+        tell(f"Starting {' '.join(plan.start.command)} in a sealed sandbox.")
+        try:
+            sandbox = start_afresh(settings, place, _spec(plan, place))
+        except ReliveError as error:
+            return Attempt(
+                number=number,
+                kind=ReproductionKind.COULD_NOT_START,
+                difference=f"{error.message}: {error.cause}" if error.cause else error.message,
+                notes=[error.remedy] if error.remedy else [],
+                log=last_lines(place),
+                seconds=time.monotonic() - began,
+            )
+        with contextlib.closing(sandbox), contextlib.closing(BranchDrain(place.rings)) as drain:
+            made = Life(plan, wishes, sandbox, drain, tell).live()
+        return made.model_copy(
+            update={"number": number, "notes": [*made.notes, *notes], "seconds": time.monotonic() - began}
+        )
+
+
+def _spec(plan: Plan, place: Place) -> AfreshSpec:
+    start = plan.start
+    address = start.address
+    return AfreshSpec(
+        command=start.command,
+        directory=start.directory,
+        environment=plan.environment,
+        user=start.user,
+        addresses=[address] if address is not None and not is_loopback(address) else [],
+        hostname=f"reproduce-{place.directory.name}",
+    )

@@ -1,0 +1,187 @@
+"""Judging an attempt: pure functions over what was recorded and what came.
+
+Rules, in order; the first that applies decides:
+
+1. Nothing failed: no exception escaped, and the answer was below 500 (or the program ended with status 0): not reproduced.
+2. The same exception escaped at the same place: its type, its message and its place are equal, and so is the status of the answer
+   where both are known: reproduced. The place is the innermost frame of the service's own code: file, function and line, or at
+   another line the same text of the line (lines move from one revision to another; that is noted).
+3. Else it diverged. What differed first is the first event of the request that differed (``relive.replay.sequence``), else the
+   first call of the request that has no recorded answer, else the exception.
+
+Placeholders of secrets are equal to each other, addresses in messages too: both are made anew by each process.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from relive.model.outcome import InsideEvent
+from relive.model.reproduction import Raised, ReproductionKind
+from relive.recording.events import EventKind
+from relive.replay.difference import short
+from relive.replay.sequence import first_differing_event
+
+__all__ = ["Came", "Judgement", "first_difference_inside", "judge", "same_failure"]
+
+_PLACEHOLDER = re.compile(r"<secret:[0-9a-f]{8}>")
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
+_FAILING = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Came:
+    """What came of an attempt.
+
+    Attributes:
+        raised: exceptions that escaped from what is judged, in their order.
+        status: of the answer, None for none; how: why there is none, in words.
+        exit_status: of the service as a shell shows it, None while it runs.
+        events: what happened in the request.
+        is_answered: a request was sent, and its answer is whole.
+        is_request: a request was sent.
+        missed: the first call of what is judged that had no recorded answer, in words; None: none.
+    """
+
+    raised: Sequence[Raised]
+    status: int | None = None
+    how: str = ""
+    exit_status: int | None = None
+    events: Sequence[InsideEvent] = ()
+    is_answered: bool = False
+    is_request: bool = True
+    missed: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A verdict with its reason; ``raised`` is the exception that was compared."""
+
+    kind: ReproductionKind
+    difference: str | None = None
+    notes: list[str] = field(default_factory=list)
+    raised: Raised | None = None
+
+
+def judge(
+    recorded: Raised,
+    recorded_status: int | None,
+    recorded_events: Sequence[InsideEvent],
+    came: Came,
+    ignore: Collection[str] = (),
+) -> Judgement:
+    """By the rules above; ``ignore`` as for ``first_differing_event``."""
+    inside = first_difference_inside(recorded_events, came.events, ignore)
+    if not came.raised and _went_well(came):
+        how = f"status {came.status} came" if came.is_request else "the program ended with status 0"
+        notes = [inside] if inside else []
+        return Judgement(ReproductionKind.NOT_REPRODUCED, f"no exception escaped: {how}", notes)
+    for raised in came.raised:
+        if same_failure(recorded, raised) is None and not _other_status(recorded_status, came):
+            notes = [note for note in (_moved(recorded, raised), inside) if note]
+            return Judgement(ReproductionKind.REPRODUCED, None, notes, raised)
+    outcome, other = _outcome(recorded, recorded_status, came)
+    first = inside or came.missed
+    if first is None:
+        return Judgement(ReproductionKind.DIVERGED, outcome, [], other)
+    return Judgement(ReproductionKind.DIVERGED, first, [outcome], other)
+
+
+def _went_well(came: Came) -> bool:
+    if came.is_request:
+        return came.is_answered and came.status is not None and came.status < _FAILING
+    return came.exit_status == 0
+
+
+def _other_status(recorded: int | None, came: Came) -> bool:
+    return recorded is not None and came.is_request and came.status != recorded
+
+
+def _outcome(recorded: Raised, recorded_status: int | None, came: Came) -> tuple[str, Raised | None]:
+    for raised in came.raised:
+        difference = same_failure(recorded, raised)
+        if difference is not None:
+            return difference, raised
+        return f"status {recorded_status} was recorded, {came.status or came.how or 'none'} came", raised
+    if came.exit_status is not None:
+        return f"no exception was told; the program ended with status {came.exit_status}", None
+    if came.status is not None:
+        return f"no exception was told; status {came.status} came", None
+    return came.how or "no exception escaped within the limit", None
+
+
+def same_failure(recorded: Raised, came: Raised) -> str | None:
+    """Where two exceptions first differ, in words; None when they count as the same."""
+    if recorded.type != came.type:
+        return f"{_words(recorded)} was recorded, {_words(came)} came"
+    if _masked(recorded.text) != _masked(came.text):
+        return f"message {short(recorded.text)} of {recorded.type} was recorded, {short(came.text)} came"
+    if (recorded.file, recorded.function) != (came.file, came.function):
+        return f"{_place(recorded)} was recorded, {_place(came)} came"
+    if recorded.line == came.line:
+        return None
+    if (
+        recorded.source is not None
+        and came.source is not None
+        and _masked(recorded.source) == _masked(came.source)
+    ):
+        return None
+    return f"{_place(recorded)} was recorded, {_place(came)} came"
+
+
+def _moved(recorded: Raised, came: Raised) -> str | None:
+    if recorded.line == came.line:
+        return None
+    return f"the line moved from {recorded.line} to {came.line}: its text and its function are the same"
+
+
+def _words(raised: Raised) -> str:
+    return (
+        f"{raised.type}: {short(raised.text)} at {_place(raised)}"
+        if raised.text
+        else f"{raised.type} at {_place(raised)}"
+    )
+
+
+def _place(raised: Raised) -> str:
+    return (
+        f"{raised.file}:{raised.line} in {raised.function}"
+        if raised.file
+        else "no frame of the service's own code"
+    )
+
+
+def _masked(text: str) -> str:
+    return _ADDRESS.sub("0x", _PLACEHOLDER.sub("<secret>", text))
+
+
+def first_difference_inside(
+    recorded: Sequence[InsideEvent], came: Sequence[InsideEvent], ignore: Collection[str] = ()
+) -> str | None:
+    """The first event up to the failure that differed, in words; None when none did, or nothing is known.
+
+    What came beside that which was recorded is not counted: what is kept ends somewhere behind the failure, in the
+    middle of what other threads did. A call among it has no recorded answer, and is told as that.
+    """
+    wanted = _up_to_failure([_without_placeholders(event) for event in recorded])
+    found = first_differing_event(wanted, [_without_placeholders(event) for event in came], ignore)
+    if not recorded or found is None or found[1] is None:
+        return None
+    return f"event {found[0]}: {found[3]}"
+
+
+def _up_to_failure(events: list[InsideEvent]) -> list[InsideEvent]:
+    for index, event in enumerate(events):
+        if event.kind == EventKind.FAILURE:
+            return events[:index]
+    return events
+
+
+def _without_placeholders(event: InsideEvent) -> InsideEvent:
+    text = json.dumps(event.about)
+    if "<secret:" not in text:
+        return event
+    return event.model_copy(update={"about": json.loads(_PLACEHOLDER.sub("<secret>", text))})

@@ -1,0 +1,219 @@
+"""The life of one fresh process in its sandbox, from its start to its judgement."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from relive.model.failure import Where
+from relive.model.outcome import InsideEvent
+from relive.model.reproduction import Attempt, Raised, ReproductionKind
+from relive.recording.events import EventKind
+from relive.replay.fresh.attempt_plan import Plan, Wishes
+from relive.replay.fresh.judge import Came, Judgement, judge
+from relive.replay.fresh.raised import raised_in
+from relive.replay.fresh.recorded_answers import is_whole, judged_events
+from relive.replay.fresh.request import SentRequest
+from relive.replay.fresh.sending import send
+from relive.replay.fresh.waiting import wait_until
+from relive.replay.outcomes import read_log
+from relive.replay.ring_collector import BranchDrain
+from relive.replay.sequence import miss_words, misses_of, sequence_of
+from relive.sandbox.fresh_process import Afresh, Place
+
+__all__ = ["Life", "last_lines"]
+
+_SETTLE = 1.0  # [s] after the answer, for the end of its handler
+_SETTLE_LATE = 5.0  # [s] the same, where what failed had not been the handler
+_LOG_LINES = 40
+_NOTED = 5
+
+
+def last_lines(place: Place) -> list[str]:
+    """The end of what it wrote to its standard error."""
+    return read_log(place.log("stderr"), 0)[-_LOG_LINES:]
+
+
+@dataclass(slots=True)
+class Life:
+    """One life; ``tell`` is called with a sentence on what is being done."""
+
+    plan: Plan
+    wishes: Wishes
+    sandbox: Afresh
+    drain: BranchDrain
+    tell: Callable[[str], None]
+    ready: float | None = None
+
+    def live(self) -> Attempt:
+        """Live it. The attempt has no number yet."""
+        if self.plan.request is None:
+            return self._judged(self._run_program())
+        began = time.monotonic()
+        if not wait_until(self.sandbox, self.drain, lambda: self._port() is not None, self.wishes.limit):
+            return self._not_started()
+        self.ready = time.monotonic() - began
+        port = self._port()
+        assert port is not None
+        self.tell(f"It listens on port {port} after {self.ready:.1f} s; sending {self.plan.request.words}.")
+        return self._judged(self._send(self.plan.request, port))
+
+    def _port(self) -> int | None:
+        """Where to send the request; None as long as nobody listens there."""
+        ports = self.sandbox.listening_ports()
+        wanted = self.plan.start.port
+        if wanted is not None:
+            return wanted if wanted in ports else None
+        return min(ports, default=None)
+
+    # -- a request -----------------------------------------------------------------------------------------------
+
+    def _send(self, request: SentRequest, port: int) -> Came:
+        address = self.plan.start.address
+        answer, how = send(self.sandbox, self.drain, request, (address, port), self.wishes.limit)
+        number = self.plan.case.judged if self.plan.case.started is not None else None
+        # What a thread or a task dies of may come after the answer.
+        is_late = self.plan.case.package.where is not Where.HANDLER
+        wait_until(
+            self.sandbox,
+            self.drain,
+            lambda: self._has_handled(number) and (not is_late or bool(raised_in(self.drain.events, number))),
+            _SETTLE_LATE if is_late else _SETTLE,
+        )
+        return Came(
+            raised=raised_in(self.drain.events, number),
+            status=answer.status,
+            how=how,
+            exit_status=self._exit_status(),
+            events=self._events(number),
+            is_answered=not how,
+            missed=self._missed(),
+        )
+
+    def _has_handled(self, number: int | None) -> bool:
+        """With None: whichever number it has here."""
+        ended = (event for event in self.drain.events if event.kind is EventKind.HANDLING_ENDED)
+        return any(number in (None, event.request) for event in ended)
+
+    def _events(self, number: int | None) -> list[InsideEvent]:
+        began = (e for e in self.drain.events if e.kind is EventKind.HANDLING_STARTED and e.request == number)
+        first = next(began, None)
+        return sequence_of(self.drain.events, first.fields["pid"], first.request) if first is not None else []
+
+    # -- a program -----------------------------------------------------------------------------------------------
+
+    def _run_program(self) -> Came:
+        recorded = Raised.of(self.plan.case.package)
+
+        def is_over() -> bool:
+            return any(one.fingerprint == recorded.fingerprint for one in raised_in(self.drain.events, None))
+
+        ends = self.plan.case.package.where is Where.MAIN and not self.plan.case.is_job
+        if wait_until(self.sandbox, self.drain, is_over, self.wishes.limit) and ends:
+            # Its end follows; a service goes on after an exception in a thread.
+            wait_until(self.sandbox, self.drain, lambda: self._exit_status() is not None, self.wishes.limit)
+        self.drain.look()
+        raised = raised_in(self.drain.events, None)
+        pid = next((e.fields["pid"] for e in self.drain.events if e.kind is EventKind.FAILURE), None)
+        if pid is None:
+            pid = next((e.fields["pid"] for e in self.drain.events), 0)
+        return Came(
+            raised=raised,
+            how=f"it went on for {self.wishes.limit:g} s without failing",
+            exit_status=self._exit_status(),
+            events=sequence_of(self.drain.events, pid, 0),
+            is_request=False,
+            missed=self._missed(),
+        )
+
+    def _missed(self) -> str | None:
+        return next(
+            (miss_words(miss) for miss in misses_of(self.drain.events) if miss.policy != "pass"), None
+        )
+
+    # -- what is said of it --------------------------------------------------------------------------------------
+
+    def _exit_status(self) -> int | None:
+        status = self.sandbox.wait_status
+        if status is None:
+            return None
+        code = os.waitstatus_to_exitcode(status)
+        return code if code >= 0 else 128 - code
+
+    def _judged(self, came: Came) -> Attempt:
+        case = self.plan.case
+        recorded: list[InsideEvent] = []
+        if self.plan.request is not None or (is_whole(case) and not case.is_job):
+            events = judged_events(case, has_request=self.plan.request is not None)
+            recorded = sequence_of(events, case.package.pid, case.judged if self.plan.request else 0)
+        status = case.recorded_status if self.plan.request is not None else None
+        made = judge(Raised.of(case.package), status, recorded, came, self.wishes.ignore)
+        return self._told(made, came)
+
+    def _told(self, made: Judgement, came: Came) -> Attempt:
+        misses = misses_of(self.drain.events)
+        seal = self.sandbox.seal()
+        return Attempt(
+            number=0,
+            kind=made.kind,
+            difference=made.difference,
+            notes=[note for note in (*made.notes, *self._notes()) if note != made.difference],
+            raised=made.raised,
+            status=came.status,
+            exit_status=came.exit_status,
+            log=last_lines(self.sandbox.place),
+            misses=misses,
+            packets_left=seal.packets_left,
+            refused=seal.refused,
+            ready_seconds=self.ready,
+        )
+
+    def _notes(self) -> list[str]:
+        """What had no recorded answer, was answered from elsewhere, or was lost."""
+        misses = misses_of(self.drain.events)
+        notes = [miss_words(miss) for miss in misses if miss.policy != "pass"][:_NOTED]
+        early = [miss for miss in misses if miss.policy == "pass"]
+        notes += [f"{miss_words(miss)}; it found a sealed network" for miss in early[:_NOTED]]
+        left = len(misses) - len(notes)
+        if left > 0:
+            notes.append(f"{left} more calls had no recorded answer")
+        borrowed = [
+            e for e in self.drain.events if e.kind is EventKind.NOTE and e.fields.get("about") == "beginning"
+        ]
+        if borrowed:
+            notes.append(
+                f"{len(borrowed)} calls of the request were answered with what the recorded process had been told when it began"
+            )
+        return [*notes, *self.drain.troubles]
+
+    def _not_started(self) -> Attempt:
+        status = self._exit_status()
+        raised = raised_in(self.drain.events, None)
+        seal = self.sandbox.seal()
+        port = self.plan.start.port
+        where = f"on port {port}" if port is not None else "anywhere"
+        how = f"it does not listen {where} after {self.wishes.limit:g} s"
+        if status is not None:
+            how = f"it ended with status {status}"
+        if raised and status is not None:
+            how += f": {raised[-1].type}: {raised[-1].text}"
+        elsewhere = sorted(self.sandbox.listening_ports()) if status is None else []
+        notes = (
+            [f"it listens on port {', '.join(map(str, elsewhere))}: name one with --port"]
+            if elsewhere
+            else []
+        )
+        return Attempt(
+            number=0,
+            kind=ReproductionKind.COULD_NOT_START,
+            difference=how,
+            notes=[*notes, *self._notes()],
+            raised=raised[-1] if raised else None,
+            exit_status=status,
+            log=last_lines(self.sandbox.place),
+            misses=misses_of(self.drain.events),
+            packets_left=seal.packets_left,
+            refused=seal.refused,
+        )

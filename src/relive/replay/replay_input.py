@@ -1,0 +1,320 @@
+"""What is replayed: read from an incident, or a recorded request, and the recordings beside the commit before it."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from relive.config import Settings
+from relive.errors import RecordingError, RefUnknown, RequestUnknown, StoreError, UsageError
+from relive.images.registers import read_places
+from relive.model.capsule import LifePaths
+from relive.model.commit import CommitId, Manifest, TargetKind
+from relive.model.dependency import Dependency
+from relive.model.incident import FailureKind, Incident, Occurrence, Sighting
+from relive.model.outcome import End, Fault, Outcome, ThreadPlace
+from relive.model.stack import find_stacks
+from relive.protocols.dependencies import unrecorded
+from relive.protocols.egress_window import read_egress
+from relive.protocols.registry import protocol_of
+from relive.recording.exchanges import Exchange, Exchanges
+from relive.recording.reader import Recording
+from relive.replay.inprocess_events import Window, read_window, request_at_the_end, request_inside
+from relive.replay.outcomes import read_log, recorded_answer, recorded_outcome, with_fault
+from relive.replay.plan import Plan, make_plan
+from relive.replay.sequence import sequence_of
+from relive.replay.stubs.plan import Stubs
+from relive.store import Store
+
+__all__ = ["Case", "OpenRequest", "case_of_incident", "case_of_request", "open_in_commit"]
+
+_FATAL_KINDS = (FailureKind.SIGNAL, FailureKind.EXIT, FailureKind.MEMORY)
+_LATE_MOST = 1 << 16  # [bytes]
+_LEAST_LIMIT = 10.0  # [s] that a replayed request may take
+_HANG_LEAST, _HANG_SLOWER = 1.0, 1.5  # [s] and times what it had hung, that a replay waits for an answer
+_SLOWER = 3.0  # a replayed request may take so many times what the recorded one took
+_END_OF_TIME = (1 << 63) - 1  # a sequence number behind all
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is replayed: a commit, a plan, and the outcome that was recorded.
+
+    Attributes:
+        window: what happened inside from the commit to the failure; None where nobody recorded it.
+        exchange: the request that failed, also where the service is judged by its death.
+        inside: (pid, number in that process) of it; None where that is not known.
+        stubs: what the service said to others over the network; None where nobody recorded it.
+        failed_mono_ns: when the failure was seen.
+        hung_seconds: without an answer for so long a request counts as hanging; None where it did not hang.
+        prepare_seconds: how long it took to read all this.
+        unrecorded: servers that it was connected to and nobody recorded.
+        cannot_come_back: why no replay can show the failure again; None where one may.
+    """
+
+    service: str
+    incident: int | None
+    commit: CommitId
+    manifest: Manifest
+    plan: Plan
+    recorded: Outcome
+    earlier: dict[int, Outcome]
+    limit: float
+    window: Window | None = None
+    exchange: Exchange | None = None
+    inside: tuple[int, int] | None = None
+    stubs: Stubs | None = None
+    failed_mono_ns: int = 0
+    hung_seconds: float | None = None
+    prepare_seconds: float = 0.0
+    unrecorded: Sequence[Dependency] = ()
+    cannot_come_back: str | None = None
+
+
+def _paths_of(settings: Settings, service: str, life: str) -> LifePaths:
+    return LifePaths(settings.capsules / service / life)
+
+
+def case_of_incident(settings: Settings, store: Store, incident: Incident, occurrence: Occurrence) -> Case:
+    """Prepare the replay of one time that an incident was seen, from the nearest commit before it.
+
+    The commit before the latest time is the likelier to hold a state that was wrong already.
+
+    Raises:
+        RefUnknown: there is no commit before it.
+        RecordingError: the request is not in the recording, or was not kept whole.
+    """
+    began = time.monotonic()
+    if occurrence.before is None:
+        raise RefUnknown(
+            f"incident {incident.number} has no commit before it",
+            cause="the service failed before the first commit, or ran with --every never",
+            remedy="run it with --every request or a shorter time, and wait for the failure to come back",
+        )
+    manifest = store.facts(occurrence.before)
+    paths = _paths_of(settings, incident.service, incident.life)
+    log = paths.logs[1]
+    sighting = occurrence.sighting
+    ends_service = sighting.kind in _FATAL_KINDS or sighting.exit_status is not None
+    subject = sighting.request if not ends_service else None
+    if sighting.kind is FailureKind.EXCEPTION and subject is None and not ends_service:
+        raise UsageError(
+            f"incident {incident.number} cannot be judged by a replay",
+            cause="its exception escaped outside of any request that the proxy recorded, and the service went on",
+            remedy=f"`relive debug {incident.number}` opens a debugger where it was raised",
+        )
+    exchanges = Exchanges(Recording(paths.recording))
+    exchange = exchanges.by_number(sighting.request) if sighting.request is not None else None
+    seen_mono_ns = manifest.taken_monotonic_ns + sighting.seen_wall_ns - manifest.taken_wall_ns
+    # Lines about a failure often follow its answer, so the end is where the log was when the incident was written down.
+    lines = read_log(log, sighting.log_begin or 0, occurrence.log_end)
+    if manifest.target.kind is TargetKind.CONTAINER and not lines and occurrence.log_end is not None:
+        lines = _late_lines(log, occurrence.log_end)
+    recorded = recorded_outcome(sighting, exchange, lines)
+    places = _places(store, incident.at)
+    if recorded.end is End.NO_ANSWER:
+        recorded = recorded.model_copy(update={"places": _moved(store, places, occurrence.before)})
+    if recorded.signal not in (None, signal.SIGKILL):  # of which no tracer hears before the end
+        recorded = with_fault(recorded, _recorded_fault(sighting, manifest.target.root, places))
+    hung = None
+    if sighting.kind is FailureKind.HANG and exchange is not None:
+        # Whether it was answered in the end, and when, depends on when one asks; that it hung does not.
+        hung = max(0.0, (sighting.seen_wall_ns - exchange.started_wall_ns) / 1e9)
+    case = _case(
+        store, exchanges, occurrence.before, incident.number, exchange, subject, seen_mono_ns, recorded, hung
+    )
+    case = replace(case, cannot_come_back=_sent_from_outside(sighting))
+    return _with_recordings(case, paths, exchange, seen_mono_ns, began)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRequest:
+    """The failing request as a commit holds it, half served: what of it is still to come, and how it had ended."""
+
+    manifest: Manifest
+    plan: Plan
+    recorded: Outcome
+
+
+def open_in_commit(
+    settings: Settings, store: Store, incident: Incident, commit: CommitId
+) -> OpenRequest | None:
+    """Of an incident's commit at the failure; None where the proxy had no request open in it that failed so."""
+    sighting = incident.sighting
+    if sighting.request is None:
+        return None
+    paths = _paths_of(settings, incident.service, incident.life)
+    try:
+        manifest = store.facts(commit)
+        exchange = Exchanges(Recording(paths.recording)).by_number(sighting.request)
+    except (StoreError, RecordingError):
+        return None
+    plan = make_plan(manifest, [], [exchange], exchange.number, exchange.started_mono_ns)
+    if not any(step.continues for step in plan.steps):
+        return None
+    lines = read_log(paths.logs[1], sighting.log_begin or 0, incident.log_end)
+    return OpenRequest(manifest, plan, recorded_outcome(sighting, exchange, lines))
+
+
+def _late_lines(log: Path, begin: int) -> list[str]:
+    """What a container's engine handed over only after the incident was written down: the lines up to the first stack."""
+    lines = read_log(log, begin, begin + _LATE_MOST)
+    found = find_stacks(lines)
+    if not found:
+        return []
+    ends = (at + 1 for at, line in enumerate(lines) if line.strip() == found[0].text[-1].strip())
+    return lines[: next(ends, len(lines))]
+
+
+def _places(store: Store, commit: CommitId | None) -> list[ThreadPlace] | None:
+    """Where the threads of a commit stood; None where there is none, or it is gone."""
+    if commit is None:
+        return None
+    with contextlib.suppress(StoreError), tempfile.TemporaryDirectory(prefix="relive-") as scratch:
+        store.lay_out_small_images(store.facts(commit), Path(scratch))
+        return read_places(Path(scratch))
+    return None
+
+
+def _moved(store: Store, places: list[ThreadPlace] | None, before: CommitId) -> list[ThreadPlace] | None:
+    """Those that stood elsewhere in the commit before: the others had nothing to do with the failure."""
+    if places is None:
+        return None
+    earlier = {(one.thread, one.instruction, one.stack) for one in _places(store, before) or []}
+    return [one for one in places if (one.thread, one.instruction, one.stack) not in earlier]
+
+
+def _recorded_fault(sighting: Sighting, root: int, places: list[ThreadPlace] | None) -> Fault:
+    assert sighting.signal is not None
+    return Fault(
+        process=sighting.pid or 0,
+        is_root=sighting.pid in (None, root),
+        signal=sighting.signal,
+        code=sighting.signal_code,
+        address=sighting.address,
+        place=next((one for one in places or [] if one.thread == sighting.thread), None),
+        callers=sighting.callers,
+    )
+
+
+def _sent_from_outside(sighting: Sighting) -> str | None:
+    if not sighting.from_outside:
+        return None
+    return f"the signal was sent {sighting.sender}, so it cannot come back"
+
+
+def case_of_request(settings: Settings, store: Store, commit: CommitId, number: int) -> Case:
+    """Prepare the replay of one recorded request from a given commit.
+
+    Raises:
+        UsageError: the commit is of a target that was not recorded, or was taken after the request.
+        RequestUnknown, RequestTruncated: the request cannot be sent again.
+    """
+    began = time.monotonic()
+    manifest = store.facts(commit)
+    if manifest.cursor is None or manifest.target.life is None:
+        raise UsageError(
+            f"commit {commit[:10]} has no recording",
+            cause="its target ran without --listen",
+            remedy="replay an incident instead",
+        )
+    paths = _paths_of(settings, manifest.target.name, manifest.target.life)
+    log = paths.logs[1]
+    exchanges = Exchanges(Recording(paths.recording))
+    exchange = exchanges.by_number(number)
+    if exchange.started_seq <= manifest.cursor.sequence:
+        raise RequestUnknown(
+            f"request {number} began before commit {commit[:10]}",
+            remedy="name an earlier commit (`relive log`)",
+        )
+    before, after = _log_window(exchange, log)
+    recorded = recorded_answer(exchange, read_log(log, before, after))
+    failed = exchange.ended_mono_ns or exchange.started_mono_ns
+    case = _case(store, exchanges, commit, None, exchange, number, failed, recorded)
+    return _with_recordings(case, paths, exchange, failed, began)
+
+
+def _with_recordings(
+    case: Case, paths: LifePaths, exchange: Exchange | None, failed_mono_ns: int, began: float
+) -> Case:
+    """The case with what was recorded beside its requests; ``began``: monotonic [s], when its preparation did."""
+    case = _with_inside(case, paths, exchange, failed_mono_ns)
+    egress = read_egress(paths.egress, case.manifest.taken_monotonic_ns, failed_mono_ns)
+    return replace(
+        case,
+        stubs=Stubs(egress, protocol_of, authority=paths.authority) if egress is not None else None,
+        failed_mono_ns=failed_mono_ns,
+        unrecorded=unrecorded(case.manifest.connections, paths.egress, paths.inside),
+        prepare_seconds=time.monotonic() - began,
+    )
+
+
+def _with_inside(case: Case, paths: LifePaths, exchange: Exchange | None, failed_mono_ns: int) -> Case:
+    """The case with what was recorded inside the service."""
+    since = case.manifest.taken_monotonic_ns
+    if exchange is not None:
+        since = min(since, exchange.started_mono_ns)
+    window = read_window(paths.inside, since, failed_mono_ns)
+    if window is None:
+        return case
+    inside = (
+        request_inside(window.events, exchange) if exchange is not None else request_at_the_end(window.events)
+    )
+    recorded = case.recorded
+    if inside is not None:
+        recorded = recorded.model_copy(update={"events": sequence_of(window.events, *inside)})
+    return replace(case, window=window, exchange=exchange, inside=inside, recorded=recorded)
+
+
+def _log_window(exchange: Exchange | None, log: Path) -> tuple[int, int | None]:
+    if exchange is None:
+        return 0, None
+    after = exchange.log_offsets_after.get(str(log))
+    return exchange.log_offsets_before.get(str(log), 0), after
+
+
+def _case(
+    store: Store,
+    exchanges: Exchanges,
+    commit: CommitId,
+    incident: int | None,
+    exchange: Exchange | None,
+    subject: int | None,
+    failed_mono_ns: int,
+    recorded: Outcome,
+    hung: float | None = None,
+) -> Case:
+    manifest = store.facts(commit)
+    last = (
+        exchange.ended_seq or exchange.started_seq
+        if exchange is not None and subject is not None and hung is None
+        else _END_OF_TIME  # a hang may be of two requests: those that came while it was open belong to it
+    )
+    cursor = manifest.cursor.sequence if manifest.cursor is not None else 0
+    # Without a cursor (nobody recorded yet when the commit was taken) the clock has to tell what came after it.
+    since = 0 if manifest.cursor is not None else manifest.taken_monotonic_ns
+    begun = [
+        one
+        for one in exchanges.begun_in(cursor, last)
+        if one.number == subject or since < one.started_mono_ns <= failed_mono_ns
+    ]
+    still_open = exchanges.open_at(cursor) if manifest.cursor is not None else []
+    if subject is not None and exchange is not None:
+        exchange.request_bytes()  # raises when it cannot be sent again
+    closed = [one for one in exchanges.closed_in(cursor, last) if since < one.mono_ns <= failed_mono_ns]
+    plan = make_plan(manifest, begun, still_open, subject, failed_mono_ns, closed)
+    seconds = exchange.seconds if exchange is not None and exchange.seconds is not None else 0.0
+    earlier = {
+        step.exchange.number: recorded_answer(step.exchange, [])
+        for step in plan.steps
+        if step.exchange.number != subject and not step.continues
+    }
+    limit = max(_LEAST_LIMIT, seconds * _SLOWER) if hung is None else _HANG_LEAST + hung * _HANG_SLOWER
+    return Case(
+        *(manifest.target.name, incident, commit, manifest, plan, recorded, earlier, limit), hung_seconds=hung
+    )

@@ -1,0 +1,90 @@
+"""The stubs of one branch from before its restore to its end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+
+from relive.images.sockets import TcpConnection
+from relive.model.commit import Manifest
+from relive.model.outcome import Miss, Stubbed
+from relive.protocols.registry import Known
+from relive.replay.stubs.plan import Plan, Stubs, position_of
+from relive.replay.stubs.report import misses_of_stubs, stubbed
+from relive.replay.stubs.server import StubServer
+from relive.replay.stubs.speed import AS_RECORDED, Speed
+from relive.sandbox.branch import Branch
+from relive.sandbox.endpoints import Outside
+
+__all__ = ["Stage"]
+
+
+class Stage:
+    """For one event loop, and one branch. Without stubs it does nothing.
+
+    Args:
+        ignore: names of what may differ between a question and the recorded one.
+        on_miss: what becomes of a question without a recorded answer, see ``protocols.registry``.
+
+    Attributes:
+        seconds: what deciding took, within the restore.
+        plan: what was decided; None before, and without stubs.
+    """
+
+    def __init__(
+        self,
+        stubs: Stubs | None,
+        speed: Speed = AS_RECORDED,
+        ignore: Collection[str] = (),
+        on_miss: Mapping[str, str] | None = None,
+    ) -> None:
+        self.seconds = 0.0
+        self.plan: Plan | None = None
+        self._stubs = stubs
+        self._speed = speed
+        self._ignore = ignore
+        self._on_miss = on_miss
+        self._server: StubServer | None = None
+
+    @property
+    def outside(self) -> Callable[[list[TcpConnection]], Outside] | None:
+        """What ``restore`` asks."""
+        return self._decide if self._stubs is not None else None
+
+    def _decide(self, connections: list[TcpConnection]) -> Outside:
+        assert self._stubs is not None
+        began = time.monotonic()
+        self.plan = self._stubs.plan(position_of(one) for one in connections)
+        self.seconds = time.monotonic() - began
+        return self.plan.outside
+
+    def open(self, branch: Branch, manifest: Manifest) -> None:
+        """Begin to answer a branch that was just restored."""
+        if self.plan is None:
+            return
+        self._server = StubServer(
+            self.plan,
+            branch.ends,
+            Known(self._on_miss),
+            init=branch.facts.init,
+            authority=self.plan.authority,
+            speed=self._speed,
+            ignore=self._ignore,
+            own_ports={port for _, port in manifest.listening},
+        )
+        self._server.start()
+
+    async def close(self) -> None:
+        """End it. May be called again."""
+        if self._server is not None:
+            await self._server.close()
+
+    def told(self, until_ns: int | None) -> Stubbed | None:
+        """What they did, see ``stubbed``; None where there were none."""
+        if self._server is None or self.plan is None:
+            return None
+        return stubbed(self._server, self.plan, until_ns)
+
+    def misses(self) -> list[Miss]:
+        """Questions without a recorded answer, the first hundred."""
+        return misses_of_stubs(self._server) if self._server is not None else []

@@ -1,0 +1,143 @@
+"""The control groups of a branch (cgroups(7)): what it may take of the machine, and the root of its cgroup namespace.
+
+In each hierarchy that is mounted here, of either version, a branch gets a group of its own: those of version 1 for memory, pids,
+cpu and freezer, and the one of version 2 whatever controllers it has. So nothing in a branch, whatever it came to mount, would
+see or freeze a process outside.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from relive.kernel.memory_cgroups import oom_kills
+
+__all__ = ["GroupLimits", "Groups", "sweep_groups"]
+
+_TOP = Path("/sys/fs/cgroup")
+_VERSION_1 = ("memory", "pids", "cpu", "freezer")
+_VERSION_2 = (_TOP, _TOP / "unified")
+_PARENT = "relive-branches"
+_TRIES = 10
+_GONE_WITHIN = 0.5  # [s] so long what was just killed may still be in a group
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLimits:
+    """What a branch may take at most; ``memory``: bytes, ``processes``: with their threads."""
+
+    memory: int
+    processes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """The groups of one branch."""
+
+    directories: tuple[Path, ...]
+
+    @classmethod
+    def make(cls, name: str) -> Groups:
+        """Make them, without limits; where this host lets nobody make any, there are none.
+
+        Args:
+            name: that of no other branch of this machine, whatever its RELIVE_HOME.
+        """
+        made = []
+        for top in _hierarchies():
+            directory = top / _PARENT / name
+            if _made(top, directory):
+                made.append(directory)
+        return cls(tuple(made))
+
+    def limit(self, limits: GroupLimits) -> None:
+        """Have the limits hold from now on; raises OSError where one cannot be set."""
+        for directory in self.directories:
+            _limit(directory, limits)
+
+    def add(self, pid: int) -> None:
+        """Move a process in; its later children are born there. Raises OSError when it is gone.
+
+        The first move of some milliseconds waits until the kernel's readers are through (5 to 20 ms), the next ones do not.
+        """
+        for directory in self.directories:
+            (directory / "cgroup.procs").write_text(str(pid))
+
+    def oom_kills(self) -> int:
+        """Processes that the kernel has killed so far because the branch had used up its memory."""
+        return sum(map(oom_kills, self.directories))
+
+    def remove(self) -> None:
+        """Remove them as soon as nobody is in there any more; doing it twice is no error."""
+        deadline = time.monotonic() + _GONE_WITHIN
+        for directory in self.directories:
+            while not _removed(directory) and time.monotonic() < deadline:
+                time.sleep(0.005)
+            with contextlib.suppress(OSError):  # others are left
+                directory.parent.rmdir()
+
+
+def sweep_groups(prefix: str, living: Iterable[str]) -> None:
+    """Remove the groups whose names begin with ``prefix`` and go on with no name in ``living``, where nobody is in them."""
+    kept = {f"{prefix}{name}" for name in living}
+    for top in _hierarchies():
+        with contextlib.suppress(OSError):
+            for directory in (top / _PARENT).iterdir():
+                if directory.name.startswith(prefix) and directory.name not in kept:
+                    _removed(directory)
+
+
+def _hierarchies() -> list[Path]:
+    first = [_TOP / name for name in _VERSION_1 if (_TOP / name / "cgroup.procs").exists()]
+    return first + [top for top in _VERSION_2 if (top / "cgroup.controllers").exists()]
+
+
+def _made(top: Path, directory: Path) -> bool:
+    for _ in range(_TRIES):
+        try:
+            _make(top, directory)
+        except FileNotFoundError:  # the last branch there was has just ended, and took the group above along
+            continue
+        except OSError:  # read-only, as within most containers
+            return False
+        return True
+    return False
+
+
+def _make(top: Path, directory: Path) -> None:
+    if (top / "cgroup.controllers").exists():
+        for parent in (top, directory.parent):
+            parent.mkdir(exist_ok=True)
+            for controller in ("memory", "pids", "cpu"):
+                with contextlib.suppress(OSError):  # it is of version 1 here, or not to be had
+                    (parent / "cgroup.subtree_control").write_text(f"+{controller}")
+    directory.mkdir(parents=True, exist_ok=True)
+
+
+def _limit(directory: Path, limits: GroupLimits) -> None:
+    wanted = {
+        "memory.limit_in_bytes": limits.memory,
+        "memory.memsw.limit_in_bytes": limits.memory,
+        "memory.max": limits.memory,
+        "memory.swap.max": 0,
+        "pids.max": limits.processes,
+        # Half of what every service has: where processors are short, a branch comes after what it is a copy of.
+        "cpu.shares": 512,
+        "cpu.weight": 50,
+    }
+    for name, value in wanted.items():
+        if (directory / name).exists():
+            (directory / name).write_text(str(value))
+
+
+def _removed(directory: Path) -> bool:
+    try:
+        directory.rmdir()
+    except FileNotFoundError:
+        pass
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,43 @@
+"""What is asked of a restore, as one value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from relive.images.sockets import TcpConnection
+from relive.model.branch import Clients, Clock
+from relive.recording.rings import RingMode
+from relive.sandbox.endpoints import Outside
+
+__all__ = ["RestoreRequest"]
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreRequest:
+    """How a commit shall come to life.
+
+    Attributes:
+        name: of the branch; None: that of the service.
+        lazily: let it run before its memory is all there, which a page daemon then brings in. A commit of which nothing
+            can come later is restored as ever. No other thread of the caller may be at work then (see ``Pager``).
+        is_owned: the branch shall end with this process, however that ends, unless ``keep`` is called.
+        recorder: what the recorder in its Python processes does in the branch.
+        lay_beside: called with the directory of the branch's rings, when these are in it and nothing runs yet.
+        outside: told the connections that the commit's processes had opened themselves; says what shall stand for the
+            outside, to be found in ``ends`` of the branch. Without it these connections are closed, and nobody is there.
+        answered: ports of clients that had taken all that the service sent them, so that their ends shall not get any of it
+            again.
+        clients: what becomes of connections that clients had to it over TCP.
+    """
+
+    clock: Clock = Clock.RECORDED
+    name: str | None = None
+    lazily: bool = False
+    is_owned: bool = False
+    recorder: RingMode = RingMode.FREE
+    lay_beside: Callable[[Path], None] | None = None
+    outside: Callable[[list[TcpConnection]], Outside] | None = None
+    answered: frozenset[int] = frozenset()
+    clients: Clients = Clients.KEEP

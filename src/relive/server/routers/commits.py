@@ -1,0 +1,108 @@
+"""Commits, and the tags that keep them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Depends, Path, Query, Request, Response
+from pydantic import Field
+
+from relive.operations.commits import (
+    CommitDetail,
+    CommitPage,
+    CommitsWish,
+    Deleted,
+    delete_commit,
+    page_of_commits,
+    show_commit,
+)
+from relive.operations.committing import COMMIT, CommitWish
+from relive.operations.operation import Wish
+from relive.operations.progress import Silent
+from relive.operations.tags import Tag, add_tag, delete_tag, list_tags
+from relive.server.audit import note
+from relive.server.routers.provided import TASK_ANSWER, Configured, Operator, Reader, Submitted
+from relive.server.task import Task
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["commits"])
+Ref = Annotated[
+    str, Path(description="Id or a beginning of it, tag, NAME, or NAME@{2 minutes ago}", max_length=400)
+]
+TagName = Annotated[str, Path(description="The tag", max_length=200)]
+
+
+class CommitsQuery(CommitsWish):
+    """Which commits, in pages that a server can make."""
+
+    limit: int = Field(default=50, ge=1, le=500, description="At most so many")
+
+
+@router.get("/commits", operation_id="list_commits")
+def listed(settings: Configured, _caller: Reader, wish: Annotated[CommitsQuery, Query()]) -> CommitPage:
+    """Commits, newest first, a page at a time; what arrives meanwhile shifts no page"""
+    return page_of_commits(settings, wish, Silent())
+
+
+class NewCommit(Wish):
+    """What is committed; files of the server's host cannot be named here."""
+
+    target: str = Field(max_length=200, description="A capsule's name, or pid:NUMBER for any running tree")
+    tag: str | None = Field(default=None, max_length=200, description="Give the commit this tag")
+
+
+@router.post("/commits", operation_id="take_commit", status_code=202, responses=TASK_ANSWER)
+def take(
+    wish: Annotated[NewCommit, Body(examples=[{"target": "payments", "tag": "before-deploy"}])],
+    caller: Operator,
+    submitted: Annotated[Submitted, Depends()],
+) -> Task:
+    """Commit the live state of a target, which runs on"""
+    return submitted(COMMIT.name, CommitWish(**dict(wish)), caller, wish.target)
+
+
+@router.get("/commits/{ref}", operation_id="show_commit")
+def shown(ref: Ref, settings: Configured, _caller: Reader) -> CommitDetail:
+    """One commit in full"""
+    return show_commit(settings, ref)
+
+
+@router.delete("/commits/{ref}", operation_id="delete_commit")
+def deleted(ref: Ref, settings: Configured, _caller: Operator, request: Request) -> Deleted:
+    """Drop a commit that neither a tag nor an incident holds"""
+    note(request.scope, target=ref)
+    return delete_commit(settings, ref)
+
+
+class TagWish(Wish):
+    """What a tag shall name; ``force`` moves a tag that exists."""
+
+    ref: str
+    force: bool = False
+
+
+@router.get("/tags", operation_id="list_tags")
+def tags(settings: Configured, _caller: Reader) -> list[Tag]:
+    """All tags, in order of their names"""
+    return list_tags(settings)
+
+
+@router.put("/tags/{name}", operation_id="put_tag")
+def tagged(
+    name: TagName,
+    wish: Annotated[TagWish, Body(examples=[{"ref": "payments"}])],
+    settings: Configured,
+    _caller: Operator,
+    request: Request,
+) -> Tag:
+    """Give a commit a name that keeps it"""
+    note(request.scope, target=wish.ref)
+    return add_tag(settings, name, wish.ref, force=wish.force)
+
+
+@router.delete("/tags/{name}", operation_id="delete_tag", status_code=204)
+def untagged(name: TagName, settings: Configured, _caller: Operator) -> Response:
+    """Remove a tag; the commit stays"""
+    delete_tag(settings, name)
+    return Response(status_code=204)

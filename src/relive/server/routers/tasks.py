@@ -1,0 +1,93 @@
+"""Tasks: what takes long, how far it is, and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, Path, Query, Request
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+
+from relive.operations.replays import REPLAY
+from relive.operations.reproductions import REPRODUCE
+from relive.server.audit import note
+from relive.server.authentication import Caller
+from relive.server.credentials import Scope
+from relive.server.errors import JSON_ERROR_RESPONSES
+from relive.server.routers.provided import Keeper, Operator, Reader
+from relive.server.task import Task, TaskPage, TaskState
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/tasks", tags=["tasks"])
+Id = Annotated[str, Path(description="The task's id", max_length=100)]
+
+
+def _known(
+    task: Id, tasks: Keeper, _caller: Reader
+) -> str:  # else who may not ask would be told which ids there are
+    return tasks.get(task).id
+
+
+# Asked before the stream begins, so that an unknown task is a 404.
+Known = Annotated[str, Depends(_known)]
+
+
+# Their results hold what services answered and logged, their inputs what environment they are given.
+_HOLD_MEMORY = frozenset({REPLAY.name, REPRODUCE.name})
+
+
+def _for(caller: Caller, task: Task) -> Task:
+    """Without what the caller may not read; a replay's verdicts are at /runs/NUMBER/verdicts."""
+    if Scope.MEMORY in caller.scopes or task.kind not in _HOLD_MEMORY:
+        return task
+    return task.model_copy(update={"input": {}, "result": None})
+
+
+@router.get("", operation_id="list_tasks")
+def listed(
+    tasks: Keeper,
+    caller: Reader,
+    after: Annotated[str | None, Query(max_length=200, description="`next` of the page before")] = None,
+    limit: Annotated[int, Query(ge=1, le=500)] = 50,
+    state: TaskState | None = None,
+    kind: Annotated[str | None, Query(max_length=100)] = None,
+) -> TaskPage:
+    """Tasks, the newest first; of replays and reproductions input and result need the scope memory"""
+    page = tasks.page(after=after, limit=limit, state=state, kind=kind)
+    return page.model_copy(update={"tasks": [_for(caller, one) for one in page.tasks]})
+
+
+@router.get("/{task}", operation_id="show_task")
+def shown(task: Id, tasks: Keeper, caller: Reader) -> Task:
+    """One task, with its result or error when it has ended; of a replay or reproduction these need the scope memory"""
+    return _for(caller, tasks.get(task))
+
+
+@router.delete("/{task}", operation_id="cancel_task")
+def cancelled(task: Id, tasks: Keeper, caller: Operator, request: Request) -> Task:
+    """End a task; one that runs takes back what it has begun"""
+    note(request.scope, task=task)
+    return _for(caller, tasks.cancel(task))
+
+
+@router.get(
+    "/{task}/events",
+    operation_id="follow_task",
+    response_class=EventSourceResponse,
+    responses=JSON_ERROR_RESPONSES,
+)
+async def events(
+    task: Known,
+    tasks: Keeper,
+    caller: Reader,
+    last_event_id: Annotated[
+        int | None,
+        Header(ge=0, le=(1 << 60), description="Go on after this event, as browsers do by themselves"),
+    ] = None,
+) -> AsyncIterator[ServerSentEvent]:
+    """Server-sent events: begun, progress, told, ended; the last one has the result or the error"""
+    is_whole = Scope.MEMORY in caller.scopes or tasks.get(task).kind not in _HOLD_MEMORY
+    async for one in tasks.events(task, last_event_id or 0):
+        data = one.data if is_whole else {**one.data, "result": None} if "result" in one.data else one.data
+        yield ServerSentEvent(id=str(one.id), event=one.event.value, data=data)

@@ -1,0 +1,226 @@
+"""What the server does as tasks: operations, each in a process of its own, and what becomes of them when the server dies.
+
+A process of an operation takes back what it does when its caller is gone (``operations.subprocess_runner``). Before a task is
+begun again, that process is waited for, so that never two are at work on one task; if it does not end, it is killed. What it may
+have done all the same carries the task's id (``Settings.mark``), in the very file that makes it real, so there is no moment
+between the two:
+
+* commit: the name of the capture, in the manifest. The commit that has it is the task's; no other is taken, also while the
+  capsule's agent, which outlives the server, is still at it.
+* restore: the mark in the branch's state. Nobody was told of such a branch: it is stopped, and another is brought to life.
+* replay, reproduce: branches as with restore. Each run is kept under the mark as it ends, and not done again; the whole that
+  is kept under it, in the place of its runs, is the task's (``operations.resuming``).
+* export: what is kept on the shelf under the task's id is the task's.
+* fixture: files in a directory named by the task's id; they are written anew.
+* verify: changes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import shutil
+import signal
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, Field
+
+from relive.config import Settings
+from relive.containers.archive.compression import Compression
+from relive.errors import Cancelled, TaskUnknown
+from relive.incidents.runs import Runs
+from relive.kernel.procfs import is_same_process, read_stat
+from relive.operations.committing import COMMIT
+from relive.operations.exports import EXPORT, ExportWish, Format
+from relive.operations.fixtures import FIXTURE, Database, FixtureMade, FixtureWish
+from relive.operations.operation import Operation, Result, Wish
+from relive.operations.replays import REPLAY
+from relive.operations.reproductions import REPRODUCE
+from relive.operations.restoring import RESTORE
+from relive.operations.storage import VERIFY
+from relive.operations.subprocess_runner import perform_apart
+from relive.sandbox.branch import list_branches
+from relive.server.export_shelf import Shelf
+from relive.server.signed_urls import LONGEST
+from relive.server.task_context import TaskKind, Work, never_done
+from relive.server.tasks import Tasks
+
+__all__ = [
+    "ExportDone",
+    "ExportTask",
+    "FixtureTask",
+    "fixture_directory",
+    "server_kinds",
+    "sweep_fixtures",
+    "sweep_unfinished",
+]
+
+W = TypeVar("W", bound=Wish)
+R = TypeVar("R", bound=BaseModel)
+_PATIENCE = 30.0  # [s] for an operation to take back what it did, when its server has died
+_PROCESS = "process"
+
+
+class ExportTask(Wish):
+    """What is exported, to a file of the server's; see ``ExportWish``."""
+
+    ref: str = Field(description="The commit (id, tag, NAME, NAME@{2 minutes ago}), or incident/NUMBER")
+    encrypt: bool = Field(
+        default=False, description="Encrypt it with the newest key of the setting export_keys"
+    )
+    format: Format = Field(
+        Format.RELIVE, description="For `relive import`; to restore with podman; or only to look into"
+    )
+    compress: Compression | None = Field(default=None, description="Of a checkpoint archive")
+    incidents: bool = Field(default=True, description="With what replays of its incidents need")
+    lifetime: int = Field(default=86_400, ge=1, le=LONGEST, description="Seconds for which it is kept")
+
+
+class ExportDone(Result):
+    """An export that is kept; ``expires`` in Unix seconds."""
+
+    export: str
+    name: str
+    bytes: int
+    expires: int
+
+
+class FixtureTask(Wish):
+    """Of which incident a fixture is made, in a directory of the server's; see ``FixtureWish``."""
+
+    incident: int = Field(ge=1, le=(1 << 53) - 1, description="Number of the incident")
+    engine: Database = Field(default=Database.SQLITE, description="For which database")
+    database: str | None = Field(default=None, description="Which database, where the request asked several")
+
+
+def fixture_directory(settings: Settings, task: str) -> Path:
+    """Where the fixture of a task lies once it has succeeded."""
+    return settings.server / "fixtures" / task
+
+
+def sweep_fixtures(settings: Settings, tasks: Tasks) -> None:
+    """Remove those whose task is not known any more."""
+    directory = settings.server / "fixtures"
+    for one in directory.iterdir() if directory.is_dir() else ():
+        try:
+            tasks.get(one.name)
+        except TaskUnknown:
+            shutil.rmtree(one, ignore_errors=True)
+
+
+def sweep_unfinished(settings: Settings, tasks: Tasks) -> None:
+    """Remove runs of replays and reproductions that no task will finish: it was cancelled, has failed, or is not known any more."""
+    runs = Runs(settings.runs)
+    for mark in runs.unfinished():
+        try:
+            goes_on = not tasks.get(mark).state.is_final
+        except TaskUnknown:
+            goes_on = False
+        if not goes_on:
+            runs.forget_parts(mark)
+
+
+def server_kinds(settings: Settings, shelf: Shelf) -> list[TaskKind[Any, Any]]:
+    """All kinds of tasks of ``relive serve``; exports are kept on the shelf."""
+    plain: list[Operation[Any, Any]] = [COMMIT, RESTORE, REPLAY, REPRODUCE, VERIFY]
+    return [*(_kind(settings, one) for one in plain), _export(settings, shelf), _fixture(settings)]
+
+
+def _kind(settings: Settings, operation: Operation[W, R]) -> TaskKind[W, R]:
+    def run(work: Work, wish: W) -> R:
+        return _perform(settings, operation, work, wish)
+
+    def leftovers(work: Work, _wish: W) -> None:
+        _end_process(work)
+        _stop_branches(settings, work)
+
+    return TaskKind(operation.name, operation.wish, operation.result, run, leftovers)
+
+
+def _export(settings: Settings, shelf: Shelf) -> TaskKind[ExportTask, ExportDone]:
+    def run(work: Work, wish: ExportTask) -> ExportDone:
+        def write(path: Path) -> None:
+            _apart(settings, EXPORT, work, ExportWish(**wish.model_dump(exclude={"lifetime"}), file=path))
+
+        def keep() -> ExportDone:
+            suffix = "relive" if wish.format is Format.RELIVE else "tar"
+            kept = shelf.keep(
+                work.task, write, name=f"{work.task}.{suffix}", lifetime=wish.lifetime, asked_by=work.by
+            )
+            return ExportDone(export=kept.id, name=kept.name, bytes=kept.bytes, expires=kept.expires)
+
+        # What is kept under the task's id is given back as it is.
+        return work.step(EXPORT.name, keep, result=ExportDone, found=never_done)
+
+    def leftovers(work: Work, _wish: ExportTask) -> None:
+        _end_process(work)  # what it had half written, the shelf sweeps
+
+    return TaskKind(EXPORT.name, ExportTask, ExportDone, run, leftovers)
+
+
+def _fixture(settings: Settings) -> TaskKind[FixtureTask, FixtureMade]:
+    def run(work: Work, wish: FixtureTask) -> FixtureMade:
+        output = fixture_directory(settings, work.task)
+        output.parent.mkdir(mode=0o700, exist_ok=True)
+        return _perform(settings, FIXTURE, work, FixtureWish(**dict(wish), output=output, force=True))
+
+    def leftovers(work: Work, _wish: FixtureTask) -> None:
+        _end_process(work)
+        if work.noted(FIXTURE.name) is None:
+            shutil.rmtree(fixture_directory(settings, work.task), ignore_errors=True)
+
+    return TaskKind(FIXTURE.name, FixtureTask, FixtureMade, run, leftovers)
+
+
+def _perform(settings: Settings, operation: Operation[W, R], work: Work, wish: W) -> R:
+    """As the one step of the task."""
+    return work.step(
+        operation.name,
+        lambda: _apart(settings, operation, work, wish),
+        result=operation.result,
+        found=never_done,
+    )
+
+
+def _apart(settings: Settings, operation: Operation[W, R], work: Work, wish: W) -> R:
+    marked = settings.model_copy(update={"mark": work.task})
+
+    def started(pid: int) -> None:
+        stat = read_stat(pid)
+        # Before it is told what to do: who begins the task again knows for whom to wait.
+        work.note(_PROCESS, f"{pid} {stat.start_ticks if stat is not None else 0}")
+
+    try:
+        return perform_apart(operation, marked, wish, work, cancel=work.to_end, started=started)
+    except Cancelled:
+        work.check()
+        raise
+
+
+def _end_process(work: Work) -> None:
+    """Wait until the operation of an earlier attempt has taken back what it did, and kill it if it takes too long."""
+    pid, _, start_ticks = (work.noted(_PROCESS) or "0 0").partition(" ")
+    try:
+        handle = os.pidfd_open(int(pid)) if int(pid) else -1
+    except ProcessLookupError:
+        handle = -1
+    if handle < 0:
+        return
+    try:
+        # Asked after it was opened, so the handle is that process's or of nobody who matters.
+        if not is_same_process(int(pid), int(start_ticks)):
+            return
+        if not select.select([handle], [], [], _PATIENCE)[0]:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+            select.select([handle], [], [], _PATIENCE)
+    finally:
+        os.close(handle)
+
+
+def _stop_branches(settings: Settings, work: Work) -> None:
+    for branch in list_branches(settings):
+        if branch.facts.mark == work.task and work.noted(RESTORE.name) is None:
+            branch.stop()

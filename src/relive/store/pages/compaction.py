@@ -1,0 +1,115 @@
+"""Which packs tables use, which of those a key commit keeps anew, and numbering the rest without gaps. Pure decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from relive.store.pages.packfile import Kind
+from relive.store.pages.page_diff import Numbers
+from relive.store.pages.table import NOWHERE, Dictionaries, Table, pack_of, slot_of
+
+__all__ = [
+    "continued",
+    "dictionaries_in",
+    "dictionaries_used",
+    "numbered_anew",
+    "packs_to_fold",
+    "packs_used",
+    "used_slots",
+]
+
+_LEAST_OF_COMMIT = 8  # a pack with less than this part of a commit's pages is folded: so a key commit has 8 + 1 packs at most
+_LEAST_OF_PACK = 2  # and one less than this part of which is used
+
+
+def packs_used(tables: Iterable[Table]) -> set[int]:
+    """Positions of the packs that hold something of these pages."""
+    used: set[int] = set()
+    for table in tables:
+        used.update(np.unique(pack_of(table.full)).tolist(), np.unique(pack_of(table.xor)).tolist())
+    return used - {NOWHERE}
+
+
+def dictionaries_used(tables: Iterable[Table], dictionaries: Dictionaries) -> dict[tuple[int, Kind], int]:
+    """Those of ``dictionaries`` without which pages of these tables cannot be read, with what these continue."""
+    used: set[tuple[int, Kind]] = set()
+    for table in tables:
+        for what, places in ((Kind.PAGES, table.full), (Kind.WORDS, table.xor)):
+            used.update((pack, what) for pack in np.unique(pack_of(places)).tolist())
+    return continued(used, dictionaries)
+
+
+def continued(users: Iterable[tuple[int, Kind]], dictionaries: Dictionaries) -> dict[tuple[int, Kind], int]:
+    """The dictionaries of some packs, with those that these continue, to the first."""
+    found: dict[tuple[int, Kind], int] = {}
+    for pack, what in users:
+        user, has = pack, dictionaries.get((pack, what))
+        while has is not None and (user, what) not in found:
+            found[user, what] = has
+            user, has = has, dictionaries.get((has, what))
+    # What has the first lists itself only where pages beside it are compressed against it.
+    wanted = set(users)
+    return {one: has for one, has in found.items() if one in wanted or has != one[0]}
+
+
+def dictionaries_in(dictionaries: Dictionaries, pack: int) -> list[Kind]:
+    """Which dictionaries of a pack are needed: of full pages (PAGES), of changed words (WORDS)."""
+    return sorted({what for (_, what), has in dictionaries.items() if has == pack})
+
+
+def used_slots(tables: Iterable[Table], pack: int) -> Numbers:
+    """The slots of one pack that hold something of these pages, in order."""
+    columns = [column for table in tables for column in (table.full, table.xor)]
+    places = np.concatenate([np.empty(0, np.int64), *columns])
+    return np.unique(slot_of(places[pack_of(places) == pack]))
+
+
+def packs_to_fold(
+    tables: Sequence[Table],
+    others: Sequence[Table],
+    size: Callable[[int], int],
+    dictionaries: Dictionaries | None = None,
+) -> Numbers:
+    """Packs of which a key commit keeps these pages anew: few of them lie there, or little of the pack is used, or other packs are
+    needed to read it.
+
+    Args:
+        tables: of the commit before: of its memory, or of its files. Either counts for itself, else a large file would have all
+            memory kept anew again and again.
+        others: its other tables, which use the same packs.
+        size: of a pack by its position: how many pages it holds, 0 if it cannot be read.
+        dictionaries: what is compressed against dictionaries.
+    """
+    counts, also = _counted(tables), _counted(others)
+    total = sum(counts.values())
+    folded = []
+    for pack, count in counts.items():
+        held = size(pack)
+        used = count + also.get(pack, 0)
+        leans = (dictionaries or {}).get((pack, Kind.PAGES), pack) != pack
+        if leans or count * _LEAST_OF_COMMIT < total or used * _LEAST_OF_PACK < held or held == 0:
+            folded.append(pack)
+    return np.array(folded, np.int64)
+
+
+def _counted(tables: Sequence[Table]) -> dict[int, int]:
+    """How many full versions lie in each pack, by its position."""
+    full = np.concatenate([np.empty(0, np.int64), *(table.full for table in tables)])
+    packs, counts = np.unique(pack_of(full[full != NOWHERE]), return_counts=True)
+    return dict(zip(packs.tolist(), counts.tolist(), strict=True))
+
+
+def numbered_anew(tables: Mapping[str, Table], keep: Sequence[int]) -> dict[str, Table]:
+    """The tables after all packs but ``keep`` are struck from the list; the others move up."""
+    numbers = np.full(max(keep) + 1, NOWHERE, np.int64)
+    numbers[list(keep)] = np.arange(len(keep))
+
+    def moved(places: Numbers) -> Numbers:
+        there = places != NOWHERE
+        found = places.copy()
+        found[there] = slot_of(places[there]) | (numbers[pack_of(places[there])] << 32)
+        return found
+
+    return {name: Table(moved(table.full), moved(table.xor)) for name, table in tables.items()}

@@ -1,0 +1,62 @@
+"""Full versions of pages that are kept as changed words, so that the next ones are found without reading packs.
+
+They lie in a file without a name, mapped into memory: the system may write it to disk when memory is short, and it is gone
+with the process.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from relive.store.pages.mapped import unmap_pages
+from relive.store.pages.page_diff import WORDS, Numbers, Pages
+from relive.store.pages.size import PAGE
+
+__all__ = ["Bases"]
+
+_FIRST = 64  # [pages] of the file at first; it doubles
+
+
+class Bases:
+    """Pages by number, counted from 0. They are only added, until all are thrown away together."""
+
+    def __init__(self, directory: Path) -> None:
+        """``directory`` lies on the file system that takes them."""
+        self.directory = directory
+        self._file: int | None = None
+        self._pages: Pages = np.empty((0, WORDS), np.uint64)
+        self._used = 0
+
+    def __del__(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+
+    def add(self, pages: Pages) -> Numbers:
+        """Append; returns their numbers. Raises OSError when the disk is full."""
+        first, self._used = self._used, self._used + len(pages)
+        if self._used > len(self._pages):
+            self._grow(max(_FIRST, 2 * len(self._pages), self._used))
+        self._pages[first : self._used] = pages
+        return np.arange(first, self._used, dtype=np.int64)
+
+    def get(self, numbers: Numbers) -> Pages:
+        """A copy of pages."""
+        return self._pages[numbers]
+
+    def let_go(self) -> None:
+        """Have them count as this process's memory no more, until they are used again."""
+        unmap_pages(self._pages)
+
+    def _grow(self, pages: int) -> None:
+        if self._file is None:
+            self._file, path = tempfile.mkstemp(prefix="bases.", dir=self.directory)
+            os.unlink(path)  # noqa: PTH108 - mkstemp gives text
+        # Else writing to memory would end the process with SIGBUS when the disk is full.
+        os.posix_fallocate(self._file, 0, pages * PAGE)
+        whole = mmap.mmap(self._file, pages * PAGE)
+        self._pages = np.frombuffer(whole, np.uint64).reshape(-1, WORDS)

@@ -1,0 +1,314 @@
+"""The keeper: parents, incidents and thinning in the order in which they were asked for. Captures are played."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import subprocess
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from relive.agent.commits import commit_writer as room
+from relive.agent.commits.commit_writer import Keeper, commit_before
+from relive.agent.commits.protection import Protection
+from relive.config import Settings, load_settings
+from relive.errors import DiskFull
+from relive.incidents.incidents import Incidents
+from relive.model.commit import CommitId, Trigger
+from relive.model.incident import FailureKind, Incident, Sighting
+from relive.store import Store, StoredCommit
+from store.builders import commit
+
+Result = TypeVar("Result")
+
+
+@dataclass
+class PlayedCapture:
+    """What the keeper needs of a capture."""
+
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def store(self, store: Store, parents: list[CommitId]) -> StoredCommit:
+        if self.facts.get("fails"):
+            raise DiskFull("no space left")
+        return commit(store, parents=parents, **self.facts)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return load_settings(home=tmp_path / "home", keep=3)
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> list[Path]:
+    paths = [tmp_path / "stdout.log", tmp_path / "stderr.log"]
+    for path in paths:
+        path.write_text("before\n")
+    return paths
+
+
+@pytest.fixture
+def keeping(settings: Settings, logs: list[Path]):
+    """Runs a test's work in a loop, with a keeper that is closed afterwards."""
+
+    def run(work: Callable[[Keeper], Awaitable[Result]]) -> Result:
+        async def inside() -> Result:
+            keeper = Keeper(settings, "pay", "L1", logs, protection=Protection())
+            try:
+                return await work(keeper)
+            finally:
+                await keeper.drain()
+                keeper.close()
+
+        return asyncio.run(inside())
+
+    return run
+
+
+def capture(number: int, **facts: Any) -> Any:
+    return PlayedCapture({"capture": f"{number}", "wall_ns": number, "sequence": number * 10} | facts)
+
+
+def sighting(**facts: Any) -> Sighting:
+    return Sighting(
+        **{"kind": FailureKind.ANSWER, "fingerprint": "f", "summary": "s", "seen_wall_ns": 5} | facts
+    )
+
+
+def test_a_commits_parent_is_the_one_before_it_of_the_same_life(keeping):
+    async def work(keeper: Keeper) -> list[StoredCommit]:
+        return [await keeper.keep(capture(number)) for number in (1, 2, 3)]
+
+    one, two, three = keeping(work)
+    assert [one.parent, two.parent, three.parent] == [None, one.id, two.id]
+
+
+def test_what_is_asked_for_at_once_is_done_in_that_order(keeping):
+    async def work(keeper: Keeper) -> list[StoredCommit | Incident]:
+        asked = [keeper.keep(capture(1)), keeper.report(sighting(), None), keeper.keep(capture(2))]
+        tasks = [asyncio.ensure_future(one) for one in asked]
+        await asyncio.sleep(0)
+        assert keeper.pending == 3
+        found = [await task for task in tasks]
+        assert keeper.pending == 0
+        return found
+
+    one, incident, two = keeping(work)
+    assert incident.before == one.id
+    assert two.parent == one.id
+
+
+def test_an_incident_is_written_when_somebody_has_removed_the_log(keeping, logs):
+    for log in logs:
+        log.unlink()
+
+    async def work(keeper: Keeper) -> Incident:
+        return await keeper.report(sighting(), None)
+
+    incident = keeping(work)
+    assert (incident.number, incident.log_tail, incident.log_end) == (1, [], 0)
+
+
+def test_a_commit_is_kept_when_thinning_fails_and_that_is_told(settings, logs, monkeypatch):
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(room, "thin", fail)
+    monkeypatch.setattr(room, "_THIN_EVERY", 2)
+    protection = Protection()
+
+    async def work() -> list[str]:
+        keeper = Keeper(settings, "pay", "L1", logs, protection=protection)
+        try:
+            return [(await keeper.keep(capture(number))).id for number in (1, 2)]
+        finally:
+            await keeper.drain()
+            keeper.close()
+
+    kept = asyncio.run(work())
+    with contextlib.closing(Store(settings.store)) as store:
+        assert [line.id for line in store.log()] == kept[::-1]
+    assert [one["part"] for one in protection.as_json()] == ["retention"]
+
+
+def test_a_capture_that_cannot_be_stored_is_told_and_the_next_one_is_stored(keeping):
+    async def work(keeper: Keeper) -> StoredCommit:
+        with pytest.raises(DiskFull):
+            await keeper.keep(capture(1, fails=True))
+        return await keeper.keep(capture(2))
+
+    assert keeping(work).parent is None
+
+
+def test_an_incident_names_the_commit_before_its_request(keeping):
+    async def work(keeper: Keeper) -> tuple[list[StoredCommit], Incident]:
+        commits = [await keeper.keep(capture(number)) for number in (1, 2, 3)]
+        return commits, await keeper.report(sighting(sequence=25), None)
+
+    commits, incident = keeping(work)
+    assert incident.before == commits[1].id
+
+
+def test_without_a_request_it_names_the_last_commit_that_is_not_its_own(keeping):
+    async def work(keeper: Keeper) -> tuple[StoredCommit, StoredCommit, Incident, Incident]:
+        one, at = await keeper.keep(capture(1)), await keeper.keep(capture(2))
+        return (
+            one,
+            at,
+            await keeper.report(sighting(), at.id),
+            await keeper.report(sighting(fingerprint="g"), None),
+        )
+
+    one, at, with_commit, without = keeping(work)
+    assert (with_commit.before, with_commit.at) == (one.id, at.id)
+    assert (without.before, without.at) == (at.id, None)
+
+
+def test_before_the_first_commit_there_is_none(keeping):
+    incident = keeping(lambda keeper: keeper.report(sighting(sequence=5), None))
+    assert incident.before is None
+
+
+def test_no_commit_can_be_dropped_between_finding_and_naming_it(keeping, settings, monkeypatch):
+    """`relive retain` runs beside the agent."""
+    locks: list[bool] = []
+
+    def save_and_look(self: Incidents, incident: Incident) -> None:
+        with contextlib.closing(Store(settings.store)) as other:
+            try:
+                with other.anatomy.lock.held(shared=False, wait=False):
+                    locks.append(False)
+            except BlockingIOError:
+                locks.append(True)
+        save(self, incident)
+
+    save = Incidents.save
+    monkeypatch.setattr(Incidents, "save", save_and_look)
+
+    async def work(keeper: Keeper) -> None:
+        await keeper.keep(capture(1))
+        await keeper.report(sighting(sequence=15), None)
+        await keeper.report(sighting(sequence=25), None)
+
+    keeping(work)
+    assert locks == [True, True]
+
+
+def test_a_failure_seen_again_is_counted_and_keeps_its_first_facts(keeping, settings):
+    async def work(keeper: Keeper) -> list[Incident]:
+        await keeper.keep(capture(1))
+        first = await keeper.report(sighting(sequence=15), None)
+        assert keeper.is_known(sighting())
+        assert not keeper.is_known(sighting(fingerprint="other"))
+        later = await keeper.keep(capture(2))
+        return [first, await keeper.report(sighting(sequence=25, seen_wall_ns=9), later.id)]
+
+    first, again = keeping(work)
+    assert (again.number, again.times, again.last_seen_wall_ns) == (first.number, 2, 9)
+    assert again.before == first.before
+    assert again.at is not None
+    assert again.latest is not None
+    assert again.latest.before == again.at
+
+
+def test_an_incident_holds_the_end_of_the_log_since_its_request(keeping, logs):
+    logs[1].write_text("before\nTraceback\nKeyError\n")
+    incident = keeping(lambda keeper: keeper.report(sighting(log_begin=7), None))
+    assert incident.log_tail == ["Traceback", "KeyError"]
+    assert incident.log_end == logs[1].stat().st_size
+
+
+def test_old_commits_are_dropped_but_not_those_of_incidents(keeping, settings):
+    async def work(keeper: Keeper) -> tuple[list[StoredCommit], Incident]:
+        commits = [await keeper.keep(capture(1))]
+        incident = await keeper.report(sighting(), None)
+        commits += [await keeper.keep(capture(number)) for number in range(2, 17)]
+        return commits, incident
+
+    commits, incident = keeping(work)
+    store = Store(settings.store)
+    kept = [line.id for line in store.log("pay")]
+    store.close()
+    assert kept == [one.id for one in commits[:-4:-1]] + [incident.before]
+
+
+def test_secrets_of_the_service_are_not_kept_of_its_log(settings, logs):
+    """Those of its environment, and what stands where secrets stand; also of a service that is gone by then."""
+    program = ["sleep", "60"]
+    service = subprocess.Popen(program, env={"PATH": os.environ["PATH"], "API_TOKEN": "of-the-environment"})
+    logs[-1].write_text("token of-the-environment\npassword=of-the-line\nplain words\n")
+
+    async def report() -> Any:
+        keeper = Keeper(settings, "pay", "L1", logs, lambda: service.pid, protection=Protection())
+        try:
+            await keeper.make_ready()
+            service.kill()
+            service.wait()
+            return await keeper.report(sighting(summary="of-the-environment failed"), None)
+        finally:
+            await keeper.drain()
+            keeper.close()
+
+    incident = asyncio.run(report())
+    told = [re.sub(r"<secret:[0-9a-f]{8}>", "<>", line) for line in incident.log_tail]
+    assert told == ["token <>", "password=<>", "plain words"]
+    assert re.fullmatch(r"<secret:[0-9a-f]{8}> failed", incident.sighting.summary)
+    kept = b"".join(path.read_bytes() for path in settings.incidents.glob("**/*") if path.is_file())
+    assert b"of-the-" not in kept
+
+
+def _stored(number: int, taken: int, trigger: Trigger = Trigger.TIMER) -> StoredCommit:
+    return StoredCommit(
+        CommitId(f"{number:064x}"),
+        "pay",
+        "L1",
+        "capsule",
+        2,
+        trigger,
+        taken,
+        None,
+        str(number),
+        1,
+        1,
+        1,
+        1,
+        None,
+    )
+
+
+_S = 1_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("commits", "seen", "at", "found"),
+    [
+        # One taken after the failure, and before it was written down, is not before it.
+        ([_stored(3, 30 * _S), _stored(2, 20 * _S), _stored(1, 10 * _S)], 25 * _S, None, 2),
+        ([_stored(4, 30 * _S), _stored(3, 26 * _S, Trigger.INCIDENT), _stored(1, 10 * _S)], 31 * _S, 3, 1),
+        # What another sighting of the same failure had taken a moment ago holds the failure already.
+        ([_stored(2, 24 * _S, Trigger.INCIDENT), _stored(1, 10 * _S)], 25 * _S, None, 1),
+        ([_stored(2, 15 * _S, Trigger.INCIDENT), _stored(1, 10 * _S)], 25 * _S, None, 2),
+        ([_stored(2, 30 * _S)], 25 * _S, None, None),
+    ],
+)
+def test_the_commit_before_is_never_one_after_the_failure(
+    commits: list[StoredCommit], seen: int, at: int | None, found: int | None
+) -> None:
+    chosen = commit_before(commits, seen, CommitId(f"{at:064x}") if at is not None else None)
+    assert (int(chosen.capture) if chosen is not None else None) == found
+
+
+def test_a_failure_while_the_service_starts_is_marked_so(keeping):
+    async def work(keeper: Keeper) -> list[Incident]:
+        keeper.is_ready = False
+        early = await keeper.report(sighting(), None)
+        keeper.is_ready = True
+        return [early, await keeper.report(sighting(fingerprint="g"), None)]
+
+    assert [incident.sighting.starting for incident in keeping(work)] == [True, False]

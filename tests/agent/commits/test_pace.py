@@ -1,0 +1,100 @@
+"""How often the clock may commit: expected pauses, the limit, the share."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from relive.agent.commits.pace import Footprint, Pace, footprint_of
+from relive.model.capsule import Policy, parse_every
+
+MB = 1_000_000
+
+
+@dataclass
+class World:
+    """A service's memory, and the time [s]."""
+
+    memory: int
+    now: float = 100.0
+
+    def pace(self, policy: Policy) -> Pace:
+        return Pace(policy, lambda: Footprint(1, self.memory), lambda: self.now)
+
+
+def limited(every: str = "1s", limit: float = 1.0, share: float = 1.0) -> Policy:
+    return parse_every(every).limited(limit, share)
+
+
+def test_without_pauses_a_large_service_is_held_and_a_small_one_is_not():
+    assert not World(200 * MB).pace(limited()).state().is_held
+    held = World(2_300 * MB).pace(limited()).state()
+    assert held.is_held and held.expected_us > 1_000_000
+    (note,) = held.notes("big")
+    assert note.startswith(
+        "Not committed by the clock: a commit would stop it for 1.8 s (estimated from 2.1 GiB"
+    )
+    assert "relive commit big" in note and "--pause-limit is 1.0 s" in note
+
+
+def test_no_limit_holds_nothing():
+    assert not World(9_000 * MB).pace(limited(limit=0)).state().is_held
+
+
+def test_what_pauses_took_counts_more_than_what_is_usual():
+    world = World(2_300 * MB)
+    pace = world.pace(limited())
+    pace.note(500_000)  # `relive commit`: this host is quick
+    state = pace.state()
+    assert not state.is_held and state.expected_us == 500_000
+    world.memory *= 3
+    assert pace.state().is_held and pace.state().expected_us == 1_500_000
+
+
+def test_one_slow_pause_does_not_hold_what_is_mostly_quick():
+    world = World(100 * MB)
+    pace = world.pace(limited())
+    for pause_us in (40_000, 3_000_000, 50_000):
+        pace.note(pause_us)
+    assert pace.state().expected_us == 40_000
+
+
+def test_what_is_held_is_tried_again_when_its_pauses_are_long_ago():
+    world = World(100 * MB)
+    pace = world.pace(limited())
+    pace.note(3_000_000)
+    assert pace.state().is_held
+    world.now += 601
+    assert not pace.state().is_held
+
+
+def test_the_clock_waits_until_pauses_are_their_share():
+    world = World(100 * MB)
+    pace = world.pace(limited(every="1s"))
+    assert pace.wait_left() == 0
+    pace.note(50_000)
+    assert pace.wait_left() == 5.0  # [s] 50 ms are 1 % of it
+    world.now += 2
+    assert pace.wait_left() == 3.0
+    state = pace.state()
+    assert state.actual_s == 5.0
+    (note,) = state.notes("shop")
+    assert (
+        note
+        == "Committed every 5.0 s, not every 1.0 s: each commit stops it for 50.0 ms, and --pause-share is 1 %."
+    )
+
+
+def test_nothing_is_said_where_all_is_as_asked_for():
+    world = World(100 * MB)
+    pace = world.pace(limited(every="30s"))
+    pace.note(50_000)
+    assert pace.state().notes("shop") == []
+    free = world.pace(limited(every="1s", share=100))
+    free.note(500_000)
+    assert free.wait_left() == 0 and free.state().notes("shop") == []
+
+
+def test_the_footprint_is_that_of_the_whole_tree():
+    own = footprint_of(os.getpid())
+    assert own.processes >= 1 and own.memory > 4 * MB

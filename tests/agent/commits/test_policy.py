@@ -1,0 +1,102 @@
+"""A policy's commits, by a committer that is played: no error ends them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from relive.agent.commits import policy as room
+from relive.agent.commits.committer import Committer
+from relive.agent.commits.policy import PolicyCommits
+from relive.agent.commits.protection import Protection
+from relive.errors import DiskFull, ProcessGone
+from relive.model.capsule import LifePaths, Policy
+from relive.model.commit import Trigger
+from relive.model.pace import PaceState
+
+
+class Over(BaseException):
+    """The play is over."""
+
+
+class Played(Committer):
+    """Takes commits, or fails as it is told to."""
+
+    def __init__(self, becomes: Iterable[Exception | None], protection: Protection) -> None:
+        unused: Any = None
+        super().__init__(unused, LifePaths(Path("/")), "pay", unused, protection)
+        self._becomes = iter(becomes)
+        self.asked: list[Trigger] = []
+        self.ready_after: list[tuple[bool, int]] = []
+
+    def is_ready(self, ready: bool) -> None:
+        self.ready_after.append((ready, len(self.asked)))
+
+    async def commit(self, trigger: Trigger, name: str | None = None) -> Any:
+        del name
+        try:
+            error = next(self._becomes)
+        except StopIteration:
+            raise Over from None
+        self.asked.append(trigger)
+        if error is not None:
+            raise error
+        self._protection.works("commits")
+        return SimpleNamespace(id="c", durable_us=1, new_bytes=1)
+
+
+def play(
+    monkeypatch: pytest.MonkeyPatch, policy: Policy, *becomes: Exception | None
+) -> tuple[list[Trigger], list[float], Protection]:
+    """Which commits were asked for, the pauses between them, and what is told at the end."""
+    protection, pauses = Protection(), []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    committer = Played(becomes, protection)
+    told = PaceState.model_construct(is_held=False)
+    pace: Any = SimpleNamespace(state=lambda: told, wait_left=lambda: 0.0)
+    commits = PolicyCommits(policy, committer, pace, Path("/dev/null/pace"), lambda: True)
+    monkeypatch.setattr(room.asyncio, "sleep", sleep)
+    with contextlib.suppress(Over):
+        asyncio.run(commits.run())
+    # Past its start the service is after the first try to commit it, and not before.
+    assert committer.ready_after[:2] == [(False, 0), (True, int(policy.at_start))]
+    return committer.asked, pauses, protection
+
+
+UNFORESEEN = FileNotFoundError(2, "No such file or directory", "stats-dump")
+
+
+def test_after_an_error_that_nobody_foresaw_the_clock_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, pauses, protection = play(
+        monkeypatch, Policy(at_start=True, seconds=5), None, UNFORESEEN, UNFORESEEN, None, None
+    )
+    assert asked == [Trigger.START] + [Trigger.TIMER] * 4
+    assert pauses == [5, 1, 2, 5, 5]
+    assert protection.as_json() == []
+
+
+def test_while_it_fails_it_is_told_and_tried_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    full = DiskFull("no space left", remedy="make room")
+    asked, pauses, protection = play(monkeypatch, Policy(at_start=True, seconds=1), None, *[full] * 9)
+    assert len(asked) == 10
+    assert pauses == [1, 1, 2, 4, 8, 16, 32, 60, 60, 60]
+    assert [(one["part"], one["code"], one["times"]) for one in protection.as_json()] == [
+        ("commits", "disk-full", 9)
+    ]
+
+
+def test_the_only_commit_that_is_asked_for_is_tried_until_it_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked, pauses, _ = play(monkeypatch, Policy(at_start=True), ProcessGone("gone"), UNFORESEEN, None)
+    assert asked == [Trigger.START] * 3
+    assert pauses == [1, 2]

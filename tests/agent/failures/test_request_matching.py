@@ -1,0 +1,62 @@
+"""Which recorded request is the one that failed inside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from relive.agent.failures.request_matching import find_request
+from relive.recording.events import Event, EventKind
+from relive.recording.reader import Recording
+from relive.recording.writer import RecordingWriter
+
+HEAD = b"POST /pay?id=%d HTTP/1.1\r\nhost: a\r\n\r\n"
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Recording:
+    """Requests 1 and 3 one after the other on port 40001, 2 on port 40002, 4 of the same target as 2 on 40003."""
+    writer = RecordingWriter(tmp_path / "recording", keep_bytes=1 << 20)
+    started, ended = EventKind.REQUEST_STARTED, EventKind.ANSWER_ENDED
+    for at, (kind, number, port, item) in enumerate(
+        [
+            (started, 1, 40001, 1),
+            (started, 2, 40002, 2),
+            (ended, 1, 40001, 1),
+            (started, 3, 40001, 3),
+            (started, 4, 40003, 2),
+        ]
+    ):
+        fields = {"local_port": port, "log_offsets": {"/log": 10 * number}} if kind is started else {}
+        data = HEAD % item if kind is started else b""
+        writer.append(kind, port, number, data, fields, at=(100 + at, 100 + at))
+    writer.close()
+    return Recording(tmp_path / "recording")
+
+
+def failure(at: int, request: int = 5, **fields: object) -> Event:
+    return Event(1, at, at, EventKind.FAILURE, 0, request, b"", {"method": "POST", **fields})
+
+
+def test_it_is_the_last_request_on_that_port_before_the_failure(recording):
+    found = find_request(recording, failure(103, peer=("127.0.0.1", 40001), target="/pay?id=3"))
+    assert (found["request"], found["method"], found["target"]) == (3, "POST", "/pay?id=3")
+    assert found["began_wall_ns"] == 103
+    assert found["log_offsets"] == {"/log": 30}
+    assert find_request(recording, failure(101, peer=("127.0.0.1", 40001)))["request"] == 1
+
+
+def test_an_exception_after_the_answer_still_belongs_to_it(recording):
+    assert find_request(recording, failure(102, peer=("127.0.0.1", 40001)))["request"] == 1
+
+
+def test_without_a_port_it_is_the_one_open_request_of_that_target(recording):
+    assert find_request(recording, failure(103, peer=(), target="/pay?id=3"))["request"] == 3
+    assert find_request(recording, failure(103, peer=(), target="/pay?id=1")) == {}, "that one had ended"
+    assert find_request(recording, failure(104, peer=(), target="/pay?id=2")) == {}, "there are two"
+
+
+def test_outside_of_requests_and_without_a_recording_there_is_none(recording, tmp_path):
+    assert find_request(recording, failure(103, request=0, peer=("127.0.0.1", 40001))) == {}
+    assert find_request(Recording(tmp_path / "nowhere"), failure(103)) == {}

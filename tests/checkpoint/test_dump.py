@@ -1,0 +1,201 @@
+"""The moment at which a target's files are looked at: everything stands still, and CRIU is still at work."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relive.checkpoint import dump as room
+from relive.checkpoint.criu import CriuTools
+from relive.checkpoint.dump import Gate, NoGate, capture
+from relive.checkpoint.dumped import Capture
+from relive.checkpoint.target import process_target
+from relive.checkpoint.watchdog import Watchdog
+from relive.config import load_settings
+from relive.errors import DiskFull, ProcessGone
+from relive.kernel import procfs
+from relive.model.commit import Cursor, Trigger
+from relive.store import Store
+
+BUSY = """
+import os, sys, threading
+def work():
+    while True: pass
+for _ in range(8): threading.Thread(target=work, daemon=True).start()
+if not os.fork(): work()
+print("ready", flush=True)
+work()
+"""
+
+
+@pytest.fixture
+def busy() -> Iterator[int]:
+    """A process of nine threads, with a child, none of which ever waits."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", BUSY],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    yield process.pid
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, 9)
+    process.wait()
+    process.stdout.close()
+
+
+def states(root: int) -> str:
+    return "".join(
+        (Path(f"/proc/{pid}/task/{thread}/stat").read_text().rpartition(")")[2].split()[0])
+        for pid in procfs.tree_of(root)
+        for thread in procfs.threads_of(pid)
+    )
+
+
+def take(home: Path, pid: int, gate: Gate | None = None) -> Capture:
+    settings = load_settings(home=home, tools=load_settings().tools_path)
+    with (
+        contextlib.closing(Store(settings.store)) as store,
+        Watchdog(CriuTools(settings.tools_path).watchdog) as watchdog,
+    ):
+        taken = capture(
+            process_target(pid),
+            Trigger.MANUAL,
+            settings=settings,
+            store=store,
+            watchdog=watchdog,
+            gate=gate,
+        )
+        taken.staging.discard()
+        return taken
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch, busy: int) -> list[tuple[str, str]]:
+    """(states of all threads, names of the images so far) at each look."""
+    seen = []
+    look = room._Dump._look_frozen
+
+    def note(dump: Any, **words: bool) -> None:
+        seen.append((states(busy), " ".join(os.listdir(dump._staging.images))))
+        look(dump, **words)
+
+    monkeypatch.setattr(room._Dump, "_look_frozen", note)
+    return seen
+
+
+def test_files_are_looked_at_while_all_stand_still_and_memory_is_still_being_written(
+    tmp_path: Path, busy: int, looks: list[tuple[str, str]]
+) -> None:
+    while (
+        not looks or "pstree.img" in looks[-1][1]
+    ):  # on a busy machine CRIU may be done before this process has the floor
+        assert len(looks) < 10
+        take(tmp_path, busy)
+    stopped, _ = looks[-1]
+    # CRIU lets each leader run again, with code of its own, as soon as it turns to it.
+    assert stopped.count("t") >= len(stopped) - 2 >= 8
+    assert "t" not in states(busy)
+
+
+def test_without_the_hint_they_are_looked_at_when_the_dump_is_done(
+    tmp_path: Path, busy: int, looks: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "_FIRST_AFTER_FREEZE", "never.img")
+    take(tmp_path, busy)
+    ((stopped, images),) = looks
+    assert set(stopped) == {"t"}
+    assert "pstree.img" in images
+
+
+def test_an_error_at_the_look_gives_the_commit_up_and_the_target_runs_on(
+    tmp_path: Path, busy: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_dump: Any, **_words: bool) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(room._Dump, "_look_frozen", fail)
+    with pytest.raises(ZeroDivisionError):
+        take(tmp_path, busy)
+    assert "t" not in states(busy)
+
+
+def test_a_target_that_ends_amid_its_commit_is_told_as_that(tmp_path: Path, busy: int) -> None:
+    class Killing(NoGate):
+        def close(self) -> None:
+            os.killpg(busy, 9)
+
+    with pytest.raises(ProcessGone, match="ended while it was being committed"):
+        take(tmp_path, busy, Killing())
+    assert list((tmp_path / "store" / "incoming").iterdir()) == []
+
+
+class Noted(NoGate):
+    """A gate that notes what the recording would say."""
+
+    def __init__(self) -> None:
+        self.said: list[str | None] = []
+
+    def close(self) -> Cursor:
+        return Cursor(sequence=1)
+
+    def open(self, capture: str | None) -> None:
+        self.said.append(capture)
+
+
+@pytest.mark.parametrize("hint", ["files.img", "never.img"])
+def test_a_commit_that_fails_in_the_last_moment_is_not_recorded_as_taken(
+    tmp_path: Path, busy: int, monkeypatch: pytest.MonkeyPatch, hint: str
+) -> None:
+    def fail(_dump: Any, **_words: bool) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(room, "_FIRST_AFTER_FREEZE", hint)
+    monkeypatch.setattr(room._Dump, "_look_frozen", fail)
+    gate = Noted()
+    with pytest.raises(ZeroDivisionError):
+        take(tmp_path, busy, gate)
+    assert gate.said == [None]
+
+
+@pytest.fixture
+def few_inodes(tmp_path: Path) -> Iterator[Path]:
+    point = tmp_path / "disk"
+    point.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "nr_inodes=300", "tmpfs", str(point)], check=True)
+    yield point
+    subprocess.run(["umount", "-l", str(point)], check=True)
+
+
+def test_without_inodes_it_is_a_full_disk_and_never_anything_else(few_inodes: Path, busy: int) -> None:
+    """At every point at which they can end: CRIU is content without its last image, which says how long it took."""
+    take(few_inodes, busy)
+    refused, left = list[DiskFull](), 4
+    while True:
+        for number in range(os.statvfs(few_inodes).f_ffree - left):
+            (few_inodes / f"ballast-{number}").touch()
+        gate = Noted()
+        try:
+            taken = take(few_inodes, busy, gate)
+        except DiskFull as error:
+            refused.append(error)
+            taken = None
+        assert gate.said in ([[], [None]] if taken is None else [[taken.name]])
+        assert "t" not in states(busy)
+        for path in few_inodes.glob("ballast-*"):
+            path.unlink()
+        if taken is not None:
+            break
+        left += 3
+    assert len(refused) > 5
+    assert all("inodes" in (one.remedy or "") for one in refused)

@@ -1,0 +1,439 @@
+"""The recorder at the border, with real sockets on both sides and the service played by the test."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import socket
+import struct
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from bordered import LIMIT, Bordered, eventually
+from kernel.helpers import needs_root
+from relive.recording.dialogues import Way, read_dialogues
+from relive.recording.events import EventKind
+from relive.recording.reader import Recording
+
+pytestmark = needs_root
+_RESET = struct.pack("ii", 1, 0)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bordered]:
+    """One network for many tests."""
+    border = Bordered(tmp_path_factory.mktemp("border"))
+    border.start()
+    yield border
+    border.close()
+
+
+@pytest.fixture
+def border(tmp_path: Path) -> Iterator[Bordered]:
+    """A network for one test, whose recorder it may kill."""
+    border = Bordered(tmp_path)
+    border.start()
+    yield border
+    border.close()
+
+
+class Server:
+    """A listening socket of the host; every connection is served in a thread of its own."""
+
+    def __init__(self, serve: Callable[[socket.socket], None], address: str = "127.0.0.1") -> None:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        self._listener = socket.create_server((address, 0), family=family, backlog=256)
+        self.name = self._listener.getsockname()[:2]
+        self._serve = serve
+        self.peers: list[tuple[str, int]] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                sock, peer = self._listener.accept()
+            except OSError:
+                return
+            self.peers.append(peer[:2])
+            threading.Thread(target=self._run, args=(sock,), daemon=True).start()
+
+    def _run(self, sock: socket.socket) -> None:
+        with sock:
+            sock.settimeout(LIMIT)
+            self._serve(sock)
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.close()
+
+
+def echo(sock: socket.socket) -> None:
+    while data := sock.recv(1 << 16):
+        sock.sendall(data)
+
+
+def exactly(sock: socket.socket, size: int) -> bytes:
+    got = bytearray()
+    while len(got) < size:
+        part = sock.recv(min(1 << 20, size - len(got)))
+        assert part, f"ended after {len(got)} of {size}"
+        got += part
+    return bytes(got)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_what_is_said_is_recorded_with_the_addresses_that_the_service_sees(shared, address):
+    with Server(echo, address) as server, shared.connect(server.name) as sock:
+        assert sock.getpeername()[:2] == server.name
+        sock.sendall(b"question")
+        assert exactly(sock, 8) == b"question"
+        # Recorded before it was let out: no waiting here.
+        dialogue = shared.dialogue(sock)
+        assert (dialogue.to, dialogue.error) == (server.name, None)
+        assert dialogue.text(Way.UP) == dialogue.text(Way.DOWN) == b"question"
+        assert dialogue.endings == {}
+
+
+def test_a_refused_connection_is_refused_for_the_service(shared):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        goal = listener.getsockname()
+    with pytest.raises(ConnectionRefusedError):
+        shared.connect(goal)
+    assert [one.error for one in shared.dialogues() if one.to == goal] == ["ECONNREFUSED"]
+
+
+def test_where_the_host_has_no_way_the_service_has_none(tmp_path):
+    """Routes that the host loses after the capsule was made, in a host of its own."""
+    prepare = "ip link set lo up; for n in 2 3; do ip route add 10.$n.0.0/16 dev lo; done; echo; exec cat"
+    words = ["unshare", "--net", "sh", "-c", prepare]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as host:
+        assert host.stdin is not None and host.stdout is not None
+        host.stdout.readline()
+        enter = ["nsenter", f"--net=/proc/{host.pid}/ns/net"]
+        border = Bordered(tmp_path, enter)
+        border.start()
+        subprocess.run([*enter, "ip", "route", "replace", "unreachable", "10.2.0.0/16"], check=True)
+        subprocess.run([*enter, "ip", "route", "del", "10.3.0.0/16"], check=True)
+
+        def attempt(address: str) -> int:
+            with socket.socket() as sock:
+                sock.settimeout(LIMIT)
+                return sock.connect_ex((address, 80))
+
+        expected = {
+            "10.2.0.1": errno.EHOSTUNREACH,
+            "10.3.0.1": errno.ENETUNREACH,
+            "10.4.0.1": errno.ENETUNREACH,
+        }
+        for address, number in expected.items():
+            assert border.within(lambda a=address: attempt(a)) == number
+        # The last one was never there: no packet left the service's own socket.
+        assert [one.error for one in border.dialogues()] == ["EHOSTUNREACH", "ENETUNREACH"]
+        border.close()
+        host.stdin.close()
+
+
+def test_a_service_that_stops_waiting_is_recorded_as_timed_out(shared):
+    """A listener whose backlog is full answers nobody."""
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen(0)
+        goal = deaf.getsockname()
+        fillers = [socket.socket() for _ in range(3)]
+        for filler in fillers:
+            filler.setblocking(False)
+            filler.connect_ex(goal)
+        with pytest.raises(TimeoutError):
+            shared.connect(goal, timeout=0.3)
+        found = eventually(lambda: [one for one in shared.dialogues() if one.to == goal], "it is recorded")
+        assert [one.error for one in found] == ["ETIMEDOUT"]
+        assert found[0].connect_ns >= 0.2e9
+        for filler in fillers:
+            filler.close()
+
+
+def test_half_a_connection_lives_on_after_the_other_half_has_ended(shared):
+    def answer_at_the_end(sock: socket.socket) -> None:
+        said = b""
+        while data := sock.recv(100):
+            said += data
+        sock.sendall(said.upper())
+
+    with Server(answer_at_the_end) as server, shared.connect(server.name) as sock:
+        sock.sendall(b"all of it")
+        sock.shutdown(socket.SHUT_WR)
+        assert exactly(sock, 9) == b"ALL OF IT"
+        assert sock.recv(1) == b""
+        dialogue = eventually(
+            lambda: (d := shared.dialogue(sock)) and len(d.endings) == 2 and d, "both ends are recorded"
+        )
+        assert {way: (end.how, end.total, end.cut) for way, end in dialogue.endings.items()} == {
+            Way.UP: ("closed", 9, 0),
+            Way.DOWN: ("closed", 9, 0),
+        }
+
+
+def test_a_reset_of_the_other_end_resets_the_service(shared):
+    def slam(sock: socket.socket) -> None:
+        sock.recv(100)
+        sock.sendall(b"part")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+
+    with Server(slam) as server, shared.connect(server.name) as sock:
+        sock.sendall(b"x")
+        assert exactly(sock, 4) == b"part"
+        with pytest.raises(ConnectionResetError):
+            sock.recv(1)
+        endings = shared.dialogue(sock).endings
+        assert {end.how for end in endings.values()} == {"reset"}
+        assert endings[Way.DOWN].seq < endings[Way.UP].seq  # so the server is known as who ended it
+
+
+def test_a_reset_of_the_service_resets_the_other_end(shared):
+    seen: list[BaseException | bytes] = []
+    done = threading.Event()
+
+    def listen(sock: socket.socket) -> None:
+        try:
+            while data := sock.recv(100):
+                seen.append(data)
+        except OSError as error:
+            seen.append(error)
+        done.set()
+
+    with Server(listen) as server:
+        sock = shared.connect(server.name)
+        name = sock.getsockname()
+        sock.sendall(b"x")
+        eventually(lambda: seen, "it has arrived")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        sock.close()
+        assert done.wait(LIMIT)
+        assert seen[0] == b"x" and isinstance(seen[1], ConnectionResetError)
+        endings = shared.dialogue(name).endings
+        assert {end.how for end in endings.values()} == {"reset"}
+        assert endings[Way.UP].seq < endings[Way.DOWN].seq
+
+
+def test_what_the_service_listens_on_is_reached_by_itself_directly_and_by_the_host_as_before(shared):
+    listener = shared.within(lambda: socket.create_server(("0.0.0.0", 0)))
+    port = listener.getsockname()[1]
+    listener.settimeout(LIMIT)
+    before = len(shared.dialogues())
+    with shared.connect(("127.0.0.1", port)) as own:
+        taken, peer = listener.accept()
+        assert peer == own.getsockname()
+        taken.close()
+    outside = eventually(lambda: socket.create_connection(("127.0.0.1", port)), "the host reaches it")
+    taken, peer = listener.accept()
+    assert peer == outside.getsockname(), "the service sees the true client"
+    outside.sendall(b"hello")
+    assert exactly(taken, 5) == b"hello"
+    taken.close()
+    assert outside.recv(1) == b""
+    outside.close()
+    listener.close()
+
+    def is_refused() -> bool:
+        with socket.socket() as sock:
+            return sock.connect_ex(("127.0.0.1", port)) == errno.ECONNREFUSED
+
+    assert eventually(is_refused, "nobody listens there any more")
+    assert len(shared.dialogues()) == before
+
+
+def test_a_hundred_connections_at_once_do_not_get_mixed_up(shared):
+    with Server(echo) as server:
+
+        def talk(number: int) -> bool:
+            with shared.connect(server.name) as sock:
+                said = f"{number}:".encode() * 500
+                sock.sendall(said)
+                came = exactly(sock, len(said)) == said
+                # What the peer has got is recorded, and may not be written yet.
+                return came and bool(
+                    eventually(lambda: shared.dialogue(sock).text(Way.DOWN) == said, "it is recorded")
+                )
+
+        with ThreadPoolExecutor(100) as pool:
+            assert all(pool.map(talk, range(100)))
+
+
+def test_a_hundred_megabytes_pass_unchanged(border):
+    size = 100 << 20
+    block = bytes(range(256)) * 4096
+
+    def pour(sock: socket.socket) -> None:
+        for _ in range(size // len(block)):
+            sock.sendall(block)
+
+    with Server(pour) as server, border.connect(server.name) as sock:
+        left = size
+        while left:
+            assert exactly(sock, len(block)) == block
+            left -= len(block)
+        assert sock.recv(1) == b""
+        eventually(lambda: Way.DOWN in border.dialogue(sock).endings, "its end is recorded")
+        dialogue = border.dialogue(sock)
+        assert sum(len(piece.data) for piece in dialogue.of(Way.DOWN)) == size
+        assert dialogue.endings[Way.DOWN].cut == 0
+        # The last segment can be read without those before it, which a bound on the recording drops.
+        segment = Recording(border.recording).segments()[-1]
+        (rest,) = read_dialogues(Recording(border.recording).events(after=int(segment.stem)))
+        assert (rest.to, rest.origin, rest.down_base) == (dialogue.to, dialogue.origin, dialogue.down_base)
+        first = rest.of(Way.DOWN)[0]
+        assert first.at > 0 and rest.text(Way.DOWN, first.at, first.at + 9) == first.data[:9]
+
+
+def test_a_full_disk_switches_the_recording_off_and_traffic_goes_on(tmp_path):
+    border = Bordered(tmp_path)
+    border.recording.mkdir()
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "none", border.recording], check=False
+    ).returncode:
+        border.close()
+        pytest.skip("no right to mount")
+    try:
+        border.start()
+        with Server(echo) as server, border.connect(server.name) as sock:
+            for _ in range(100):
+                sock.sendall(b"x" * 50_000)
+                assert exactly(sock, 50_000) == b"x" * 50_000
+            dialogue = border.dialogue(sock)
+            kept = sum(len(piece.data) for piece in dialogue.pieces)
+            assert 0 < kept < 1 << 20
+        border.end()
+    finally:
+        border.close()
+        subprocess.run(["umount", "--lazy", border.recording], check=True)
+
+
+def test_a_killed_recorder_ends_its_connections_and_the_next_one_carries_new_ones(border):
+    with Server(echo) as server:
+        sock = border.connect(server.name)
+        sock.sendall(b"x")
+        assert exactly(sock, 1) == b"x"
+        border.kill()
+        sock.settimeout(LIMIT)
+        with sock, contextlib.suppress(ConnectionResetError):
+            assert sock.recv(1) == b""
+        with ThreadPoolExecutor(1) as pool:
+            waits = pool.submit(border.connect, server.name)  # held until there is a recorder
+            border.start()
+            with waits.result() as again:
+                again.sendall(b"y")
+                assert exactly(again, 1) == b"y"
+                assert border.dialogue(again).text(Way.UP) == b"y"
+
+
+def test_questions_to_name_servers_are_carried_and_recorded(shared):
+    """A datagram to port 53 of an address that only this test has."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        try:
+            server.bind(("127.7.7.7", 53))
+        except OSError as error:
+            pytest.skip(str(error))
+        client = shared.within(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        with client:
+            client.settimeout(LIMIT)
+            client.connect(("127.7.7.7", 53))
+            client.send(b"\x12\x34question")
+            question, peer = server.recvfrom(100)
+            server.sendto(b"\x12\x34answer", peer)
+            assert client.recv(100) == b"\x12\x34answer"
+    (event,) = [one for one in shared.events() if one.kind is EventKind.NAME_LOOKUP]
+    assert (tuple(event.fields["to"]), event.fields["question"]) == (("127.7.7.7", 53), question)
+    assert event.data == b"\x12\x34answer"
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_other_datagrams_are_carried_and_refused_as_on_the_host(shared, address):
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as server:
+        server.bind((address, 0))
+        goal = server.getsockname()[:2]
+        client = shared.within(lambda: socket.socket(family, socket.SOCK_DGRAM))
+        client.settimeout(LIMIT)
+        client.connect(goal)
+        client.send(b"x" * 9000)
+        data, peer = server.recvfrom(65535)
+        assert len(data) == 9000
+        server.sendto(b"y" * 60001, peer)
+        assert client.recv(65535) == b"y" * 60001
+    with client:
+        client.send(b"x")
+        with pytest.raises(ConnectionRefusedError):
+            client.recv(1)
+    assert [note["about"] for note in shared.notes() if tuple(note.get("to", ())) == goal] == ["datagrams"]
+
+
+def test_while_the_gate_is_closed_nothing_reaches_the_service_and_all_of_it_later(shared):
+    """What it says flows on; an answer, a new connection, a refusal and a datagram wait."""
+    with Server(echo) as server, shared.connect(server.name) as sock, ThreadPoolExecutor(2) as pool:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            nobody = listener.getsockname()
+        udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        udp.bind(("127.0.0.1", 0))
+        asker = shared.within(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        with udp, asker, Agent(shared.control) as agent:
+            cursor = agent.ask("close")["cursor"]
+            sock.sendall(b"question")
+            asker.sendto(b"datagram", udp.getsockname())
+            answer, peer = udp.recvfrom(100)
+            udp.sendto(answer, peer)
+            stands = pool.submit(shared.connect, server.name)
+            refused = pool.submit(shared.connect, nobody)
+            eventually(lambda: len(server.peers) == 2, "the real connection stands")
+            eventually(lambda: any(one.to == nobody for one in shared.dialogues()), "the refusal is known")
+            eventually(lambda: shared.dialogue(sock).text(Way.UP) == b"question", "it flows on")
+            assert is_silent(sock) and is_silent(asker) and not stands.done() and not refused.done()
+            assert shared.dialogue(sock).text(Way.DOWN) == b""
+            assert agent.ask("open", commit="abc")["op"] == "opened"
+            assert exactly(sock, 8) == b"question"
+            asker.settimeout(LIMIT)
+            assert asker.recv(100) == b"datagram"
+            stands.result(LIMIT).close()
+            with pytest.raises(ConnectionRefusedError):
+                refused.result(LIMIT)
+        (taken,) = [event for event in shared.events() if event.kind is EventKind.COMMIT_TAKEN]
+        assert (taken.fields["commit"], taken.fields["cursor"]) == ("abc", cursor)
+
+
+def is_silent(sock: socket.socket) -> bool:
+    sock.setblocking(False)
+    try:
+        return not sock.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return True
+    finally:
+        sock.settimeout(LIMIT)
+
+
+class Agent:
+    """The agent's line to the recorder."""
+
+    def __init__(self, path: Path) -> None:
+        self._sock = socket.socket(socket.AF_UNIX)
+        self._sock.settimeout(LIMIT)
+        self._sock.connect(str(path))
+        self._lines = self._sock.makefile("rb")
+
+    def ask(self, op: str, **fields: object) -> dict[str, object]:
+        self._sock.sendall(json.dumps({"op": op, "id": 1, **fields}).encode() + b"\n")
+        answer: dict[str, object] = json.loads(self._lines.readline())
+        return answer
+
+    def __enter__(self) -> Agent:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lines.close()
+        self._sock.close()

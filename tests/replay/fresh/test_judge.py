@@ -1,0 +1,143 @@
+"""The rules of judging, each without a process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from relive.model.outcome import InsideEvent
+from relive.model.reproduction import Raised, ReproductionKind
+from relive.replay.fresh.judge import Came, judge, same_failure
+
+KEY = Raised(
+    type="builtins.KeyError",
+    text="'CHF' of <secret:00000001> at 0x7f01",
+    fingerprint="ab",
+    file="/srv/shop.py",
+    line=12,
+    function="pay",
+    source="rate = rates[name]",
+)
+REPRODUCED, NOT = ReproductionKind.REPRODUCED, ReproductionKind.NOT_REPRODUCED
+DIVERGED = ReproductionKind.DIVERGED
+
+
+def inside(kind: str, **about: Any) -> InsideEvent:
+    return InsideEvent(kind=kind, lane=1, about=about)
+
+
+ASKED = inside("query", asked={"sql": "SELECT 1"}, answer=1)
+OTHER = inside("query", asked={"sql": "SELECT 2"}, answer=1)
+FAILED = inside("failure", type="builtins.KeyError", fingerprint="ab")
+ENDED = inside("handling-ended", status=500)
+
+
+def answered(*raised: Raised, status: int = 500, events: tuple[InsideEvent, ...] = ()) -> Came:
+    return Came(raised, status, events=events, is_answered=True)
+
+
+def test_the_same_exception_at_the_same_place_with_the_same_status_is_reproduced():
+    again = KEY.model_copy(update={"text": "'CHF' of <secret:000000ff> at 0x7fee"})
+    made = judge(KEY, 500, [ASKED, FAILED], answered(again, events=(ASKED, FAILED, ENDED)))
+    assert (made.kind, made.difference, made.notes, made.raised) == (REPRODUCED, None, [], again)
+
+
+def test_a_line_that_moved_is_the_same_by_its_text_and_function_and_that_is_said():
+    moved = KEY.model_copy(update={"line": 15})
+    made = judge(KEY, 500, [], answered(moved))
+    assert (made.kind, made.notes) == (
+        REPRODUCED,
+        ["the line moved from 12 to 15: its text and its function are the same"],
+    )
+    for other in ({"source": "rate = 1"}, {"function": "refund"}, {"source": None}):
+        assert judge(KEY, 500, [], answered(moved.model_copy(update=other))).kind is DIVERGED
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"type": "builtins.ValueError"}, "builtins.ValueError"),
+        ({"text": "'EUR'"}, "message"),
+        ({"file": "/srv/other.py"}, "/srv/other.py:12"),
+        ({"line": 13, "source": "x"}, "/srv/shop.py:13 in pay came"),
+    ],
+)
+def test_another_exception_diverged_at_what_is_other(change, words):
+    made = judge(KEY, 500, [], answered(KEY.model_copy(update=change)))
+    assert made.kind is DIVERGED
+    assert words in (made.difference or "")
+    assert made.raised is not None
+
+
+def test_of_several_exceptions_the_one_that_is_the_same_counts():
+    before = KEY.model_copy(update={"type": "builtins.OSError"})
+    assert judge(KEY, 500, [], answered(before, KEY)).kind is REPRODUCED
+
+
+def test_another_status_diverged_and_an_unknown_one_is_not_compared():
+    assert judge(KEY, 502, [], answered(KEY)).difference == "status 502 was recorded, 500 came"
+    assert judge(KEY, None, [], answered(KEY)).kind is REPRODUCED
+
+
+def test_what_differed_first_is_told_before_the_exception_it_led_to():
+    other = KEY.model_copy(update={"type": "builtins.OSError"})
+    made = judge(KEY, 500, [ASKED, FAILED], answered(other, events=(OTHER, FAILED, ENDED)))
+    assert made.kind is DIVERGED
+    assert made.difference == "event 1: query 'SELECT 1' was recorded, query 'SELECT 2' came"
+    assert "builtins.OSError" in made.notes[0]
+
+
+def test_a_call_that_nobody_had_recorded_is_told_before_the_exception_it_led_to():
+    other = KEY.model_copy(update={"type": "builtins.OSError"})
+    came = Came((other,), 500, is_answered=True, missed="no recorded answer to query 'SELECT 3'")
+    made = judge(KEY, 500, [], came)
+    assert (made.kind, made.difference) == (DIVERGED, "no recorded answer to query 'SELECT 3'")
+    assert judge(KEY, 500, [], Came((KEY,), 500, is_answered=True, missed="x")).kind is REPRODUCED
+
+
+def test_the_same_failure_by_another_way_is_reproduced_and_the_way_is_noted():
+    made = judge(KEY, 500, [ASKED, FAILED], answered(KEY, events=(OTHER, FAILED)))
+    assert (made.kind, len(made.notes)) == (REPRODUCED, 1)
+
+
+def test_what_other_threads_did_behind_the_failure_is_not_compared():
+    late = inside("log-record", text="late")
+    made = judge(KEY, 500, [ASKED, FAILED, late], answered(KEY, events=(ASKED, FAILED, ENDED)))
+    assert (made.kind, made.notes) == (REPRODUCED, [])
+
+
+def test_placeholders_of_secrets_are_equal_to_each_other():
+    one = inside("http-call", asked={"token": "<secret:00000001>"})
+    two = inside("http-call", asked={"token": "<secret:0000000a>"})
+    assert judge(KEY, 500, [one, FAILED], answered(KEY, events=(two, FAILED))).notes == []
+
+
+def test_without_a_failure_it_is_not_reproduced():
+    made = judge(KEY, 500, [], answered(status=200))
+    assert (made.kind, made.difference) == (NOT, "no exception escaped: status 200 came")
+    made = judge(KEY, None, [], Came((), exit_status=0, is_request=False))
+    assert (made.kind, made.difference) == (NOT, "no exception escaped: the program ended with status 0")
+
+
+@pytest.mark.parametrize(
+    ("came", "words"),
+    [
+        (Came((), 500, is_answered=True), "no exception was told; status 500 came"),
+        (Came((), how="the connection broke"), "the connection broke"),
+        (
+            Came((), how="no answer", exit_status=139),
+            "no exception was told; the program ended with status 139",
+        ),
+        (Came((), how="it went on", is_request=False), "it went on"),
+    ],
+)
+def test_a_failure_of_which_no_exception_is_told_diverged(came, words):
+    made = judge(KEY, 500, [], came)
+    assert (made.kind, made.difference, made.raised) == (DIVERGED, words, None)
+
+
+def test_an_exception_without_frames_has_no_place_that_could_differ():
+    bare = Raised(type="a.B", text="", fingerprint="ab")
+    assert same_failure(bare, bare) is None
+    assert "no frame" in (same_failure(bare, bare.model_copy(update={"file": "/x", "line": 1})) or "")
