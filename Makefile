@@ -2,8 +2,9 @@
 # ARGS are handed on: make test ARGS="tests/store -k damaged"
 
 ARGS ?=
+ROOM ?=
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench docs pages proto lock clean
+.PHONY: help setup demo test quick check bench docs pages proto lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 8
@@ -16,6 +17,9 @@ demo: setup ## the main job on a real service: run, commit, fail, restore, repla
 
 test: setup ## the whole test suite
 	@bash scripts/test.sh $(ARGS)
+
+quick: ## tests of one room (ROOM="store agent/commits") or of those that were changed, in under a minute
+	@bash scripts/quick.sh $(ROOM)
 
 check: setup ## lint, types, import layers, generated pages, docs build
 	@bash scripts/check.sh

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# An answer about the rooms that ROOM names (as below src/relive: "store", "agent/commits replay"), or that differ from the branch
+# main, in under a minute: lint, then their tests in one process, those that failed last time first, until one fails or 45 s are over.
+# Exit status: 0 if none of those that ran failed, and it is said how far they came; the whole room is `make test ARGS=tests/ROOM`.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+seconds=45
+
+changed() {
+    git diff --name-only "$(git merge-base HEAD main 2>/dev/null || echo HEAD)" --
+    git ls-files --others --exclude-standard
+}
+
+# The tests of one file: those of the innermost room that has some.
+tests_of() {
+    local path=$1
+    case $path in
+    tests/real/* | tests/chaos/*) return ;; # live services and deaths: minutes, on purpose
+    tests/*/*) path=${path#tests/} ;;
+    tests/test_*.py) [[ ! -e $path ]] || echo "$path"; return ;;
+    src/relive_inprocess/*) path=inprocess/x ;;
+    src/relive/*) path=${path#src/relive/} ;;
+    *.md) echo tests/test_paths_in_docs.py; return ;;
+    *) return ;;
+    esac
+    while path=$(dirname "$path") && [[ $path != . ]]; do
+        if [[ -d tests/$path ]]; then
+            echo "tests/$path"
+            return
+        fi
+    done
+}
+
+rooms=()
+if (($#)); then
+    for room in "$@"; do
+        if [[ ! -d tests/$room ]]; then
+            printf 'Error: there are no tests in tests/%s.\nHint: a room is named as below src/relive, such as store or agent/commits.\n' "$room" >&2
+            exit 2
+        fi
+        rooms+=("tests/$room")
+    done
+else
+    readarray -t rooms < <(changed | while read -r path; do tests_of "$path"; done | sort -u)
+fi
+if ((${#rooms[@]} == 0)); then
+    printf '[quick] nothing that has tests of a room differs from main; name one: make quick ROOM=store\n' >&2
+    exit 0
+fi
+
+printf '[quick] lint and %s\n' "${rooms[*]}" >&2
+.venv/bin/ruff check --quiet src tests
+status=0
+# SIGINT to pytest alone: it ends the test that runs, and what fixtures started, and says what came of the others.
+timeout --foreground --preserve-status -s INT "$seconds" .venv/bin/pytest -q -x -n0 --ff "${rooms[@]}" || status=$?
+if ((status == 2)); then
+    printf '[quick] %s s are over; what ran until then did not fail. All of it: make test ARGS="%s"\n' "$seconds" "${rooms[*]}" >&2
+    exit 0
+fi
+exit "$status"
