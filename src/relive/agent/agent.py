@@ -1,7 +1,7 @@
 """The agent of one capsule: takes commands for it, commits it by its policy, and brings the other parts together.
 
-``committer`` takes commits, ``keeper`` makes them durable, ``recorder`` keeps the proxy, ``failures`` sees what goes wrong.
-Everything waits in one event loop. The service does not depend on the agent: should it die, the service, its process 1
+``committer`` takes commits, ``commit_writer`` makes them durable, ``proxy_supervisor`` keeps the proxy, ``failures`` sees what
+goes wrong. Everything waits in one event loop. The service does not depend on the agent: should it die, the service, its process 1
 and the proxy go on, and the next command starts another agent.
 """
 

@@ -1,6 +1,6 @@
 """One conversation with CRIU: ``criu swrk`` started in the right namespaces, asked one thing through its RPC.
 
-CRIU's own text is only read when something failed, to explain it (see ``failures``).
+CRIU's own text is only read when something failed, to explain it (see ``criu_errors``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Taking a commit: freeze, copy, resume; ``captured`` makes it durable afterwards, with the target running again.
+"""Taking a commit: freeze, copy, resume; ``dumped`` makes it durable afterwards, with the target running again.
 
 1. Files are copied once while the target runs (``layers``).
 2. The watchdog is armed, the failure watch steps aside, CRIU starts.

@@ -6,7 +6,7 @@ shared and writable, at that commit. They are looked at twice:
 
 1. While the service runs. A new epoch is begun first, so that what it touches from then on is told again.
 2. While it stands still: what is told in the new epoch, and what was looked at before; of this only what has another
-   fingerprint (``layers``) is copied again.
+   fingerprint (``file_layers``) is copied again.
 
 What was absent before its first touch and is absent now is forgotten: it has come and gone. What was there and is absent now is a
 whiteout. Paths are canonical and absolute here, as the service sees them; entries are relative to their mount point.

@@ -2,7 +2,7 @@
 
 A commit may come from elsewhere, and CRIU, which has root's rights, opens and makes what its images name. So names that lead to
 what is the machine's, device nodes and namespaces that a branch does not have are looked for here. What an image may say, but a
-branch is not to have, is taken away in ``rights`` and ``filters``; what the restored processes really hold is proved in
+branch is not to have, is taken away in ``rights`` and ``sandbox_filters``; what the restored processes really hold is proved in
 ``sandbox.confinement``.
 """
 
@@ -36,7 +36,7 @@ _OWN = re.compile(
     r"/proc/([0-9]+|self|thread-self)/(task/[0-9]+/)?(comm|coredump_filter|oom_score_adj|timerslack_ns)"
 )
 # Of mount, user and PID namespaces other than those that the branch is given, and of what networks of their own would hold: CRIU
-# would make them, by programs that it finds in the branch. A network itself is the branch's, see ``shared``.
+# would make them, by programs that it finds in the branch. A network itself is the branch's, see ``shared_namespaces``.
 _NAMESPACES = (
     *(
         "mountpoints-*",
@@ -81,7 +81,7 @@ def refuse_hostile_images(images: Path, *, is_container: bool) -> None:
     """Raises ObjectCorrupt where images laid out in a directory name what is the machine's, or are damaged.
 
     Args:
-        is_container: its namespaces are its own, see ``mounts`` and ``shared``.
+        is_container: its namespaces are its own, see ``mounts`` and ``shared_namespaces``.
     """
     if not is_container:
         found = [path.name for kind in _NAMESPACES for path in images.glob(f"{kind}.img")]

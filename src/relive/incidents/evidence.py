@@ -9,7 +9,7 @@ Files of incident N:
 ``N.launch.json``       how the service had been started (``relive.model.launch``)
 ``N.request``           the request as it was on the wire, where the proxy had all of it
 ``N.bodies/``           long bodies that events name
-``N.sums``              checksums of all of these (``incidentsums``)
+``N.sums``              checksums of all of these (``checksums``)
 
 They are copies, so that the recording's retention does not take them away. Whoever has these files and ``N.json`` can reproduce
 the failure without any commit.

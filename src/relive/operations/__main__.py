@@ -1,4 +1,4 @@
-"""``python -m relive.operations NAME``: the process of ``apart``, for one operation."""
+"""``python -m relive.operations NAME``: the process of ``subprocess_runner``, for one operation."""
 
 from __future__ import annotations
 

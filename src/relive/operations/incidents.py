@@ -1,4 +1,4 @@
-"""Incidents: failures that were seen. All that is known of one is in ``accounts``."""
+"""Incidents: failures that were seen. All that is known of one is in ``incident_detail``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What the capsule's border and the recorder at it have agreed on: where packets wait, and the marks that say where they may go.
 
-``relive.sandbox.capsule_network`` makes the rules, ``egress`` gives the marks. A mark lives as long as its packet and is seen
+``relive.sandbox.capsule_network`` makes the rules, ``recorder`` gives the marks. A mark lives as long as its packet and is seen
 by the capsule's network alone.
 """
 

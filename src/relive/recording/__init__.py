@@ -1,7 +1,7 @@
 """Recordings: what crossed the border of a service, in order.
 
-``proxy.py`` records HTTP/1.1, ``log.py`` writes and ``reading.py`` reads the files that ``layout.py`` specifies,
-``exchanges.py`` makes requests and answers of the events. This room imports nothing of Relive but ``relive.errors``.
+``writer`` writes and ``reader`` reads the files that ``layout`` specifies; ``exchanges`` makes requests and answers of the events.
+Who records is in ``relive.proxies``, and in the services themselves (``rings``).
 """
 
 from relive.recording.events import Event, EventKind

@@ -1,4 +1,4 @@
-"""A remote: an S3 bucket or a directory, through obstore. What lies where there is ``layout``'s business."""
+"""A remote: an S3 bucket or a directory, through obstore. What lies where there is ``remote_layout``'s business."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Incidents at a remote: case files in pieces, and beside each commit a record (``records``) of each incident that refers to it.
+"""Incidents at a remote: case files in pieces; beside each commit a record of each incident that refers to it.
 
 The record is written last: who finds it finds all that it names.
 """

@@ -2,8 +2,8 @@
 
 Copying a file up has overlayfs set the time of its directory to what it was before. But several do so at once while a branch is
 built: CRIU, which opens files, process 1 of the original's capsule, which hides names that the original is about to make
-(``native/init/branches.c``), and ``kept``. One that looks while another is at work takes the time of now for that of before.
-And CRIU makes names for files that had been deleted and were still open, and removes them again.
+(``native/init/branches.c``), and ``preserved_files``. One that looks while another is at work takes the time of now for that of
+before. And CRIU makes names for files that had been deleted and were still open, and removes them again.
 """
 
 from __future__ import annotations

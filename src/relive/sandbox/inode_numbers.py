@@ -6,8 +6,8 @@ takes a database with another number for one that was removed or replaced: "atte
 Overlayfs shows a file of its upper layer with the number of the file that it was copied from, its *origin*, of which it keeps a
 file handle in an extended attribute (``ovl_check_origin`` in the kernel). The origin needs to have none of the bytes, and no name.
 So a committed file is copied up, and its origin becomes an inode that was made for it in a file system of nothing but numbers
-(``inodefs``), mounted as the lowest layer. Nothing of that depends on what becomes of the file on the host, or on whether there
-ever was one.
+(``inode_filesystem``), mounted as the lowest layer. Nothing of that depends on what becomes of the file on the host, or on whether
+there ever was one.
 """
 
 from __future__ import annotations

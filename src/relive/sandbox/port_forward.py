@@ -1,4 +1,4 @@
-"""Who carries a published port: one process for each port, which ``carrier`` is the program of."""
+"""Who carries a published port: one process for each port, which ``port_forward_main`` is the program of."""
 
 from __future__ import annotations
 

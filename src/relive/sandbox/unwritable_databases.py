@@ -1,4 +1,4 @@
-"""Databases of SQLite that a branch can read and not write, since their inode numbers are others there (``numbering``)."""
+"""Databases of SQLite that a branch can read and not write, since their inode numbers are others there (``inode_numbers``)."""
 
 from __future__ import annotations
 

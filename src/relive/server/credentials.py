@@ -1,4 +1,4 @@
-"""Tokens: who may ask the server for what. Kept in ``credentials.sqlite``; how a request shows one is in ``gate``.
+"""Tokens: who may ask the server for what. Kept in ``credentials.sqlite``; how a request shows one is in ``authentication``.
 
 A token is written ``rlv_ID_SECRET``: 16 and 64 hexadecimal digits, so that scanners of repositories find a lost one. It is shown
 once; kept is HMAC-SHA256 of it under ``token.key``. A slow hash (scrypt, Argon2) makes guessing dear where people choose

@@ -1,8 +1,8 @@
 """What hands tasks to threads and keeps to the limits: DBOS on an SQLite file, behind the few calls that are made of it.
 
-A task is a DBOS workflow of the same id, without DBOS steps: ours are known by key (``task_work``), DBOS's by their number, which
-code of another version shifts. What a task is and how it ended says ``task_store``; should this file be lost, tasks are handed out
-anew.
+A task is a DBOS workflow of the same id, without DBOS steps: ours are known by key (``task_context``), DBOS's by their number,
+which code of another version shifts. What a task is and how it ended says ``task_store``; should this file be lost, tasks are
+handed out anew.
 
 DBOS is imported when an engine is started, which takes a second. All methods block, and must not be called from an event loop.
 """

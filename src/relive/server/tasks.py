@@ -2,7 +2,7 @@
 
 ``Tasks`` is all that faces see. A task's row (``task_store``) is durable before ``submit`` returns; a thread hands it to DBOS
 (``task_engine``), which gives it to a thread of one process when its turn comes; there the function of its kind runs in steps
-(``task_work``). If that process dies, another one (or its successor) notices and begins the task again; it gives up a task in
+(``task_context``). If that process dies, another one (or its successor) notices and begins the task again; it gives up a task in
 which its servers have died five times.
 """
 

@@ -2,7 +2,7 @@
 
 Layout below ``$RELIVE_HOME/store`` (docs/format.md):
 
-- ``format``: ``{"version": 4}``
+- ``format``: the version of this layout, and by which name the store knows its key
 - ``manifests/ID.json``: canonical JSON of a manifest, named by its BLAKE3
 - ``placements/ID``: where a commit's pages lie; signed, and may be replaced
 - ``packs/NAME``: pages and indexes, compressed, named by the BLAKE3 of the header

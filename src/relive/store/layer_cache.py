@@ -3,8 +3,8 @@
 A laid-out layer is written under another name and renamed when it is whole, so it is either there or not. It is not synced
 to disk, so one from before the last boot of the machine may hold anything; such ones are removed.
 
-What lies there is looked at before each use, by the seal that was made with it (``treeseal``): what was changed since is laid out
-anew, under the same name, and what was there stays beside it as long as a branch may have it mounted.
+What lies there is looked at before each use, by the seal that was made with it (``layer_checksums``): what was changed since is
+laid out anew, under the same name, and what was there stays beside it as long as a branch may have it mounted.
 
     NAME/tree/   what is given out
     NAME/seal    what it has to be

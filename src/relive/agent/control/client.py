@@ -1,4 +1,4 @@
-"""Asking an agent over its control socket, which ``control`` specifies and serves."""
+"""Asking an agent over its control socket, which ``server`` specifies and serves."""
 
 from __future__ import annotations
 

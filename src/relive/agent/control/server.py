@@ -3,7 +3,7 @@
 Requests: ``{"op": "commit"}``, in which ``RELIVE_STORE_KEY`` may hold the store keys, and ``capture`` the name of the capture (of
 which only one is taken then), ``{"op": "status"}``, ``{"op": "stopping"}``
 (the service's end is wanted). Answers: ``{"ok": {...}}`` or ``{"error": {kind, code, message, cause, remedy}}``. Who asks is in
-``asking``.
+``client``.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ def make_timeline(
 
     Args:
         inside: events of the request, and those of its process outside requests (``request`` 0) meanwhile, in any order; their
-            fields as JSON has them (see ``plainevents``).
+            fields as JSON has them (see ``json_events``).
         commits: ``commit-taken`` events of the proxy's recording during the request, ``commit`` an id; None of one that is gone.
         egress: calls at the border meanwhile, see ``egress.py``.
     """

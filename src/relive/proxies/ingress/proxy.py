@@ -5,7 +5,7 @@
         [--keep-seconds SECONDS]
         [--log FILE ...] [--network-of PID] [--stand-in | --front UNIXSOCKET]
 
-With ``--stand-in`` it takes the new connections of the upstream's own port (see ``standin``) instead of listening anywhere.
+With ``--stand-in`` it takes the new connections of the upstream's own port (see ``takeover``) instead of listening anywhere.
 
 With ``--front`` it gets the listening socket of ``--listen`` from process 1 of a capsule, which keeps the port open when it dies.
 

@@ -7,7 +7,8 @@ Terms:
   which is compressed (and sealed, where there is a key) as one.
 - full and changed words: a page is kept full, or as the words that changed since its own last full version; never since those of
   an earlier change. Before format 6 it was the XOR of both, so what names the place of changed words is called ``xor`` here.
-- dictionary: what one commit kept that pages and words of it and of later ones are compressed against; never against another.
+- dictionary: what one commit kept that pages and words of it and of later ones are compressed against; it may continue up to two
+older ones.
 - table: for each page of a page file the slot of its full version and the slot of its changed words, if any.
 - index: what one commit has beside pages: the small images and the tables. It is one more frame of the pack.
 - placement: the small signed file that says where a commit's index and pages lie. It may be replaced (a commit's pages move

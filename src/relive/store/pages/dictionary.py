@@ -2,7 +2,7 @@
 one of changed words.
 
 The frames of a dictionary are compressed against nothing, or against an earlier dictionary, which they continue then
-(``generation``). So whoever needs a page reads its frame, and a few packs' dictionaries once.
+(``dictionary_policy``). So whoever needs a page reads its frame, and a few packs' dictionaries once.
 """
 
 from __future__ import annotations
