@@ -314,6 +314,7 @@ TESTED_IN = {
     "replay/stubs/lifecycle.py": "tests/real/test_stubs.py",
     "sandbox/branch.py": "tests/real/test_kinds.py",
     "sandbox/restoring.py": "tests/real/test_kinds.py",
+    "sandbox/committed_numbers.py": "tests/real/test_inode_numbers.py",
     "sandbox/restore_request.py": "tests/real/test_kinds.py",
     "sandbox/branch_plan.py": "tests/real/test_kinds.py",
     "sandbox/host_root.py": "tests/real/test_kinds.py",

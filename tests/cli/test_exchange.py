@@ -134,6 +134,8 @@ def test_a_state_goes_through_a_file(relive, store, tmp_path, elsewhere):
         "taken_parts": 1,
         "taken_bytes": facts["taken_bytes"],
         "held_parts": 0,
+        "incidents": [],
+        "new_incidents": [],
     }
     assert relive("import", "pay.relive").err.startswith("It is here already.")
 

@@ -257,10 +257,11 @@ def test_a_request_is_told_the_same(benches, pairs, target, body, as_bytes):
         with bench:
             recorder.requests = 0
             about = handling.begin("asgi", "GET", target, ["::1", 5], [], raw)
+            request = context.here()
             about.status, about.raw_headers = 200, raw
             about.sent(body)
             about.ended()
-            assert [name for name, _ in about.request.about["headers"]] == [name for name, _ in pairs]
+            assert [name for name, _ in request.about["headers"]] == [name for name, _ in pairs]
         told.append(
             [(text.split('"ns":')[0], text.split(',"status"')[-1], data) for text, data in bench.records()]
         )

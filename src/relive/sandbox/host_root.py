@@ -10,7 +10,7 @@ from relive.kernel.mounts import read_mounts
 from relive.model.commit import LayerKind, Manifest
 from relive.sandbox.branch_root import HostGround
 from relive.sandbox.changed_files import LaterFiles, lay_changes
-from relive.sandbox.inode_numbers import committed_numbers
+from relive.sandbox.committed_numbers import committed_numbers
 from relive.sandbox.mount_points import refuse_hostile_points
 from relive.sandbox.rootfs import CoveredPoint, plan_points
 from relive.store import Store

@@ -20,16 +20,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import structlog
-
-from relive.images.inode_numbers import INODE_NUMBERS, parse_inode_numbers
 from relive.kernel.mounts import mount_overlay, unmount
 from relive.kernel.openat2 import look_without_links
-from relive.model.commit import LayerKind, Manifest
 from relive.sandbox.inode_filesystem import HIGHEST_NUMBER, LOWEST_NUMBER, mount_inodes
-from relive.store import Store
 
-__all__ = ["InodeNumbers", "committed_numbers", "number_files"]
+__all__ = ["InodeNumbers", "number_files"]
 
 _ORIGIN = "trusted.overlay.origin"
 _HANDLE = struct.Struct(
@@ -68,8 +63,9 @@ class InodeNumbers:
         layer.mkdir()
         try:
             return cls(layer, mount_inodes(layer, set(able.values())), able)
-        except OSError as error:  # no loop devices here, say
-            structlog.get_logger().warning("files have other inode numbers in the branch", cause=str(error))
+        except (
+            OSError
+        ):  # no loop devices here, say; the branch tells which databases cannot be written for it
             return None
 
     def below(self, point: str) -> dict[str, int]:
@@ -141,16 +137,3 @@ def _found(top: Path, path: str) -> Iterator[str | None]:
         for descriptor in (directory, found):
             if descriptor >= 0:
                 os.close(descriptor)
-
-
-def committed_numbers(store: Store, manifest: Manifest) -> dict[str, int]:
-    """Those that files of the commit shall have, by path; none in commits of an older Relive."""
-    found = store.small_image(manifest, INODE_NUMBERS)
-    numbers = parse_inode_numbers(found) if found is not None else {}
-    held = {
-        f"{layer.point.rstrip('/')}/{entry.path}"
-        for layer in manifest.layers
-        if numbers and layer.kind is LayerKind.OVERLAY
-        for entry in layer.entries
-    }
-    return {path: number for path, number in numbers.items() if path in held}

@@ -106,7 +106,9 @@ def _become_service(
         words = f"{command[0]!r} cannot be started"
         told = {"message": words, "cause": str(error), "remedy": _remedy_for(reason, command[0])}
         os.write(failure, json.dumps(told).encode())
-    os._exit(127)
+    # Not by exit_group(2): process 1 is asked about each such call, and does not answer before the service has started.
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError("it lives on after SIGKILL")
 
 
 def _remedy_for(number: int | None, program: str) -> str:

@@ -14,7 +14,7 @@ from relive.containers.restore.container_root import ContainerGround
 from relive.containers.restore.image import image_layers
 from relive.containers.restore.specification import Told, read_told
 from relive.model.commit import CommitId, LayerKind, Manifest
-from relive.sandbox.inode_numbers import committed_numbers
+from relive.sandbox.committed_numbers import committed_numbers
 from relive.store import Store
 
 __all__ = ["container_ground"]
