@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from relive.errors import ArchiveInvalid, ObjectCorrupt, SignatureInvalid, StoreVersionUnknown
+from relive.errors import ArchiveInvalid, KeyMissing, ObjectCorrupt, SignatureInvalid, StoreVersionUnknown
 from relive.incidents.evidence import request_of
 from relive.incidents.incidents import Incidents
 from relive.operations.imports import import_archive
@@ -24,7 +24,7 @@ from .conftest import HERE, silent
 from .test_archive import no_keys
 from .test_case_transfer import Home, seen_in
 
-REFUSED = (ArchiveInvalid, ObjectCorrupt, SignatureInvalid, StoreVersionUnknown)
+REFUSED = (ArchiveInvalid, KeyMissing, ObjectCorrupt, SignatureInvalid, StoreVersionUnknown)
 
 
 def write(home: Home, ref: str, path: Path) -> Path:
@@ -100,6 +100,18 @@ def test_incidents_can_be_left_out_and_come_later(home: Home, other: Home, tmp_p
     assert len(list(other.store.log())) == 1
     assert Incidents(other.settings.incidents).list() == []
     assert [one.is_new for one in take(other, path).incidents] == [True]
+
+
+def test_a_record_in_other_bytes_is_refused_though_it_says_the_same(home: Home, other: Home, tmp_path: Path):
+    """Hexadecimal digits in capital letters, of what is not signed itself: the signature."""
+    path = write(home, f"incident/{with_two_commits(home)}", tmp_path / "one.relive")
+    whole = path.read_bytes()
+    begin = whole.index(b'"signature": "') + len(b'"signature": "')
+    capital = whole[begin : begin + 128].upper()
+    path.write_bytes(whole[:begin] + capital + whole[begin + 128 :])
+    with pytest.raises(ObjectCorrupt):
+        take(other, path)
+    assert list(other.store.log()) == []
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

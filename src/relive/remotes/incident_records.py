@@ -81,10 +81,14 @@ def packed(settings: Settings, store: Store, incident: Incident) -> Iterator[Pac
             )
         body = facts.model_dump_json()
         signed = store.anatomy.keyring.sign(_CONTEXT + body.encode())
-        told = {"body": body, "signer": signed.signer.hex(), "signature": signed.signature.hex()}
-        yield Packed(uid, json.dumps(told).encode(), facts, case)
+        yield Packed(uid, _written(body, signed), facts, case)
     finally:
         staging.discard()
+
+
+def _written(body: str, signature: Signature) -> bytes:
+    told = {"body": body, "signer": signature.signer.hex(), "signature": signature.signature.hex()}
+    return json.dumps(told).encode()
 
 
 def read_record(what: str, data: bytes, keyring: Keyring) -> Record:
@@ -100,6 +104,8 @@ def read_record(what: str, data: bytes, keyring: Keyring) -> Record:
         signature = Signature(bytes.fromhex(told["signer"]), bytes.fromhex(told["signature"]))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise damaged_incident(what, str(error)) from error
+    if _written(body.decode(), signature) != data:
+        raise damaged_incident(what, "it says the same in other bytes than Relive writes")
     keyring.verify(what, signature, _CONTEXT + body)
     try:
         record = Record.model_validate_json(body)
