@@ -78,6 +78,7 @@ class Foreground:
         self._capsule: Capsule | None = None
         self._main: int | None = None
         self._pending: list[int] = []
+        self._is_handing_on = False
         self._deferred: int | None = None
         self._awaited: list[int] = []
         for number in (_UNDER_A_SUPERVISOR if is_supervised else _AT_A_TERMINAL) if hands_on else ():
@@ -99,12 +100,11 @@ class Foreground:
         ]
         self._main = open_member(capsule.lead if takes_over else capsule.facts.root, capsule.facts.init)
         self._capsule = capsule
-        for number in self._pending:
-            self._hand_on(number)
         handle = open_process(capsule.facts.init, capsule.facts.init_started)
         end_by: float | None = None
         while handle is not None:
             each_look()
+            self._hand_on_in_order()
             self._send_deferred()
             ended = has_ended(handle, _POLL)
             for stream in streams:
@@ -137,10 +137,20 @@ class Foreground:
             self._line = None
 
     def _hear(self, number: int, _frame: object) -> None:
-        if self._capsule is None:
-            self._pending.append(number)
-        else:
-            self._hand_on(number)
+        self._pending.append(number)
+        if self._capsule is not None:
+            self._hand_on_in_order()
+
+    def _hand_on_in_order(self) -> None:
+        """A signal that comes while another is handed on waits for that: a reload before an end must not come behind it."""
+        if self._is_handing_on:
+            return
+        self._is_handing_on = True
+        try:
+            while self._pending:
+                self._hand_on(self._pending.pop(0))
+        finally:
+            self._is_handing_on = False
 
     def _hand_on(self, number: int) -> None:
         assert self._capsule is not None
