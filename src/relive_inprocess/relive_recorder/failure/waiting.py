@@ -102,6 +102,7 @@ def stand_still(name: str, error: BaseException) -> None:
         pass
     finally:
         _busy.release()
+    recorder.mode()  # notices a branch, also where it was committed between the question and the look above
     if recorder.epoch != epoch:
         attempt(_in_a_branch, name, error)
 
