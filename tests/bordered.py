@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,9 +16,9 @@ from relive.kernel.namespaces import in_network_of
 from relive.recording.dialogues import Dialogue, read_dialogues
 from relive.recording.events import Event, EventKind
 from relive.recording.reader import Recording
+from waiting import LIMIT
 
 Result = TypeVar("Result")
-LIMIT = 60.0  # [s]
 _HOLDER = """
 import sys
 from relive.kernel.namespaces import Namespace, unshare
@@ -109,18 +108,3 @@ class Bordered:
         self.holder.wait(LIMIT)
         assert self.holder.stdout is not None
         self.holder.stdout.close()
-
-
-def eventually(check: Callable[[], Result | None], what: str) -> Result:
-    """The first true value that ``check`` returns; what it raises counts as not yet."""
-    until = time.monotonic() + LIMIT
-    last: BaseException | None = None
-    while time.monotonic() < until:
-        try:
-            value = check()
-        except (OSError, StopIteration, KeyError) as error:
-            last, value = error, None
-        if value:
-            return value
-        time.sleep(0.005)
-    raise AssertionError(f"not in time: {what} ({last!r})")

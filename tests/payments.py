@@ -14,7 +14,8 @@ from pathlib import Path
 import httpx
 
 from ports import free_port
-from real.harness import LIMIT, Relive, eventually
+from real.harness import Relive
+from waiting import LIMIT, eventually
 
 __all__ = ["Payments", "payments_home"]
 

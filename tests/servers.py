@@ -15,7 +15,7 @@ import pymysql
 import redis
 
 from ports import free_port
-from real.harness import eventually
+from waiting import eventually
 
 __all__ = [
     "HAS_MARIADB",

@@ -9,18 +9,17 @@ import signal
 import subprocess
 import sysconfig
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from relive.kernel import procfs
+from waiting import LIMIT, eventually
 
 pytestmark = pytest.mark.real
 RELIVE = Path(sysconfig.get_path("scripts")) / "relive"
-LIMIT = 60.0  # [s] for anything that is waited for
 
 
 class Capsule:
@@ -69,13 +68,6 @@ class Capsule:
         os.kill(agent, signal.SIGKILL)
         eventually(lambda: not procfs.exists(agent), "the agent is gone")
         return agent
-
-
-def eventually(check: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + LIMIT
-    while not check():
-        assert time.monotonic() < deadline, f"not within {LIMIT:g} s: {what}"
-        time.sleep(0.01)
 
 
 @pytest.fixture

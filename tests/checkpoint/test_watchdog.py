@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,9 +17,9 @@ from relive.checkpoint import watchdog as module
 from relive.checkpoint.watchdog import Watchdog
 from relive.errors import CapsuleError, ToolMissing
 from relive.kernel import procfs
+from waiting import LIMIT, eventually
 
 SOURCE = Path(__file__).parent.parent.parent / "native" / "watchdog.c"
-LIMIT = 60.0  # [s] for anything that is waited for
 FAR = 60_000  # [ms]
 
 Start = Callable[..., subprocess.Popen[bytes]]
@@ -68,13 +67,6 @@ def sleepers(count: int) -> tuple[str, ...]:
     return ("sh", "-c", f"for i in $(seq {count}); do sleep 1000 >&- & done; echo ready; wait")
 
 
-def eventually(check: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + LIMIT
-    while not check():
-        assert time.monotonic() < deadline, f"not within {LIMIT:g} s: {what}"
-        time.sleep(0.002)
-
-
 def states(root: int) -> set[str]:
     found = (procfs.read_stat(pid) for pid in procfs.tree_of(root))
     return {stat.state for stat in found if stat is not None}
@@ -91,7 +83,7 @@ def stop(root: int) -> list[int]:
 
 def is_gone(pid: int) -> bool:
     stat = procfs.read_stat(pid)
-    return stat is None or stat.state in "ZX"
+    return stat is None or stat.has_ended
 
 
 def test_a_tree_left_stopped_runs_again_when_the_limit_is_over(dog: Watchdog, start: Start):

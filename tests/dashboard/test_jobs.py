@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from real.harness import eventually
 from relive.config import Settings
 from relive.dashboard import jobs as module
 from relive.dashboard.jobs import Job, Jobs, JobState
 from relive.errors import Cancelled, ReliveError, UsageError
 from relive.operations.health import DOCTOR, DoctorWish, Health
+from waiting import eventually
 
 
 class Puppet:

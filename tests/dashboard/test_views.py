@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from real.harness import eventually
 from relive.config import Settings
 from relive.dashboard import protection
 from relive.dashboard.jobs import JOBS
@@ -24,6 +23,7 @@ from relive.operations.runs import keep_replay
 from relive.operations.targets import Target
 from relive.store import Store
 from store.builders import SECOND, commit
+from waiting import eventually
 
 from .failures import BEGAN_NS, incident, package
 

@@ -96,6 +96,17 @@ def test_a_damaged_index_is_made_anew(incidents, directory, damage):
     assert numbers(incidents) == [4, 3, 2, 1]
 
 
+def test_of_two_who_make_it_the_second_drops_nothing(incidents, unfollowed, monkeypatch):
+    """GIVEN one that saw no index yet; WHEN another makes it and enters an incident before the first does; THEN it stays."""
+    add(incidents)
+    true = index._version_of
+    answers = iter([0])
+    monkeypatch.setattr(index, "_version_of", lambda database: next(answers, true(database)))
+    assert numbers(incidents) == [1]
+    with pytest.raises(StopIteration):
+        next(answers)
+
+
 def test_what_comes_and_goes_without_a_word_is_found(incidents, directory, tmp_path):
     """As from an agent of an older Relive, or one that was killed before it could enter what it had written."""
     add(incidents)

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from relive.kernel import libc, procfs
+from waiting import eventually
 
 from .helpers import fork
 
@@ -108,6 +109,34 @@ def test_a_zombie_is_not_there_but_can_be_read():
         assert stat.state == "Z"
         assert not procfs.exists(pid)
         assert not procfs.is_same_process(pid, stat.start_ticks)
+
+
+LEFT_BY_ITS_MAIN_THREAD = """
+import ctypes, threading
+def rest():
+    print("r", flush=True)
+    input()
+threading.Thread(target=rest).start()
+ctypes.CDLL(None).syscall(60, 0)  # exit(2), of this thread alone
+"""
+
+
+def test_a_process_goes_on_when_its_main_thread_has_ended():
+    """Then it still holds its files and sockets, as one does whose other threads are about to be killed."""
+    command = [sys.executable, "-c", LEFT_BY_ITS_MAIN_THREAD]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.read(1)
+        eventually(
+            lambda: (found := procfs.read_stat(process.pid)) and found.state == "Z", "its main thread ends"
+        )
+        stat = procfs.read_stat(process.pid)
+        assert stat is not None and stat.threads == 2
+        assert procfs.exists(process.pid)
+        assert procfs.is_same_process(process.pid, stat.start_ticks)
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert not procfs.exists(process.pid)
 
 
 def test_a_process_that_is_gone_gives_nothing_and_no_error():

@@ -32,30 +32,15 @@ from relive.sandbox.branch import Branch as SandboxBranch
 from relive.sandbox.branch import find_branch, list_branches
 from relive.sandbox.seal import Seal
 from relive.store import Store
+from waiting import LIMIT, eventually
 
 SERVICES = Path(__file__).parent / "services"
 PROGRAMS = Path(__file__).parent.parent / "programs"
 RELIVE = Path(sysconfig.get_path("scripts")) / "relive"
 TOOLS = Path(os.environ.get("RELIVE_TOOLS", "/var/lib/relive/tools"))
 _PACE = 0.002  # [s] between two rounds of a load; the machine has to do the rest too
-LIMIT = 60.0  # [s] for anything that is waited for
 
 Result = TypeVar("Result")
-
-
-def eventually(check: Callable[[], Result | None], what: str = "", limit: float = LIMIT) -> Result:
-    """The first true value that ``check`` returns; what it raises counts as not yet."""
-    deadline = time.monotonic() + limit
-    last = ""  # no exception is kept: its frames would hold connections that were not closed
-    while time.monotonic() < deadline:
-        try:
-            value = check()
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            last, value = f" ({error!r})", None
-        if value:
-            return value
-        time.sleep(0.01)
-    raise AssertionError(f"not within {limit:g} s: {what or check}{last}")
 
 
 def compiled(source: Path, directory: Path, *options: str) -> Path:

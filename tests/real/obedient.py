@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ports import free_port
+from waiting import LIMIT, eventually
 
-from .harness import LIMIT, PYTHON, SERVICES, Branch, Capsule, Relive, eventually
+from .harness import PYTHON, SERVICES, Branch, Capsule, Relive
 from .likeness import Likeness
 
 LIKENESS = Path(__file__).parent / "likeness.py"

@@ -16,7 +16,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from .harness import PROGRAMS, TOOLS, compiled, eventually
+from waiting import eventually
+
+from .harness import PROGRAMS, TOOLS, compiled
 from .rootfs import Rootfs
 
 __all__ = ["Podman", "why_not"]

@@ -18,8 +18,9 @@ import redis
 
 from ports import free_port
 from servers import redis_server
+from waiting import LIMIT, eventually
 
-from .harness import LIMIT, PYTHON, SERVICES, Capsule, Relive, eventually
+from .harness import PYTHON, SERVICES, Capsule, Relive
 
 sys.path.insert(0, str(SERVICES))
 from planted import CODE_PATTERN, CONTROLS, SECRETS

@@ -14,20 +14,9 @@ import pytest
 
 from ports import free_port
 from relive.kernel import procfs
+from waiting import eventually
 
-from .harness import (
-    PROGRAMS,
-    PYTHON,
-    SERVICES,
-    Http,
-    Process,
-    Refused,
-    Relive,
-    ask,
-    compiled,
-    counting,
-    eventually,
-)
+from .harness import PROGRAMS, PYTHON, SERVICES, Http, Process, Refused, Relive, ask, compiled, counting
 from .scenario import lives_twice
 from .test_c_program import rounds
 from .test_kinds import ask_kind

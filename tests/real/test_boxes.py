@@ -22,9 +22,10 @@ from relive.containers.restore.restoring import restore
 from relive.kernel.capabilities import WITHHELD
 from relive.kernel.namespaces import in_network_of
 from relive.store import Store
+from waiting import eventually
 
 from .boxes import IMAGE, Boxes, python
-from .harness import Branch, Refused, Relive, eventually
+from .harness import Branch, Refused, Relive
 from .test_seal import TEN, WAYS, Host, addresses
 
 _redis = shutil.which("redis-server")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from .harness import eventually
+from waiting import eventually
+
 from .test_watching import podman, service
 from .watched import Service
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from .harness import PROGRAMS, RELIVE, Branch, Relive, compiled, eventually
+from waiting import eventually
+
+from .harness import PROGRAMS, RELIVE, Branch, Relive, compiled
 
 
 def rounds(text: str) -> list[int]:

@@ -17,7 +17,9 @@ from typing import Any
 
 import pytest
 
-from .harness import PROGRAMS, PYTHON, Process, Refused, Relive, eventually
+from waiting import eventually
+
+from .harness import PROGRAMS, PYTHON, Process, Refused, Relive
 
 Start = Callable[..., Process]
 STATE = PROGRAMS / "one_state.py"

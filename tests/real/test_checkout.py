@@ -16,8 +16,9 @@ import pytest
 from patched import loaded, patched
 from ports import free_port
 from servers import HAS_POSTGRES, HAS_REDIS, postgres_server, redis_server
+from waiting import eventually
 
-from .harness import Process, Relive, ask, eventually
+from .harness import Process, Relive, ask
 
 pytestmark = pytest.mark.skipif(not (HAS_POSTGRES and HAS_REDIS), reason="needs PostgreSQL and redis-server")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "checkout"

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from ports import free_port
+from waiting import eventually
 
 from .containers import Pods, consistent, relive
-from .harness import PYTHON, Load, Refused, Relive, ask, counting, eventually
+from .harness import PYTHON, Load, Refused, Relive, ask, counting
 
 __all__ = ["relive"]
 

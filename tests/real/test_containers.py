@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from waiting import eventually
+
 from .containers import IMAGE, Pods, consistent, relive
-from .harness import PYTHON, Http, Refused, Relive, ask, counting, eventually
+from .harness import PYTHON, Http, Refused, Relive, ask, counting
 
 __all__ = ["relive"]
 

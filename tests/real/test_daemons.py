@@ -16,8 +16,9 @@ from relive.agent.capsule.lives import Capsule as Life
 from relive.agent.capsule.lives import all_lives
 from relive.agent.capsule.stopping import signal_all
 from relive.kernel import procfs
+from waiting import eventually
 
-from .harness import PYTHON, Refused, Relive, eventually
+from .harness import PYTHON, Refused, Relive
 
 server = shutil.which("redis-server")
 needs_redis = pytest.mark.skipif(server is None, reason="needs redis-server")

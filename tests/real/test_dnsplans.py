@@ -16,8 +16,9 @@ import redis
 from patched import loaded, patched
 from ports import free_port
 from servers import HAS_REDIS, redis_server
+from waiting import eventually
 
-from .harness import Relive, ask, eventually
+from .harness import Relive, ask
 
 pytestmark = pytest.mark.skipif(not HAS_REDIS, reason="needs redis-server")
 EXAMPLE = Path(__file__).parents[2] / "examples" / "dnsplans"

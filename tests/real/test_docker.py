@@ -13,8 +13,9 @@ import pytest
 
 from relive.containers.docker.api import get
 from relive.errors import ReliveError
+from waiting import eventually
 
-from .harness import Relive, eventually
+from .harness import Relive
 from .watched import Service, WatchedDocker
 
 NUMBERS = itertools.count(1)

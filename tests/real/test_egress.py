@@ -26,8 +26,9 @@ from relive.recording.dialogues import Tls, Way, read_dialogues
 from relive.recording.events import Event, EventKind
 from relive.recording.reader import Recording
 from servers import HAS_POSTGRES, HAS_REDIS, postgres_server, redis_server
+from waiting import LIMIT, eventually
 
-from .harness import LIMIT, PYTHON, SERVICES, Capsule, Load, Refused, Relive, eventually
+from .harness import PYTHON, SERVICES, Capsule, Load, Refused, Relive
 
 
 @pytest.fixture

@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 
-from .harness import PROGRAMS, Capsule, Relive, compiled, eventually
+from waiting import eventually
+
+from .harness import PROGRAMS, Capsule, Relive, compiled
 
 _EITHER = signal.SIGSEGV, signal.SIGKILL
 _KERNEL_TELLS = tuple(int(word) for word in platform.release().split(".")[:2]) >= (6, 15)

@@ -6,8 +6,9 @@ import contextlib
 import http.client
 
 from ports import free_port
+from waiting import eventually
 
-from .harness import PYTHON, Relive, eventually
+from .harness import PYTHON, Relive
 
 # A call that waits for bytes, with a limit of time on its socket, fails with EINTR when its process is stopped (signal(7)).
 # Python's own sockets would call again.

@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from ports import free_port
+from waiting import eventually
 
-from .harness import PROGRAMS, PYTHON, Capsule, Http, Relive, ask, compiled, eventually
+from .harness import PROGRAMS, PYTHON, Capsule, Http, Relive, ask, compiled
 
 _HEARS = "process 1 holds who exits with a failure"  # a line of each agent's log
 

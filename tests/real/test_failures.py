@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from ports import free_port
+from waiting import LIMIT, eventually
 
-from .harness import LIMIT, PYTHON, RELIVE, SERVICES, Http, Refused, Relive, eventually
+from .harness import PYTHON, RELIVE, SERVICES, Http, Refused, Relive
 
 
 @dataclass

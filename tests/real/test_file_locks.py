@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from .harness import PYTHON, Relive, eventually
+from waiting import eventually
+
+from .harness import PYTHON, Relive
 from .obedient import HELPERS, Obedient
 
 PROBE = Path(__file__).parent / "lockprobe.py"

@@ -18,8 +18,9 @@ import pytest
 
 from ports import free_port
 from relive.sandbox.branch import list_branches
+from waiting import LIMIT, eventually
 
-from .harness import LIMIT, PYTHON, SERVICES, Branch, Capsule, Relive, eventually
+from .harness import PYTHON, SERVICES, Branch, Capsule, Relive
 
 State = dict[str, tuple[object, ...]]
 

@@ -24,10 +24,11 @@ import pytest
 
 from ports import free_port
 from servers import HAS_POSTGRES, POSTGRES
+from waiting import eventually
 
 from .debian import program, source
 from .frozen import FrozenLook
-from .harness import PYTHON, SERVICES, Process, Relive, eventually
+from .harness import PYTHON, SERVICES, Process, Relive
 from .likeness import Likeness, differences
 from .obedient import HELPERS, Obedient
 

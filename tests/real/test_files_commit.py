@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from .harness import PROGRAMS, PYTHON, Refused, Relive, eventually
+from waiting import eventually
+
+from .harness import PROGRAMS, PYTHON, Refused, Relive
 from .likeness import differences, likeness
 from .obedient import HELPERS, Obedient, seen_in
 from .test_file_locks import PROBE

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from relive.sandbox.changed_files import LaterFiles
+from waiting import eventually
 
-from .harness import Commit, Refused, Relive, eventually
+from .harness import Commit, Refused, Relive
 from .likeness import differences, likeness
 from .obedient import HELPERS, Obedient, seen_in
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from .harness import Commit, Relive, eventually
+from waiting import eventually
+
+from .harness import Commit, Relive
 from .likeness import likeness
 from .obedient import HELPERS, Obedient
 

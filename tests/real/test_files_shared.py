@@ -17,8 +17,9 @@ from typing import IO
 import pytest
 
 from relive.kernel.inotify import AwaitedName
+from waiting import eventually
 
-from .harness import Relive, eventually
+from .harness import Relive
 from .obedient import HELPERS, Obedient
 
 

@@ -13,8 +13,9 @@ import psycopg
 import pytest
 
 from servers import HAS_POSTGRES, postgres_server
+from waiting import LIMIT, eventually
 
-from .harness import LIMIT, PYTHON, SERVICES, eventually, free_port
+from .harness import PYTHON, SERVICES, free_port
 
 SHOP = """
 create table users(id integer primary key, name text, balance numeric(10, 2), made timestamp);

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from .harness import PYTHON, SERVICES, Relive, eventually, free_port
+from waiting import eventually
+
+from .harness import PYTHON, SERVICES, Relive, free_port
 from .test_redis import server, start_redis
 from .test_replay import ask
 

@@ -14,8 +14,9 @@ import pytest
 from ports import free_port
 from relive.kernel import procfs
 from relive.recording import EventKind, Recording
+from waiting import eventually
 
-from .harness import PYTHON, SERVICES, Capsule, Http, Relive, ask, eventually
+from .harness import PYTHON, SERVICES, Capsule, Http, Relive, ask
 
 
 class Asking:

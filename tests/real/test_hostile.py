@@ -27,8 +27,9 @@ from relive.sandbox import builder
 from relive.sandbox.branch import Branch, list_branches
 from relive.sandbox.restore_request import RestoreRequest
 from relive.store import Store
+from waiting import eventually
 
-from .harness import PYTHON, Relive, eventually
+from .harness import PYTHON, Relive
 
 Alter = Callable[[Path], None]
 _COMMON = 0x54564319

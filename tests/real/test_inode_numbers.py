@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from ports import free_port
+from waiting import eventually
 
-from .harness import PYTHON, SERVICES, Branch, Process, Relive, eventually
+from .harness import PYTHON, SERVICES, Branch, Process, Relive
 from .obedient import HELPERS, Obedient, told
 
 # What becomes of a database after the commit; `d` its connection, `p` its path.

@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from ports import free_port
+from waiting import LIMIT, eventually
 
-from .harness import LIMIT, PYTHON, SERVICES, Relive, eventually
+from .harness import PYTHON, SERVICES, Relive
 
 KINDS = [
     name

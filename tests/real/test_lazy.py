@@ -28,8 +28,9 @@ from relive.sandbox.branch import Branch
 from relive.sandbox.lazy.pager import Pager
 from relive.sandbox.restore_request import RestoreRequest
 from relive.store import Store
+from waiting import LIMIT, eventually
 
-from .harness import LIMIT, PROGRAMS, Commit, Relive, compiled, eventually
+from .harness import PROGRAMS, Commit, Relive, compiled
 
 MEGABYTES = 320
 PAGES = MEGABYTES * 256

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from .harness import PROGRAMS, Process, Refused, Relive, compiled, eventually
+from waiting import eventually
+
+from .harness import PROGRAMS, Process, Refused, Relive, compiled
 from .test_c_program import first_round, rounds
 
 Start = Callable[..., Process]

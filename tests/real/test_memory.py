@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from .harness import PROGRAMS, Refused, Relive, compiled, eventually
+from waiting import eventually
+
+from .harness import PROGRAMS, Refused, Relive, compiled
 
 LIMIT_MIB = 96
 FIRST_MIB = 76  # above the level of the commit, and far enough below the limit for a slow machine

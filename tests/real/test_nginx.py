@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from ports import free_port
+from waiting import LIMIT, eventually
 
 from .containers import Pods, relive
-from .harness import LIMIT, Load, Relive, eventually
+from .harness import Load, Relive
 
 __all__ = ["relive"]
 

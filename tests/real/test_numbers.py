@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from relive.sandbox.builder import free_number
+from waiting import eventually
 
-from .harness import PYTHON, Relive, eventually
+from .harness import PYTHON, Relive
 
 TAKEN = free_number(frozenset())
 SERVICE = f"""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from .harness import PYTHON, Relive, eventually
+from waiting import eventually
+
+from .harness import PYTHON, Relive
 
 SLEEPS = ("--", str(PYTHON), "-c", "import signal; signal.pause()")
 OPTIONS = ("-d", "--no-recorder", "--name", "service")

@@ -17,8 +17,9 @@ import pytest
 
 from relive.recording.events import EventKind
 from relive.recording.reader import Recording
+from waiting import LIMIT, eventually
 
-from .harness import LIMIT, PYTHON, SERVICES, Relive, eventually, free_port
+from .harness import PYTHON, SERVICES, Relive, free_port
 from .test_replay import ask
 
 

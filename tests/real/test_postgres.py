@@ -16,8 +16,9 @@ import pytest
 
 from ports import free_port
 from servers import HAS_POSTGRES, POSTGRES, postgres_cluster
+from waiting import LIMIT, eventually
 
-from .harness import LIMIT, Load, Relive, eventually
+from .harness import Load, Relive
 
 pytestmark = pytest.mark.skipif(not HAS_POSTGRES, reason="needs PostgreSQL")
 

@@ -16,8 +16,9 @@ import pytest
 from patched import patched
 from ports import free_port
 from servers import HAS_POSTGRES, HAS_REDIS, postgres_server, redis_server
+from waiting import eventually
 
-from .harness import Relive, ask, eventually
+from .harness import Relive, ask
 
 NODE, NPM = shutil.which("node"), shutil.which("npm")
 pytestmark = [

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from .harness import PYTHON, Relive, eventually
+from waiting import eventually
+
+from .harness import PYTHON, Relive
 
 WAITING = "import time\nwhile True: time.sleep(0.1)"
 

@@ -10,8 +10,9 @@ import pytest
 
 from relive.recording.events import Event, EventKind
 from relive.recording.reader import Recording
+from waiting import eventually
 
-from .harness import PYTHON, Relive, eventually
+from .harness import PYTHON, Relive
 
 PROGRAM = """
 import sys, time, uuid

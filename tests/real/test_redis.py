@@ -9,8 +9,9 @@ import pytest
 import redis
 
 from ports import free_port
+from waiting import eventually
 
-from .harness import PYTHON, SERVICES, Branch, Capsule, Load, Relive, ask, eventually
+from .harness import PYTHON, SERVICES, Branch, Capsule, Load, Relive, ask
 
 server = shutil.which("redis-server")
 pytestmark = pytest.mark.skipif(server is None, reason="needs redis-server")

@@ -17,8 +17,9 @@ from ports import free_port
 from relive.recording.exchanges import Ended, Exchanges
 from relive.recording.reader import Recording
 from relive.sandbox.branch import Branch, list_branches
+from waiting import LIMIT, eventually
 
-from .harness import LIMIT, PYTHON, RELIVE, SERVICES, Process, Relive, eventually
+from .harness import PYTHON, RELIVE, SERVICES, Process, Relive
 
 
 def start_counter(relive: Relive, directory: Path, every: str) -> int:

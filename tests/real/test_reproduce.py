@@ -24,8 +24,9 @@ import redis
 
 from ports import free_port
 from servers import HAS_POSTGRES, HAS_REDIS, postgres_server, redis_server
+from waiting import LIMIT, eventually
 
-from .harness import LIMIT, PYTHON, RELIVE, SERVICES, Process, Relive, eventually
+from .harness import PYTHON, RELIVE, SERVICES, Process, Relive
 
 AFRESH = SERVICES / "afresh"
 

@@ -19,8 +19,9 @@ import pytest
 from ports import free_port
 from relive.kernel.capabilities import WITHHELD
 from relive.kernel.mounts import read_mounts
+from waiting import eventually
 
-from .harness import PROGRAMS, PYTHON, Branch, Refused, Relive, compiled, eventually
+from .harness import PROGRAMS, PYTHON, Branch, Refused, Relive, compiled
 
 _SERVICE = "import time; print('here', flush=True); time.sleep(1e6)"
 

@@ -19,8 +19,9 @@ from pathlib import Path
 import pytest
 
 from ports import free_port
+from waiting import eventually
 
-from .harness import PYTHON, SERVICES, Branch, Relive, eventually
+from .harness import PYTHON, SERVICES, Branch, Relive
 
 # The ten ways that were asked for by name, and what must become of each; the others only must not succeed.
 TEN = {

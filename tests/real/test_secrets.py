@@ -20,8 +20,9 @@ from mcp import Client
 from relive.mcp.server import make_server
 from relive.server.application import make_application
 from servers import HAS_REDIS
+from waiting import LIMIT, eventually
 
-from .harness import LIMIT, RELIVE, Relive, eventually
+from .harness import RELIVE, Relive
 from .leaks import found_in, leaks_below
 from .secretive import CONTROLS, SECRETS, Secretive, secretive
 

@@ -11,8 +11,9 @@ import pytest
 from relive.incidents.incidents import Incidents
 from relive.model.incident import FailureKind, Sighting
 from relive.store.keyring import Keyring
+from waiting import eventually
 
-from .harness import PYTHON, SERVICES, Refused, Relive, eventually
+from .harness import PYTHON, SERVICES, Refused, Relive
 from .test_replay import ask as ask_once
 from .test_share import elsewhere
 from .test_stubs import Answered, servers

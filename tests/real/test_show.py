@@ -12,7 +12,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from .harness import LIMIT, PYTHON, SERVICES, Relive, eventually, free_port
+from waiting import LIMIT, eventually
+
+from .harness import PYTHON, SERVICES, Relive, free_port
 
 TOKEN = "hunter2hunter2"
 

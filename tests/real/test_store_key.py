@@ -12,8 +12,9 @@ import pytest
 
 from relive.config import STORE_KEY
 from relive.kernel import procfs
+from waiting import LIMIT, eventually
 
-from .harness import LIMIT, RELIVE, Refused, Relive, eventually
+from .harness import RELIVE, Refused, Relive
 
 KEY = os.urandom(32)
 WITHOUT = {STORE_KEY: ""}

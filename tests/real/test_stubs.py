@@ -27,8 +27,9 @@ from relive.recording.events import Event
 from relive.recording.reader import Recording
 from relive.recording.writer import RecordingWriter
 from relive.sandbox.branch import list_branches
+from waiting import LIMIT, eventually
 
-from .harness import LIMIT, PYTHON, SERVICES, Branch, Relive, ask, eventually
+from .harness import PYTHON, SERVICES, Branch, Relive, ask
 from .test_egress import https
 from .test_replay import ask as ask_once
 

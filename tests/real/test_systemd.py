@@ -19,9 +19,10 @@ import pytest
 
 from ports import free_port
 from relive.kernel import procfs
+from waiting import LIMIT, eventually
 
 from .booted import UNITS, Booted
-from .harness import LIMIT, RELIVE, SERVICES, TOOLS, eventually
+from .harness import RELIVE, SERVICES, TOOLS
 
 SERVICE = SERVICES / "unit.py"
 PYTHON = shutil.which("python3", path="/usr/bin:/bin")

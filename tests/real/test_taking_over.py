@@ -12,8 +12,9 @@ import pytest
 
 from ports import free_port
 from relive.kernel import procfs
+from waiting import LIMIT, eventually
 
-from .harness import LIMIT, PYTHON, RELIVE, Process, Refused, Relive, eventually
+from .harness import PYTHON, RELIVE, Process, Refused, Relive
 
 SERVICE = """
 import os, signal, sys

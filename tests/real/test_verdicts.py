@@ -18,8 +18,9 @@ from typing import Any
 import pytest
 
 from ports import free_port
+from waiting import LIMIT, eventually
 
-from .harness import LIMIT, PYTHON, SERVICES, Relive, compiled, eventually
+from .harness import PYTHON, SERVICES, Relive, compiled
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,9 @@ import pytest
 from ports import free_port
 from relive.kernel import procfs
 from relive.kernel.sklookup import PASSED
+from waiting import eventually
 
-from .harness import PYTHON, SERVICES, Load, Process, Refused, Relive, ask, eventually
+from .harness import PYTHON, SERVICES, Load, Process, Refused, Relive, ask
 
 Start = Callable[..., Process]
 

@@ -16,9 +16,10 @@ import pytest
 from ports import free_port
 from relive.kernel.namespaces import in_network
 from relive.kernel.sklookup import PASSED
+from waiting import eventually
 
 from .booted import Booted
-from .harness import RELIVE, SERVICES, TOOLS, Refused, eventually
+from .harness import RELIVE, SERVICES, TOOLS, Refused
 
 UNIT = "attended.service"
 

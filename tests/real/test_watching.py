@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from .harness import Refused, Relive, eventually
+from waiting import eventually
+
+from .harness import Refused, Relive
 from .watched import IMAGE, Service, WatchedPodman
 
 NUMBERS = itertools.count(1)

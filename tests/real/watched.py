@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from ports import free_port
+from waiting import eventually
 
-from .harness import SERVICES, Relive, eventually
+from .harness import SERVICES, Relive
 from .podman import Podman
 from .rootfs import Rootfs
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from real.harness import LIMIT, eventually
+from waiting import LIMIT, eventually
 
 __all__ = ["Api", "serving"]
 

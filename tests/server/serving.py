@@ -15,7 +15,6 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
-from real.harness import eventually
 from relive.errors import RefUnknown
 from relive.server import downloads
 from relive.server.audit import Audit, AuditPage, note
@@ -26,6 +25,7 @@ from relive.server.errors import ERROR_RESPONSES, install
 from relive.server.export_shelf import Shelf
 from relive.server.rate_limits import Allowance, Limits
 from relive.server.signed_urls import SignedUrls
+from waiting import eventually
 
 __all__ = ["Served", "bearer", "served"]
 

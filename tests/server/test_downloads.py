@@ -12,10 +12,10 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from real.harness import eventually
 from relive.server import audit_middleware
 from relive.server.export_shelf import new_export_id
 from server.serving import served
+from waiting import eventually
 
 CONTENT = os.urandom(1_000_003)
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from payments import Payments
-from real.harness import eventually
 from relive.config import Settings
 from relive.incidents.incidents import Incidents
 from relive.incidents.runs import Part, Runs
@@ -20,6 +19,7 @@ from relive.server.export_shelf import Shelf
 from relive.server.task import Task
 from relive.server.task_kinds import server_kinds, sweep_unfinished
 from relive.server.tasks import Tasks
+from waiting import eventually
 
 
 @pytest.fixture

@@ -18,12 +18,12 @@ import httpx
 import pytest
 
 from payments import Payments
-from real.harness import LIMIT, eventually
 from relive.sandbox.branch import list_branches
 from relive.server.credentials import Scope, Tokens
 from relive.store import Store
 from server.api_server import Api, serving
 from server.filled import Filled, filled
+from waiting import LIMIT, eventually
 
 SCOPES = ("admin", "memory")
 

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +21,10 @@ import pytest
 
 from forker import Forker
 from relive.kernel import procfs
+from waiting import LIMIT
 
 RELIVE = Path(sysconfig.get_path("scripts")) / "relive"
 TOOLS = Path(os.environ.get("RELIVE_TOOLS", "/var/lib/relive/tools"))
-LIMIT = 60.0  # [s] for anything that is waited for
 
 Error = dict[str, str]
 
@@ -35,13 +34,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.real)
-
-
-def eventually(check: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + LIMIT
-    while not check():
-        assert time.monotonic() < deadline, f"not within {LIMIT:g} s: {what}"
-        time.sleep(0.005)
 
 
 class Program:

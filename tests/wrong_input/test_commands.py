@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import TOOLS, Home, Program, eventually
+from waiting import eventually
+
+from .conftest import TOOLS, Home, Program
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from relive.kernel import procfs
+from waiting import eventually
 
-from .conftest import Home, Program, eventually
+from .conftest import Home, Program
 
 Start = Callable[..., Program]
 

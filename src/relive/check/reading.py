@@ -54,7 +54,7 @@ def read_tree(root: int, kind: TargetKind, settings: Settings, *, watched: bool 
     pids = procfs.tree_of(root)
     processes = tuple(one for pid in pids if (one := _read_process(pid)) is not None)
     stats = (procfs.read_stat(pid) for pid in pids)
-    ended = frozenset(facts.pid for facts in stats if facts is not None and facts.state in "ZX")
+    ended = frozenset(facts.pid for facts in stats if facts is not None and facts.has_ended)
     if not processes or processes[0].pid != root:
         raise _gone(root)
     unix: dict[int, UnixSocket] = {}
@@ -94,12 +94,12 @@ def _check_has_state(pid: int) -> None:
     facts = procfs.read_stat(pid)
     if facts is None:
         raise _gone(pid)
-    if facts.kernel_thread or facts.state in "ZX" or pid == 1 or os.getpid() in procfs.tree_of(pid):
+    if facts.kernel_thread or facts.has_ended or pid == 1 or os.getpid() in procfs.tree_of(pid):
         what = (
             "a kernel thread"
             if facts.kernel_thread
             else "a process that has ended"
-            if facts.state in "ZX"
+            if facts.has_ended
             else "this system's first process, or this command runs below it"
         )
         raise TargetUndumpable(
@@ -118,7 +118,7 @@ def _gone(pid: int) -> ProcessGone:
 def _read_process(pid: int) -> Process | None:
     """None where it is gone, or has ended and is a zombie, which a commit holds without more."""
     facts = procfs.read_stat(pid)
-    if facts is None or facts.state in "ZX":
+    if facts is None or facts.has_ended:
         return None
     directory = Path("/proc") / str(pid)
     try:

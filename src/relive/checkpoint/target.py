@@ -117,7 +117,7 @@ def check_dumpable(pid: int) -> None:
             cause="it has no memory of its own",
             remedy="name a user process",
         )
-    if facts.state in "ZX":
+    if facts.has_ended:
         raise TargetUndumpable(
             f"{pid} ({facts.comm}) has ended already",
             cause="only its exit status is left (a zombie)",

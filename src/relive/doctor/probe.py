@@ -232,7 +232,7 @@ def _descendants(root: int) -> list[int]:
     for name in os.listdir("/proc"):
         if name.isdigit():
             stat = procfs.read_stat(int(name))
-            if stat is not None and stat.state not in "ZX":
+            if stat is not None and not stat.has_ended:
                 parents[stat.pid] = stat.parent
     found = [root]
     for pid in found:

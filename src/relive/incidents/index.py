@@ -43,20 +43,21 @@ _FACTS = (
     "number, service, life, kind, fingerprint, summary, exception, seen_wall_ns, last_seen_wall_ns, times, "
     "before, at, latest_before"
 )
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS incidents (
+_DROPPED = tuple(f"DROP TABLE IF EXISTS {table}" for table in ("incidents", "texts", "marks"))
+_SCHEMA = (
+    """CREATE TABLE IF NOT EXISTS incidents (
     number INTEGER PRIMARY KEY, file TEXT NOT NULL, package TEXT NOT NULL,
     service TEXT, life TEXT, kind TEXT, fingerprint TEXT, summary TEXT, exception TEXT,
     seen_wall_ns INTEGER, last_seen_wall_ns INTEGER, times INTEGER, before TEXT, at TEXT, latest_before TEXT, sum INTEGER
-);
-CREATE TABLE IF NOT EXISTS texts (number INTEGER PRIMARY KEY, text TEXT NOT NULL);
-CREATE INDEX IF NOT EXISTS by_last_seen ON incidents (last_seen_wall_ns);
-CREATE INDEX IF NOT EXISTS by_service ON incidents (service);
-CREATE INDEX IF NOT EXISTS by_service_last_seen ON incidents (service, last_seen_wall_ns);
-CREATE INDEX IF NOT EXISTS by_kind ON incidents (kind);
-CREATE INDEX IF NOT EXISTS by_fingerprint ON incidents (fingerprint);
-CREATE TABLE IF NOT EXISTS marks (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-"""
+)""",
+    "CREATE TABLE IF NOT EXISTS texts (number INTEGER PRIMARY KEY, text TEXT NOT NULL)",
+    "CREATE INDEX IF NOT EXISTS by_last_seen ON incidents (last_seen_wall_ns)",
+    "CREATE INDEX IF NOT EXISTS by_service ON incidents (service)",
+    "CREATE INDEX IF NOT EXISTS by_service_last_seen ON incidents (service, last_seen_wall_ns)",
+    "CREATE INDEX IF NOT EXISTS by_kind ON incidents (kind)",
+    "CREATE INDEX IF NOT EXISTS by_fingerprint ON incidents (fingerprint)",
+    "CREATE TABLE IF NOT EXISTS marks (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+)
 _VERSION = 2
 _NAME = re.compile(r"([1-9][0-9]{0,17})(\.package)?\.json")
 _VALUES = re.compile(r"=[^&#\s)]*")
@@ -125,7 +126,8 @@ def _ask_file(directory: Path, question: Callable[[IncidentIndex], Answer], *, s
 
 def _ask_in_memory(directory: Path, question: Callable[[IncidentIndex], Answer]) -> Answer:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as database:
-        database.executescript(_SCHEMA)
+        for statement in _SCHEMA:
+            database.execute(statement)
         index = IncidentIndex(directory, database)
         if directory.is_dir():
             index.follow(strictly=True)
@@ -160,17 +162,22 @@ def _open(path: Path) -> sqlite3.Connection:
         if database.execute("PRAGMA journal_mode").fetchone() != ("wal",):
             database.execute("PRAGMA journal_mode=WAL")
         database.execute("PRAGMA synchronous=NORMAL")
-        if database.execute("PRAGMA user_version").fetchone()[0] < _VERSION:
-            dropped = (
-                "DROP TABLE IF EXISTS incidents; DROP TABLE IF EXISTS texts; DROP TABLE IF EXISTS marks;"
-            )
-            database.executescript(
-                f"BEGIN IMMEDIATE; {dropped} {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT"
-            )
+        if _version_of(database) < _VERSION:
+            with database:
+                database.execute("BEGIN IMMEDIATE")
+                if (
+                    _version_of(database) < _VERSION
+                ):  # another may have made it meanwhile, and entered incidents
+                    for statement in (*_DROPPED, *_SCHEMA, f"PRAGMA user_version = {_VERSION}"):
+                        database.execute(statement)
     except BaseException:
         database.close()
         raise
     return database
+
+
+def _version_of(database: sqlite3.Connection) -> int:
+    return int(database.execute("PRAGMA user_version").fetchone()[0])
 
 
 class IncidentIndex:

@@ -37,6 +37,7 @@ class ProcessStat:
     Attributes:
         state: one letter: R, S, D, T (stopped), t (traced), Z (zombie), X, I.
         start_ticks: clock ticks after boot at which it started; with the pid it names a process for good.
+        threads: how many it has; of a zombie those that still run, and itself.
         kernel_thread: it has no user memory (PF_KTHREAD).
         exit_status: of a zombie, raw as from waitpid(2); 0 where the caller may not trace it.
     """
@@ -48,8 +49,18 @@ class ProcessStat:
     group: int
     session: int
     start_ticks: int
+    threads: int
     kernel_thread: bool
     exit_status: int = 0
+
+    @property
+    def has_ended(self) -> bool:
+        """Nothing of it runs any more.
+
+        The state is that of the first thread alone. While others run, or are being killed, the process holds its memory, files
+        and sockets, though the first is a zombie (a main thread may also leave by pthread_exit(3)).
+        """
+        return self.state in "ZX" and self.threads <= 1
 
 
 _PF_KTHREAD = 0x00200000
@@ -72,21 +83,22 @@ def read_stat(pid: int) -> ProcessStat | None:
         group=int(fields[2]),
         session=int(fields[3]),
         start_ticks=int(fields[19]),
+        threads=int(fields[17]),
         kernel_thread=bool(int(fields[6]) & _PF_KTHREAD),
         exit_status=int(fields[49]),
     )
 
 
 def exists(pid: int) -> bool:
-    """There is a process of that number that is not a zombie."""
+    """There is a process of that number that has not ended."""
     stat = read_stat(pid)
-    return stat is not None and stat.state not in "ZX"
+    return stat is not None and not stat.has_ended
 
 
 def name_of(pid: int) -> str | None:
     """The name of a process that lives, or None."""
     stat = read_stat(pid)
-    return stat.comm if stat is not None and stat.state not in "ZX" else None
+    return stat.comm if stat is not None and not stat.has_ended else None
 
 
 def exists_inside(first: int, number: int) -> bool:
@@ -97,7 +109,7 @@ def exists_inside(first: int, number: int) -> bool:
 def is_same_process(pid: int, start_ticks: int) -> bool:
     """The process of that number is alive and still the one that started then (numbers are used again)."""
     stat = read_stat(pid)
-    return stat is not None and stat.start_ticks == start_ticks and stat.state not in "ZX"
+    return stat is not None and stat.start_ticks == start_ticks and not stat.has_ended
 
 
 def threads_of(pid: int) -> list[int]:

@@ -6,8 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ import pytest
 from relive.checkpoint.criu import CriuTools
 from relive.config import load_settings
 from relive.kernel import procfs
+from waiting import eventually
 
 LIMIT = 20.0  # [s]
 # Starts an agent, and notes that it did; an agent that fails is one that ends at once.
@@ -54,13 +54,6 @@ class Life:
                 os.kill(pid, signal.SIGKILL)
         for process in self.running:
             assert process.wait(LIMIT) in (0, -signal.SIGKILL)
-
-
-def eventually(check: Callable[[], bool]) -> None:
-    until = time.monotonic() + LIMIT
-    while not check():
-        assert time.monotonic() < until
-        time.sleep(0.01)
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ class Processes:
             raise UsageError(f"{container!r} is no pid", remedy="write pid:1234")
         pid, ticks = found
         stat = procfs.read_stat(pid)
-        is_there = stat is not None and stat.state not in "ZX"
+        is_there = stat is not None and not stat.has_ended
         if stat is None or not is_there or ticks not in (None, stat.start_ticks):
             if ticks is None:
                 raise TargetUnknown(f"there is no process {pid}", remedy="`ps -e` lists processes")
