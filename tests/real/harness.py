@@ -27,6 +27,7 @@ from measured import MEASURED
 from ports import free_port
 from relive.config import Settings
 from relive.errors import KeyMissing
+from relive.kernel import procfs
 from relive.model.commit import CommitId, Manifest
 from relive.sandbox.branch import Branch as SandboxBranch
 from relive.sandbox.branch import find_branch, list_branches
@@ -222,11 +223,8 @@ class Relive:
 
 
 def _start_of(pid: int) -> int | None:
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] == "Z" else int(fields[19])
+    stat = procfs.read_stat(pid)
+    return None if stat is None or stat.has_ended else stat.start_ticks
 
 
 def _kill(pid: int, started: int) -> None:

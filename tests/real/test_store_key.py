@@ -69,6 +69,7 @@ def test_a_key_of_the_environment_is_inherited_by_nobody_and_written_nowhere(rel
     # An agent that is started later, by a command without the key, says what it lacks, and takes it from a commit with it.
     life = relive.settings.capsules / capsule.name / capsule.life
     agent = int((life / "agent.pid").read_text().split()[0])
+    os.kill(agent, signal.SIGSTOP)  # else it may have another supervisor before it is killed
     for supervisor in eventually(lambda: supervisors(life), "its supervisor, which would give it the key"):
         os.kill(supervisor, signal.SIGKILL)
     os.kill(agent, signal.SIGKILL)

@@ -10,17 +10,19 @@ from pathlib import Path
 
 from pydantic import Field
 
+from relive.agent.capsule.agent_process import agent_now, has_died
 from relive.agent.capsule.lives import find_capsule
 from relive.agent.control.client import ask_agent
 from relive.config import Settings, store_key_variable
 from relive.containers.podman.container import find_container, parse_target
-from relive.errors import KeyMissing, TargetUnknown, UsageError
+from relive.errors import AgentUnreachable, KeyMissing, TargetUnknown, UsageError
 from relive.model.capsule import LifePaths
 from relive.model.commit import CommitId, Trigger
 from relive.model.text import is_number
 from relive.operations.commits import Commit, tags_of
 from relive.operations.operation import Operation, Wish
 from relive.operations.progress import Progress
+from relive.operations.respawning import tend_life
 from relive.operations.targets import tend
 from relive.store import Store, StoredCommit
 from relive.watching.life import Watch, find_watch
@@ -161,7 +163,15 @@ def _ask_watch(settings: Settings, store: Store, watch: Watch, wish: CommitWish)
 def _ask_for_commit(settings: Settings, store: Store, paths: LifePaths) -> StoredCommit:
     limit = settings.commit_limit * 3 + 60
     order = {"op": "commit", "capture": settings.mark} | store_key_variable()
-    answer = ask_agent(paths.agent_socket, order, limit=limit)
+    agent = agent_now(paths)
+    try:
+        answer = ask_agent(paths.agent_socket, order, limit=limit)
+    except AgentUnreachable:
+        if not has_died(paths, agent):
+            raise
+        # Killed just then, or with the request: a second commit, should the first have been made, harms nobody.
+        tend_life(settings, paths.directory)
+        answer = ask_agent(paths.agent_socket, order, limit=limit)
     return store.get(CommitId(answer["id"]))
 
 

@@ -25,7 +25,9 @@ __all__ = [
     "CAPSULES",
     "CONTAINERS",
     "agent_lives",
+    "agent_now",
     "check_port",
+    "has_died",
     "replace_agent",
     "sole_start",
     "start_agent",
@@ -35,6 +37,7 @@ CAPSULES = "relive.agent"  # the module that an agent runs, by what it looks aft
 CONTAINERS = "relive.watching"
 
 _START_NS = 10_000_000_000
+_DYING = 3.0  # [s] that a killed process may take to be gone
 _RESTART_PAUSE = 1.0  # [s] between two starts of an agent that keeps dying
 
 
@@ -135,6 +138,27 @@ def agent_lives(paths: LifePaths) -> bool:
     except (FileNotFoundError, ValueError):
         return False
     return procfs.is_same_process(int(pid), int(started))
+
+
+def agent_now(paths: LifePaths) -> str:
+    """Names the agent's process for good (pid and start); empty where there was none yet."""
+    with contextlib.suppress(FileNotFoundError):
+        return paths.agent_pid.read_text()
+    return ""
+
+
+def has_died(paths: LifePaths, agent: str) -> bool:
+    """An agent that has just hung up has ended, or does so within moments: the killed close their sockets before they are gone.
+
+    Args:
+        agent: as ``agent_now`` named it; another may be there already.
+    """
+    deadline = time.monotonic() + _DYING
+    while agent_now(paths) == agent and agent_lives(paths):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
 
 
 def replace_agent(paths: LifePaths, began_wall_ns: int, begin: Callable[[], None]) -> bool:
