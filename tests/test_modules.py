@@ -343,7 +343,6 @@ TESTED_IN = {
     "sandbox/rootfs.py": "tests/kernel/test_points.py",
     "sandbox/seal.py": "tests/real/test_seal.py",
     "sandbox/service_start.py": "tests/real/test_kinds.py",
-    "sandbox/spawn.py": "tests/real/test_kinds.py",
     "store/internals.py": "tests/maintenance/test_verify.py",
     "store/bundle.py": "tests/store/test_damage.py",
     "store/transfer.py": "tests/remotes/test_pull.py",
