@@ -19,6 +19,7 @@ from pathlib import Path
 from relive.config import Settings
 from relive.errors import BranchUnknown, DiskFilled, MemoryLost, RestoreFailed
 from relive.kernel import procfs
+from relive.kernel.atomic_write import Durability, replace_file
 from relive.kernel.capabilities import WITHHELD
 from relive.kernel.pidfds import has_ended, open_process, send_signal
 from relive.kernel.sandboxcalls import SANDBOX_FILTER
@@ -162,9 +163,8 @@ class Branch:
 
     def save(self) -> None:
         """Write ``state.json``."""
-        fresh = self.directory / f".{_STATE}"
-        fresh.write_text(self.facts.model_dump_json(indent=2))
-        fresh.replace(self.directory / _STATE)
+        state = self.facts.model_dump_json(indent=2).encode()
+        replace_file(self.directory / _STATE, state, durability=Durability.NONE)
 
     def keep(self) -> None:
         """Let it live on after this process."""

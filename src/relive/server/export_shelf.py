@@ -18,9 +18,9 @@ from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
 from relive.errors import ExportsFull, KeptExportUnknown, ObjectCorrupt, UsageError
+from relive.kernel.atomic_write import sync_directory
 from relive.server.database import Database
 from relive.server.key_files import private_directory
-from relive.store.atomic_io import sync_directory
 from relive.store.disk_errors import disk_errors
 
 __all__ = ["KeptExport", "Shelf", "new_export_id"]
