@@ -43,6 +43,7 @@ TESTED_IN = {
     "kernel/procevents.py": "tests/real/test_watched_services.py",
     "kernel/sklookup.py": "tests/real/test_watched_services.py",
     "proxies/ingress/takeover.py": "tests/real/test_watched_services.py",
+    "proxies/ingress/_traffic.py": "tests/proxies/test_proxy.py",
     "watching/respawning.py": "tests/real/test_watching.py",
     "watching/life.py": "tests/real/test_watching.py",
     "watching/podman_engine.py": "tests/real/test_watching.py",
