@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import pickle
 import re
 
@@ -84,6 +85,20 @@ def test_its_json_has_one_shape(kind):
         "remedy": "c",
     }
     assert kind("a").as_json() == {"code": kind.code, "message": "a", "cause": None, "remedy": None}
+
+
+@each_kind
+def test_another_process_gets_an_error_of_the_same_class(kind):
+    error = kind("a", cause="b", remedy="c")
+    arrived = ReliveError.from_json(json.loads(json.dumps(error.as_json())))
+    assert type(arrived) is kind
+    assert arrived.as_json() == error.as_json()
+
+
+def test_an_error_with_an_unknown_code_keeps_its_words():
+    arrived = ReliveError.from_json({"code": "novel", "message": "new", "cause": None, "remedy": "wait"})
+    assert type(arrived) is ReliveError
+    assert arrived.args == ("new", None, "wait")
 
 
 def test_its_text_is_the_message_and_the_cause():

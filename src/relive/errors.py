@@ -147,7 +147,7 @@ class ReliveError(Exception):
         return self.message if self.cause is None else f"{self.message}: {self.cause}"
 
     def as_json(self) -> dict[str, str | None]:
-        """The one error shape of CLI ``--json``, REST and MCP: {code, message, cause, remedy}."""
+        """The one error shape of CLI ``--json``, REST, MCP and between processes: {code, message, cause, remedy}."""
         return {"code": self.code, "message": self.message, "cause": self.cause, "remedy": self.remedy}
 
     @classmethod

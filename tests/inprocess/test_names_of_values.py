@@ -9,8 +9,9 @@ import pytest
 from .conftest import INPROCESS
 
 sys.path.insert(0, str(INPROCESS))
+from relive_recorder.credential_names import is_credential_name
 from relive_recorder.kinds import redis_names, sql_names
-from relive_recorder.scrub import Scrubber, is_credential_name
+from relive_recorder.scrub import Scrubber
 
 sys.path.remove(str(INPROCESS))
 

@@ -146,8 +146,31 @@ def test_a_process_that_is_gone_gives_nothing_and_no_error():
     assert procfs.children_of(GONE) == []
     assert procfs.tree_of(GONE) == [GONE]
     assert procfs.status_field(GONE, "Name") is None
+    assert procfs.namespace_pids(GONE) == []
+    assert procfs.innermost_pid(GONE) is None
     assert list(procfs.read_maps(GONE)) == []
     assert procfs.listening_ports(GONE) == set()
+
+
+@pytest.mark.parametrize("name", NAMES, ids=ascii)
+def test_a_process_of_any_name_tells_its_number(name):
+    with child(rename(name)) as pid:
+        assert procfs.innermost_pid(pid) == procfs.namespace_pids(pid)[-1]
+        assert procfs.namespace_pids(pid)[0] == pid
+
+
+def test_a_process_has_a_number_in_each_of_its_namespaces():
+    command = ["unshare", "--pid", "--fork", "sh", "-c", "echo r; read line"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.read(1)
+        (first,) = procfs.children_of(process.pid)
+        assert procfs.namespace_pids(first) == [first, 1]
+        assert procfs.innermost_pid(first) == 1
+        assert procfs.innermost_pid(first, first) == 1
+        assert process.stdin is not None
+        process.stdin.write(b"\n")
+        process.stdin.flush()
 
 
 def test_a_number_that_is_used_again_is_another_process():

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from relive.sandbox.unfinished import claimed, new_place, sweep_unfinished
+from relive.kernel.claims import claimed
+from relive.sandbox.unfinished import new_place, sweep_unfinished
 
 HOLD = """
 import sys
 from pathlib import Path
-from relive.sandbox.unfinished import claimed
+from relive.kernel.claims import claimed
 with claimed(Path(sys.argv[1])):
     print("claimed", flush=True)
     sys.stdin.read()

@@ -69,7 +69,7 @@ def main() -> int:
     except ReliveError as error:
         if tracer is not None:
             tracer.close()
-        say(arguments.ready, {"error": {"kind": type(error).__name__, **error.as_json()}})
+        say(arguments.ready, {"error": error.as_json()})
         return error.exit_status
     # A supervisor that tells all processes of a unit to end means the service, with which the agent ends by itself.
     signal.signal(signal.SIGTERM, lambda _number, _frame: None)

@@ -246,7 +246,7 @@ class _Dump:
             target.inside and target.kind is TargetKind.CAPSULE and not holds_ipc(target.root)
         )
         self._watched = watched_paths(target.root) if not is_process else []
-        self._root_inside = int((procfs.status_field(target.root, "NSpid") or str(target.root)).split()[-1])
+        self._root_inside = procfs.innermost_pid(target.root) or target.root
 
     def copy_files(self) -> None:
         """Copy what changed since the last commit, while the target runs."""
@@ -338,7 +338,7 @@ class _Dump:
                 self._cursor = self._gate.settle(self._cursor)
             # CRIU saves those of the root itself; of its descendants not all (``images.locks``).
             held = held_posix_locks(procfs.tree_of(self._target.root)[1:])
-            self._locks = [lock._replace(pid=_number_inside(lock.pid)) for lock in held]
+            self._locks = [lock._replace(pid=procfs.innermost_pid(lock.pid) or 0) for lock in held]
             # CRIU gives a deleted file that has another name a new one beside it, for us to copy.
             has_links = (self._staging.images / _LINKS_MADE).exists()
             if not self._looked_frozen or has_links:
@@ -455,14 +455,9 @@ class _Dump:
             return None
         return (
             self._stopped.signal,
-            _number_inside(self._stopped.pid),
-            _number_inside(self._stopped.thread),
+            procfs.innermost_pid(self._stopped.pid) or 0,
+            procfs.innermost_pid(self._stopped.thread) or 0,
         )
-
-
-def _number_inside(pid: int) -> int:
-    """Its pid in its own PID namespace; 0 where it is gone."""
-    return int((procfs.status_field(pid, "NSpid") or "0").split()[-1])
 
 
 def _as_runc_does(options: rpc.Options, contained: Contained) -> None:

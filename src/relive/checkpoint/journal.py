@@ -18,6 +18,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from relive.errors import CapsuleVersionUnknown
+from relive.kernel.atomic_write import Durability, replacing
 
 __all__ = [
     "Control",
@@ -263,17 +264,13 @@ class Journal:
         if len(final) < 2 or sum(sizes[1:]) < max(least, sizes[0]):
             return
         seen: set[str] = set()
-        fresh = self.directory / "compacted"
-        with fresh.open("wb") as file:
+        number, last = final[-1]
+        with replacing(last, durability=Durability.CONTENT) as file:
             for _, path in final:
                 for record in parse_records(path.read_bytes()).records:
                     if is_needed(record) and (record.path not in seen or record.kind in _WITH_CONTENT):
                         seen.add(record.path)
                         file.write(encode_record(record))
-            file.flush()
-            os.fsync(file.fileno())
-        number, last = final[-1]
-        fresh.replace(last)
         for gone, path in final[:-1]:
             path.unlink()
             self._read.pop(gone, None)

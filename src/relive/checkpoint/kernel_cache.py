@@ -6,11 +6,11 @@ the run directory it was built with, named by the second line of ``criu.origin``
 
 from __future__ import annotations
 
-import os
 import platform
-import shutil
 from functools import lru_cache
 from pathlib import Path
+
+from relive.kernel.atomic_write import Durability, replace_file
 
 __all__ = ["kerndat_path", "place_kerndat"]
 
@@ -38,9 +38,7 @@ def place_kerndat(tools: Path, root: Path = Path("/")) -> bool:
     if goal.exists() and goal.read_bytes() == source.read_bytes():
         return True
     goal.parent.mkdir(parents=True, exist_ok=True)
-    fresh = goal.with_name(f"{goal.name}.{os.getpid()}")
-    shutil.copyfile(source, fresh)
-    fresh.replace(goal)
+    replace_file(goal, source.read_bytes(), durability=Durability.NONE, shared=True)
     return True
 
 

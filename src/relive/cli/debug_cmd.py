@@ -252,8 +252,7 @@ def _process_that_failed(incident: Incident, branch: Branch) -> int:
     """The host's pid of the process that got the signal or was about to exit; of the service's root where that cannot be told."""
     wanted = incident.sighting.pid
     for pid in procfs.tree_of(branch.facts.root):
-        words = (procfs.status_field(pid, "NSpid") or "").split()
-        if words and words[-1] == str(wanted):
+        if wanted is not None and procfs.innermost_pid(pid) == wanted:
             return pid
     return branch.facts.root
 

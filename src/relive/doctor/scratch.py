@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 from types import TracebackType
 
+from relive.kernel.claims import remove_left_over
 from relive.kernel.mounts import Mount, read_mounts
 
 __all__ = ["Scratch", "file_system_of", "nearest_existing"]
@@ -83,13 +84,9 @@ class Scratch:
         left_overs: list[Path] = []
         with contextlib.suppress(OSError):
             left_overs = [
-                Path(entry.path) for entry in os.scandir(self.above) if entry.name.startswith(_PREFIX)
+                Path(entry.path)
+                for entry in os.scandir(self.above)
+                if entry.name.startswith(_PREFIX) and entry.is_dir(follow_symlinks=False)
             ]
         for left_over in left_overs:
-            with contextlib.suppress(OSError):
-                lock = os.open(left_over, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    shutil.rmtree(left_over, ignore_errors=True)
-                finally:
-                    os.close(lock)
+            remove_left_over(left_over)

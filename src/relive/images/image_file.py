@@ -16,6 +16,7 @@ from google.protobuf.message import DecodeError, Message
 
 from relive.errors import ObjectCorrupt
 from relive.images import criu_images_pb2 as pb
+from relive.kernel.atomic_write import Durability, replace_file
 
 __all__ = [
     "decode",
@@ -116,9 +117,7 @@ def write_entries(path: Path, entries: Iterable[Message]) -> None:
         body = entry.SerializeToString()
         parts += (_LENGTH.pack(len(body)), body)
     # A new file, since the old one may be shared with the store by a hard link.
-    fresh = path.with_name(path.name + ".new")
-    fresh.write_bytes(b"".join(parts))
-    fresh.replace(path)
+    replace_file(path, b"".join(parts), durability=Durability.NONE)
 
 
 def read_inventory(images: Path) -> pb.InventoryEntry:
@@ -138,9 +137,8 @@ def read_inventory(images: Path) -> pb.InventoryEntry:
 def write_inventory(images: Path, entry: pb.InventoryEntry) -> None:
     """Replace ``inventory.img``."""
     body = entry.SerializeToString()
-    fresh = images / f"{_INVENTORY}.new"
-    fresh.write_bytes(_HEADER.pack(_INVENTORY_MAGIC, len(body)) + body)
-    fresh.replace(images / _INVENTORY)
+    data = _HEADER.pack(_INVENTORY_MAGIC, len(body)) + body
+    replace_file(images / _INVENTORY, data, durability=Durability.NONE)
 
 
 def _corrupt(path: Path, cause: str) -> ObjectCorrupt:

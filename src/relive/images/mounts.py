@@ -11,6 +11,7 @@ from relive.errors import ObjectCorrupt
 from relive.images import criu_images_pb2 as pb
 from relive.images.image_file import read_entries, write_entries
 from relive.images.validation import untrusted
+from relive.kernel.atomic_write import Durability, replace_file
 
 __all__ = ["HARMLESS_DEVICES", "limit_mounts", "read_mount_images"]
 
@@ -101,9 +102,7 @@ def _sift(path: Path) -> None:
             remedy="restore another commit; this one cannot be trusted",
         ) from error
     # A new file, since the old one may be shared with the store by a hard link.
-    fresh = path.with_name(path.name + ".new")
-    fresh.write_bytes(made)
-    fresh.replace(path)
+    replace_file(path, made, durability=Durability.NONE)
 
 
 def _is_harmless(member: tarfile.TarInfo) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from relive.images import criu_images_pb2 as pb
 from relive.images.image_file import decode, read_entries, write_entries
+from relive.kernel.atomic_write import Durability, replace_file
 
 __all__ = ["forget_devices", "forget_network_lock", "networks_from_outside", "unsupported_namespace"]
 
@@ -77,9 +78,8 @@ def forget_network_lock(images: Path) -> None:
     entry.network_lock_method = _LOCK_SKIPPED
     body = entry.SerializeToString()
     # A new file, since the old one may be shared with the store by a hard link.
-    fresh = path.with_name(path.name + ".new")
-    fresh.write_bytes(_INVENTORY_HEAD.pack(_INVENTORY_MAGIC, len(body)) + body)
-    fresh.replace(path)
+    data = _INVENTORY_HEAD.pack(_INVENTORY_MAGIC, len(body)) + body
+    replace_file(path, data, durability=Durability.NONE)
 
 
 def unsupported_namespace(images: Path) -> str | None:

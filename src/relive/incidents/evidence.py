@@ -20,7 +20,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-import os
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -29,11 +28,11 @@ from pathlib import Path
 from relive.errors import RecordingCorrupt
 from relive.incidents.checksums import damaged_beside, read_beside, sums_of
 from relive.incidents.index import enter_quietly
+from relive.kernel.atomic_write import Durability, replacing, sync_directory
 from relive.model.failure import ErrorPackage, read_package
 from relive.model.launch import Launch, read_launch
 from relive.recording.bodies import is_body_name
 from relive.recording.events import Event, EventKind
-from relive.store.atomic_io import sync_directory
 from relive.store.disk_errors import disk_errors
 
 __all__ = [
@@ -293,11 +292,6 @@ def _keep_bodies(source: Path, goal: Path, events: Iterable[Event]) -> None:
 
 
 def _replace(path: Path, pieces: Iterable[bytes]) -> None:
-    fresh = path.with_name(f"{path.name}.new")
     # For its owner only: a request may hold what opens doors elsewhere.
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-    with os.fdopen(os.open(fresh, flags, 0o600), "wb") as file:
+    with replacing(path, durability=Durability.CONTENT, mode=0o600) as file:
         file.writelines(pieces)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)

@@ -6,7 +6,6 @@ What lies beside an incident is in ``evidence.py``; what they are listed and sea
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -15,9 +14,9 @@ from relive.incidents.checksums import decode_incident, encode_incident
 from relive.incidents.index import StoredIncident, ask, enter_quietly
 from relive.incidents.numbers import take_number
 from relive.incidents.query import IncidentOrder, IncidentQuery
+from relive.kernel.atomic_write import Durability, replace_file
 from relive.model.commit import CommitId
 from relive.model.incident import Incident, Sighting
-from relive.store.atomic_io import sync_directory
 from relive.store.disk_errors import disk_errors
 from relive.store.paging import Page
 
@@ -86,16 +85,9 @@ class Incidents:
     def save(self, incident: Incident) -> None:
         """Replace what is written of an incident, durable on return."""
         path = self._path(incident.number)
-        fresh = path.with_suffix(".new")
         with disk_errors("writing an incident"):
             # For its owner only: lines of the service's log are in it.
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-            with os.fdopen(os.open(fresh, flags, 0o600), "wb") as file:
-                file.write(encode_incident(incident))
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.replace(path)
-            sync_directory(self._directory)
+            replace_file(path, encode_incident(incident), durability=Durability.NAME, mode=0o600)
         enter_quietly(self._directory, incident.number)
 
     def get(self, number: int) -> Incident:

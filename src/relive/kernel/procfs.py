@@ -16,11 +16,12 @@ __all__ = [
     "environment_of",
     "exists",
     "exists_inside",
+    "innermost_pid",
     "is_same_process",
     "listening_ports",
     "memory_of",
     "name_of",
-    "number_inside",
+    "namespace_pids",
     "read_maps",
     "read_stat",
     "registers_of",
@@ -157,13 +158,26 @@ def registers_of(pid: int, thread: int) -> tuple[int, int] | None:
     return (int(words[-1], 16), int(words[-2], 16)) if len(words) >= 3 else None
 
 
-def number_inside(pid: int, thread: int | None = None) -> int | None:
-    """The number of a process or thread in its innermost PID namespace; None: it is gone."""
+def namespace_pids(pid: int, thread: int | None = None) -> list[int]:
+    """The numbers of a process or thread in each of its PID namespaces, that of the reader first; empty: it is gone."""
     try:
-        text = Path(f"/proc/{pid}/task/{thread if thread is not None else pid}/status").read_text()
+        text = Path(f"/proc/{pid}/task/{thread if thread is not None else pid}/status").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
-        return None
-    return next((int(line.split()[-1]) for line in text.splitlines() if line.startswith("NSpid:")), None)
+        return []
+    return next(
+        (
+            [int(word) for word in line.split()[1:]]
+            for line in text.split(b"\n")
+            if line.startswith(b"NSpid:")
+        ),
+        [],
+    )
+
+
+def innermost_pid(pid: int, thread: int | None = None) -> int | None:
+    """The number of a process or thread in its innermost PID namespace, which is how it calls itself; None: it is gone."""
+    numbers = namespace_pids(pid, thread)
+    return numbers[-1] if numbers else None
 
 
 def environment_of(pid: int) -> dict[str, str]:

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relive.errors import ObjectCorrupt, ObjectMissing, RefUnknown, SignatureInvalid, StoreError
+from relive.kernel.atomic_write import sync_directory
 from relive.maintenance.problems import Kind, Problem
 from relive.maintenance.source import Source
 from relive.maintenance.verify import Progress, silent, verify
 from relive.model.commit import CommitId
 from relive.store import Store
-from relive.store.atomic_io import sync_directory
 from relive.store.disk_errors import disk_errors
 from relive.store.internals import Anatomy
 from relive.store.manifests import Manifests

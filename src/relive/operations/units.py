@@ -13,6 +13,7 @@ from pydantic import Field
 
 from relive.config import Settings
 from relive.errors import HostIncapable, PermissionMissing, UnitUnfit
+from relive.kernel.atomic_write import Durability, replace_file
 from relive.model.capsule import check_name, parse_address, parse_every
 from relive.model.limits import KINDS
 from relive.operations.operation import Result, Wish
@@ -186,10 +187,8 @@ def _options(wish: AdoptWish) -> list[str]:
 def _write(path: Path, text: str) -> None:
     with _permission(path):
         path.parent.mkdir(mode=0o755, exist_ok=True)
-        fresh = path.with_name(f".{path.name}")  # systemd reads no names that begin so
-        fresh.write_text(text)
-        fresh.chmod(0o644)
-        fresh.replace(path)
+        # systemd does not read what it is called meanwhile: a drop-in's name ends with ".conf".
+        replace_file(path, text.encode(), durability=Durability.NONE, mode=0o644)
 
 
 @contextlib.contextmanager

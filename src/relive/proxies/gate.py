@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from relive.recording.events import EventKind
 from relive.recording.writer import RecordingWriter
@@ -44,7 +44,10 @@ class Holder(Protocol):
         """Hand the request on."""
 
 
-class Gate:
+KeeperT = TypeVar("KeeperT", bound=GateKeeper)
+
+
+class Gate(Generic[KeeperT]):
     """Open or closed, by one owner at a time (an agent's connection; any object)."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, writer: RecordingWriter) -> None:
@@ -55,7 +58,7 @@ class Gate:
         self._closed_before = 0.0
         self._cursor = 0
         self.owner: object | None = None
-        self.keepers: dict[int, GateKeeper] = {}
+        self.keepers: dict[int, KeeperT] = {}
         self.opened_by_itself = 0
 
     @property

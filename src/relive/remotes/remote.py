@@ -15,9 +15,9 @@ from obstore.store import LocalStore, ObjectStore, S3Store
 
 from relive.config import is_s3_plain
 from relive.errors import StoreVersionUnknown, UsageError
+from relive.kernel.atomic_write import sync_directory
 from relive.remotes.remote_errors import remote_errors, remote_unknown
 from relive.remotes.remote_layout import FORMAT_PATH
-from relive.store.atomic_io import sync_directory
 
 __all__ = ["Remote", "open_remote"]
 

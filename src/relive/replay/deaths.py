@@ -108,7 +108,7 @@ class Deaths:
 
 
 def _fault(event: Fatal, root: int) -> Fault:
-    inside = procfs.number_inside(event.pid)
+    inside = procfs.innermost_pid(event.pid)
     return Fault(
         process=inside if inside is not None else 0,
         is_root=event.pid == root,
@@ -122,7 +122,7 @@ def _fault(event: Fatal, root: int) -> Fault:
 
 
 def _place(pid: int, thread: int, *, runs: bool = False) -> ThreadPlace | None:
-    inside, registers = procfs.number_inside(pid, thread), procfs.registers_of(pid, thread)
+    inside, registers = procfs.innermost_pid(pid, thread), procfs.registers_of(pid, thread)
     if inside is None or registers is None:
         return None
     return ThreadPlace(thread=inside, instruction=registers[0], stack=registers[1], runs=runs)

@@ -19,7 +19,9 @@ from pathlib import Path
 from relive.config import Settings
 from relive.errors import BranchUnknown, DiskFilled, MemoryLost, RestoreFailed
 from relive.kernel import procfs
+from relive.kernel.atomic_write import Durability, replace_file
 from relive.kernel.capabilities import WITHHELD
+from relive.kernel.claims import claimed
 from relive.kernel.pidfds import has_ended, open_process, send_signal
 from relive.kernel.sandboxcalls import SANDBOX_FILTER
 from relive.model.branch import BranchFacts, MemoryState
@@ -29,7 +31,7 @@ from relive.sandbox.lazy.pager import await_pager
 from relive.sandbox.lazy.state import memory_lost, pager_killed, read_memory
 from relive.sandbox.ownership import Ownership
 from relive.sandbox.seal import Seal, read_seal
-from relive.sandbox.unfinished import claimed, sweep_unfinished
+from relive.sandbox.unfinished import sweep_unfinished
 
 __all__ = ["Branch", "find_branch", "group_prefix", "list_branches", "sweep"]
 
@@ -162,9 +164,8 @@ class Branch:
 
     def save(self) -> None:
         """Write ``state.json``."""
-        fresh = self.directory / f".{_STATE}"
-        fresh.write_text(self.facts.model_dump_json(indent=2))
-        fresh.replace(self.directory / _STATE)
+        state = self.facts.model_dump_json(indent=2).encode()
+        replace_file(self.directory / _STATE, state, durability=Durability.NONE)
 
     def keep(self) -> None:
         """Let it live on after this process."""

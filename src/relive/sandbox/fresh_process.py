@@ -27,6 +27,7 @@ from relive.config import Settings
 from relive.errors import CapsuleStartFailed, PermissionMissing
 from relive.kernel import libc, loopback, procfs
 from relive.kernel.capabilities import WITHHELD
+from relive.kernel.claims import claimed
 from relive.kernel.mounts import make_private, pivot_root, read_mounts
 from relive.kernel.namespaces import Namespace, in_network
 from relive.sandbox.overlay_files import Laying
@@ -35,7 +36,7 @@ from relive.sandbox.rootfs import RootBuilder, plan_points
 from relive.sandbox.seal import Seal, check_sealed, read_seal
 from relive.sandbox.service_start import fork_service, look_up_user, take_identity
 from relive.sandbox.spawn import Channel, become_init, spawn_first_process, standard_streams
-from relive.sandbox.unfinished import claimed, new_place, sweep_unfinished
+from relive.sandbox.unfinished import new_place, sweep_unfinished
 
 __all__ = ["Afresh", "AfreshSpec", "Place", "prepared_place", "start_afresh"]
 

@@ -1,6 +1,6 @@
 """What ties a branch to the process that has it, so that no branch of a replay outlives the replay, however that ends.
 
-Two things end with a process that is killed, at once and for good: a claim on the branch's directory (``unfinished.py``), by which
+Two things end with a process that is killed, at once and for good: a claim on the branch's directory (``unfinished``), by which
 the next command sees that nobody has it any more, and a line to process 1, by which the branch itself ends in that moment
 (``--owner`` in native/init.c). Both work between PID namespaces, where a pid would say nothing.
 """
@@ -11,7 +11,7 @@ import contextlib
 import socket
 from pathlib import Path
 
-from relive.sandbox.unfinished import claimed
+from relive.kernel.claims import claimed
 
 __all__ = ["Ownership"]
 

@@ -243,15 +243,11 @@ def _is_unspecified(address: str) -> bool:
 
 def _host_pid(built: Built) -> int:
     """The host's number of the restored root. Of each process its numbers in all PID namespaces are told, the host's first."""
-    depth = len(_numbers(built.init)) - 1
+    depth = len(procfs.namespace_pids(built.init)) - 1
     for pid in procfs.tree_of(built.init)[1:]:
-        numbers = _numbers(pid)
-        if len(numbers) > depth and int(numbers[depth]) == built.root:
+        numbers = procfs.namespace_pids(pid)
+        if len(numbers) > depth and numbers[depth] == built.root:
             return pid
     raise RestoreFailed(
         "the branch ended at once", cause="its root process is gone", remedy="see the branch's logs"
     )
-
-
-def _numbers(pid: int) -> list[str]:
-    return (procfs.status_field(pid, "NSpid") or "").split()

@@ -10,7 +10,7 @@ import signal
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NoReturn
 
-from relive.errors import CapsuleStartFailed, UsageError
+from relive.errors import CapsuleStartFailed, ReliveError, UsageError
 from relive.kernel import libc
 from relive.kernel.seccomp import hide_io_uring
 from relive.sandbox.rootfs import IO_DIRECTORY
@@ -69,9 +69,8 @@ def fork_service(
     with os.fdopen(reading, "rb") as pipe:
         failure = pipe.read()
     if failure:
-        told = json.loads(failure)
         os.waitpid(service, 0)
-        raise CapsuleStartFailed(told["message"], cause=told["cause"], remedy=told["remedy"])
+        raise ReliveError.from_json(json.loads(failure))
     return service
 
 
@@ -103,9 +102,10 @@ def _become_service(
         os.write(failure, json.dumps(error.as_json()).encode())
     except BaseException as error:
         reason = error.errno if isinstance(error, OSError) else None
-        words = f"{command[0]!r} cannot be started"
-        told = {"message": words, "cause": str(error), "remedy": _remedy_for(reason, command[0])}
-        os.write(failure, json.dumps(told).encode())
+        told = CapsuleStartFailed(
+            f"{command[0]!r} cannot be started", cause=str(error), remedy=_remedy_for(reason, command[0])
+        )
+        os.write(failure, json.dumps(told.as_json()).encode())
     # Not by exit_group(2): process 1 is asked about each such call, and does not answer before the service has started.
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError("it lives on after SIGKILL")

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from relive.errors import CapsuleStartFailed, ReliveError
 from relive.kernel.namespaces import Namespace, unshare
@@ -32,13 +32,15 @@ class Channel:
         self._send({"values": values})
 
     def send_error(self, error: BaseException) -> None:
-        """Called in process 1; an error of Relive arrives as itself, others as CapsuleStartFailed by ``receive``."""
-        if isinstance(error, ReliveError):
-            shape: dict[str, object] = {"kind": type(error).__name__, **error.as_json()}
-        else:
-            shape = {"kind": "", "message": "", "cause": f"{type(error).__name__}: {error}", "remedy": None}
+        """Called in process 1; an error of Relive arrives as itself, others as CapsuleStartFailed."""
+        if not isinstance(error, ReliveError):
+            error = CapsuleStartFailed(
+                "the namespaces could not be set up",
+                cause=f"{type(error).__name__}: {error}",
+                remedy="run `relive doctor`",
+            )
         with contextlib.suppress(OSError):
-            self._send({"error": shape})
+            self._send({"error": error.as_json()})
 
     def _send(self, message: dict[str, object]) -> None:
         self.theirs.send(json.dumps(message).encode())
@@ -59,10 +61,11 @@ class Channel:
                 cause="their first process was killed",
                 remedy="for want of memory, mostly: `dmesg` tells, and --memory may be too little for a process to begin",
             )
-        message: dict[str, dict[str, object]] = json.loads(data)
+        message = json.loads(data)
         if "error" in message:
-            raise _error_from(message["error"])
-        return message["values"]
+            raise ReliveError.from_json(message["error"])
+        values: dict[str, object] = message["values"]
+        return values
 
     def wait_for_go(self) -> None:
         """Called in process 1, after a report, until ``go`` is called outside; the process ends when that never comes."""
@@ -77,18 +80,6 @@ class Channel:
         """Close both ends."""
         self.ours.close()
         self.theirs.close()
-
-
-def _error_from(shape: dict[str, Any]) -> ReliveError:
-    from relive import errors  # noqa: PLC0415 - the tree is looked up by name only here
-
-    kind = getattr(errors, shape["kind"] or "", None)
-    if kind is None:
-        return CapsuleStartFailed(
-            "the namespaces could not be set up", cause=shape["cause"], remedy="run `relive doctor`"
-        )
-    error: ReliveError = kind(shape["message"], cause=shape["cause"], remedy=shape["remedy"])
-    return error
 
 
 def spawn_first_process(namespaces: Namespace, work: Callable[[], NoReturn], channel: Channel) -> int:

@@ -1,21 +1,21 @@
 """Directories of branches that are being made: claimed by who makes them, swept when he has died over it.
 
-A claim is an flock(2) on the directory, which ends with its holder, however that ends. Processes and mounts of such a branch
-need no sweeping: its process 1 leaves when the one who makes it is gone (``ownership.py``).
+Claims are those of ``kernel.claims``. Processes and mounts of such a branch need no sweeping: its process 1 leaves when the one
+who makes it is gone (``ownership.py``).
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["claimed", "new_place", "sweep_unfinished"]
+from relive.kernel.claims import claimed
+
+__all__ = ["new_place", "sweep_unfinished"]
 
 _LEAST_AGE = 10.0  # [s] what is younger may belong to a process that has not claimed it yet
 
@@ -33,24 +33,6 @@ def new_place(branches: Path) -> Path:
     (directory / "rings").mkdir()
     (directory / "rings").chmod(0o1777)
     return directory
-
-
-@contextlib.contextmanager
-def claimed(directory: Path, *, at_once: bool = False) -> Iterator[None]:
-    """Keep a directory from being swept within the block.
-
-    Args:
-        at_once: do not wait for another who has claimed it.
-
-    Raises:
-        BlockingIOError: another has claimed it; OSError: it is not there.
-    """
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (fcntl.LOCK_NB if at_once else 0))
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def sweep_unfinished(

@@ -7,20 +7,20 @@ what a crash left behind.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
 from relive.errors import ExportsFull, KeptExportUnknown, ObjectCorrupt, UsageError
+from relive.kernel.atomic_write import sync_directory
+from relive.kernel.claims import remove_left_over
 from relive.server.database import Database
 from relive.server.key_files import private_directory
-from relive.store.atomic_io import sync_directory
 from relive.store.disk_errors import disk_errors
 
 __all__ = ["KeptExport", "Shelf", "new_export_id"]
@@ -187,7 +187,9 @@ class Shelf:
             self._drop(identity)
         known = {f"{row['id']}.export" for row in self._database.rows("SELECT id FROM exports")}
         left = [path for path in self._directory.iterdir() if path.name not in known]
-        return len(gone) + sum(_remove_left_over(path, now) for path in left)
+        return len(gone) + sum(
+            remove_left_over(path, lambda facts: now - facts.st_mtime >= _GRACE) for path in left
+        )
 
     def _drop(self, identity: str) -> None:
         with self._database.writing() as connection:
@@ -204,30 +206,6 @@ class Shelf:
                 f"{identity[:32]!r} is no export's id", remedy="GET /exports lists what is kept"
             )
         return self._directory / f"{identity}.export"
-
-
-def _remove_left_over(path: Path, now: float) -> bool:
-    with contextlib.suppress(FileNotFoundError), _opened(path) as descriptor:
-        if now - os.fstat(descriptor).st_mtime < _GRACE:
-            return False
-        try:
-            fcntl.flock(
-                descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB
-            )  # its writer holds it (``store.durable.FreshFile``)
-        except BlockingIOError:
-            return False
-        path.unlink()
-        return True
-    return False
-
-
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[int]:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def _corrupt(path: Path, cause: str) -> ObjectCorrupt:

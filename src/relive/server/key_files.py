@@ -8,7 +8,8 @@ import secrets
 from pathlib import Path
 
 from relive.errors import KeyWrong
-from relive.store.atomic_io import sync_directory, write_whole
+from relive.kernel.atomic_write import sync_directory
+from relive.store.atomic_io import write_whole
 from relive.store.disk_errors import disk_errors
 
 __all__ = ["private_directory", "read_key", "replace_key"]

@@ -13,17 +13,13 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
-from relive import errors
+from relive.errors import CapsuleError, ProcessGone, ReliveError
 from relive.signals.crash import HOLD_LIMIT
 from relive.signals.messages import Event, parse_event
 
 __all__ = ["Attached", "Released", "Tracer", "TracerProcess"]
 
 _CLOSE_LIMIT = 10.0  # [s] for the tracer to end after its socket closed; first it may wait for a death
-_ERRORS = {
-    kind.code: kind
-    for kind in (errors.ProcessGone, errors.PermissionMissing, errors.UsageError, errors.ReliveError)
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +122,7 @@ class Tracer:
         if process.root is not None:
             try:
                 await tracer._answer()
-            except errors.ReliveError:
+            except ReliveError:
                 await tracer.close()
                 raise
             tracer._root = process.root
@@ -173,7 +169,7 @@ class Tracer:
             yield held
         finally:
             if self._root is not None:
-                with contextlib.suppress(errors.ProcessGone):
+                with contextlib.suppress(ProcessGone):
                     await self.attach(self._root)
 
     async def release(self) -> Released:
@@ -226,8 +222,7 @@ class Tracer:
             answer.set_exception(_tracer_gone())
         reply = await answer
         if reply["op"] == "error":
-            kind = _ERRORS.get(reply["code"], errors.ReliveError)
-            raise kind(reply["message"], cause=reply["cause"], remedy=reply["remedy"])
+            raise ReliveError.from_json(reply)
         return reply
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
@@ -251,8 +246,8 @@ class Tracer:
                     answer.set_exception(_tracer_gone())
 
 
-def _tracer_gone() -> errors.CapsuleError:
-    return errors.CapsuleError(
+def _tracer_gone() -> CapsuleError:
+    return CapsuleError(
         "the tracer of fatal signals has ended",
         remedy="Start another; the service runs on, and a process that was held dies of its signal.",
     )

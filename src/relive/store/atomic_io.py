@@ -9,6 +9,8 @@ import time
 import uuid
 from pathlib import Path
 
+from relive.kernel.atomic_write import sync_directory
+
 __all__ = [
     "LOCKED",
     "QUICK_NS",
@@ -17,18 +19,8 @@ __all__ = [
     "delete_file",
     "finish_file",
     "state_of",
-    "sync_directory",
     "write_whole",
 ]
-
-
-def sync_directory(path: Path) -> None:
-    """Make the names in a directory durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 # How often an index is compared with a directory that changes all the time.

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from relive.config import STORE_KEY
 from relive.errors import KeyMissing, KeyWrong, SignatureInvalid
-from relive.store.atomic_io import sync_directory
+from relive.kernel.atomic_write import sync_directory
 from relive.store.pages.sealing import key_name
 
 __all__ = ["OWN_BEFORE", "Keyring", "Signature"]

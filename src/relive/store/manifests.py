@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from relive.errors import ObjectCorrupt, RefUnknown
+from relive.kernel.atomic_write import sync_directory
 from relive.model.commit import MANIFEST_VERSION, CommitId, Manifest
-from relive.store.atomic_io import state_of, sync_directory, write_whole
+from relive.store.atomic_io import state_of, write_whole
 from relive.store.objects import hash_bytes
 
 __all__ = ["Manifests", "canonical", "commit_id_of", "has_placement", "parse_manifest", "unknown"]

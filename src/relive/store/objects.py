@@ -11,7 +11,8 @@ from pathlib import Path
 from blake3 import blake3
 
 from relive.errors import ObjectCorrupt, ObjectMissing
-from relive.store.atomic_io import delete_file, finish_file, sync_directory
+from relive.kernel.atomic_write import sync_directory
+from relive.store.atomic_io import delete_file, finish_file
 
 __all__ = ["Objects", "hash_bytes", "hash_file", "is_id"]
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import shutil
 import time
 from pathlib import Path
 
+from relive.kernel.claims import remove_left_over
 from relive.store.atomic_io import LOCKED
 
 __all__ = ["Staging", "sweep_left_overs"]
@@ -44,16 +44,7 @@ def sweep_left_overs(incoming: Path) -> None:
     What a process that was killed in a commit leaves may be as large as all files of its service, so its successor does not wait.
     """
     for path in incoming.iterdir():
-        with contextlib.suppress(OSError):
-            lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                was_locked = path.name.endswith(LOCKED)
-                if not was_locked and time.time() - path.stat().st_mtime <= _LEFT_OVER_AGE:
-                    continue
-                if path.is_dir():
-                    shutil.rmtree(path, ignore_errors=True)
-                else:
-                    path.unlink()
-            finally:
-                os.close(lock)
+        if path.name.endswith(LOCKED):
+            remove_left_over(path)
+        else:
+            remove_left_over(path, lambda facts: time.time() - facts.st_mtime > _LEFT_OVER_AGE)

@@ -39,7 +39,7 @@ def main() -> int:
         note_pid(paths)
         asyncio.run(_serve(settings, Watch(paths, facts), arguments.ready))
     except ReliveError as error:
-        say(arguments.ready, {"error": {"kind": type(error).__name__, **error.as_json()}})
+        say(arguments.ready, {"error": error.as_json()})
         return error.exit_status
     return 0
 

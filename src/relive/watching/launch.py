@@ -12,6 +12,7 @@ from relive.agent.control.client import ask_agent
 from relive.config import Settings
 from relive.errors import AgentUnreachable, CapsuleExists, UsageError
 from relive.incidents.report.masking import FileMask
+from relive.kernel.atomic_write import Durability, replace_file
 from relive.model.capsule import LifePaths
 from relive.model.watched import WatchFacts, WatchSpec
 from relive.sandbox.rootfs import RINGS_DIRECTORY
@@ -95,9 +96,7 @@ def _lay(paths: LifePaths, facts: WatchFacts) -> None:
     paths.rings.unlink(missing_ok=True)
     if facts.rings is not None:
         paths.rings.symlink_to(facts.rings)
-    fresh = paths.watch.with_suffix(".new")
-    fresh.write_text(facts.model_dump_json(indent=2))
-    fresh.replace(paths.watch)
+    replace_file(paths.watch, facts.model_dump_json(indent=2).encode(), durability=Durability.NONE)
     paths.closed.unlink(missing_ok=True)
 
 

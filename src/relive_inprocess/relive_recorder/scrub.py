@@ -18,8 +18,11 @@ import re
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Pattern, Sequence, Tuple
 
 from . import shapes  # the host imports this by another name of the package
+from .credential_names import HINTS, is_credential_name
+from .lazy_pattern import LazyPattern
+from .text_fields import field_at, places_of
 
-__all__ = ["Scrubber", "check_with", "is_credential_name"]
+__all__ = ["Scrubber", "check_with"]
 
 # Makes of (hints, forms, sure) what knows in no time of most texts that no secret is in them (see ``quick``); None without.
 _checker_kind: Any = None
@@ -31,67 +34,19 @@ def check_with(kind: Any) -> None:
     _checker_kind = kind
 
 
-class _Pattern:
-    """A regular expression that is compiled when it is first used: all of them together take milliseconds of each start."""
-
-    def __init__(self, text: str, flags: int = 0) -> None:
-        self._text = text
-        self._flags = flags
-
-    def __getattr__(self, name: str) -> Any:
-        compiled = re.compile(self._text, self._flags)
-        for method in ("finditer", "fullmatch", "match", "search", "sub"):
-            self.__dict__[method] = getattr(compiled, method)
-        return self.__dict__[name]
-
-
-# No secret: a compass, passengers, tokenizers, how many tokens a model took, the shell's PWD and OLDPWD.
-_NAMES = _Pattern(
-    r"passw|pass(wd|phrase|code)|(?<!com)(?<!by)(?<!tres)(?<!sur)(?<!over)(?<!under)pass$|"
-    r"(^|[^a-z])pass(?![a-z])(?![-_. ]?(rate|count|through|fail|time|num))|"
-    r"(?<!^)(?<!old)pwd?$|^pw$|(^|[^a-z])pw[^a-z]|"
-    r"secret|(?<!max[-_])(?<!prompt[-_])(?<!completion[-_])(?<!total[-_])(?<!input[-_])(?<!output[-_])"
-    r"token(?!iz|s?[-_]?(type|count|limit|usage|ur[il]|endpoint|expir|ttl))|"
-    r"api[-_]?key|access[-_]?key|private[-_]?key|credential|authorization|^cookie$|^set-cookie$|x-amz-security|"
-    r"session[-_]?(id|key)|signature|\bdsn\b|encryption[-_]?key|csrf|xsrf|jwt|cvv",
-    re.IGNORECASE,
-)
-# Nothing has a name as above without one of these in it: searching for them is far cheaper.
-_HINTS = (
-    *("pass", "pw", "secret", "token", "key", "credential", "auth", "cookie", "session", "signature", "dsn"),
-    *("csrf", "xsrf", "jwt", "cvv"),
-)
 # Cards begin with 2 to 6: times in milliseconds, ids that begin with zeros and most other long numbers do not. Begins with a plain
 # class of characters, which is what the search is fast for; what stands before is looked at later.
-_CARD = _Pattern(r"[2-6](?:[ -]?[0-9]){12,18}(?![0-9])")
+_CARD = LazyPattern(r"[2-6](?:[ -]?[0-9]){12,18}(?![0-9])")
 # How many digits a card has, by its first one; of others 16.
 _CARD_DIGITS = {"3": (14, 15, 16), "4": (13, 16, 19), "6": (16, 17, 18, 19)}
-_URL_PASSWORD = _Pattern(r"(?<=://)([^/@:\s]*):([^/@\s]+)(?=@)")
-_JSON_FIELD = _Pattern(r'"([^"\\]{1,64})("\s*:\s*")((?:[^"\\]|\\.)*)"', re.DOTALL)
-_ESCAPED_FIELD = _Pattern(
-    r'"([^"\\]{1,64})(\\"\s*:\s*\\")((?:[^"\\]|\\[^"])*)\\"', re.DOTALL
-)  # JSON in a text of JSON
-_FORM_FIELD = _Pattern(r"([A-Za-z0-9_.%\[\]-]{1,64})(=)([^&\s;,'\"<>)}\]]+)")
-# As programs and languages write a field: name = 'value', "name": b'value', name => "value".
-_QUOTED_FIELD = _Pattern(
-    r"([A-Za-z0-9_.%\[\]-]{1,64})(['\"`]?\s{0,4}(?:=>|==|!=|<>|[:=])\s{0,4}[bBrRuU]?(?:'(?=((?:[^'\\]|\\.)*))|\"(?=((?:[^\"\\]|\\.)*))))",
-    re.DOTALL,
-)
-# A line of a header or of YAML, and an option with its value: only what has a digit or a sign in it is taken for one.
-_BARE_FIELD = _Pattern(
-    r"([A-Za-z0-9_.-]{1,64})(:[ \t]{1,4})(?=[A-Za-z]*[^A-Za-z\s])([^\s,;'\"<>(){}\[\]]{6,})"
-)
-_OPTION = _Pattern(
-    r"(?<=--)([A-Za-z0-9_.-]{1,64})([ \t]+)(?=[A-Za-z]*[^A-Za-z\s])([^\s,;'\"<>(){}\[\]-][^\s'\"<>]{5,})"
-)
-_OPTION_NAME = _Pattern(r"--?([A-Za-z][A-Za-z0-9_.-]*)")
-_PART = _Pattern(
+_URL_PASSWORD = LazyPattern(r"(?<=://)([^/@:\s]*):([^/@\s]+)(?=@)")
+_OPTION_NAME = LazyPattern(r"--?([A-Za-z][A-Za-z0-9_.-]*)")
+_PART = LazyPattern(
     r'(name="([^"\r\n]{1,64})"[^\r\n]*\r?\n(?:[^\r\n]+\r?\n)*\r?\n)(.*?)(?=\r?\n--|\Z)',
     re.DOTALL | re.IGNORECASE,
 )  # of a form in parts, RFC 7578
-_NAME_BEFORE = _Pattern(r"[A-Za-z0-9_.%\[\]-]*\Z")
-_SCHEME = _Pattern(r"\b(Basic|Bearer)(\s+)([A-Za-z0-9._~+/=-]{4,})", re.IGNORECASE)
-_PLACEHOLDER = _Pattern(r"<secret:[0-9a-f]{8}>")
+_SCHEME = LazyPattern(r"\b(Basic|Bearer)(\s+)([A-Za-z0-9._~+/=-]{4,})", re.IGNORECASE)
+_PLACEHOLDER = LazyPattern(r"<secret:[0-9a-f]{8}>")
 _SHORTEST = 6  # [characters] shorter values stand in too many places by chance
 _SHORTEST_PACKED = 8  # [bytes] in base64
 _RECENT = 128  # and those that are seen while the service runs: each is looked for in every text
@@ -113,12 +68,6 @@ def _is_card(number: str) -> bool:
     return (sum(digits[-1::-2]) + doubled) % 10 == 0
 
 
-def is_credential_name(name: str) -> bool:
-    """An environment variable, header or parameter of this name holds a secret."""
-    low = name.lower()
-    return any(hint in low for hint in _HINTS) and _NAMES.search(name) is not None
-
-
 class Scrubber:
     """Knows the secrets that were seen. ``learn`` and ``text`` may be called by any thread.
 
@@ -134,7 +83,7 @@ class Scrubber:
         self._key = os.urandom(16)
         self._patterns: List[Pattern[str]] = [re.compile(one) for one in patterns]
         self._names = {_dashed(name) for name in names}
-        self._hints = (*_HINTS, *{name.lower() for name in names}, *self._names)
+        self._hints = (*HINTS, *{name.lower() for name in names}, *self._names)
         self._lasting: Dict[str, str] = {}
         self._recent: Dict[str, str] = {}
         # (a way in which a secret is written, its placeholder), longest first: one that holds another is taken as a whole.
@@ -364,10 +313,10 @@ class Scrubber:
         """A text without the values of fields that have secret names. Looks only where such a name may be."""
         parts: List[str] = []
         done = 0
-        for spot in _spots(low if len(low) == len(value) else value, self._hints):
+        for spot in places_of(low if len(low) == len(value) else value, self._hints):
             if spot < done:
                 continue
-            found = _field_at(value, spot)
+            found = field_at(value, spot)
             if found is None or found.start < done or not found.value:
                 continue
             if self.is_secret_name(found.name):
@@ -512,71 +461,6 @@ def _dashed(name: str) -> str:
 
 
 _HEADERS = frozenset(("cookie", "set-cookie", "authorization", "proxy-authorization"))
-
-
-def _spots(low: str, hints: Iterable[str]) -> List[int]:
-    """Where a secret's name may stand, in rising order."""
-    spots = []
-    for hint in hints:
-        at = low.find(hint)
-        while at >= 0:
-            spots.append(at)
-            at = low.find(hint, at + len(hint))
-    return sorted(spots)
-
-
-class _Field:
-    """A field in a text: where it starts, its name, its value as it is meant, and where that is written."""
-
-    __slots__ = ("at", "end", "name", "start", "value")
-
-    def __init__(self, found: Any, group: int, value: str) -> None:
-        self.start: int = found.start()
-        self.name: str = found[1]
-        self.at: int = found.start(group)
-        self.end: int = found.end(group)
-        self.value = value
-
-
-def _field_at(value: str, spot: int) -> Optional[_Field]:
-    """The field whose name goes over a place, in JSON, a form, or as programs write one; or None."""
-    begin = max(0, spot - 64)
-    quote = value.rfind('"', begin, spot)
-    if quote >= 0:
-        found = _JSON_FIELD.match(value, quote) or _ESCAPED_FIELD.match(value, quote)
-        if found is not None and found.end(1) > spot:
-            return _Field(found, 3, _from_json(found[3]))
-    before = _NAME_BEFORE.search(value, begin, spot)
-    at = spot if before is None else before.start()
-    found = _FORM_FIELD.match(value, at)
-    if found is not None:
-        return _Field(found, 3, _from_form(found[3]))
-    found = _QUOTED_FIELD.match(value, at)
-    if found is not None:
-        return _Field(found, 3 if found[3] is not None else 4, found[3] if found[3] is not None else found[4])
-    found = _BARE_FIELD.match(value, at)
-    if found is None and value[at : at + 2] == "--":
-        found = _OPTION.match(value, at + 2)
-    return None if found is None else _Field(found, 3, found[3])
-
-
-def _from_form(value: str) -> str:
-    if "%" not in value and "+" not in value:
-        return value
-    from urllib.parse import unquote_plus
-
-    return unquote_plus(value)
-
-
-def _from_json(value: str) -> str:
-    if "\\" not in value:
-        return value
-    from json import loads
-
-    try:
-        return str(loads(f'"{value}"', strict=False))
-    except ValueError:
-        return value
 
 
 def _length(pair: Tuple[str, str]) -> int:

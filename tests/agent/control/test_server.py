@@ -145,9 +145,7 @@ def test_an_agent_that_hangs_up_is_unreachable(tmp_path):
 
 
 def test_an_error_of_a_kind_that_this_version_does_not_know_is_still_one(tmp_path):
-    answer = (
-        b'{"error": {"kind": "Novel", "code": "novel", "message": "new", "cause": null, "remedy": null}}\n'
-    )
+    answer = b'{"error": {"code": "novel", "message": "new", "cause": null, "remedy": null}}\n'
     with pytest.raises(ReliveError, match="new"):
         ask_agent(played_end(tmp_path, answer), {"op": "commit"}, limit=5)
 

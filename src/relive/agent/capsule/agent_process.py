@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from relive import errors
 from relive.agent.capsule.inherited import Handed
 from relive.config import Settings, store_key_variable
 from relive.errors import CapsuleExists, CapsuleStartFailed, ReliveError, UsageError
@@ -81,9 +80,7 @@ def start_agent(
         line = pipe.readline()
     message = json.loads(line) if line else {}
     if "error" in message:
-        shape = message["error"]
-        kind = getattr(errors, shape["kind"], ReliveError)
-        raise kind(shape["message"], cause=shape["cause"], remedy=shape["remedy"])
+        raise ReliveError.from_json(message["error"])
     if "ok" not in message:
         raise CapsuleStartFailed(
             "the agent did not start", cause=_last_line(paths.agent_log), remedy="run `relive doctor`"

@@ -36,6 +36,7 @@ from relive.config import Settings
 from relive.errors import CapsuleStartFailed, ReliveError, TargetUndumpable
 from relive.incidents.report.masking import FileMask
 from relive.kernel import procfs
+from relive.kernel.atomic_write import Durability, replace_file
 from relive.kernel.mounts import make_private, make_slave, pivot_root, read_mounts
 from relive.kernel.namespaces import Namespace
 from relive.kernel.seccomp import ask_about_files
@@ -247,10 +248,8 @@ def _file_filter(tools: CriuTools) -> bytes:
 
 
 def _write_state(paths: LifePaths, facts: CapsuleFacts) -> None:
-    fresh = paths.state.with_suffix(".new")
     with disk_errors("starting the service"):
-        fresh.write_text(facts.model_dump_json(indent=2))
-        fresh.replace(paths.state)
+        replace_file(paths.state, facts.model_dump_json(indent=2).encode(), durability=Durability.NONE)
 
 
 class _Listener:

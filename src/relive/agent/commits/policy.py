@@ -15,6 +15,7 @@ import structlog
 
 from relive.agent.commits.committer import Committer
 from relive.agent.commits.pace import Pace
+from relive.kernel.atomic_write import Durability, replace_file
 from relive.model.capsule import Policy
 from relive.model.commit import Trigger
 from relive.model.pace import PaceState
@@ -88,9 +89,7 @@ class PolicyCommits:
         if state != self._told:
             self._told = state
             with contextlib.suppress(OSError):  # a full disk; the commit itself says so
-                fresh = self._written.with_suffix(".new")
-                fresh.write_text(state.model_dump_json())
-                fresh.replace(self._written)
+                replace_file(self._written, state.model_dump_json().encode(), durability=Durability.NONE)
         return state
 
     async def _wait_until_ready(self) -> None:

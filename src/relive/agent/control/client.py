@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from relive import errors
 from relive.errors import AgentUnreachable, ReliveError
 from relive.kernel.unixpath import near
 
@@ -37,9 +36,7 @@ def ask_agent(path: Path, request: dict[str, Any], *, limit: float) -> dict[str,
         raise _unreachable("it ended before its answer was whole")
     answer = json.loads(line)
     if "error" in answer:
-        shape = answer["error"]
-        kind = getattr(errors, shape["kind"], ReliveError)
-        raise kind(shape["message"], cause=shape["cause"], remedy=shape["remedy"])
+        raise ReliveError.from_json(answer["error"])
     result: dict[str, Any] = answer["ok"]
     return result
 

@@ -2,7 +2,7 @@
 
 Requests: ``{"op": "commit"}``, in which ``RELIVE_STORE_KEY`` may hold the store keys, and ``capture`` the name of the capture (of
 which only one is taken then), ``{"op": "status"}``, ``{"op": "stopping"}``
-(the service's end is wanted). Answers: ``{"ok": {...}}`` or ``{"error": {kind, code, message, cause, remedy}}``. Who asks is in
+(the service's end is wanted). Answers: ``{"ok": {...}}`` or ``{"error": {code, message, cause, remedy}}``. Who asks is in
 ``client``.
 """
 
@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from relive.errors import ReliveError
+from relive.errors import ReliveError, UsageError
 from relive.kernel.unixpath import near
 
 __all__ = ["serve_control"]
@@ -50,13 +50,6 @@ async def _answer(handler: Handler, line: bytes) -> dict[str, Any]:
         request = json.loads(line)
         return {"ok": await handler(request)}
     except ReliveError as error:
-        return {"error": {"kind": type(error).__name__, **error.as_json()}}
+        return {"error": error.as_json()}
     except (ValueError, KeyError, TypeError) as error:
-        return {
-            "error": {
-                "kind": "UsageError",
-                "message": "the agent does not understand",
-                "cause": str(error),
-                "remedy": None,
-            }
-        }
+        return {"error": UsageError("the agent does not understand", cause=str(error)).as_json()}

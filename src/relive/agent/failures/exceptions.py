@@ -78,7 +78,7 @@ class ExceptionWatch:
         self._tasks = tasks
         self._look = look
         self._rings = capsule.paths.rings.resolve()
-        self._root = _inside(capsule.facts.root)
+        self._root = procfs.innermost_pid(capsule.facts.root) or capsule.facts.root
         self._limit = RateLimit(settings.incident_pause)
         self._commits: deque[float] = deque()
         self._pending: set[asyncio.Task[None]] = set()
@@ -342,7 +342,3 @@ def _remember(known: OrderedDict[int, Any], request: int, value: Any) -> None:
     known[request] = value
     while len(known) > _KNOWN_MOST:
         known.popitem(last=False)
-
-
-def _inside(pid: int) -> int:
-    return int((procfs.status_field(pid, "NSpid") or str(pid)).split()[-1])

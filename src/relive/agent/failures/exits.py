@@ -202,7 +202,7 @@ class ExitWatch:
 
     def _outside(self, process: int) -> int | None:
         tree = procfs.tree_of(self._capsule.facts.init)
-        return next((pid for pid in tree if procfs.number_inside(pid) == process), None)
+        return next((pid for pid in tree if procfs.innermost_pid(pid) == process), None)
 
 
 async def _stands_still(pid: int) -> bool:

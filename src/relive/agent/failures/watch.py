@@ -205,7 +205,8 @@ class FailureWatch:
         """Commit the process that stands before its death, then let it die."""
         self._fatal = event
         seen_ns = time.time_ns()
-        pid, thread = _inside(event.pid), _inside(event.tid)
+        pid = procfs.innermost_pid(event.pid) or event.pid
+        thread = procfs.innermost_pid(event.tid) or event.tid
         lead = self._capsule.lead
         worker_of = procfs.name_of(lead) if event.pid not in (lead, self._capsule.facts.root) else None
         sender = self._sender(event, pid)
@@ -241,8 +242,9 @@ class FailureWatch:
         if event.sender is None:
             return None, False
         heads = self._capsule.heads() or [self._capsule.facts.root]
-        members = {_inside(pid): procfs.name_of(pid) or "?" for head in heads for pid in procfs.tree_of(head)}
-        own = len((procfs.status_field(event.pid, "NSpid") or "").split()) > 1
+        tree = (pid for head in heads for pid in procfs.tree_of(head))
+        members = {procfs.innermost_pid(pid) or pid: procfs.name_of(pid) or "?" for pid in tree}
+        own = len(procfs.namespace_pids(event.pid)) > 1
         return sender_of(event.code_name, event.sender, receiver, members, own_namespace=own)
 
     # -- requests ------------------------------------------------------------------------------------------------
@@ -425,7 +427,3 @@ class FailureWatch:
         incident = await self._keeper.report(sighting, at, before=before)
         self._log.warning("incident", number=incident.number, summary=sighting.summary, times=incident.times)
         return incident
-
-
-def _inside(pid: int) -> int:
-    return int((procfs.status_field(pid, "NSpid") or str(pid)).split()[-1])

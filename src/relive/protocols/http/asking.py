@@ -22,9 +22,9 @@ from typing import Any
 from relive.protocols.matching import boundary_of, uncompressed
 from relive.recording.events import EventKind
 from relive.recording.http1 import AnswerHead, RequestHead, dechunk
+from relive_inprocess.relive_recorder.credential_names import is_credential_name
 from relive_inprocess.relive_recorder.kinds.headers import VOLATILE
 from relive_inprocess.relive_recorder.kinds.s3 import operation_of
-from relive_inprocess.relive_recorder.scrub import is_credential_name
 from relive_inprocess.relive_recorder.values import pack
 
 __all__ = ["UNSENT", "Asked", "answer_of", "asked_of", "url_of"]

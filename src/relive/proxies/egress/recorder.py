@@ -40,7 +40,7 @@ from relive.proxies.egress._carrier import Carrier, Opening
 from relive.proxies.egress._datagrams import Datagrams
 from relive.proxies.egress._published import Reach
 from relive.proxies.egress._tls_detection import Trust, WatchedCarrier
-from relive.proxies.gate import Gate
+from relive.proxies.gate import Gate, GateKeeper
 from relive.proxies.listeners import bind_control
 from relive.proxies.running import run
 from relive.recording.events import EventKind
@@ -86,7 +86,7 @@ class Egress:
             raise HostIncapable(
                 "the capsule's network cannot be watched", cause=str(error), remedy="run `relive doctor`"
             ) from error
-        self.gate = Gate(loop, self.writer)
+        self.gate: Gate[GateKeeper] = Gate(loop, self.writer)
         self.hub = ControlHub(self)
         self.calls = Calls(loop, self.inner, self.writer, self._stands)
         self.datagrams = Datagrams(loop, self.inner, self.writer)

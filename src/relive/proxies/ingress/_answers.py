@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from typing import Any, Protocol
 
 from relive.proxies.ingress._flight import BodyKeeper, Flight
+from relive.proxies.ingress._traffic import Traffic
 from relive.recording.events import EventKind
 from relive.recording.http1 import AnswerFramer, AnswerHead, Body, Cut, End, Piece, Stream, Violation
 
-if TYPE_CHECKING:
-    from relive.proxies.ingress._connection import Connection
+__all__ = ["AnswerSide", "RequestSide"]
 
-__all__ = ["AnswerSide"]
+
+class RequestSide(Protocol):
+    """The other way of the same connection, as far as answers need it.
+
+    Attributes:
+        number: the connection's.
+        flights: requests that were handed to the service, in the order of their answers.
+        upgraded: the request after which both ways are streams; None: there was none.
+        client_eof: the client sends no more.
+    """
+
+    number: int
+    flights: deque[Flight]
+    upgraded: Flight | None
+    client_eof: bool
+
+    def to_client(self, data: bytes) -> None:
+        """Send bytes to the client."""
+
+    def flight_over(self, flight: Flight) -> None:
+        """The answer of the first flight is whole, or will never be."""
+
+    def upgrade_decided(self, flight: Flight, *, is_stream: bool) -> None:
+        """The answer to a request for an upgrade has come."""
 
 
 class AnswerSide:
@@ -21,7 +45,8 @@ class AnswerSide:
     the client's to complain. From there on the bytes are recorded as a stream.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, traffic: Traffic, connection: RequestSide) -> None:
+        self._traffic = traffic
         self._connection = connection
         self._framer = AnswerFramer()
         self._answered = 0
@@ -45,7 +70,7 @@ class AnswerSide:
                 self._take_piece(piece)
             if held_before or framer.held:  # part of a head waits for its rest, so not the same bytes go on
                 data = b"".join([piece.raw for piece in pieces])
-        connection.proxy.writer.flush()
+        self._traffic.writer.flush()
         if data:
             connection.to_client(data)
 
@@ -58,7 +83,7 @@ class AnswerSide:
                 connection.to_client(piece.raw)
         while connection.flights:
             self._break(connection.flights[0], how)
-        connection.proxy.writer.flush()
+        self._traffic.writer.flush()
 
     def stream_summary(self, prefix: str) -> dict[str, Any]:
         """Sizes of the stream after an upgrade, each name with ``prefix`` before it."""
@@ -82,20 +107,22 @@ class AnswerSide:
 
     def _take_head(self, head: AnswerHead) -> None:
         connection = self._connection
-        proxy, flight = connection.proxy, connection.flights[0]
+        traffic, flight = self._traffic, connection.flights[0]
         fields = {"status": head.status}
         if head.is_interim:
-            flight.touched = proxy.gate.clock()
+            flight.touched = traffic.gate.clock()
             flight.waits_for_continue = False
-            proxy.writer.append(EventKind.INTERIM_ANSWER, connection.number, flight.number, head.raw, fields)
+            traffic.writer.append(
+                EventKind.INTERIM_ANSWER, connection.number, flight.number, head.raw, fields
+            )
             return
         flight.status = head.status
         announced = 0 if flight.method == b"HEAD" else head.length
-        flight.answer = BodyKeeper(proxy.options.body_limit, announced)
-        proxy.writer.append(EventKind.ANSWER_STARTED, connection.number, flight.number, head.raw, fields)
+        flight.answer = BodyKeeper(traffic.options.body_limit, announced)
+        traffic.writer.append(EventKind.ANSWER_STARTED, connection.number, flight.number, head.raw, fields)
         is_stream = head.status == 101 or (flight.method == b"CONNECT" and 200 <= head.status < 300)
         if is_stream:
-            self._stream = BodyKeeper(proxy.options.body_limit, None)
+            self._stream = BodyKeeper(traffic.options.body_limit, None)
         if is_stream or flight.asks_upgrade:
             connection.upgrade_decided(flight, is_stream=is_stream)
 
@@ -105,29 +132,29 @@ class AnswerSide:
         if flight.answer is not None:
             kept = flight.answer.keep(raw)
             if kept:
-                connection.proxy.writer.append(EventKind.ANSWER_BODY, connection.number, flight.number, kept)
+                self._traffic.writer.append(EventKind.ANSWER_BODY, connection.number, flight.number, kept)
 
     def _end_answer(self) -> None:
         connection = self._connection
-        proxy, flight = connection.proxy, connection.flights[0]
+        traffic, flight = self._traffic, connection.flights[0]
         fields = flight.answer.summary() if flight.answer is not None else {}
-        if proxy.logs:
-            fields["log_offsets"] = proxy.logs.sizes()
+        if traffic.logs:
+            fields["log_offsets"] = traffic.logs.sizes()
         if self._stream is not None:
             fields["upgraded"] = True
-        proxy.writer.append(EventKind.ANSWER_ENDED, connection.number, flight.number, fields=fields)
+        traffic.writer.append(EventKind.ANSWER_ENDED, connection.number, flight.number, fields=fields)
         self._answered += 1
         connection.flight_over(flight)
-        proxy.answered(flight)
+        traffic.answered(flight)
 
     def _take_stream(self, raw: bytes) -> None:
         connection = self._connection
         if self._stream is None:
-            self._stream = BodyKeeper(connection.proxy.options.body_limit, None)
+            self._stream = BodyKeeper(self._traffic.options.body_limit, None)
         request = connection.upgraded.number if connection.upgraded is not None else 0
         kept = self._stream.keep(raw)
         if kept:
-            connection.proxy.writer.append(EventKind.STREAM_TO_CLIENT, connection.number, request, kept)
+            self._traffic.writer.append(EventKind.STREAM_TO_CLIENT, connection.number, request, kept)
 
     def _unframe(self, violation: Violation) -> None:
         self._is_unframed = True
@@ -140,18 +167,18 @@ class AnswerSide:
         if connection.client_eof:
             # The client left first, and the service did as it should: it stopped.
             fields: dict[str, Any] = {"how": "closed"}
-            connection.proxy.writer.append(
+            self._traffic.writer.append(
                 EventKind.REQUEST_ABANDONED, connection.number, flight.number, fields=fields
             )
         else:
             fields = {"how": how, "reused": self._answered}
-            connection.proxy.writer.append(
+            self._traffic.writer.append(
                 EventKind.ANSWER_BROKEN, connection.number, flight.number, fields=fields
             )
-            connection.proxy.broken(flight, how, self._answered)
+            self._traffic.broken(flight, how, self._answered)
         connection.flight_over(flight)
 
     def _note(self, about: str, text: str, raw: bytes) -> None:
         connection = self._connection
         fields = {"about": about, "text": text}
-        connection.proxy.writer.append(EventKind.NOTE, connection.number, 0, raw[: 64 * 1024], fields)
+        self._traffic.writer.append(EventKind.NOTE, connection.number, 0, raw[: 64 * 1024], fields)

@@ -16,20 +16,18 @@ import contextlib
 import socket
 import struct
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast
 
 from relive.proxies.ingress import _own_answers as own_answers
 from relive.proxies.ingress._answers import AnswerSide
 from relive.proxies.ingress._flight import BodyKeeper, Flight
 from relive.proxies.ingress._speech import Speech, speech_of
+from relive.proxies.ingress._traffic import Traffic
 from relive.proxies.ingress.takeover import OWN_ADDRESS
 from relive.proxies.marks import Mark
 from relive.proxies.service_socket import Dialer, ServiceSocket
 from relive.recording.events import EventKind
 from relive.recording.http1 import Body, End, Piece, RequestFramer, RequestHead, Stream, Violation
-
-if TYPE_CHECKING:
-    from relive.proxies.ingress.proxy import Proxy
 
 __all__ = ["Connection"]
 
@@ -58,8 +56,8 @@ _Waiting: TypeAlias = Piece | _Released
 class Connection(asyncio.Protocol):
     """The client's side of the pair, and the owner of the service's side (``AnswerSide`` does the way back)."""
 
-    def __init__(self, proxy: Proxy) -> None:
-        self.proxy = proxy
+    def __init__(self, traffic: Traffic) -> None:
+        self.traffic = traffic
         self.number = 0
         self.flights: deque[Flight] = deque()  # handed to the service, in the order of their answers
         self.service: ServiceSocket | None = None
@@ -69,7 +67,7 @@ class Connection(asyncio.Protocol):
         self._client: asyncio.Transport | None = None
         self._client_address = ""
         self._framer = RequestFramer()
-        self._answers = AnswerSide(self)
+        self._answers = AnswerSide(self.traffic, self)
         self._uploading: Flight | None = None  # the request whose body the client is sending
         self._held: _Released | None = None
         self._stream: BodyKeeper | None = None
@@ -100,17 +98,17 @@ class Connection(asyncio.Protocol):
         client.set_write_buffer_limits(high=BACKLOG_HIGH_BYTES)
         peer = transport.get_extra_info("peername")
         self._client_address = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else ""
-        self.number = self.proxy.writer.next_connection()
-        self.proxy.gate.keepers[self.number] = self
-        if self.proxy.gate.is_closed:
+        self.number = self.traffic.writer.next_connection()
+        self.traffic.gate.keepers[self.number] = self
+        if self.traffic.gate.is_closed:
             self._stops |= _GATE
-        if self.proxy.service_speaks_first:
+        if self.traffic.service_speaks_first:
             self._dial()
-        elif not self.proxy.speaks_http:
-            self._silence = self.proxy.loop.call_later(SILENT_SECONDS, self._client_is_silent)
+        elif not self.traffic.speaks_http:
+            self._silence = self.traffic.loop.call_later(SILENT_SECONDS, self._client_is_silent)
 
     def _client_is_silent(self) -> None:
-        if not (self.proxy.speaks_http or self._ended):
+        if not (self.traffic.speaks_http or self._ended):
             self._dial()
 
     def data_received(self, data: bytes) -> None:
@@ -120,7 +118,7 @@ class Connection(asyncio.Protocol):
         self._raw.append(data)
         self._raw_bytes += len(data)
         if (
-            not self.proxy.wants_hold()
+            not self.traffic.wants_hold()
         ):  # else when it is let go: nobody may be in the middle of a call while it commits
             self._dial()
         if self._stops:
@@ -168,7 +166,7 @@ class Connection(asyncio.Protocol):
             if side is not None:
                 side.thaw()
         if self._ended:
-            self.proxy.gate.keepers.pop(self.number, None)
+            self.traffic.gate.keepers.pop(self.number, None)
         else:
             self._advance()
 
@@ -191,12 +189,12 @@ class Connection(asyncio.Protocol):
         self._record_end()
         self.service.close()
         self.service = None
-        keepers = self.proxy.gate.keepers
+        keepers = self.traffic.gate.keepers
         del keepers[self.number]
-        self.number = self.proxy.writer.next_connection()
+        self.number = self.traffic.writer.next_connection()
         keepers[self.number] = self
         self.requests = 0
-        self._answers = AnswerSide(self)
+        self._answers = AnswerSide(self.traffic, self)
 
     @property
     def _is_stream(self) -> bool:
@@ -222,7 +220,7 @@ class Connection(asyncio.Protocol):
         """The service sent bytes."""
         is_first = not (self._is_plain or self.requests or self._stops & _REFUSED)
         if is_first and not data.startswith(b"HTTP/"):
-            self.proxy.service_speaks_first = True
+            self.traffic.service_speaks_first = True
             self._become_plain("the service speaks first")
             self._advance()
         if self._is_plain:
@@ -258,7 +256,7 @@ class Connection(asyncio.Protocol):
     def service_drained(self) -> None:
         """The service took what had waited."""
         if self.flights:
-            self.flights[0].touched = self.proxy.gate.clock()
+            self.flights[0].touched = self.traffic.gate.clock()
         self._close_if_over()
         self._adjust_reading()
 
@@ -272,39 +270,39 @@ class Connection(asyncio.Protocol):
     def flight_over(self, flight: Flight) -> None:
         """The answer of the first flight is whole."""
         self.flights.popleft()
-        self.proxy.flights.pop(flight.number, None)
+        self.traffic.flights.pop(flight.number, None)
         if self.flights:
-            self.flights[0].touched = self.proxy.gate.clock()
+            self.flights[0].touched = self.traffic.gate.clock()
         elif self._refusal is not None:
             # Not now: the bytes of the answer that just ended are still to go out.
-            self.proxy.loop.call_soon(self._answer_ourselves, *self._refusal)
+            self.traffic.loop.call_soon(self._answer_ourselves, *self._refusal)
 
     def upgrade_decided(self, flight: Flight, *, is_stream: bool) -> None:
         """The answer to a request for an upgrade has come: what the client sent after it has a meaning now."""
         if is_stream:
             self.upgraded = flight
-            self._stream = BodyKeeper(self.proxy.options.body_limit, None)
+            self._stream = BodyKeeper(self.traffic.options.body_limit, None)
             self._pieces.extend(self._framer.become_stream())
         else:
             self._pieces.extend(self._framer.resume())
-        self.proxy.loop.call_soon(self._advance)
+        self.traffic.loop.call_soon(self._advance)
 
     # The way to the service
 
     def _dial(self) -> None:
         """Have a connection to the service; nothing happens where there is one, or none can be had."""
-        proxy = self.proxy
+        traffic = self.traffic
         if self.service is not None or self._dialer is not None or self._down is not None:
             return
         frozen = bool(self._stops & _GATE)
         self._dialer = Dialer(
-            proxy.loop,
-            proxy.addresses,
-            proxy.dial_seconds(),
+            traffic.loop,
+            traffic.addresses,
+            traffic.dial_seconds(),
             self._dialed,
             frozen=frozen,
-            mark=Mark.OWN if proxy.options.network_of is not None else 0,
-            source=OWN_ADDRESS if proxy.options.stand_in else None,
+            mark=Mark.OWN if traffic.options.network_of is not None else 0,
+            source=OWN_ADDRESS if traffic.options.stand_in else None,
         )
 
     def _dialed(self, result: socket.socket | OSError) -> None:
@@ -312,15 +310,15 @@ class Connection(asyncio.Protocol):
         fields: dict[str, object] = {"client": self._client_address, "local_port": None}
         if isinstance(result, OSError):
             if not (self._raw or self._pieces or self._opening):  # called for a client that has said nothing
-                if self.proxy.service_speaks_first:
+                if self.traffic.service_speaks_first:
                     self._reset_client()
                 return
             self._down = result
         else:
-            self.proxy.service_seen = True
-            self.service = ServiceSocket(self.proxy.loop, result, self)
+            self.traffic.service_seen = True
+            self.service = ServiceSocket(self.traffic.loop, result, self)
             fields["local_port"] = self.service.local_port
-        self.proxy.writer.append(EventKind.CONNECTION_OPENED, self.number, fields=fields)
+        self.traffic.writer.append(EventKind.CONNECTION_OPENED, self.number, fields=fields)
         self._advance()
 
     def _advance(self) -> None:
@@ -328,7 +326,7 @@ class Connection(asyncio.Protocol):
         out: list[bytes] = []
         while not self._stops and not self._ended and self._step(out):
             pass
-        self.proxy.writer.flush()
+        self.traffic.writer.flush()
         if out and self.service is not None:
             self.service.send(out[0] if len(out) == 1 else b"".join(out))
         if self.client_eof and not (self._pieces or self._raw or self._stops) and self.service is not None:
@@ -340,7 +338,7 @@ class Connection(asyncio.Protocol):
         """Take one thing that waits; False if there is none that can be taken now."""
         if self._pieces:
             piece = self._pieces[0]
-            if isinstance(piece, RequestHead) and self._down is None and self.proxy.wants_hold():
+            if isinstance(piece, RequestHead) and self._down is None and self.traffic.wants_hold():
                 self._pieces.popleft()
                 self._hold(piece)
             elif self._is_connected(piece):
@@ -377,7 +375,7 @@ class Connection(asyncio.Protocol):
         self._opening += data
         speech = speech_of(self._opening)
         if speech is Speech.HTTP:
-            self.proxy.speaks_http = True
+            self.traffic.speaks_http = True
             self._pieces.extend(self._framer.feed(self._opening))
             self._opening = None
         elif speech is Speech.OTHER:
@@ -390,7 +388,7 @@ class Connection(asyncio.Protocol):
             self._raw_bytes += len(self._opening)
         self._opening = None
         self._is_plain = True
-        self.proxy.passes_unframed(self.number, why)
+        self.traffic.passes_unframed(self.number, why)
 
     def _pass_on(self, out: list[bytes]) -> bool:
         if self._down is not None:  # as the service would have: it takes no connection
@@ -414,7 +412,7 @@ class Connection(asyncio.Protocol):
 
     def _take_piece(self, piece: _Waiting, out: list[bytes]) -> None:
         if isinstance(piece, RequestHead):
-            self._take_head(_Released(self.proxy.writer.next_request(), piece), out)
+            self._take_head(_Released(self.traffic.writer.next_request(), piece), out)
         elif isinstance(piece, _Released):
             self._take_head(piece, out)
         elif isinstance(piece, Body):
@@ -427,27 +425,27 @@ class Connection(asyncio.Protocol):
             self._refuse(piece)
 
     def _hold(self, head: RequestHead) -> None:
-        self._held = _Released(self.proxy.writer.next_request(), head)
+        self._held = _Released(self.traffic.writer.next_request(), head)
         self._stops |= _HOLD
-        self.proxy.hold(self._held.number, self)
+        self.traffic.hold(self._held.number, self)
 
     def _take_head(self, numbered: _Released, out: list[bytes]) -> None:
         self._start_request(numbered, out)
         if self._down is not None:
-            self.proxy.service_unreachable(self.flights[-1], self._down)
-            self._answer_ourselves(*own_answers.unreachable(self.proxy.options.upstream, self._down))
+            self.traffic.service_unreachable(self.flights[-1], self._down)
+            self._answer_ourselves(*own_answers.unreachable(self.traffic.options.upstream, self._down))
 
     def _start_request(self, numbered: _Released, out: list[bytes]) -> None:
-        proxy, (number, head) = self.proxy, numbered
-        body = BodyKeeper(proxy.options.body_limit, head.length)
-        flight = Flight(number, head.method, body, proxy.gate.clock())
+        traffic, (number, head) = self.traffic, numbered
+        body = BodyKeeper(traffic.options.body_limit, head.length)
+        flight = Flight(number, head.method, body, traffic.gate.clock())
         flight.asks_upgrade, flight.waits_for_continue = head.asks_upgrade, head.expects_continue
         port = self.service.local_port if self.service is not None else None
         fields: dict[str, object] = {"client": self._client_address, "local_port": port}
-        if proxy.logs:
-            fields["log_offsets"] = proxy.logs.sizes()
-        proxy.writer.append(EventKind.REQUEST_STARTED, self.number, number, head.raw, fields)
-        proxy.flights[number] = (flight, self)
+        if traffic.logs:
+            fields["log_offsets"] = traffic.logs.sizes()
+        traffic.writer.append(EventKind.REQUEST_STARTED, self.number, number, head.raw, fields)
+        traffic.flights[number] = (flight, self)
         self.flights.append(flight)
         self.requests += 1
         self._uploading = flight
@@ -458,32 +456,34 @@ class Connection(asyncio.Protocol):
         out.append(raw)
         flight = self._uploading
         if flight is not None:
-            flight.touched = self.proxy.gate.clock()
+            flight.touched = self.traffic.gate.clock()
             kept = flight.body.keep(raw)
             if kept:
-                self.proxy.writer.append(EventKind.REQUEST_BODY, self.number, flight.number, kept)
+                self.traffic.writer.append(EventKind.REQUEST_BODY, self.number, flight.number, kept)
 
     def _end_request(self) -> None:
         flight, self._uploading = self._uploading, None
         if flight is not None:
             flight.is_sent = True
             fields = flight.body.summary()
-            self.proxy.writer.append(EventKind.REQUEST_ENDED, self.number, flight.number, fields=fields)
+            self.traffic.writer.append(EventKind.REQUEST_ENDED, self.number, flight.number, fields=fields)
 
     def _take_stream(self, raw: bytes, out: list[bytes]) -> None:
         out.append(raw)
         if self.upgraded is not None and self._stream is not None:
             kept = self._stream.keep(raw)
             if kept:
-                self.proxy.writer.append(EventKind.STREAM_TO_SERVICE, self.number, self.upgraded.number, kept)
+                self.traffic.writer.append(
+                    EventKind.STREAM_TO_SERVICE, self.number, self.upgraded.number, kept
+                )
 
     # Refusing, closing
 
     def _refuse(self, violation: Violation) -> None:
         """The client does not speak HTTP/1.1 (safely): answer ourselves, once the answers before it are out."""
         fields = {"about": "refused", "text": violation.reason, "status": violation.status}
-        self.proxy.writer.append(EventKind.NOTE, self.number, 0, violation.raw[: 64 * 1024], fields)
-        self.proxy.refused += 1
+        self.traffic.writer.append(EventKind.NOTE, self.number, 0, violation.raw[: 64 * 1024], fields)
+        self.traffic.refused += 1
         text = own_answers.refused(violation.reason)
         if self._uploading is not None and self.flights and self.flights[-1] is self._uploading:
             self._abandon(self.flights.pop(), "malformed")
@@ -500,10 +500,10 @@ class Connection(asyncio.Protocol):
         self._has_answered_ourselves = True
         self._stops |= _REFUSED
         head, body = own_answers.answer(status, text)
-        writer = self.proxy.writer
+        writer = self.traffic.writer
         if self.flights:
             flight = self.flights.popleft()
-            self.proxy.flights.pop(flight.number, None)
+            self.traffic.flights.pop(flight.number, None)
             begun = {"status": status, "by": "relive"}
             writer.append(EventKind.ANSWER_STARTED, self.number, flight.number, head, begun)
             writer.append(EventKind.ANSWER_BODY, self.number, flight.number, body)
@@ -522,7 +522,7 @@ class Connection(asyncio.Protocol):
         if self.client_eof:
             self._close_client()
         elif self._lingering is None:
-            self._lingering = self.proxy.loop.call_later(LINGER_SECONDS, self._close_client)
+            self._lingering = self.traffic.loop.call_later(LINGER_SECONDS, self._close_client)
             self._adjust_reading()
 
     def shut(self) -> None:
@@ -544,7 +544,7 @@ class Connection(asyncio.Protocol):
             if timer is not None:
                 timer.cancel()
         if self._held is not None:
-            self.proxy.holds.forget(self._held.number)
+            self.traffic.holds.forget(self._held.number)
         while self.flights:
             self._abandon(self.flights.popleft(), "reset" if reset else "closed")
         if self._dialer is not None:
@@ -554,12 +554,14 @@ class Connection(asyncio.Protocol):
         if self.service is not None:
             self.service.close(reset=reset)
         if not self._stops & _GATE:
-            self.proxy.gate.keepers.pop(self.number, None)
+            self.traffic.gate.keepers.pop(self.number, None)
         self._client = None
 
     def _abandon(self, flight: Flight, how: str) -> None:
-        self.proxy.flights.pop(flight.number, None)
-        self.proxy.writer.append(EventKind.REQUEST_ABANDONED, self.number, flight.number, fields={"how": how})
+        self.traffic.flights.pop(flight.number, None)
+        self.traffic.writer.append(
+            EventKind.REQUEST_ABANDONED, self.number, flight.number, fields={"how": how}
+        )
 
     def _record_end(self) -> None:
         sent = self.service.sent if self.service is not None else 0
@@ -568,8 +570,8 @@ class Connection(asyncio.Protocol):
             fields |= self._stream.summary("up_") | self._answers.stream_summary("down_")
         if self._is_plain:
             fields |= {"unframed": True, "up_bytes": self._plain_up, "down_bytes": self._plain_down}
-        self.proxy.writer.append(EventKind.CONNECTION_CLOSED, self.number, fields=fields)
-        self.proxy.writer.flush()
+        self.traffic.writer.append(EventKind.CONNECTION_CLOSED, self.number, fields=fields)
+        self.traffic.writer.flush()
 
     def _adjust_reading(self) -> None:
         """Read the client unless much of what it sent is waiting; a client that is not read cannot be seen to leave."""

@@ -59,9 +59,7 @@ proxy to every agent                                when
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import errno
 import gc
 import importlib
 import json
@@ -70,146 +68,42 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from relive.errors import ReliveError
 from relive.kernel.namespaces import Namespace, enter
 from relive.proxies.control import ControlHub, ControlLink, error_reply
-from relive.proxies.gate import Gate, Holds
 from relive.proxies.ingress._connection import Connection
-from relive.proxies.ingress._flight import Flight
-from relive.proxies.ingress._log_sizes import LogSizes
+from relive.proxies.ingress._traffic import Traffic
+from relive.proxies.ingress.options import ProxyOptions, parse_options
 from relive.proxies.ingress.takeover import StandIn
 from relive.proxies.listeners import (
     BACKLOG,
     bind_control,
     bind_listener,
-    resolve,
     split_address,
     take_listener,
 )
 from relive.proxies.running import run
-from relive.proxies.service_socket import Address
 from relive.recording.events import EventKind
-from relive.recording.writer import RecordingWriter
 
-__all__ = ["DEFAULT_BODY_LIMIT", "Proxy", "ProxyOptions", "main"]
+__all__ = ["Proxy", "main"]
 
-DEFAULT_BODY_LIMIT = 16 * 1024 * 1024
-START_SECONDS = 10.0  # how long requests wait for a service that has never been seen
-RETRY_SECONDS = 1.0  # and for one that has
 DRAIN_SECONDS = 5.0
 _LAST_ACCEPTS = 0.05  # [s]
 
 
-@dataclass(frozen=True, slots=True)
-class ProxyOptions:
-    """What the command line says; see the module.
-
-    Attributes:
-        listen, upstream: ``ADDR:PORT``; an IPv6 address in brackets.
-        hang_after: seconds; None watches for no hangs.
-        body_limit: bytes kept of each body, and of each direction of a stream.
-        keep_bytes, keep_seconds: bounds of the recording's size and age; None keeps everything.
-        logs: files whose sizes are recorded with requests; they need not exist yet.
-        stand_in: the upstream's own port is taken; ``listen`` then says nothing.
-        front: where process 1 of a capsule gives its listener away (``native/init/front.h``); None: the proxy binds its own.
-        network_of: pid of a process in whose network namespace the service listens; None: in the proxy's own.
-    """
-
-    listen: str
-    upstream: str
-    recording: Path
-    control: Path
-    ready_fd: int | None = None
-    every_request: bool = False
-    hang_after: float | None = None
-    body_limit: int = DEFAULT_BODY_LIMIT
-    keep_bytes: int | None = None
-    keep_seconds: float | None = None
-    logs: tuple[str, ...] = ()
-    network_of: int | None = None
-    stand_in: bool = False
-    front: Path | None = None
-
-
 class Proxy:
-    """The proxy's state, shared by its connections. Lives in one event loop."""
+    """Listens, answers agents, and ends in order. Lives in one event loop."""
 
     def __init__(self, options: ProxyOptions, loop: asyncio.AbstractEventLoop) -> None:
         self.options = options
         self.loop = loop
-        self.addresses: Sequence[Address] = resolve(options.upstream)
-        self.writer = RecordingWriter(
-            options.recording,
-            keep_bytes=options.keep_bytes,
-            keep_seconds=options.keep_seconds,
-            on_trouble=_say,
-        )
-        self.gate = Gate(loop, self.writer)
-        self.holds = Holds(loop, self.writer)
         self.hub = ControlHub(self)
-        self.logs = LogSizes(options.logs)
-        self.flights: dict[int, tuple[Flight, Connection]] = {}  # in the order they were handed on
-        self.service_seen = False
-        self.speaks_http = False  # a client did
-        self.service_speaks_first = False
-        self._unframed = 0  # connections
+        self.traffic = Traffic(options, loop, self.hub, on_trouble=_say)
+        self.writer, self.gate, self.holds = self.traffic.writer, self.traffic.gate, self.traffic.holds
         self._line: socket.socket | None = None  # to who keeps the port: while it is open, it takes none
-        self.refused = 0
-        self._answered = self._errors = self._broken = 0
         self._commits: set[str] = set()
-
-    # For connections
-
-    def dial_seconds(self) -> float:
-        """How long a new connection waits for the service."""
-        return RETRY_SECONDS if self.service_seen else START_SECONDS
-
-    def wants_hold(self) -> bool:
-        """Whether the next request is held: an agent wants it and is there."""
-        return self.options.every_request and bool(self.hub.links)
-
-    def hold(self, request: int, connection: Connection) -> None:
-        """Hold a request until the agent says go."""
-        self.holds.hold(request, connection)
-        for keeper in list(self.gate.keepers.values()):
-            if isinstance(keeper, Connection):
-                keeper.leave_if_idle()
-        self.hub.tell_all({"op": "hold", "request": request})
-
-    def answered(self, flight: Flight) -> None:
-        """An answer of the service is whole."""
-        self._answered += 1
-        if flight.status is not None and flight.status >= 500:
-            self._errors += 1
-            self.writer.flush()  # the agent may look it up at once
-            message = {"op": "answered", "request": flight.number, "status": flight.status}
-            self.hub.tell_all(message | {"seconds": self._seconds(flight), "seq": self.writer.last_seq})
-
-    def broken(self, flight: Flight, how: str, reused: int) -> None:
-        """The service ended the connection before the answer was whole."""
-        self._broken += 1
-        self.writer.flush()  # the agent may look it up at once
-        message = {"op": "broken", "request": flight.number, "how": how, "reused": reused}
-        self.hub.tell_all(message | {"seconds": self._seconds(flight)})
-
-    def service_unreachable(self, flight: Flight, error: OSError) -> None:
-        """The service took no connection for this request."""
-        self.broken(flight, "timed-out" if error.errno == errno.ETIMEDOUT else "refused", 0)
-
-    def passes_unframed(self, connection: int, why: str) -> None:
-        """A connection carries no HTTP/1. Said once: such a service may have thousands a second."""
-        self._unframed += 1
-        if self._unframed == 1:
-            text = f"{why}: bytes are passed on as they come, and requests are not told apart"
-            self.writer.append(EventKind.NOTE, connection, fields={"about": "unframed", "text": text})
-            self.hub.tell_all({"op": "unframed", "connection": connection, "text": text})
-
-    def _seconds(self, flight: Flight) -> float:
-        return round(self.gate.clock() - flight.started, 6)
 
     # For agents
 
@@ -270,14 +164,14 @@ class Proxy:
             "gate": "closed" if self.gate.is_closed else "open",
             "opened_by_itself": self.gate.opened_by_itself,
             "connections": len(self.gate.keepers),
-            "in_flight": len(self.flights),
+            "in_flight": len(self.traffic.flights),
             "held": len(self.holds),
             "requests": self.writer.last_request,
-            "answered": self._answered,
-            "server_errors": self._errors,
-            "broken": self._broken,
-            "refused": self.refused,
-            "unframed": self._unframed,
+            "answered": self.traffic.answered_count,
+            "server_errors": self.traffic.errors,
+            "broken": self.traffic.broken_count,
+            "refused": self.traffic.refused,
+            "unframed": self.traffic.unframed,
             "cursor": self.writer.last_seq,
             "recording": self.writer.is_on,
             "events_lost": self.writer.lost,
@@ -312,7 +206,7 @@ class Proxy:
         servers = [
             await self.loop.create_unix_server(self.hub.link, sock=control),
             *[
-                await self.loop.create_server(lambda: Connection(self), sock=one, backlog=BACKLOG)
+                await self.loop.create_server(lambda: Connection(self.traffic), sock=one, backlog=BACKLOG)
                 for one in listeners
             ],
         ]
@@ -349,7 +243,7 @@ class Proxy:
 
     async def _drain(self) -> None:
         end = self.loop.time() + DRAIN_SECONDS
-        while self.flights and self.loop.time() < end:
+        while self.traffic.flights and self.loop.time() < end:
             await asyncio.sleep(0.02)
 
     async def _watch_for_hangs(self) -> None:
@@ -357,7 +251,7 @@ class Proxy:
         while limit is not None:
             await asyncio.sleep(max(0.02, min(limit / 4, 1.0)))
             now = self.gate.clock()
-            for flight, connection in self.flights.values():
+            for flight, connection in self.traffic.flights.values():
                 seconds = now - flight.touched
                 if seconds >= limit and not flight.reported and connection.waits_on_service(flight):
                     flight.reported = True
@@ -370,29 +264,6 @@ class Proxy:
             line = json.dumps({"listen": listener.getsockname()[:2], "pid": os.getpid()}) + "\n"
             os.write(self.options.ready_fd, line.encode())
             os.close(self.options.ready_fd)
-
-
-def parse_options(arguments: Sequence[str]) -> ProxyOptions:
-    """The options of a command line; argparse ends the process with status 2 if it is wrong."""
-    parser = argparse.ArgumentParser(
-        prog="python -m relive.proxies.ingress.proxy", description="Record what crosses."
-    )
-    parser.add_argument("--listen", required=True, metavar="ADDR:PORT")
-    parser.add_argument("--upstream", required=True, metavar="HOST:PORT")
-    parser.add_argument("--recording", required=True, type=Path, metavar="DIR")
-    parser.add_argument("--control", required=True, type=Path, metavar="UNIXSOCKET")
-    parser.add_argument("--ready-fd", type=int, metavar="N")
-    parser.add_argument("--every-request", action="store_true")
-    parser.add_argument("--hang-after", type=float, metavar="SECONDS")
-    parser.add_argument("--body-limit", type=int, default=DEFAULT_BODY_LIMIT, metavar="BYTES")
-    parser.add_argument("--keep-bytes", type=int, metavar="BYTES")
-    parser.add_argument("--keep-seconds", type=float, metavar="SECONDS")
-    parser.add_argument("--network-of", type=int, metavar="PID")
-    parser.add_argument("--stand-in", action="store_true")
-    parser.add_argument("--front", type=Path, metavar="UNIXSOCKET")
-    parser.add_argument("--log", action="append", default=[], dest="logs", metavar="FILE")
-    values = vars(parser.parse_args(arguments))
-    return ProxyOptions(**values | {"logs": tuple(values["logs"])})
 
 
 def _say(text: str) -> None:

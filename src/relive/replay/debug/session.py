@@ -15,6 +15,7 @@ from pathlib import Path
 from relive.config import Settings
 from relive.containers.restore.restoring import restore
 from relive.errors import RefUnknown, UsageError
+from relive.kernel.atomic_write import Durability, replace_file
 from relive.model.commit import CommitId
 from relive.model.incident import FailureKind, Incident
 from relive.recording.rings import RingMode
@@ -138,10 +139,7 @@ def at_request(settings: Settings, store: Store, incident: Incident) -> Iterator
     request = json.dumps({"method": subject.method, "target": subject.target})
 
     def lay_order() -> None:
-        fresh = order.with_name("debug-request.new")
-        fresh.write_text(request)
-        fresh.chmod(0o644)
-        fresh.replace(order)
+        replace_file(order, request.encode(), durability=Durability.NONE, mode=0o644)
 
     sending = Sending(branch, case.manifest, case.plan, case.recorded, lay_order, stage)
     with _line(branch, Path(f"{order}.sock"), sending.is_alive) as line:

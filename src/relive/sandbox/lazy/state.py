@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from relive.errors import MemoryLost
+from relive.kernel.atomic_write import Durability, replace_file
 from relive.model.branch import MemoryFailure, MemoryState
 
 __all__ = ["memory_lost", "pager_killed", "read_memory", "write_failure", "write_memory"]
@@ -14,9 +15,7 @@ _NAME = "memory.json"
 
 def write_memory(directory: Path, state: MemoryState) -> None:
     """Replace it; raises OSError, as when the branch's directory is gone."""
-    fresh = directory / f".{_NAME}"
-    fresh.write_text(state.model_dump_json())
-    fresh.replace(directory / _NAME)
+    replace_file(directory / _NAME, state.model_dump_json().encode(), durability=Durability.NONE)
 
 
 def write_failure(directory: Path, failure: MemoryFailure) -> None:

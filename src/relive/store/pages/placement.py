@@ -18,8 +18,9 @@ import msgpack
 from blake3 import blake3
 
 from relive.errors import ObjectCorrupt, ObjectMissing
+from relive.kernel.atomic_write import sync_directory
 from relive.model.commit import CommitId
-from relive.store.atomic_io import delete_file, sync_directory, write_whole
+from relive.store.atomic_io import delete_file, write_whole
 from relive.store.keyring import Keyring, Signature
 
 __all__ = ["FramePlace", "Placement", "Placements", "decode_placement"]

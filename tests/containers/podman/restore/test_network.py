@@ -11,7 +11,7 @@ import pytest
 
 from relive.containers.podman.restore import restoring
 from relive.containers.podman.restore.network import has_processes, make_network, remove_network
-from relive.sandbox.unfinished import claimed
+from relive.kernel.claims import claimed
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes a network namespace")
 

@@ -52,13 +52,14 @@ from relive.errors import (
 )
 from relive.images.sockets import bound_addresses, read_files
 from relive.kernel import procfs
+from relive.kernel.claims import claimed
 from relive.model.branch import Publication
 from relive.model.commit import CommitId, ContainerMount, LayerKind, Manifest
 from relive.recording.rings import RingMode
 from relive.sandbox.port_forward import Forwarder
 from relive.sandbox.rings import make_rings
 from relive.sandbox.rootfs import RINGS_DIRECTORY
-from relive.sandbox.unfinished import claimed, sweep_unfinished
+from relive.sandbox.unfinished import sweep_unfinished
 from relive.store import Store
 
 __all__ = ["Revived", "restore_container"]
