@@ -45,7 +45,7 @@ class Service:
     def take(self, *, is_full: bool = False) -> Capture:
         staging = self.store.stage()
         made: dict[str, Any] = dict.fromkeys(Capture.__dataclass_fields__)
-        made |= {"staging": staging, "is_full": is_full, "began_monotonic_ns": 0, "_moved": []}
+        made |= {"staging": staging, "is_full": is_full, "began_monotonic_ns": 0, "_moved": set()}
         return Played(**made | {"layers": [(self.source, self.source.scanner.scan(staging.files))]})
 
 

@@ -45,6 +45,7 @@ from relive.store.pages.numpy_threads import load_numpy
 from relive.store.pages.packs import Packs
 from relive.store.pages.placement import Placements
 from relive.store.paging import Page
+from relive.store.small_files import Part
 from relive.store.staging import Staging, sweep_left_overs
 from relive.store.sweep import repack_dead, sweep_packs
 from relive.store.tags import Tags
@@ -231,17 +232,18 @@ class Store:
         if taken is not None:
             taken.intake.discard()
 
-    def take_file(self, file: Path, place: tuple[str, str] | None = None) -> str:
+    def take_file(self, file: Path, place: tuple[str, str] | None = None, part: Part | None = None) -> str:
         """Take a staged file, which is gone from where it was on return; it is durable with ``add``.
 
         Args:
             place: the point of the layer and the path there that it belongs to; it is compared with what the parent has there.
+            part: take this of a file of many, which stays where it is, and must until ``add`` is done.
 
         Returns:
             The name of its content, for the entry.
         """
         with disk_errors("storing a file", self._directory):
-            return self._new_files.take(file, place)
+            return self._new_files.take(file, place, part)
 
     def take_images(self, directory: Path, parent: CommitId | None = None) -> TakenImages:
         """Take CRIU's image files in, durable with ``add``; only within ``taking_in``. The files may be removed afterwards.
@@ -318,7 +320,7 @@ class Store:
                 for name in wanted:
                     if name not in self._new_files and name not in known.contents.positions:
                         self._bring(name, stack)
-                new = self._new_files.compared(known.places if len(self._new_files) else {})
+                new = self._new_files.compared(known.places.get)
                 pages = self._images.finish(taken, layers, wanted, new, listing)
         except BaseException:
             taken.intake.discard()

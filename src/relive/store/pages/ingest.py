@@ -146,7 +146,7 @@ class CommitIntake:
         prints = {name: content.prints for name, content in new.items()}
         prints = {name: prints.get(name) or known.prints.get(name, b"") for name in contents.names}
         kept = {name: found for name, found in prints.items() if found}
-        self._contents = KnownContents(contents, kept, layers)
+        self._contents = KnownContents.of(contents, kept, layers)
 
     def finish(self, bundle: bytes, listing: bytes) -> TakenPages:
         """Write the index and make the pack durable.
