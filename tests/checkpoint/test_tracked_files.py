@@ -13,6 +13,7 @@ from relive.checkpoint.file_layers import CapturedFile
 from relive.checkpoint.journal import Record, RecordKind, encode_record
 from relive.checkpoint.tracked_files import FollowedFiles
 from relive.images import criu_images_pb2 as pb
+from relive.model.advance import Advance
 from relive.model.capsule import DataChoice
 from relive.model.commit import EntryKind, FileEntry
 from relive.store.small_files import Part
@@ -55,7 +56,7 @@ class Life:
     ) -> Held:
         staging = self.staging / str(len(list(self.staging.iterdir())))
         staging.mkdir()
-        self.files.look(staging)
+        self.files.look(staging, Advance())
         between()
         self.files.look_frozen()
         return {

@@ -13,6 +13,7 @@ from relive.errors import ReliveError, StoreError
 from relive.images.cgroups import inherit_groups
 from relive.images.processes import read_processes
 from relive.images.sockets import read_connections, read_files, read_listening, read_outlets, summarise
+from relive.model.advance import Advance
 from relive.model.commit import (
     MANIFEST_VERSION,
     CommitId,
@@ -39,6 +40,7 @@ class Capture:
         name: random; the recording's commit-taken event and the manifest both hold it.
         command: the target's command line, without the secrets on it.
         pause_us: microseconds the target stood still.
+        advance: is told how far storing it is.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Capture:
     terminals: list[str] = field(default_factory=list)
     stopped: tuple[int, int, int] | None = None
     pause_us: int = 0
+    advance: Advance = field(default_factory=Advance)
     _moved: set[int] = field(default_factory=set)  # ids of what is in ``layers``
 
     def discard(self) -> None:
@@ -86,7 +89,7 @@ class Capture:
             DiskFull, StoreError: it could not be stored; nothing that was there before is touched.
         """
         try:
-            with store.taking_in(parents[0] if parents else None):
+            with store.taking_in(parents[0] if parents else None, self.advance):
                 manifest, taken = self._manifest(store, parents)
                 return store.add(manifest, taken, began_monotonic_ns=self.began_monotonic_ns)
         except ReliveError as error:
@@ -153,11 +156,13 @@ class Capture:
         layers = []
         for source, scanned in self.layers:
             stored = []
+            storing = self.advance.begin("storing files", len(scanned))
             for entry, content in scanned:
                 if content is None:
                     stored.append(entry)
                     continue
                 name = self._store_content(store, source, entry.path, content)
+                storing.step()
                 stored.append(with_content(entry, name))
             left_out = source.left_out
             layers.append(Layer(point=source.point, kind=source.kind, entries=stored, left_out=left_out))

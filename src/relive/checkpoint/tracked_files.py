@@ -43,6 +43,7 @@ from relive.images import criu_images_pb2 as pb
 from relive.images.sockets import read_files
 from relive.kernel.leases import LEASED, leased_files
 from relive.kernel.openat2 import look_without_links
+from relive.model.advance import Advance
 from relive.model.capsule import DataChoice
 from relive.model.commit import EntryKind, FileEntry, LayerKind
 from relive.store.small_files import SMALL_MOST, SmallFiles
@@ -143,11 +144,12 @@ class FollowedFiles:
 
     # -- looking -------------------------------------------------------------------------------------------------
 
-    def look(self, staging: Path) -> None:
+    def look(self, staging: Path, advance: Advance) -> None:
         """Copy what may have changed since the last commit, while the service runs.
 
         Args:
             staging: an existing directory on the store's file system, for the copies of this commit.
+            advance: is told how far it is.
 
         Raises:
             OSError: the disk is full, or reading failed. Files that vanish meanwhile are no error.
@@ -173,8 +175,10 @@ class FollowedFiles:
                 for top in self._whole:
                     self._walk(top)
                 self._has_walked = True
+            copying = advance.begin("copying changed files", len(self._pending))
             for path in sorted(self._pending):
                 self._describe(path)
+                copying.step()
 
     def _begin_small_files(self, staging: Path) -> None:
         self._end_small_files()

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from relive.config import given_store_keys
 from relive.errors import ObjectCorrupt, ObjectMissing, RefUnknown
+from relive.model.advance import Advance
 from relive.model.commit import CommitId, FileEntry, Layer, Manifest
 from relive.store.commitquery import CommitQuery
 from relive.store.disk_errors import disk_errors
@@ -85,6 +86,7 @@ class Store:
         self._new_files = NewFiles(self.stage)
         self._parent: CommitId | None = None
         self._renewed: list[CommitId] = []
+        self._advance = Advance()
         self._referable: Collection[str] | None = None
         self._open_intake: TakenImages | None = None
         self._keyring = keyring = keyring or Keyring(directory.parent / "keys", given_store_keys)
@@ -202,16 +204,18 @@ class Store:
             return Staging(self._incoming / uuid.uuid4().hex)
 
     @contextlib.contextmanager
-    def taking_in(self, parent: CommitId | None = None) -> Iterator[None]:
+    def taking_in(self, parent: CommitId | None = None, advance: Advance | None = None) -> Iterator[None]:
         """Around all that one commit takes in, its ``add`` included: should it fail, what only it brought is removed.
 
         Args:
             parent: the commit before it of the same target, whose pages and files are likely to be the same.
+            advance: is told how far it is.
 
         Raises:
             KeyMissing, KeyWrong: the store is sealed with a key that is not there; nothing is written.
         """
         self._parent, self._referable = parent, None
+        self._advance = advance or Advance()
         try:
             with self._lock.held(shared=True):
                 with disk_errors("making the store ready to be written to", self._directory):
@@ -321,7 +325,7 @@ class Store:
                     if name not in self._new_files and name not in known.contents.positions:
                         self._bring(name, stack)
                 new = self._new_files.compared(known.places.get)
-                pages = self._images.finish(taken, layers, wanted, new, listing)
+                pages = self._images.finish(taken, layers, wanted, new, listing, self._advance)
         except BaseException:
             taken.intake.discard()
             raise

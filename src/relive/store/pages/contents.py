@@ -21,6 +21,7 @@ import numpy as np
 from blake3 import blake3
 
 from relive.errors import ObjectCorrupt, ObjectMissing
+from relive.model.advance import Advance
 from relive.store.pages.batch import Window
 from relive.store.pages.materialize import OpenPacks
 from relive.store.pages.packwriter import PackWriter
@@ -126,7 +127,13 @@ class ContentIntake:
         self._full: list[tuple[NewContent, int, Numbers]] = []
 
     def take(
-        self, wanted: Sequence[str], new: Mapping[str, NewContent], *, is_key: bool, fold: Numbers
+        self,
+        wanted: Sequence[str],
+        new: Mapping[str, NewContent],
+        *,
+        is_key: bool,
+        fold: Numbers,
+        advance: Advance,
     ) -> Contents:
         """Write what is new to the pack.
 
@@ -134,6 +141,7 @@ class ContentIntake:
             wanted: names of all contents of the commit; each is one of ``before`` or of ``new``.
             is_key: keep nothing as changed words.
             fold: positions of packs of which nothing is to be referred to any more.
+            advance: is told how far it is.
 
         Raises:
             OSError: the disk is full.
@@ -148,11 +156,13 @@ class ContentIntake:
         self._inherit(found)
         if is_key or len(fold):
             self._keep_anew(found.table, is_key=is_key, fold=fold)
+        comparing = advance.begin("comparing files", len(new))
         for position, name in enumerate(names):
             if name not in self._before.positions:
+                comparing.step()
                 self._look_at(new[name], found.begins[position], found.table, is_key=is_key)
         self._writer.end_frame()
-        self._write_full(found.table)
+        self._write_full(found.table, advance)
         self._writer.end_frame()
         return found
 
@@ -245,7 +255,8 @@ class ContentIntake:
         table.xor[rows[some]] = place(self._pack, self._writer.add_words(pages[some], mask[some]))
         return is_sparse
 
-    def _write_full(self, table: Table) -> None:
+    def _write_full(self, table: Table, advance: Advance) -> None:
+        writing = advance.begin("writing pages of files", sum(len(numbers) for _, _, numbers in self._full))
         for _, begin, numbers in self._full:
             table.xor[begin + numbers] = table.full[begin + numbers] = NOWHERE
         # Parts of one file are taken together: most of them are a page, and each call costs more than that page.
@@ -262,6 +273,7 @@ class ContentIntake:
                     rows, numbers = rows[wanted], numbers[wanted]
                 for begin in range(0, len(numbers), _CHUNK):
                     pages = _read(file.fileno(), numbers[begin : begin + _CHUNK])
+                    writing.step(len(pages))
                     has_content = np.asarray(pages.any(axis=1))
                     slots = self._writer.add_pages(pages[has_content])
                     table.full[rows[begin : begin + _CHUNK][has_content]] = place(self._pack, slots)

@@ -1,8 +1,8 @@
 """Which content stood at which place of a commit, in twelve bytes for each file.
 
-It is kept beside each living service for its next commit, and a service may have changed a million files; as a mapping of texts it would
-be a hundred times as large. Places are known by a hash alone, so an answer can be wrong once in some 10**19 / files questions: it is
-good for choosing what a content is compared with, and for nothing that has to be right.
+It is kept beside each living service for its next commit, and a service may have changed a million files; as a mapping of
+texts it would be many times as large. Places are known by a hash alone, so an answer can be wrong, once in some 10**19 / files
+questions: it is good for choosing what a content is compared with, and for nothing that has to be right.
 """
 
 from __future__ import annotations
