@@ -218,7 +218,6 @@ TESTED_IN = {
     "store/new_files.py": "tests/store/test_contents.py",
     "checkpoint/dump.py": "tests/real/test_kinds.py",
     "checkpoint/dumped.py": "tests/real/test_kinds.py",
-    "checkpoint/criu.py": "tests/real/test_kinds.py",
     "checkpoint/file_entries.py": "tests/store/test_layers.py",
     "checkpoint/kernel_cache.py": "tests/doctor/test_probes.py",
     "checkpoint/file_layers.py": "tests/store/test_layers.py",

@@ -67,7 +67,10 @@ class Settings(BaseModel):
         "100: no cap",
     )
     restore_limit: float = Field(
-        20.0, gt=0, allow_inf_nan=False, description="seconds after which a restore is given up"
+        20.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="seconds without any progress after which a restore is given up",
     )
     branch_memory: float = Field(
         0.5,

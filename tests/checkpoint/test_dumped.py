@@ -15,6 +15,7 @@ from relive.checkpoint import file_layers
 from relive.checkpoint.dumped import Capture
 from relive.checkpoint.file_layers import LayerScanner, LayerSource
 from relive.errors import DiskFull
+from relive.model.advance import Advance
 from relive.model.commit import LayerKind, Manifest
 from relive.store import Store
 from store.builders import make_manifest
@@ -45,7 +46,13 @@ class Service:
     def take(self, *, is_full: bool = False) -> Capture:
         staging = self.store.stage()
         made: dict[str, Any] = dict.fromkeys(Capture.__dataclass_fields__)
-        made |= {"staging": staging, "is_full": is_full, "began_monotonic_ns": 0, "_moved": []}
+        made |= {
+            "staging": staging,
+            "is_full": is_full,
+            "began_monotonic_ns": 0,
+            "_moved": set(),
+            "advance": Advance(),
+        }
         return Played(**made | {"layers": [(self.source, self.source.scanner.scan(staging.files))]})
 
 

@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from relive.checkpoint.file_layers import CapturedFile
 from relive.checkpoint.journal import Record, RecordKind, encode_record
 from relive.checkpoint.tracked_files import FollowedFiles
 from relive.images import criu_images_pb2 as pb
+from relive.model.advance import Advance
 from relive.model.capsule import DataChoice
 from relive.model.commit import EntryKind, FileEntry
+from relive.store.small_files import Part
 
 Held = dict[str, FileEntry]
 
@@ -53,7 +56,7 @@ class Life:
     ) -> Held:
         staging = self.staging / str(len(list(self.staging.iterdir())))
         staging.mkdir()
-        self.files.look(staging)
+        self.files.look(staging, Advance())
         between()
         self.files.look_frozen()
         return {
@@ -65,10 +68,17 @@ class Life:
     def contents(self) -> dict[str, str]:
         """Of the last commit, as it was staged."""
         return {
-            path: known.copy.read_text()
+            path: staged(known).decode()
             for path, known in self.files._contents.items()
             if known.copy is not None
         }
+
+
+def staged(known: CapturedFile) -> bytes:
+    """What was copied."""
+    assert known.copy is not None
+    part = known.part or Part(0, known.copy.stat().st_size)
+    return known.copy.read_bytes()[part.begin : part.begin + part.size]
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from relive.model.commit import CommitId
+from relive.model.commit import CommitId, EntryKind, FileEntry, Layer, LayerKind
 from relive.store import Store
 from relive.store.keyring import Keyring
 from relive.store.pages import ingest
@@ -178,3 +178,23 @@ def test_the_name_and_the_prints_of_a_file_are_of_one_reading(tmp_path):
     assert (read_new(path).size, len(read_new(path).prints)) == (70_000, 2 * 16)
     path.write_bytes(b"small")
     assert read_new(path).prints == b""
+
+
+def test_what_was_a_hole_is_one_again_page_by_page(tmp_path):
+    """A file of 20 GB with a page in each was laid out with eight megabytes for each of these pages."""
+    staged = tmp_path / "staged"
+    with staged.open("wb") as file:
+        for page in (0, 1, 900, 5000):
+            file.seek(page * PAGE)
+            file.write(b"x" * PAGE)
+        file.truncate(6000 * PAGE + 5)
+    wanted = staged.read_bytes()
+    store = Store(tmp_path / "store")
+    with store.taking_in():
+        entry = FileEntry(path="a", kind=EntryKind.FILE, size=len(wanted), object=store.take_file(staged))
+        layer = Layer(point="/", kind=LayerKind.OVERLAY, entries=[entry])
+        store.add(make_manifest(layers=[layer]))
+    store.write_content(entry, tmp_path / "back")
+    assert (tmp_path / "back").read_bytes() == wanted
+    assert (tmp_path / "back").stat().st_blocks * 512 <= 8 * PAGE
+    store.close()

@@ -106,3 +106,25 @@ def test_what_the_disk_itself_changed_is_found_within_a_minute(
     os.utime(top.parent / "seal", (past, past))
     monkeypatch.undo()
     assert contents(laid()) == FILES
+
+
+@pytest.mark.parametrize("size", [0, 1, 10_000, 40_960])
+def test_a_large_file_is_known_by_its_bytes_and_where_they_are(tmp_path, monkeypatch, size):
+    """Holes are not read, and what is zero counts as one."""
+    monkeypatch.setattr(layer_checksums, "_LARGE", 0)
+    monkeypatch.setattr(layer_checksums, "_STEP", 4096)
+    path = tmp_path / "file"
+
+    def digest(*written: tuple[int, bytes]) -> str:
+        path.write_bytes(b"")
+        os.truncate(path, size)
+        with path.open("r+b") as file:
+            for at, data in written:
+                file.seek(at)
+                file.write(data)
+        return layer_checksums._contents(tmp_path)
+
+    digests = [digest((at, b"x")) for at in range(0, size, 1000)]
+    digests += [digest(), digest((size, b"x"))]
+    assert len(set(digests)) == len(digests)
+    assert digest((0, bytes(size))) == digest()

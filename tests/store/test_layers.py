@@ -404,7 +404,7 @@ def test_what_was_forgotten_is_copied_again(around, later, tmp_path):
     staging.mkdir()
     [(_, content)] = around.scanner.scan(staging)
     assert content is not None
-    around.scanner.forget(content)
+    around.scanner.forget([content])
     around.capture()
     assert around.copied == 1
 

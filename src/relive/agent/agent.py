@@ -130,7 +130,7 @@ class Agent:
 
     async def run(self) -> None:
         """Serve until the capsule has ended and all about its end is written down."""
-        server = await serve_control(self._capsule.paths.agent_socket, self._handle)
+        server = await serve_control(self._capsule.paths.agent_socket, self._handle, self._committer.advance)
         ended = wait_for_end(self._capsule.facts.init, self._capsule.facts.init_started)
         try:
             for part, work in (

@@ -26,10 +26,20 @@ from relive.kernel import procfs
 from relive.kernel.namespaces import Namespace, namespace_id
 from relive.kernel.pidfds import open_process, send_signal
 
-__all__ = ["Aside", "Conversation", "CriuDied", "CriuTimedOut", "CriuTools", "Notified", "base_options"]
+__all__ = [
+    "Aside",
+    "Conversation",
+    "CriuDied",
+    "CriuTimedOut",
+    "CriuTools",
+    "Deadline",
+    "Notified",
+    "base_options",
+]
 
 _DESCRIPTORS_MOST = 4  # one comes
 _LOADED_WITHIN = 10.0  # [s]
+_LOOKS = 20  # whether anything moves, within the limit
 _ANSWER_MOST = 1 << 20  # [bytes] CRIU sends each answer as one packet
 
 
@@ -120,6 +130,38 @@ class CriuTimedOut(Exception):
     """CRIU gave no answer in time; it has been killed."""
 
 
+class Deadline:
+    """When CRIU is given up: after so many seconds, or, where it can be seen whether anything moves, so many in which nothing did.
+
+    Args:
+        moved: returns something else than before if anything has moved since.
+        on_moved: called when that was so.
+    """
+
+    def __init__(
+        self,
+        limit: float,
+        moved: Callable[[], object] | None = None,
+        on_moved: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._limit, self._moved, self._on_moved = limit, moved, on_moved
+        self._until = time.monotonic() + limit
+        self._seen = moved() if moved is not None else None
+
+    @property
+    def wait(self) -> float:
+        """Seconds to wait before ``has_passed`` is worth asking."""
+        left = max(0.0, self._until - time.monotonic())
+        return left if self._moved is None else min(left, self._limit / _LOOKS)
+
+    def has_passed(self) -> bool:
+        """Time to give up."""
+        if self._moved is not None and (now := self._moved()) != self._seen:
+            self._seen, self._until = now, time.monotonic() + self._limit
+            self._on_moved()
+        return time.monotonic() >= self._until
+
+
 Notified = Callable[[str, int], None]
 """Called with the name of a CRIU notification (such as "post-dump") and the pid it is about, 0 if none.
 
@@ -198,7 +240,7 @@ class Conversation:
             CriuDied: it ended instead. CriuTimedOut: it did not begin.
         """
         asked = rpc.Request(type=rpc.VERSION, keep_open=True)
-        _converse(self._ours, self._process, asked, time.monotonic() + _LOADED_WITHIN, None, None, None)
+        _converse(self._ours, self._process, asked, Deadline(_LOADED_WITHIN), None, None, None)
 
     def close(self) -> None:
         """Wait for it to end. Doing it twice is no error."""
@@ -209,7 +251,7 @@ class Conversation:
         self,
         request: rpc.Request,
         *,
-        limit: float,
+        limit: float | Deadline,
         on_notification: Notified | None = None,
         on_answer: Callable[[rpc.Answer], None] | None = None,
         aside: Aside | None = None,
@@ -218,7 +260,7 @@ class Conversation:
         """Send the request, serve the notifications, return the final answer.
 
         Args:
-            limit: seconds after which CRIU is given up; its end releases whatever it held stopped.
+            limit: seconds after which CRIU is given up, or when; its end releases whatever it held stopped.
             on_notification: see ``Notified``.
             on_answer: called with the answer as soon as it is there, before CRIU has ended.
             aside: what else to wait for, and to call each time it becomes readable, while CRIU works; an exception of it
@@ -230,7 +272,7 @@ class Conversation:
             CriuDied: it ended before answering.
             CriuTimedOut: ``limit`` passed.
         """
-        deadline = time.monotonic() + limit
+        deadline = limit if isinstance(limit, Deadline) else Deadline(limit)
         answer = _converse(
             self._ours, self._process, request, deadline, on_notification, aside, on_descriptor
         )
@@ -271,7 +313,7 @@ def _converse(
     channel: socket.socket,
     process: subprocess.Popen[bytes],
     request: rpc.Request,
-    deadline: float,
+    deadline: Deadline,
     on_notification: Notified | None,
     aside: Aside | None,
     on_descriptor: Callable[[int], None] | None,
@@ -305,13 +347,15 @@ def _converse(
             raise failure or CriuDied(process.wait()) from None
 
 
-def _wait(channel: socket.socket, deadline: float, aside: Aside | None) -> bool:
+def _wait(channel: socket.socket, deadline: Deadline, aside: Aside | None) -> bool:
     """Wait for CRIU's next word; False when there is something aside first."""
     awaited: list[socket.socket | int] = [channel] if aside is None else [channel, aside[0]]
-    readable, _, _ = select.select(awaited, [], [], max(0.0, deadline - time.monotonic()))
-    if not readable:
-        raise CriuTimedOut
-    return channel in readable
+    while True:
+        readable, _, _ = select.select(awaited, [], [], deadline.wait)
+        if readable:
+            return channel in readable
+        if deadline.has_passed():
+            raise CriuTimedOut
 
 
 def _receive(

@@ -54,6 +54,7 @@ from relive.kernel import procfs
 from relive.kernel.filelocks import PosixLock, held_posix_locks
 from relive.kernel.inotify import AwaitedName
 from relive.kernel.namespaces import Namespace, holds_ipc
+from relive.model.advance import Advance
 from relive.model.commit import (
     Cursor,
     TargetKind,
@@ -121,11 +122,13 @@ def capture(
     gate: Gate | None = None,
     stopped: StoppedBy | None = None,
     name: str | None = None,
+    advance: Advance | None = None,
 ) -> Capture:
     """Take a commit of a target, which runs on afterwards whatever happens (unless it was stopped before).
 
     ``name``, of 32 hexadecimal digits, is what the manifest calls the capture, by which it can be found
-    (``Store.captured_as``); it is given to one commit only. Without it is a random one.
+    (``Store.captured_as``); it is given to one commit only. Without it is a random one. ``advance`` is told how far it is, also
+    while it is stored.
 
     Raises:
         TargetUndumpable: the target holds something that cannot be saved.
@@ -139,7 +142,7 @@ def capture(
     check_dumpable(target.root)
     begun = procfs.read_stat(target.root)
     staging = store.stage()
-    dump = _Dump(target, settings, tools, staging, gate or NoGate(), stopped, name)
+    dump = _Dump(target, settings, tools, staging, gate or NoGate(), stopped, name, advance or Advance())
     try:
         with _disk_full("copying files", staging.directory):
             dump.copy_files()
@@ -222,8 +225,10 @@ class _Dump:
         gate: Gate,
         stopped: StoppedBy | None,
         name: str | None,
+        advance: Advance,
     ) -> None:
         self._target = target
+        self._advance = advance
         self._settings = settings
         self._tools = tools
         self._staging = staging
@@ -253,7 +258,7 @@ class _Dump:
         if self._target.followed is not None:
             copies = self._staging.files / "followed"
             copies.mkdir(exist_ok=True)
-            self._target.followed.look(copies)
+            self._target.followed.look(copies, self._advance)
         self._scan()
 
     def _scan(self) -> None:
@@ -417,6 +422,7 @@ class _Dump:
             terminals=self._terminals,
             stopped=self._stopped_inside(),
             pause_us=stats.dump.frozen_time,
+            advance=self._advance,
         )
 
     def _inode_numbers(self, paths: set[str]) -> dict[str, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from relive.checkpoint.archive_members import store_members
+from relive.checkpoint.file_entries import with_content
 from relive.checkpoint.file_layers import CapturedFile, ScannedEntry, Source
 from relive.checkpoint.open_files import OpenFiles
 from relive.checkpoint.target import Target, host_facts
@@ -12,6 +13,7 @@ from relive.errors import ReliveError, StoreError
 from relive.images.cgroups import inherit_groups
 from relive.images.processes import read_processes
 from relive.images.sockets import read_connections, read_files, read_listening, read_outlets, summarise
+from relive.model.advance import Advance
 from relive.model.commit import (
     MANIFEST_VERSION,
     CommitId,
@@ -38,6 +40,7 @@ class Capture:
         name: random; the recording's commit-taken event and the manifest both hold it.
         command: the target's command line, without the secrets on it.
         pause_us: microseconds the target stood still.
+        advance: is told how far storing it is.
     """
 
     name: str
@@ -56,24 +59,27 @@ class Capture:
     terminals: list[str] = field(default_factory=list)
     stopped: tuple[int, int, int] | None = None
     pause_us: int = 0
-    _moved: list[tuple[Source, CapturedFile]] = field(default_factory=list)
+    advance: Advance = field(default_factory=Advance)
+    _moved: set[int] = field(default_factory=set)  # ids of what is in ``layers``
 
     def discard(self) -> None:
         """Throw it away, or what is left of it after it was stored."""
         self.staging.discard()
         for source, entries in self.layers:
-            for _, content in entries:
-                if content is not None and content.object is None:
-                    source.forget(content)
+            lost = [content for _, content in entries if content is not None and content.object is None]
+            if lost:
+                source.forget(lost)
 
     def _take_back(self, failure: ReliveError) -> None:
         """It was not stored: what it brought is nowhere, and another commit that was taken meanwhile may count on it."""
-        for source, moved in self._moved:
-            moved.object = None
+        for source, entries in self.layers:
+            brought = [content for _, content in entries if content is not None]
+            moved = [content for content in brought if id(content) in self._moved]
+            for content in moved:
+                content.object = None
             source.forget(moved)
-        for _, entries in self.layers:
-            for _, content in entries:
-                if content is not None and content.object is None:
+            for content in brought:
+                if content.object is None:
                     content.failure = failure
 
     def store(self, store: Store, parents: list[CommitId]) -> StoredCommit:
@@ -83,7 +89,7 @@ class Capture:
             DiskFull, StoreError: it could not be stored; nothing that was there before is touched.
         """
         try:
-            with store.taking_in(parents[0] if parents else None):
+            with store.taking_in(parents[0] if parents else None, self.advance):
                 manifest, taken = self._manifest(store, parents)
                 return store.add(manifest, taken, began_monotonic_ns=self.began_monotonic_ns)
         except ReliveError as error:
@@ -138,11 +144,11 @@ class Capture:
 
     def _store_content(self, store: Store, source: Source, path: str, content: CapturedFile) -> str:
         if content.object is None and content.copy is not None and content.copy.exists():
-            content.object = store.take_file(content.copy, (source.point, path))
-            content.copy = None
-            self._moved.append((source, content))
+            content.object = store.take_file(content.copy, (source.point, path), content.part)
+            content.copy = content.part = None
+            self._moved.add(id(content))
         if content.object is None or not store.has_object(content.object):
-            source.forget(content)
+            source.forget([content])
             raise _lost(f"{source.point.rstrip('/')}/{path}", content.failure)
         return content.object
 
@@ -150,12 +156,14 @@ class Capture:
         layers = []
         for source, scanned in self.layers:
             stored = []
+            storing = self.advance.begin("storing files", len(scanned))
             for entry, content in scanned:
                 if content is None:
                     stored.append(entry)
                     continue
                 name = self._store_content(store, source, entry.path, content)
-                stored.append(entry.model_copy(update={"object": name}))
+                storing.step()
+                stored.append(with_content(entry, name))
             left_out = source.left_out
             layers.append(Layer(point=source.point, kind=source.kind, entries=stored, left_out=left_out))
         if self.open_files is not None and self.open_files.entries:

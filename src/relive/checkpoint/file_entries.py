@@ -7,7 +7,12 @@ import stat
 
 from relive.model.commit import EntryKind, FileEntry
 
-__all__ = ["entry_of"]
+__all__ = ["entry_of", "with_content"]
+
+_FIELDS = set(
+    FileEntry.model_fields
+)  # one for all: each of its own would take as much room as all else of an entry
+_NONE: dict[str, str] = {}
 
 
 def entry_of(
@@ -26,7 +31,8 @@ def entry_of(
         facts: what ``lstat`` says of it.
         link, opaque, attributes: as in ``FileEntry``.
     """
-    return FileEntry(
+    return FileEntry.model_construct(
+        _FIELDS,
         path=path,
         kind=kind,
         mode=stat.S_IMODE(facts.st_mode),
@@ -36,5 +42,10 @@ def entry_of(
         size=facts.st_size if kind is EntryKind.FILE else 0,
         link=link,
         opaque=opaque,
-        attributes=attributes or {},
+        attributes=attributes or _NONE,
     )
+
+
+def with_content(entry: FileEntry, name: str) -> FileEntry:
+    """The entry of a file whose content is stored by now, under that name."""
+    return FileEntry.model_construct(_FIELDS, **{**entry.__dict__, "object": name})

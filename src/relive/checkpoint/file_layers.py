@@ -23,6 +23,7 @@ from typing import Protocol
 from relive.checkpoint.file_entries import entry_of
 from relive.errors import ReliveError
 from relive.model.commit import EntryKind, FileEntry, LayerKind
+from relive.store.small_files import Part
 
 __all__ = [
     "CLOCK_GRAIN_NS",
@@ -53,6 +54,7 @@ class CapturedFile:
     Attributes:
         fingerprint: (device, inode, size, mtime_ns, ctime_ns) when it was copied.
         copy: where the copy lies; None once it has moved into the store, or is lost with a commit that failed.
+        part: where in that file, if it holds many; None: it is all of it.
         object: name of the content in the store; None before that.
         failure: why the commit that it was copied for could not be stored; None where it was, or nobody tried yet.
     """
@@ -62,6 +64,7 @@ class CapturedFile:
     copy: Path | None
     object: str | None = None
     failure: ReliveError | None = None
+    part: Part | None = None
 
     @property
     def is_lost(self) -> bool:
@@ -98,8 +101,8 @@ class Source(Protocol):
     def left_out(self) -> list[str]:
         """Paths that the last commit does not hold though it should, each with the reason after a tab."""
 
-    def forget(self, lost: CapturedFile) -> None:
-        """Copy a file anew next time, since a copy of it is lost."""
+    def forget(self, lost: Collection[CapturedFile]) -> None:
+        """Copy files anew next time, since copies of them are lost."""
 
 
 @dataclass(slots=True)
@@ -170,9 +173,10 @@ class LayerScanner:
         except OSError:
             return False
 
-    def forget(self, lost: CapturedFile) -> None:
-        """Copy a file anew next time, since a copy of it is lost. May be called by any thread."""
-        for path in [path for path, known in list(self.known.items()) if known is lost]:
+    def forget(self, lost: Collection[CapturedFile]) -> None:
+        """Copy files anew next time, since copies of them are lost. May be called by any thread."""
+        gone = {id(one) for one in lost}
+        for path in [path for path, known in list(self.known.items()) if id(known) in gone]:
             self.known.pop(path, None)
 
     def _scan_directory(
@@ -292,15 +296,13 @@ class LayerSource:
         """What the scanner tells; of a capsule's nothing: what is too large there is no file of its own."""
         return self.scanner.left_out
 
-    def forget(self, lost: CapturedFile) -> None:
-        """Copy a file anew next time, since a copy of it is lost."""
+    def forget(self, lost: Collection[CapturedFile]) -> None:
+        """Copy files anew next time, since copies of them are lost."""
         self.scanner.forget(lost)
 
     def forget_lost_copies(self) -> None:
         """Those that were staged for a failed commit are gone; what the store has stays known."""
-        for known in [*self.scanner.known.values()]:
-            if known.is_lost:
-                self.scanner.forget(known)
+        self.scanner.forget([known for known in [*self.scanner.known.values()] if known.is_lost])
 
 
 def _describe_entry(source: str, path: str, kind: EntryKind, facts: os.stat_result) -> FileEntry:

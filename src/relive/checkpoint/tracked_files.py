@@ -17,9 +17,10 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+import struct
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,8 +43,10 @@ from relive.images import criu_images_pb2 as pb
 from relive.images.sockets import read_files
 from relive.kernel.leases import LEASED, leased_files
 from relive.kernel.openat2 import look_without_links
+from relive.model.advance import Advance
 from relive.model.capsule import DataChoice
 from relive.model.commit import EntryKind, FileEntry, LayerKind
+from relive.store.small_files import SMALL_MOST, SmallFiles
 
 __all__ = ["FollowedFiles"]
 
@@ -72,13 +75,11 @@ class _Place:
     def left_out(self) -> list[str]:
         return self.files.left_out(self.point)
 
-    def forget(self, lost: CapturedFile) -> None:
+    def forget(self, lost: Collection[CapturedFile]) -> None:
         self.files.forget(lost)
 
 
-_Facts = tuple[
-    int, int, int, int, int, int, int, int
-]  # device, inode, mode, uid, gid, size, mtime_ns, ctime_ns
+_FACTS = struct.Struct("=QQIIIqqq")  # device, inode, mode, uid, gid, size, mtime_ns, ctime_ns
 
 
 class FollowedFiles:
@@ -126,7 +127,7 @@ class FollowedFiles:
         self._log = structlog.get_logger()
         self._entries: dict[str, FileEntry] = {}
         self._contents: dict[str, CapturedFile] = {}
-        self._facts: dict[str, tuple[_Facts, int]] = {}  # and when it was described
+        self._facts: dict[str, tuple[bytes, int]] = {}  # and when it was described
         self._was_absent: dict[str, bool] = {}  # before its first touch
         self._pending: set[str] = set(self._always)
         self._fresh: set[str] = set()  # of the pending ones: may have changed after the first look
@@ -139,14 +140,16 @@ class FollowedFiles:
         self._lost = 0  # what an agent before this one could not find stays unknown
         self._has_walked = not self._whole
         self._staging: Path | None = None
+        self._small: SmallFiles | None = None
 
     # -- looking -------------------------------------------------------------------------------------------------
 
-    def look(self, staging: Path) -> None:
+    def look(self, staging: Path, advance: Advance) -> None:
         """Copy what may have changed since the last commit, while the service runs.
 
         Args:
             staging: an existing directory on the store's file system, for the copies of this commit.
+            advance: is told how far it is.
 
         Raises:
             OSError: the disk is full, or reading failed. Files that vanish meanwhile are no error.
@@ -155,6 +158,7 @@ class FollowedFiles:
         with self._lock:
             check_version(self._directory)
             self._staging = staging
+            self._begin_small_files(staging)
             self._leased = leased_files()
             self._find_places()
             self._control.settle(_SETTLE_LIMIT)
@@ -171,8 +175,19 @@ class FollowedFiles:
                 for top in self._whole:
                     self._walk(top)
                 self._has_walked = True
+            copying = advance.begin("copying changed files", len(self._pending))
             for path in sorted(self._pending):
                 self._describe(path)
+                copying.step()
+
+    def _begin_small_files(self, staging: Path) -> None:
+        self._end_small_files()
+        self._counter += 1
+        self._small = SmallFiles(staging / f"{self._counter:08}.small")
+
+    def _end_small_files(self) -> None:
+        if self._small is not None:
+            self._small.close()
 
     def _find_places(self) -> None:
         """The host may mount something at any time."""
@@ -223,6 +238,7 @@ class FollowedFiles:
             self._look_at_memory_files(name for name, _ in named)
             self._note_missed(writable)
             self._open = writable | self._mapped
+            self._end_small_files()
             self._pending = {path for path in self._pending if path in self._left_out}
             self._note_lost()
             with contextlib.suppress(OSError):  # a full disk: the journal goes on growing for now
@@ -233,20 +249,22 @@ class FollowedFiles:
         """Of files that the last commit holds, as they were at it."""
         with self._lock:
             return {
-                path: self._facts[path][0][1]
+                path: _FACTS.unpack(self._facts[path][0])[1]
                 for path in paths
                 if path in self._contents and path in self._facts
             }
 
-    def forget(self, lost: CapturedFile) -> None:
-        """Copy a file anew next time, since a copy of it is lost."""
+    def forget(self, lost: Collection[CapturedFile]) -> None:
+        """Copy files anew next time, since copies of them are lost."""
+        gone = {id(one) for one in lost}
         with self._lock:
-            for path in [path for path, known in self._contents.items() if known is lost]:
+            for path in [path for path, known in self._contents.items() if id(known) in gone]:
                 self._forget(path)
 
     def forget_lost_copies(self) -> None:
         """Those that were staged for a failed commit are gone; what the store has stays known."""
         with self._lock:
+            self._end_small_files()
             for path in [path for path, known in self._contents.items() if known.is_lost]:
                 self._forget(path)
 
@@ -430,9 +448,12 @@ class FollowedFiles:
         if (facts.st_dev, facts.st_ino) in self._leased:
             self._left_out[path] = LEASED
             return False
-        assert self._staging is not None
+        assert self._staging is not None and self._small is not None
         taken_ns = time.time_ns()
-        copy = known.copy if known is not None else None
+        if facts.st_size <= SMALL_MOST and (part := self._small.add(same)) is not None:
+            self._contents[path] = CapturedFile(fingerprint, taken_ns, self._small.path, part=part)
+            return True
+        copy = known.copy if known is not None and known.part is None else None
         is_of_this_commit = copy is not None and copy.parent == self._staging
         if copy is None or not is_of_this_commit or held < REFRESHED_FROM or not refresh_copy(same, copy):
             self._counter += 1
@@ -514,8 +535,9 @@ class FollowedFiles:
         return self._ancestors[path]
 
 
-def _numbers(facts: os.stat_result) -> _Facts:
-    return (
+def _numbers(facts: os.stat_result) -> bytes:
+    """In a fifth of the room that a tuple takes: there is one for each file that the service ever touched."""
+    return _FACTS.pack(
         facts.st_dev,
         facts.st_ino,
         facts.st_mode,

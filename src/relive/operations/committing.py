@@ -6,7 +6,10 @@ The engines are imported where one is needed: a capsule's agent takes its commit
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field
 
@@ -71,21 +74,21 @@ def commit(settings: Settings, wish: CommitWish, progress: Progress) -> Commit:
     elif container is not None:
         if wish.files:
             raise _files_elsewhere("what a container changed in its files is always part of its commits")
-        stored = _commit_container(settings, store, container, wish)
+        stored = _commit_container(settings, store, container, wish, progress)
     elif wish.target.startswith(_DOCKER):
         if wish.files:
             raise _files_elsewhere("what a container changed in its files is always part of its commits")
-        stored = _commit_docker(settings, store, wish.target.removeprefix(_DOCKER), wish)
+        stored = _commit_docker(settings, store, wish.target.removeprefix(_DOCKER), wish, progress)
     elif (watch := _service_watch(settings, wish.target)) is not None:
         if wish.files:
             raise _files_elsewhere(f"{watch.target} is watched, and its watch was told which files to hold")
-        stored = _ask_for_commit(settings, store, watch.paths)
+        stored = _ask_for_commit(settings, store, watch.paths, progress)
     elif wish.target.startswith("pid:"):
         stored = _commit_process(settings, store, wish.target, wish.files)
     else:
         if wish.files:
             raise _files_elsewhere("a capsule's files are always part of its commits")
-        stored = _ask_for_commit(settings, store, find_capsule(settings, wish.target).paths)
+        stored = _ask_for_commit(settings, store, find_capsule(settings, wish.target).paths, progress)
     if wish.tag is not None and store.tags().get(wish.tag) != stored.id:
         store.tag(wish.tag, stored.id)
     try:
@@ -109,10 +112,12 @@ def _files_elsewhere(cause: str) -> UsageError:
     return UsageError("--files is for pid: targets", cause=cause)
 
 
-def _commit_container(settings: Settings, store: Store, name: str, wish: CommitWish) -> StoredCommit:
+def _commit_container(
+    settings: Settings, store: Store, name: str, wish: CommitWish, progress: Progress
+) -> StoredCommit:
     with contextlib.suppress(TargetUnknown):
         # Its agent's tracer has to step aside for CRIU.
-        return _ask_watch(settings, store, find_watch(settings, f"podman:{name}"), wish)
+        return _ask_watch(settings, store, find_watch(settings, f"podman:{name}"), wish, progress)
     from relive.checkpoint.criu import CriuTools
     from relive.checkpoint.watchdog import Watchdog
     from relive.containers.podman.commit import commit_container
@@ -133,9 +138,11 @@ def _commit_container(settings: Settings, store: Store, name: str, wish: CommitW
         )
 
 
-def _commit_docker(settings: Settings, store: Store, name: str, wish: CommitWish) -> StoredCommit:
+def _commit_docker(
+    settings: Settings, store: Store, name: str, wish: CommitWish, progress: Progress
+) -> StoredCommit:
     with contextlib.suppress(TargetUnknown):
-        return _ask_watch(settings, store, find_watch(settings, f"{_DOCKER}{name}"), wish)
+        return _ask_watch(settings, store, find_watch(settings, f"{_DOCKER}{name}"), wish, progress)
     from relive.checkpoint.criu import CriuTools
     from relive.checkpoint.dump import capture
     from relive.checkpoint.watchdog import Watchdog
@@ -150,28 +157,42 @@ def _commit_docker(settings: Settings, store: Store, name: str, wish: CommitWish
     return taken.store(store, [before.id] if before is not None else [])
 
 
-def _ask_watch(settings: Settings, store: Store, watch: Watch, wish: CommitWish) -> StoredCommit:
+def _ask_watch(
+    settings: Settings, store: Store, watch: Watch, wish: CommitWish, progress: Progress
+) -> StoredCommit:
     if wish.with_image or wish.with_volumes:
         raise UsageError(
             f"{watch.target} is watched, and its watch commits neither image nor volumes",
             cause="it commits often, and those are large",
             remedy=f"end the watch first: relive stop {watch.target}",
         )
-    return _ask_for_commit(settings, store, watch.paths)
+    return _ask_for_commit(settings, store, watch.paths, progress)
 
 
-def _ask_for_commit(settings: Settings, store: Store, paths: LifePaths) -> StoredCommit:
-    limit = settings.commit_limit * 3 + 60
+def _ask_for_commit(settings: Settings, store: Store, paths: LifePaths, progress: Progress) -> StoredCommit:
+    limit = settings.commit_limit * 3 + 60  # in which nothing moves; each commit before it has a watchdog
     order = {"op": "commit", "capture": settings.mark} | store_key_variable()
-    agent = agent_now(paths)
-    try:
-        answer = ask_agent(paths.agent_socket, order, limit=limit)
-    except AgentUnreachable:
-        if not has_died(paths, agent):
-            raise
-        # Killed just then, or with the request: a second commit, should the first have been made, harms nobody.
-        tend_life(settings, paths.directory)
-        answer = ask_agent(paths.agent_socket, order, limit=limit)
+    with contextlib.ExitStack() as shown:
+        stages: dict[str, Callable[[int], None]] = {}
+
+        def hear(told: dict[str, Any]) -> None:
+            what = str(told["what"])
+            if what not in stages:
+                shown.close()
+                stages.clear()
+                stages[what] = shown.enter_context(progress.progress(what, int(told["total"])))
+            stages[what](int(told["done"]))
+
+        ask = partial(ask_agent, paths.agent_socket, order, limit=limit, on_progress=hear)
+        agent = agent_now(paths)
+        try:
+            answer = ask()
+        except AgentUnreachable:
+            if not has_died(paths, agent):
+                raise
+            # Killed just then, or with the request: a second commit, should the first have been made, harms nobody.
+            tend_life(settings, paths.directory)
+            answer = ask()
     return store.get(CommitId(answer["id"]))
 
 

@@ -28,7 +28,7 @@ class BranchPlan:
         clock_shift_ns: what to add to the wall clock; None: leave it.
         streams: "stdout" or "stderr", by the outlets that are these.
         taken_pids: pids and thread ids that the commit holds.
-        limit: seconds for CRIU.
+        limit: seconds in which CRIU must read or write something.
         networks: what CRIU calls network namespaces of the target's own: they become the branch's.
         owner: the end for process 1 of the line by which the branch ends with whoever holds the other.
         disk_share: of what is free on the branch's disk, what may go while it lives.

@@ -20,17 +20,18 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from pathlib import Path
 
 from relive.checkpoint import criu_rpc_pb2 as rpc
-from relive.checkpoint.criu import Conversation, CriuDied, CriuTimedOut, CriuTools, base_options
+from relive.checkpoint.criu import Conversation, CriuDied, CriuTimedOut, CriuTools, Deadline, base_options
 from relive.checkpoint.criu_errors import explain, read_error_lines
 from relive.errors import ReliveError, RestoreFailed, RestoreTimedOut
 from relive.images.locks import check_posix_locks
 from relive.kernel import loopback
+from relive.kernel.io_counts import io_counts
 from relive.kernel.mounts import detached, make_private
 from relive.kernel.namespaces import Namespace, enter_namespaces, unshare
 from relive.kernel.procfs import tree_of
@@ -89,6 +90,7 @@ class BranchBuilder:
         self._built: Future[Built] = Future()
         self._joined: Future[None] = Future()
         self._host: dict[str, str] = {}
+        self._moved_at = 0.0  # [s] monotonic, written by the builder's thread
         threading.Thread(target=self._work, name="branch-builder", daemon=True).start()
         # The builder cannot start it: a thread that has left its PID namespace for one of its children gets none (clone(2)).
         threading.Thread(target=self._join, name="branch-groups", daemon=True).start()
@@ -102,17 +104,21 @@ class BranchBuilder:
 
         Raises:
             ReliveError: the branch cannot live; nothing is left of it.
-            RestoreTimedOut: it took longer than ``plan.limit``.
+            RestoreTimedOut: for ``plan.limit`` nothing of it moved.
         """
+        self._moved_at = time.monotonic()
         self._plan.set_result(plan)
-        try:
-            return self._built.result(plan.limit + _SPARE)
-        except TimeoutError:
-            if self._built.done():
-                raise
-            raise RestoreTimedOut(
-                "the restore was given up", cause=f"it took longer than {plan.limit:g} s"
-            ) from None
+        while True:
+            until = self._moved_at + plan.limit + _SPARE
+            try:
+                return self._built.result(max(0.0, until - time.monotonic()))
+            except TimeoutError:
+                if self._built.done():
+                    raise
+                if time.monotonic() >= self._moved_at + plan.limit + _SPARE:
+                    raise RestoreTimedOut(
+                        "the restore was given up", cause=f"for {plan.limit:g} s nothing of it moved"
+                    ) from None
 
     def abandon(self) -> None:
         """Give up: end what has been started. Doing it twice, or after a failure, is no error."""
@@ -226,12 +232,15 @@ class BranchBuilder:
         first.hold_owner(plan.owner)
         first.leave_room(room_on(status, plan.disk_share))
         first.give_up_capabilities()
-        root = _Restoring(plan, ground, first, images, network, outlets, self._host).run(criu)
+        root = _Restoring(plan, ground, first, images, network, outlets, self._host, self._moves).run(criu)
         # Not before CRIU has ended: only then are the processes this one's children, and it leaves when it has none.
         first.become(root, len(kept))
         failing.pop_all()
         forged = {peer.getsockname()[1]: os.dup(peer.fileno()) for peer in inward}
         return Built(first.pid, root, forged, ends, seal_us)
+
+    def _moves(self) -> None:
+        self._moved_at = time.monotonic()
 
     def _start_criu(self, first: FirstProcess, number: int, keep: list[int]) -> Conversation:
         """Start CRIU under a number with room behind it for its own few processes."""
@@ -276,6 +285,7 @@ class _Restoring:
     network: int
     outlets: list[OpenOutlet]
     host: Mapping[str, str]
+    on_moved: Callable[[], None]
     _root: int = 0
 
     def run(self, criu: Conversation) -> int:
@@ -286,14 +296,14 @@ class _Restoring:
                 request = rpc.Request(type=rpc.RESTORE, opts=self._options())
                 answer = criu.ask(
                     request,
-                    limit=limit,
+                    limit=Deadline(limit, io_counts, self.on_moved),
                     on_notification=self._notified,
                     on_descriptor=self._read_terminal,
                 )
         except CriuTimedOut:
             raise RestoreTimedOut(
                 "the restore was given up",
-                cause=f"CRIU took longer than {limit:g} s",
+                cause=f"CRIU neither read nor wrote anything for {limit:g} s",
                 remedy="raise `restore_limit` in relive.toml; a lock that the original holds can also cause this",
             ) from None
         except CriuDied as died:

@@ -22,7 +22,7 @@ from relive.store.listing import checked_layers
 from relive.store.manifests import commit_id_of
 from relive.store.pages.materialize import PageSource
 from relive.store.pages.packs import Packs
-from relive.store.pages.page_diff import Pages
+from relive.store.pages.page_diff import WORDS, Flags, Pages
 from relive.store.pages.placement import Placement
 from relive.store.pages.size import PAGE
 from relive.store.pages.table import NOWHERE, Contents, Index
@@ -31,6 +31,7 @@ __all__ = ["StoredContents", "damaged_contents"]
 
 _COMMITS_KEPT = 8
 _BLOCK = 2048  # [pages] made at once: small contents that lie together are read together
+_ZEROS: Pages = np.zeros((_BLOCK, WORDS), np.uint64)  # never written to, so they take no memory
 
 
 @dataclass(slots=True)
@@ -103,9 +104,8 @@ class StoredContents:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             at = 0
-            for data, is_empty in self._pieces(name):
-                if not is_empty:
-                    _write_at(file, at, data)
+            for data, is_held in self._pieces(name):
+                _write_at(file, at, data, is_held)
                 at += len(data)
             os.ftruncate(file, at)
         finally:
@@ -149,8 +149,11 @@ class StoredContents:
                         return found
         return None
 
-    def _pieces(self, name: str) -> Iterator[tuple[memoryview, bool]]:
-        """(bytes, they are all zero and kept nowhere) from the first to the last; raises at the end where they are not its."""
+    def _pieces(self, name: str) -> Iterator[tuple[memoryview, Flags]]:
+        """(bytes, which of their pages are kept anywhere: the others are zeros) from the first to the last.
+
+        Raises at the end where they are not its.
+        """
         known = self._find(name)
         if known is None:
             raise _missing(name)
@@ -160,15 +163,16 @@ class StoredContents:
             block = begin // _BLOCK
             until = min(end, (block + 1) * _BLOCK)
             table = known.contents.table.part(begin, until)
-            is_empty = bool(np.all(table.full == NOWHERE) and np.all(table.xor == NOWHERE))
+            is_held = (table.full != NOWHERE) | (table.xor != NOWHERE)
+            within = slice(begin - block * _BLOCK, until - block * _BLOCK)
             try:
-                pages = self._block(known, block)[begin - block * _BLOCK : until - block * _BLOCK]
+                pages = (self._block(known, block) if is_held.any() else _ZEROS)[within]
             except ObjectMissing:
                 known = self._again(known, name)
                 continue
             data = pages.reshape(-1).view(np.uint8).data[:left]
             hasher.update(data)
-            yield data, is_empty
+            yield data, is_held
             left, begin = left - len(data), until
         if hasher.hexdigest() != name:
             raise ObjectCorrupt(
@@ -240,10 +244,14 @@ def _close(known: _Known) -> None:
         source.__exit__()
 
 
-def _write_at(file: int, at: int, data: memoryview) -> None:
-    while data:
-        count = os.pwrite(file, data, at)
-        data, at = data[count:], at + count
+def _write_at(file: int, at: int, data: memoryview, is_held: Flags) -> None:
+    """Write the pages that are held, each run of them at once; the others become holes."""
+    edges = np.flatnonzero(np.diff(is_held, prepend=False, append=False)).tolist()
+    for first, last in zip(edges[::2], edges[1::2], strict=True):
+        rest, place = data[first * PAGE : last * PAGE], at + first * PAGE
+        while rest:
+            count = os.pwrite(file, rest, place)
+            rest, place = rest[count:], place + count
 
 
 def _missing(name: str) -> ObjectMissing:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from relive.errors import ObjectCorrupt, ObjectMissing, RefUnknown, SignatureInvalid
+from relive.model.advance import Advance
 from relive.model.commit import CommitId, ImageFile, Layer, Manifest
 from relive.store.bundle import (
     BUNDLE,
@@ -111,17 +112,19 @@ class Images:
         wanted: Sequence[str],
         new: Mapping[str, NewContent],
         listing: bytes,
+        advance: Advance,
     ) -> TakenPages:
         """Take in what is new of the contents of files; all is durable on return.
 
         Args:
             wanted: names of all contents; each is one of the parent's or of ``new``.
             listing: the bytes that tell the layers.
+            advance: is told how far it is.
 
         Raises:
             OSError: the disk is full.
         """
-        taken.intake.take_contents(layers, wanted, new)
+        taken.intake.take_contents(layers, wanted, new, advance)
         return taken.intake.finish(taken.bundle, listing)
 
     def place(self, commit_id: CommitId, pages: TakenPages) -> int:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relive.store.pages.numpy_threads import load_numpy
+from relive.store.small_files import Part
 from relive.store.staging import Staging
 
 if TYPE_CHECKING:
@@ -34,25 +35,30 @@ class NewFiles:
     def __len__(self) -> int:
         return len(self._contents)
 
-    def take(self, file: Path, place: Place | None) -> str:
+    def take(self, file: Path, place: Place | None, part: Part | None = None) -> str:
         """Move a file of the same file system here; returns the BLAKE3 of its content.
 
         Args:
             place: the point of a layer and a path there: what stood there in the parent is what it is compared with.
+            part: of a file of many, which stays where it is.
         """
         load_numpy()
         from relive.store.pages.contents import read_new  # noqa: PLC0415 - it takes numpy
 
-        if self._staging is None:
-            self._staging = self._stage()
-        goal = self._staging.files / f"{self._count:08}"
-        self._count += 1
-        file.rename(goal)
-        content = read_new(goal)
+        content = read_new(file if part is not None else self._moved(file), part)
         self._contents[content.name] = content
         if place is not None:
             self._places[content.name] = place
         return content.name
+
+    def _moved(self, file: Path) -> Path:
+        return file.rename(self._free_place())
+
+    def _free_place(self) -> Path:
+        if self._staging is None:
+            self._staging = self._stage()
+        self._count += 1
+        return self._staging.files / f"{self._count:08}"
 
     def borrow(self, file: Path) -> str:
         """The same for a file that stays where it is, and does not change."""
@@ -64,17 +70,24 @@ class NewFiles:
         return content.name
 
     def path(self, name: str) -> Path:
-        """The file that holds a content."""
-        return self._contents[name].path
+        """A file that holds a content, and nothing else."""
+        content = self._contents[name]
+        if content.is_part:
+            goal = self._free_place()
+            with content.path.open("rb") as file:
+                file.seek(content.begin)
+                goal.write_bytes(file.read(content.size))
+            content = self._contents[name] = replace(content, path=goal, begin=0, is_part=False)
+        return content.path
 
-    def compared(self, places: Mapping[Place, str]) -> dict[str, NewContent]:
+    def compared(self, before: Callable[[Place], str | None]) -> dict[str, NewContent]:
         """All, by name, with what each took the place of.
 
         Args:
-            places: the contents of the parent's files by their places.
+            before: the content that the parent's file of that place has; asked for those that were taken.
         """
         return {
-            name: replace(content, before=places.get(self._places[name]) if name in self._places else None)
+            name: replace(content, before=before(self._places[name]) if name in self._places else None)
             for name, content in self._contents.items()
         }
 

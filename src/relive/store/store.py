@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from relive.config import given_store_keys
 from relive.errors import ObjectCorrupt, ObjectMissing, RefUnknown
+from relive.model.advance import Advance
 from relive.model.commit import CommitId, FileEntry, Layer, Manifest
 from relive.store.commitquery import CommitQuery
 from relive.store.disk_errors import disk_errors
@@ -45,6 +46,7 @@ from relive.store.pages.numpy_threads import load_numpy
 from relive.store.pages.packs import Packs
 from relive.store.pages.placement import Placements
 from relive.store.paging import Page
+from relive.store.small_files import Part
 from relive.store.staging import Staging, sweep_left_overs
 from relive.store.sweep import repack_dead, sweep_packs
 from relive.store.tags import Tags
@@ -84,6 +86,7 @@ class Store:
         self._new_files = NewFiles(self.stage)
         self._parent: CommitId | None = None
         self._renewed: list[CommitId] = []
+        self._advance = Advance()
         self._referable: Collection[str] | None = None
         self._open_intake: TakenImages | None = None
         self._keyring = keyring = keyring or Keyring(directory.parent / "keys", given_store_keys)
@@ -201,16 +204,18 @@ class Store:
             return Staging(self._incoming / uuid.uuid4().hex)
 
     @contextlib.contextmanager
-    def taking_in(self, parent: CommitId | None = None) -> Iterator[None]:
+    def taking_in(self, parent: CommitId | None = None, advance: Advance | None = None) -> Iterator[None]:
         """Around all that one commit takes in, its ``add`` included: should it fail, what only it brought is removed.
 
         Args:
             parent: the commit before it of the same target, whose pages and files are likely to be the same.
+            advance: is told how far it is.
 
         Raises:
             KeyMissing, KeyWrong: the store is sealed with a key that is not there; nothing is written.
         """
         self._parent, self._referable = parent, None
+        self._advance = advance or Advance()
         try:
             with self._lock.held(shared=True):
                 with disk_errors("making the store ready to be written to", self._directory):
@@ -231,17 +236,18 @@ class Store:
         if taken is not None:
             taken.intake.discard()
 
-    def take_file(self, file: Path, place: tuple[str, str] | None = None) -> str:
+    def take_file(self, file: Path, place: tuple[str, str] | None = None, part: Part | None = None) -> str:
         """Take a staged file, which is gone from where it was on return; it is durable with ``add``.
 
         Args:
             place: the point of the layer and the path there that it belongs to; it is compared with what the parent has there.
+            part: take this of a file of many, which stays where it is, and must until ``add`` is done.
 
         Returns:
             The name of its content, for the entry.
         """
         with disk_errors("storing a file", self._directory):
-            return self._new_files.take(file, place)
+            return self._new_files.take(file, place, part)
 
     def take_images(self, directory: Path, parent: CommitId | None = None) -> TakenImages:
         """Take CRIU's image files in, durable with ``add``; only within ``taking_in``. The files may be removed afterwards.
@@ -318,8 +324,8 @@ class Store:
                 for name in wanted:
                     if name not in self._new_files and name not in known.contents.positions:
                         self._bring(name, stack)
-                new = self._new_files.compared(known.places if len(self._new_files) else {})
-                pages = self._images.finish(taken, layers, wanted, new, listing)
+                new = self._new_files.compared(known.places.get)
+                pages = self._images.finish(taken, layers, wanted, new, listing, self._advance)
         except BaseException:
             taken.intake.discard()
             raise

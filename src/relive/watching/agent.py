@@ -120,7 +120,7 @@ class ContainerAgent:
 
     async def run(self, ready: Callable[[], None]) -> None:
         """Watch until that is ended, or the container is gone; ``ready`` is called when it takes commands."""
-        server = await serve_control(self._watch.paths.agent_socket, self._handle)
+        server = await serve_control(self._watch.paths.agent_socket, self._handle, self._committer.advance)
         ready()
         try:
             self._tasks.begin(self._keeper.make_ready())

@@ -13,9 +13,12 @@ from typing import Any
 
 import pytest
 
+from relive.agent.control import server as control_server
 from relive.agent.control.client import ask_agent
 from relive.agent.control.server import serve_control
 from relive.errors import AgentUnreachable, CommitFailed, ReliveError, TargetUndumpable, UsageError
+from relive.model.advance import Advance
+from waiting import eventually
 
 
 class PlayedAgent:
@@ -23,6 +26,8 @@ class PlayedAgent:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.advance = Advance()
+        self.is_told = threading.Event()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
         self._thread.start()
@@ -30,7 +35,7 @@ class PlayedAgent:
 
     async def _serve(self) -> None:
         self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
-        server = await serve_control(self.path, self._handle)
+        server = await serve_control(self.path, self._handle, self.advance)
         self._ready.set()
         await self._ended.wait()
         server.close()
@@ -43,6 +48,12 @@ class PlayedAgent:
                 return {"said": request["text"]}
             case "fail":
                 raise TargetUndumpable("it holds a ring", cause="CRIU says so", remedy="hide it")
+            case "work":
+                stage = self.advance.begin("counting", 10**9)
+                while not self.is_told.is_set():
+                    stage.step()
+                    await asyncio.sleep(0.001)
+                return {"counted": True}
             case "hang":
                 await self._ended.wait()
         raise ValueError("no such operation")
@@ -97,6 +108,40 @@ def test_junk_is_answered_and_the_next_line_too(agent):
             assert b"error" in lines.readline()
             assert b"error" in lines.readline()
             assert b"still here" in lines.readline()
+
+
+def test_while_work_goes_on_the_agent_says_how_far_it_is_and_the_answer_comes_behind(agent, monkeypatch):
+    monkeypatch.setattr(control_server, "_ADVANCE_EVERY", 0.01)
+    told = []
+
+    def hear(message: dict[str, Any]) -> None:
+        told.append(message)
+        if len(told) == 3:
+            agent.is_told.set()
+
+    assert ask_agent(agent.path, {"op": "work"}, limit=30, on_progress=hear) == {"counted": True}
+    assert all(one["what"] == "counting" and one["total"] == 10**9 for one in told)
+    assert sorted({one["done"] for one in told}) == [one["done"] for one in told]
+
+
+def test_an_agent_whose_work_does_not_move_is_unreachable_however_it_is_asked(agent, monkeypatch):
+    monkeypatch.setattr(control_server, "_ADVANCE_EVERY", 0.001)
+    agent.advance.begin("standing still", 1)
+    with pytest.raises(AgentUnreachable):
+        ask_agent(agent.path, {"op": "hang"}, limit=0.1, on_progress=lambda _told: None)
+
+
+def test_work_is_done_though_who_asked_is_gone(agent, monkeypatch):
+    monkeypatch.setattr(control_server, "_ADVANCE_EVERY", 0.001)
+    with socket.socket(socket.AF_UNIX) as channel:
+        channel.connect(str(agent.path))
+        channel.sendall(b'{"op": "work", "progress": true}\n')
+        with channel.makefile("rb") as lines:
+            assert b"counting" in lines.readline()
+    moves = agent.advance.moves
+    eventually(lambda: agent.advance.moves > moves + 100)
+    agent.is_told.set()
+    assert ask(agent, op="echo", text="x") == {"said": "x"}
 
 
 def test_an_agent_that_does_not_answer_in_time_is_unreachable(agent):

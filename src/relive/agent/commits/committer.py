@@ -39,12 +39,14 @@ class Committer:
         tracer: the failure watch, which has to step aside for CRIU; None while there is none.
         proxy: the recording proxy; None without one. border: the recorder of what the service asks of others; None without one.
         pace: is told of each pause; None: nobody asks.
+        advance: how far the commits are that are under way.
     """
 
     def __init__(
         self, taker: Taker, paths: LifePaths, name: str, keeper: Keeper, protection: Protection
     ) -> None:
         self._taker = taker
+        self.advance = taker.advance
         self._paths = paths
         self._keeper = keeper
         self._protection = protection

@@ -11,6 +11,7 @@ from relive.checkpoint.target import Target
 from relive.checkpoint.watchdog import Watchdog
 from relive.config import Settings
 from relive.errors import CapsuleError
+from relive.model.advance import Advance
 from relive.model.commit import CommitId, Cursor, Trigger
 from relive.store import Store, StoredCommit
 
@@ -39,6 +40,10 @@ class Taken(Protocol):
 class Taker(Protocol):
     """Takes commits of one target. Its methods are called in other threads than the event loop's, one at a time."""
 
+    @property
+    def advance(self) -> Advance:
+        """How far the commits are that are being taken or stored; to be read in any thread."""
+
     def take(self, trigger: Trigger, gate: Gate, stopped: StoppedBy | None, name: str | None) -> Taken:
         """Take one; the target runs on afterwards. Arguments and errors are those of ``checkpoint.dump.capture``."""
 
@@ -62,6 +67,7 @@ class CriuTaker:
         self._tools.check()
         self._store = Store(settings.store)
         self._watchdog = Watchdog(self._tools.watchdog)
+        self.advance = Advance()
 
     def take(self, trigger: Trigger, gate: Gate, stopped: StoppedBy | None, name: str | None) -> Taken:
         """See ``Taker``."""
@@ -76,6 +82,7 @@ class CriuTaker:
                 gate=gate,
                 stopped=stopped,
                 name=name,
+                advance=self.advance,
             )
         except CapsuleError:  # of the watchdog, which has ended
             self._watchdog.close()

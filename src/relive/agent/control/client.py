@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,21 @@ __all__ = ["ask_agent"]
 
 _START_LIMIT = 3.0  # [s] that an agent may take from its start until it listens
 _START_POLL = 0.01  # [s]
+_PROGRESS = b'{"progress": '
 
 
-def ask_agent(path: Path, request: dict[str, Any], *, limit: float) -> dict[str, Any]:
+def ask_agent(
+    path: Path,
+    request: dict[str, Any],
+    *,
+    limit: float,
+    on_progress: Callable[[dict[str, Any]], None] | None = None,
+) -> dict[str, Any]:
     """Send one command and wait for its answer, at most ``limit`` seconds.
+
+    Args:
+        on_progress: gets what the agent tells of work that goes on: ``what``, ``done`` and ``total``. With it, ``limit`` is for
+            the time in which nothing moves.
 
     Raises:
         AgentUnreachable: nobody answers.
@@ -28,8 +40,13 @@ def ask_agent(path: Path, request: dict[str, Any], *, limit: float) -> dict[str,
         channel.settimeout(limit)
         try:
             _connect(channel, path, time.monotonic() + min(limit, _START_LIMIT))
-            channel.sendall(json.dumps(request).encode() + b"\n")
-            line = channel.makefile("rb").readline()
+            wanted = request if on_progress is None else request | {"progress": True}
+            channel.sendall(json.dumps(wanted).encode() + b"\n")
+            with channel.makefile("rb") as lines:
+                line = lines.readline()
+                while on_progress is not None and line.startswith(_PROGRESS) and line.endswith(b"\n"):
+                    on_progress(json.loads(line)["progress"])
+                    line = lines.readline()
         except OSError as error:
             raise _unreachable(str(error)) from error
     if not line.endswith(b"\n"):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,12 +21,14 @@ import numpy as np
 from blake3 import blake3
 
 from relive.errors import ObjectCorrupt, ObjectMissing
+from relive.model.advance import Advance
 from relive.store.pages.batch import Window
 from relive.store.pages.materialize import OpenPacks
 from relive.store.pages.packwriter import PackWriter
 from relive.store.pages.page_diff import WORDS, Flags, Numbers, Pages
 from relive.store.pages.size import PAGE, page_count
 from relive.store.pages.table import NOWHERE, Contents, Table, pack_of, place
+from relive.store.small_files import Part
 
 __all__ = ["SPARSE", "ContentIntake", "NewContent", "read_new"]
 
@@ -42,7 +45,8 @@ class NewContent:
 
     Attributes:
         name: BLAKE3 of it, 64 hexadecimal digits. size: in bytes.
-        path: a file that holds it and does not change.
+        path: a file that holds it and does not change; begin: where in it, the multiple of a page.
+        is_part: there is more in that file.
         prints: fingerprints of its stretches, one after the other; empty where it has only one.
         before: name of the content whose place it took; None if it took that of none.
     """
@@ -52,16 +56,20 @@ class NewContent:
     path: Path
     prints: bytes
     before: str | None = None
+    begin: int = 0
+    is_part: bool = False
 
 
-def read_new(path: Path) -> NewContent:
-    """Read a file once, for its name and its fingerprints. Holes are not read."""
+def read_new(path: Path, part: Part | None = None) -> NewContent:
+    """Read a file once, or a part of one, for its name and its fingerprints. Holes are not read."""
+    if part is not None:
+        return _read_part(path, part)
     whole, prints, size = blake3(), bytearray(), 0
     buffer, zeros = memoryview(bytearray(_STEP)), memoryview(bytes(_STEP))
     with path.open("rb", buffering=0) as file:
         total = os.fstat(file.fileno()).st_size
         has_prints = total > _STRETCH * PAGE
-        of_zeros = _prints_of(zeros)
+        of_zeros = _prints_of(zeros) if has_prints else b""
         steps = _outside_of_holes(file.fileno(), np.arange(-(-total // _STEP)), unit=_STEP)
         file.seek(0)
         for holds_data in steps:
@@ -78,6 +86,15 @@ def read_new(path: Path) -> NewContent:
                     prints += of_zeros if count == _STEP else _prints_of(zeros[:count])
             size += count
     return NewContent(whole.hexdigest(), size, path, bytes(prints))
+
+
+def _read_part(path: Path, part: Part) -> NewContent:
+    assert part.size <= _STRETCH * PAGE  # so it has no fingerprints
+    with path.open("rb", buffering=0) as file:
+        data = os.pread(file.fileno(), part.size, part.begin)
+    if len(data) < part.size:
+        raise OSError(errno.EIO, "it has become shorter", str(path))
+    return NewContent(blake3(data).hexdigest(), part.size, path, b"", begin=part.begin, is_part=True)
 
 
 def _prints_of(data: memoryview) -> bytes:
@@ -110,7 +127,13 @@ class ContentIntake:
         self._full: list[tuple[NewContent, int, Numbers]] = []
 
     def take(
-        self, wanted: Sequence[str], new: Mapping[str, NewContent], *, is_key: bool, fold: Numbers
+        self,
+        wanted: Sequence[str],
+        new: Mapping[str, NewContent],
+        *,
+        is_key: bool,
+        fold: Numbers,
+        advance: Advance,
     ) -> Contents:
         """Write what is new to the pack.
 
@@ -118,6 +141,7 @@ class ContentIntake:
             wanted: names of all contents of the commit; each is one of ``before`` or of ``new``.
             is_key: keep nothing as changed words.
             fold: positions of packs of which nothing is to be referred to any more.
+            advance: is told how far it is.
 
         Raises:
             OSError: the disk is full.
@@ -132,12 +156,13 @@ class ContentIntake:
         self._inherit(found)
         if is_key or len(fold):
             self._keep_anew(found.table, is_key=is_key, fold=fold)
+        comparing = advance.begin("comparing files", len(new))
         for position, name in enumerate(names):
             if name not in self._before.positions:
+                comparing.step()
                 self._look_at(new[name], found.begins[position], found.table, is_key=is_key)
         self._writer.end_frame()
-        for content, begin, numbers in self._full:
-            self._write_full(content, begin, numbers, found.table)
+        self._write_full(found.table, advance)
         self._writer.end_frame()
         return found
 
@@ -211,7 +236,7 @@ class ContentIntake:
                 last = self._reader.window(part, last)
                 bases = last.full()
                 before = last.apply_xor(bases.copy())
-                pages = _read(file.fileno(), numbers)
+                pages = _read(file.fileno(), numbers + content.begin // PAGE)
                 differs = np.asarray((pages != before).any(axis=1))
                 some = numbers[differs]
                 pages, bases = pages[differs], bases[differs]
@@ -230,15 +255,28 @@ class ContentIntake:
         table.xor[rows[some]] = place(self._pack, self._writer.add_words(pages[some], mask[some]))
         return is_sparse
 
-    def _write_full(self, content: NewContent, begin: int, numbers: Numbers, table: Table) -> None:
-        table.xor[begin + numbers] = table.full[begin + numbers] = NOWHERE
-        with content.path.open("rb", buffering=0) as file:
-            for some in _chunks(numbers[_outside_of_holes(file.fileno(), numbers)]):
-                pages = _read(file.fileno(), some)
-                has_content = np.asarray(pages.any(axis=1))
-                rows = begin + some
-                slots = self._writer.add_pages(pages[has_content])
-                table.full[rows[has_content]] = place(self._pack, slots)
+    def _write_full(self, table: Table, advance: Advance) -> None:
+        writing = advance.begin("writing pages of files", sum(len(numbers) for _, _, numbers in self._full))
+        for _, begin, numbers in self._full:
+            table.xor[begin + numbers] = table.full[begin + numbers] = NOWHERE
+        # Parts of one file are taken together: most of them are a page, and each call costs more than that page.
+        for _, group in itertools.groupby(
+            self._full, key=lambda one: str(one[0].path) if one[0].is_part else id(one)
+        ):
+            some = list(group)
+            first = some[0][0]
+            found = [(begin + numbers, numbers + content.begin // PAGE) for content, begin, numbers in some]
+            rows, numbers = (np.concatenate(column) for column in zip(*found, strict=True))
+            with first.path.open("rb", buffering=0) as file:
+                if not first.is_part:
+                    wanted = _outside_of_holes(file.fileno(), numbers)
+                    rows, numbers = rows[wanted], numbers[wanted]
+                for begin in range(0, len(numbers), _CHUNK):
+                    pages = _read(file.fileno(), numbers[begin : begin + _CHUNK])
+                    writing.step(len(pages))
+                    has_content = np.asarray(pages.any(axis=1))
+                    slots = self._writer.add_pages(pages[has_content])
+                    table.full[rows[begin : begin + _CHUNK][has_content]] = place(self._pack, slots)
 
 
 def _ordered(wanted: Sequence[str], before: Contents, new: Mapping[str, NewContent]) -> list[str]:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from relive.errors import ObjectCorrupt, ObjectMissing
+from relive.model.advance import Advance
 from relive.model.commit import Layer
 from relive.store.pages.compaction import (
     continued,
@@ -124,13 +125,18 @@ class CommitIntake:
         self._works = intake.works
 
     def take_contents(
-        self, layers: Sequence[Layer], wanted: Sequence[str], new: Mapping[str, NewContent]
+        self,
+        layers: Sequence[Layer],
+        wanted: Sequence[str],
+        new: Mapping[str, NewContent],
+        advance: Advance,
     ) -> None:
         """Write what is new of the contents of files to the pack.
 
         Args:
             layers: that name them.
             wanted: their names; each is one of the parent's or of ``new``.
+            advance: is told how far it is.
         """
         known = self._parent.contents if self._parent is not None else self._contents
         names = self._parent.packs if self._parent is not None else []
@@ -142,11 +148,12 @@ class CommitIntake:
                 new,
                 is_key=self._onward is None,
                 fold=self._folded([known.contents.table], tables),
+                advance=advance,
             )
         prints = {name: content.prints for name, content in new.items()}
         prints = {name: prints.get(name) or known.prints.get(name, b"") for name in contents.names}
         kept = {name: found for name, found in prints.items() if found}
-        self._contents = KnownContents(contents, kept, layers)
+        self._contents = KnownContents.of(contents, kept, layers)
 
     def finish(self, bundle: bytes, listing: bytes) -> TakenPages:
         """Write the index and make the pack durable.

@@ -24,6 +24,8 @@ WINDOW_MOST = 27  # [log2 bytes] how far back a blob's frame may refer, its dict
 _WINDOW_LEAST = 18
 _SEARCH_LEAST, _SEARCH_MOST = 17, 24  # [log2 entries] of the tables by which a dictionary is searched
 _LEVEL = 3  # of zstd
+# [bytes] The strategy of that level (dfast) searches only so much of a dictionary, its end: zstd keeps 24 bits of each place there.
+_TAGGED_MOST = 1 << 24
 _ID_SIZE = 16
 _SAMPLE = 6  # one in so many frames that are compressed against a dictionary is compressed without it, too, to see what it saves
 
@@ -187,6 +189,9 @@ def _compress_blob(data: bytes, dictionary: bytes | None) -> bytes:
         window_log=min(WINDOW_MOST, max(_WINDOW_LEAST, whole)),
         hash_log=search,
         chain_log=search,
+        strategy=zstandard.STRATEGY_GREEDY
+        if len(dictionary or b"") > _TAGGED_MOST
+        else zstandard.STRATEGY_DFAST,
     )
     compressor = zstandard.ZstdCompressor(compression_params=options, dict_data=as_dictionary(dictionary))
     return compressor.compress(data)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from relive.images.pagemap import Run
 from relive.model.commit import CommitId, Layer
@@ -18,6 +17,7 @@ from relive.store.pages.mapped import unmap_pages
 from relive.store.pages.packfile import Kind
 from relive.store.pages.page_diff import Numbers, Pages
 from relive.store.pages.placement import FramePlace
+from relive.store.pages.places import Places
 from relive.store.pages.table import Contents, Dictionaries, Table
 from relive.store.pages.xor_bases import Bases
 
@@ -36,33 +36,28 @@ class KnownFile:
     bases: Numbers
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class KnownContents:
     """The contents of a commit's files. Nothing of them is held but where they lie.
 
     Attributes:
         prints: by name, the fingerprints of those that have been read since this process started.
-        layers: that name them.
+        places: where each stood.
     """
 
     contents: Contents
     prints: Mapping[str, bytes]
-    layers: Sequence[Layer]
+    places: Places
 
     @classmethod
     def none(cls) -> KnownContents:
         """Of no files."""
-        return cls(Contents.none(), {}, ())
+        return cls.of(Contents.none(), {}, ())
 
-    @cached_property
-    def places(self) -> Mapping[tuple[str, str], str]:
-        """The content of each file, by the point of its layer and its path there."""
-        return {
-            (layer.point, entry.path): entry.object
-            for layer in self.layers
-            for entry in layer.entries
-            if entry.object is not None
-        }
+    @classmethod
+    def of(cls, contents: Contents, prints: Mapping[str, bytes], layers: Sequence[Layer]) -> KnownContents:
+        """Those that the layers name."""
+        return cls(contents, prints, Places(layers, contents))
 
 
 @dataclass(frozen=True, slots=True)

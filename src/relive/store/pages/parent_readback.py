@@ -44,7 +44,7 @@ def read_back(manifest: Manifest, placement: Placement, packs: Packs) -> KnownCo
         layers = [] if manifest.listing is None else checked_layers(manifest.listing, source.index.listing)
     return KnownCommit(
         files=files,
-        contents=KnownContents(source.index.contents, {}, layers),
+        contents=KnownContents.of(source.index.contents, {}, layers),
         bases=bases,
         packs=placement.packs,
         indexes=_indexes(placement, source),

@@ -15,6 +15,7 @@ from relive.checkpoint.watched_files import WatchedFiles, WatchedScanner
 from relive.config import Settings
 from relive.errors import ProcessGone
 from relive.kernel import procfs
+from relive.model.advance import Advance
 from relive.model.capsule import LifePaths
 from relive.model.commit import LayerKind, Trigger
 from relive.watching.processes.following import Following
@@ -55,6 +56,11 @@ class ProcessTaker:
         root = find()
         if root:
             self.begin(root)
+
+    @property
+    def advance(self) -> Advance:
+        """See ``Taker``."""
+        return self._criu.advance
 
     def begin(self, root: int) -> None:
         """See ``Taker``."""
