@@ -41,6 +41,7 @@ from relive.replay.sequence import miss_words, misses_of, sequence_of
 from relive.replay.stubs.lifecycle import Stage
 from relive.replay.stubs.report import stub_words
 from relive.replay.stubs.speed import AS_RECORDED, Speed
+from relive.replay.unix_servers import UnixServers
 from relive.replay.verdict import Earlier, compare, ended_otherwise, same_answer
 from relive.sandbox.branch import Branch
 from relive.sandbox.restore_request import RestoreRequest
@@ -149,6 +150,7 @@ async def _run(
         return _without_a_branch(number, VerdictKind.NOT_REPRODUCED, case.cannot_come_back, [])
     stubs = case.stubs if wishes.calls is Calls.RECORDED else None
     stage = Stage(stubs, wishes.speed, wishes.ignore, wishes.on_miss)
+    servers = UnixServers()
     try:
         branch = restore(
             settings,
@@ -162,9 +164,11 @@ async def _run(
                 lay_beside=None if answers is None else answers.lay,
                 answered=case.plan.answered,
                 outside=stage.outside,
+                connects=servers.watch,
             ),
         )
     except ReliveError as error:
+        servers.close()
         return _not_restored(number, error)
     restored = time.monotonic()
     drain = BranchDrain(branch.rings)
@@ -189,6 +193,7 @@ async def _run(
         outcome = _with_stubs(outcome, stage, case, is_alone=answers is None)
         closed = time.monotonic()
         outcome = _with_network(outcome, network, has_stubs=stage.plan is not None, cut_off=cut_off)
+        outcome = outcome.model_copy(update={"unreached": [*outcome.unreached, *servers.unreached()]})
         lost = branch.cut_short
         sealed = time.monotonic()
     finally:
@@ -199,6 +204,7 @@ async def _run(
             await deaths.close()
         await stage.close()
         branch.stop()
+        servers.close()
     if lost is not None:  # whatever was seen of it is not the service's doing
         return _not_restored(number, lost)
     judged = time.monotonic()
@@ -206,7 +212,7 @@ async def _run(
         compare(case.recorded, outcome, ignore=wishes.ignore, earlier=earlier, request=case.plan.subject),
         case.window if answers is not None else None,
         outcome,
-        [*drain.troubles, *map(unwritable_words, branch.facts.unwritable_databases)],
+        [*drain.troubles, *servers.troubles(), *map(unwritable_words, branch.facts.unwritable_databases)],
     )
     seal_seconds = branch.facts.seal_us / 1e6
     return Run(
