@@ -137,7 +137,10 @@ def test_other_families_are_nothing_of_this() -> None:
 def test_what_it_starts_asks_too(tmp_path: Path) -> None:
     """Whatever the language: Perl knows nothing of Python."""
     path = str(tmp_path / "nobody")
-    script = "use Socket; socket(my $s, PF_UNIX, SOCK_STREAM, 0); exit(connect($s, pack_sockaddr_un($ARGV[0])) ? 0 : $!{ENOENT} ? 7 : 8)"
+    script = (
+        "use Socket; socket(my $s, PF_UNIX, SOCK_STREAM, 0);"
+        "exit(connect($s, pack_sockaddr_un($ARGV[0])) ? 0 : $!{ENOENT} ? 7 : 8)"
+    )
 
     def work() -> int:
         return subprocess.run(["perl", "-e", script, path], check=False).returncode

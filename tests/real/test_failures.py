@@ -116,6 +116,10 @@ def test_a_crashing_child_is_an_incident_and_the_service_goes_on(relive: Relive)
     assert incident["at"] and incident["sighting"]["signal"] == signal.SIGSEGV
     assert incident["sighting"]["pid"] != relive("show", incident["at"])["target"]["root"]
     assert service.ask("/ok") == 200
+    assert service.ask("/hang-up") == 0
+    assert (
+        "GET /hang-up" in service.incident("broken")["sighting"]["summary"]
+    )  # the death before it hides it no more
 
 
 def test_a_5xx_that_the_state_decides_comes_back_every_time(relive: Relive) -> None:

@@ -330,8 +330,8 @@ _RULES = (
 def is_harmless(sentence: str) -> bool:
     """CRIU reports it as an error and goes on.
 
-    Without CAP_SYS_RESOURCE it may not raise its own limit of open files; under a filter (``sandbox.builder``) it may not suspend those
-    of others, which then allow what it does (``images.sandbox_filters``).
+    Without CAP_SYS_RESOURCE it may not raise its own limit of open files; under a filter (``sandbox.builder``) it may not suspend
+    those of others, which then allow what it does (``images.sandbox_filters``).
     """
     return any(
         part in sentence for part in ("Can't setup RLIMIT_NOFILE", "suspend seccomp", "suspending seccomp")

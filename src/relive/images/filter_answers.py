@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import struct
+from collections.abc import Callable
 
 __all__ = ["allows"]
 
@@ -15,9 +16,21 @@ _MASK = 0xFFFFFFFF
 # Opcodes of linux/bpf_common.h, by what seccomp takes (kernel/seccomp.c, seccomp_check_filter).
 _LOAD_CALL, _LOAD_VALUE, _RETURN = 0x20, 0x00, 0x06
 _JUMP = 0x05
-_ALU = {0x04: operator.add, 0x14: operator.sub, 0x24: operator.mul, 0x44: operator.or_, 0x54: operator.and_}
+_Work = Callable[[int, int], int]
+_ALU: dict[int, _Work] = {
+    0x04: operator.add,
+    0x14: operator.sub,
+    0x24: operator.mul,
+    0x44: operator.or_,
+    0x54: operator.and_,
+}
 _ALU |= {0x64: operator.lshift, 0x74: operator.rshift, 0xA4: operator.xor}
-_TESTS = {0x15: operator.eq, 0x25: operator.gt, 0x35: operator.ge, 0x45: lambda a, b: bool(a & b)}
+_TESTS: dict[int, _Work] = {
+    0x15: operator.eq,
+    0x25: operator.gt,
+    0x35: operator.ge,
+    0x45: lambda a, b: bool(a & b),
+}
 
 
 def allows(code: bytes, number: int) -> bool:

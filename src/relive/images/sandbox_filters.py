@@ -16,8 +16,9 @@ __all__ = ["limit_calls"]
 
 _STRICT_MODE, _FILTER_MODE = 1, 2  # SECCOMP_MODE_*
 _TO_ALL_THREADS = 1  # SECCOMP_FILTER_FLAG_TSYNC
-# read, write, close, mmap, mprotect, munmap, brk, rt_sigaction, rt_sigprocmask, rt_sigreturn, sched_yield, dup, getpid, exit, wait4,
-# fcntl, prctl, arch_prctl, gettid, futex, clock_nanosleep, exit_group, rseq: what its restorer may call behind seccomp(2), and more.
+# What its restorer may call behind seccomp(2), and more: read, write, close, mmap, mprotect, munmap, brk, rt_sigaction,
+# rt_sigprocmask, rt_sigreturn, sched_yield, dup, getpid, exit, wait4, fcntl, prctl, arch_prctl, gettid, futex, clock_nanosleep,
+# exit_group, rseq.
 _CRIU_WORK = (0, 1, 3, 9, 10, 11, 12, 13, 14, 15, 24, 32, 39, 60, 61, 72, 157, 158, 186, 202, 230, 231, 334)
 _HEADER = struct.pack("<II", 0x54564319, 0x64413049)  # of seccomp.img
 
@@ -27,7 +28,7 @@ def limit_calls(images: Path, processes: Iterable[pb.PstreeEntry]) -> bool:
 
     Returns:
         Whether CRIU may restore it from under a filter. CRIU suspends filters while restored threads still do its work
-        (PTRACE_O_SUSPEND_SECCOMP), which the kernel denies to one that is under a filter itself. Then theirs have to allow that work.
+        (PTRACE_O_SUSPEND_SECCOMP), which the kernel denies to one that is under a filter itself. Theirs have to allow it then.
 
     Raises:
         ObjectCorrupt: an image is damaged.
@@ -37,9 +38,7 @@ def limit_calls(images: Path, processes: Iterable[pb.PstreeEntry]) -> bool:
         path.write_bytes(_HEADER)
     found = read_entries(path, pb.SeccompEntry)
     filters = found[0] if found else pb.SeccompEntry()
-    lets_work = all(
-        allows(one.filter, number) for one in filters.seccomp_filters for number in _CRIU_WORK
-    )
+    lets_work = all(allows(one.filter, number) for one in filters.seccomp_filters for number in _CRIU_WORK)
     limiting = _Limiting(filters)
     for process in processes:
         for thread in threads_of(process):

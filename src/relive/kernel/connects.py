@@ -1,7 +1,7 @@
 """Seeing who in a tree of processes wants to connect, whatever its language: connect(2), told by a seccomp filter.
 
 A UNIX domain socket sends no packets, so nothing of the network shows that nobody was there. Each connect waits until the supervisor
-has looked, and then goes on as ever (SECCOMP_USER_NOTIF_FLAG_CONTINUE): what the supervisor finds is told, never enforced, since
+has looked, and then goes on as ever (SECCOMP_USER_NOTIF_FLAG_CONTINUE). What the supervisor finds is told, never enforced, since
 the caller's memory may change between the two looks (seccomp_unotify(2)).
 """
 
@@ -141,7 +141,7 @@ def _probe_path(thread: int, path: str) -> Found:
 
 
 def _probe(path: str) -> Found:
-    """Ask the kernel with a socket of datagrams: at a server of streams it gets no further than EPROTOTYPE, and makes no connection."""
+    """Ask with a socket of datagrams: at a server of streams it gets no further than EPROTOTYPE, and makes no connection."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
         try:
             sock.connect(path)

@@ -23,7 +23,7 @@ def look_without_links(root: int, path: str) -> int:
     Raises:
         OSError: FileNotFoundError, NotADirectoryError: there is nothing; ELOOP: a symbolic link is on the way.
     """
-    return _open(root, path.lstrip("/"), os.O_NOFOLLOW, _NO_MAGIC_LINKS | _NO_SYMBOLIC_LINKS | _BENEATH)
+    return _open(root, path, os.O_NOFOLLOW, _NO_MAGIC_LINKS | _NO_SYMBOLIC_LINKS | _BENEATH)
 
 
 def look_as_below(directory: int, path: str) -> int:
@@ -39,7 +39,7 @@ def look_as_below(directory: int, path: str) -> int:
 
 def _open(root: int, path: str, flags: int, resolve: int) -> int:
     how = _HOW.pack(os.O_PATH | os.O_CLOEXEC | flags, 0, resolve)
-    text = ctypes.create_string_buffer(os.fsencode(path or "."))
+    text = ctypes.create_string_buffer(os.fsencode(path.lstrip("/") or "."))
     buffer = ctypes.create_string_buffer(how, len(how))
     try:
         return libc.syscall(_OPENAT2, root, ctypes.addressof(text), ctypes.addressof(buffer), _HOW.size)

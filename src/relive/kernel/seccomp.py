@@ -1,7 +1,7 @@
 """Seccomp filters: one that hides io_uring from a service, and such as ask a supervisor before certain calls.
 
-They are of one thread and all that it starts, and of what CRIU dumps (seccomp(2)). They must be put on with CAP_SYS_ADMIN, so before
-privileges are dropped: without it they would need no_new_privs, which changes what setuid programs do.
+They are of one thread and all that it starts, and CRIU dumps them (seccomp(2)). They must be put on with CAP_SYS_ADMIN, so
+before privileges are dropped: without it they would need no_new_privs, which changes what setuid programs do.
 """
 
 from __future__ import annotations

@@ -90,8 +90,11 @@ class Unasked(Value):
 
 
 class Stranger(Value):
-    """What was never recorded (address:port, the path of a UNIX domain socket, or @ and its abstract name), and how often the service
-    wanted to connect to it."""
+    """A server that was never recorded, and how often the service wanted to connect to it.
+
+    Attributes:
+        to: address:port, the path of a UNIX domain socket, or ``@`` and its abstract name.
+    """
 
     to: str
     times: int

@@ -1,7 +1,7 @@
 """Servers behind UNIX domain sockets that a service in a branch wanted, and that are not there.
 
 A branch has none of the host's sockets, and no packet shows that one was wanted. So each connect(2) of the branch's processes is
-looked at before it goes on (``kernel.connects``), in a thread of this process: it takes 0.1 to 0.3 ms, and the branch ends with this process.
+looked at before it goes on (``kernel.connects``), in a thread of this process, with which the branch ends.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ _DONE_WITHOUT = frozenset(
 
 
 class UnixServers:
-    """Watches one branch from before its restore. ``close`` it when the branch has been stopped: what waits then is refused (ENOSYS)."""
+    """Watches one branch from before its restore.
+
+    ``close`` it when the branch has been stopped: what asks then is refused (ENOSYS).
+    """
 
     def __init__(self) -> None:
         self._is_watching = False
@@ -62,7 +65,9 @@ class UnixServers:
         """Why nothing can be told, in a sentence; empty where it can."""
         if self._is_watching:
             return []
-        return ["servers behind UNIX domain sockets that are missing in the branch were not seen (docs/verdicts.md)"]
+        return [
+            "servers behind UNIX domain sockets that are missing in the branch were not seen (docs/verdicts.md)"
+        ]
 
     def close(self) -> None:
         """End. May be called again."""
@@ -104,5 +109,7 @@ class UnixServers:
         with self._lock:
             if who is connects.Found.SERVED:
                 self._missing.pop(name, None)
-            elif who is connects.Found.MISSING and (name in self._missing or len(self._missing) < _KNOWN_MOST):
+            elif who is connects.Found.MISSING and (
+                name in self._missing or len(self._missing) < _KNOWN_MOST
+            ):
                 self._missing[name] += 1

@@ -129,9 +129,7 @@ def _restore_in(
         if request.lay_beside is not None:
             request.lay_beside(directory / "rings")
         hostname = f"{manifest.host.name[:40]}-{identifier}"
-        plan = ground.fit(
-            commit, images, _plan(manifest, images, hostname, request, settings, ownership)
-        )
+        plan = ground.fit(commit, images, _plan(manifest, images, hostname, request, settings, ownership))
         if request.outside is not None:
             outward = [one for one, inward in zip(plan.connections, plan.inward, strict=True) if not inward]
             plan = replace(plan, outside=request.outside(outward))

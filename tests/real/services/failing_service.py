@@ -61,6 +61,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self):
         status, text = 200, ""
+        if self.path == "/hang-up":
+            self.close_connection = True
+            return
         try:
             text = repr(ACTIONS[self.path]())
         except Exception:

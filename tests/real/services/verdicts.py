@@ -1,7 +1,8 @@
 """A shop whose cache a request poisons; before it looks there it asks the server of rates, which nobody records.
 
 python verdicts.py PORT RATES HOW, with RATES: a port, or the path of a unix socket; HOW: silent (a generic 500), terse (a line in
-its log that is always the same), noisy (a harmless traceback at each request, and the real one), escaping (the exception leaves the handler), stuck (hangs where it would fail).
+its log that is always the same), noisy (a harmless traceback at each request, and the real one), escaping (the exception leaves
+the handler), stuck (hangs where it would fail).
 """
 
 import logging
@@ -69,7 +70,7 @@ class Handler(BaseHTTPRequestHandler):
             if HOW == "escaping":
                 raise
             if HOW == "terse":
-                logging.error("no price")  # noqa: TRY400
+                logging.error("no price")
             if HOW == "noisy":
                 logging.exception("failed")
             return 500, "internal error"
