@@ -1,8 +1,8 @@
 """Seeing who in a tree of processes wants to connect, whatever its language: connect(2), told by a seccomp filter.
 
-A UNIX domain socket sends no packets, so nothing of the network shows that nobody was there. Each connect waits until the supervisor
-has looked, and then goes on as ever (SECCOMP_USER_NOTIF_FLAG_CONTINUE). What the supervisor finds is told, never enforced, since
-the caller's memory may change between the two looks (seccomp_unotify(2)).
+A UNIX domain socket sends no packets, so nothing of the network shows that nobody was there. Each connect waits until the
+supervisor has looked, and then goes on as ever (SECCOMP_USER_NOTIF_FLAG_CONTINUE). What the supervisor finds is told, never
+enforced: the caller's memory may change between the two looks (seccomp_unotify(2)).
 """
 
 from __future__ import annotations

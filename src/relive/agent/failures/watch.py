@@ -211,7 +211,7 @@ class FailureWatch:
         self._death.begin(event.signal, is_head=is_head)
         worker_of = procfs.name_of(lead) if not is_head else None
         sender = self._sender(event, pid)
-        callers = callers_of(event.pid, event.tid)
+        callers = callers_of(event.pid, event.tid, event.kept)
         taken: Taken | None = None
         try:
             taken = await self._committer.capture(
