@@ -319,7 +319,7 @@ def return_addresses(
 ) -> list[int]:
     """Where each call would return to, the latest first, at most 64; without that into the thread's first function.
 
-    By which of its calls the C library made a thread (clone, clone3) says nothing of what the thread did, and a branch has not both.
+    By which call the C library made a thread (clone, clone3) says nothing of what the thread did, and a branch has not both.
 
     Args:
         kept: r15, r14, r13, r12, rbp and rbx. Without them unwinding ends at a frame that is found by one that nobody has saved.

@@ -109,7 +109,9 @@ def _own_misses(outcome: Outcome) -> int:
     """Calls without a recorded answer: those of the judged request where it is known which they are, or else all."""
     at_the_border = sum(miss.to is not None for miss in outcome.misses)
     if outcome.events is None:
-        return len(outcome.misses)
+        # What went on to the border is a miss there, if it is one.
+        passed = sum(miss.to is None and miss.policy == "pass" for miss in outcome.misses)
+        return len(outcome.misses) - (passed if outcome.stubs is not None else 0)
     return at_the_border + sum(event.kind == EventKind.MISS for event in outcome.events)
 
 

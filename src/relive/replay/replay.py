@@ -34,6 +34,7 @@ from relive.replay.outcomes import (
 )
 from relive.replay.plan import Pace, Plan
 from relive.replay.played import played_words
+from relive.replay.precedence import inside_policy
 from relive.replay.replay_input import Case
 from relive.replay.ring_collector import BranchDrain
 from relive.replay.sender import Answer, Sender, service_address
@@ -88,8 +89,7 @@ def answers_for(case: Case, wishes: Wishes) -> Answers | None:
     """What a branch of the case is answered with; None where nothing is to be, or was recorded inside."""
     if case.window is None or wishes.calls is not Calls.RECORDED:
         return None
-    words = {kind: word if word in ("fail", "pass") else "pass" for kind, word in wishes.on_miss.items()}
-    policy = {"*": "fail", **words}
+    policy = inside_policy(wishes.on_miss, has_border=case.stubs is not None)
     return Answers(case.window, case.manifest.taken_monotonic_ns, policy, wishes.clock)
 
 
