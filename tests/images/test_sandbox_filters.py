@@ -20,7 +20,7 @@ def filters(images: Path) -> pb.SeccompEntry:
 
 def test_threads_without_a_filter_share_the_new_one(tmp_path: Path) -> None:
     paths = [write(tmp_path, number, core([0])) for number in (5, 6)]
-    limit_calls(tmp_path, [process(5, 5, 6), process(7)])  # 7 has no core: a zombie
+    assert limit_calls(tmp_path, [process(5, 5, 6), process(7)])  # 7 has no core: a zombie
     (one,) = filters(tmp_path).seccomp_filters
     assert one.filter == SANDBOX_FILTER and not one.HasField("prev")
     for path in paths:
@@ -39,7 +39,7 @@ def test_it_comes_behind_those_that_a_thread_has(tmp_path: Path) -> None:
     before.seccomp_filters.add(filter=b"b" * 8, prev=0)
     body = before.SerializeToString()
     (tmp_path / "seccomp.img").write_bytes(struct.pack("<III", 0x54564319, 0x64413049, len(body)) + body)
-    limit_calls(tmp_path, [process(5), process(6), process(7)])
+    assert not limit_calls(tmp_path, [process(5), process(6), process(7)])
     found = filters(tmp_path).seccomp_filters
     assert [(one.filter[:1], one.prev if one.HasField("prev") else None) for one in found[:3]] == [
         (b"a", None),
@@ -70,3 +70,10 @@ def test_threads_that_get_the_first_ones_filters_are_left_alone(tmp_path: Path) 
     assert found[2].filter == found[3].filter == SANDBOX_FILTER and not found[3].HasField("prev")
     threads = [read_entries(path, pb.CoreEntry)[0].thread_core for path in paths]
     assert [(one.seccomp_mode, one.seccomp_filter) for one in threads] == [(2, 2), (0, 0), (2, 3)]
+
+
+def test_under_a_filter_criu_cannot_restore_a_strict_thread(tmp_path: Path) -> None:
+    strict = core([0])
+    strict.thread_core.seccomp_mode = 1
+    write(tmp_path, 5, strict)
+    assert not limit_calls(tmp_path, [process(5)])

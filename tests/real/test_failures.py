@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,9 +55,9 @@ class Failing:
         return list(self.relive("log", "failing"))
 
 
-def start(relive: Relive, *options: str) -> Failing:
+def start(relive: Relive, *options: str, words: Sequence[str] = ()) -> Failing:
     inner, outer = free_port(), free_port()
-    program = [str(PYTHON), str(SERVICES / "failing_service.py"), str(inner)]
+    program = [str(PYTHON), str(SERVICES / "failing_service.py"), str(inner), *words]
     listen = ["--listen", f"127.0.0.1:{outer}", "--upstream", str(inner)]
     answer = relive(
         "run", "--detach", "--name", "failing", "--every", "start", *listen, *options, "--", *program
@@ -116,6 +117,30 @@ def test_a_crashing_child_is_an_incident_and_the_service_goes_on(relive: Relive)
     assert incident["at"] and incident["sighting"]["signal"] == signal.SIGSEGV
     assert incident["sighting"]["pid"] != relive("show", incident["at"])["target"]["root"]
     assert service.ask("/ok") == 200
+    assert service.ask("/hang-up") == 0
+    assert (
+        "GET /hang-up" in service.incident("broken")["sighting"]["summary"]
+    )  # the death before it hides it no more
+
+
+def test_a_logged_exception_and_its_answer_are_one_failure(relive: Relive) -> None:
+    """In a server that the recorder knows nothing of; what the same thread had logged before is another matter."""
+    service = start(relive, words=["log"])
+    assert service.ask("/poison") == 200
+    assert service.ask("/price") == 500
+    incident = service.incident("exception")
+    assert incident["sighting"]["request"] and "GET /price" in incident["sighting"]["summary"]
+    assert incident["before"] and incident["at"]
+    assert service.ask("/logged-twice") == 500
+    numbers = eventually(
+        lambda: [one for one in relive("incidents", "failing") if "ValueError" in one["sighting"]["summary"]],
+        "what was logged first",
+    )
+    assert numbers[0]["sighting"]["request"] is None
+    found = relive("incidents", "failing")
+    assert [one["sighting"]["kind"] for one in found] == ["exception"] * len(found), found
+    result = replay(relive, incident)
+    assert result["exit_status"] == 0, json.dumps(result["runs"], indent=1)
 
 
 def test_a_5xx_that_the_state_decides_comes_back_every_time(relive: Relive) -> None:

@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 from ports import free_port
-from relive.recording.events import Event
+from relive.recording.events import Event, EventKind
 from relive.recording.reader import Recording
 from relive.recording.writer import RecordingWriter
 from relive.sandbox.branch import list_branches
@@ -121,6 +121,18 @@ class Answered:
         status, body = ask_once(self.port, "GET", path)
         assert status == 200
         return str(body.decode())
+
+    def lose_inside(self, kind: EventKind) -> None:
+        """As if the recorder inside had lost its events of that kind."""
+        recorded = list(Recording(self.life / "inside").events())
+        writer = RecordingWriter(self.life / "lost")
+        for event in recorded:
+            if event.kind is not kind:
+                times = event.mono_ns, event.wall_ns
+                writer.append(event.kind, event.connection, event.request, event.data, event.fields, times)
+        writer.close()
+        (self.life / "inside").rename(self.life / "inside-as-it-was")
+        (self.life / "lost").rename(self.life / "inside")
 
     def rewrite(self, change: Callable[[Event], Event]) -> None:
         """As if something else had been recorded at the border."""
@@ -295,6 +307,30 @@ def test_what_the_recorder_inside_has_no_answer_to_passes_to_the_stubs(
         0,
         None,
     )  # the line; httpx was answered inside
+
+
+def test_a_call_that_was_lost_inside_is_answered_by_the_border(
+    relive: Relive, servers: dict[str, int]
+) -> None:
+    """GIVEN a call that both recorders saw, of which the recording inside has been lost
+    WHEN the failure after it is replayed with the default options
+    THEN the border's answer is given, and nothing counts as missing. That the recording inside lacks the call is told.
+    """
+    uvicorn = (str(PYTHON), "-m", "uvicorn", "--app-dir", str(SERVICES), "answered:app", "--port")
+    service = Answered(relive, servers, "--recorder", program=uvicorn)
+    service.ask("/httpx/3")
+    commit = relive("commit", "answered")["id"]
+    assert ask_once(service.port, "GET", "/httpx/4!")[0] == 500
+    eventually(lambda: relive("incidents"), "the incident")
+    service.lose_inside(EventKind.HTTP_CALL)
+    _, result = service.replay(commit)
+    (run,) = result["runs"]
+    told = run["outcome"]["stubs"]
+    assert (told["given"], told["missed"]) == (1, 0), json.dumps(result, indent=1)
+    assert run["outcome"]["body"] == result["recorded"]["body"]
+    assert "http-call" in run["verdict"]["difference"]
+    assert run["verdict"]["missing"] == []
+    assert [miss["policy"] for miss in run["outcome"]["misses"]] == ["pass"]
 
 
 def test_a_new_encrypted_connection_is_answered_too(relive: Relive, https: tuple[int, Path]) -> None:

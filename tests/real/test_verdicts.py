@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import shutil
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,14 @@ def command(how: str, directory: Path) -> list[str]:
             return [str(program), "{port}", "{rates}", *mode.split()]
 
 
-def verdict_of(relive: Relive, how: str, rates: int | str, directory: Path, *options: str) -> dict[str, Any]:
+def verdict_of(
+    relive: Relive,
+    how: str,
+    rates: int | str,
+    directory: Path,
+    *options: str,
+    before_replay: Callable[[], None] = lambda: None,
+) -> dict[str, Any]:
     """The only run of a replay of the only incident."""
     inner, outer = free_port(), free_port()
     words = [word.format(port=inner, rates=rates) for word in command(how, directory)]
@@ -98,6 +106,7 @@ def verdict_of(relive: Relive, how: str, rates: int | str, directory: Path, *opt
     eventually(lambda: relive("show", relive("commit", name)["id"])["cursor"], "a commit with a cursor")
     assert ask(outer, "/price", 2.0) in (500, None)
     (incident,) = eventually(lambda: relive("incidents", name), "the incident")
+    before_replay()
     done = relive.say("replay", "--pace", "fast", str(incident["number"]))
     assert done.returncode in (0, 1, 10), done.stdout + done.stderr
     (run,) = json.loads(done.stdout)["runs"]
@@ -114,6 +123,7 @@ CASES = {
     "node fatal": (REPRODUCED, DIVERGED),
     "python silent": (SAME, SAME),
     "python noisy": (REPRODUCED, DIVERGED),
+    "python terse": (REPRODUCED, SAME),
     "python stuck": (REPRODUCED, SAME),
     "verdicts": (REPRODUCED, DIVERGED),
 }
@@ -138,17 +148,43 @@ def test_a_missing_server_is_never_taken_for_the_cause(
     assert own != SAME or f"could not reach 127.0.0.1:{rates}" in verdict["unseen"][0], verdict
 
 
+@pytest.mark.parametrize("place", ["there.sock", "gone/there.sock"])
+def test_a_missing_server_behind_a_unix_socket_is_seen(relive: Relive, tmp_path: Path, place: str) -> None:
+    """GIVEN a service that says the same of every failure; WHEN the server that it asks over a unix socket is missing in the branch
+    THEN that is no reproduction, whether the name is still there or not.
+    """
+    path = tmp_path / place
+    path.parent.mkdir(exist_ok=True)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen()
+        with saying_rates(server):
+            verdict = verdict_of(
+                relive, "python terse", str(path), tmp_path, before_replay=lambda: gone(path.parent, tmp_path)
+            )
+    assert verdict["kind"] == SAME, verdict
+    assert [one["to"] for one in verdict["outcome"]["unreached"]] == [str(path)]
+    assert verdict["unseen"][0].startswith(f"the service could not reach {path} (once)"), verdict
+
+
+def gone(directory: Path, kept: Path) -> None:
+    """Take away a directory of its own: the branch then has none either."""
+    if directory != kept:
+        shutil.rmtree(directory)
+
+
 def test_an_abort_by_other_calls_is_not_the_same(relive: Relive, tmp_path: Path) -> None:
     """Every abort ends at one instruction of the C library: only the calls that led there tell two of one function apart."""
     verdict = verdict_of(relive, "aborting", "-", tmp_path)
-    assert verdict["kind"] == REPRODUCED and "by the same calls" in verdict["evidence"][0], verdict
+    assert verdict["kind"] == REPRODUCED and "by the same 9 calls" in verdict["evidence"][0], verdict
     path = tmp_path / "rates"
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
         server.listen()
         with saying_rates(server):
             verdict = verdict_of(relive, "aborting", str(path), tmp_path)
-    assert verdict["kind"] == SAME and "other calls" in verdict["unseen"][0], verdict
+    assert verdict["kind"] == SAME and "other calls" in verdict["unseen"][-1], verdict
+    assert verdict["missing"][0].startswith(f"the service could not reach {path} (once)"), verdict
 
 
 def test_a_loop_without_an_end_is_seen_where_it_goes_round(relive: Relive, tmp_path: Path) -> None:

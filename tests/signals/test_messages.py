@@ -10,7 +10,7 @@ import pytest
 
 from relive.signals.messages import Channel, EventsLost, Exited, Fatal, parse_event
 
-FATAL = Fatal(12, 13, 11, "SIGSEGV", 1, "SEGV_MAPERR", 0, None, "worker")
+FATAL = Fatal(12, 13, 11, "SIGSEGV", 1, "SEGV_MAPERR", 0, None, "worker", kept=[1, 2])
 
 
 @pytest.fixture

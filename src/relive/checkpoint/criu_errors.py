@@ -328,8 +328,14 @@ _RULES = (
 
 
 def is_harmless(sentence: str) -> bool:
-    """CRIU reports it as an error and goes on: without CAP_SYS_RESOURCE it may not raise its own limit of open files."""
-    return "Can't setup RLIMIT_NOFILE" in sentence
+    """CRIU reports it as an error and goes on.
+
+    Without CAP_SYS_RESOURCE it may not raise its own limit of open files; under a filter (``sandbox.builder``) it may not suspend
+    those of others, which then allow what it does (``images.sandbox_filters``).
+    """
+    return any(
+        part in sentence for part in ("Can't setup RLIMIT_NOFILE", "suspend seccomp", "suspending seccomp")
+    )
 
 
 def explain(lines: list[str]) -> Explanation:

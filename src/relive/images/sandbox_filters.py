@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from relive.images import criu_images_pb2 as pb
+from relive.images.filter_answers import allows
 from relive.images.image_file import read_entries, write_entries
 from relive.images.validation import threads_of, untrusted
 from relive.kernel.sandboxcalls import SANDBOX_FILTER
@@ -15,11 +16,19 @@ __all__ = ["limit_calls"]
 
 _STRICT_MODE, _FILTER_MODE = 1, 2  # SECCOMP_MODE_*
 _TO_ALL_THREADS = 1  # SECCOMP_FILTER_FLAG_TSYNC
+# What its restorer may call behind seccomp(2), and more: read, write, close, mmap, mprotect, munmap, brk, rt_sigaction,
+# rt_sigprocmask, rt_sigreturn, sched_yield, dup, getpid, exit, wait4, fcntl, prctl, arch_prctl, gettid, futex, clock_nanosleep,
+# exit_group, rseq.
+_CRIU_WORK = (0, 1, 3, 9, 10, 11, 12, 13, 14, 15, 24, 32, 39, 60, 61, 72, 157, 158, 186, 202, 230, 231, 334)
 _HEADER = struct.pack("<II", 0x54564319, 0x64413049)  # of seccomp.img
 
 
-def limit_calls(images: Path, processes: Iterable[pb.PstreeEntry]) -> None:
+def limit_calls(images: Path, processes: Iterable[pb.PstreeEntry]) -> bool:
     """Put the filter behind those of every thread of a commit laid out in ``images``.
+
+    Returns:
+        Whether CRIU may restore it from under a filter. CRIU suspends filters while restored threads still do its work
+        (PTRACE_O_SUSPEND_SECCOMP), which the kernel denies to one that is under a filter itself. Theirs have to allow it then.
 
     Raises:
         ObjectCorrupt: an image is damaged.
@@ -29,6 +38,7 @@ def limit_calls(images: Path, processes: Iterable[pb.PstreeEntry]) -> None:
         path.write_bytes(_HEADER)
     found = read_entries(path, pb.SeccompEntry)
     filters = found[0] if found else pb.SeccompEntry()
+    lets_work = all(allows(one.filter, number) for one in filters.seccomp_filters for number in _CRIU_WORK)
     limiting = _Limiting(filters)
     for process in processes:
         for thread in threads_of(process):
@@ -40,6 +50,7 @@ def limit_calls(images: Path, processes: Iterable[pb.PstreeEntry]) -> None:
             if any(limited):
                 write_entries(core, entries)
     write_entries(path, [filters])
+    return lets_work and not limiting.has_strict
 
 
 class _Limiting:
@@ -54,12 +65,14 @@ class _Limiting:
         self._filters = filters
         self._last_of: dict[int | None, int] = {}  # the new one's place by that of the last one before
         self._is_shared = False
+        self.has_strict = False  # a thread that may do nothing but read and write, and gets that mode only where it has no filter
 
     def limit(self, entry: pb.CoreEntry, *, is_leader: bool) -> bool:
         """Whether the thread's entry has changed; the first thread of a process comes before its others."""
         thread = entry.thread_core
+        self.has_strict |= entry.HasField("thread_core") and thread.seccomp_mode == _STRICT_MODE
         if not entry.HasField("thread_core") or thread.seccomp_mode == _STRICT_MODE:
-            return False  # a dead process; a thread that may do nothing but read and write
+            return False  # a dead process; or such a thread
         if thread.seccomp_mode not in (0, _FILTER_MODE):
             raise untrusted(
                 "holds a thread without a filter of system calls", f"mode {thread.seccomp_mode} is none"

@@ -1,4 +1,4 @@
-"""Opening a path without being led elsewhere by a symbolic link (openat2(2), Linux 5.6)."""
+"""Opening a path without being led elsewhere (openat2(2), Linux 5.6)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import struct
 
 from relive.kernel import libc
 
-__all__ = ["look_without_links"]
+__all__ = ["look_as_below", "look_without_links"]
 
 _OPENAT2 = 437
-_NO_MAGIC_LINKS, _NO_SYMBOLIC_LINKS, _BENEATH = 0x02, 0x04, 0x08
+_NO_MAGIC_LINKS, _NO_SYMBOLIC_LINKS, _BENEATH, _IN_ROOT = 0x02, 0x04, 0x08, 0x10
 _HOW = struct.Struct("QQQ")  # flags, mode, resolve
 
 
@@ -23,11 +23,22 @@ def look_without_links(root: int, path: str) -> int:
     Raises:
         OSError: FileNotFoundError, NotADirectoryError: there is nothing; ELOOP: a symbolic link is on the way.
     """
-    return _open(root, path, _NO_MAGIC_LINKS | _NO_SYMBOLIC_LINKS | _BENEATH)
+    return _open(root, path, os.O_NOFOLLOW, _NO_MAGIC_LINKS | _NO_SYMBOLIC_LINKS | _BENEATH)
 
 
-def _open(root: int, path: str, resolve: int) -> int:
-    how = _HOW.pack(os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, 0, resolve)
+def look_as_below(directory: int, path: str) -> int:
+    """A descriptor (O_PATH) of what a process finds at a path whose root, or for a relative path whose directory, that is.
+
+    Links are followed as there, and lead out of it for nobody. The caller closes it.
+
+    Raises:
+        OSError: FileNotFoundError, NotADirectoryError: there is nothing; EXDEV: it leads out of the directory.
+    """
+    return _open(directory, path, 0, _NO_MAGIC_LINKS | (_IN_ROOT if path.startswith("/") else _BENEATH))
+
+
+def _open(root: int, path: str, flags: int, resolve: int) -> int:
+    how = _HOW.pack(os.O_PATH | os.O_CLOEXEC | flags, 0, resolve)
     text = ctypes.create_string_buffer(os.fsencode(path.lstrip("/") or "."))
     buffer = ctypes.create_string_buffer(how, len(how))
     try:

@@ -24,6 +24,7 @@ __all__ = [
     "detach",
     "event_message",
     "interrupt",
+    "kept_registers",
     "listen",
     "peek",
     "reap",
@@ -35,6 +36,7 @@ __all__ = [
 
 # Requests: linux/ptrace.h, ptrace(2) "DESCRIPTION".
 _CONT: Final = 7
+_GETREGS: Final = 12  # x86 only
 _DETACH: Final = 17
 _GETEVENTMSG: Final = 0x4201
 _GETSIGINFO: Final = 0x4202
@@ -52,6 +54,11 @@ EVENT_VFORK: Final = 2
 EVENT_CLONE: Final = 3
 EVENT_EXEC: Final = 4
 EVENT_STOP: Final = 128  # group-stop, PTRACE_INTERRUPT, or the first stop of a task that was seized at birth
+
+_REGISTERS: Final = (
+    27 * 8
+)  # [bytes] struct user_regs_struct (sys/user.h) of x86-64, which begins with those that are kept
+_KEPT: Final = 6
 
 SIGINFO_SIZE: Final = 128  # [bytes] siginfo_t, sigaction(2)
 
@@ -118,6 +125,15 @@ def siginfo(tid: int) -> bytes:
     buffer = ctypes.create_string_buffer(SIGINFO_SIZE)
     _request(_GETSIGINFO, tid, 0, ctypes.addressof(buffer))
     return buffer.raw
+
+
+def kept_registers(tid: int) -> tuple[int, ...]:
+    """r15, r14, r13, r12, rbp and rbx of a stopped tracee: those that functions keep. Empty on other machines than x86-64."""
+    if os.uname().machine != "x86_64":
+        return ()
+    buffer = (ctypes.c_uint64 * (_REGISTERS // 8))()
+    _request(_GETREGS, tid, 0, ctypes.addressof(buffer))
+    return tuple(buffer[:_KEPT])
 
 
 class Wait(NamedTuple):

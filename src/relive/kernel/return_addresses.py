@@ -1,53 +1,65 @@
-"""Which calls led to where a thread stands, without tables to unwind by: the words of its stack that point into code of files.
+"""Which calls led to where a thread stands: return addresses on its stack, as far as its modules tell how to find them.
 
-These are the return addresses, and some left there by earlier calls. A process that was restored and did the same has the same
-ones, at the same addresses. Code that a runtime made for itself is left out: it need not lie where it had lain.
+Where nothing tells how to find the first one, the latest three words of the stack that point into code of files have to do.
+Further up such words may be left there by earlier calls, and differ from one run to the next.
 """
 
 from __future__ import annotations
 
 import os
 from bisect import bisect_right
+from collections.abc import Sequence
 from pathlib import Path
 
 from relive.kernel import procfs
+from relive.kernel.procfs import Mapping
+from relive.kernel.unwinding import Tables, return_addresses
 
 __all__ = ["callers_of"]
 
 _MOST = 2048  # [bytes] of the stack that are looked at; `abort` alone takes some 500
+_WORDS = 3
 _WORD = 8
 
 
-def callers_of(pid: int, thread: int) -> list[int] | None:
-    """Those words, the latest call first, of a thread that is stopped; None where that cannot be known (any more)."""
+def callers_of(pid: int, thread: int, kept: Sequence[int] = ()) -> list[int] | None:
+    """Those addresses, the latest call first, of a thread that is stopped; None where that cannot be known (any more).
+
+    A process that was restored and did the same has the same ones.
+
+    Args:
+        kept: registers of the thread, see ``unwinding.return_addresses``.
+    """
     try:
         registers = procfs.registers_of(pid, thread)
         if registers is None:
             return None
-        return _pointing(_stack(pid, registers[1]), _code(pid))
+        memory = os.open(Path(f"/proc/{pid}/mem"), os.O_RDONLY | os.O_CLOEXEC)
     except OSError:  # it has no memory any more, or we may not look
         return None
-
-
-def _stack(pid: int, begin: int) -> bytes:
-    end = next((one.end for one in procfs.read_maps(pid) if one.start <= begin < one.end), begin)
-    memory = os.open(Path(f"/proc/{pid}/mem"), os.O_RDONLY | os.O_CLOEXEC)
     try:
-        return os.pread(memory, min(_MOST, end - begin), begin)
+        maps = list(procfs.read_maps(pid))
+
+        def read(address: int, length: int) -> bytes:
+            return os.pread(memory, length, address)
+
+        found = return_addresses(Tables(maps, read), read, *registers, kept)
+        return found or _pointing(_stack(maps, memory, registers[1]), maps)[:_WORDS] or None
+    except OSError:
+        return None
     finally:
         os.close(memory)
 
 
-def _code(pid: int) -> list[tuple[int, int]]:
-    """Beginning and end of all mappings of code that files hold, lowest address first."""
-    return [
-        (one.start, one.end)
-        for one in procfs.read_maps(pid)
-        if "x" in one.permissions and one.path.startswith("/")
-    ]
+def _stack(maps: list[Mapping], memory: int, begin: int) -> bytes:
+    end = next((one.end for one in maps if one.start <= begin < one.end), begin)
+    return os.pread(memory, min(_MOST, end - begin), begin)
 
 
-def _pointing(stack: bytes, code: list[tuple[int, int]]) -> list[int]:
+def _pointing(stack: bytes, maps: list[Mapping]) -> list[int]:
+    code = [
+        (one.start, one.end) for one in maps if "x" in one.permissions and one.path.startswith("/")
+    ]  # code that a runtime made for itself need not lie where it had lain
     begins = [begin for begin, _ in code]
     words = (
         int.from_bytes(stack[at : at + _WORD], "little") for at in range(0, len(stack) - _WORD + 1, _WORD)

@@ -1,7 +1,7 @@
-"""Seccomp filters of a service: one that hides io_uring, one that asks process 1 before files change.
+"""Seccomp filters: one that hides io_uring from a service, and such as ask a supervisor before certain calls.
 
-Both are inherited by children and are part of a commit (seccomp(2)). They must be put on with CAP_SYS_ADMIN, so before
-privileges are dropped: without it they would need no_new_privs, which changes what setuid programs do.
+They are of one thread and all that it starts, and CRIU dumps them (seccomp(2)). They must be put on with CAP_SYS_ADMIN, so
+before privileges are dropped: without it they would need no_new_privs, which changes what setuid programs do.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import struct
 
 from relive.kernel import libc
 
-__all__ = ["ask_about_files", "hide_io_uring"]
+__all__ = ["ask_supervisor", "hide_io_uring"]
 
 _PR_SET_SECCOMP = 22
 _SECCOMP_MODE_FILTER = 2
@@ -46,13 +46,13 @@ def hide_io_uring() -> None:
     libc.call("prctl", _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, header, 0, 0)
 
 
-def ask_about_files(code: bytes) -> int:
-    """Have this process and all it starts ask before they change files; returns the listener, a descriptor.
+def ask_supervisor(code: bytes) -> int:
+    """Have this thread and all it starts ask before the calls that a filter names; returns the listener, a descriptor.
 
-    Whoever has the listener answers (seccomp_unotify(2)); until then each such call waits, this process's too.
+    Whoever has the listener answers (seccomp_unotify(2)); until then each such call waits, this thread's too.
 
     Args:
-        code: struct sock_filter[], as `relive-init --filter` writes it.
+        code: struct sock_filter[], with returns of USER_NOTIF.
 
     Raises:
         OSError: EBUSY where it is under such a listener already; EINVAL before Linux 5.19; EACCES without the capability.

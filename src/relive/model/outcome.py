@@ -90,7 +90,11 @@ class Unasked(Value):
 
 
 class Stranger(Value):
-    """An address:port that was never recorded, and how often the service wanted to connect to it."""
+    """A server that was never recorded, and how often the service wanted to connect to it.
+
+    Attributes:
+        to: address:port, the path of a UNIX domain socket, or ``@`` and its abstract name.
+    """
 
     to: str
     times: int
@@ -165,8 +169,8 @@ class Outcome(Value):
         places: where the threads stood that had not given an answer; None where it is not asked for, or nobody kept it.
         log: lines the service wrote to its standard error meanwhile.
         packets_left, refused: counters of the sandbox, None for a recorded outcome.
-        unreached: where the service wanted to connect to and nobody was, since it was not recorded; empty where stubs answered
-            (theirs are among ``stubs.strangers``), and for a recorded outcome.
+        unreached: where the service wanted to connect to and nobody was, since it was not recorded; empty for a recorded outcome.
+            Where stubs answered, UNIX domain sockets only (the others are among ``stubs.strangers``).
         cut_off: other ends (ADDRESS:PORT) of connections of the commit that nobody had recorded and that are closed in the branch,
             where the service then used or closed them, too; empty for a recorded outcome.
         events: what happened inside for the judged request, at most 2000; None where nothing is known of it.

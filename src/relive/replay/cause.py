@@ -41,7 +41,6 @@ _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 _NUMBER = re.compile(r"\d+")
 _MOST_MISSING = 5
 _PAGE = 4096
-_CALLS = 3  # the latest ones: further up, old words on the stack are taken for return addresses
 _NEAR = 256  # [bytes] of instructions: those of a function or two
 _DEPTH = 256  # [bytes] of stack
 
@@ -110,7 +109,9 @@ def _own_misses(outcome: Outcome) -> int:
     """Calls without a recorded answer: those of the judged request where it is known which they are, or else all."""
     at_the_border = sum(miss.to is not None for miss in outcome.misses)
     if outcome.events is None:
-        return len(outcome.misses)
+        # What went on to the border is a miss there, if it is one.
+        passed = sum(miss.to is None and miss.policy == "pass" for miss in outcome.misses)
+        return len(outcome.misses) - (passed if outcome.stubs is not None else 0)
     return at_the_border + sum(event.kind == EventKind.MISS for event in outcome.events)
 
 
@@ -151,15 +152,14 @@ def _faults(recorded: Outcome, replayed: Outcome) -> Cause | None:
         return Cause(difference=f"{_fault_words(one)} was recorded, {_fault_words(other)} came")
     if one.callers is None or other.callers is None:
         return Cause(unseen=["which calls led to the signal was not kept"])
-    if one.callers[:_CALLS] != other.callers[:_CALLS]:
+    if one.callers != other.callers:
         return Cause(unseen=[f"other calls led to the same instruction: {_calls_words(one, other)}"])
-    return Cause(
-        evidence=[f"the same signal at the same instruction, by the same calls: {_fault_words(one)}"]
-    )
+    by = f"by the same {_counted(len(one.callers))}, as far as they could be followed"
+    return Cause(evidence=[f"the same signal at the same instruction, {by}: {_fault_words(one)}"])
 
 
 def _calls_words(one: Fault, other: Fault) -> str:
-    for left, right in zip_longest((one.callers or [])[:_CALLS], (other.callers or [])[:_CALLS]):
+    for left, right in zip_longest(one.callers or [], other.callers or []):
         if left != right:
             words = [f"{call:#x}" if call is not None else "none" for call in (left, right)]
             return f"{words[0]} was recorded, {words[1]} came"

@@ -117,7 +117,7 @@ def _fault(event: Fatal, root: int) -> Fault:
         address=event.address,
         command=event.comm,
         place=_place(event.pid, event.tid),
-        callers=callers_of(event.pid, event.tid),
+        callers=callers_of(event.pid, event.tid, event.kept),
     )
 
 

@@ -3,8 +3,8 @@
 On loopback the kernel refuses a connection to a port where nobody listens by a packet that names it. For an address elsewhere
 there is no route: no packet comes to be, and only the number of such attempts is known (``Ip: OutNoRoutes``). Connections of the
 commit that nobody recorded are closed by their other end when the branch begins to run: while the service does not touch them
-they stay so (CLOSE_WAIT, tcp(7)), and go when it writes to them or closes them. Not seen: that it only read their end; UNIX
-domain sockets that nobody serves, and datagrams on loopback, which get no answer.
+they stay so (CLOSE_WAIT, tcp(7)), and go when it writes to them or closes them. Not seen: that it only read their end, and
+datagrams on loopback, which get no answer. UNIX domain sockets are those of ``unix_servers``.
 """
 
 from __future__ import annotations

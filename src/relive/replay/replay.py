@@ -34,6 +34,7 @@ from relive.replay.outcomes import (
 )
 from relive.replay.plan import Pace, Plan
 from relive.replay.played import played_words
+from relive.replay.precedence import inside_policy
 from relive.replay.replay_input import Case
 from relive.replay.ring_collector import BranchDrain
 from relive.replay.sender import Answer, Sender, service_address
@@ -41,6 +42,7 @@ from relive.replay.sequence import miss_words, misses_of, sequence_of
 from relive.replay.stubs.lifecycle import Stage
 from relive.replay.stubs.report import stub_words
 from relive.replay.stubs.speed import AS_RECORDED, Speed
+from relive.replay.unix_servers import UnixServers
 from relive.replay.verdict import Earlier, compare, ended_otherwise, same_answer
 from relive.sandbox.branch import Branch
 from relive.sandbox.restore_request import RestoreRequest
@@ -87,8 +89,7 @@ def answers_for(case: Case, wishes: Wishes) -> Answers | None:
     """What a branch of the case is answered with; None where nothing is to be, or was recorded inside."""
     if case.window is None or wishes.calls is not Calls.RECORDED:
         return None
-    words = {kind: word if word in ("fail", "pass") else "pass" for kind, word in wishes.on_miss.items()}
-    policy = {"*": "fail", **words}
+    policy = inside_policy(wishes.on_miss, has_border=case.stubs is not None)
     return Answers(case.window, case.manifest.taken_monotonic_ns, policy, wishes.clock)
 
 
@@ -149,6 +150,7 @@ async def _run(
         return _without_a_branch(number, VerdictKind.NOT_REPRODUCED, case.cannot_come_back, [])
     stubs = case.stubs if wishes.calls is Calls.RECORDED else None
     stage = Stage(stubs, wishes.speed, wishes.ignore, wishes.on_miss)
+    servers = UnixServers()
     try:
         branch = restore(
             settings,
@@ -162,9 +164,11 @@ async def _run(
                 lay_beside=None if answers is None else answers.lay,
                 answered=case.plan.answered,
                 outside=stage.outside,
+                connects=servers.watch,
             ),
         )
     except ReliveError as error:
+        servers.close()
         return _not_restored(number, error)
     restored = time.monotonic()
     drain = BranchDrain(branch.rings)
@@ -189,6 +193,7 @@ async def _run(
         outcome = _with_stubs(outcome, stage, case, is_alone=answers is None)
         closed = time.monotonic()
         outcome = _with_network(outcome, network, has_stubs=stage.plan is not None, cut_off=cut_off)
+        outcome = outcome.model_copy(update={"unreached": [*outcome.unreached, *servers.unreached()]})
         lost = branch.cut_short
         sealed = time.monotonic()
     finally:
@@ -199,6 +204,7 @@ async def _run(
             await deaths.close()
         await stage.close()
         branch.stop()
+        servers.close()
     if lost is not None:  # whatever was seen of it is not the service's doing
         return _not_restored(number, lost)
     judged = time.monotonic()
@@ -206,7 +212,7 @@ async def _run(
         compare(case.recorded, outcome, ignore=wishes.ignore, earlier=earlier, request=case.plan.subject),
         case.window if answers is not None else None,
         outcome,
-        [*drain.troubles, *map(unwritable_words, branch.facts.unwritable_databases)],
+        [*drain.troubles, *servers.troubles(), *map(unwritable_words, branch.facts.unwritable_databases)],
     )
     seal_seconds = branch.facts.seal_us / 1e6
     return Run(

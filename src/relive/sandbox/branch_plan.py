@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from relive.images.sockets import TcpConnection
@@ -32,6 +32,7 @@ class BranchPlan:
         networks: what CRIU calls network namespaces of the target's own: they become the branch's.
         owner: the end for process 1 of the line by which the branch ends with whoever holds the other.
         disk_share: of what is free on the branch's disk, what may go while it lives.
+        connects: given the listener at which each connect(2) in the branch asks; None: nobody is asked.
         pager: the page daemon that brings memory in once the processes run; None: all of it is there before.
     """
 
@@ -51,5 +52,6 @@ class BranchPlan:
     outside: Outside = field(default_factory=Outside)
     answered: frozenset[int] = frozenset()
     closes_clients: bool = False
+    connects: Callable[[int], None] | None = None
     networks: Sequence[str] = ()
     streams: Mapping[str, str] = field(default_factory=dict)

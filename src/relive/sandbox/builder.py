@@ -31,10 +31,12 @@ from relive.checkpoint.criu_errors import explain, read_error_lines
 from relive.errors import ReliveError, RestoreFailed, RestoreTimedOut
 from relive.images.locks import check_posix_locks
 from relive.kernel import loopback
+from relive.kernel.connects import CONNECT_FILTER
 from relive.kernel.io_counts import io_counts
 from relive.kernel.mounts import detached, make_private
 from relive.kernel.namespaces import Namespace, enter_namespaces, unshare
 from relive.kernel.procfs import tree_of
+from relive.kernel.seccomp import ask_supervisor
 from relive.sandbox.branch_plan import BranchPlan
 from relive.sandbox.branch_root import Ground
 from relive.sandbox.cgroups import Groups
@@ -79,11 +81,17 @@ class BranchBuilder:
     ``abandon`` at any time undoes everything.
     """
 
-    def __init__(self, directory: Path, tools: CriuTools, groups: Groups) -> None:
-        """Start building, in a thread of its own. ``directory`` is the branch's, with an empty ``images`` in it."""
+    def __init__(self, directory: Path, tools: CriuTools, groups: Groups, *, asks: bool = False) -> None:
+        """Start building, in a thread of its own.
+
+        Args:
+            directory: the branch's, with an empty ``images`` in it.
+            asks: the plan may want to be asked about connects, so CRIU is not started before it is there.
+        """
         self._directory = directory
         self._tools = tools
         self._groups = groups
+        self._asks = asks
         self._ground: Future[Ground] = Future()
         self._init: Future[int] = Future()
         self._plan: Future[BranchPlan] = Future()
@@ -193,9 +201,10 @@ class BranchBuilder:
         self._joined.result()
         first.own_groups()
         enter_namespaces(first.pid, Namespace.CGROUP)
-        number = free_number(frozenset())
-        criu = self._start_criu(first, number, [images, network])
-        stack.callback(criu.close)
+        number, criu = free_number(frozenset()), None
+        if not self._asks:
+            criu = self._start_criu(first, number, [images, network])
+            stack.callback(criu.close)
         held = [_keep(stack, descriptor) for descriptor in ground.held]
         plan = self._plan.result()
         ground.prepare(self._directory / "images")
@@ -205,9 +214,12 @@ class BranchBuilder:
         peers = _prepare_network(plan, stack, ends)
         outlets = open_outlets(plan.outlets, stack, ground, plan.streams)
         logs = open_logs(plan.outside_names, stack, ground)
-        if outlets or free_number(plan.taken_pids) != number:
+        if plan.connects is not None:
+            _ask_about_connects(plan.connects)
+        if criu is None or outlets or free_number(plan.taken_pids) != number:
             # Seldom: it has to inherit what has just been opened, or has a number that the commit holds.
-            criu.close()
+            if criu is not None:
+                criu.close()
             criu = self._start_criu(
                 first, free_number(plan.taken_pids), [images, network, *(o.inside for o in outlets)]
             )
@@ -248,6 +260,12 @@ class BranchBuilder:
         criu = Conversation(self._tools, keep=keep)
         self._groups.add(criu.pid)  # with all that it restores
         return criu
+
+
+def _ask_about_connects(connects: Callable[[int], None]) -> None:
+    """From here on this thread, CRIU and all that CRIU restores wait at each connect(2) until it is answered."""
+    with contextlib.suppress(OSError):  # Linux before 5.19; or Relive itself runs under such a filter
+        connects(ask_supervisor(CONNECT_FILTER))
 
 
 def _keep(stack: contextlib.ExitStack, descriptor: int) -> int:

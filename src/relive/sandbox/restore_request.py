@@ -30,6 +30,9 @@ class RestoreRequest:
         answered: ports of clients that had taken all that the service sent them, so that their ends shall not get any of it
             again.
         clients: what becomes of connections that clients had to it over TCP.
+        connects: given the listener at which each connect(2) in the branch asks (``kernel.connects``), before one does; it has
+            to answer until the branch has ended. Not called where there can be none: an old kernel, or a filter of the
+            service's own that CRIU would fall over.
     """
 
     clock: Clock = Clock.RECORDED
@@ -41,3 +44,4 @@ class RestoreRequest:
     outside: Callable[[list[TcpConnection]], Outside] | None = None
     answered: frozenset[int] = frozenset()
     clients: Clients = Clients.KEEP
+    connects: Callable[[int], None] | None = None

@@ -115,7 +115,7 @@ def _restore_in(
             shutil.rmtree(directory, ignore_errors=True)
             raise
     groups = Groups.make(group_prefix(settings) + identifier)
-    builder = BranchBuilder(directory, tools, groups)
+    builder = BranchBuilder(directory, tools, groups, asks=request.connects is not None)
     try:
         manifest = store.manifest(commit)
         groups.limit(limits_of(settings, manifest))
@@ -129,9 +129,7 @@ def _restore_in(
         if request.lay_beside is not None:
             request.lay_beside(directory / "rings")
         hostname = f"{manifest.host.name[:40]}-{identifier}"
-        plan = ground.fit(
-            commit, images, _plan(manifest, images, hostname, request.clock, settings, ownership)
-        )
+        plan = ground.fit(commit, images, _plan(manifest, images, hostname, request, settings, ownership))
         if request.outside is not None:
             outward = [one for one, inward in zip(plan.connections, plan.inward, strict=True) if not inward]
             plan = replace(plan, outside=request.outside(outward))
@@ -199,7 +197,12 @@ def _unwritable(store: Store, manifest: Manifest, images: Path, ground: Ground) 
 
 
 def _plan(
-    manifest: Manifest, images: Path, hostname: str, clock: Clock, settings: Settings, ownership: Ownership
+    manifest: Manifest,
+    images: Path,
+    hostname: str,
+    request: RestoreRequest,
+    settings: Settings,
+    ownership: Ownership,
 ) -> BranchPlan:
     processes = read_entries(images / "pstree.img", pb.PstreeEntry)
     refuse_hostile_processes(processes)
@@ -212,7 +215,7 @@ def _plan(
     limit_rights(images, processes)
     forget_security_modules(images)
     ask_nobody(images)
-    limit_calls(images, processes)
+    may_ask = limit_calls(images, processes)
     note_posix_locks(images)
     files = read_files(images)
     connections = read_connections(images, files)
@@ -225,7 +228,7 @@ def _plan(
         listening=list(manifest.listening),
         outlets=list(manifest.outlets),
         outside_names=read_outside_names(files),
-        clock_shift_ns=manifest.taken_wall_ns - time.time_ns() if clock is Clock.RECORDED else None,
+        clock_shift_ns=manifest.taken_wall_ns - time.time_ns() if request.clock is Clock.RECORDED else None,
         hostname=hostname[:64],
         taken_pids=frozenset(
             number for one in processes for number in (one.pid, one.pgid, one.sid, *one.threads)
@@ -234,6 +237,7 @@ def _plan(
         owner=ownership.line,
         disk_share=settings.branch_disk,
         networks=networks,
+        connects=request.connects if may_ask else None,
     )
 
 

@@ -145,7 +145,7 @@ class Following:
     """How process 1 follows which files the service changes.
 
     Attributes:
-        listener: of the service's seccomp filter (see ``kernel.seccomp.ask_about_files``).
+        listener: of the service's seccomp filter (see ``kernel.seccomp.ask_supervisor``).
         directory: a descriptor of where that is written down (``LifePaths.files``).
         home: nothing below it is followed.
         limit: bytes; of a larger file no copy is made while the service waits.

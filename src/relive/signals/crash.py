@@ -25,6 +25,7 @@ class Crash:
         comes_back: the fault happens again when the process runs on.
         stopped: its tasks that stand in group-stop.
         withheld: (tid, signal) of crashes of its other threads in the same moment, to be sent again.
+        kept: see ``ptrace.kept_registers``.
         guard: pipe to its guardian (``guardian``); -1: it has none.
     """
 
@@ -34,6 +35,7 @@ class Crash:
     comm: str
     pidfd: int
     comes_back: bool
+    kept: tuple[int, ...] = ()
     stopped: set[int] = field(default_factory=set)
     withheld: list[tuple[int, int]] = field(default_factory=list)
     guard: int = -1

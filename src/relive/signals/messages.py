@@ -9,7 +9,7 @@ any reply:
 
 Events, at any time between replies:
 
-    fatal   {pid, tid, signal, name, code, code_name, address, sender, comm, stopped}
+    fatal   {pid, tid, signal, name, code, code_name, address, sender, comm, stopped, kept}
     exit    {pid, status, comm, inside, seconds}
     lost    {exits}
 
@@ -24,7 +24,7 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
@@ -52,6 +52,7 @@ class Fatal:
         comm: name of the thread.
         stopped: False when some thread did not stop within the limit (uninterruptible sleep): a commit will
             likely fail.
+        kept: r15, r14, r13, r12, rbp and rbx of the thread, from which its calls can be found; empty where nobody read them.
     """
 
     op: ClassVar[str] = "fatal"
@@ -65,6 +66,7 @@ class Fatal:
     sender: int | None
     comm: str
     stopped: bool = True
+    kept: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -227,6 +227,7 @@ class Tracer:
                     sender=info.sender,
                     comm=crash.comm,
                     stopped=stopped,
+                    kept=crash.kept,
                 )
             )
 

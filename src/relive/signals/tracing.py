@@ -234,6 +234,7 @@ class Tracing:
                 comm=read(f"/proc/{tid}/comm").rstrip("\n"),
                 pidfd=os.pidfd_open(task.process),
                 comes_back=comes_back,
+                kept=ptrace.kept_registers(tid),
             )
             try:
                 crash.guard = guard(crash, self._hold_limit)

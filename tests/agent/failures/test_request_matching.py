@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from relive.agent.failures.request_matching import find_request
+from relive.agent.failures.request_matching import failed_meanwhile, find_request
 from relive.recording.events import Event, EventKind
 from relive.recording.reader import Recording
 from relive.recording.writer import RecordingWriter
@@ -55,6 +55,44 @@ def test_without_a_port_it_is_the_one_open_request_of_that_target(recording):
     assert find_request(recording, failure(103, peer=(), target="/pay?id=3"))["request"] == 3
     assert find_request(recording, failure(103, peer=(), target="/pay?id=1")) == {}, "that one had ended"
     assert find_request(recording, failure(104, peer=(), target="/pay?id=2")) == {}, "there are two"
+
+
+def answered(directory: Path, *statuses: int) -> Recording:
+    """Requests from 1 on that all began at 100, and were answered one after the other; 0: not yet."""
+    writer = RecordingWriter(directory / "answered", keep_bytes=1 << 20)
+    for number in range(1, len(statuses) + 1):
+        writer.append(EventKind.REQUEST_STARTED, number, number, HEAD % number, {}, at=(100, 100))
+    for number, status in enumerate(statuses, 1):
+        if status:
+            head = b"HTTP/1.1 %d X\r\ncontent-length: 0\r\n\r\n" % status
+            writer.append(EventKind.ANSWER_STARTED, number, number, head, {"status": status}, at=(110, 110))
+            writer.append(EventKind.ANSWER_ENDED, number, number, b"", {}, at=(110 + number, 110 + number))
+    writer.close()
+    return Recording(directory / "answered")
+
+
+@pytest.mark.parametrize(
+    ("statuses", "taken", "expected"),
+    [
+        ((200, 500), (), (2, False)),
+        ((200, 200), (), (None, False)),
+        ((200, 0), (), (None, True)),
+        ((500,), (1,), (None, False)),
+        ((500, 500), (1,), (2, False)),
+        ((), (), (None, False)),
+    ],
+)
+def test_of_those_open_meanwhile_it_is_one_that_failed(tmp_path, statuses, taken, expected):
+    found, may_come = failed_meanwhile(answered(tmp_path, *statuses), 105, taken)
+    assert (found.get("request"), may_come) == expected
+    if found:
+        assert found["ended_mono_ns"] == 110 + found["request"]
+
+
+def test_what_had_ended_or_began_later_is_not_it(tmp_path):
+    recording = answered(tmp_path, 500)
+    assert failed_meanwhile(recording, 99, ()) == ({}, False)
+    assert failed_meanwhile(recording, 120, ()) == ({}, False)
 
 
 def test_outside_of_requests_and_without_a_recording_there_is_none(recording, tmp_path):

@@ -1,5 +1,6 @@
 /* A shop of one thread that aborts when it was poisoned, or goes round for ever; before, it asks the server of rates at a UNIX
- * domain socket, and aborts when nobody is there.  aborting PORT RATES-PATH [loop], "-" to ask nobody */
+ * domain socket, and aborts when nobody is there: three calls further up than where an abort is made.
+ * aborting PORT RATES-PATH [loop], "-" to ask nobody */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,14 +24,31 @@ static int reach(const char *path)
 	return failed;
 }
 
+static __attribute__((noinline)) void die(void)
+{
+	abort();
+}
+
+static __attribute__((noinline)) void complain(void)
+{
+	die();
+	rounds++; /* so that it is a call */
+}
+
+static __attribute__((noinline)) void give_up(void)
+{
+	complain();
+	rounds++;
+}
+
 static __attribute__((noinline)) void price(const char *rates)
 {
 	if (strcmp(rates, "-") && reach(rates))
-		abort();
+		give_up();
 	while (is_poisoned && goes_round)
 		rounds++;
 	if (is_poisoned)
-		abort();
+		give_up();
 }
 
 int main(int argc, char **argv)

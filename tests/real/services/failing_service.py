@@ -1,9 +1,14 @@
-"""A service that fails in the way that the path of a request names. Usage: failing_service.py PORT"""
+"""A service that fails in the way that the path of a request names. Usage: failing_service.py PORT [log]
+
+With ``log`` it logs exceptions, and else prints them.
+"""
 
 import ctypes
+import logging
 import os
 import sys
 import threading
+import traceback
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 libc = ctypes.CDLL(None)
@@ -20,6 +25,14 @@ def deadlock_in_c():
     mutex = ctypes.create_string_buffer(64)
     libc.pthread_mutex_lock(mutex)
     libc.pthread_mutex_lock(mutex)
+
+
+def log_twice():
+    try:
+        int("none")
+    except ValueError:
+        logging.exception("no number")
+    return compute_price()
 
 
 def crash_in_child():
@@ -53,6 +66,7 @@ ACTIONS = {
     "/memory": eat_memory,
     "/poison": set_price,
     "/price": compute_price,
+    "/logged-twice": log_twice,
 }
 
 
@@ -61,12 +75,16 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self):
         status, text = 200, ""
+        if self.path == "/hang-up":
+            self.close_connection = True
+            return
         try:
             text = repr(ACTIONS[self.path]())
         except Exception:
-            import traceback
-
-            traceback.print_exc()
+            if sys.argv[2:]:
+                logging.exception("failed")
+            else:
+                traceback.print_exc()
             status = 500
         body = text.encode()
         self.send_response(status)

@@ -1,7 +1,8 @@
 """A shop whose cache a request poisons; before it looks there it asks the server of rates, which nobody records.
 
-python verdicts.py PORT RATES-PORT HOW, with HOW: silent (a generic 500), noisy (a harmless traceback at each request, and the
-real one), escaping (the exception leaves the handler), stuck (hangs where it would fail).
+python verdicts.py PORT RATES HOW, with RATES: a port, or the path of a unix socket; HOW: silent (a generic 500), terse (a line in
+its log that is always the same), noisy (a harmless traceback at each request, and the real one), escaping (the exception leaves
+the handler), stuck (hangs where it would fail).
 """
 
 import logging
@@ -11,17 +12,19 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-PORT, RATES, HOW = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+PORT, RATES, HOW = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 CACHE = {"EUR": 2}
 LOCK = threading.Lock()
 
 
 def ask() -> None:
-    if not RATES:
+    if RATES == "0":
         return
+    unix = RATES.startswith("/")
     while True:
         try:
-            with socket.create_connection(("127.0.0.1", RATES)) as rates:
+            with socket.socket(socket.AF_UNIX if unix else socket.AF_INET) as rates:
+                rates.connect(RATES if unix else ("127.0.0.1", int(RATES)))
                 rates.recv(1)
                 return
         except OSError:
@@ -66,6 +69,8 @@ class Handler(BaseHTTPRequestHandler):
         except Exception:
             if HOW == "escaping":
                 raise
+            if HOW == "terse":
+                logging.error("no price")
             if HOW == "noisy":
                 logging.exception("failed")
             return 500, "internal error"

@@ -39,7 +39,7 @@ from relive.kernel import procfs
 from relive.kernel.atomic_write import Durability, replace_file
 from relive.kernel.mounts import make_private, make_slave, pivot_root, read_mounts
 from relive.kernel.namespaces import Namespace
-from relive.kernel.seccomp import ask_about_files
+from relive.kernel.seccomp import ask_supervisor
 from relive.model.capsule import CapsuleFacts, CapsuleSpec, FilesWay, LifePaths
 from relive.model.commit import LayerKind, TargetKind
 from relive.sandbox.capsule_network import HostNetwork, raise_border
@@ -262,7 +262,7 @@ class _Listener:
     def put_on(self) -> None:
         """In the service's process."""
         try:
-            listener = ask_about_files(self._code)
+            listener = ask_supervisor(self._code)
         except OSError as error:
             raise CapsuleStartFailed(
                 "the service's changes of files cannot be followed",

@@ -22,7 +22,7 @@ from relive.agent.commits.commit_writer import Keeper
 from relive.agent.commits.committer import Committer, RateLimit
 from relive.agent.commits.dumper import Taken
 from relive.agent.control.background import Tasks
-from relive.agent.failures.request_matching import find_request
+from relive.agent.failures.request_matching import failed_meanwhile, find_request
 from relive.agent.failures.sightings import exception_sighting
 from relive.agent.failures.worktree import has_changes
 from relive.config import Settings
@@ -42,6 +42,10 @@ __all__ = ["ExceptionWatch"]
 _THROW = re.compile(r"throw-[0-9]+-[0-9]+")
 _APPEARS = 0.5  # [s] between a thread's word that it will wait and the file by which it does
 _APPEARS_POLL = 0.001  # [s]
+_ANSWERED_WITHIN, _ANSWERED_POLL = (
+    1.0,
+    0.02,
+)  # [s] from a logged exception to the failing answer of its request
 _SETTLE = 0.1  # [s] after an answer, for an exception that escaped after it
 _KNOWN_MOST = 4096  # requests that are remembered
 _COMMITS, _COMMITS_TIME = 6, 60.0  # commits at exceptions in so many seconds, whatever they are
@@ -88,6 +92,7 @@ class ExceptionWatch:
         self._changed: dict[str, bool | None] = {}  # by the root of a work tree
         self._log = structlog.get_logger()
         self._heard_wall_ns = 0
+        self._logged: deque[tuple[int, tuple[Any, ...]]] = deque(maxlen=_KNOWN_MOST)  # when, and by whom
         self.main_failed = False
 
     async def watch(self) -> None:
@@ -110,6 +115,8 @@ class ExceptionWatch:
         if event.fields.get("where") == "main" and event.fields.get("pid") == self._root:
             self.main_failed = True
         fingerprint = _fingerprint(event)
+        if event.fields.get("where") == "log":
+            self._logged.append((event.mono_ns, _thread_of(event)))
         now = time.time_ns()
         # When it happened, not when the ring was looked at: a commit in between is not one before it.
         self._heard_wall_ns = now
@@ -165,6 +172,8 @@ class ExceptionWatch:
         throw = throw if isinstance(throw, str) and _THROW.fullmatch(throw) else None
         taken, is_held = await self._capture(_fingerprint(event), throw)
         about = await asyncio.to_thread(find_request, Recording(self._capsule.paths.recording), event)
+        if not about and told.get("where") == "log":
+            about = await self._answered_badly(event)
         about["log_begin"] = about.pop("log_offsets", {}).get(str(self._capsule.paths.logs[-1]))
         if about.get("request") is not None:
             _remember(self._told, about["request"], None)
@@ -188,6 +197,26 @@ class ExceptionWatch:
         self._log.warning(
             "incident", number=incident.number, summary=sighting.summary, times=incident.times, held=held
         )
+
+    async def _answered_badly(self, event: Event) -> dict[str, Any]:
+        """The request that failed right after an exception was logged, in a server that the recorder does not know.
+
+        What is logged while requests are served well is of none. Of several that one thread logs before it answers, the last
+        is why it failed.
+        """
+        recording, until = Recording(self._capsule.paths.recording), time.monotonic() + _ANSWERED_WITHIN
+        while True:
+            about, may_come = await asyncio.to_thread(failed_meanwhile, recording, event.mono_ns, self._told)
+            if about:
+                await asyncio.to_thread(self._look)
+                await asyncio.sleep(0)
+                ended = about.pop("ended_mono_ns") or event.mono_ns
+                thread = _thread_of(event)
+                later = (when for when, who in self._logged if who == thread)
+                return {} if any(event.mono_ns < when <= ended for when in later) else about
+            if not may_come or time.monotonic() > until:
+                return {}
+            await asyncio.sleep(_ANSWERED_POLL)
 
     async def _capture(self, fingerprint: str, throw: str | None) -> tuple[Taken | None, bool]:
         """The commit at the exception, if there is to be one, and whether the thread stood still in it; it goes on afterwards."""
@@ -308,6 +337,11 @@ class ExceptionWatch:
 
 def _fingerprint(event: Event) -> str:
     return f"exception {str(event.fields.get('fingerprint'))[:64]}"
+
+
+def _thread_of(event: Event) -> tuple[Any, ...]:
+    """Process and thread, or task."""
+    return tuple(event.fields.get(name) for name in ("pid", "thread", "lane"))
 
 
 def _recent(recording: Recording) -> int:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 from relive.errors import RecordingError
 from relive.recording.events import Event, EventKind
+from relive.recording.exchanges import Ended, Exchanges
 from relive.recording.reader import Recording
 
-__all__ = ["find_request"]
+__all__ = ["failed_meanwhile", "find_request"]
 
+_FAILING = 500
 _ENDS = (EventKind.ANSWER_ENDED, EventKind.REQUEST_ABANDONED, EventKind.ANSWER_BROKEN)
 
 
@@ -24,14 +27,54 @@ def find_request(recording: Recording, failure: Event) -> dict[str, Any]:
     peer = list(failure.fields.get("peer") or [])
     port = peer[1] if len(peer) == 2 and isinstance(peer[1], int) else 0
     wanted = str(failure.fields.get("method")), str(failure.fields.get("target"))
-    segments = recording.segments()[-2:]
-    if not segments or not failure.request:
+    if not failure.request:
         return {}
+    begun, ended = _until(recording, failure.mono_ns)
+    if port:  # an answer may have ended before the exception reached the place where it is seen
+        fits = [event for event in begun.values() if event.fields.get("local_port") == port]
+    else:
+        fits = [one for number, one in begun.items() if number not in ended and _line(one) == wanted]
+    if not fits or (len(fits) > 1 and not port):
+        return {}
+    return _about(fits[-1])
+
+
+def failed_meanwhile(
+    recording: Recording, mono_ns: int, taken: Container[int]
+) -> tuple[dict[str, Any], bool]:
+    """As ``find_request``, for a failure of which nobody knows the request: of those that were open then, one that failed since.
+
+    Args:
+        mono_ns: when it failed.
+        taken: requests that other failures are known to be of.
+
+    Returns:
+        The request, with ``ended_mono_ns``, or nothing; and whether another look may find one: some have no answer yet.
+    """
+    begun, ended = _until(recording, mono_ns)
+    waiting = False
+    for number in begun.keys() - ended:
+        try:
+            exchange = Exchanges(recording).by_number(number)
+        except RecordingError:
+            continue
+        has_failed = exchange.ended is Ended.BROKEN or (exchange.status or 0) >= _FAILING
+        if has_failed and number not in taken:
+            return {**_about(begun[number]), "ended_mono_ns": exchange.ended_mono_ns}, False
+        waiting = waiting or exchange.ended is Ended.OPEN
+    return {}, waiting
+
+
+def _until(recording: Recording, mono_ns: int) -> tuple[dict[int, Event], set[int]]:
+    """The beginnings of recent requests up to a moment, by their numbers, and the numbers of those that had ended."""
     begun: dict[int, Event] = {}
     ended: set[int] = set()
+    segments = recording.segments()[-2:]
+    if not segments:
+        return begun, ended
     try:
         for event in recording.events(after=int(segments[0].stem) - 1):
-            if event.mono_ns > failure.mono_ns:
+            if event.mono_ns > mono_ns:
                 break
             if event.kind is EventKind.REQUEST_STARTED:
                 begun[event.request] = event
@@ -39,13 +82,10 @@ def find_request(recording: Recording, failure: Event) -> dict[str, Any]:
                 ended.add(event.request)
     except RecordingError:
         pass  # what was read until then has to do
-    if port:  # an answer may have ended before the exception reached the place where it is seen
-        fits = [event for event in begun.values() if event.fields.get("local_port") == port]
-    else:
-        fits = [one for number, one in begun.items() if number not in ended and _line(one) == wanted]
-    if not fits or (len(fits) > 1 and not port):
-        return {}
-    found = fits[-1]
+    return begun, ended
+
+
+def _about(found: Event) -> dict[str, Any]:
     method, target = _line(found)
     return {
         "request": found.request,

@@ -19,6 +19,7 @@ from relive.agent.commits.dumper import Taken
 from relive.agent.control.background import Tasks
 from relive.agent.failures.exceptions import ExceptionWatch
 from relive.agent.failures.exits import ExitWatch
+from relive.agent.failures.last_death import LastDeath
 from relive.agent.failures.memory_pressure import Pressure
 from relive.agent.failures.sightings import (
     answer_sighting,
@@ -99,7 +100,7 @@ class FailureWatch:
         self._limit = RateLimit(settings.incident_pause)
         self._log = structlog.get_logger()
         self._seeing = asyncio.Lock()
-        self._fatal: Fatal | None = None
+        self._death = LastDeath()
         self._lead = capsule.facts.root
         self._lead_status: int | None = None  # raw, of the last one at the head whose end was seen
         self._catching = asyncio.Lock()
@@ -203,14 +204,15 @@ class FailureWatch:
 
     async def _catch(self, tracer: Tracer, event: Fatal) -> None:
         """Commit the process that stands before its death, then let it die."""
-        self._fatal = event
         seen_ns = time.time_ns()
         pid = procfs.innermost_pid(event.pid) or event.pid
         thread = procfs.innermost_pid(event.tid) or event.tid
         lead = self._capsule.lead
-        worker_of = procfs.name_of(lead) if event.pid not in (lead, self._capsule.facts.root) else None
+        is_head = event.pid in (lead, self._capsule.facts.root)
+        self._death.begin(event.signal, is_head=is_head)
+        worker_of = procfs.name_of(lead) if not is_head else None
         sender = self._sender(event, pid)
-        callers = callers_of(event.pid, event.tid)
+        callers = callers_of(event.pid, event.tid, event.kept)
         taken: Taken | None = None
         try:
             taken = await self._committer.capture(
@@ -222,6 +224,7 @@ class FailureWatch:
             released = await tracer.release()
             if released.died and event.pid == self._capsule.facts.root:
                 self.root_status = event.signal  # it is not traced any more when it dies
+        self._death.let_go()
         at = await self.keep(taken)
         requests, known = await self.about_open_requests(taken)
         sighting = fatal_sighting(
@@ -265,7 +268,10 @@ class FailureWatch:
         # When the service died, that is the incident; its broken answers only tell which requests it took along.
         await asyncio.sleep(_SETTLE)
         is_of_an_exit = self.exits is not None and self.exits.has_just_seen_one()
-        if self._fatal is None and not is_of_an_exit and procfs.exists(self._capsule.lead):
+        began = (await self._about_request(message["request"])).get("began_wall_ns")
+        if self._death.breaks(began) or is_of_an_exit:
+            return
+        if procfs.exists(self._capsule.lead):
             await self._see_request(broken_sighting, message, now_ns)
 
     async def _see_request(self, make: MakeSighting, message: dict[str, Any], now_ns: int) -> None:
@@ -402,7 +408,7 @@ class FailureWatch:
             if sighting is not None and sighting.exit_status == 1 and self.exceptions.main_failed:
                 return
         # A fatal signal that was caught at its delivery has its incident already, with a commit.
-        if sighting is None or (self._fatal is not None and sighting.signal == self._fatal.signal):
+        if sighting is None or self._death.ends_service(sighting.signal):
             return
         at: CommitId | None = None
         if sighting.kind is FailureKind.EXIT and self.exits is not None:

@@ -14,7 +14,7 @@ from relive.checkpoint.criu import CriuTools
 from relive.checkpoint.journal import RecordKind, read_journal
 from relive.doctor.finding import Obstacle, Result, limited, works
 from relive.doctor.probe import Ground
-from relive.kernel.seccomp import ask_about_files
+from relive.kernel.seccomp import ask_supervisor
 from relive.sandbox.spawn import Following, become_init
 
 __all__ = ["followed_files"]
@@ -69,7 +69,7 @@ def _be_first(init: Path, code: bytes, journal: Path, made: Path) -> NoReturn:
         service = os.fork()
         if service == 0:
             try:
-                socket.send_fds(theirs, [b"l"], [ask_about_files(code)])
+                socket.send_fds(theirs, [b"l"], [ask_supervisor(code)])
                 os.close(os.open(made, os.O_WRONLY | os.O_CREAT, 0o600))
                 os._exit(0)
             except OSError as error:

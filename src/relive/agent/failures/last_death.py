@@ -1,0 +1,42 @@
+"""The last fatal signal that was caught: what else is seen of that very death is no failure of its own."""
+
+from __future__ import annotations
+
+import time
+
+__all__ = ["LastDeath"]
+
+_SAME_MOMENT = (
+    5.0  # [s] from its being let go, in which the connections of a process that dies are seen to break
+)
+
+
+class LastDeath:
+    """Belongs to one event loop. A service outlives the deaths of its workers, so what is known of one is soon forgotten."""
+
+    def __init__(self) -> None:
+        self._signal: int | None = None
+        self._is_head = False
+        self._let_go: float | None = None  # monotonic [s]; None: it still stands, or there was none
+        self._let_go_wall_ns = 0
+
+    def begin(self, signal: int, *, is_head: bool) -> None:
+        """A process stands before its death; ``is_head``: with it, the service ends."""
+        self._signal, self._is_head, self._let_go = signal, is_head, None
+
+    def let_go(self) -> None:
+        """It dies now."""
+        self._let_go, self._let_go_wall_ns = time.monotonic(), time.time_ns()
+
+    def breaks(self, began_wall_ns: int | None) -> bool:
+        """A request that is seen to break now went with it; ``began_wall_ns`` None: nobody knows when the request began."""
+        if self._signal is None:
+            return False
+        if self._let_go is None:
+            return True
+        is_late = began_wall_ns is not None and began_wall_ns > self._let_go_wall_ns
+        return not is_late and time.monotonic() - self._let_go < _SAME_MOMENT
+
+    def ends_service(self, signal: int | None) -> bool:
+        """The service's end by that signal is this death."""
+        return signal is not None and self._is_head and signal == self._signal
