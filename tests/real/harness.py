@@ -27,6 +27,7 @@ from measured import MEASURED
 from ports import free_port
 from relive.config import Settings
 from relive.errors import KeyMissing
+from relive.kernel import procfs
 from relive.model.commit import CommitId, Manifest
 from relive.sandbox.branch import Branch as SandboxBranch
 from relive.sandbox.branch import find_branch, list_branches
@@ -218,19 +219,13 @@ class Relive:
         for noted in self.home.glob("capsules/*/*/agent.pid"):
             with contextlib.suppress(OSError, ValueError):
                 pid, started = noted.read_text().split()
-                eventually(lambda p=pid, s=started: _start_of(int(p)) != int(s), "the agent's end")
-
-
-def _start_of(pid: int) -> int | None:
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] == "Z" else int(fields[19])
+                eventually(
+                    lambda p=pid, s=started: not procfs.is_same_process(int(p), int(s)), "the agent's end"
+                )
 
 
 def _kill(pid: int, started: int) -> None:
-    if _start_of(pid) == started:
+    if procfs.is_same_process(pid, started):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
