@@ -2,9 +2,10 @@
 
     python benchmarks/branch.py [--rounds 9] [--json] [--program NAME]... [--many 5]
 
-One side is ``relive.sandbox.branch.restore``: checked images, the service's files, sealed network, hidden doors of /proc,
-the recorded clock. The other is the least that brings the same images to life without killing them at once:
-``unshare -pfmn --mount-proc``, in it ``criu restore -d``, then an init that stays. The two take turns.
+One side is ``relive.containers.restore.restoring.restore``: checked images, the service's files, sealed network, hidden doors of
+/proc, the recorded clock. The other is the least that brings the same images to life without killing them at once:
+``unshare -pfmn --mount-proc``, in it ``criu restore -d``, then an init that stays. The two take turns. The program runs without
+Relive's recorder, whose ring is not in a commit: CRIU alone could not map it again.
 
 ``runs`` is the time until the restored program runs, by its own word (it prints when it notices that it has been away);
 ``returns`` the time until the call has come back. ``cli`` is the whole command ``relive restore``, from the start of
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import json
 import os
 import shutil
@@ -43,6 +45,7 @@ from _lab import (
 from _stopwatch import Note, Part, Stopwatch
 
 from relive.checkpoint.kernel_cache import place_kerndat
+from relive.containers.restore import restoring
 from relive.model.commit import CommitId, Manifest
 from relive.sandbox import branch as branches
 from relive.sandbox.rootfs import IO_DIRECTORY
@@ -61,16 +64,19 @@ def _notified(_self: object, script: str, *_: object) -> str:
 # In the order in which they happen; a deeper row is part of the one above it. The caller and the builder are two threads.
 PARTS: list[tuple[str, int, Part]] = [
     ("caller", 0, Part("relive.store.store:Store.manifest", "read and check the manifest")),
-    ("caller", 0, Part("relive.sandbox.branch:_plan_root", "plan the root")),
+    ("caller", 0, Part("relive.containers.restore.restoring:host_ground", "plan the root")),
     ("caller", 1, Part("relive.store.store:Store.lay_out_layer", "lay out the layers")),
-    ("caller", 1, Part("relive.sandbox.branch:plan_points", "plan the mounts")),
+    ("caller", 1, Part("relive.sandbox.host_root:plan_points", "plan the mounts")),
+    ("caller", 1, Part("relive.sandbox.host_root:lay_changes", "lay later changes")),
     ("caller", 0, Part("relive.store.store:Store.lay_out_images", "lay out the images")),
     ("caller", 1, Part("relive.store.objects:hash_file", "hash")),
-    ("caller", 0, Part("relive.sandbox.branch:_plan", "plan the rest")),
-    ("caller", 1, Part("relive.sandbox.branch:limit_capabilities", "edit capabilities")),
-    ("caller", 1, Part("relive.sandbox.branch:read_entries", "read pstree")),
-    ("caller", 1, Part("relive.sandbox.branch:read_files", "read files.img")),
-    ("caller", 1, Part("relive.sandbox.branch:read_connections", "read connections")),
+    ("caller", 0, Part("relive.sandbox.restoring:_plan", "plan the rest")),
+    ("caller", 1, Part("relive.sandbox.restoring:read_entries", "read pstree")),
+    ("caller", 1, Part("relive.sandbox.restoring:refuse_hostile_images", "validate the images")),
+    ("caller", 1, Part("relive.sandbox.restoring:limit_rights", "edit capabilities")),
+    ("caller", 1, Part("relive.sandbox.restoring:limit_calls", "edit filters")),
+    ("caller", 1, Part("relive.sandbox.restoring:read_files", "read files.img")),
+    ("caller", 1, Part("relive.sandbox.restoring:read_connections", "read connections")),
     ("builder", 0, Part("relive.sandbox.builder:BranchBuilder._build", "build, all of it")),
     ("builder", 1, Part("relive.sandbox.builder:unshare", "namespaces")),
     ("builder", 1, Part("relive.sandbox.builder:make_private", "make mounts private")),
@@ -79,26 +85,30 @@ PARTS: list[tuple[str, int, Part]] = [
     ("builder", 1, Part("relive.sandbox.builder:check_sealed", "prove the seal")),
     ("builder", 1, Part("relive.sandbox.builder:BranchBuilder._start_criu", "start CRIU")),
     ("builder", 2, Part("relive.sandbox.init_process:FirstProcess.set_last_number", "process 1 answers")),
-    ("builder", 1, Part("relive.sandbox.builder:BranchBuilder._mount_root", "mount the root")),
+    ("builder", 1, Part("relive.sandbox.branch_root:HostGround.mount", "mount the root")),
+    ("builder", 2, Part("relive.sandbox.inode_numbers:mount_inodes", "inode numbers")),
     ("builder", 2, Part("relive.sandbox.rootfs:RootBuilder.cover", "overlays")),
+    ("builder", 2, Part("relive.sandbox.branch_root:keep_files", "keep files from now on")),
     ("builder", 2, Part("relive.sandbox.rootfs:RootBuilder.own_devices", "/dev, /sys")),
     ("builder", 2, Part("relive.sandbox.rootfs:RootBuilder.own_run", "/run")),
-    ("builder", 2, Part("relive.sandbox.builder:_copy_tree", "copy memory layers")),
+    ("builder", 2, Part("relive.sandbox.branch_root:copy_tree", "copy memory layers")),
     ("builder", 2, Part("relive.sandbox.rootfs:RootBuilder.share_standard_streams", "standard streams")),
     ("builder", 2, Part("relive.sandbox.rootfs:RootBuilder.hide_home", "hide the home")),
     ("builder", 2, Part("relive.sandbox.init_process:FirstProcess.mount_proc", "/proc")),
     ("builder", 1, Part("relive.sandbox.builder:_prepare_network", "addresses, peers")),
-    ("builder", 1, Part("relive.sandbox.builder:pivot_root", "pivot the root")),
+    ("builder", 1, Part("relive.sandbox.branch_root:HostGround.enter", "pivot the root")),
     ("builder", 1, Part("relive.sandbox.init_process:FirstProcess.hold", "hand over descriptors")),
-    ("builder", 1, Part("relive.sandbox.builder:_restore", "CRIU, all of it")),
+    ("builder", 1, Part("relive.sandbox.builder:_Restoring.run", "CRIU, all of it")),
+    ("builder", 2, Part("relive.sandbox.branch_root:HostGround.settle", "directory times")),
+    ("builder", 2, Part("relive.sandbox.builder:prove_confined", "prove the confinement")),
     ("builder", 2, Part("relive.sandbox.builder:shift_wall_clock", "shift the clock")),
-    ("builder", 2, Part("relive.sandbox.builder:_close_proc", "close doors of /proc")),
+    ("builder", 2, Part("relive.sandbox.branch_root:close_proc", "close doors of /proc")),
     ("builder", 2, Part("relive.checkpoint.criu:_reap", "CRIU ends")),
     ("builder", 1, Part("relive.sandbox.init_process:FirstProcess.become", "process 1 becomes lasting")),
     ("caller", 0, Part("relive.sandbox.builder:BranchBuilder.finish", "wait for the builder")),
-    ("caller", 0, Part("relive.sandbox.branch:_host_pid", "find the root's pid")),
+    ("caller", 0, Part("relive.sandbox.restoring:_host_pid", "find the root's pid")),
     ("caller", 0, Part("relive.sandbox.branch:Branch.save", "write the state")),
-    ("caller", 0, Part("relive.sandbox.branch:restore", "restore, all of it")),
+    ("caller", 0, Part("relive.containers.restore.restoring:restore", "restore, all of it")),
 ]
 
 
@@ -165,7 +175,7 @@ class Worker:
     def _serve(place: Lab, commit: CommitId, channel: socket.socket) -> None:
         store = place.store()
         while channel.recv(1):
-            branch = branches.restore(place.settings, store, commit)
+            branch = restoring.restore(place.settings, store, commit)
             answer = {"id": branch.facts.id, "returned": time.time_ns()}
             channel.send(json.dumps(answer).encode())
 
@@ -396,7 +406,8 @@ def main() -> None:
     options = parser.parse_args()
     with lab(options) as place:
         chosen = options.program or list(names)
-        results = [measure(place, place.plain(names[name]), options.rounds, options.many) for name in chosen]
+        programs = [dataclasses.replace(place.plain(names[name]), inside=False) for name in chosen]
+        results = [measure(place, program, options.rounds, options.many) for program in programs]
     result = {"rounds": options.rounds, "load": load_average(), "programs": results}
     if options.json:
         print_json(result)

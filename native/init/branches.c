@@ -17,12 +17,13 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { BRANCHES_MOST = 128, POINTS_MOST = 64, MESSAGE_MOST = 65536 };
+enum { BRANCHES_MOST = 128, POINTS_MOST = 64, BETWEEN_MOST = 8, MESSAGE_MOST = 65536 };
 
 struct branch {
 	int line, count;
 	char *points[POINTS_MOST];
 	int roots[POINTS_MOST], uppers[POINTS_MOST];
+	int between[POINTS_MOST][BETWEEN_MOST];	/* ends with -1, if it is not full */
 };
 
 static struct branch *branches[BRANCHES_MOST];
@@ -57,15 +58,48 @@ static void copy_up(int directory, const char *name)
 	utimensat(directory, name, times, AT_SYMLINK_NOFOLLOW);
 }
 
-/* The directory keeps its times: its branch has not changed it. */
-static void make_whiteout(int directory, const char *name)
+/* A layer between the upper one and the host's files has the name: what it says hides the host's anyway. */
+static bool is_decided(const int *between, const char *below)
+{
+	for (int i = 0; i < BETWEEN_MOST && between[i] >= 0; i++) {
+		int found = open_below(between[i], below, O_PATH);
+
+		if (found < 0 && errno == ENOENT)
+			continue;
+		if (found >= 0)
+			close(found);
+		return true;
+	}
+	return false;
+}
+
+/* An overlay was asked for the name, found nothing, and has not forgotten it; asking does not make it remember (Linux 5.12). */
+static bool is_remembered(int directory, const char *name)
+{
+	struct open_how how = { .flags = O_PATH | O_CLOEXEC | O_NOFOLLOW, .resolve = RESOLVE_BENEATH | RESOLVE_CACHED };
+	int found = (int)syscall(SYS_openat2, directory, name, &how, sizeof how);
+
+	if (found >= 0)
+		close(found);
+	return found < 0 && errno == ENOENT;
+}
+
+/* Have there be nothing in a branch, by a whiteout in its upper layer. The directory keeps its times: its branch has not changed it.
+ *
+ * Of a name that it remembers to be missing, an overlay takes for granted that its upper layer has nothing there; with a whiteout made
+ * behind its back, each attempt to create that name fails with ESTALE (ovl_create_upper of the kernel) for as long as it remembers. So
+ * the name is never looked up here, and where the branch has done so, a directory comes and goes in its place: the overlay forgets a
+ * name that it removes (ovl_remove_upper). Who watches the directory within the branch sees that, so it is done only where it must. */
+static void make_whiteout(int directory, int upper, const char *name)
 {
 	struct stat facts;
 
-	if (fstatat(directory, ".", &facts, 0) < 0)
+	if (fstatat(upper, ".", &facts, 0) < 0)
 		return;
-	mknodat(directory, name, S_IFCHR, 0);
-	utimensat(directory, ".", (struct timespec[]){ facts.st_atim, facts.st_mtim }, 0);
+	if (is_remembered(directory, name) && mkdirat(directory, name, 0) == 0)
+		unlinkat(directory, name, AT_REMOVEDIR);
+	mknodat(upper, name, S_IFCHR, 0); /* not over what the branch has made itself */
+	utimensat(upper, ".", (struct timespec[]){ facts.st_atim, facts.st_mtim }, 0);
 }
 
 static void tell(const struct branch *branch, const char *path, const struct stat *facts)
@@ -94,16 +128,14 @@ static void tell(const struct branch *branch, const char *path, const struct sta
 	if (facts) {
 		copy_up(directory, name);
 	} else {
-		struct stat seen;
+		int upper;
 
 		/* There is nothing, and there shall be nothing: a whiteout in the upper layer, whose directory has to be there first. */
-		if (fstatat(directory, name, &seen, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT) {
-			int upper;
-
+		if (!is_decided(branch->between[at], below)) {
 			copy_up(directory, ".");
 			upper = open_below(branch->uppers[at], parent, O_PATH | O_DIRECTORY);
 			if (upper >= 0) {
-				make_whiteout(upper, name);
+				make_whiteout(directory, upper, name);
 				close(upper);
 			}
 		}
@@ -130,9 +162,24 @@ static void drop(struct branch *branch)
 			close(branch->roots[i]);
 		if (branch->uppers[i] >= 0)
 			close(branch->uppers[i]);
+		for (int j = 0; j < BETWEEN_MOST && branch->between[i][j] >= 0; j++)
+			close(branch->between[i][j]);
 	}
 	close(branch->line);
 	free(branch);
+}
+
+/* The layers that lie between an upper one and the host's files: links beside it lead to them, of which each starts where it lies. */
+static void open_between(int upper, int *between)
+{
+	for (int i = 0; i < BETWEEN_MOST; i++) {
+		char link[32];
+
+		snprintf(link, sizeof link, "../between/%d", i);
+		between[i] = openat(upper, link, O_PATH | O_DIRECTORY | O_CLOEXEC);
+		if (between[i] < 0)
+			return;
+	}
 }
 
 /* Take over what a new branch says. NULL: it is none. */
@@ -163,6 +210,7 @@ static struct branch *take(int line)
 		branch->points[i] = strdup(at);
 		branch->roots[i] = fds[2 * i];
 		branch->uppers[i] = fds[2 * i + 1];
+		open_between(branch->uppers[i], branch->between[i]);
 		if (at < text + length)
 			at += strlen(at) + 1;
 	}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from relive.kernel.mounts import (
     _escape,
     _parse_line,
     detached,
+    forget_names,
     make_private,
     mount,
     mount_overlay,
@@ -126,6 +128,29 @@ def test_an_overlay_over_a_directory_of_any_name(tmp_path, name):
         return seen
 
     assert in_child(work) == ["new", "old", "new"]
+
+
+@needs_root
+def test_a_name_is_created_over_a_whiteout_that_came_behind_an_overlays_back(tmp_path: Path) -> None:
+    def work() -> bool:
+        unshare(Namespace.MOUNT)
+        make_private()
+        mount("tmpfs", tmp_path, "tmpfs")
+        merged, upper = tmp_path / "merged", tmp_path / "upper"
+        for part in ("lower", "upper", "work", "merged"):
+            (tmp_path / part).mkdir()
+        mount_overlay(merged, lower=[tmp_path / "lower"], upper=upper, work=tmp_path / "work")
+        assert not (merged / "new").exists()  # from here on it remembers that
+        os.mknod(upper / "new", stat.S_IFCHR, 0)
+        with pytest.raises(OSError, match="Stale"):
+            (merged / "new").touch()
+        forget_names(merged)
+        forget_names(tmp_path)  # no overlay
+        (merged / "new").touch()
+        unmount(merged)
+        return (upper / "new").is_file()
+
+    assert in_child(work)
 
 
 @needs_root

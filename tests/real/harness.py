@@ -219,16 +219,13 @@ class Relive:
         for noted in self.home.glob("capsules/*/*/agent.pid"):
             with contextlib.suppress(OSError, ValueError):
                 pid, started = noted.read_text().split()
-                eventually(lambda p=pid, s=started: _start_of(int(p)) != int(s), "the agent's end")
-
-
-def _start_of(pid: int) -> int | None:
-    stat = procfs.read_stat(pid)
-    return None if stat is None or stat.has_ended else stat.start_ticks
+                eventually(
+                    lambda p=pid, s=started: not procfs.is_same_process(int(p), int(s)), "the agent's end"
+                )
 
 
 def _kill(pid: int, started: int) -> None:
-    if _start_of(pid) == started:
+    if procfs.is_same_process(pid, started):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 

@@ -282,6 +282,23 @@ def test_a_branch_sees_the_commit_whatever_comes_later(
     assert not differences(now, likeness(place))
 
 
+def test_a_branch_creates_what_its_service_has_created_meanwhile(relive: Relive, place: Path) -> None:
+    """Whether it looked for the name before, or never: what hides the service's file from a branch is not in its own way."""
+    service = Obedient(relive)
+    service(HELPERS)
+    service(f"d = Path({str(place)!r})")
+    commit = relive.commit(service.capsule)
+    branch = relive.restore(commit)
+    names = ("seen", "unseen", "linked", "moved", "made")
+    assert branch.exec("sh", "-c", f"cd {place}; ls seen linked moved 2>&1 | wc -l").strip() == "3"
+    service(f"[w(d/name, 'service') for name in {names}]")
+    service("[os.unlink(d/'linked'), w(d/'linked', 'again')]")
+    script = "cd $0; echo branch | tee seen unseen one >two; ln one linked; mv two moved; mkdir made; cat seen unseen linked; ls"
+    said = branch.exec("sh", "-c", script, str(place)).split()
+    assert said == ["branch"] * 3 + sorted((*names, "one"))
+    assert {(place / name).read_text() for name in names} == {"service", "again"}
+
+
 def test_a_branch_of_the_first_life_after_two_more(relive: Relive, place: Path) -> None:
     names: dict[str, Any] = {}
     exec(HELPERS, names)

@@ -69,9 +69,12 @@ def test_a_key_of_the_environment_is_inherited_by_nobody_and_written_nowhere(rel
     # An agent that is started later, by a command without the key, says what it lacks, and takes it from a commit with it.
     life = relive.settings.capsules / capsule.name / capsule.life
     agent = int((life / "agent.pid").read_text().split()[0])
-    os.kill(agent, signal.SIGSTOP)  # else it may have another supervisor before it is killed
-    for supervisor in eventually(lambda: supervisors(life), "its supervisor, which would give it the key"):
+    # Each would start the other again, with the key: it is stopped while they end.
+    os.kill(agent, signal.SIGSTOP)
+    ended = eventually(lambda: supervisors(life), "its supervisor")
+    for supervisor in ended:
         os.kill(supervisor, signal.SIGKILL)
+    eventually(lambda: not supervisors(life), "their end")
     os.kill(agent, signal.SIGKILL)
     eventually(lambda: procfs.read_stat(agent) is None, "the agent's end")
     relive("ps", environment=WITHOUT)

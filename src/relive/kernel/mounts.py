@@ -16,6 +16,7 @@ __all__ = [
     "MountFlag",
     "bind",
     "detached",
+    "forget_names",
     "make_private",
     "make_slave",
     "mount",
@@ -29,6 +30,8 @@ _MNT_DETACH = 2
 _OCTAL = re.compile(r"\\([0-7]{3})")
 _SYS_PIVOT_ROOT = 155
 _SYS_OPEN_TREE, _OPEN_TREE_CLONE, _AT_CWD = 428, 1, -100
+_SYS_FSCONFIG, _CMD_RECONFIGURE, _SYS_FSPICK = 431, 7, 433
+_STATFS_SIZE, _OVERLAY_MAGIC = 120, 0x794C7630  # [bytes]; f_type is the first word (statfs(2))
 
 
 class MountFlag(IntFlag):
@@ -161,6 +164,29 @@ def pivot_root(new_root: Path) -> None:
     libc.call("syscall", _SYS_PIVOT_ROOT, b".", b".")
     libc.call("umount2", b".", _MNT_DETACH)
     os.chdir("/")
+
+
+def forget_names(point: Path) -> None:
+    """Have an overlay look its names up again, the next time that they are asked for; nothing where another file system is mounted.
+
+    An overlay of whose upper layer a whiteout was made behind its back remembers that there is nothing in that layer, and creating
+    the name fails with ESTALE. Reconfigured with nothing changed, it drops all names that nobody uses just now.
+
+    Args:
+        point: the root of a mount.
+
+    Raises:
+        OSError: as statfs(2), fspick(2) and fsconfig(2).
+    """
+    name, facts = ctypes.create_string_buffer(os.fsencode(point)), ctypes.create_string_buffer(_STATFS_SIZE)
+    libc.call("statfs", name, facts)
+    if ctypes.c_long.from_buffer(facts).value != _OVERLAY_MAGIC:
+        return
+    context = libc.syscall(_SYS_FSPICK, _AT_CWD, ctypes.addressof(name), 0)
+    try:
+        libc.syscall(_SYS_FSCONFIG, context, _CMD_RECONFIGURE, None, None, 0)
+    finally:
+        os.close(context)
 
 
 def unmount(point: Path) -> None:

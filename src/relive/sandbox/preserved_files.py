@@ -15,6 +15,7 @@ import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from relive.kernel.mounts import forget_names
 from relive.kernel.openat2 import look_without_links
 from relive.kernel.unixpath import near
 from relive.sandbox.changed_files import Change, LaterFiles, lay_change
@@ -50,6 +51,8 @@ def keep_files(
     for path, change in later.read().items():
         if path not in laid:
             _put(change, path, points, inside)
+    for point, _ in points:
+        forget_names(inside(point))  # they were looked up before the whiteouts were made
     return line
 
 

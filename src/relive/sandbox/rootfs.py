@@ -216,6 +216,7 @@ class RootBuilder:
         _take_likeness(Path(point.point), upper)
         lower = [Path(point.point)]
         if committed:
+            _link_to(committed, upper.parent / "between")
             overlaps = any(one.is_relative_to(point.point) for one in committed)
             lower = [*committed, self._see_through(point) if overlaps else Path(point.point)]
         numbered: set[str] = set()
@@ -349,6 +350,15 @@ class RootBuilder:
         mount(
             "proc", self.inside("/proc"), "proc", MountFlag.NO_SUID | MountFlag.NO_DEVICES | MountFlag.NO_EXEC
         )
+
+
+def _link_to(layers: Sequence[Path], between: Path) -> None:
+    """Tell process 1 of the service's capsule, from which Relive's home is hidden, of the layers over the host (``branches.h``)."""
+    between.mkdir(exist_ok=True)
+    for number, layer in enumerate(layers):
+        link = between / str(number)
+        if not link.is_symlink():
+            link.symlink_to(os.path.relpath(os.path.realpath(layer), os.path.realpath(between)))
 
 
 def _take_likeness(model: Path, copy: Path) -> None:
