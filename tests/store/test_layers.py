@@ -13,7 +13,7 @@ import stat
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from relive.checkpoint import file_layers
 from relive.checkpoint.file_layers import LayerScanner
 from relive.model.commit import EntryKind, Layer, LayerKind
-from relive.store import Store
+from relive.store import Staging, Store
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes device nodes and trusted attributes")
 
@@ -37,20 +37,22 @@ class Round:
     scanner: LayerScanner
     store: Store
     copied: int = 0
+    staged: list[Staging] = field(default_factory=list)
 
     def capture(self, **options: Any) -> Layer:
         """Scan and store, as a commit does."""
         staging = self.store.stage()
+        self.staged.append(staging)  # small files are read where they lie
         scanned = self.scanner.scan(staging.files, **options)
-        self.copied = len(list(staging.files.iterdir()))
+        self.copied = sum(content is not None and content.object is None for _, content in scanned)
         entries = []
         for entry, content in scanned:
             if content is not None and content.object is None:
                 assert content.copy is not None
-                content.object, content.copy = self.store.take_file(content.copy), None
+                content.object = self.store.take_file(content.copy, None, content.part)
+                content.copy = content.part = None
             name = content.object if content is not None else None
             entries.append(entry.model_copy(update={"object": name}))
-        staging.discard()
         layer = Layer(point="/", kind=LayerKind.OVERLAY, entries=entries)
         return Layer.model_validate_json(layer.model_dump_json())
 
@@ -63,7 +65,10 @@ def new_round(directory: Path) -> Iterator[Round]:
     top = directory / "upper"
     top.mkdir()
     store = Store(directory / "store")
-    yield Round(top, LayerScanner(top), store)
+    made = Round(top, LayerScanner(top), store)
+    yield made
+    for staging in made.staged:
+        staging.discard()
     store.close()
 
 

@@ -30,7 +30,6 @@ def sources(place: Path) -> list[str]:
 def spooled(place: Path, names: list[str]) -> tuple[SmallFiles, list[Part]]:
     small = SmallFiles(place / "small")
     parts = [small.add(name) for name in names]
-    small.close()
     return small, [part for part in parts if part is not None]
 
 
@@ -49,8 +48,15 @@ def test_a_file_that_has_become_large_is_not_taken_and_what_comes_after_it_is(tm
     small = SmallFiles(tmp_path / "small")
     assert small.add(str(tmp_path / "large")) is None
     assert small.add(str(tmp_path / "small file")) == Part(0, 1)
-    small.close()
-    small.close()
+
+
+def test_a_link_that_a_service_has_put_in_a_files_place_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(b"the host's")
+    (tmp_path / "link").symlink_to("secret")
+    small = SmallFiles(tmp_path / "small")
+    with pytest.raises(OSError, match="symbolic links"):
+        small.add(str(tmp_path / "link"))
+    assert small.add(str(tmp_path / "link"), follow=True) == Part(0, 10)
 
 
 @pytest.mark.parametrize("turned", [False, True], ids=["in-order", "in-another-order"])

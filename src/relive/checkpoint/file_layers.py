@@ -23,7 +23,7 @@ from typing import Protocol
 from relive.checkpoint.file_entries import entry_of
 from relive.errors import ReliveError
 from relive.model.commit import EntryKind, FileEntry, LayerKind
-from relive.store.small_files import Part
+from relive.store.small_files import SMALL_MOST, Part, SmallFiles
 
 __all__ = [
     "CLOCK_GRAIN_NS",
@@ -125,6 +125,7 @@ class LayerScanner:
     left_out: list[str] = field(default_factory=list)
     _described: dict[str, tuple[_Facts, int, FileEntry]] = field(default_factory=dict)
     _counter: int = 0
+    _small: SmallFiles | None = None
     _redirected: set[str] = field(default_factory=set)
 
     def scan(
@@ -265,13 +266,24 @@ class LayerScanner:
             changed_ns = max(facts.st_mtime_ns, facts.st_ctime_ns)
             if changed_ns + CLOCK_GRAIN_NS < known.taken_ns:
                 return
-        self._counter += 1
-        copy = staging / f"{self._counter:08}"
         taken_ns = time.time_ns()
         if self.merged is not None and _has_attribute(source, _METACOPY):
             source = str(self.merged / path)
+        small = self._small_files(staging)
+        if facts.st_size <= SMALL_MOST and (part := small.add(source)) is not None:
+            self.known[path] = CapturedFile(fingerprint, taken_ns, small.path, part=part)
+            return
+        self._counter += 1
+        copy = staging / f"{self._counter:08}"
         copy_file(source, copy)
         self.known[path] = CapturedFile(fingerprint, taken_ns, copy)
+
+    def _small_files(self, staging: Path) -> SmallFiles:
+        """Both looks of a commit have the same."""
+        if self._small is None or self._small.path.parent != staging:
+            self._counter += 1
+            self._small = SmallFiles(staging / f"{self._counter:08}.small")
+        return self._small
 
 
 @dataclass(slots=True)

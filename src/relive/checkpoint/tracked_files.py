@@ -158,7 +158,8 @@ class FollowedFiles:
         with self._lock:
             check_version(self._directory)
             self._staging = staging
-            self._begin_small_files(staging)
+            self._counter += 1
+            self._small = SmallFiles(staging / f"{self._counter:08}.small")
             self._leased = leased_files()
             self._find_places()
             self._control.settle(_SETTLE_LIMIT)
@@ -179,15 +180,6 @@ class FollowedFiles:
             for path in sorted(self._pending):
                 self._describe(path)
                 copying.step()
-
-    def _begin_small_files(self, staging: Path) -> None:
-        self._end_small_files()
-        self._counter += 1
-        self._small = SmallFiles(staging / f"{self._counter:08}.small")
-
-    def _end_small_files(self) -> None:
-        if self._small is not None:
-            self._small.close()
 
     def _find_places(self) -> None:
         """The host may mount something at any time."""
@@ -238,7 +230,6 @@ class FollowedFiles:
             self._look_at_memory_files(name for name, _ in named)
             self._note_missed(writable)
             self._open = writable | self._mapped
-            self._end_small_files()
             self._pending = {path for path in self._pending if path in self._left_out}
             self._note_lost()
             with contextlib.suppress(OSError):  # a full disk: the journal goes on growing for now
@@ -264,7 +255,6 @@ class FollowedFiles:
     def forget_lost_copies(self) -> None:
         """Those that were staged for a failed commit are gone; what the store has stays known."""
         with self._lock:
-            self._end_small_files()
             for path in [path for path, known in self._contents.items() if known.is_lost]:
                 self._forget(path)
 
@@ -450,7 +440,7 @@ class FollowedFiles:
             return False
         assert self._staging is not None and self._small is not None
         taken_ns = time.time_ns()
-        if facts.st_size <= SMALL_MOST and (part := self._small.add(same)) is not None:
+        if facts.st_size <= SMALL_MOST and (part := self._small.add(same, follow=True)) is not None:
             self._contents[path] = CapturedFile(fingerprint, taken_ns, self._small.path, part=part)
             return True
         copy = known.copy if known is not None and known.part is None else None

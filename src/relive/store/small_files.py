@@ -25,24 +25,30 @@ class Part:
 
 
 class SmallFiles:
-    """One file that grows. For one thread; readers may open it by ``path`` at any time, what ``add`` gave out does not change."""
+    """One file that grows. For one thread; readers may open it by ``path`` at any time, what ``add`` gave out does not change.
+
+    It is open only while something is added: nothing has to be closed, and a commit that was given up holds no room on the disk.
+    """
 
     def __init__(self, path: Path) -> None:
-        """``path`` does not exist. Raises OSError: the disk is full."""
+        """``path`` does not exist; it is made with the first file."""
         self.path = path
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         self._end = 0
+        self._is_made = False
 
-    def add(self, source: str) -> Part | None:
-        """Copy a file here; a symbolic link is followed, as those in /proc/PID/fd are.
+    def add(self, source: str, *, follow: bool = False) -> Part | None:
+        """Copy a file here.
+
+        Args:
+            follow: go through a symbolic link, as those in /proc/PID/fd are.
 
         Returns:
             None: it has more than ``SMALL_MOST`` bytes by now.
 
         Raises:
-            OSError: the disk is full, or reading failed.
+            OSError: the disk is full, or reading failed; ELOOP for a link that is not to be followed.
         """
-        reading = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+        reading = os.open(source, os.O_RDONLY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW))
         try:
             data = os.read(reading, SMALL_MOST + 1)
         finally:
@@ -51,14 +57,17 @@ class SmallFiles:
             return None
         part = Part(self._end, len(data))
         size = -(-len(data) // _PAGE) * _PAGE
-        rest = memoryview(data.ljust(size, b"\0"))
-        while rest:  # the last bytes of a disk make a short write
-            rest = rest[os.pwrite(self._file, rest, self._end + size - len(rest)) :]
-        self._end += size
+        self._append(data.ljust(size, b"\0"))
         return part
 
-    def close(self) -> None:
-        """Nothing is added any more. Doing it twice is no error."""
-        file, self._file = self._file, -1
-        if file >= 0:
+    def _append(self, data: bytes) -> None:
+        making = 0 if self._is_made else os.O_CREAT | os.O_EXCL
+        file = os.open(self.path, os.O_WRONLY | making | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        self._is_made = True
+        try:
+            rest = memoryview(data)
+            while rest:  # the last bytes of a disk make a short write
+                rest = rest[os.pwrite(file, rest, self._end + len(data) - len(rest)) :]
+        finally:
             os.close(file)
+        self._end += len(data)
