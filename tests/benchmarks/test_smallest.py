@@ -45,7 +45,7 @@ _SMALLEST: dict[str, str] = {
     "store": "--rounds 1 --series fastapi",
     "stubs": "--calls 5 --rounds 1",
     "stubs_postgresql": "--calls 5 --rounds 1",
-    "tasks": "--tasks 1 --burst 2 --rounds 1",
+    "tasks": "--tasks 2 --burst 2 --rounds 1",
     "tracer": "--rounds 1",
     "trees": "--rounds 1",
 }
