@@ -4,7 +4,7 @@
 ARGS ?=
 ROOM ?=
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick check bench docs pages proto lock clean
+.PHONY: help setup demo test quick check bench smoke docs pages proto lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 8
@@ -26,6 +26,9 @@ check: setup ## lint, types, import layers, generated pages, docs build
 
 bench: setup ## the measurements of benchmarks/
 	@bash scripts/bench.sh $(ARGS)
+
+smoke: setup ## each benchmark once in its smallest form
+	@.venv/bin/pytest -n0 -m benchmark tests/benchmarks $(ARGS)
 
 docs: setup pages ## the manual, built into build/site
 	@bash scripts/docs.sh

@@ -62,7 +62,7 @@ def questions(client: httpx.Client) -> dict[str, list[str]]:
     commits = client.get("/commits", params={"limit": 500}).json()["items"]
     last = client.get("/incidents", params={"limit": 1}).json()["items"][0]["number"]
     chance = random.Random(1)
-    return {
+    found = {
         "health": ["/health"],
         "commits: a page of 50": ["/commits"],
         "commits: a page deep inside": [f"/commits?after={one}" for one in _deep(client, "/commits", 40)],
@@ -76,6 +76,7 @@ def questions(client: httpx.Client) -> dict[str, list[str]]:
         "incidents: of a service": [f"/incidents?service={name}" for name in SERVICES],
         "incident: show": [f"/incidents/{chance.randrange(1, last + 1)}" for _ in range(200)],
     }
+    return {name: paths for name, paths in found.items() if paths}  # a small home is not deep
 
 
 def _deep(client: httpx.Client, path: str, times: int) -> list[str]:

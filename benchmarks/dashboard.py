@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,13 +37,16 @@ from browser import browser_for
 
 _RELIVE = Path(sys.executable).with_name("relive")
 _LIMIT = 120_000  # [ms]
-# Page, what stands on it when its rows do, and what stands on it where there are none.
-_PAGES = {
-    "": ("page 1", "Nothing has failed yet"),
-    "incident?number=9000": ("What the request did", "there is no incident 9000"),
-    "commits": ("page 1", "Nothing has been committed yet"),
-    "commits?service=payments-api": ("page 1", "There is no commit of payments-api"),
-}
+
+
+def pages(incident: int) -> dict[str, tuple[str, str]]:
+    """Page, what stands on it when its rows do (more than fit on one), and what stands on it where there are none."""
+    return {
+        "": ("page 1", "Nothing has failed yet"),
+        f"incident?number={incident}": ("What the request did", f"there is no incident {incident}"),
+        "commits": ("page 1", "Nothing has been committed yet"),
+        "commits?service=payments-api": ("page 1", "There is no commit of payments-api"),
+    }
 
 
 @contextmanager
@@ -68,7 +71,9 @@ def painted(browser: Browser, address: str, page: str, words: str) -> float:
         return (time.perf_counter() - began) * 1000
 
 
-def measure(homes: dict[str, Path], rounds: int) -> dict[tuple[str, str], list[float]]:
+def measure(
+    asked: dict[str, tuple[str, str]], homes: dict[str, Path], rounds: int
+) -> dict[tuple[str, str], list[float]]:
     """By (page, home)."""
     times: dict[tuple[str, str], list[float]] = {}
     with (
@@ -77,7 +82,7 @@ def measure(homes: dict[str, Path], rounds: int) -> dict[tuple[str, str], list[f
         browser_for(*(urlsplit(address).port or 0 for address in (full, empty))) as browser,
     ):
         for number in range(rounds + 1):
-            for page, (rows, nothing) in _PAGES.items():
+            for page, (rows, nothing) in asked.items():
                 found = {
                     "full": painted(browser, full, page, rows),
                     "empty": painted(browser, empty, page, nothing),
@@ -88,17 +93,17 @@ def measure(homes: dict[str, Path], rounds: int) -> dict[tuple[str, str], list[f
     return times
 
 
-def scripts(home: Path, rounds: int) -> dict[str, list[float]]:
+def scripts(asked: Iterable[str], home: Path, rounds: int) -> dict[str, list[float]]:
     """Milliseconds of each page's script."""
     os.environ["RELIVE_HOME"] = str(home)
     times: dict[str, list[float]] = {}
     app = AppTest.from_file(
         str(Path(dashboard.__file__).with_name("app.py")), default_timeout=_LIMIT / 1000
     ).run()
-    for page in _PAGES:
-        name, _, asked = page.partition("?")
+    for page in asked:
+        name, _, query = page.partition("?")
         app.switch_page(f"views/{name or 'incidents'}.py")
-        key, _, value = asked.partition("=")
+        key, _, value = query.partition("=")
         if key:
             app.query_params[key] = value
         for number in range(rounds + 1):
@@ -121,12 +126,13 @@ def main() -> None:
     options = parser.parse_args()
     home = options.home or Path(tempfile.mkdtemp(prefix="relive-dashboard-", dir="/dev/shm"))
     expect.set_options(timeout=_LIMIT)
+    asked = pages(options.incidents * 9 // 10)
     try:
         if not (home / "store").exists():
             fill(home, options.commits, options.incidents)
         with tempfile.TemporaryDirectory(prefix="relive-empty-") as empty:
-            times = measure({"full": home, "empty": Path(empty)}, options.rounds)
-        rows = [_row(page, times, own) for page, own in scripts(home, options.rounds).items()]
+            times = measure(asked, {"full": home, "empty": Path(empty)}, options.rounds)
+        rows = [_row(page, times, own) for page, own in scripts(asked, home, options.rounds).items()]
     finally:
         if options.home is None:
             shutil.rmtree(home)

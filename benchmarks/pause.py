@@ -74,7 +74,7 @@ PARTS: list[tuple[str, int, Part]] = [
     (AFTER, 0, Part("relive.signals.client:Tracer.attach", "tracer comes back")),
     (STORE, 0, Part("relive.checkpoint.dumped:Capture._manifest", "images, files, manifest")),
     (STORE, 1, Part("relive.checkpoint.dumped:read_files", "parse files.img")),
-    (STORE, 1, Part("relive.checkpoint.dumped:_processes", "parse core images")),
+    (STORE, 1, Part("relive.checkpoint.dumped:read_processes", "parse core images")),
     (STORE, 1, Part("relive.store.store:Store.take_images", "take images in")),
     (STORE, 1, Part("relive.store.store:Store.take_file", "take files in")),
     (STORE, 2, Part("relive.store.objects:hash_file", "hash")),

@@ -61,7 +61,7 @@ class ReliveStore:
         began = time.perf_counter()
         with self._store.taking_in():
             taken = self._store.take_images(staging.images, parents[0] if parents else None)
-            changes = {"images": taken.images, "layers": [], "parents": parents}
+            changes = {"images": taken.images, "layers": [], "listing": None, "parents": parents}
             manifest = self._manifests[number].model_copy(update=changes)
             self._commits.append(self._store.add(manifest, taken).id)
         took = time.perf_counter() - began
