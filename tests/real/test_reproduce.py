@@ -358,6 +358,8 @@ def test_without_an_error_package_the_request_alone_is_tried(relive: Relive, rec
         environment={"API_KEY": "k-2918-aa3b77"},
     )  # fmt: skip
     eventually(lambda: got(outer, "/ok") == 200, "it answers")
+    # The proxy takes requests before the agent hears of them.
+    eventually(lambda: relive("show", relive("commit", "failing")["id"])["cursor"], "a commit with a cursor")
     assert got(outer, "/poison") == 200
     assert [got(outer, path) for path in ("/price", "/nowhere")] == [500, 500]
     eventually(lambda: len(relive("incidents", "failing")) == 2, "the incidents")
