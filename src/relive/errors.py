@@ -444,7 +444,7 @@ class RequestTruncated(RecordingError):
 
 
 class PackageMissing(RecordingError):
-    """The incident has no error package, without which nothing of it can be reproduced in a fresh process."""
+    """The incident has no error package, and no failing answer whose recording is here: nothing to begin a fresh process with."""
 
     code = "package-missing"
 

@@ -345,6 +345,36 @@ def test_a_pool_that_connected_in_an_earlier_request_connects_to_what_that_was_t
     assert "had been told when it began" in " ".join(one["notes"])
 
 
+@pytest.mark.parametrize("recorder", [[], ["--no-recorder"]], ids=["recorder", "alone"])
+def test_without_an_error_package_the_request_alone_is_tried(relive: Relive, recorder: list[str]) -> None:
+    """GIVEN failing answers of which no exception was seen: one that the state decides, one that comes always
+    THEN a fresh process, which gets the request alone, tells the two apart.
+    """
+    inner, outer = free_port(), free_port()
+    command = [str(PYTHON), str(SERVICES / "failing_service.py"), str(inner)]
+    listen = ["--listen", f"127.0.0.1:{outer}", "--upstream", str(inner)]
+    relive(
+        "run", "--detach", "--name", "failing", "--every", "never", *recorder, *listen, "--", *command,
+        environment={"API_KEY": "k-2918-aa3b77"},
+    )  # fmt: skip
+    eventually(lambda: got(outer, "/ok") == 200, "it answers")
+    # The proxy takes requests before the agent hears of them.
+    eventually(lambda: relive("show", relive("commit", "failing")["id"])["cursor"], "a commit with a cursor")
+    assert got(outer, "/poison") == 200
+    assert [got(outer, path) for path in ("/price", "/nowhere")] == [500, 500]
+    eventually(lambda: len(relive("incidents", "failing")) == 2, "the incidents")
+    found = relive("incidents", "failing")
+    assert [one["sighting"]["kind"] for one in found] == ["answer", "answer"], found
+    verdicts = {}
+    for incident in found:
+        done = relive.say("reproduce", str(incident["number"]), "--limit", "20")
+        answer = json.loads(done.stdout)
+        verdicts[answer["request"]] = (done.returncode, answer["attempts"][0]["kind"])
+        assert answer["recorded"] is None and answer["recorded_status"] == 500, answer
+        assert "k-2918-aa3b77" not in done.stdout
+    assert verdicts == {"GET /price": (1, "not-reproduced"), "GET /nowhere": (0, "reproduced")}
+
+
 def test_a_program_dies_of_the_same_again(died: Kept) -> None:
     status, told = died("--times", "2")
     assert (status, told["request"], len(told["attempts"])) == (0, None, 2)

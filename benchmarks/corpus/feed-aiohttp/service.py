@@ -20,7 +20,8 @@ async def load(request: web.Request) -> web.Response:
 
 async def read(_request: web.Request) -> web.Response:
     try:
-        return web.Response(text=str(json.loads(feed)["price"] * rate()))
+        of_today = rate()
+        return web.Response(text=str(json.loads(feed)["price"] * of_today))
     except (ClientError, OSError, ValueError):
         logging.exception("the feed cannot be read")
         return web.Response(status=502, text="bad feed")

@@ -56,7 +56,7 @@ def reproduce(
     ] = 30.0,
     as_json: AsJson = False,
 ) -> None:
-    """Without any commit, from the error package alone: start the service afresh, send the request, judge
+    """Without any commit, from what was recorded of the failure: start the service afresh, send the request, judge
 
     Exit status: 0 reproduced every time, 1 never, 10 diverged or reproduced sometimes only, 6 it could not be started.
     """
@@ -93,7 +93,7 @@ def describe(result: Reproduction) -> str:
         f"  in:       {result.directory}" + (f", as {result.user}" if result.user else ""),
         f"  files:    {result.tree.words}",
         f"  request:  {result.request or 'none, the program is only run'}",
-        f"  recorded: {_raised_words(result.recorded)}" + _status_words(result.recorded_status),
+        f"  recorded: {_recorded_words(result)}",
     ]
     if result.placeholders:
         names = ", ".join(result.placeholders)
@@ -111,6 +111,13 @@ def _headline(result: Reproduction) -> str:
     first = next((one.kind for one in result.attempts if one.kind is not ReproductionKind.REPRODUCED), None)
     words = count if first is None else f"{first.value.replace('-', ' ')}, {count}"
     return f"incident {result.incident} of {result.service}: {words} in a fresh process"
+
+
+def _recorded_words(result: Reproduction) -> str:
+    status = _status_words(result.recorded_status)
+    if result.recorded is not None:
+        return _raised_words(result.recorded) + status
+    return f"no exception{status or ', no answer'}"
 
 
 def _raised_words(raised: Raised) -> str:

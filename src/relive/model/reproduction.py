@@ -12,9 +12,10 @@ __all__ = ["Attempt", "Raised", "Reproduction", "ReproductionKind", "Tree"]
 
 
 class ReproductionKind(StrEnum):
-    """What one attempt showed."""
+    """What one attempt showed. ``SAME_ANSWER``: of an answer without an exception, as in ``VerdictKind``."""
 
     REPRODUCED = "reproduced"
+    SAME_ANSWER = "same-answer"
     NOT_REPRODUCED = "not-reproduced"
     DIVERGED = "diverged"
     COULD_NOT_START = "could-not-start"
@@ -107,6 +108,7 @@ class Reproduction(Value):
 
     Attributes:
         request: method and target of what was sent; None when the program was only run.
+        recorded: the exception; None where none was seen, and the answer is judged.
         recorded_status: of the answer; None when it is not known.
         placeholders: environment variables that held a placeholder in the place of a secret.
         notes: on what was started, for all attempts.
@@ -119,7 +121,7 @@ class Reproduction(Value):
     user: str | None
     tree: Tree
     request: str | None
-    recorded: Raised
+    recorded: Raised | None
     recorded_status: int | None
     placeholders: list[str]
     notes: list[str]

@@ -62,7 +62,7 @@ class ReproduceWish(Wish):
 
 
 def reproduce(settings: Settings, wish: ReproduceWish, progress: Progress) -> Reproduction:
-    """From the error package alone: start the service afresh, send the request, judge; secrets are masked in what is told.
+    """From what was recorded of the failure: start the service afresh, send the request, judge; secrets are masked in what is told.
 
     The one that carries ``settings.mark`` already is given as it is; attempts under that mark of one that was broken off count.
 
@@ -101,6 +101,7 @@ def reproduce(settings: Settings, wish: ReproduceWish, progress: Progress) -> Re
     with progress.progress("reproducing", wish.times) as done:
         prepared = prepare(settings, what)
         mask.learn_command(prepared.whole.command)
+        mask.learn_environment(prepared.plan.environment)  # that of a service that lives holds its secrets
         result = run_reproduction(
             settings,
             prepared,

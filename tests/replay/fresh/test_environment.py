@@ -10,15 +10,14 @@ from relive.config import Settings
 from relive.errors import UsageError
 from relive.replay.fresh.environment import environment_for, parse_variable, read_variables
 
-from .cases import LAUNCH, case
+from .cases import LAUNCH
 
 ANSWERS = ("1.jsonl", "2.jsonl")
 HERE = "/run/relive/inprocess"
 
 
 def made(recorded, supplied=None, launch=LAUNCH):
-    package = case(environment=recorded).package
-    return environment_for(package, launch, Settings(), supplied or {}, ANSWERS)
+    return environment_for(recorded, launch, Settings(), supplied or {}, ANSWERS)
 
 
 def test_it_is_the_recorded_one_with_the_recorder_first_and_placeholders_told():

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from relive.model.outcome import InsideEvent
+from relive.model.outcome import End, InsideEvent, Outcome, Stranger
 from relive.model.reproduction import Raised, ReproductionKind
-from relive.replay.fresh.judge import Came, judge, same_failure
+from relive.replay.fresh.judge import Came, judge, judge_answer, same_failure
 
 KEY = Raised(
     type="builtins.KeyError",
@@ -20,7 +20,7 @@ KEY = Raised(
     source="rate = rates[name]",
 )
 REPRODUCED, NOT = ReproductionKind.REPRODUCED, ReproductionKind.NOT_REPRODUCED
-DIVERGED = ReproductionKind.DIVERGED
+DIVERGED, SAME = ReproductionKind.DIVERGED, ReproductionKind.SAME_ANSWER
 
 
 def inside(kind: str, **about: Any) -> InsideEvent:
@@ -141,3 +141,37 @@ def test_an_exception_without_frames_has_no_place_that_could_differ():
     bare = Raised(type="a.B", text="", fingerprint="ab")
     assert same_failure(bare, bare) is None
     assert "no frame" in (same_failure(bare, bare.model_copy(update={"file": "/x", "line": 1})) or "")
+
+
+def bad(*log: str, status: int = 500, **more: Any) -> Outcome:
+    return Outcome(end=End.ANSWERED, status=status, log=list(log), **more)
+
+
+def came(outcome: Outcome, **more: Any) -> Came:
+    return Came([], outcome.status, is_answered=outcome.end is End.ANSWERED, outcome=outcome, **more)
+
+
+STACK = ["Traceback (most recent call last):", '  File "app.py", line 9, in price', "KeyError: 'EUR'"]
+GONE = bad(*STACK, unreached=[Stranger(to="/run/x", times=1)])
+
+
+@pytest.mark.parametrize(
+    ("again", "kind", "words"),
+    [
+        (came(bad(status=200)), NOT, "status 200 came"),
+        (came(bad(*STACK)), REPRODUCED, "the same stack in the log"),
+        (came(bad()), SAME, "only the recorded side printed a stack"),
+        (came(bad(*STACK[:2], "OSError: refused")), DIVERGED, "was recorded"),
+        (came(bad(*STACK, status=503)), DIVERGED, "status 500 was recorded, status 503 came"),
+        (came(Outcome(end=End.NO_ANSWER), how="no answer in time"), DIVERGED, "no answer in time"),
+        (came(GONE), SAME, "could not reach /run/x"),
+        (came(bad(*STACK), missed="no recorded answer to query"), SAME, "no recorded answer"),
+        (came(bad(status=503), missed="no recorded answer to query"), DIVERGED, "no recorded answer"),
+    ],
+)
+def test_an_answer_without_an_exception_is_judged_by_what_shows_its_cause(
+    again: Came, kind: ReproductionKind, words: str
+) -> None:
+    made = judge_answer(bad(*STACK), [], again)
+    assert made.kind is kind
+    assert words in (made.difference or "".join(made.notes))

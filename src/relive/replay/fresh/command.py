@@ -40,7 +40,7 @@ def start_for(case: Case, given: Sequence[str], port: int | None) -> Start:
         UsageError: it is not known what was started, or in which directory.
     """
     launch, package = case.launch, case.package
-    directory = launch.directory if launch is not None else package.cwd
+    directory = launch.directory if launch is not None else package.cwd if package is not None else ""
     if not Path(directory).is_absolute() or "\0" in directory:
         raise UsageError("the working directory of the service is not known", cause=f"it says {directory!r}")
     notes: list[str] = []
@@ -54,7 +54,7 @@ def start_for(case: Case, given: Sequence[str], port: int | None) -> Start:
                 "placeholders stand on the command line for secrets: name the command after -- to supply them"
             )
     if not command:
-        command = _from_arguments(package.argv)
+        command = _from_arguments(package.argv if package is not None else [])
         notes.append("how the service was started is not kept: its program was run with the arguments it had")
     if any("\0" in word for word in command):
         raise UsageError("the command line cannot be executed", cause="a word of it holds a zero byte")
@@ -66,7 +66,7 @@ def start_for(case: Case, given: Sequence[str], port: int | None) -> Start:
 
 
 def _no_queue(case: Case) -> UsageError:
-    name = case.package.request.method if case.package.request is not None else ""
+    name = case.failed_request.method if case.failed_request is not None else ""
     module, _, function = name.rpartition(".")
     known = bool(module) and all(part.isidentifier() for part in name.split("."))
     words = f"import {module}; {module}.{function}(...)" if known else "import tasks; tasks.charge(17)"

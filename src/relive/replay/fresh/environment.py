@@ -10,7 +10,6 @@ from pathlib import Path
 
 from relive.config import Settings
 from relive.errors import UsageError
-from relive.model.failure import ErrorPackage
 from relive.model.launch import Launch
 from relive.replay.fresh.request import PLACEHOLDER
 from relive.sandbox.rootfs import INPROCESS_DIRECTORY, RINGS_DIRECTORY
@@ -57,7 +56,7 @@ def read_variables(path: Path) -> dict[str, str]:
 
 
 def environment_for(
-    package: ErrorPackage,
+    recorded: Mapping[str, str],
     launch: Launch | None,
     settings: Settings,
     supplied: Mapping[str, str],
@@ -66,14 +65,15 @@ def environment_for(
     """The variables for the fresh process, the recorder's own among them.
 
     Args:
+        recorded: those of the process that failed, as far as they are kept.
         supplied: over the recorded ones.
         answers: names of the files that the recorder plays, see ``relive_recorder/playing/afresh.py``.
     """
-    recorded = {name: value for name, value in package.environment.items() if _NAME.fullmatch(name)}
+    recorded = {name: value for name, value in recorded.items() if _NAME.fullmatch(name)}
     variables = {**recorded, **supplied}
     notes = []
     if not recorded:
-        notes.append("the package has no environment: the program gets only what was supplied, and a PATH")
+        notes.append("no environment is known: the program gets only what was supplied, and a PATH")
     cut = [name for name, value in recorded.items() if len(value) >= _CUT_AT and name not in supplied]
     if cut:
         notes.append(f"the recorder kept only the first {_CUT_AT} characters of {', '.join(sorted(cut))}")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from relive.errors import IncidentUnknown, PackageMissing
+from relive.errors import IncidentUnknown
 from relive.incidents.evidence import beginning_of, bodies_of, events_of, launch_of, package_of, request_of
 from relive.incidents.incidents import Incidents
-from relive.model.failure import ErrorPackage
+from relive.model.failure import ErrorPackage, FailedRequest
 from relive.model.incident import FailureKind, Incident, Sighting
 from relive.model.launch import Launch
+from relive.model.outcome import Outcome
+from relive.model.reproduction import Raised
 from relive.recording.events import Event, EventKind
 
 __all__ = ["Case", "case_of"]
@@ -21,19 +24,25 @@ class Case:
     """What lies beside one incident.
 
     Attributes:
+        package: None where no exception was seen; then ``answered`` tells how the request ended.
         events: of the failing request, or of the process where it failed outside of any.
         beginning: of its process and of those that forked it.
         wire: the request as the proxy saw it; None where it did not, or not whole.
         bodies: directory of long bodies.
+        environment: of the service, with its secrets, where there is no package and it lives.
+        number: of the failing request in its process, where there is no package; 0: not known.
     """
 
     incident: Incident
-    package: ErrorPackage
+    package: ErrorPackage | None
     events: list[Event]
     beginning: list[Event]
     launch: Launch | None
     wire: bytes | None
     bodies: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+    answered: Outcome | None = None
+    number: int = 0
 
     @property
     def started(self) -> Event | None:
@@ -45,17 +54,34 @@ class Case:
 
     @property
     def judged(self) -> int:
-        """The number of the failing request in its process; 0 where it failed outside of any."""
-        return self.package.request.number if self.package.request is not None else 0
+        """The number of the failing request in its process; 0 where it failed outside of any, or that is not known."""
+        return self.failed_request.number if self.failed_request is not None else self.number
+
+    @property
+    def failed_request(self) -> FailedRequest | None:
+        """As the error package has it."""
+        return self.package.request if self.package is not None else None
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process that failed, as it saw itself; None where that is not known."""
+        return self.package.pid if self.package is not None else None
+
+    @property
+    def raised(self) -> Raised | None:
+        """The exception that escaped; None where none was seen."""
+        return Raised.of(self.package) if self.package is not None else None
 
     @property
     def is_job(self) -> bool:
         """It failed in a job of a queue."""
-        return self.package.request is not None and self.package.request.server in ("rq", "celery")
+        return self.failed_request is not None and self.failed_request.server in ("rq", "celery")
 
     @property
     def recorded_status(self) -> int | None:
         """Of the answer to the failing request; None when it is not kept."""
+        if self.answered is not None:
+            return self.answered.status
         for event in self.events:
             status = event.fields.get("status")
             if event.kind is EventKind.HANDLING_ENDED and isinstance(status, int):
@@ -63,15 +89,15 @@ class Case:
         return self.incident.sighting.answer_status
 
 
-def case_of(directory: Path, number: int) -> Case:
+def case_of(directory: Path, number: int, without: Callable[[Incident], Case]) -> Case:
     """Gather what is kept of an incident.
 
     Args:
         directory: of the incidents, or another one with files that have such names; of these only the package must be there.
+        without: gathers what is known of an incident that has no package.
 
     Raises:
         IncidentUnknown: there is neither an incident nor a package.
-        PackageMissing: it has no error package.
         RecordingCorrupt: what lies there cannot be read.
     """
     package = package_of(directory, number)
@@ -82,11 +108,7 @@ def case_of(directory: Path, number: int) -> Case:
             raise
         incident = _of_package(number, package)
     if package is None:
-        raise PackageMissing(
-            f"incident {number} has no error package",
-            cause="no Python exception was seen to escape, or the recorder was off",
-            remedy=f"`relive replay {number}` brings the failure back from a commit",
-        )
+        return without(incident)
     return Case(
         incident,
         package,

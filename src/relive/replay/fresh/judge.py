@@ -19,13 +19,14 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from relive.model.outcome import InsideEvent
+from relive.model.outcome import InsideEvent, Outcome
 from relive.model.reproduction import Raised, ReproductionKind
 from relive.recording.events import EventKind
+from relive.replay.cause import find_cause, missing_words
 from relive.replay.difference import short
 from relive.replay.sequence import first_differing_event
 
-__all__ = ["Came", "Judgement", "first_difference_inside", "judge", "same_failure"]
+__all__ = ["Came", "Judgement", "first_difference_inside", "judge", "judge_answer", "same_failure"]
 
 _PLACEHOLDER = re.compile(r"<secret:[0-9a-f]{8}>")
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
@@ -44,6 +45,7 @@ class Came:
         is_answered: a request was sent, and its answer is whole.
         is_request: a request was sent.
         missed: the first call of what is judged that had no recorded answer, in words; None: none.
+        outcome: of the request, with its body, the log meanwhile, and what was not reached; None: none was sent.
     """
 
     raised: Sequence[Raised]
@@ -54,6 +56,7 @@ class Came:
     is_answered: bool = False
     is_request: bool = True
     missed: str | None = None
+    outcome: Outcome | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,34 @@ def judge(
     if first is None:
         return Judgement(ReproductionKind.DIVERGED, outcome, [], other)
     return Judgement(ReproductionKind.DIVERGED, first, [outcome], other)
+
+
+def judge_answer(
+    recorded: Outcome, recorded_events: Sequence[InsideEvent], came: Came, ignore: Collection[str] = ()
+) -> Judgement:
+    """Of a failing answer of which no exception was seen: it is compared as a replay's is (``relive.replay.cause``).
+
+    Where the same answer came, and nothing shows the cause, or something was missing, that is no reproduction.
+    """
+    inside = first_difference_inside(recorded_events, came.events, ignore)
+    if _went_well(came):
+        return Judgement(
+            ReproductionKind.NOT_REPRODUCED, f"status {came.status} came", [inside] if inside else []
+        )
+    assert came.outcome is not None
+    if (recorded.end, recorded.status) != (came.outcome.end, came.outcome.status):
+        what = f"status {recorded.status} was recorded, " if recorded.status is not None else ""
+        how = f"{what}{f'status {came.status}' if came.is_answered else came.how or 'no answer'} came"
+        first = inside or came.missed
+        return Judgement(ReproductionKind.DIVERGED, first or how, [how] if first else [])
+    cause = find_cause(recorded, came.outcome)
+    if cause.difference is not None:
+        return Judgement(ReproductionKind.DIVERGED, cause.difference, [inside] if inside else [])
+    unseen = missing_words(came.outcome) + ([came.missed] if came.missed else [])
+    unseen += cause.unseen if not cause.evidence else []
+    if unseen:
+        return Judgement(ReproductionKind.SAME_ANSWER, unseen[0], [*unseen[1:], *cause.evidence])
+    return Judgement(ReproductionKind.REPRODUCED, None, [*cause.evidence, *([inside] if inside else [])])
 
 
 def _went_well(came: Came) -> bool:

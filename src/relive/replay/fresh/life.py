@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -9,16 +10,17 @@ from dataclasses import dataclass
 
 from relive.model.failure import Where
 from relive.model.outcome import InsideEvent
-from relive.model.reproduction import Attempt, Raised, ReproductionKind
+from relive.model.reproduction import Attempt, ReproductionKind
 from relive.recording.events import EventKind
 from relive.replay.fresh.attempt_plan import Plan, Wishes
-from relive.replay.fresh.judge import Came, Judgement, judge
+from relive.replay.fresh.judge import Came, Judgement, judge, judge_answer
 from relive.replay.fresh.raised import raised_in
 from relive.replay.fresh.recorded_answers import is_whole, judged_events
 from relive.replay.fresh.request import SentRequest
 from relive.replay.fresh.sending import send
 from relive.replay.fresh.waiting import wait_until
-from relive.replay.outcomes import read_log
+from relive.replay.network import Network
+from relive.replay.outcomes import read_log, replayed_answer
 from relive.replay.ring_collector import BranchDrain
 from relive.replay.sequence import miss_words, misses_of, sequence_of
 from relive.sandbox.fresh_process import Afresh, Place
@@ -72,10 +74,15 @@ class Life:
 
     def _send(self, request: SentRequest, port: int) -> Came:
         address = self.plan.start.address
-        answer, how = send(self.sandbox, self.drain, request, (address, port), self.wishes.limit)
+        log = self.sandbox.place.log("stderr")
+        log_from = log.stat().st_size
+        with contextlib.closing(Network(self.sandbox.init, [port])) as network:
+            answer, how = send(self.sandbox, self.drain, request, (address, port), self.wishes.limit)
+            unreached = network.unreached()
         number = self.plan.case.judged if self.plan.case.started is not None else None
         # What a thread or a task dies of may come after the answer.
-        is_late = self.plan.case.package.where is not Where.HANDLER
+        package = self.plan.case.package
+        is_late = package is not None and package.where is not Where.HANDLER
         wait_until(
             self.sandbox,
             self.drain,
@@ -90,6 +97,9 @@ class Life:
             events=self._events(number),
             is_answered=not how,
             missed=self._missed(),
+            outcome=replayed_answer(answer, read_log(log, log_from)).model_copy(
+                update={"unreached": unreached}
+            ),
         )
 
     def _has_handled(self, number: int | None) -> bool:
@@ -105,12 +115,13 @@ class Life:
     # -- a program -----------------------------------------------------------------------------------------------
 
     def _run_program(self) -> Came:
-        recorded = Raised.of(self.plan.case.package)
+        recorded, package = self.plan.case.raised, self.plan.case.package
+        assert recorded is not None and package is not None  # of an answer there is a request
 
         def is_over() -> bool:
             return any(one.fingerprint == recorded.fingerprint for one in raised_in(self.drain.events, None))
 
-        ends = self.plan.case.package.where is Where.MAIN and not self.plan.case.is_job
+        ends = package.where is Where.MAIN and not self.plan.case.is_job
         if wait_until(self.sandbox, self.drain, is_over, self.wishes.limit) and ends:
             # Its end follows; a service goes on after an exception in a thread.
             wait_until(self.sandbox, self.drain, lambda: self._exit_status() is not None, self.wishes.limit)
@@ -147,9 +158,14 @@ class Life:
         recorded: list[InsideEvent] = []
         if self.plan.request is not None or (is_whole(case) and not case.is_job):
             events = judged_events(case, has_request=self.plan.request is not None)
-            recorded = sequence_of(events, case.package.pid, case.judged if self.plan.request else 0)
+            pid = case.pid if case.pid is not None else next((one.fields.get("pid", 0) for one in events), 0)
+            recorded = sequence_of(events, pid, case.judged if self.plan.request else 0)
         status = case.recorded_status if self.plan.request is not None else None
-        made = judge(Raised.of(case.package), status, recorded, came, self.wishes.ignore)
+        if case.raised is not None:
+            made = judge(case.raised, status, recorded, came, self.wishes.ignore)
+        else:
+            assert case.answered is not None
+            made = judge_answer(case.answered, recorded, came, self.wishes.ignore)
         return self._told(made, came)
 
     def _told(self, made: Judgement, came: Came) -> Attempt:

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from relive.config import Settings
-from relive.model.reproduction import Attempt, Raised, Reproduction
+from relive.model.reproduction import Attempt, Reproduction
+from relive.replay.fresh.answered import case_of_answer
 from relive.replay.fresh.attempt import attempt
 from relive.replay.fresh.attempt_plan import Plan, Wishes
 from relive.replay.fresh.command import start_for
 from relive.replay.fresh.environment import environment_for
-from relive.replay.fresh.evidence import case_of
+from relive.replay.fresh.evidence import Case, case_of
 from relive.replay.fresh.recorded_answers import ANSWERS
 from relive.replay.fresh.request import request_for
 from relive.replay.fresh.tree import choose_tree
@@ -59,10 +60,14 @@ def prepare(settings: Settings, what: What) -> Prepared:
         RequestTruncated, UsageError: what is kept is not enough, or what was asked for is not there.
         RecordingCorrupt: what is kept cannot be read.
     """
-    case = case_of(what.directory or settings.incidents, what.incident)
+    case = case_of(
+        what.directory or settings.incidents,
+        what.incident,
+        lambda incident: case_of_answer(settings, incident),
+    )
     request = request_for(case)
     start = start_for(case, what.command, what.port)
-    made = environment_for(case.package, case.launch, settings, what.environment, ANSWERS)
+    made = environment_for(_recorded_environment(case), case.launch, settings, what.environment, ANSWERS)
     tree = choose_tree(case.package, start.directory, what.checkout)
     whole = Reproduction(
         service=case.incident.service,
@@ -72,7 +77,7 @@ def prepare(settings: Settings, what: What) -> Prepared:
         user=start.user,
         tree=tree,
         request=request.words if request is not None else None,
-        recorded=Raised.of(case.package),
+        recorded=case.raised,
         recorded_status=case.recorded_status if request is not None else None,
         placeholders=made.placeholders,
         notes=[*start.notes, *made.notes, *(request.notes if request is not None else [])],
@@ -109,3 +114,7 @@ def reproduce(
         ended(attempts[number])
         progress(len(attempts))
     return prepared.whole.model_copy(update={"attempts": [attempts[number] for number in sorted(attempts)]})
+
+
+def _recorded_environment(case: Case) -> Mapping[str, str]:
+    return case.package.environment if case.package is not None else case.environment

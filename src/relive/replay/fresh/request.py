@@ -48,9 +48,9 @@ def request_for(case: Case) -> SentRequest | None:
         UsageError: it is no request that can be sent: a websocket, or what is kept of it is no HTTP.
     """
     started = case.started
-    if case.is_job or not case.judged:
+    if case.is_job or not (case.judged or case.wire is not None):
         return None
-    failed = case.package.request
+    failed = case.failed_request
     if failed is not None and failed.method == "WEBSOCKET":
         raise UsageError(
             f"incident {case.incident.number} failed in a websocket",

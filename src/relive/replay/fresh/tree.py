@@ -32,7 +32,7 @@ _COMPARED = 80  # [characters] of a recorded line, which may be cut
 _SECRET = "<secret:"
 
 
-def choose_tree(package: ErrorPackage, directory: str, wanted: str | None) -> Tree:
+def choose_tree(package: ErrorPackage | None, directory: str, wanted: str | None) -> Tree:
     """Decide which files are to be run; nothing is laid yet.
 
     Args:
@@ -42,7 +42,7 @@ def choose_tree(package: ErrorPackage, directory: str, wanted: str | None) -> Tr
     Raises:
         UsageError: the wanted revision is not there.
     """
-    recorded = package.revision
+    recorded = package.revision if package is not None else None
     root = Path(recorded.root) if recorded is not None else _top_above(Path(directory))
     if wanted == AS_IT_IS:
         return _as_it_is(package, "the files as they are on this host, as asked for")
@@ -70,7 +70,7 @@ def choose_tree(package: ErrorPackage, directory: str, wanted: str | None) -> Tr
             words=f"revision {commit[:10]} of {root}",
         )
     if recorded is None:
-        return _as_it_is(package, "the files as they are on this host: the package names no revision")
+        return _as_it_is(package, "the files as they are on this host: no revision is kept")
     commit = repository.commit_of(recorded.commit)
     if commit is None:
         return _as_it_is(
@@ -89,7 +89,7 @@ def choose_tree(package: ErrorPackage, directory: str, wanted: str | None) -> Tr
     )
 
 
-def _as_it_is(package: ErrorPackage, words: str) -> Tree:
+def _as_it_is(package: ErrorPackage | None, words: str) -> Tree:
     return Tree(is_recorded=_has_lines(package, _present), words=words)
 
 
@@ -97,9 +97,9 @@ def _top_above(directory: Path) -> Path | None:
     return next((one for one in (directory, *directory.parents) if (one / ".git").exists()), None)
 
 
-def _has_lines(package: ErrorPackage, read: Callable[[str], bytes | None]) -> bool:
+def _has_lines(package: ErrorPackage | None, read: Callable[[str], bytes | None]) -> bool:
     """The recorded source lines of the service's own frames stand in the files where they stood; True where none is known."""
-    for frame in package.chain[0].frames:
+    for frame in package.chain[0].frames if package is not None else ():
         if frame.own and frame.source is not None and not _stands(frame, read(frame.file)):
             return False
     return True
