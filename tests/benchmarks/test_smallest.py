@@ -35,6 +35,7 @@ _SMALLEST: dict[str, str] = {
     "egress": "--seconds 0.1 --rounds 1",
     "front": "--rounds 1",
     "index": "--commits 20 --incidents 5 --rounds 3",
+    "inspection": "--rounds 1 --megabytes 5",
     "lazy": "--rounds 1 --megabytes 20",
     "long_series": "--commits 3 --series fastapi",
     "memory": "--case many --services 1",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import struct
 import subprocess
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from relive.config import Settings
 from relive.dashboard import protection
 from relive.dashboard.jobs import JOBS
 from relive.dashboard.look import label
+from relive.images import criu_images_pb2 as pb
 from relive.kernel import procfs
 from relive.model.capsule import CapsuleFacts, CapsuleSpec, LifePaths, parse_every
 from relive.model.outcome import End, Outcome, Replay, Run, Verdict, VerdictKind
@@ -172,6 +174,30 @@ def test_an_action_that_is_refused_is_told_on_the_page(look, home, tmp_path):
     app.run()
     assert "What to do: " in app.error[0].value
     assert (tmp_path / "there").read_text() == "something"
+
+
+def test_a_commit_is_looked_into_and_searched_on_its_page(look, home):
+    entry = pb.PstreeEntry(pid=2, ppid=0, pgid=2, sid=2, threads=[2]).SerializeToString()
+    core = pb.CoreEntry(
+        mtype=1, tc=pb.TaskCoreEntry(task_state=1, exit_code=0, comm="pay")
+    ).SerializeToString()
+    images = {
+        name: struct.pack("<III", 0x54564319, 1, len(body)) + body
+        for name, body in {"pstree.img": entry, "core-2.img": core}.items()
+    }
+    store = Store(home / "store")
+    one = commit(store, capture="1", wall_ns=BEGAN_NS, files={"f": b"x"}, small=images)
+    two = commit(store, capture="2", wall_ns=BEGAN_NS + 1, files={"f": b"y"}, small=images, parents=[one.id])
+    store.close()
+    app = look("commit", id=two.id)
+    app.button("inside").click().run()
+    assert [header.value for header in app.subheader] == ["2 pay"]
+    app.button("changes").click().run()
+    assert any("0 of 1 pages of memory differ" in one.value for one in app.markdown)
+    app.text_input("pattern").set_value("gepa").run()
+    assert any("found in 4.0 KiB of memory" in one.value for one in app.caption)
+    app.text_input("pattern").set_value("re:(").run()
+    assert "cannot be looked for in memory" in app.error[0].value
 
 
 def test_commits_are_added_up_by_service_and_listed(look, home):

@@ -108,6 +108,19 @@ def test_a_branch_is_restored_looked_into_and_stopped(payments):
     anyio.run(talk)
 
 
+def test_a_commit_is_looked_into_asked_and_compared(payments):
+    async def talk() -> None:
+        async with Client(stdio(payments)) as client:
+            ref = (await value(client, "incident", number=payments.incident))["before"]
+            state = await value(client, "inspect", ref=ref)
+            assert state["processes"][0]["descriptors"]
+            assert (await value(client, "evaluate", ref=ref, expression="6 * 7"))["text"] == "42"
+            assert (await value(client, "diff", before=ref, after=ref))["memory"]["changed"] == 0
+            assert (await refused(client, "evaluate", ref="nobody", expression="1"))["code"] == "ref-unknown"
+
+    anyio.run(talk)
+
+
 def test_errors_say_cause_and_remedy(payments):
     async def talk() -> None:
         async with Client(stdio(payments)) as client:

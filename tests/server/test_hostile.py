@@ -37,11 +37,14 @@ NEEDED: dict[str, set[Scope]] = {
         for name in """take_commit delete_commit put_tag delete_tag restore stop_branch replay make_fixture verify_store
         cancel_task""".split()
     },
-    **{name: {Scope.OPERATE, Scope.MEMORY} for name in ("execute", "reproduce")},
+    **{
+        name: {Scope.OPERATE, Scope.MEMORY}
+        for name in ("execute", "reproduce", "python_stacks", "evaluate", "diff_values")
+    },
     **{
         name: {Scope.MEMORY}
         for name in """export list_exports delete_export list_links make_link revoke_link show_run read_fixture
-        read_logs""".split()
+        read_logs inspect_commit find_in_memory diff_commits""".split()
     },
     "read_audit": {Scope.ADMIN},
 }

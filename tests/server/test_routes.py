@@ -109,6 +109,24 @@ def test_a_branch_is_restored_entered_and_stopped(api, incident):
     assert api.refused("GET", f"/branches/{branch}") == (404, "branch-unknown")
 
 
+def test_a_commit_is_looked_into_and_compared(api, incident, payments):
+    ref = incident["incident"]["before"]
+    state = api.get(f"/commits/{ref}/state")
+    assert any("uvicorn" in word for word in state["processes"][0]["command"])
+    assert api.get(f"/commits/{ref}/memory", pattern="slowed_payments", most=1)["hits"]
+    assert api.refused("GET", f"/commits/{ref}/memory", params={"pattern": "re:("}) == (422, "usage")
+    assert api.get(f"/commits/{ref}/differences", before=ref)["memory"]["changed"] == 0
+
+
+def test_the_python_of_a_commit_is_asked_in_branches_that_are_gone_then(api, incident, payments):
+    ref = incident["incident"]["before"]
+    assert api.post(f"/commits/{ref}/stacks", {})["threads"][0]["frames"]
+    told = api.post(f"/commits/{ref}/evaluations", {"expression": "slowed_payments.__name__"})
+    assert (told["outcome"], told["text"]) == ("value", "'slowed_payments'")
+    assert api.post(f"/commits/{ref}/differences", {"before": ref})["python"]["compared"] > 0
+    assert api.get("/branches") == []
+
+
 def test_a_service_is_no_branch(api, payments):
     assert api.refused("DELETE", f"/branches/{payments.name}") == (404, "branch-unknown")
 

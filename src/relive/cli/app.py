@@ -72,6 +72,18 @@ _COMMANDS = (
     _Command("commit", "Commit the live state of a target, which runs on"),
     _Command("log", "List commits, newest first"),
     _Command("show", "Show what a commit holds, or what is known of an incident"),
+    _Command(
+        "inspect",
+        "Look into a commit: processes, descriptors, sockets, memory, locks, threads; search its memory",
+    ),
+    _Command(
+        "eval",
+        "Evaluate a Python expression in a commit's process as it was then, in a throw-away branch",
+        function="eval_",
+    ),
+    _Command(
+        "diff", "Compare two commits of a service: files, processes, descriptors, memory, Python values"
+    ),
     _Command("tag", "List tags, or give a commit a tag, or remove one"),
     _Command("delete", "Drop commits that neither a tag nor an incident holds"),
     _Command("push", "Send a commit to a remote, of which only what it does not have travels"),

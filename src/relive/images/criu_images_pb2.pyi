@@ -392,6 +392,11 @@ class FileEntry(_message.Message):
     USK_FIELD_NUMBER: _builtins.int
     PIPE_FIELD_NUMBER: _builtins.int
     TTY_FIELD_NUMBER: _builtins.int
+    EFD_FIELD_NUMBER: _builtins.int
+    EPFD_FIELD_NUMBER: _builtins.int
+    TFD_FIELD_NUMBER: _builtins.int
+    FIFO_FIELD_NUMBER: _builtins.int
+    MEMFD_FIELD_NUMBER: _builtins.int
     type: _builtins.int
     id: _builtins.int
     @_builtins.property
@@ -404,6 +409,16 @@ class FileEntry(_message.Message):
     def pipe(self) -> Global___PipeEntry: ...
     @_builtins.property
     def tty(self) -> Global___TtyFileEntry: ...
+    @_builtins.property
+    def efd(self) -> Global___EventfdEntry: ...
+    @_builtins.property
+    def epfd(self) -> Global___EventpollEntry: ...
+    @_builtins.property
+    def tfd(self) -> Global___TimerfdEntry: ...
+    @_builtins.property
+    def fifo(self) -> Global___FifoEntry: ...
+    @_builtins.property
+    def memfd(self) -> Global___MemfdEntry: ...
     def __init__(
         self,
         *,
@@ -414,14 +429,396 @@ class FileEntry(_message.Message):
         usk: Global___UnixSkEntry | None = ...,
         pipe: Global___PipeEntry | None = ...,
         tty: Global___TtyFileEntry | None = ...,
+        efd: Global___EventfdEntry | None = ...,
+        epfd: Global___EventpollEntry | None = ...,
+        tfd: Global___TimerfdEntry | None = ...,
+        fifo: Global___FifoEntry | None = ...,
+        memfd: Global___MemfdEntry | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "isk", b"isk", "pipe", b"pipe", "reg", b"reg", "tty", b"tty", "type", b"type", "usk", b"usk"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["efd", b"efd", "epfd", b"epfd", "fifo", b"fifo", "id", b"id", "isk", b"isk", "memfd", b"memfd", "pipe", b"pipe", "reg", b"reg", "tfd", b"tfd", "tty", b"tty", "type", b"type", "usk", b"usk"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "isk", b"isk", "pipe", b"pipe", "reg", b"reg", "tty", b"tty", "type", b"type", "usk", b"usk"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["efd", b"efd", "epfd", b"epfd", "fifo", b"fifo", "id", b"id", "isk", b"isk", "memfd", b"memfd", "pipe", b"pipe", "reg", b"reg", "tfd", b"tfd", "tty", b"tty", "type", b"type", "usk", b"usk"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___FileEntry: _TypeAlias = FileEntry  # noqa: Y015
+
+@_typing.final
+class EventfdEntry(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    FLAGS_FIELD_NUMBER: _builtins.int
+    COUNTER_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    flags: _builtins.int
+    counter: _builtins.int
+    def __init__(
+        self,
+        *,
+        id: _builtins.int | None = ...,
+        flags: _builtins.int | None = ...,
+        counter: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["counter", b"counter", "flags", b"flags", "id", b"id"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["counter", b"counter", "flags", b"flags", "id", b"id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EventfdEntry: _TypeAlias = EventfdEntry  # noqa: Y015
+
+@_typing.final
+class EventpollTarget(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    TFD_FIELD_NUMBER: _builtins.int
+    EVENTS_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    tfd: _builtins.int
+    events: _builtins.int
+    data: _builtins.int
+    def __init__(
+        self,
+        *,
+        id: _builtins.int | None = ...,
+        tfd: _builtins.int | None = ...,
+        events: _builtins.int | None = ...,
+        data: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "events", b"events", "id", b"id", "tfd", b"tfd"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "events", b"events", "id", b"id", "tfd", b"tfd"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EventpollTarget: _TypeAlias = EventpollTarget  # noqa: Y015
+
+@_typing.final
+class EventpollEntry(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    FLAGS_FIELD_NUMBER: _builtins.int
+    TFD_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    flags: _builtins.int
+    @_builtins.property
+    def tfd(self) -> _containers.RepeatedCompositeFieldContainer[Global___EventpollTarget]: ...
+    def __init__(
+        self,
+        *,
+        id: _builtins.int | None = ...,
+        flags: _builtins.int | None = ...,
+        tfd: _abc.Iterable[Global___EventpollTarget] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["flags", b"flags", "id", b"id"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flags", b"flags", "id", b"id", "tfd", b"tfd"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EventpollEntry: _TypeAlias = EventpollEntry  # noqa: Y015
+
+@_typing.final
+class TimerfdEntry(_message.Message):
+    """Times in seconds and nanoseconds: until it expires, and its interval."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    FLAGS_FIELD_NUMBER: _builtins.int
+    CLOCKID_FIELD_NUMBER: _builtins.int
+    TICKS_FIELD_NUMBER: _builtins.int
+    SETTIME_FLAGS_FIELD_NUMBER: _builtins.int
+    VSEC_FIELD_NUMBER: _builtins.int
+    VNSEC_FIELD_NUMBER: _builtins.int
+    ISEC_FIELD_NUMBER: _builtins.int
+    INSEC_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    flags: _builtins.int
+    clockid: _builtins.int
+    ticks: _builtins.int
+    settime_flags: _builtins.int
+    vsec: _builtins.int
+    vnsec: _builtins.int
+    isec: _builtins.int
+    insec: _builtins.int
+    def __init__(
+        self,
+        *,
+        id: _builtins.int | None = ...,
+        flags: _builtins.int | None = ...,
+        clockid: _builtins.int | None = ...,
+        ticks: _builtins.int | None = ...,
+        settime_flags: _builtins.int | None = ...,
+        vsec: _builtins.int | None = ...,
+        vnsec: _builtins.int | None = ...,
+        isec: _builtins.int | None = ...,
+        insec: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["clockid", b"clockid", "flags", b"flags", "id", b"id", "insec", b"insec", "isec", b"isec", "settime_flags", b"settime_flags", "ticks", b"ticks", "vnsec", b"vnsec", "vsec", b"vsec"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clockid", b"clockid", "flags", b"flags", "id", b"id", "insec", b"insec", "isec", b"isec", "settime_flags", b"settime_flags", "ticks", b"ticks", "vnsec", b"vnsec", "vsec", b"vsec"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TimerfdEntry: _TypeAlias = TimerfdEntry  # noqa: Y015
+
+@_typing.final
+class FifoEntry(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    PIPE_ID_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    pipe_id: _builtins.int
+    def __init__(
+        self,
+        *,
+        id: _builtins.int | None = ...,
+        pipe_id: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "pipe_id", b"pipe_id"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "pipe_id", b"pipe_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FifoEntry: _TypeAlias = FifoEntry  # noqa: Y015
+
+@_typing.final
+class MemfdEntry(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    FLAGS_FIELD_NUMBER: _builtins.int
+    POS_FIELD_NUMBER: _builtins.int
+    INODE_ID_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    flags: _builtins.int
+    pos: _builtins.int
+    inode_id: _builtins.int
+    def __init__(
+        self,
+        *,
+        id: _builtins.int | None = ...,
+        flags: _builtins.int | None = ...,
+        pos: _builtins.int | None = ...,
+        inode_id: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["flags", b"flags", "id", b"id", "inode_id", b"inode_id", "pos", b"pos"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flags", b"flags", "id", b"id", "inode_id", b"inode_id", "pos", b"pos"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MemfdEntry: _TypeAlias = MemfdEntry  # noqa: Y015
+
+@_typing.final
+class MemfdInodeEntry(_message.Message):
+    """memfd.img"""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    SIZE_FIELD_NUMBER: _builtins.int
+    SHMID_FIELD_NUMBER: _builtins.int
+    INODE_ID_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    size: _builtins.int
+    shmid: _builtins.int
+    inode_id: _builtins.int
+    def __init__(
+        self,
+        *,
+        name: _builtins.str | None = ...,
+        size: _builtins.int | None = ...,
+        shmid: _builtins.int | None = ...,
+        inode_id: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["inode_id", b"inode_id", "name", b"name", "shmid", b"shmid", "size", b"size"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["inode_id", b"inode_id", "name", b"name", "shmid", b"shmid", "size", b"size"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MemfdInodeEntry: _TypeAlias = MemfdInodeEntry  # noqa: Y015
+
+@_typing.final
+class FsEntry(_message.Message):
+    """fs-PID.img: ids of regular files."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CWD_ID_FIELD_NUMBER: _builtins.int
+    ROOT_ID_FIELD_NUMBER: _builtins.int
+    cwd_id: _builtins.int
+    root_id: _builtins.int
+    def __init__(
+        self,
+        *,
+        cwd_id: _builtins.int | None = ...,
+        root_id: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cwd_id", b"cwd_id", "root_id", b"root_id"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cwd_id", b"cwd_id", "root_id", b"root_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FsEntry: _TypeAlias = FsEntry  # noqa: Y015
+
+@_typing.final
+class PipeDataEntry(_message.Message):
+    """pipes-data.img, fifo-data.img: each is followed by so many bytes that nobody has read."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PIPE_ID_FIELD_NUMBER: _builtins.int
+    BYTES_FIELD_NUMBER: _builtins.int
+    pipe_id: _builtins.int
+    bytes: _builtins.int
+    def __init__(
+        self,
+        *,
+        pipe_id: _builtins.int | None = ...,
+        bytes: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "pipe_id", b"pipe_id"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes", "pipe_id", b"pipe_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PipeDataEntry: _TypeAlias = PipeDataEntry  # noqa: Y015
+
+@_typing.final
+class SkPacketEntry(_message.Message):
+    """sk-queues.img: each is followed by a message of that length that waits for the socket of that id."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FOR_FIELD_NUMBER: _builtins.int
+    LENGTH_FIELD_NUMBER: _builtins.int
+    id_for: _builtins.int
+    length: _builtins.int
+    def __init__(
+        self,
+        *,
+        id_for: _builtins.int | None = ...,
+        length: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["id_for", b"id_for", "length", b"length"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id_for", b"id_for", "length", b"length"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SkPacketEntry: _TypeAlias = SkPacketEntry  # noqa: Y015
+
+@_typing.final
+class VmaEntry(_message.Message):
+    """mm-PID.img"""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    START_FIELD_NUMBER: _builtins.int
+    END_FIELD_NUMBER: _builtins.int
+    PGOFF_FIELD_NUMBER: _builtins.int
+    SHMID_FIELD_NUMBER: _builtins.int
+    PROT_FIELD_NUMBER: _builtins.int
+    FLAGS_FIELD_NUMBER: _builtins.int
+    STATUS_FIELD_NUMBER: _builtins.int
+    FD_FIELD_NUMBER: _builtins.int
+    start: _builtins.int
+    end: _builtins.int
+    pgoff: _builtins.int
+    """[bytes] into the file"""
+    shmid: _builtins.int
+    """of a file: the id of a regular file; of shared memory: N of pagemap-shmem-N.img"""
+    prot: _builtins.int
+    flags: _builtins.int
+    status: _builtins.int
+    """VMA_* of criu/include/image.h"""
+    fd: _builtins.int
+    def __init__(
+        self,
+        *,
+        start: _builtins.int | None = ...,
+        end: _builtins.int | None = ...,
+        pgoff: _builtins.int | None = ...,
+        shmid: _builtins.int | None = ...,
+        prot: _builtins.int | None = ...,
+        flags: _builtins.int | None = ...,
+        status: _builtins.int | None = ...,
+        fd: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "fd", b"fd", "flags", b"flags", "pgoff", b"pgoff", "prot", b"prot", "shmid", b"shmid", "start", b"start", "status", b"status"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "fd", b"fd", "flags", b"flags", "pgoff", b"pgoff", "prot", b"prot", "shmid", b"shmid", "start", b"start", "status", b"status"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VmaEntry: _TypeAlias = VmaEntry  # noqa: Y015
+
+@_typing.final
+class MmEntry(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MM_START_CODE_FIELD_NUMBER: _builtins.int
+    MM_END_CODE_FIELD_NUMBER: _builtins.int
+    MM_START_DATA_FIELD_NUMBER: _builtins.int
+    MM_END_DATA_FIELD_NUMBER: _builtins.int
+    MM_START_STACK_FIELD_NUMBER: _builtins.int
+    MM_START_BRK_FIELD_NUMBER: _builtins.int
+    MM_BRK_FIELD_NUMBER: _builtins.int
+    MM_ARG_START_FIELD_NUMBER: _builtins.int
+    MM_ARG_END_FIELD_NUMBER: _builtins.int
+    MM_ENV_START_FIELD_NUMBER: _builtins.int
+    MM_ENV_END_FIELD_NUMBER: _builtins.int
+    EXE_FILE_ID_FIELD_NUMBER: _builtins.int
+    VMAS_FIELD_NUMBER: _builtins.int
+    mm_start_code: _builtins.int
+    mm_end_code: _builtins.int
+    mm_start_data: _builtins.int
+    mm_end_data: _builtins.int
+    mm_start_stack: _builtins.int
+    mm_start_brk: _builtins.int
+    mm_brk: _builtins.int
+    mm_arg_start: _builtins.int
+    mm_arg_end: _builtins.int
+    mm_env_start: _builtins.int
+    mm_env_end: _builtins.int
+    exe_file_id: _builtins.int
+    @_builtins.property
+    def vmas(self) -> _containers.RepeatedCompositeFieldContainer[Global___VmaEntry]: ...
+    def __init__(
+        self,
+        *,
+        mm_start_code: _builtins.int | None = ...,
+        mm_end_code: _builtins.int | None = ...,
+        mm_start_data: _builtins.int | None = ...,
+        mm_end_data: _builtins.int | None = ...,
+        mm_start_stack: _builtins.int | None = ...,
+        mm_start_brk: _builtins.int | None = ...,
+        mm_brk: _builtins.int | None = ...,
+        mm_arg_start: _builtins.int | None = ...,
+        mm_arg_end: _builtins.int | None = ...,
+        mm_env_start: _builtins.int | None = ...,
+        mm_env_end: _builtins.int | None = ...,
+        exe_file_id: _builtins.int | None = ...,
+        vmas: _abc.Iterable[Global___VmaEntry] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["exe_file_id", b"exe_file_id", "mm_arg_end", b"mm_arg_end", "mm_arg_start", b"mm_arg_start", "mm_brk", b"mm_brk", "mm_end_code", b"mm_end_code", "mm_end_data", b"mm_end_data", "mm_env_end", b"mm_env_end", "mm_env_start", b"mm_env_start", "mm_start_brk", b"mm_start_brk", "mm_start_code", b"mm_start_code", "mm_start_data", b"mm_start_data", "mm_start_stack", b"mm_start_stack"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["exe_file_id", b"exe_file_id", "mm_arg_end", b"mm_arg_end", "mm_arg_start", b"mm_arg_start", "mm_brk", b"mm_brk", "mm_end_code", b"mm_end_code", "mm_end_data", b"mm_end_data", "mm_env_end", b"mm_env_end", "mm_env_start", b"mm_env_start", "mm_start_brk", b"mm_start_brk", "mm_start_code", b"mm_start_code", "mm_start_data", b"mm_start_data", "mm_start_stack", b"mm_start_stack", "vmas", b"vmas"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MmEntry: _TypeAlias = MmEntry  # noqa: Y015
 
 @_typing.final
 class TcpStreamEntry(_message.Message):
@@ -697,17 +1094,74 @@ class UserX86RegsEntry(_message.Message):
 
     IP_FIELD_NUMBER: _builtins.int
     SP_FIELD_NUMBER: _builtins.int
+    R15_FIELD_NUMBER: _builtins.int
+    R14_FIELD_NUMBER: _builtins.int
+    R13_FIELD_NUMBER: _builtins.int
+    R12_FIELD_NUMBER: _builtins.int
+    BP_FIELD_NUMBER: _builtins.int
+    BX_FIELD_NUMBER: _builtins.int
+    R11_FIELD_NUMBER: _builtins.int
+    R10_FIELD_NUMBER: _builtins.int
+    R9_FIELD_NUMBER: _builtins.int
+    R8_FIELD_NUMBER: _builtins.int
+    AX_FIELD_NUMBER: _builtins.int
+    CX_FIELD_NUMBER: _builtins.int
+    DX_FIELD_NUMBER: _builtins.int
+    SI_FIELD_NUMBER: _builtins.int
+    DI_FIELD_NUMBER: _builtins.int
+    ORIG_AX_FIELD_NUMBER: _builtins.int
+    FLAGS_FIELD_NUMBER: _builtins.int
+    FS_BASE_FIELD_NUMBER: _builtins.int
+    GS_BASE_FIELD_NUMBER: _builtins.int
     ip: _builtins.int
     sp: _builtins.int
+    r15: _builtins.int
+    r14: _builtins.int
+    r13: _builtins.int
+    r12: _builtins.int
+    bp: _builtins.int
+    bx: _builtins.int
+    r11: _builtins.int
+    r10: _builtins.int
+    r9: _builtins.int
+    r8: _builtins.int
+    ax: _builtins.int
+    cx: _builtins.int
+    dx: _builtins.int
+    si: _builtins.int
+    di: _builtins.int
+    orig_ax: _builtins.int
+    flags: _builtins.int
+    fs_base: _builtins.int
+    gs_base: _builtins.int
     def __init__(
         self,
         *,
         ip: _builtins.int | None = ...,
         sp: _builtins.int | None = ...,
+        r15: _builtins.int | None = ...,
+        r14: _builtins.int | None = ...,
+        r13: _builtins.int | None = ...,
+        r12: _builtins.int | None = ...,
+        bp: _builtins.int | None = ...,
+        bx: _builtins.int | None = ...,
+        r11: _builtins.int | None = ...,
+        r10: _builtins.int | None = ...,
+        r9: _builtins.int | None = ...,
+        r8: _builtins.int | None = ...,
+        ax: _builtins.int | None = ...,
+        cx: _builtins.int | None = ...,
+        dx: _builtins.int | None = ...,
+        si: _builtins.int | None = ...,
+        di: _builtins.int | None = ...,
+        orig_ax: _builtins.int | None = ...,
+        flags: _builtins.int | None = ...,
+        fs_base: _builtins.int | None = ...,
+        gs_base: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["ip", b"ip", "sp", b"sp"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ax", b"ax", "bp", b"bp", "bx", b"bx", "cx", b"cx", "di", b"di", "dx", b"dx", "flags", b"flags", "fs_base", b"fs_base", "gs_base", b"gs_base", "ip", b"ip", "orig_ax", b"orig_ax", "r10", b"r10", "r11", b"r11", "r12", b"r12", "r13", b"r13", "r14", b"r14", "r15", b"r15", "r8", b"r8", "r9", b"r9", "si", b"si", "sp", b"sp"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ip", b"ip", "sp", b"sp"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ax", b"ax", "bp", b"bp", "bx", b"bx", "cx", b"cx", "di", b"di", "dx", b"dx", "flags", b"flags", "fs_base", b"fs_base", "gs_base", b"gs_base", "ip", b"ip", "orig_ax", b"orig_ax", "r10", b"r10", "r11", b"r11", "r12", b"r12", "r13", b"r13", "r14", b"r14", "r15", b"r15", "r8", b"r8", "r9", b"r9", "si", b"si", "sp", b"sp"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -19,6 +19,7 @@ __all__ = [
     "EVENT_VFORK",
     "FOLLOW_ALL",
     "SIGINFO_SIZE",
+    "Registers",
     "Wait",
     "accept",
     "detach",
@@ -28,15 +29,18 @@ __all__ = [
     "listen",
     "peek",
     "reap",
+    "registers",
     "resume",
     "seize",
+    "set_registers",
     "siginfo",
     "was_killed",
 ]
 
 # Requests: linux/ptrace.h, ptrace(2) "DESCRIPTION".
 _CONT: Final = 7
-_GETREGS: Final = 12  # x86 only
+_GETREGS: Final = 12  # x86 only, as the next
+_SETREGS: Final = 13
 _DETACH: Final = 17
 _GETEVENTMSG: Final = 0x4201
 _GETSIGINFO: Final = 0x4202
@@ -56,8 +60,8 @@ EVENT_EXEC: Final = 4
 EVENT_STOP: Final = 128  # group-stop, PTRACE_INTERRUPT, or the first stop of a task that was seized at birth
 
 _REGISTERS: Final = (
-    27 * 8
-)  # [bytes] struct user_regs_struct (sys/user.h) of x86-64, which begins with those that are kept
+    "r15 r14 r13 r12 rbp rbx r11 r10 r9 r8 rax rcx rdx rsi rdi orig_rax rip cs eflags rsp ss fs_base gs_base ds es fs gs"
+).split()  # of struct user_regs_struct, all of 8 bytes
 _KEPT: Final = 6
 
 SIGINFO_SIZE: Final = 128  # [bytes] siginfo_t, sigaction(2)
@@ -127,13 +131,30 @@ def siginfo(tid: int) -> bytes:
     return buffer.raw
 
 
+class Registers(ctypes.Structure):
+    """struct user_regs_struct of x86-64, sys/user.h."""
+
+    _fields_ = tuple((name, ctypes.c_uint64) for name in _REGISTERS)
+
+
+def registers(tid: int) -> Registers:
+    """Of a stopped tracee; x86-64 only. Raises ProcessLookupError: it is not stopped, or was killed."""
+    found = Registers()
+    _request(_GETREGS, tid, 0, ctypes.addressof(found))
+    return found
+
+
+def set_registers(tid: int, wanted: Registers) -> None:
+    """Of a stopped tracee; raises as ``registers``."""
+    _request(_SETREGS, tid, 0, ctypes.addressof(wanted))
+
+
 def kept_registers(tid: int) -> tuple[int, ...]:
     """r15, r14, r13, r12, rbp and rbx of a stopped tracee: those that functions keep. Empty on other machines than x86-64."""
     if os.uname().machine != "x86_64":
         return ()
-    buffer = (ctypes.c_uint64 * (_REGISTERS // 8))()
-    _request(_GETREGS, tid, 0, ctypes.addressof(buffer))
-    return tuple(buffer[:_KEPT])
+    found = registers(tid)
+    return tuple(getattr(found, name) for name in _REGISTERS[:_KEPT])
 
 
 class Wait(NamedTuple):

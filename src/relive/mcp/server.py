@@ -22,11 +22,13 @@ from relive.mcp.tools import make_tool
 from relive.mcp.trail import acting
 from relive.operations.branches import EXEC, Stopped, stop
 from relive.operations.committing import COMMIT
+from relive.operations.differences import DIFF
 from relive.operations.exports import EXPORT
 from relive.operations.fixtures import FIXTURE
 from relive.operations.health import DOCTOR
 from relive.operations.incident_detail import show_incident
 from relive.operations.incidents import IncidentsWish, page_of_incidents
+from relive.operations.inspections import EVALUATE, FIND, INSPECT, STACKS
 from relive.operations.operation import Operation
 from relive.operations.progress import Silent
 from relive.operations.replays import REPLAY
@@ -59,6 +61,27 @@ _ACTING: tuple[tuple[Operation[Any, Any], ToolAnnotations, str], ...] = (
         EXEC,
         _DESTROYS,
         "Run a command inside a branch: look at its files, send its service requests. Only the branch is changed.",
+    ),
+    (
+        INSPECT,
+        _READS,
+        "Processes, threads, descriptors, sockets, memory and locks of a commit, without running it.",
+    ),
+    (FIND, _READS, "Where a text, bytes or an expression stand in the memory of a commit's processes."),
+    (
+        STACKS,
+        _READS,
+        "Stacks of a commit's Python threads with locals, asyncio tasks, globals; asked in a throw-away branch.",
+    ),
+    (
+        EVALUATE,
+        _READS,
+        "Evaluate a Python expression in a commit's process as it was, in a sealed branch that is removed in any case.",
+    ),
+    (
+        DIFF,
+        _READS,
+        "What differs between two commits of a service: files, processes, descriptors, memory, with `python` values.",
     ),
     (
         REPLAY,

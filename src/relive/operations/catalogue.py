@@ -8,9 +8,11 @@ from relive.operations.branches import EXEC
 from relive.operations.checking import CHECK
 from relive.operations.committing import COMMIT
 from relive.operations.containers import RESTORE_AS_PODMAN
+from relive.operations.differences import DIFF
 from relive.operations.exports import EXPORT
 from relive.operations.fixtures import FIXTURE
 from relive.operations.health import DOCTOR
+from relive.operations.inspections import EVALUATE, FIND, INSPECT, STACKS
 from relive.operations.operation import Operation
 from relive.operations.replays import REPLAY
 from relive.operations.reproductions import REPRODUCE
@@ -24,6 +26,11 @@ OPERATIONS: dict[str, Operation[Any, Any]] = {
     for one in (
         CHECK,
         COMMIT,
+        INSPECT,
+        FIND,
+        STACKS,
+        EVALUATE,
+        DIFF,
         RESTORE,
         RESTORE_AS_PODMAN,
         EXEC,

@@ -30,6 +30,7 @@ from relive.server.routers import (
     fixtures,
     health,
     incidents,
+    inspections,
     pages,
     recordings,
     runs,
@@ -53,6 +54,7 @@ Every error is `{"error": {code, message, cause, remedy}}`."""
 _ROUTERS = (
     targets.router,
     commits.router,
+    inspections.router,
     incidents.router,
     recordings.router,
     branches.router,

@@ -27,6 +27,7 @@ from relive.store.image_cache import LaidOut
 from relive.store.ingested import TakenImages
 from relive.store.manifests import Manifests, commit_id_of, has_placement, unknown
 from relive.store.objects import hash_bytes
+from relive.store.pages.commit_memory import CommitMemory
 from relive.store.pages.contents import NewContent
 from relive.store.pages.ingest import CommitIntake, TakenPages
 from relive.store.pages.mapped import hash_pages, map_pages
@@ -283,6 +284,15 @@ class Images:
             small = _small(manifest, source)
             stack.pop_all()
         return CommitPages(source, manifest.images, small, self._laid_out.open)
+
+    def open_memory(self, manifest: Manifest) -> CommitMemory:
+        """Open the packs of all its pages; to be called, and raises, as ``open_pages``."""
+        source = PageSource(self._placements.read(commit_id_of(manifest)), self._packs)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(source)
+            small = _small(manifest, source)
+            stack.pop_all()
+        return CommitMemory(source, manifest.images, small)
 
 
 def _make_small(manifest: Manifest, source: PageSource, directory: Path) -> None:

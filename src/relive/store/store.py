@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relive.config import given_store_keys
-from relive.errors import ObjectCorrupt, ObjectMissing, RefUnknown
+from relive.errors import ObjectCorrupt, ObjectMissing, RefUnknown, UsageError
 from relive.model.advance import Advance
 from relive.model.commit import CommitId, FileEntry, Layer, Manifest
 from relive.store.commitquery import CommitQuery
@@ -56,6 +56,7 @@ from relive.store.version1 import lay_out_whole_images
 if TYPE_CHECKING:
     from relive.store.contents import StoredContents
     from relive.store.images import Images
+    from relive.store.pages.commit_memory import CommitMemory
     from relive.store.pages.ingest import TakenPages
     from relive.store.pages.page_reader import CommitPages
 
@@ -463,6 +464,22 @@ class Store:
         """
         with disk_errors("opening the packs", self._directory), self._lock.held(shared=True):
             return self._images.open_pages(manifest)
+
+    def open_memory(self, manifest: Manifest) -> CommitMemory:
+        """All its pages and small images, for reading; the caller closes it. Dropping the commit meanwhile does no harm.
+
+        Raises:
+            UsageError: an old Relive wrote it, or it holds no memory.
+            ObjectMissing, ObjectCorrupt, SignatureInvalid, KeyMissing, KeyWrong: as ``lay_out_images``.
+        """
+        if not self.keeps_pages(manifest):
+            raise UsageError(
+                "the memory of this commit cannot be read",
+                cause="it holds none, or was written by a Relive that kept it as whole files",
+                remedy="restore it and commit the branch's service again",
+            )
+        with disk_errors("opening the packs", self._directory), self._lock.held(shared=True):
+            return self._images.open_memory(manifest)
 
     def lay_out_layer(self, layer: Layer) -> Path:
         """A directory with the layer's files, for reading only."""

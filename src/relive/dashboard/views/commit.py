@@ -9,6 +9,7 @@ import streamlit as st
 from relive.config import Settings
 from relive.dashboard.acting import export_button, restore_button
 from relive.dashboard.asking import text_asked
+from relive.dashboard.inside import show_inside
 from relive.dashboard.look import chip, escape, facts, label, table
 from relive.dashboard.refusals import home, telling
 from relive.dashboard.working import masking, show_jobs
@@ -48,6 +49,8 @@ def _show(settings: Settings, found: CommitDetail) -> None:
     show_jobs(settings, subject)
     st.html(f'<div class="rl">{facts(_facts(found, masking(settings)))}</div>')
     _show_processes(found, masking(settings))
+    if found.images:
+        show_inside(settings, found.id, found.parents[0] if found.parents else None)
 
 
 def _facts(found: CommitDetail, mask: Mask) -> Iterator[tuple[str, str]]:

@@ -118,6 +118,10 @@ class OpenPacks:
         """The packs that are open."""
         return [reader.descriptor for reader in self._open.values()]
 
+    def pack_names(self) -> Sequence[str | None]:
+        """The list by whose positions tables name packs."""
+        return self._names
+
     def open_packs(self, table: Table) -> None:
         """Open every pack that pages of a table need, so that what happens to the store meanwhile does not matter.
 

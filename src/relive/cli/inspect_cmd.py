@@ -1,0 +1,208 @@
+"""``relive inspect``: what a commit holds, without running it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from relive.cli.terminal import AsJson, Terminal
+from relive.config import load_settings
+from relive.errors import UsageError
+from relive.inspection.words import descriptor_words, waiting_words
+from relive.model.quantities import size, when
+from relive.operations import inspections
+from relive.operations.inspections import FindWish, InspectWish, StacksWish, find_in_memory, python_stacks
+
+if TYPE_CHECKING:
+    from relive.inspection.python.values import PythonStacks
+    from relive.inspection.search import Found
+    from relive.inspection.state import CommitState, ProcessState
+
+__all__ = ["inspect"]
+
+_REGIONS = 8
+_GLOBALS = 40
+
+
+def inspect(
+    ref: Annotated[str, typer.Argument(help="A commit: id, tag, NAME, or NAME@{2 minutes ago}")],
+    expression: Annotated[
+        str | None,
+        typer.Argument(help="With --python: an expression whose value is told, with what is in it"),
+    ] = None,
+    process: Annotated[int | None, typer.Option(help="Only the process of this number inside", min=1)] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="With the environment, every mapping, and registers")
+    ] = False,
+    find: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATTERN", help="Where this stands in memory: a text, hex:0011ff, or re:EXPRESSION"
+        ),
+    ] = None,
+    most: Annotated[int, typer.Option(help="At most so many matches", min=1, max=10_000)] = 100,
+    python: Annotated[
+        bool,
+        typer.Option(
+            "--python", help="Stacks of all Python threads with locals, and the service's own globals"
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Look into a commit: processes, descriptors, sockets, memory, locks, threads; search its memory
+
+    All is read from the store, and nothing is restored, but for --python: then the interpreter itself is asked, in a sealed branch
+    that is removed at once. Secrets are masked.
+    """
+    terminal = Terminal(as_json=as_json)
+    settings = load_settings()
+    if expression is not None and not python:
+        raise UsageError("an expression is for --python", remedy="relive inspect REF --python EXPRESSION")
+    if python and find is not None:
+        raise UsageError("--find and --python are two questions", remedy="ask one after the other")
+    if python and expression is not None:
+        from relive.cli.eval_cmd import show_value
+        from relive.operations.inspections import EvaluateWish, evaluate
+
+        show_value(
+            terminal,
+            evaluate(
+                settings, EvaluateWish(ref=ref, process=process, expression=expression, depth=3), terminal
+            ),
+        )
+    elif python:
+        stacks = python_stacks(settings, StacksWish(ref=ref, process=process), terminal)
+        terminal.answer(stacks, lambda: "\n".join(_stack_lines(stacks)))
+    elif find is not None:
+        found = find_in_memory(settings, FindWish(ref=ref, pattern=find, most=most), terminal)
+        _show_found(terminal, found)
+    else:
+        state = _only(inspections.inspect(settings, InspectWish(ref=ref), terminal), process)
+        terminal.answer(state, lambda: "\n".join(_lines(state, everything=everything)))
+
+
+def _only(state: CommitState, process: int | None) -> CommitState:
+    if process is None:
+        return state
+    chosen = [one for one in state.processes if one.pid == process]
+    if not chosen:
+        known = ", ".join(str(one.pid) for one in state.processes)
+        raise UsageError(f"the commit has no process {process}", cause=f"there are {known}")
+    return state.model_copy(update={"processes": chosen})
+
+
+# -- state -------------------------------------------------------------------------------------------------------------
+
+
+def _lines(state: CommitState, *, everything: bool) -> Iterator[str]:
+    count = len(state.processes)
+    memory = size(sum(one.stored for one in state.processes) + state.shared)
+    yield (
+        f"{state.target}, commit {state.commit[:10]}, taken {when(state.taken_wall_ns)[:19]}: "
+        f"{count} process{'' if count == 1 else 'es'}, {memory} of memory"
+    )
+    for process, depth in _tree(state.processes):
+        yield ""
+        yield from ("  " * depth + line for line in _process_lines(process, everything=everything))
+    if state.locks:
+        yield ""
+        yield "locks on files"
+        for lock in state.locks:
+            reach = f", bytes {lock.start} to {lock.start + lock.length}" if lock.length else ""
+            yield f"  {lock.pid}:{lock.fd}  {lock.kind} {lock.mode}{reach}  {lock.path}"
+    if state.waiting:
+        yield ""
+        yield "who waits for whom"
+        yield from (f"  {waiting_words(one)}" for one in state.waiting)
+
+
+def _tree(processes: list[ProcessState]) -> Iterator[tuple[ProcessState, int]]:
+    """Each with how deep it stands below its root, children behind their parent."""
+    children: dict[int, list[ProcessState]] = defaultdict(list)
+    known = {one.pid for one in processes}
+    for one in processes:
+        children[one.parent if one.parent in known and one.parent != one.pid else 0].append(one)
+    left = [(one, 0) for one in reversed(children[0])]
+    while left:
+        process, depth = left.pop()
+        yield process, depth
+        left += [(one, depth + 1) for one in reversed(children[process.pid])]
+
+
+def _process_lines(process: ProcessState, *, everything: bool) -> Iterator[str]:
+    yield f"process {process.pid}  {' '.join(process.command) or process.name}"
+    yield f"  {process.state}, user {process.uid}, in {process.directory}, runs {process.executable}"
+    for thread in process.threads:
+        yield f"  thread {thread.tid}  {thread.name}  {thread.call or 'computing, or in a call that cannot be told'}"
+        if everything:
+            yield "    " + "  ".join(f"{name}={value}" for name, value in thread.registers.items())
+    yield from (f"  fd {one.fd}  {descriptor_words(one)}" for one in process.descriptors)
+    yield f"  memory: {size(process.mapped)} mapped, {size(process.stored)} of it in the commit"
+    yield from _region_lines(process, everything=everything)
+    if everything:
+        yield "  environment"
+        yield from (f"    {name}={value}" for name, value in sorted(process.environment.items()))
+    else:
+        yield f"  environment: {len(process.environment)} variables (--all)"
+
+
+def _region_lines(process: ProcessState, *, everything: bool) -> Iterator[str]:
+    if everything:
+        for one in process.regions:
+            shared = f"  shared with {', '.join(map(str, one.shared_with))}" if one.shared_with else ""
+            stored = f"{size(one.stored)} stored"
+            yield f"    {one.start}-{one.end} {one.permissions} {size(one.size)}, {stored}  {one.name}{shared}"
+        return
+    sums: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for one in process.regions:
+        sums[one.name or "(anonymous)"][0] += one.size
+        sums[one.name or "(anonymous)"][1] += one.stored
+    largest = sorted(sums.items(), key=lambda item: -item[1][1])
+    yield from (
+        f"    {size(stored):>10} of {size(mapped):>10}  {name}"
+        for name, (mapped, stored) in largest[:_REGIONS]
+    )
+    if len(largest) > _REGIONS:
+        yield f"    and {len(largest) - _REGIONS} more (--all)"
+
+
+# -- search ------------------------------------------------------------------------------------------------------------
+
+
+def _show_found(terminal: Terminal, found: Found) -> None:
+    if terminal.as_json:
+        terminal.answer(found)
+        return
+    rows = [
+        [", ".join(map(str, one.pids)) or "-", one.address, one.region or one.permissions, one.text]
+        for one in found.hits
+    ]
+    terminal.table(rows, ["process", "address", "where", "text"], rows, "It stands nowhere.")
+    more = "; there may be more (--most)" if found.more else ""
+    terminal.status(f"{len(found.hits)} found in {size(found.searched)} of memory{more}.")
+
+
+# -- Python ------------------------------------------------------------------------------------------------------------
+
+
+def _stack_lines(stacks: PythonStacks) -> Iterator[str]:
+    for thread in stacks.threads:
+        number = f" ({thread.native})" if thread.native is not None else ""
+        yield f"thread {thread.name}{number}"
+        for frame in thread.frames:
+            yield f"  {frame.function}  {frame.file}:{frame.line}"
+            yield from (f"    {name} = {value}" for name, value in frame.locals.items())
+        yield ""
+    for task in stacks.tasks:
+        waits = f", waits for {task.waits_for}" if task.waits_for is not None else ""
+        yield f"task {task.name}{waits}"
+        yield from (f"  {one}" for one in task.coroutines)
+        yield ""
+    for module, names in stacks.globals.items():
+        yield f"globals of {module}"
+        yield from (f"  {name} = {value}" for name, value in list(names.items())[:_GLOBALS])
+        if len(names) > _GLOBALS:
+            yield f"  and {len(names) - _GLOBALS} more (--json)"

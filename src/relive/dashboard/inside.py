@@ -1,0 +1,92 @@
+"""What is inside a commit, on its page: descriptors, threads and memory of its processes, where a text stands, what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import streamlit as st
+
+from relive.config import Settings
+from relive.dashboard.look import escape, label, table
+from relive.dashboard.refusals import telling
+from relive.inspection.state import CommitState, ProcessState
+from relive.inspection.words import descriptor_words, waiting_words
+from relive.model.commit import CommitId
+from relive.model.quantities import size
+from relive.operations.differences import DIFF, DiffWish
+from relive.operations.inspections import FIND, INSPECT, FindWish, InspectWish
+from relive.operations.subprocess_runner import perform_apart
+
+__all__ = ["show_inside"]
+
+_MOST = 50  # matches
+_REGIONS = 20
+
+
+def show_inside(settings: Settings, commit: CommitId, parent: CommitId | None) -> None:
+    """What can be asked, and what was; read only when it is asked, since a large commit takes seconds."""
+    st.header("Inside", anchor=False)
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        wants_state = st.button("Look inside", key="inside", icon=":material/search:")
+        wants_changes = parent is not None and st.button("Compare with its parent", key="changes")
+        pattern = st.text_input(
+            "Find in memory", key="pattern", placeholder="text, hex:0011ff, or re:EXPRESSION"
+        )
+    with telling(), st.spinner("Reading the commit …"):
+        if wants_state:
+            _show_state(perform_apart(INSPECT, settings, InspectWish(ref=commit)))
+        if wants_changes and parent is not None:
+            _show_changes(settings, parent, commit)
+        if pattern:
+            _show_found(settings, commit, pattern)
+
+
+def _show_state(state: CommitState) -> None:
+    for process in state.processes:
+        st.subheader(label(f"{process.pid} {' '.join(process.command) or process.name}"), anchor=False)
+        rows = [[str(one.fd), escape(descriptor_words(one))] for one in process.descriptors]
+        st.html(f'<div class="rl">{table(["fd", "what it is"], rows, numbers=(0,))}</div>')
+        threads = [[str(one.tid), escape(one.name), escape(one.call or "")] for one in process.threads]
+        st.html(f'<div class="rl">{table(["thread", "name", "in"], threads, numbers=(0,))}</div>')
+        st.html(
+            f'<div class="rl">{table(["memory", "mapped", "stored"], list(_regions(process)), numbers=(1, 2))}</div>'
+        )
+    locks = [[f"{one.pid}:{one.fd}", one.kind, one.mode, escape(one.path)] for one in state.locks]
+    if locks:
+        st.html(f'<div class="rl">{table(["lock of", "kind", "mode", "file"], locks)}</div>')
+    for one in state.waiting:
+        st.warning(label(waiting_words(one)))
+
+
+def _regions(process: ProcessState) -> Iterator[list[str]]:
+    largest = sorted(process.regions, key=lambda one: -one.stored)
+    for one in largest[:_REGIONS]:
+        yield [escape(f"{one.start} {one.permissions} {one.name}"), size(one.size), size(one.stored)]
+
+
+def _show_changes(settings: Settings, parent: CommitId, commit: CommitId) -> None:
+    found = perform_apart(DIFF, settings, DiffWish(before=parent, after=commit))
+    memory = found.memory
+    st.markdown(
+        f"{memory.changed} of {memory.pages} pages of memory differ, {memory.added} came, {memory.dropped} went."
+    )
+    rows = [[one.change.value, escape(one.path)] for one in found.files]
+    rows += [
+        [str(process.pid), escape(f"fd {one.fd}: {one.before or 'none'} -> {one.after or 'none'}")]
+        for process in found.state.processes
+        for one in process.descriptors
+    ]
+    if rows:
+        st.html(f'<div class="rl">{table(["what", "of what"], rows)}</div>')
+
+
+def _show_found(settings: Settings, commit: CommitId, pattern: str) -> None:
+    found = perform_apart(FIND, settings, FindWish(ref=commit, pattern=pattern, most=_MOST))
+    rows = [
+        [", ".join(map(str, one.pids)), one.address, escape(one.region or one.permissions), escape(one.text)]
+        for one in found.hits
+    ]
+    more = "; there may be more" if found.more else ""
+    st.caption(f"{len(rows)} found in {size(found.searched)} of memory{more}.")
+    if rows:
+        st.html(f'<div class="rl">{table(["process", "address", "where", "text"], rows)}</div>')

@@ -1,0 +1,143 @@
+"""Having the interpreter of a living process answer a question: a small program is run in it, and its answer, bytes, is read.
+
+It runs in a thread that waits in a system call: there the interpreter's lock is not held and no lock of the allocator either. Where
+all threads compute, the main thread comes to a safe place by a pending call (``Py_AddPendingCall``), in which it signals itself.
+A process that is stopped, as one is that was committed before a fatal signal, is asked in the thread that holds the
+interpreter's lock, if one does: nobody else would ever get it. The other threads run on then, since who holds the lock lets others
+have it in between.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import relive_inprocess.relive_inspector as program
+from relive.errors import UsageError
+from relive.inspection.python.calling import StoppedThread
+from relive.inspection.python.symbols import interpreter_functions
+from relive.kernel import procfs
+
+__all__ = ["ask", "is_python", "is_stopped"]
+
+_FUNCTIONS = (
+    *("PyGILState_Ensure", "PyGILState_Check", "PyBytes_FromStringAndSize", "PyBytes_AsString"),
+    *("PyBytes_Size", "PyDict_New"),
+    *(
+        "PyDict_SetItemString",
+        "PyDict_GetItemString",
+        "PyEval_GetBuiltins",
+        "Py_CompileString",
+        "PyEval_EvalCode",
+    ),
+    *("PyGILState_Release", "Py_AddPendingCall", "PyRun_SimpleString"),
+)
+_WHOLE_FILE = 257  # Py_file_input
+_SEEN = 0.3  # [s] for a thread to come to a system call
+_POLL = 0.01  # [s]
+_FUTEX = "202"
+_MOST = 64 << 20  # [bytes] of an answer
+_STOP = b"import signal; signal.raise_signal(signal.SIGTRAP)\0"
+
+
+def is_python(pid: int) -> bool:
+    """A process runs a CPython whose functions can be found."""
+    return interpreter_functions(pid, _FUNCTIONS) is not None
+
+
+def ask(pid: int, question: Mapping[str, Any], limit: float) -> Any:
+    """The answer of ``relive_inspector`` in that process, as JSON's values.
+
+    Args:
+        limit: seconds.
+
+    Raises:
+        UsageError: it runs no CPython.
+        CallLate, CallDied: it took longer; the process died of it.
+    """
+    functions = interpreter_functions(pid, _FUNCTIONS)
+    if functions is None:
+        raise UsageError(
+            f"process {procfs.innermost_pid(pid)} ({procfs.name_of(pid)}) can be asked no Python expression",
+            cause="it runs no CPython whose functions can be found",
+            remedy="name another with --process; `relive inspect` lists them",
+        )
+    until = time.monotonic() + limit
+    tid = _holder(pid, functions["PyGILState_Check"], until) if is_stopped(pid) else None
+    if tid is None:
+        tid = _waiting_thread(pid, min(until, time.monotonic() + _SEEN))
+    with StoppedThread(pid, tid if tid is not None else pid, until) as thread:
+        if is_stopped(pid):
+            os.kill(pid, signal.SIGCONT)
+        if tid is None:
+            _come_to_safety(thread, functions)
+        return json.loads(_answer(thread, functions, json.dumps(question)))
+
+
+def is_stopped(pid: int) -> bool:
+    """A signal has stopped it."""
+    return (procfs.status_field(pid, "State") or "").startswith("T")
+
+
+def _holder(pid: int, check: int, until: float) -> int | None:
+    """The thread that holds the interpreter's lock; ``check`` says so of the thread that calls it, and waits for nothing."""
+    for tid in procfs.threads_of(pid):
+        with StoppedThread(pid, tid, until) as thread:
+            if thread.call(check):
+                return tid
+    return None
+
+
+def _waiting_thread(pid: int, until: float) -> int | None:
+    """The main thread if it waits for something outside, else another that does, else one that waits for a lock."""
+    while True:
+        calls = {tid: _call_of(pid, tid) for tid in procfs.threads_of(pid)}
+        waiting = [tid for tid, call in calls.items() if call not in ("", "running", "-1", _FUTEX)]
+        locked = [tid for tid, call in calls.items() if call == _FUTEX]
+        if waiting or locked:
+            return (waiting or locked)[0]
+        if time.monotonic() > until:
+            return None
+        time.sleep(_POLL)
+
+
+def _call_of(pid: int, tid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/task/{tid}/syscall").read_text().split(" ", 1)[0].strip()
+    except OSError:
+        return ""
+
+
+def _come_to_safety(thread: StoppedThread, functions: Mapping[str, int]) -> None:
+    thread.call(functions["Py_AddPendingCall"], functions["PyRun_SimpleString"], thread.far_below(_STOP))
+    thread.go_on(signal.SIGTRAP)
+
+
+def _answer(thread: StoppedThread, functions: Mapping[str, int], question: str) -> bytes:
+    def call(name: str, *arguments: int) -> int:
+        return thread.call(functions[name], *arguments)
+
+    def text(value: str) -> int:
+        data = value.encode() + b"\0"
+        held = call("PyBytes_FromStringAndSize", 0, len(data))
+        place = call("PyBytes_AsString", held)
+        thread.write(place, data)
+        return place
+
+    before = call("PyGILState_Ensure")
+    source = f"{Path(program.__file__).read_text()}\nANSWER = answer({question!r})\n"
+    code = call("Py_CompileString", text(source), text("<relive>"), _WHOLE_FILE)
+    names = call("PyDict_New")
+    call("PyDict_SetItemString", names, text("__builtins__"), call("PyEval_GetBuiltins"))
+    if code == 0 or call("PyEval_EvalCode", code, names, names) == 0:
+        return b'{"failed": "the interpreter could not run what was to look at it"}'
+    found = call("PyDict_GetItemString", names, text("ANSWER"))
+    size = call("PyBytes_Size", found)
+    told = thread.read(call("PyBytes_AsString", found), min(size, _MOST))
+    call("PyGILState_Release", before)
+    return told

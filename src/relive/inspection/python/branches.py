@@ -1,0 +1,227 @@
+"""A branch that lives as long as a question: restored from the commit, sealed, asked, and removed whatever happened in it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from relive.config import Settings
+from relive.containers.restore.restoring import restore
+from relive.errors import BranchUnknown, RestoreFailed, UsageError
+from relive.incidents.report.masking import Mask
+from relive.inspection.python.asking import ask, is_python, is_stopped
+from relive.inspection.python.calling import CallDied, CallLate
+from relive.inspection.python.masking import masked_names, masked_parts, masked_text
+from relive.inspection.python.values import (
+    Evaluated,
+    Frame,
+    Outcome,
+    PythonStacks,
+    PythonTask,
+    PythonThread,
+    PythonValues,
+)
+from relive.inspection.reading import learn_secrets
+from relive.kernel import procfs
+from relive.model.commit import CommitId
+from relive.sandbox.branch import Branch
+from relive.sandbox.restore_request import RestoreRequest
+from relive.store import Store
+
+__all__ = ["AskedBranch", "asked_branch"]
+
+_MOST_FRAMES = 200
+_STOPS, _POLL = 2.0, 0.005  # [s]
+
+
+@dataclass(frozen=True, slots=True)
+class AskedBranch:
+    """A branch, and the process in it that is asked; see ``asked_branch``."""
+
+    branch: Branch
+    pid: int
+    process: int
+    mask: Mask
+    began: float
+
+    def evaluate(
+        self, expression: str, *, module: str | None, depth: int, most: int, limit: float
+    ) -> Evaluated:
+        """The value of an expression, or what else came of it; once, since it may have left anything behind.
+
+        Args:
+            module: whose names it uses; None: the program's, and all modules by their names.
+            depth: levels of what is in the value; most: parts of it. limit: seconds.
+        """
+        question = {
+            "kind": "evaluate",
+            "expression": expression,
+            "module": module,
+            "depth": depth,
+            "most": most,
+        }
+        ran_ms, refused = self._ran_ms(), self._refused()
+        outcome, told = Outcome.VALUE, dict[str, Any]()
+        try:
+            told = self._ask(question, limit)
+        except CallLate:
+            outcome, told = Outcome.HUNG, {"text": f"it did not end within {limit:g} s"}
+        except CallDied as error:
+            outcome, told = Outcome.DIED, {"text": _death(error)}
+        raised = told.get("raised")
+        if raised is not None:
+            outcome = Outcome.RAISED
+            told = {"type": raised["type"], "text": raised["message"], "traceback": raised["traceback"]}
+        return Evaluated(
+            process=self.process,
+            outcome=outcome,
+            type=told.get("type", ""),
+            text=masked_text(self.mask, expression, told["text"]),
+            length=told.get("length"),
+            parts=masked_parts(self.mask, told.get("parts", ())),
+            cut=told.get("cut", False),
+            traceback=self.mask.sentence(told.get("traceback", "")),
+            ran_ms=ran_ms,
+            refused=max(0, self._refused() - refused),
+        )
+
+    def stacks(self, limit: float) -> PythonStacks:
+        """All stacks with locals; raises RestoreFailed where the process does not answer."""
+        ran_ms = self._ran_ms()
+        told = self._answered({"kind": "stacks", "most": _MOST_FRAMES}, limit)
+        return PythonStacks(
+            process=self.process,
+            threads=[
+                PythonThread(
+                    name=one["name"],
+                    native=one["native"],
+                    frames=[self._frame(frame) for frame in one["frames"]],
+                )
+                for one in told["threads"]
+            ],
+            tasks=[PythonTask(**one) for one in told["tasks"]],
+            globals={name: masked_names(self.mask, values) for name, values in told["globals"].items()},
+            ran_ms=ran_ms,
+        )
+
+    def values(self, *, depth: int, most: int, limit: float) -> PythonValues:
+        """All that the service's own modules lead to; raises as ``stacks``."""
+        told = self._answered({"kind": "dump", "depth": depth, "most": most}, limit)
+        return PythonValues(
+            process=self.process, values=masked_names(self.mask, told["values"]), cut=told["cut"]
+        )
+
+    def _frame(self, frame: Mapping[str, Any]) -> Frame:
+        return Frame(**{**frame, "locals": masked_names(self.mask, frame["locals"])})
+
+    def _answered(self, question: Mapping[str, Any], limit: float) -> dict[str, Any]:
+        try:
+            return self._ask(question, limit)
+        except CallLate as error:
+            raise RestoreFailed(
+                f"process {self.process} of the branch did not answer within {limit:g} s",
+                cause="no thread of it came to where it can be asked, or its answer is too large",
+                remedy="give it more time (--limit)",
+            ) from error
+        except CallDied as error:
+            raise RestoreFailed(
+                f"process {self.process} of the branch died when it was asked",
+                cause=_death(error),
+                remedy="`relive restore` brings the commit back to look at it by hand",
+            ) from error
+
+    def _ask(self, question: Mapping[str, Any], limit: float) -> dict[str, Any]:
+        told: dict[str, Any] = ask(self.pid, question, limit)
+        if "failed" in told:
+            raise UsageError(
+                f"process {self.process} could not be asked",
+                cause=self.mask.sentence(str(told["failed"])),
+                remedy="`relive eval --module NAME` uses the names of a module that is loaded",
+            )
+        return told
+
+    def _ran_ms(self) -> int:
+        return int((time.monotonic() - self.began) * 1000)
+
+    def _refused(self) -> int:
+        try:
+            return self.branch.seal().refused
+        except BranchUnknown:  # the expression has ended it
+            return 0
+
+
+def _death(error: CallDied) -> str:
+    return f"its process died of signal {error.signal}" if error.signal else "its process ended"
+
+
+@contextlib.contextmanager
+def asked_branch(
+    settings: Settings, store: Store, commit: CommitId, process: int | None, mask: Mask
+) -> Iterator[AskedBranch]:
+    """Restore a commit for the block; the branch, with all that was done in it, is gone at its end.
+
+    Args:
+        process: number of a process inside; None: the root, or the first below it that runs Python.
+        mask: learns the secrets of the commit's processes.
+
+    Raises:
+        UsageError: there is no such process, or none that runs Python.
+        RefUnknown, StoreError, RestoreFailed: as ``restore``.
+    """
+    facts = store.facts(commit)
+    with store.open_memory(facts) as memory:
+        learn_secrets(memory, mask)
+    branch = restore(settings, store, commit, RestoreRequest(is_owned=True))
+    try:
+        began = time.monotonic()
+        if facts.stopped_by is not None:
+            _await_stop(branch.facts.root)
+        pid = _wanted(branch, process)
+        with _understanding():
+            yield AskedBranch(branch, pid, procfs.innermost_pid(pid) or 0, mask, began)
+    finally:
+        branch.stop()
+
+
+def _await_stop(root: int) -> None:
+    """The processes of a commit before a fatal signal are stopped again a moment after they are there."""
+    until = time.monotonic() + _STOPS
+    while time.monotonic() < until and not all(is_stopped(pid) for pid in procfs.tree_of(root)):
+        time.sleep(_POLL)
+
+
+@contextlib.contextmanager
+def _understanding() -> Iterator[None]:
+    """What the process says may be anything: an expression can change the interpreter that answers."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise RestoreFailed(
+            "what the branch's process said cannot be understood",
+            cause=f"its interpreter answers with something else than was asked ({type(error).__name__})",
+            remedy="`relive restore` brings the commit back to look at it by hand",
+        ) from error
+
+
+def _wanted(branch: Branch, process: int | None) -> int:
+    pids = procfs.tree_of(branch.facts.root)
+    if process is not None:
+        found = next((pid for pid in pids if procfs.innermost_pid(pid) == process), None)
+        if found is None:
+            raise UsageError(
+                f"the commit has no process {process}",
+                cause=f"there are {', '.join(str(procfs.innermost_pid(pid)) for pid in pids)}",
+                remedy="`relive inspect` lists them",
+            )
+        return found
+    python = next((pid for pid in pids if is_python(pid)), None)
+    if python is None:
+        raise UsageError(
+            "no process of the commit can be asked a Python expression",
+            cause="none runs a CPython whose functions can be found",
+            remedy="`relive inspect` shows processes, descriptors and memory of any program",
+        )
+    return python

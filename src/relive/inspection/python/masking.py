@@ -1,0 +1,32 @@
+"""Secrets taken out of what a Python process said of itself: by the name that a value has, and by what it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from relive.incidents.report.masking import MASK, Mask
+from relive.inspection.python.values import Part
+
+__all__ = ["masked_names", "masked_parts", "masked_text"]
+
+_LAST_NAME = re.compile(r"\w[\w.-]*(?=\W*\Z)")
+
+
+def masked_text(mask: Mask, path: str, text: str) -> str:
+    """A representation; the last name of its path says what it is."""
+    name = _LAST_NAME.search(path)
+    if name is not None and text not in ("None", "True", "False") and mask.is_secret_name(name[0]):
+        return MASK
+    return mask.sentence(text)
+
+
+def masked_parts(mask: Mask, parts: Iterable[Any]) -> list[Part]:
+    """Pairs of path and text."""
+    return [Part(path=mask.sentence(path), text=masked_text(mask, path, text)) for path, text in parts]
+
+
+def masked_names(mask: Mask, values: Mapping[str, str]) -> dict[str, str]:
+    """Representations by name or path."""
+    return {mask.sentence(name): masked_text(mask, name, text) for name, text in values.items()}

@@ -1,0 +1,109 @@
+"""What a Python process said of itself, as values."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from relive.model.value import Value
+
+__all__ = [
+    "Evaluated",
+    "Frame",
+    "Outcome",
+    "Part",
+    "PythonStacks",
+    "PythonTask",
+    "PythonThread",
+    "PythonValues",
+]
+
+
+class Outcome(StrEnum):
+    """How an expression ended: with a value, an exception, not within its time, or with the death of its process."""
+
+    VALUE = "value"
+    RAISED = "raised"
+    HUNG = "hung"
+    DIED = "died"
+
+
+class Part(Value):
+    """A part of a value: its path, such as ``['user:47'].role``, and its representation."""
+
+    path: str
+    text: str
+
+
+class Evaluated(Value):
+    """What came of an expression.
+
+    Attributes:
+        process: the number, inside the target, of the process that was asked.
+        type, text: of the value, or of the exception; text is its representation or message, cut off where it is long.
+        length: of a text or container.
+        parts: what is in it, as far as was asked for; cut: there is more.
+        traceback: of an exception.
+        ran_ms: how long the branch had run, at least, when it was asked: it goes on from the commit until then.
+        refused: attempts to reach an address outside meanwhile; nothing leaves a branch.
+    """
+
+    process: int
+    outcome: Outcome
+    type: str = ""
+    text: str = ""
+    length: int | None = None
+    parts: list[Part] = Field(default=[])
+    cut: bool = False
+    traceback: str = ""
+    ran_ms: int = 0
+    refused: int = 0
+
+
+class Frame(Value):
+    """A frame of a stack, innermost first in its list."""
+
+    file: str
+    line: int
+    function: str
+    locals: dict[str, str]
+
+
+class PythonThread(Value):
+    """``native``: the thread's number as the operating system has it; None where Python does not know it."""
+
+    name: str
+    native: int | None
+    frames: list[Frame]
+
+
+class PythonTask(Value):
+    """A task of asyncio that has not ended.
+
+    Attributes:
+        coroutines: from the outermost in, each with file and line.
+        waits_for: the task, or kind of future, that it awaits; None: it can run.
+    """
+
+    name: str
+    coroutines: list[str]
+    waits_for: str | None
+
+
+class PythonStacks(Value):
+    """All threads and tasks of a process, and its own modules' globals by module and name."""
+
+    process: int
+    threads: list[PythonThread]
+    tasks: list[PythonTask]
+    globals: dict[str, dict[str, str]]
+    ran_ms: int
+
+
+class PythonValues(Value):
+    """All that the service's own modules lead to: text by path; ``cut``: there is more."""
+
+    process: int
+    values: dict[str, str]
+    cut: bool

@@ -1,0 +1,129 @@
+"""What differs between two commits of a service: files, processes, descriptors, memory, and, where asked, Python's values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pydantic import Field
+
+from relive.config import Settings
+from relive.errors import UsageError
+from relive.incidents.report.masking import Mask
+from relive.inspection.file_changes import FileDifference
+from relive.inspection.memory_changes import MemoryChanges
+from relive.inspection.state_changes import FieldChange, StateChanges
+from relive.model.commit import CommitId, Manifest
+from relive.operations.operation import Operation, Result, Wish
+from relive.operations.progress import Progress
+from relive.operations.targets import tend
+from relive.store import Store
+
+__all__ = ["DIFF", "CommitDifference", "DiffWish", "PythonChanges", "diff"]
+
+_DEPTH, _MOST_VALUES = 12, 200_000
+
+
+class DiffWish(Wish):
+    """Which commits are compared, and how far."""
+
+    before: str = Field(max_length=400, description="A commit: id, tag, NAME, or NAME@{2 minutes ago}")
+    after: str = Field(max_length=400, description="Another commit of the same service")
+    python: bool = Field(
+        default=False,
+        description="Compare the values of the service's own Python modules, too, in a branch of each",
+    )
+    process: int | None = Field(
+        default=None,
+        ge=1,
+        le=1 << 22,
+        description="Whose values; its number inside. Without: the first that runs Python",
+    )
+    limit: float = Field(default=30.0, gt=0, le=300, description="Seconds for the values of each")
+
+
+class PythonChanges(Result):
+    """Values by their path; None: there is none. ``compared``: values that both have; ``cut``: there are more."""
+
+    changes: list[FieldChange]
+    compared: int
+    cut: bool
+
+
+class CommitDifference(Result):
+    """All that differs; ``same_life``: both are of one start of the service, so addresses and numbers are comparable."""
+
+    before: CommitId
+    after: CommitId
+    target: str
+    same_life: bool
+    files: list[FileDifference]
+    state: StateChanges
+    memory: MemoryChanges
+    python: PythonChanges | None
+
+
+def diff(settings: Settings, wish: DiffWish, progress: Progress) -> CommitDifference:
+    """Compare two commits; secrets are masked.
+
+    Raises:
+        RefUnknown, RefAmbiguous, StoreError: the store cannot give one of them.
+        UsageError: they are of different services, or one holds no memory; or their Python cannot be asked.
+        RestoreFailed: no branch of one came to life, where values are wanted.
+    """
+    from relive.inspection.file_changes import file_differences
+    from relive.inspection.memory_changes import memory_changes
+    from relive.inspection.reading import read_state
+    from relive.inspection.state_changes import state_changes
+
+    tend(settings, progress)
+    store, mask = Store(settings.store), Mask.configured(settings)
+    ids = store.resolve(wish.before), store.resolve(wish.after)
+    manifests = store.manifest(ids[0]), store.manifest(ids[1])
+    _refuse_strangers(*manifests)
+    with store.open_memory(manifests[0]) as before, store.open_memory(manifests[1]) as after:
+        old = read_state(before, ids[0], manifests[0], mask)
+        new = read_state(after, ids[1], manifests[1], mask)
+        memory = memory_changes(before, after, old, new)
+    files = file_differences(manifests[0].layers, manifests[1].layers, store.content)
+    return CommitDifference(
+        before=ids[0],
+        after=ids[1],
+        target=manifests[1].target.name,
+        same_life=manifests[0].target.life == manifests[1].target.life is not None,
+        files=[
+            one.model_copy(update={"lines": [mask.sentence(line) for line in one.lines]}) for one in files
+        ],
+        state=state_changes(old, new),
+        memory=memory,
+        python=_python(settings, store, ids, wish, mask) if wish.python else None,
+    )
+
+
+DIFF = Operation("diff", DiffWish, CommitDifference, diff)
+
+
+def _refuse_strangers(before: Manifest, after: Manifest) -> None:
+    if before.target.name != after.target.name:
+        raise UsageError(
+            f"{before.target.name!r} and {after.target.name!r} are different services",
+            cause="only commits of one service have anything in common that could differ",
+            remedy="`relive log NAME` lists the commits of one",
+        )
+
+
+def _python(
+    settings: Settings, store: Store, ids: Iterable[CommitId], wish: DiffWish, mask: Mask
+) -> PythonChanges:
+    from relive.inspection.python.branches import asked_branch
+    from relive.inspection.state_changes import mapping_changes
+
+    found = []
+    for commit in ids:
+        with asked_branch(settings, store, commit, wish.process, mask) as asked:
+            found.append(asked.values(depth=_DEPTH, most=_MOST_VALUES, limit=wish.limit))
+    old, new = found
+    return PythonChanges(
+        changes=mapping_changes(old.values, new.values),
+        compared=len(old.values.keys() & new.values.keys()),
+        cut=old.cut or new.cut,
+    )

@@ -1,0 +1,146 @@
+"""Looking into a commit: its state and memory as they lie in the store; what its Python says, in a throw-away branch."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from relive.config import Settings
+from relive.incidents.report.masking import Mask
+from relive.inspection.python.values import Evaluated, PythonStacks
+from relive.inspection.search import Found
+from relive.inspection.state import CommitState
+from relive.operations.operation import Operation, Wish
+from relive.operations.progress import Progress
+from relive.operations.targets import tend
+from relive.store import Store
+
+__all__ = [
+    "EVALUATE",
+    "FIND",
+    "INSPECT",
+    "STACKS",
+    "EvaluateWish",
+    "FindWish",
+    "InspectWish",
+    "StacksWish",
+    "evaluate",
+    "find_in_memory",
+    "inspect",
+    "python_stacks",
+]
+
+_SEARCH_LIMIT = 60.0  # [s]
+
+
+class InspectWish(Wish):
+    """Which commit is looked into."""
+
+    ref: str = Field(max_length=400, description="A commit: id, tag, NAME, or NAME@{2 minutes ago}")
+
+
+def inspect(settings: Settings, wish: InspectWish, progress: Progress) -> CommitState:
+    """Processes, threads, descriptors, memory and locks of a commit, without running it; secrets are masked.
+
+    Raises:
+        RefUnknown, RefAmbiguous, StoreError: the store cannot give the commit.
+        UsageError: it holds no memory.
+    """
+    from relive.inspection.reading import read_state
+
+    tend(settings, progress)
+    store = Store(settings.store)
+    commit = store.resolve(wish.ref)
+    manifest = store.facts(commit)
+    with store.open_memory(manifest) as memory:
+        return read_state(memory, commit, manifest, Mask.configured(settings))
+
+
+INSPECT = Operation("inspect", InspectWish, CommitState, inspect)
+
+
+class FindWish(InspectWish):
+    """What is looked for in the memory of a commit."""
+
+    pattern: str = Field(
+        min_length=1,
+        max_length=4096,
+        description="A text, hex:0011ff, or re:EXPRESSION (Python's, over bytes)",
+    )
+    most: int = Field(default=100, ge=1, le=10_000, description="At most so many matches")
+
+
+def find_in_memory(settings: Settings, wish: FindWish, progress: Progress) -> Found:
+    """Where a pattern stands in the memory of a commit's processes, without running it; raises as ``inspect``, and UsageError."""
+    from relive.inspection.patterns import parse_pattern
+    from relive.inspection.reading import learn_secrets
+    from relive.inspection.search import find
+
+    pattern = parse_pattern(wish.pattern)
+    tend(settings, progress)
+    store, mask = Store(settings.store), Mask.configured(settings)
+    with store.open_memory(store.facts(store.resolve(wish.ref))) as memory:
+        learn_secrets(memory, mask)
+        return find(memory, pattern, mask, most=wish.most, limit=_SEARCH_LIMIT)
+
+
+FIND = Operation("find-in-memory", FindWish, Found, find_in_memory)
+
+
+class StacksWish(InspectWish):
+    """Which Python process of a commit is asked."""
+
+    process: int | None = Field(
+        default=None, ge=1, le=1 << 22, description="Its number inside; without: the first that runs Python"
+    )
+    limit: float = Field(default=10.0, gt=0, le=300, description="Seconds after which it is given up")
+
+
+def python_stacks(settings: Settings, wish: StacksWish, progress: Progress) -> PythonStacks:
+    """Stacks of all threads with locals, tasks of asyncio, and the service's own globals, asked in a branch that is thrown away.
+
+    Raises:
+        RefUnknown, RefAmbiguous, StoreError, RestoreFailed: the commit cannot be given back, or does not answer.
+        UsageError: there is no such process, or it runs no CPython.
+    """
+    from relive.inspection.python.branches import asked_branch
+
+    tend(settings, progress)
+    store, mask = Store(settings.store), Mask.configured(settings)
+    with asked_branch(settings, store, store.resolve(wish.ref), wish.process, mask) as asked:
+        return asked.stacks(wish.limit)
+
+
+STACKS = Operation("python-stacks", StacksWish, PythonStacks, python_stacks)
+
+
+class EvaluateWish(StacksWish):
+    """Which expression is evaluated."""
+
+    expression: str = Field(min_length=1, max_length=64 << 10, description="A Python expression")
+    module: str | None = Field(
+        default=None,
+        max_length=400,
+        description="Use the names of this module; without: the program's, and all modules by their names",
+    )
+    depth: int = Field(
+        default=0, ge=0, le=20, description="Levels of what is in the value that are told, too"
+    )
+    most: int = Field(default=1000, ge=1, le=100_000, description="At most so many parts of the value")
+
+
+def evaluate(settings: Settings, wish: EvaluateWish, progress: Progress) -> Evaluated:
+    """Evaluate an expression in the process as it was, in a sealed branch that is removed in any case; raises as ``python_stacks``.
+
+    An expression that raises, hangs or kills its process is an outcome, and harms nobody: what it changed goes with the branch.
+    """
+    from relive.inspection.python.branches import asked_branch
+
+    tend(settings, progress)
+    store, mask = Store(settings.store), Mask.configured(settings)
+    with asked_branch(settings, store, store.resolve(wish.ref), wish.process, mask) as asked:
+        return asked.evaluate(
+            wish.expression, module=wish.module, depth=wish.depth, most=wish.most, limit=wish.limit
+        )
+
+
+EVALUATE = Operation("evaluate", EvaluateWish, Evaluated, evaluate)

@@ -1,0 +1,135 @@
+"""Looking into commits: their state and memory, what their Python says in throw-away branches, how two of them differ."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Path, Query, Request
+from pydantic import Field
+
+from relive.inspection.python.values import Evaluated, PythonStacks
+from relive.inspection.search import Found
+from relive.inspection.state import CommitState
+from relive.operations.differences import DIFF, CommitDifference, DiffWish
+from relive.operations.inspections import (
+    EVALUATE,
+    FIND,
+    INSPECT,
+    STACKS,
+    EvaluateWish,
+    FindWish,
+    InspectWish,
+    StacksWish,
+)
+from relive.operations.operation import Wish
+from relive.server.audit import note
+from relive.server.routers.provided import Configured, MemoryReader, Operator, performed
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/commits/{ref}", tags=["commits"])
+Ref = Annotated[
+    str, Path(description="Id or a beginning of it, tag, NAME, or NAME@{2 minutes ago}", max_length=400)
+]
+Process = Annotated[
+    int | None,
+    Query(ge=1, le=1 << 22, description="Its number inside; without: the first that runs Python"),
+]
+
+
+@router.get("/state", operation_id="inspect_commit")
+def state(ref: Ref, settings: Configured, _caller: MemoryReader) -> CommitState:
+    """Processes, threads, descriptors, sockets, memory and locks, read from the store; secrets are masked"""
+    return performed(INSPECT, settings, InspectWish(ref=ref))
+
+
+@router.get("/memory", operation_id="find_in_memory")
+def memory(
+    ref: Ref,
+    settings: Configured,
+    _caller: MemoryReader,
+    pattern: Annotated[
+        str, Query(min_length=1, max_length=4096, description="A text, hex:0011ff, or re:EXPRESSION")
+    ],
+    most: Annotated[int, Query(ge=1, le=1000, description="At most so many matches")] = 100,
+) -> Found:
+    """Where a pattern stands in the memory of its processes; secrets around it are masked"""
+    return performed(FIND, settings, FindWish(ref=ref, pattern=pattern, most=most))
+
+
+@router.post("/stacks", operation_id="python_stacks")
+def stacks(
+    ref: Ref,
+    settings: Configured,
+    _operator: Operator,
+    _reader: MemoryReader,
+    request: Request,
+    process: Process = None,
+) -> PythonStacks:
+    """Stacks of its Python threads with locals, asked in a sealed branch that is removed at once"""
+    note(request.scope, target=ref)
+    return performed(STACKS, settings, StacksWish(ref=ref, process=process))
+
+
+class ExpressionWish(Wish):
+    """What is evaluated."""
+
+    expression: str = Field(min_length=1, max_length=64 << 10, description="A Python expression")
+    module: str | None = Field(default=None, max_length=400, description="Use the names of this module")
+    process: int | None = Field(
+        default=None, ge=1, le=1 << 22, description="The process of this number inside"
+    )
+    depth: int = Field(
+        default=0, ge=0, le=20, description="Levels of what is in the value that are told, too"
+    )
+    most: int = Field(default=1000, ge=1, le=10_000, description="At most so many parts of the value")
+    limit: float = Field(default=10.0, gt=0, le=60, description="Seconds after which it is given up")
+
+
+@router.post("/evaluations", operation_id="evaluate")
+def evaluated(
+    ref: Ref,
+    wish: Annotated[ExpressionWish, Body(examples=[{"expression": "len(app.cache)"}])],
+    settings: Configured,
+    _operator: Operator,
+    _reader: MemoryReader,
+    request: Request,
+) -> Evaluated:
+    """Evaluate a Python expression in the process as it was, in a sealed branch that is removed in any case"""
+    note(request.scope, target=f"{ref}: {wish.expression}")
+    return performed(EVALUATE, settings, EvaluateWish(ref=ref, **dict(wish)))
+
+
+@router.get("/differences", operation_id="diff_commits")
+def differences(
+    ref: Ref,
+    settings: Configured,
+    _caller: MemoryReader,
+    before: Annotated[str, Query(max_length=400, description="The commit that it is compared with")],
+) -> CommitDifference:
+    """What is other than in another commit of the service: files, processes, descriptors, memory"""
+    return performed(DIFF, settings, DiffWish(before=before, after=ref))
+
+
+class ValuesWish(Wish):
+    """With which commit values are compared."""
+
+    before: str = Field(max_length=400, description="The commit that it is compared with")
+    process: int | None = Field(
+        default=None, ge=1, le=1 << 22, description="The process of this number inside"
+    )
+    limit: float = Field(default=30.0, gt=0, le=60, description="Seconds for the values of each")
+
+
+@router.post("/differences", operation_id="diff_values")
+def value_differences(
+    ref: Ref,
+    wish: Annotated[ValuesWish, Body(examples=[{"before": "payments@{2 minutes ago}"}])],
+    settings: Configured,
+    _operator: Operator,
+    _reader: MemoryReader,
+    request: Request,
+) -> CommitDifference:
+    """The same, with the values of the service's own Python modules, asked in a branch of each"""
+    note(request.scope, target=f"{wish.before} {ref}")
+    return performed(DIFF, settings, DiffWish(after=ref, python=True, **dict(wish)))

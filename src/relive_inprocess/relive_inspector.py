@@ -1,0 +1,311 @@
+"""What looks at a Python process from within, in a branch: stacks with locals, an expression's value, the service's own globals.
+
+Its text is compiled in that process (``inspection.python.asking``), so it uses the standard library only and runs on CPython 3.8
+to 3.14. ``answer`` takes and gives JSON. Everything is bounded: ``most`` leaves, ``depth`` levels, some characters of each text.
+"""
+
+import binascii
+import collections
+import json
+import sys
+import threading
+import traceback
+import types
+
+_TEXT = 200  # characters of a value
+_WHOLE = 20000  # of the value that was asked for
+_SKIPPED = (
+    types.ModuleType,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.MethodType,
+    type,
+)
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, bytearray, range)
+
+
+def answer(question):
+    """The answer to a question, bytes of JSON; it never raises."""
+    try:
+        wanted = json.loads(question)
+        return json.dumps(_KINDS[wanted["kind"]](wanted)).encode()
+    except BaseException as error:  # SystemExit, too: whoever asks wants to know
+        return json.dumps({"failed": "{}: {}".format(type(error).__name__, error)}).encode()
+
+
+def _evaluate(wanted):
+    names = _names(wanted.get("module"))
+    if names is None:
+        return {"failed": "there is no module {!r} in the process".format(wanted["module"])}
+    try:
+        value = eval(compile(wanted["expression"], "<expression>", "eval"), names)
+        leaves = _leaves(value, "", wanted["depth"], wanted["most"]) if wanted["depth"] else ([], False)
+        return {
+            "type": _type(value),
+            "text": _text(value, _WHOLE),
+            "length": _length(value),
+            "parts": leaves[0],
+            "cut": leaves[1],
+        }
+    except BaseException as error:
+        within = error.__traceback__ and error.__traceback__.tb_next  # without this function's own frame
+        told = traceback.format_exception(type(error), error, within)
+        return {
+            "raised": {
+                "type": type(error).__name__,
+                "message": _message(error),
+                "traceback": "".join(told)[-_WHOLE:],
+            }
+        }
+
+
+def _message(error):
+    try:
+        return str(error)[:_WHOLE]
+    except Exception:
+        return ""
+
+
+def _names(module):
+    """The names that an expression may use: those of a module; else of the program, and all modules by their names."""
+    if module is not None:
+        found = sys.modules.get(module)
+        return dict(vars(found)) if found is not None else None
+    names = {name: one for name, one in list(sys.modules.items()) if "." not in name}
+    names.update(vars(sys.modules["__main__"]))
+    return names
+
+
+def _stacks(wanted):
+    own = threading.get_ident()
+    threads = {one.ident: one for one in list(threading._active.values())}
+    found = []
+    for ident, frame in sys._current_frames().items():
+        thread = threads.get(ident)
+        found.append(
+            {
+                "name": thread.name if thread is not None else str(ident),
+                "native": getattr(thread, "native_id", None),
+                "frames": _frames(_without_ours(frame) if ident == own else frame, wanted["most"]),
+            }
+        )
+    return {"threads": found, "tasks": _tasks(), "globals": _globals(wanted["most"])}
+
+
+def _without_ours(frame):
+    """Without this program's own frames, and that of the pending call in which it runs."""
+    while frame is not None and frame.f_code.co_filename == "<relive>":
+        frame = frame.f_back
+    if (
+        frame is not None
+        and frame.f_code.co_filename == "<string>"
+        and "raise_signal" in frame.f_code.co_names
+    ):
+        frame = frame.f_back
+    return frame
+
+
+def _frames(frame, most):
+    found = []
+    while frame is not None and len(found) < most:
+        found.append(
+            {
+                "file": frame.f_code.co_filename,
+                "line": frame.f_lineno,
+                "function": getattr(frame.f_code, "co_qualname", frame.f_code.co_name),
+                "locals": {
+                    str(name): _text(value, _TEXT)
+                    for name, value in list(frame.f_locals.items())[:100]
+                    if not (frame.f_locals is frame.f_globals and _is_dull(name, value))
+                },
+            }
+        )
+        frame = frame.f_back
+    return found
+
+
+def _tasks():
+    """The tasks of asyncio that have not ended: their coroutines from the outermost in, and what the innermost waits for."""
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is None:
+        return []
+    import gc
+
+    found = []
+    for task in gc.get_objects():
+        if not isinstance(task, asyncio.Task) or task.done():
+            continue
+        coroutines, one = [], task.get_coro()
+        while one is not None and len(coroutines) < 100:
+            frame = getattr(one, "cr_frame", None) or getattr(one, "gi_frame", None)
+            if frame is None:
+                break
+            coroutines.append("{} {}:{}".format(one.__name__, frame.f_code.co_filename, frame.f_lineno))
+            one = getattr(one, "cr_await", None) or getattr(one, "gi_yieldfrom", None)
+        waits = getattr(task, "_fut_waiter", None)
+        is_task = isinstance(waits, asyncio.Task)
+        found.append(
+            {
+                "name": task.get_name(),
+                "coroutines": coroutines,
+                "waits_for": waits.get_name() if is_task else _type(waits) if waits is not None else None,
+            }
+        )
+    return sorted(found, key=lambda one: one["name"])
+
+
+def _globals(most):
+    found = {}
+    for name, module in _own_modules():
+        values = {
+            str(key): _text(value, _TEXT)
+            for key, value in list(vars(module).items())
+            if not _is_dull(key, value)
+        }
+        if values:
+            found[name] = dict(list(values.items())[:most])
+    return found
+
+
+def _own_modules():
+    """The service's own: no part of Python, none that was installed."""
+    import sysconfig
+
+    paths = sysconfig.get_paths()
+    foreign = tuple(paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib") if name in paths)
+    found = []
+    for name, module in sorted(dict(sys.modules).items(), key=_name_first):
+        path = getattr(module, "__file__", None)
+        if not isinstance(path, str) or path.startswith(foreign) or name.startswith("relive_"):
+            continue
+        if "/site-packages/" in path or "/dist-packages/" in path or name == "sitecustomize":
+            continue
+        if name != "__main__" and module is sys.modules.get("__main__"):
+            continue
+        found.append((name, module))
+    return found
+
+
+def _name_first(item):
+    return str(item[0])
+
+
+def _dump(wanted):
+    """All values that the service's own modules lead to, by their path."""
+    found, cut, seen = {}, False, {}
+    for name, module in _own_modules():
+        prefix = "" if name == "__main__" else name + "."
+        for key, value in sorted(dict(vars(module)).items(), key=_name_first):
+            if _is_dull(key, value):
+                continue
+            part, is_cut = _leaves(value, prefix + key, wanted["depth"], wanted["most"] - len(found), seen)
+            found.update(part)
+            cut = cut or is_cut
+    return {"values": found, "cut": cut}
+
+
+def _is_dull(name, value):
+    return (str(name).startswith("__") and str(name).endswith("__")) or isinstance(value, _SKIPPED)
+
+
+def _leaves(root, path, depth, most, seen=None):
+    """([(path, text)], whether something was left out): containers and attributes, breadth first; each object once."""
+    found, cut = [], False
+    seen = {} if seen is None else seen
+    queue = collections.deque([(path, root, depth)])
+    while queue:
+        at, value, left = queue.popleft()
+        if len(found) >= most:
+            return found, True
+        if isinstance(value, _PLAIN):
+            found.append((at, _whole(value)))
+            continue
+        if id(value) in seen:
+            found.append((at, "the same as {}".format(seen[id(value)] or "the value")))
+            continue
+        seen[id(value)] = at
+        parts = _parts(value) if left else None
+        if parts is None:
+            cut = cut or not left
+            found.append((at, _text(value, _TEXT) if _has_own_text(value) else _type(value)))
+            continue
+        found.append((at, _summary(value)))
+        queue.extend((at + step, part, left - 1) for step, part in parts[:most])
+        cut = cut or len(parts) > most
+    return found, cut
+
+
+def _parts(value):
+    """[(step of the path, value)]; None where it is no container and has no attributes."""
+    if isinstance(value, dict):
+        return [("[{}]".format(_text(key, _TEXT)), one) for key, one in list(dict.items(value))]
+    if isinstance(value, (list, tuple)):
+        return [("[{}]".format(number), one) for number, one in enumerate(list(value))]
+    if isinstance(value, (set, frozenset)):
+        return [("{{{}}}".format(_text(one, _TEXT)), True) for one in sorted(set(value), key=repr)]
+    try:
+        attributes = dict(vars(value))
+    except TypeError:
+        attributes = {}
+    for kind in type(value).__mro__:
+        slots = vars(kind).get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            try:
+                attributes.setdefault(name, object.__getattribute__(value, name))
+            except AttributeError:
+                pass
+    kept = [(name, one) for name, one in attributes.items() if not isinstance(one, _SKIPPED)]
+    return [
+        ("." + str(name), one) for name, one in kept if str(name) not in ("__dict__", "__weakref__")
+    ] or None
+
+
+def _summary(value):
+    length = _length(value)
+    return _type(value) if length is None else "{} of {}".format(_type(value), length)
+
+
+def _length(value):
+    try:
+        return (
+            len(value)
+            if isinstance(value, (dict, list, tuple, set, frozenset, str, bytes, bytearray))
+            else None
+        )
+    except Exception:
+        return None
+
+
+def _type(value):
+    kind = type(value)
+    name = getattr(kind, "__qualname__", kind.__name__)
+    return name if kind.__module__ in ("builtins", "__main__") else "{}.{}".format(kind.__module__, name)
+
+
+def _has_own_text(value):
+    """Its representation is no address, which would differ from process to process."""
+    return type(value).__repr__ is not object.__repr__ and " at 0x" not in _text(value, _TEXT)
+
+
+def _whole(value):
+    """A plain value so that two are told apart: a long one with its length and a checksum of all of it."""
+    text = _text(value, _TEXT)
+    if not isinstance(value, (str, bytes, bytearray)) or len(value) <= _TEXT:
+        return text
+    data = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
+    return "{} (length {}, crc32 {:08x})".format(text, len(value), binascii.crc32(data))
+
+
+def _text(value, most):
+    try:
+        if isinstance(value, (str, bytes, bytearray)) and len(value) > most:
+            value, dots = value[:most], "..."
+        else:
+            dots = ""
+        text = repr(value) + dots
+    except BaseException as error:
+        return "<{} whose representation raises {}>".format(_type(value), type(error).__name__)
+    return text if len(text) <= most + 8 else text[:most] + "..."
+
+
+_KINDS = {"evaluate": _evaluate, "stacks": _stacks, "dump": _dump}

@@ -1,0 +1,173 @@
+"""Programs that are asked without a branch: in each CPython of this host, waiting, computing, and with questions that harm."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from inprocess.conftest import each_python
+from relive.errors import UsageError
+from relive.inspection.python.asking import ask, is_python
+from relive.inspection.python.calling import CallDied, CallLate, StoppedThread
+from relive.kernel import procfs
+
+LIMIT = 60.0  # [s] the machine may be busy
+WAITS = """
+import threading
+class User:
+    def __init__(self, role): self.role = role
+cache = {'user:47': User('admin')}
+def serve(number):
+    double = number * 2
+    print('ready', flush=True)
+    input()
+serve(21)
+"""
+COMPUTES = """
+print('ready', flush=True)
+count = 0
+while True:
+    count += 1
+"""
+TASKS = """
+import asyncio, sys
+async def inner(): await asyncio.sleep(1000)
+async def outer(): await inner()
+async def main():
+    task = asyncio.get_running_loop().create_task(outer(), name='outer')
+    await asyncio.sleep(0)
+    print('ready', flush=True)
+    await task
+asyncio.run(main())
+"""
+
+
+@contextlib.contextmanager
+def running(program: str, python: str = sys.executable) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [python, "-c", program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def evaluated(
+    process: subprocess.Popen[str], expression: str, *, depth: int = 0, limit: float = LIMIT
+) -> dict:
+    question = {"kind": "evaluate", "expression": expression, "module": None, "depth": depth, "most": 100}
+    return ask(process.pid, question, limit)
+
+
+@each_python
+def test_every_cpython_evaluates_and_goes_on_afterwards(python):
+    with running(WAITS, python) as process:
+        found = evaluated(process, "cache", depth=3)
+        assert ["['user:47'].role", "'admin'"] in found["parts"]
+        assert found["length"] == 1 and found["type"] == "dict"
+        stacks = ask(process.pid, {"kind": "stacks", "most": 100}, LIMIT)
+        (thread,) = stacks["threads"]
+        assert thread["frames"][0]["function"] == "serve"
+        assert thread["frames"][0]["locals"] == {"number": "21", "double": "42"}
+        _, said = process.communicate("\n", timeout=LIMIT)
+        assert (process.returncode, said) == (0, "")
+
+
+@each_python
+def test_a_program_that_never_waits_is_asked_at_a_safe_place(python):
+    with running(COMPUTES, python) as process:
+        assert int(evaluated(process, "count")["text"]) > 0
+        frames = ask(process.pid, {"kind": "stacks", "most": 100}, LIMIT)["threads"][0]["frames"]
+        assert [frame["function"] for frame in frames] == ["<module>"]
+
+
+def test_tasks_are_told_with_what_they_wait_for():
+    with running(TASKS) as process:
+        tasks = ask(process.pid, {"kind": "stacks", "most": 100}, LIMIT)["tasks"]
+    (outer,) = [one for one in tasks if one["name"] == "outer"]
+    assert [text.split()[0] for text in outer["coroutines"]] == ["outer", "inner", "sleep"]
+    (main,) = [one for one in tasks if one["name"] != "outer"]
+    assert main["waits_for"] == "outer"
+
+
+def test_what_an_expression_raises_is_told():
+    with running(WAITS) as process:
+        raised = evaluated(process, "cache['nobody']")["raised"]
+        assert (raised["type"], raised["message"]) == ("KeyError", "'nobody'")
+        assert evaluated(process, "cache = 1")["raised"]["type"] == "SyntaxError"
+        assert evaluated(process, "exit(3)")["raised"]["type"] == "SystemExit"
+        assert evaluated(process, "'\\udc80'")["text"] == "'\\udc80'"
+
+
+def test_an_expression_that_does_not_end_ends_with_its_process():
+    with running(WAITS) as process:
+        with pytest.raises(CallLate):
+            evaluated(process, "[1 for _ in iter(int, 1)]", limit=1)
+        assert not procfs.exists(process.pid)
+
+
+@pytest.mark.parametrize(
+    ("expression", "number"),
+    [
+        ("__import__('os')._exit(3)", 0),
+        ("__import__('os').kill(__import__('os').getpid(), 9)", 9),
+        ("__import__('ctypes').string_at(0)", 11),
+    ],
+)
+def test_an_expression_that_kills_its_process_is_told(expression, number):
+    with running(WAITS) as process:
+        with pytest.raises(CallDied) as died:
+            evaluated(process, expression)
+        assert died.value.signal == number
+
+
+def test_what_is_no_python_is_refused():
+    with contextlib.ExitStack() as stack:
+        process = subprocess.Popen(["sleep", "1000"])
+        stack.callback(process.wait)
+        stack.callback(process.kill)
+        assert not is_python(process.pid)
+        with pytest.raises(UsageError, match="can be asked no Python"):
+            ask(process.pid, {}, LIMIT)
+
+
+def test_a_thread_that_waits_is_asked_while_another_computes():
+    program = WAITS.replace(
+        "serve(21)",
+        "threading.Thread(target=lambda: [0 for _ in iter(int, 1)], daemon=True).start()\nserve(21)",
+    )
+    with running(program) as process:
+        assert evaluated(process, "len(cache)")["text"] == "1"
+        assert len(procfs.threads_of(process.pid)) == 2
+
+
+def test_nothing_of_it_stays_open_here():
+    before = len(os.listdir("/proc/self/fd"))
+    with running(WAITS) as process:
+        during = len(os.listdir("/proc/self/fd"))
+        evaluated(process, "1")
+        assert len(os.listdir("/proc/self/fd")) == during
+    assert during > before
+
+
+def test_a_thread_that_is_not_where_it_shall_be_in_time_is_not_left_traced():
+    """Its process would never end for who waits for its PID namespace."""
+    with running(WAITS) as process:
+        late = time.monotonic() - 1
+        with pytest.raises(CallLate), StoppedThread(process.pid, process.pid, late) as thread:
+            thread.await_signal(signal.SIGTRAP)
+        assert procfs.status_field(process.pid, "TracerPid") in (None, "0")

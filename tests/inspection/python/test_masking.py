@@ -1,0 +1,19 @@
+from relive.incidents.report.masking import MASK, Mask
+from relive.inspection.python.masking import masked_names, masked_parts, masked_text
+
+
+def test_a_value_is_masked_by_the_last_name_of_its_path():
+    mask = Mask()
+    assert masked_text(mask, "settings.db['password']", "'x1'") == MASK
+    assert masked_text(mask, "settings.password", "None") == "None"
+    assert masked_text(mask, "users['ann'].role", "'admin'") == "'admin'"
+
+
+def test_a_known_secret_is_masked_wherever_it_stands():
+    mask = Mask()
+    mask.learn_environment({"API_TOKEN": "correct-horse-battery"})
+    assert masked_names(mask, {"headers": "{'x': 'correct-horse-battery'}"}) == {
+        "headers": f"{{'x': '{MASK}'}}"
+    }
+    (part,) = masked_parts(mask, [("['correct-horse-battery']", "1")])
+    assert part.path == f"['{MASK}']"
