@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -92,13 +93,19 @@ class PlayedService:
 
 
 class Agent:
-    """A connection to the control socket."""
+    """A connection to the control socket.
+
+    Attributes:
+        unheard: what the proxy had to say before anybody was there.
+    """
 
     def __init__(self, path: Path) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(TIMEOUT_SECONDS)
         self.sock.connect(str(path))
         self.file = self.sock.makefile("rb")
+        self.say(op="status", id="first")  # once it is answered, the proxy knows that somebody is there
+        self.unheard = list(takewhile(lambda said: said.get("id") != "first", iter(self.hear, None)))
 
     def say(self, **message: Any) -> None:
         self.sock.sendall(json.dumps(message).encode() + b"\n")
@@ -157,8 +164,6 @@ class RunningProxy:
     def agent(self) -> Agent:
         agent = Agent(self.control)
         self.agents.append(agent)
-        # Its own message answered: it is known to the proxy as connected.
-        assert agent.ask("status")["op"] == "status"
         return agent
 
     def kill(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from collections.abc import Callable
 
 import pytest
@@ -258,6 +259,22 @@ def test_server_errors_and_hangs_are_told_once(
     assert (message["op"], message["request"], message["status"]) == ("answered", 1, 503)
     ended = proxy.events(EventKind.ANSWER_ENDED)[0]
     assert message["seq"] == ended.seq
+
+
+def test_what_nobody_could_hear_is_told_to_the_next_agent_once(proxy: RunningProxy, service: PlayedService):
+    """As when requests fail before the agent has connected, or while it is replaced."""
+    before = time.time_ns()
+    client = proxy.client()
+    client.send(GET)
+    inside = service.accept()
+    inside.expect(GET)
+    failed = b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n"
+    inside.send(failed)
+    client.expect(failed)
+    (message,) = proxy.agent().unheard
+    assert (message["op"], message["request"], message["status"]) == ("answered", 1, 503)
+    assert before < message["wall_ns"] < time.time_ns()
+    assert proxy.agent().unheard == []
 
 
 def test_a_client_slow_to_send_is_no_hang_of_the_service(

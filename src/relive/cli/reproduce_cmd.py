@@ -56,7 +56,7 @@ def reproduce(
     ] = 30.0,
     as_json: AsJson = False,
 ) -> None:
-    """Without any commit, from what was recorded of the failure: start the service afresh, send the request, judge
+    """Without any commit, from what was recorded: start the service afresh, send the request, judge
 
     Exit status: 0 reproduced every time, 1 never, 10 diverged or reproduced sometimes only, 6 it could not be started.
     """

@@ -7,11 +7,13 @@ import json
 import os
 import socket
 import struct
+from collections import deque
 from typing import Any, Protocol, cast
 
 __all__ = ["ControlHub", "ControlLink", "Steersman"]
 
 MAX_LINKS = 4
+_MAX_UNHEARD = 256
 _MAX_LINE_BYTES = 1024 * 1024
 _MAX_UNREAD_BYTES = 4 * 1024 * 1024
 _PEER_CREDENTIALS = struct.Struct("iII")  # struct ucred: pid, uid, gid
@@ -33,17 +35,25 @@ class ControlHub:
     def __init__(self, steersman: Steersman) -> None:
         self.steersman = steersman
         self.links: list[ControlLink] = []
+        self._unheard: deque[bytes] = deque(maxlen=_MAX_UNHEARD)
 
     def link(self) -> ControlLink:
         """A protocol for a new connection (for ``loop.create_unix_server``)."""
         return ControlLink(self)
 
     def tell_all(self, message: dict[str, Any]) -> None:
-        """Send a message to every agent that is there; nobody may be."""
-        if self.links:
-            line = _line(message)
-            for link in list(self.links):
-                link.send_line(line)
+        """Send a message to every agent that is there; where nobody is, the next that comes hears it (of the last 256)."""
+        line = _line(message)
+        if not self.links:
+            self._unheard.append(line)
+        for link in list(self.links):
+            link.send_line(line)
+
+    def add(self, link: ControlLink) -> None:
+        """An agent is there: tell it what none has heard."""
+        self.links.append(link)
+        while self._unheard:
+            link.send_line(self._unheard.popleft())
 
 
 class ControlLink(asyncio.Protocol):
@@ -65,7 +75,7 @@ class ControlLink(asyncio.Protocol):
             link.close()
             return
         self._transport = link
-        self._hub.links.append(self)
+        self._hub.add(self)
 
     def data_received(self, data: bytes) -> None:
         """Act on every whole line."""

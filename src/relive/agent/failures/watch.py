@@ -48,6 +48,7 @@ from relive.signals.signals import CRASH_SIGNALS
 
 __all__ = ["FailureWatch", "hold_limit"]
 
+_LATE_NS = 10_000_000_000  # a commit so long after a failure does not show the service at it
 _MEMORY_POLL = 1.0  # [s] the longest time between two looks at the group
 _MEMORY = "little memory"
 _PRESSED_COUNTS = 5.0  # [s] after it was little last, a kill is of that
@@ -253,8 +254,8 @@ class FailureWatch:
     # -- requests ------------------------------------------------------------------------------------------------
 
     def hear(self, message: dict[str, Any]) -> None:
-        """Take a message of the proxy about a request."""
-        now = time.time_ns()
+        """Take a message of the proxy about a request. It may be late: what nobody could hear waits for the next agent."""
+        now = int(message.get("wall_ns", time.time_ns()))
         match message.get("op"):
             case "answered":
                 self._tasks.begin(self._see_request(answer_sighting, message, now))
@@ -299,7 +300,8 @@ class FailureWatch:
 
     async def _commit_and_report(self, sighting: Sighting) -> Incident:
         at: CommitId | None = None
-        if self._limit.allows(sighting.fingerprint) and not self._keeper.is_known(sighting):
+        is_late = time.time_ns() - sighting.seen_wall_ns > _LATE_NS
+        if not is_late and self._limit.allows(sighting.fingerprint) and not self._keeper.is_known(sighting):
             try:
                 at = (await self._committer.commit(Trigger.INCIDENT)).id
             except ReliveError as error:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from relive.proxies.control import ControlHub
 from relive.proxies.gate import Gate, GateKeeper, Holder, Holds
@@ -103,14 +104,14 @@ class Traffic:
             self.errors += 1
             self.writer.flush()  # the agent may look it up at once
             message = {"op": "answered", "request": flight.number, "status": flight.status}
-            self._hub.tell_all(message | {"seconds": self._seconds(flight), "seq": self.writer.last_seq})
+            self._hub.tell_all(message | self._when(flight) | {"seq": self.writer.last_seq})
 
     def broken(self, flight: Flight, how: str, reused: int) -> None:
         """The service ended the connection before the answer was whole."""
         self.broken_count += 1
         self.writer.flush()  # the agent may look it up at once
         message = {"op": "broken", "request": flight.number, "how": how, "reused": reused}
-        self._hub.tell_all(message | {"seconds": self._seconds(flight)})
+        self._hub.tell_all(message | self._when(flight))
 
     def service_unreachable(self, flight: Flight, error: OSError) -> None:
         """The service took no connection for this request."""
@@ -124,5 +125,5 @@ class Traffic:
             self.writer.append(EventKind.NOTE, connection, fields={"about": "unframed", "text": text})
             self._hub.tell_all({"op": "unframed", "connection": connection, "text": text})
 
-    def _seconds(self, flight: Flight) -> float:
-        return round(self.gate.clock() - flight.started, 6)
+    def _when(self, flight: Flight) -> dict[str, Any]:
+        return {"seconds": round(self.gate.clock() - flight.started, 6), "wall_ns": time.time_ns()}

@@ -42,17 +42,17 @@ is the oldest request of the connection whose answer is not whole, ``sent`` the 
 over the life of the connection. The gate opens by itself after 10 s, or when the connection that closed it ends.
 
 ==================================================  ============================================================
-proxy to every agent                                when
+proxy to every agent, or to the next that comes     when
 ==================================================  ============================================================
 ``{"op":"hold","request":N}``                       with --every-request: the request waits for ``go``, at most 30 s
                                                     and only while an agent is connected
 ``{"op":"answered","request":N,"status":S,          a 5xx answer of the service is whole
-"seconds":X,"seq":SEQ}``
+"seconds":X,"wall_ns":T,"seq":SEQ}``
 ``{"op":"broken","request":N,"how":H,               the service ended the connection before the answer was whole:
-"reused":R,"seconds":X}``                           ``closed`` or ``reset``; or took none: ``refused``, or within
+"reused":R,"seconds":X,"wall_ns":T}``               ``closed`` or ``reset``; or took none: ``refused``, or within
                                                     two minutes ``timed-out``. R answers came on it before
-``{"op":"unanswered","request":N,"seconds":X}``     once, when no final answer's head came for --hang-after seconds
-                                                    since the service last got something to do for it
+``{"op":"unanswered","request":N,"seconds":X,       once, when no final answer's head came for --hang-after seconds
+"wall_ns":T}``                                      since the service last got something to do for it
 ``{"op":"unframed","connection":C,"text":T}``       once, when the first connection is passed on that carries no HTTP/1
 ==================================================  ============================================================
 """
@@ -67,6 +67,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -255,9 +256,8 @@ class Proxy:
                 seconds = now - flight.touched
                 if seconds >= limit and not flight.reported and connection.waits_on_service(flight):
                     flight.reported = True
-                    self.hub.tell_all(
-                        {"op": "unanswered", "request": flight.number, "seconds": round(seconds, 3)}
-                    )
+                    message = {"op": "unanswered", "request": flight.number, "seconds": round(seconds, 3)}
+                    self.hub.tell_all(message | {"wall_ns": time.time_ns()})
 
     def _say_ready(self, listener: socket.socket) -> None:
         if self.options.ready_fd is not None:
