@@ -1,6 +1,7 @@
 """How long a service stands still for a commit, and until the commit is durable; in pairs with CRIU alone.
 
     python benchmarks/pause.py [--rounds 15] [--json] [--program NAME]...
+    RELIVE_PRE_COPY=1 python benchmarks/pause.py ...     # with memory copied ahead, on Relive's side
 
 The same program runs twice: in a capsule, committed by its agent (overlay files copied in the pause, recording gate,
 failure watch), and bare, dumped by ``criu dump --leave-running --network-lock skip`` with its kernel cache in place.
@@ -8,7 +9,8 @@ The two take turns. ``frozen`` is what CRIU's own statistics say; ``gap`` is wha
 time between two naps of 0.2 ms; ``gate``, for a recorded service, how long no request byte moved. ``wall`` is the whole of
 ``criu dump``, and for Relive what the agent needs until the commit is durable.
 
-Programs: ``python-12`` and ``python-100`` (megabytes, idle but for the naps), ``fastapi`` (uvicorn, a client on four
+Programs: ``python-12``, ``python-100`` and, where it is named, ``python-500`` (megabytes, idle but for the naps),
+``fastapi`` (uvicorn, a client on four
 connections asks 200 times a second; through the recording proxy on Relive's side).
 """
 
@@ -60,7 +62,8 @@ PARTS: list[tuple[str, int, Part]] = [
     (BEFORE, 0, Part("relive.signals.client:Tracer.detach", "tracer steps aside")),
     (BEFORE, 0, Part("relive.checkpoint.dump:check_dumpable", "check the target")),
     (BEFORE, 0, Part("relive.store.store:Store.stage", "make the staging directory")),
-    (BEFORE, 0, Part("relive.checkpoint.dump:_Dump.copy_files", _copying)),
+    (BEFORE, 0, Part("relive.checkpoint.dump:_Dump._copy_files", _copying)),
+    (BEFORE, 0, Part("relive.checkpoint.copied_ahead:CopiedAhead.wait", "copy memory, running")),
     (BEFORE, 0, Part("relive.checkpoint.watchdog:Watchdog.tell", "watchdog: arm, name CRIU, disarm")),
     (BEFORE, 0, Part("relive.checkpoint.criu:place_kerndat", "look after the kernel cache")),
     (BEFORE, 0, Part("relive.checkpoint.criu:_spawn", "start nsenter and CRIU")),
@@ -314,17 +317,21 @@ def show(result: dict[str, Any]) -> None:
 def main() -> None:
     """Measure and print."""
     names = ["python-12", "python-100", "fastapi"]
+    named = ["python-500"]
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add_options(parser, 15)
-    parser.add_argument("--program", action="append", choices=names, help="only this one (may be repeated)")
+    parser.add_argument(
+        "--program", action="append", choices=names + named, help="only this one (may be repeated)"
+    )
     options = parser.parse_args()
     with lab(options) as place:
         place_kerndat(place.settings.tools_path)
         makers = {
             "python-12": lambda: place.plain(12),
             "python-100": lambda: place.plain(100),
+            "python-500": lambda: place.plain(500),
             "fastapi": place.web,
         }
         results = [measure(place, makers[name](), options.rounds) for name in options.program or names]

@@ -52,6 +52,11 @@ class Settings(BaseModel):
         allow_inf_nan=False,
         description="seconds after which the watchdog ends a commit and resumes the target",
     )
+    pre_copy: bool = Field(
+        False,
+        description="copy memory while the service runs, and with it frozen only what has changed since: the pause of a commit "
+        "then hardly grows with memory",
+    )
     pause_limit: float = Field(
         1.0,
         ge=0,

@@ -80,6 +80,16 @@ class CriuTools:
         return self.directory / "prlimit_shim.so"
 
     @property
+    def tracker(self) -> Path:
+        """The program that copies memory ahead of a commit."""
+        return self.directory / "relive-tracker"
+
+    @property
+    def pagemap_shim(self) -> Path:
+        """Library that lets CRIU leave out pages that were copied ahead."""
+        return self.directory / "pagemap_shim.so"
+
+    @property
     def version(self) -> str:
         """The version of CRIU that set-up noted in ``criu.origin`` (lines KEY=VALUE); "unknown" where it did not."""
         try:
@@ -109,13 +119,23 @@ class CriuTools:
                     remedy="run `make setup`",
                 )
 
-    def environment(self) -> dict[str, str]:
-        """The environment CRIU runs in."""
-        return {
+    def environment(self, left_out: int | None = None) -> dict[str, str]:
+        """The environment CRIU runs in.
+
+        Args:
+            left_out: descriptor to which it writes what it does not dump, as it was copied ahead; None: it dumps all.
+        """
+        made = {
             "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
             "LD_PRELOAD": str(self.prlimit_shim),
             "CRIU_LIBS_DIR": str(self.plugins),
         }
+        if left_out is not None:
+            made |= {
+                "LD_PRELOAD": f"{self.prlimit_shim}:{self.pagemap_shim}",
+                "RELIVE_LEFT_OUT": str(left_out),
+            }
+        return made
 
 
 class CriuDied(Exception):
@@ -202,6 +222,7 @@ class Conversation:
         inside: int | None = None,
         inside_ipc: bool = False,
         keep: Iterable[int] = (),
+        left_out: int | None = None,
     ) -> None:
         """Start CRIU in the caller's namespaces.
 
@@ -209,6 +230,7 @@ class Conversation:
             inside: pid whose mount, PID and network namespaces CRIU enters first; None: the caller's, as its children get them.
             inside_ipc: it enters that process's IPC namespace too, and then leaves that out of a dump.
             keep: descriptors CRIU inherits under the same number.
+            left_out: see ``CriuTools.environment``.
 
         Raises:
             ToolMissing: it could not be started.
@@ -216,8 +238,9 @@ class Conversation:
         place_kerndat(tools.directory)
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
+            kept = [theirs.fileno(), *keep, *([left_out] if left_out is not None else [])]
             with theirs:
-                self._process = _spawn(tools, theirs.fileno(), inside, inside_ipc, list(keep))
+                self._process = _spawn(tools, kept, inside, inside_ipc, left_out)
         except BaseException:
             self._ours.close()
             raise
@@ -282,9 +305,10 @@ class Conversation:
 
 
 def _spawn(
-    tools: CriuTools, channel: int, inside: int | None, inside_ipc: bool, keep: list[int]
+    tools: CriuTools, keep: list[int], inside: int | None, inside_ipc: bool, left_out: int | None
 ) -> subprocess.Popen[bytes]:
-    command = [str(tools.criu), "swrk", str(channel)]
+    """``keep``: descriptors it inherits; on the first of them it converses."""
+    command = [str(tools.criu), "swrk", str(keep[0])]
     if inside is not None:
         kinds = ["--mount", "--pid", "--ipc"] if inside_ipc else ["--mount", "--pid"]
         if namespace_id(inside, Namespace.NETWORK) != namespace_id("self", Namespace.NETWORK):
@@ -295,8 +319,8 @@ def _spawn(
     try:
         return subprocess.Popen(
             command,
-            pass_fds=[channel, *keep],
-            env=tools.environment(),
+            pass_fds=keep,
+            env=tools.environment(left_out),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

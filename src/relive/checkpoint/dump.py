@@ -1,6 +1,6 @@
 """Taking a commit: freeze, copy, resume; ``dumped`` makes it durable afterwards, with the target running again.
 
-1. Files are copied once while the target runs (``layers``).
+1. Files are copied once while the target runs (``layers``); with ``pre_copy`` memory, too (``copied_ahead``).
 2. The watchdog is armed, the failure watch steps aside, CRIU starts.
 3. On CRIU's "pre-dump" the gate of the recording is closed, so that no request byte moves during the dump.
 4. CRIU freezes the tree and writes its images. Meanwhile files that changed since step 1 are copied again: from the
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Protocol
 
 from relive.checkpoint import criu_rpc_pb2 as rpc
+from relive.checkpoint.copied_ahead import CopiedAhead
 from relive.checkpoint.criu import Conversation, CriuDied, CriuTimedOut, CriuTools, base_options
 from relive.checkpoint.criu_errors import NOT_THE_TARGET, Explanation, explain, is_harmless, read_error_lines
 from relive.checkpoint.dumped import Capture
@@ -145,7 +146,7 @@ def capture(
     dump = _Dump(target, settings, tools, staging, gate or NoGate(), stopped, name, advance or Advance())
     try:
         with _disk_full("copying files", staging.directory):
-            dump.copy_files()
+            dump.copy_ahead()
             with watchdog.watching(target.root, settings.commit_limit) as watch:
                 try:
                     dump.run_twice(watch)
@@ -158,6 +159,7 @@ def capture(
                 raise _given_up(target, settings)
             return dump.result(trigger)
     except BaseException as error:
+        dump.forget_memory()
         staging.discard()
         _forget_copies(target)
         if isinstance(error, CommitFailed) and _has_ended(target, begun):
@@ -213,6 +215,10 @@ class _IpcAppeared(Exception):
     """System V objects came into being between the look for them and the freeze; this time they are dumped."""
 
 
+class _PagesMissing(Exception):
+    """Pages were left out of the dump of which there is no copy; this time all are dumped."""
+
+
 class _Dump:
     """One run of CRIU and what happens around it."""
 
@@ -242,6 +248,7 @@ class _Dump:
         self._is_whole = False
         self._layers: list[tuple[Source, list[ScannedEntry]]] = []
         self._locks: list[PosixLock] = []
+        self._memory: CopiedAhead | None = None
         self._looked_frozen = False
         self._open_files = None if target.holds_files else OpenFiles(settings.open_file_limit)
         is_process = target.kind is TargetKind.PROCESS
@@ -253,7 +260,29 @@ class _Dump:
         self._watched = watched_paths(target.root) if not is_process else []
         self._root_inside = procfs.innermost_pid(target.root) or target.root
 
-    def copy_files(self) -> None:
+    def copy_ahead(self) -> None:
+        """Copy what can be copied while the target runs."""
+        # A process that stands before its fatal signal is not made to run for this.
+        if self._settings.pre_copy and self._stopped is None:
+            with contextlib.suppress(OSError):  # then CRIU dumps all of it
+                self._memory = CopiedAhead(
+                    self._tools,
+                    self._staging.directory / "memory",
+                    self._target.root,
+                    inside=self._target.inside,
+                    is_capsule=self._target.kind is TargetKind.CAPSULE,
+                )
+        self._copy_files()
+        if self._memory is not None:
+            self._memory.wait(self._settings.commit_limit)
+
+    def forget_memory(self) -> None:
+        """What was copied of it is not needed."""
+        memory, self._memory = self._memory, None
+        if memory is not None:
+            memory.discard()
+
+    def _copy_files(self) -> None:
         """Copy what changed since the last commit, while the target runs."""
         if self._target.followed is not None:
             copies = self._staging.files / "followed"
@@ -276,11 +305,12 @@ class _Dump:
             self._layers.append((source, entries))
 
     def run_twice(self, watch: Watch) -> None:
-        """Run; once more if System V objects appeared meanwhile."""
+        """Run; once more if System V objects appeared meanwhile, or copies of pages are missing."""
         try:
             self.run(watch)
-        except _IpcAppeared:
+        except (_IpcAppeared, _PagesMissing):
             self._looked_frozen = self._is_whole = False
+            self.forget_memory()
             self.run(watch)
 
     def run(self, watch: Watch) -> None:
@@ -294,6 +324,7 @@ class _Dump:
                     inside=self._target.root if self._target.inside else None,
                     inside_ipc=self._leaves_out_ipc,
                     keep=[images],
+                    left_out=self._memory.left_out if self._memory is not None else None,
                 ) as criu,
             ):
                 watch.tool_is(criu.pid)
@@ -315,6 +346,8 @@ class _Dump:
         finally:
             os.close(images)
             self._open_gate()
+            if self._memory is not None:
+                self._memory.close()
         if not answer.success:
             raise self._failure(answer.cr_errmsg)
 
@@ -352,6 +385,8 @@ class _Dump:
                 self._open_files.collect(self._target.root, self._staging.files)
                 for path in self._target.extra_files:
                     self._open_files.add_path(path, self._staging.files)
+            if self._memory is not None and not self._memory.lacks_nothing():
+                raise _PagesMissing
             self._is_whole = True
 
     def _look_frozen(self, *, has_links: bool = False) -> None:
@@ -423,6 +458,7 @@ class _Dump:
             stopped=self._stopped_inside(),
             pause_us=stats.dump.frozen_time,
             advance=self._advance,
+            memory=self._memory,
         )
 
     def _inode_numbers(self, paths: set[str]) -> dict[str, int]:

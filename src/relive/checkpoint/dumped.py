@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from relive.checkpoint.archive_members import store_members
+from relive.checkpoint.copied_ahead import CopiedAhead
 from relive.checkpoint.file_entries import with_content
 from relive.checkpoint.file_layers import CapturedFile, ScannedEntry, Source
 from relive.checkpoint.open_files import OpenFiles
@@ -26,6 +27,7 @@ from relive.model.commit import (
     Trigger,
 )
 from relive.store import Staging, Store, StoredCommit, TakenImages
+from relive.store.disk_errors import disk_errors
 
 __all__ = ["Capture"]
 
@@ -41,6 +43,7 @@ class Capture:
         command: the target's command line, without the secrets on it.
         pause_us: microseconds the target stood still.
         advance: is told how far storing it is.
+        memory: copies of pages that the images lack as yet; None where they lack none.
     """
 
     name: str
@@ -60,10 +63,13 @@ class Capture:
     stopped: tuple[int, int, int] | None = None
     pause_us: int = 0
     advance: Advance = field(default_factory=Advance)
+    memory: CopiedAhead | None = None
     _moved: set[int] = field(default_factory=set)  # ids of what is in ``layers``
 
     def discard(self) -> None:
         """Throw it away, or what is left of it after it was stored."""
+        if self.memory is not None:
+            self.memory.discard()
         self.staging.discard()
         for source, entries in self.layers:
             lost = [content for _, content in entries if content is not None and content.object is None]
@@ -89,6 +95,9 @@ class Capture:
             DiskFull, StoreError: it could not be stored; nothing that was there before is touched.
         """
         try:
+            if self.memory is not None:
+                with disk_errors("putting together the pages of a commit", self.staging.directory):
+                    self.memory.merge(self.staging.images)
             with store.taking_in(parents[0] if parents else None, self.advance):
                 manifest, taken = self._manifest(store, parents)
                 return store.add(manifest, taken, began_monotonic_ns=self.began_monotonic_ns)

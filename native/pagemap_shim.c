@@ -1,0 +1,254 @@
+/* pagemap_shim: lets CRIU leave out pages that relive-tracker has copied ahead and that have not changed since.
+ *
+ * Loaded into CRIU with LD_PRELOAD for such commits only. CRIU asks PAGEMAP_SCAN which pages of a mapping to dump. From the
+ * answer those are taken out that the kernel says are tracked and not written (PAGE_IS_WPALLOWED, not PAGE_IS_WRITTEN),
+ * and each is noted in the file of RELIVE_LEFT_OUT (a descriptor's number): three u64, the pid as CRIU sees it, the address
+ * of the first page, the address behind the last. Both together are always what CRIU would have dumped: whoever merges the
+ * pages of the tracker in can check that none is missing. Where a note cannot be written nothing is left out.
+ *
+ * The processes stand still meanwhile, so that asking twice gives one answer.
+ *
+ * CRIU's question makes the kernel look at the struct page of each page. In a mapping that is tracked as a whole that is spared:
+ * what is not written is found by the marks in the page tables alone (the shortest way through do_pagemap_scan()), and only the
+ * rest is asked about.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* linux/fs.h of Linux 6.7 */
+struct scan_arg {
+	uint64_t size, flags, start, end, walk_end, vec, vec_len, max_pages;
+	uint64_t category_inverted, category_mask, category_anyof_mask, return_mask;
+};
+struct region {
+	uint64_t start, end, categories;
+};
+#define SCAN _IOWR('f', 16, struct scan_arg)
+#define IS_WPALLOWED 1
+#define IS_WRITTEN 2
+#define IS_FILE 4
+#define CHECK_WPASYNC 2
+enum { MOST = 1024, PATH = 64 };
+
+static long raw_ioctl(int fd, unsigned long request, void *argument)
+{
+	return syscall(SYS_ioctl, fd, request, argument);
+}
+
+/* The pid of an open /proc/PID/pagemap; 0 where it is something else. */
+static uint64_t pid_of(int fd)
+{
+	char path[PATH], goal[PATH], *end;
+	ssize_t length;
+
+	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+	length = readlink(path, goal, sizeof goal - 1);
+	if (length <= 0)
+		return 0;
+	goal[length] = '\0';
+	end = strrchr(goal, '/');
+	if (!end || strcmp(end, "/pagemap"))
+		return 0;
+	*end = '\0';
+	end = strrchr(goal, '/');
+	return end ? strtoull(end + 1, NULL, 10) : 0;
+}
+
+/* Notes that one run of pages is left out. Appended as one write: CRIU may ask in several processes. */
+static bool note(uint64_t pid, uint64_t start, uint64_t end)
+{
+	static int file = -2;
+	uint64_t record[3] = { pid, start, end };
+
+	if (file == -2) {
+		const char *number = getenv("RELIVE_LEFT_OUT");
+
+		file = number ? atoi(number) : -1;
+	}
+	return file >= 0 && write(file, record, sizeof record) == sizeof record;
+}
+
+/* The next regions of [start, end) that were asked for, are tracked and not written; how many, -1 with errno. */
+static long unchanged(int fd, const struct scan_arg *asked, uint64_t start, uint64_t end, struct region *found)
+{
+	struct scan_arg scan = *asked;
+
+	scan.start = start;
+	scan.end = end;
+	scan.vec = (uint64_t)found;
+	scan.vec_len = MOST;
+	scan.category_mask |= IS_WPALLOWED | IS_WRITTEN;
+	scan.category_inverted |= IS_WRITTEN;
+	scan.return_mask = IS_WPALLOWED;
+	return raw_ioctl(fd, SCAN, &scan);
+}
+
+struct answer {
+	struct region *regions;
+	uint64_t count, room;
+};
+
+static bool add(struct answer *to, uint64_t start, uint64_t end, uint64_t categories)
+{
+	if (start >= end)
+		return true;
+	if (to->count == to->room)
+		return false;
+	to->regions[to->count++] = (struct region){ start, end, categories };
+	return true;
+}
+
+/* Writes to `left` what remains of the regions of an answer; false where that is not known, or does not fit. */
+static bool subtract(int fd, uint64_t pid, const struct scan_arg *asked, long count, struct answer *left)
+{
+	const struct region *all = (const struct region *)asked->vec;
+	static struct region found[MOST];
+	uint64_t last = all[count - 1].end, at = all[0].start; /* up to `at` all is decided */
+	long i = 0, many;
+
+	do {
+		many = unchanged(fd, asked, at, last, found);
+		if (many < 0)
+			return false;
+		for (long n = 0; n < many; n++) {
+			for (; i < count && all[i].start < found[n].end; i++) {
+				uint64_t begin = all[i].start > at ? all[i].start : at;
+				uint64_t low = begin > found[n].start ? begin : found[n].start;
+				uint64_t high = all[i].end < found[n].end ? all[i].end : found[n].end;
+
+				if (!add(left, begin, all[i].end < low ? all[i].end : low, all[i].categories))
+					return false;
+				if (low < high && !note(pid, low, high))
+					return false;
+				if (all[i].end > found[n].end)
+					break; /* the rest of it comes later */
+			}
+			at = found[n].end;
+		}
+	} while (many == MOST); /* of fewer the kernel says that it went through all */
+	for (; i < count; i++)
+		if (!add(left, all[i].start > at ? all[i].start : at, all[i].end, all[i].categories))
+			return false;
+	return true;
+}
+
+static long leave_out(int fd, uint64_t pid, struct scan_arg *asked, long count)
+{
+	struct answer left = { malloc(asked->vec_len * sizeof *left.regions), 0, asked->vec_len };
+
+	if (left.regions && subtract(fd, pid, asked, count, &left)) {
+		memcpy((void *)asked->vec, left.regions, left.count * sizeof *left.regions);
+		count = (long)left.count;
+	}
+	free(left.regions);
+	return count;
+}
+
+/* Asks CRIU's question about [start, end) only, the answer behind what there is. */
+static bool ask_about(int fd, const struct scan_arg *asked, uint64_t start, uint64_t end, struct answer *to)
+{
+	struct scan_arg scan = *asked;
+	long count;
+
+	if (start >= end)
+		return true;
+	if (to->count == to->room)
+		return false;
+	scan.start = start;
+	scan.end = end;
+	scan.vec = (uint64_t)(to->regions + to->count);
+	scan.vec_len = to->room - to->count;
+	count = raw_ioctl(fd, SCAN, &scan);
+	if (count < 0 || (uint64_t)count == scan.vec_len)
+		return false;
+	to->count += (uint64_t)count;
+	return true;
+}
+
+/* Notes what there is in [start, end), of which nothing is written. It is anonymous: whether it is a file's need not be asked. */
+static bool note_pages(int fd, uint64_t pid, const struct scan_arg *asked, uint64_t start, uint64_t end)
+{
+	static struct region found[MOST];
+	struct scan_arg simpler = *asked;
+	long count = MOST;
+
+	simpler.category_mask &= ~(uint64_t)IS_FILE;
+	simpler.category_inverted &= ~(uint64_t)IS_FILE;
+	while (start < end && count == MOST) {
+		count = unchanged(fd, &simpler, start, end, found);
+		for (long i = 0; i < count; i++)
+			if (!note(pid, found[i].start, found[i].end))
+				return false;
+		if (count == MOST)
+			start = found[count - 1].end;
+	}
+	return count >= 0;
+}
+
+/* What is written, or not there, in a range in which every mapping is tracked; -1 where one is not, or it is too much. */
+static long written_in(int fd, uint64_t start, uint64_t end, struct region *found)
+{
+	struct scan_arg scan = { .size = sizeof scan, .flags = CHECK_WPASYNC, .start = start, .end = end,
+				 .vec = (uint64_t)found, .vec_len = MOST, .category_mask = IS_WRITTEN,
+				 .return_mask = IS_WRITTEN };
+	long count = raw_ioctl(fd, SCAN, &scan);
+
+	return count < MOST ? count : -1;
+}
+
+/* Answers for a range in which every mapping is tracked; -1 where one is not, or not all could be found out. */
+static long answer_for_tracked(int fd, uint64_t pid, struct scan_arg *asked)
+{
+	static struct region written[MOST], again[MOST];
+	struct answer to = { (struct region *)asked->vec, 0, asked->vec_len };
+	uint64_t at = asked->start;
+	long count = written_in(fd, asked->start, asked->end, written);
+
+	if (count < 0)
+		return -1;
+	for (long i = 0; i < count; i++) {
+		if (!note_pages(fd, pid, asked, at, written[i].start))
+			return -1;
+		if (!ask_about(fd, asked, written[i].start, written[i].end, &to))
+			return -1;
+		at = written[i].end;
+	}
+	if (!note_pages(fd, pid, asked, at, asked->end))
+		return -1;
+	/* If the tracker has died in between, what was found not written may not have been noted: it no longer counted as
+	 * tracked then, and does so never again. */
+	if (written_in(fd, asked->start, asked->end, again) < 0)
+		return -1;
+	asked->walk_end = asked->end;
+	return (long)to.count;
+}
+
+int ioctl(int fd, unsigned long request, ...)
+{
+	struct scan_arg *asked;
+	va_list arguments;
+	uint64_t pid = 0;
+	long result;
+
+	va_start(arguments, request);
+	asked = va_arg(arguments, void *);
+	va_end(arguments);
+	if (request == SCAN && !asked->flags && !asked->max_pages)
+		pid = pid_of(fd);
+	result = pid ? answer_for_tracked(fd, pid, asked) : -1;
+	if (result < 0) {
+		result = raw_ioctl(fd, request, asked);
+		if (pid && result > 0)
+			result = leave_out(fd, pid, asked, result);
+	}
+	return (int)result;
+}
