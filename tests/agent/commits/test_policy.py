@@ -30,7 +30,8 @@ class Played(Committer):
 
     def __init__(self, becomes: Iterable[Exception | None], protection: Protection) -> None:
         unused: Any = None
-        super().__init__(unused, LifePaths(Path("/")), "pay", unused, protection)
+        taker: Any = SimpleNamespace(advance=None)  # nothing else of it is asked for here
+        super().__init__(taker, LifePaths(Path("/")), "pay", unused, protection)
         self._becomes = iter(becomes)
         self.asked: list[Trigger] = []
         self.ready_after: list[tuple[bool, int]] = []
