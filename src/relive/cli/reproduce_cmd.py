@@ -20,7 +20,7 @@ _NOT = 1  # the exit status of what never came again
 
 @from_wish(ReproduceWish, arguments=("incident", "command"))
 def reproduce(wish: ReproduceWish, as_json: AsJson = False) -> None:
-    """Without any commit, from what was recorded of the failure: start the service afresh, send the request, judge
+    """Without any commit, from what was recorded: start the service afresh, send the request, judge
 
     Exit status: 0 reproduced every time, 1 never, 10 diverged or reproduced sometimes only, 6 it could not be started.
     """
