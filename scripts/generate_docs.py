@@ -1,7 +1,8 @@
-"""Writes the pages of the manual that follow from the code: ``commands.md``, ``errors.md``, ``configuration.md``.
+"""Writes the pages of the manual that follow from the code: ``commands.md``, ``errors.md``, ``configuration.md``, ``faces.md``.
 
 With ``--check`` nothing is written: the exit status is 1 if a page is not what it would be. The commands come from the typer app
-that ``relive.cli.app:application`` makes, the errors from the classes of ``relive.errors``, the settings from ``relive.config``.
+that ``relive.cli.app:application`` makes, the errors from the classes of ``relive.errors``, the settings from ``relive.config``,
+the faces from ``relive.operations.faces``.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from typing import Any
 from relive import errors
 from relive.config import STORE_KEY, Settings
 from relive.errors import ReliveError
+from relive.operations.catalogue import OPERATIONS
+from relive.operations.faces import FACES
+from relive.operations.operation import Absent, Face, Faces, Route, Tool
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 MARK = "<!-- Written by scripts/generate_docs.py from the code; run `make pages` after a change. -->"
@@ -248,11 +252,65 @@ def configuration_page() -> str:
     return "\n".join(lines)
 
 
+def face_cells(name: str, faces: Faces, reasons: dict[str, int]) -> tuple[str, str, str, str]:
+    """What stands in each face; where it has nothing, the number of the reason."""
+    routes = (faces.rest.text,) if isinstance(faces.rest, Route) else faces.rest
+    tools = (OPERATIONS[name].tool_name,) if isinstance(faces.mcp, Tool) else faces.mcp
+    commands = faces.cli if isinstance(faces.cli, Absent) else tuple(f"relive {one}" for one in faces.cli)
+
+    def told(names: tuple[str, ...] | Absent) -> str:
+        if isinstance(names, Absent):
+            return f"- ({reasons.setdefault(names.reason, len(reasons) + 1)})"
+        return ", ".join(map(code, names))
+
+    for_host = " (host)" if isinstance(faces.mcp, Tool) and faces.mcp.is_for_host else ""
+    return name, told(commands), told(routes), told(tools) + for_host
+
+
+def faces_page() -> str:
+    """``docs/faces.md``: what can be asked for, in which face under which name."""
+    reasons: dict[str, int] = {}
+    rows = [face_cells(name, faces, reasons) for name, faces in FACES.items()]
+    lines = [
+        "# All faces",
+        "",
+        MARK,
+        "",
+        "What can be asked for has one declaration: a command's options, a route's body and a tool's arguments are its",
+        "fields, with the same names, bounds and errors. Where a face does not have it, the number leads to the reason.",
+        'Tools with "(host)" are there with `relive mcp --host` only, or for tokens with the scope `host`;',
+        "[the API](api.md#every-route) has the scopes of each route.",
+        "",
+        *table(("what", "command", "route", "tool"), rows),
+        "## Why a face does not have it",
+        "",
+        *(f"{number}. {reason[0].upper()}{reason[1:]}." for reason, number in reasons.items()),
+        "",
+        "## Fields that some faces have alone",
+        "",
+        *table(
+            ("what", "fields", "only", "why"),
+            (
+                (
+                    name,
+                    ", ".join(map(code, only.fields)),
+                    ", ".join(one.value for one in Face if one in only.faces),
+                    only.reason,
+                )
+                for name, faces in FACES.items()
+                for only in faces.only
+            ),
+        ),
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
 def main() -> int:
     """Write the pages, or with ``--check`` compare them; returns the exit status."""
     app = importlib.import_module("relive.cli.app").application()
     pages = {DOCS / "commands.md": commands_page(app, "relive"), DOCS / "errors.md": errors_page()}
     pages[DOCS / "configuration.md"] = configuration_page()
+    pages[DOCS / "faces.md"] = faces_page()
     stale = [path for path, text in pages.items() if not path.exists() or path.read_text() != text]
     names = ", ".join(f"docs/{path.name}" for path in stale)
     if "--check" in sys.argv[1:]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from relive.cli.debug_cmd import GDB
+from relive.operations.host_debugging import GDB
 
 
 @pytest.mark.skipif(shutil.which("gdb") is None, reason="needs gdb")

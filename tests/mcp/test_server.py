@@ -121,6 +121,26 @@ def test_a_commit_is_looked_into_asked_and_compared(payments):
     anyio.run(talk)
 
 
+def test_a_failure_is_debugged_in_a_branch_of_its_own(payments):
+    """What an agent asks of the failing frame; nothing is left running, and no tool acts on the host."""
+
+    async def talk() -> None:
+        async with Client(stdio(payments)) as client:
+            names = {one.name for one in (await client.list_tools()).tools}
+            assert not names & {"start_service", "push", "pull", "stop", "key_new"}
+            told = await value(
+                client,
+                "debug",
+                number=payments.incident,
+                command=["p account_id + 1", "p type(self).__name__"],
+            )
+            assert [one["answer"].strip() for one in told["answers"]] == ["8", "'Ledger'"]
+            listed = (await value(client, "branches"))["items"]
+            assert told["branch"] not in [one["facts"]["id"] for one in listed if one["is_alive"]]
+
+    anyio.run(talk)
+
+
 def test_errors_say_cause_and_remedy(payments):
     async def talk() -> None:
         async with Client(stdio(payments)) as client:
@@ -159,10 +179,11 @@ def test_every_tool_says_what_it_does_gives_and_changes(tmp_path):
         looks = {name for name, one in tools.items() if one.annotations.read_only_hint}
         destroys = {name for name, one in tools.items() if one.annotations.destructive_hint}
         assert {"incidents", "incident", "doctor", "verify", "check"} <= looks
-        assert destroys == {"exec", "stop_branches"}
+        assert destroys == {"exec", "debug", "stop_branches"}
         assert tools["replay"].input_schema["properties"]["times"]["minimum"] == 1
         in_pages = {name for name, one in tools.items() if "next" in one.output_schema["properties"]}
-        assert in_pages == {name for name, one in tools.items() if "after" in one.input_schema["properties"]}
+        after = {name for name, one in tools.items() if "after" in one.input_schema["properties"]}
+        assert in_pages == after - {"diff"}  # whose "after" is a commit
         assert {"commits", "incidents", "incident_frames", "logs", "runs"} <= in_pages
 
     anyio.run(look)

@@ -68,7 +68,9 @@ def test_its_error_is_of_the_same_class_with_all_its_parts(settings):
 
 
 def test_a_wish_that_the_other_side_does_not_understand_is_an_error(settings):
-    other: Operation[VerifyWish, object] = Operation("replay", VerifyWish, REPLAY.result, VERIFY.run)  # type: ignore[type-var, arg-type]
+    other: Operation[VerifyWish, object] = Operation(
+        "replay", VerifyWish, REPLAY.result, VERIFY.run, VERIFY.faces
+    )  # type: ignore[type-var, arg-type]
     with pytest.raises(UsageError, match="replay"):
         perform_apart(other, settings, VerifyWish())
 

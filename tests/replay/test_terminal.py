@@ -75,6 +75,15 @@ def test_questions_and_answers(debugged, python):
     assert process.communicate(timeout=30)[0] == "went on\n"
 
 
+def test_who_says_more_than_anybody_reads_is_not_listened_to(debugged):
+    """What runs in a branch may be hostile, and what it says is held in memory of the host's."""
+    line, _ = debugged
+    line.hear()
+    line.say("p 'x' * (64 << 20)")
+    with pytest.raises(DebuggerSilent, match="too much"):
+        line.hear()
+
+
 def test_when_the_line_ends_the_program_goes_on(debugged):
     line, process = debugged
     line.hear()

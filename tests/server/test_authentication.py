@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import anyio
 import httpx
 import pytest
 
 from relive.errors import DiskFull, UsageError
-from relive.server.authentication import is_loopback, refuse_open_server
-from relive.server.credentials import Scope
+from relive.server.authentication import Caller, Gate, is_loopback, refuse_open_server
+from relive.server.credentials import Scope, Tokens
 from server.serving import bearer, served
 
 
@@ -50,7 +51,23 @@ def test_a_token_opens_what_its_scopes_reach(server, client):
         Scope.OPERATE: [200, 200, 403, 403],
         Scope.MEMORY: [200, 403, 200, 403],
         Scope.ADMIN: [200, 200, 403, 200],
+        Scope.HOST: [200, 403, 403, 403],
     }
+
+
+def test_without_a_token_nobody_acts_on_the_host(tmp_path):
+    """GIVEN an open server at loopback, THEN whoever reaches it may do all but start programs and change keys."""
+    with Tokens(tmp_path / "server") as tokens:
+        gate = Gate(tokens, host="127.0.0.1", without_credentials=True)
+        asked = {
+            "type": "http",
+            "headers": [(b"host", b"127.0.0.1")],
+            "client": ("127.0.0.1", 9),
+            "scheme": "http",
+        }
+        caller = anyio.run(gate.ask, asked)
+    assert isinstance(caller, Caller)
+    assert caller.scopes == set(Scope) - {Scope.HOST}
 
 
 def test_a_scope_that_is_missing_is_named(server, client):

@@ -13,7 +13,9 @@ from relive.incidents.evidence import Evidence, keep
 from relive.incidents.incidents import Incidents
 from relive.model.incident import FailureKind, Sighting
 from relive.recording.events import Event, EventKind
+from relive.server.credentials import Scope, Tokens
 from server.api_server import Api, serving
+from waiting import eventually
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +67,39 @@ def test_pages_of_commits_follow_each_other(api, payments):
     assert len(set(every)) == len(every) >= 2
     assert api.refused("GET", "/commits", params={"after": "elsewhere"})[0] == 422
     assert api.get(f"/commits/{every[0]}")["target"]["name"] == payments.name
+
+
+def test_a_failure_is_debugged_in_its_branch(api, payments):
+    """pdb in the failing frame, by whoever may run commands in branches; what it said, others do not read in the task."""
+    wish = {"number": payments.incident, "command": ["p account_id", "q"]}
+    task = api.post("/debugging", wish)
+    told = api.result(task)
+    assert [one["command"] for one in told["answers"]] == wish["command"]
+    assert told["answers"][0]["answer"].strip() == "7"
+    assert "KeyError" in told["opening"]
+    assert told["branch"] not in [one["facts"]["id"] for one in api.get("/branches")]
+    with Tokens(payments.relive.settings.server) as tokens:
+        _, text = tokens.create("operator", [Scope.OPERATE], lifetime=600)
+    shown = {"Authorization": f"Bearer {text}"}
+    with httpx.Client(base_url=api.address, headers=shown) as operator:
+        assert operator.get(f"/tasks/{task['id']}").json()["result"] is None
+        assert operator.post("/debugging", json=wish).status_code == 403
+
+
+def test_what_would_need_a_debugger_on_the_host_is_refused(api, payments):
+    """An incident without a thread that waits: gdb and py-spy would run outside of the seal, with commands of the caller's."""
+    sighting = Sighting(
+        kind=FailureKind.SIGNAL, fingerprint="native", summary="signal 11", seen_wall_ns=1, pid=2
+    )
+    kept = Incidents(payments.relive.settings.incidents)
+    number = kept.add("native", "life", sighting, before=None, at=None, log_end=0, log_tail=[]).number
+    task = api.post("/debugging", {"number": number, "command": ["shell id"]})
+    ended = eventually(
+        lambda: found if (found := api.get(f"/tasks/{task['id']}"))["state"] == "failed" else None,
+        "it is refused",
+        limit=90,
+    )
+    assert ended["error"]["code"] == "usage" and "host" in ended["error"]["cause"]
 
 
 def test_a_replay_is_a_task_with_events_and_is_kept_with_its_verdicts(api, payments):

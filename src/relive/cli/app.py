@@ -111,7 +111,7 @@ _COMMANDS = (
     _Command("replay", "Restore the commit before a failure, send the recorded requests again, and judge"),
     _Command(
         "reproduce",
-        "Without any commit, from what was recorded of the failure: start the service afresh, send the request, judge",
+        "Without any commit, from what was recorded: start the service afresh, send the request, judge",
     ),
     _Command("debug", "Open a debugger at the failure, in the process itself as it was then"),
     _Command("fixture", "Make a small database in which an incident's queries give the rows that they gave"),

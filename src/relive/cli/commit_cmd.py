@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
 from relive.cli.terminal import AsJson, Terminal
+from relive.cli.wish_options import from_wish
 from relive.config import load_settings
 from relive.model.quantities import duration, size
 from relive.operations.committing import CommitWish
@@ -16,27 +12,8 @@ from relive.operations.committing import commit as take_commit
 __all__ = ["commit"]
 
 
-def commit(
-    target: Annotated[
-        str,
-        typer.Argument(
-            help="A capsule's name, podman:NAME for a container, or pid:NUMBER for any running tree"
-        ),
-    ],
-    files: Annotated[
-        list[Path] | None,
-        typer.Option("--files", help="Commit this file or directory too (pid: targets only)"),
-    ] = None,
-    with_volumes: Annotated[
-        bool,
-        typer.Option("--with-volumes", help="Commit what a container has mounted and can write to, as well"),
-    ] = False,
-    with_image: Annotated[
-        bool, typer.Option("--with-image", help="Keep a container's image in the commit, as well")
-    ] = False,
-    tag: Annotated[str | None, typer.Option(help="Give the commit this tag")] = None,
-    as_json: AsJson = False,
-) -> None:
+@from_wish(CommitWish, arguments=("target",))
+def commit(wish: CommitWish, as_json: AsJson = False) -> None:
     """Commit the live state of a target, which runs on
 
     Prints the commit's id. Says how long the target stood still (pause) and when the commit was safe (durable).
@@ -45,9 +22,6 @@ def commit(
     container is podman's as root sees it, by name or id.
     """
     terminal = Terminal(as_json=as_json)
-    wish = CommitWish(
-        target=target, files=files or [], with_volumes=with_volumes, with_image=with_image, tag=tag
-    )
     taken = take_commit(load_settings(), wish, terminal)
     terminal.answer(taken, taken.id)
     terminal.status(

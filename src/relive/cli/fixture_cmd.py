@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
 from relive.cli.terminal import AsJson, Terminal
+from relive.cli.wish_options import from_wish
 from relive.config import load_settings
 from relive.incidents.report.shown import one_line, shorten
 from relive.operations.fixtures import Database, FixtureMade, FixtureWish, QueryMade, make_fixture
@@ -17,29 +15,17 @@ __all__ = ["fixture"]
 _UNSATISFIED = 1  # exit status
 
 
-def fixture(
-    incident: Annotated[int | None, typer.Argument(help="Number of the incident", show_default=False)] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The directory to write the fixture to")
-    ] = None,
-    engine: Annotated[
-        Database,
-        typer.Option(help="For which database: sqlite, or postgresql where SQLite does not do what it does"),
-    ] = Database.SQLITE,
-    database: Annotated[
-        str | None, typer.Option(help="Which database, where the request asked several", show_default=False)
-    ] = None,
-    rules: Annotated[
-        Path | None, typer.Option("--build", help="Build it from this rule file instead of an incident")
-    ] = None,
-    directory: Annotated[
-        Path | None, typer.Option("--check", help="Only check the fixture in this directory again")
-    ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", "-f", help="Replace a fixture that lies in the directory")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
+@from_wish(
+    FixtureWish,
+    arguments=("incident",),
+    words={
+        "output": ("--output", "-o"),
+        "rules": ("--build",),
+        "check": ("--check",),
+        "force": ("--force", "-f"),
+    },
+)
+def fixture(wish: FixtureWish, as_json: AsJson = False) -> None:
     """Make a small database in which an incident's queries give the rows that they gave
 
     The recorded queries and rows become a rule file that can be read and edited, and a SQLite database (or a script for
@@ -49,15 +35,6 @@ def fixture(
     Exit status: 0 when every query is satisfied, 1 when one is not: which, and why, stands in the answer and in the rule file.
     """
     terminal = Terminal(as_json=as_json)
-    wish = FixtureWish(
-        incident=incident,
-        output=output,
-        engine=engine,
-        database=database,
-        rules=rules,
-        check=directory,
-        force=force,
-    )
     made = make_fixture(load_settings(), wish, terminal)
     _tell(terminal, made)
     raise typer.Exit(0 if made.satisfied else _UNSATISFIED)

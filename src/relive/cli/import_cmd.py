@@ -2,39 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
-from relive.checkpoint.criu import CriuTools
-from relive.checkpoint.target import host_facts
-from relive.cli.pull_cmd import incident_sentence
-from relive.cli.terminal import AsJson, KeyFile, Terminal
+from relive.cli.arrived import tell_incidents, tell_untagged
+from relive.cli.terminal import AsJson, Terminal
+from relive.cli.wish_options import from_wish
 from relive.config import load_settings
 from relive.model.quantities import size
-from relive.operations.imports import import_archive
-from relive.remotes.envelope import read_keys
-from relive.store import Store
+from relive.operations.imports import ImportWish, import_commit
 
 __all__ = ["import_"]
 
 
-def import_(
-    file: Annotated[
-        Path,
-        typer.Argument(help="What `relive export`, or podman, CRI-O or the kubelet as a checkpoint wrote"),
-    ],
-    tag: Annotated[str | None, typer.Option(help="Give the commit this tag")] = None,
-    key_file: KeyFile = None,
-    incidents: Annotated[
-        bool, typer.Option(help="Also the incidents that are in it, and the commits that they need")
-    ] = True,
-    force: Annotated[
-        bool, typer.Option("--force", "-f", help="Take it in although this host cannot run it; move a tag")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
+@from_wish(ImportWish, arguments=("file",), words={"force": ("--force", "-f")})
+def import_(wish: ImportWish, as_json: AsJson = False) -> None:
     """Take a commit in that was exported to a file, or a container's checkpoint archive
 
     All of it is checked before the store shows anything. It says so if this host cannot run the commit, or does not trust
@@ -46,38 +25,13 @@ def import_(
     signed by this host.
     """
     terminal = Terminal(as_json=as_json)
-    settings = load_settings()
-    store = Store(settings.store)
-    imported = import_archive(
-        store,
-        file,
-        host_facts(CriuTools(settings.tools_path).version),
-        keys=lambda: read_keys(key_file or settings.export_keys),
-        force=force,
-        show=terminal.transfer,
-        settings=settings if incidents else None,
-    )
-    if tag is not None:
-        store.tag(tag, imported.commit, force=force)
-    facts = {
-        "id": imported.commit,
-        "file": str(file),
-        "tag": tag,
-        "is_new": imported.is_new,
-        "taken_parts": imported.parts,
-        "taken_bytes": imported.bytes,
-        "held_parts": imported.held,
-        "incidents": [one.number for one in imported.incidents],
-        "new_incidents": [one.number for one in imported.incidents if one.is_new],
-    }
-    terminal.answer(facts, imported.commit)
-    if imported.is_new:
+    done = import_commit(load_settings(), wish, terminal)
+    terminal.answer(done, done.id)
+    if done.is_new:
         terminal.status(
-            f"Imported {size(imported.bytes)} in {imported.parts} parts; {imported.held} parts were here."
+            f"Imported {size(done.taken_bytes)} in {done.taken_parts} parts; {done.held_parts} parts were here."
         )
     else:
         terminal.status("It is here already.")
-    for one in imported.incidents:
-        terminal.status(incident_sentence(one))
-    if tag is None:
-        terminal.hint(f"keep it with `relive tag NAME {imported.commit[:10]}`")
+    tell_incidents(terminal, done.incidents, done.new_incidents)
+    tell_untagged(terminal, done.id, done.tag)

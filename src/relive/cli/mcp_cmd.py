@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from relive.config import load_settings
 
 __all__ = ["mcp"]
 
 
-def mcp() -> None:
+def mcp(
+    host: Annotated[
+        bool,
+        typer.Option(
+            "--host",
+            help="Also tools that act on this host as you: they start and stop services, change keys, send commits to remotes",
+        ),
+    ] = False,
+) -> None:
     """Serve the Model Context Protocol to an LLM agent
 
     The agent finds out what failed, replays it, and looks inside.
 
     It speaks over standard input and output, as clients start it: `{"command": "relive", "args": ["mcp"]}`. Over HTTP the same
     tools are at `/mcp` of `relive serve`.
+
+    What an agent reads was written by whoever the services talked to. Give it `--host` only where it may have a shell as this user.
     """
     from relive.mcp.server import make_server
 
-    make_server(load_settings()).run("stdio")
+    make_server(load_settings(), for_host=host).run("stdio")

@@ -3,89 +3,29 @@
 from __future__ import annotations
 
 from statistics import median
-from typing import Annotated
 
 import typer
 
 from relive.cli.stacks import stack_lines
 from relive.cli.terminal import AsJson, Terminal
+from relive.cli.wish_options import from_wish
 from relive.config import load_settings
-from relive.model.branch import Clock
 from relive.model.outcome import End, Outcome, Replay, Run, Steps, VerdictKind, verdict_words
 from relive.model.quantities import duration
 from relive.operations.replays import ReplayWish, replay_status
 from relive.operations.replays import replay as run_replay
-from relive.replay.answers import Calls
-from relive.replay.plan import Pace
 
 __all__ = ["describe", "outcome_words", "replay"]
 
 
-def replay(
-    what: Annotated[str, typer.Argument(help="An incident's number, or a commit (then with --request)")],
-    request: Annotated[int | None, typer.Option(help="Replay this recorded request from the commit")] = None,
-    first: Annotated[
-        bool, typer.Option("--first", help="The first time the incident was seen, not the latest")
-    ] = False,
-    times: Annotated[int, typer.Option(help="How often, each in a branch of its own", min=1)] = 1,
-    jobs: Annotated[
-        int | None, typer.Option(help="Branches at one time; default: the number of CPUs", min=1)
-    ] = None,
-    pace: Annotated[
-        Pace, typer.Option(help="Send again at the recorded pace, or as fast as order allows")
-    ] = Pace.RECORDED,
-    clock: Annotated[
-        Clock, typer.Option(help="The wall clock in the branch: as recorded, or now")
-    ] = Clock.RECORDED,
-    ignore: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="What may differ: header:NAME, body:PATH such as body:$.id, event:KIND, event:KIND:PATH; "
-            "in what the service asks also query:NAME, and paths such as $.parameters[0]"
-        ),
-    ] = None,
-    calls: Annotated[
-        Calls, typer.Option(help="Who answers the service's calls: the recording, or the sealed network")
-    ] = Calls.RECORDED,
-    on_miss: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A call without a recorded answer: fail or pass, or KIND=pass such as http-call=pass"
-        ),
-    ] = None,
-    speed: Annotated[
-        str,
-        typer.Option(
-            help="Divides recorded times, of requests and of answers to the service's calls: 10, max"
-        ),
-    ] = "1",
-    limit: Annotated[float | None, typer.Option(help="Seconds for the judged request", min=0.1)] = None,
-    lazy: Annotated[
-        bool, typer.Option("--lazy", help="Begin before the memory of the branches is all there")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
+@from_wish(ReplayWish, arguments=("what",))
+def replay(wish: ReplayWish, as_json: AsJson = False) -> None:
     """Restore the commit before a failure, send the recorded requests again, and judge
 
     Exit status: 0 reproduced in every run, 1 in none, 10 diverged, or the same answer came and its cause was not seen, or
     reproduced in some runs only, 6 no run could be restored.
     """
     terminal = Terminal(as_json=as_json)
-    wish = ReplayWish(
-        what=what,
-        request=request,
-        first=first,
-        times=times,
-        jobs=jobs,
-        pace=pace,
-        clock=clock,
-        ignore=ignore or [],
-        calls=calls,
-        on_miss=on_miss or [],
-        speed=speed,
-        limit=limit,
-        lazy=lazy,
-    )
     result = run_replay(load_settings(), wish, terminal)
     terminal.answer(result, lambda: describe(result))
     raise typer.Exit(replay_status(result))

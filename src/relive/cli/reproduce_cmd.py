@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
 from relive.cli.terminal import AsJson, Terminal
+from relive.cli.wish_options import from_wish
 from relive.config import load_settings
 from relive.model.quantities import duration
 from relive.model.reproduction import Attempt, Raised, Reproduction, ReproductionKind
@@ -20,60 +18,13 @@ _LOG_LINES = 12
 _NOT = 1  # the exit status of what never came again
 
 
-def reproduce(
-    incident: Annotated[str, typer.Argument(help="An incident's number, or the path of an error package")],
-    command: Annotated[
-        list[str] | None, typer.Argument(help="The service and its arguments, after --; default: as recorded")
-    ] = None,
-    checkout: Annotated[
-        str | None,
-        typer.Option(
-            help="A revision of git, or . for the files as they are; default: the recorded revision, where it is there"
-        ),
-    ] = None,
-    env: Annotated[list[str] | None, typer.Option(help="NAME=VALUE, over the recorded environment")] = None,
-    env_file: Annotated[Path | None, typer.Option(help="File of NAME=VALUE lines")] = None,
-    database: Annotated[
-        list[str] | None, typer.Option(help="PATH=FILE: lay a file over a path, such as a SQLite database")
-    ] = None,
-    port: Annotated[
-        int | None,
-        typer.Option(help="Port on which the service listens, if not the recorded one", min=1, max=65535),
-    ] = None,
-    times: Annotated[int, typer.Option(help="How often, each in a fresh process", min=1)] = 1,
-    ignore: Annotated[
-        list[str] | None, typer.Option(help="What may differ inside: event:KIND, or event:KIND:PATH")
-    ] = None,
-    on_miss: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A call of the request without a recorded answer: fail or pass, or KIND:pass such as http-call:pass"
-        ),
-    ] = None,
-    limit: Annotated[
-        float,
-        typer.Option(help="Seconds until the service listens, and again until it has answered", min=0.1),
-    ] = 30.0,
-    as_json: AsJson = False,
-) -> None:
+@from_wish(ReproduceWish, arguments=("incident", "command"))
+def reproduce(wish: ReproduceWish, as_json: AsJson = False) -> None:
     """Without any commit, from what was recorded: start the service afresh, send the request, judge
 
     Exit status: 0 reproduced every time, 1 never, 10 diverged or reproduced sometimes only, 6 it could not be started.
     """
     terminal = Terminal(as_json=as_json)
-    wish = ReproduceWish(
-        incident=incident,
-        command=command or [],
-        checkout=checkout,
-        env=env or [],
-        env_file=env_file,
-        database=database or [],
-        port=port,
-        times=times,
-        ignore=ignore or [],
-        on_miss=on_miss or [],
-        limit=limit,
-    )
     result = run_reproduction(load_settings(), wish, terminal)
     terminal.answer(result, lambda: describe(result))
     status = reproduction_status(result)

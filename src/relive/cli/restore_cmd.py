@@ -8,10 +8,12 @@ from typing import Annotated
 import typer
 
 from relive.cli.terminal import AsJson, Terminal
+from relive.cli.wish_options import from_wish
 from relive.config import load_settings
 from relive.errors import UsageError
-from relive.model.branch import Clients, Clock
 from relive.model.quantities import duration
+from relive.operations.restoring import RestoreWish
+from relive.operations.restoring import restore as restore_branch
 
 __all__ = ["Engine", "restore"]
 
@@ -22,28 +24,9 @@ class Engine(StrEnum):
     PODMAN = "podman"
 
 
+@from_wish(RestoreWish, arguments=("ref",), words={"publish": ("--publish", "-p")})
 def restore(
-    ref: Annotated[str, typer.Argument(help="A commit: id, tag, NAME, or NAME@{2 minutes ago}")],
-    publish: Annotated[
-        list[str] | None,
-        typer.Option("--publish", "-p", help="HOSTPORT:PORT: reach the branch's port from this host"),
-    ] = None,
-    clock: Annotated[
-        Clock, typer.Option(help="The wall clock it sees: as recorded, or now")
-    ] = Clock.RECORDED,
-    clients: Annotated[
-        Clients,
-        typer.Option(
-            help="Connections that clients had: they stay open and say nothing, or are closed as if the clients had crashed"
-        ),
-    ] = Clients.KEEP,
-    lazy: Annotated[
-        bool, typer.Option("--lazy", help="Let it run before its memory is all there; the rest comes behind")
-    ] = False,
-    stubs: Annotated[
-        bool,
-        typer.Option(help="Answer what the service says to others from the recording, where there is one"),
-    ] = True,
+    wish: RestoreWish,
     as_: Annotated[
         Engine | None,
         typer.Option("--as", help="Let podman run the commit of one of its containers, as a container again"),
@@ -56,7 +39,6 @@ def restore(
             help="With --as podman: what was mounted and not committed is used together with the original",
         ),
     ] = False,
-    speed: Annotated[str, typer.Option(help="How fast recorded answers come: 1 as recorded, 10, max")] = "1",
     as_json: AsJson = False,
 ) -> None:
     """Bring a commit to life as a branch, in a sealed sandbox; prints the branch's id
@@ -79,27 +61,21 @@ def restore(
     if as_ is Engine.PODMAN:
         from relive.operations.containers import ContainerWish, restore_as_podman
 
-        _refuse_for_podman(clients=clients, clock=clock, lazy=lazy, stubs=stubs, speed=speed)
-        order = ContainerWish(ref=ref, name=name, publish=publish or [], share_volumes=share_volumes)
+        _refuse_for_podman(wish)
+        order = ContainerWish(ref=wish.ref, name=name, publish=wish.publish, share_volumes=share_volumes)
         revived = restore_as_podman(load_settings(), order, terminal)
         terminal.answer(revived, revived.id)
         terminal.status(f"Restored {revived.name} in {duration(revived.restore_us)}.")
         return
     if name or share_volumes:
         raise UsageError("--name and --share-volumes are for --as podman", remedy="add --as podman")
-    from relive.operations.restoring import RestoreWish
-    from relive.operations.restoring import restore as restore_branch
-
-    wish = RestoreWish(
-        ref=ref, publish=publish or [], clock=clock, clients=clients, lazy=lazy, stubs=stubs, speed=speed
-    )
     branch = restore_branch(load_settings(), wish, terminal)
     terminal.answer(branch, branch.id)
     terminal.status(f"Restored {branch.name} in {duration(branch.restore_us)}.")
 
 
-def _refuse_for_podman(*, clients: Clients, clock: Clock, lazy: bool, stubs: bool, speed: str) -> None:
-    if clients is not Clients.KEEP or clock is not Clock.RECORDED or lazy or not stubs or speed != "1":
+def _refuse_for_podman(wish: RestoreWish) -> None:
+    if wish != RestoreWish(ref=wish.ref, publish=wish.publish):
         raise UsageError(
             "--clients, --clock, --lazy, --stubs and --speed are for Relive's own sandbox",
             cause="a container of podman sees this host's clock, has all its memory, and nobody stands for the outside",

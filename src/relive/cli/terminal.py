@@ -24,16 +24,9 @@ from relive.cli.table import table_lines
 from relive.errors import OutputLost, ReliveError
 from relive.model.text import STEERING, printable
 
-__all__ = ["AsJson", "KeyFile", "RemoteUrl", "Terminal"]
+__all__ = ["AsJson", "Terminal"]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Answer in JSON")]
-RemoteUrl = Annotated[str, typer.Argument(help="s3://BUCKET/PREFIX or file:///PATH")]
-KeyFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--key-file", help="Keys of encrypted archives, one a line; without, the setting export_keys"
-    ),
-]
 # Bell, backspace and what moves the cursor within a line are left out; what else would steer a terminal is written as an escape.
 _ACTING = dict.fromkeys((7, 8, 11, 12, 13))
 _PIPE_WIDTH = 100_000  # [characters] nothing is folded or cut there

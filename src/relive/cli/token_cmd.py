@@ -25,7 +25,8 @@ def create(
         list[Scope],
         typer.Option(
             "--scope",
-            help="read; operate: commit, restore, replay; memory: see what processes had in memory; admin: tokens, audit, gc",
+            help="read; operate: commit, restore, replay; memory: see what processes had in memory; admin: audit; "
+            "host: start programs, change keys, name remotes and files, as the server's user",
         ),
     ],
     expires: Annotated[
@@ -35,7 +36,7 @@ def create(
 ) -> None:
     """Make a token, and show it this once
 
-    Scopes add up. Operate, memory and admin imply read, admin implies operate; memory is implied by none.
+    Scopes add up. Each implies read, admin implies operate; memory and host are implied by none.
     """
     terminal = Terminal(as_json=as_json)
     lifetime = parse_lifetime(expires)

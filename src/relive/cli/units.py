@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from relive.cli.terminal import Terminal
 from relive.operations.units import UnitChange
 
-__all__ = ["DryRun", "tell"]
-
-DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Only show what would be done")]
+__all__ = ["tell"]
 
 
 def tell(terminal: Terminal, done: UnitChange, verb: str, *, dry_run: bool) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
 
 import typer
 
 from relive.cli.terminal import AsJson, Terminal
+from relive.cli.wish_options import from_wish
 from relive.config import load_settings
 from relive.errors import StoreError
 from relive.maintenance.problems import Problem
@@ -20,16 +20,8 @@ __all__ = ["problem_rows", "verify"]
 _SHOWN = 4  # commits named in a line; --json names all
 
 
-def verify(
-    refs: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Commits to look at; all, tags, incidents and what is derived where none is named"
-        ),
-    ] = None,
-    data: Annotated[bool, typer.Option("--data", help="Read every byte, not only what leads to it")] = False,
-    as_json: AsJson = False,
-) -> None:
+@from_wish(VerifyWish, arguments=("refs",))
+def verify(wish: VerifyWish, as_json: AsJson = False) -> None:
     """Check signatures, hashes, and that all is there that commits need
 
     Names what is missing or damaged and the commits that cannot be given back because of it. The exit status is 0 when
@@ -37,14 +29,14 @@ def verify(
     another store.
     """
     terminal = Terminal(as_json=as_json)
-    report = check(load_settings(), VerifyWish(refs=refs or [], data=data), terminal)
+    report = check(load_settings(), wish, terminal)
     if as_json:
         terminal.answer(report)
     elif report.problems:
         terminal.table(
             report.problems, ["what", "name", "problem", "commits"], problem_rows(report.problems), ""
         )
-    read = f", {size(report.bytes_read)} read" if data else ""
+    read = f", {size(report.bytes_read)} read" if wish.data else ""
     terminal.status(
         f"Checked {report.commits} commits, {report.packs} packs, {report.objects} files{read}: "
         + (

@@ -67,7 +67,7 @@ def tool_of(
 
         def perform() -> BaseModel:
             wish = operation.wish(**given)
-            with acting(context, operation.name, given):
+            with acting(context, operation.tool_name, given):
                 result: BaseModel = perform_apart(operation, settings, wish, told, cancel=cancel)
             return result
 
@@ -86,7 +86,7 @@ def tool_of(
     tool.__annotations__ = {one.name: one.annotation for one in [*parameters, context]} | {
         "return": operation.result
     }
-    tool.__name__ = operation.name.replace("-", "_")
+    tool.__name__ = operation.tool_name
     return tool
 
 

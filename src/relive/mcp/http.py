@@ -1,6 +1,7 @@
 """MCP over streamable HTTP, as a part of ``relive serve``: at ``/mcp``, behind the same credentials and limits as the API.
 
-Its tools do more than the API: they name files of this host. So a token needs the scopes admin and memory.
+Its tools do more than the API: they name files of this host. So a token needs the scopes admin and memory; those that act on the
+host itself are there only for tokens that have the scope host, too.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from contextlib import asynccontextmanager
 import uvicorn
 from fastapi import FastAPI
 from mcp.server.transport_security import TransportSecuritySettings
+from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -29,10 +31,14 @@ _NEEDED = frozenset({Right.ADMIN, Right.MEMORY})
 
 
 class _Guarded:
-    """The protocol's application, for those who may do all that its tools do."""
+    """The protocol's application, for those who may do all that its tools do.
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    Args:
+        for_host: the one for callers with the scope host; it has more tools.
+    """
+
+    def __init__(self, app: ASGIApp, *, for_host: ASGIApp) -> None:
+        self._app, self._for_host = app, for_host
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         gate: Gate = scope["app"].state.gate
@@ -46,22 +52,30 @@ class _Guarded:
         if isinstance(caller, ReliveError):
             await answer_to(caller)(scope, receive, send)
             return
-        await self._app(scope, receive, send)
+        app = self._for_host if Right.HOST in caller.scopes else self._app
+        await app(scope, receive, send)
 
 
 def add_mcp(settings: Settings) -> tuple[Route, Lifespan]:
     """The route, and what must live as long as the application; see ``server.application``."""
     # Hosts and origins are looked at by the gate.
     open_to_gate = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-    inner = make_server(settings).streamable_http_app(transport_security=open_to_gate)
-    (route,) = (one for one in inner.routes if isinstance(one, Route) and one.path == "/mcp")
+    plain, for_host = (
+        make_server(settings, for_host=wanted).streamable_http_app(transport_security=open_to_gate)
+        for wanted in (False, True)
+    )
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        async with inner.router.lifespan_context(inner):
+        async with plain.router.lifespan_context(plain), for_host.router.lifespan_context(for_host):
             yield
 
-    return Route("/mcp", endpoint=_Guarded(route.app)), lifespan
+    return Route("/mcp", endpoint=_Guarded(_inner(plain), for_host=_inner(for_host))), lifespan
+
+
+def _inner(app: Starlette) -> ASGIApp:
+    (route,) = (one for one in app.routes if isinstance(one, Route) and one.path == "/mcp")
+    return route.app
 
 
 def serve_application(

@@ -20,22 +20,14 @@ from relive.mcp.refusals import refusing
 from relive.mcp.stories import story_of
 from relive.mcp.tools import make_tool
 from relive.mcp.trail import acting
-from relive.operations.branches import EXEC, Stopped, stop
-from relive.operations.committing import COMMIT
-from relive.operations.differences import DIFF
-from relive.operations.exports import EXPORT
-from relive.operations.fixtures import FIXTURE
-from relive.operations.health import DOCTOR
+from relive.operations.branches import Stopped, stop
+from relive.operations.catalogue import OPERATIONS
 from relive.operations.incident_detail import show_incident
 from relive.operations.incidents import IncidentsWish, page_of_incidents
-from relive.operations.inspections import EVALUATE, FIND, INSPECT, STACKS
-from relive.operations.operation import Operation
+from relive.operations.operation import Effect
+from relive.operations.operation import Tool as ToolFace
 from relive.operations.progress import Silent
-from relive.operations.replays import REPLAY
-from relive.operations.reproductions import REPRODUCE
-from relive.operations.restoring import RESTORE
 from relive.operations.runs import show_run
-from relive.operations.storage import STATS, VERIFY
 from relive.operations.tags import Tag, add_tag
 
 __all__ = ["make_server"]
@@ -54,67 +46,22 @@ _ADDS = ToolAnnotations(
 _DESTROYS = ToolAnnotations(
     read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=False
 )
-_ACTING: tuple[tuple[Operation[Any, Any], ToolAnnotations, str], ...] = (
-    (COMMIT, _ADDS, "Commit the live state of a service, which runs on; it stands still for milliseconds."),
-    (RESTORE, _ADDS, "Bring a commit to life as a branch in a sealed sandbox; the original is not touched."),
-    (
-        EXEC,
-        _DESTROYS,
-        "Run a command inside a branch: look at its files, send its service requests. Only the branch is changed.",
-    ),
-    (
-        INSPECT,
-        _READS,
-        "Processes, threads, descriptors, sockets, memory and locks of a commit, without running it.",
-    ),
-    (FIND, _READS, "Where a text, bytes or an expression stand in the memory of a commit's processes."),
-    (
-        STACKS,
-        _READS,
-        "Stacks of a commit's Python threads with locals, asyncio tasks, globals; asked in a throw-away branch.",
-    ),
-    (
-        EVALUATE,
-        _READS,
-        "Evaluate a Python expression in a commit's process as it was, in a sealed branch that is removed in any case.",
-    ),
-    (
-        DIFF,
-        _READS,
-        "What differs between two commits of a service: files, processes, descriptors, memory, with `python` values.",
-    ),
-    (
-        REPLAY,
-        _ADDS,
-        "Restore the commit before a failure, send the recorded requests again, and judge: reproduced, not, diverged "
-        "at the first difference, or same-answer: `unseen` says what was missing or why the cause was not seen.",
-    ),
-    (
-        REPRODUCE,
-        _ADDS,
-        "Without any commit: start the service afresh in a sandbox, send the failed request, and judge. "
-        "Another revision can be tried with `checkout`.",
-    ),
-    (
-        FIXTURE,
-        _ADDS,
-        "Make a small database in which the incident's queries give the rows that they gave.",
-    ),
-    (EXPORT, _ADDS, "Write a commit to one file, which `relive import` takes in on another host."),
-    (VERIFY, _READS, "Check that commits can be given back: signatures, hashes, and that all is there."),
-    (STATS, _READS, "What the store holds and what takes the room."),
-    (DOCTOR, _READS, "What works on this host, found out by trying it, and what to do about the rest."),
-)
+_HINTS = {Effect.READS: _READS, Effect.ADDS: _ADDS, Effect.DESTROYS: _DESTROYS}
 
 
-def make_server(settings: Settings) -> MCPServer:
-    """The server; run it over a transport."""
+def make_server(settings: Settings, *, for_host: bool = False) -> MCPServer:
+    """The server; run it over a transport.
+
+    Args:
+        for_host: also with the tools that act on the host as this process's user: they start programs, change keys, name remotes.
+    """
     at_once = anyio.CapacityLimiter(_AT_ONCE)
-    tools = [
-        *looking_tools(settings),
-        *(make_tool(tool_of(one, settings, at_once), hints, about) for one, hints, about in _ACTING),
-        *_stopping_tools(settings),
+    acting_tools = [
+        make_tool(tool_of(one, settings, at_once), _HINTS[face.effect], face.about)
+        for one in OPERATIONS.values()
+        if isinstance(face := one.faces.mcp, ToolFace) and (for_host or not face.is_for_host)
     ]
+    tools = [*looking_tools(settings), *acting_tools, *_stopping_tools(settings)]
     server = MCPServer(
         "relive", version=__version__, instructions=_INSTRUCTIONS, log_level="ERROR", tools=tools
     )

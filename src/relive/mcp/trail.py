@@ -9,12 +9,11 @@ from typing import Any
 
 from mcp.server.mcpserver import Context
 
+from relive.operations.operation import named_target
 from relive.server.audit import Audit
 from relive.server.authentication import Caller
 
 __all__ = ["acting"]
-
-_TARGETS = ("target", "ref", "branch", "what", "incident", "file", "output", "branches", "name")
 
 
 @contextmanager
@@ -30,13 +29,12 @@ def acting(context: Context[Any], tool: str, given: Mapping[str, Any]) -> Iterat
         return
     audit: Audit = scope["app"].state.audit
     caller: Caller = scope["relive.caller"]
-    told = [f"{name}={given[name]}" for name in _TARGETS if given.get(name) is not None]
     record = partial(
         audit.record,
         who=caller.who,
         address=caller.address,
         what=f"MCP {tool}",
-        target=" ".join(told) or None,
+        target=named_target(given),
     )
     record(outcome="asked", is_durable=True)
     try:

@@ -23,7 +23,7 @@ from relive.incidents.report.masking import Mask, mask_for
 from relive.kernel.pidfds import has_ended
 from relive.kernel.plainfile import open_plain
 from relive.model.branch import BranchFacts
-from relive.operations.operation import Operation, Result, Wish
+from relive.operations.operation import Effect, Faces, Operation, Result, Tool, Wish
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
 from relive.sandbox.branch import Branch, find_branch, list_branches, sweep
@@ -166,7 +166,20 @@ def execute(settings: Settings, wish: ExecWish, _progress: Progress) -> Executed
     return Executed(status=status, stdout=out[0], stderr=err[0], cut=out[1] + err[1])
 
 
-EXEC = Operation("exec", ExecWish, Executed, execute)
+EXEC = Operation(
+    "exec",
+    ExecWish,
+    Executed,
+    execute,
+    Faces(
+        cli=("exec",),
+        rest=("POST /branches/{branch}/exec",),
+        mcp=Tool(
+            Effect.DESTROYS,
+            "Run a command inside a branch: look at its files, send its service requests. Only the branch is changed.",
+        ),
+    ),
+)
 
 
 class _Heard:

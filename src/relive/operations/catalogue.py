@@ -2,44 +2,66 @@
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from relive.operations.branches import EXEC
-from relive.operations.checking import CHECK
-from relive.operations.committing import COMMIT
-from relive.operations.containers import RESTORE_AS_PODMAN
-from relive.operations.differences import DIFF
-from relive.operations.exports import EXPORT
-from relive.operations.fixtures import FIXTURE
-from relive.operations.health import DOCTOR
-from relive.operations.inspections import EVALUATE, FIND, INSPECT, STACKS
 from relive.operations.operation import Operation
-from relive.operations.replays import REPLAY
-from relive.operations.reproductions import REPRODUCE
-from relive.operations.restoring import RESTORE
-from relive.operations.storage import STATS, VERIFY
 
 __all__ = ["OPERATIONS"]
 
-OPERATIONS: dict[str, Operation[Any, Any]] = {
-    one.name: one
-    for one in (
-        CHECK,
-        COMMIT,
-        INSPECT,
-        FIND,
-        STACKS,
-        EVALUATE,
-        DIFF,
-        RESTORE,
-        RESTORE_AS_PODMAN,
-        EXEC,
-        REPLAY,
-        REPRODUCE,
-        FIXTURE,
-        EXPORT,
-        STATS,
-        VERIFY,
-        DOCTOR,
-    )
+# The module and the constant of each.
+_WHERE = {
+    "check": ("checking", "CHECK"),
+    "run": ("running", "RUN"),
+    "watch": ("watching", "WATCH"),
+    "adopt": ("units", "ADOPT"),
+    "release": ("units", "RELEASE"),
+    "stop": ("stops", "STOP"),
+    "commit": ("committing", "COMMIT"),
+    "inspect": ("inspections", "INSPECT"),
+    "find-in-memory": ("inspections", "FIND"),
+    "python-stacks": ("inspections", "STACKS"),
+    "evaluate": ("inspections", "EVALUATE"),
+    "diff": ("differences", "DIFF"),
+    "restore": ("restoring", "RESTORE"),
+    "restore-as-podman": ("containers", "RESTORE_AS_PODMAN"),
+    "exec": ("branches", "EXEC"),
+    "replay": ("replays", "REPLAY"),
+    "reproduce": ("reproductions", "REPRODUCE"),
+    "debug": ("debugging", "DEBUG"),
+    "fixture": ("fixtures", "FIXTURE"),
+    "export": ("exports", "EXPORT"),
+    "import": ("imports", "IMPORT"),
+    "push": ("remotes", "PUSH"),
+    "pull": ("remotes", "PULL"),
+    "retain": ("retaining", "RETAIN"),
+    "gc": ("storage", "GC"),
+    "store-stats": ("storage", "STATS"),
+    "verify": ("storage", "VERIFY"),
+    "repair": ("repairing", "REPAIR"),
+    "key-new": ("keys", "KEY_NEW"),
+    "key-rotate": ("keys", "KEY_ROTATE"),
+    "key-rotate-signing": ("keys", "KEY_ROTATE_SIGNING"),
+    "key-list": ("keys", "KEY_LIST"),
+    "key-trust": ("keys", "KEY_TRUST"),
+    "doctor": ("health", "DOCTOR"),
 }
+
+
+class _Catalogue(Mapping[str, Operation[Any, Any]]):
+    """Imports an operation when it is asked for: a process that does one need not wait for all."""
+
+    def __getitem__(self, name: str) -> Operation[Any, Any]:
+        module, constant = _WHERE[name]
+        found: Operation[Any, Any] = getattr(importlib.import_module(f"relive.operations.{module}"), constant)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_WHERE)
+
+    def __len__(self) -> int:
+        return len(_WHERE)
+
+
+OPERATIONS: Mapping[str, Operation[Any, Any]] = _Catalogue()

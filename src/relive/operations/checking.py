@@ -12,7 +12,7 @@ from relive.config import Settings
 from relive.errors import UsageError
 from relive.model.commit import TargetKind
 from relive.model.text import is_number
-from relive.operations.operation import Operation, Wish
+from relive.operations.operation import Face, Faces, Only, Operation, Wish
 from relive.operations.progress import Progress
 from relive.watching.life import living_watches
 
@@ -60,7 +60,24 @@ def check(settings: Settings, wish: CheckWish, _progress: Progress) -> Report:
     return _check_command(wish) if wish.command else _check_target(settings, wish.target)
 
 
-CHECK = Operation("check", CheckWish, Report, check)
+CHECK = Operation(
+    "check",
+    CheckWish,
+    Report,
+    check,
+    Faces(
+        cli=("check",),
+        rest=("GET /targets/check",),
+        mcp=("check",),
+        only=(
+            Only(
+                ("command", "port"),
+                frozenset({Face.CLI}),
+                "a command that does not run yet is looked up in the environment of who asks",
+            ),
+        ),
+    ),
+)
 
 
 def _check_target(settings: Settings, target: str) -> Report:

@@ -23,25 +23,32 @@ from relive.model.capsule import LifePaths
 from relive.model.commit import CommitId, Trigger
 from relive.model.text import is_number
 from relive.operations.commits import Commit, tags_of
-from relive.operations.operation import Operation, Wish
+from relive.operations.operation import Effect, Face, Faces, Only, Operation, Tool, Wish
 from relive.operations.progress import Progress
 from relive.operations.respawning import tend_life
 from relive.operations.targets import tend
 from relive.store import Store, StoredCommit
 from relive.watching.life import Watch, find_watch
 
-__all__ = ["COMMIT", "CommitWish", "commit"]
+__all__ = ["COMMIT", "CommitWish", "TargetWish", "commit"]
 
 _DOCKER = "docker:"
 _TOLD = 5  # of files that are left out
 
 
-class CommitWish(Wish):
+class TargetWish(Wish):
     """What is committed."""
 
     target: str = Field(
-        description="A capsule's or watch's name, podman:NAME for a container, unit:NAME, or pid:NUMBER for any running tree"
+        max_length=512,
+        description="A capsule's or watch's name, podman:NAME for a container, unit:NAME, or pid:NUMBER for any running tree",
     )
+    tag: str | None = Field(default=None, max_length=200, description="Give the commit this tag")
+
+
+class CommitWish(TargetWish):
+    """What is committed beside it, by who may name files of the host."""
+
     files: list[Path] = Field(
         default=[], description="Files and directories committed too (pid: targets only)"
     )
@@ -49,7 +56,6 @@ class CommitWish(Wish):
         default=False, description="Commit what a container has mounted and can write to, as well"
     )
     with_image: bool = Field(default=False, description="Keep a container's image in the commit, as well")
-    tag: str | None = Field(default=None, description="Give the commit this tag")
 
 
 def commit(settings: Settings, wish: CommitWish, progress: Progress) -> Commit:
@@ -105,7 +111,27 @@ def _left_out(store: Store, stored: StoredCommit) -> list[tuple[str, str]]:
     return [(f"/{path.lstrip('/')}", reason) for path, _, reason in (line.partition("\t") for line in lines)]
 
 
-COMMIT = Operation("commit", CommitWish, Commit, commit)
+COMMIT = Operation(
+    "commit",
+    CommitWish,
+    Commit,
+    commit,
+    Faces(
+        cli=("commit",),
+        rest=("POST /commits",),
+        mcp=Tool(
+            Effect.ADDS,
+            "Commit the live state of a service, which runs on; it stands still for milliseconds.",
+        ),
+        only=(
+            Only(
+                ("files", "with_volumes", "with_image"),
+                frozenset({Face.CLI, Face.MCP}),
+                "they name files of the host, or hold all that a container can write to",
+            ),
+        ),
+    ),
+)
 
 
 def _files_elsewhere(cause: str) -> UsageError:

@@ -7,7 +7,8 @@ from pydantic import Field
 from relive.config import Settings
 from relive.containers.podman.restore.restoring import Revived, restore_container
 from relive.model.capsule import parse_publication
-from relive.operations.operation import Operation, Wish
+from relive.model.token_scope import Scope
+from relive.operations.operation import Effect, Faces, Operation, Route, Tool, Wish
 from relive.operations.progress import Progress
 from relive.store import Store
 
@@ -43,4 +44,24 @@ def restore_as_podman(settings: Settings, wish: ContainerWish, _progress: Progre
     return restore_container(settings, store, commit, name, wanted, share_volumes=wish.share_volumes)
 
 
-RESTORE_AS_PODMAN = Operation("restore-as-podman", ContainerWish, Revived, restore_as_podman)
+RESTORE_AS_PODMAN = Operation(
+    "restore-as-podman",
+    ContainerWish,
+    Revived,
+    restore_as_podman,
+    Faces(
+        cli=("restore",),
+        rest=Route(
+            "POST",
+            "/containers",
+            frozenset({Scope.HOST}),
+            "Bring a container's commit back as a container of podman, sealed",
+            is_task=True,
+        ),
+        mcp=Tool(
+            Effect.ADDS,
+            "Bring a container's commit back as a container of podman on this host, sealed.",
+            is_for_host=True,
+        ),
+    ),
+)

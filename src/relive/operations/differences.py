@@ -13,7 +13,7 @@ from relive.inspection.file_changes import FileDifference
 from relive.inspection.memory_changes import MemoryChanges
 from relive.inspection.state_changes import FieldChange, StateChanges
 from relive.model.commit import CommitId, Manifest
-from relive.operations.operation import Operation, Result, Wish
+from relive.operations.operation import Effect, Face, Faces, Only, Operation, Result, Tool, Wish
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
 from relive.store import Store
@@ -99,7 +99,30 @@ def diff(settings: Settings, wish: DiffWish, progress: Progress) -> CommitDiffer
     )
 
 
-DIFF = Operation("diff", DiffWish, CommitDifference, diff)
+DIFF = Operation(
+    "diff",
+    DiffWish,
+    CommitDifference,
+    diff,
+    Faces(
+        cli=("diff",),
+        rest=(
+            "POST /commits/{ref}/differences",
+            "GET /commits/{ref}/differences",
+        ),
+        mcp=Tool(
+            Effect.READS,
+            "What differs between two commits of a service: files, processes, descriptors, memory, with `python` values.",
+        ),
+        only=(
+            Only(
+                ("after", "python"),
+                frozenset({Face.CLI, Face.MCP}),
+                "the path names the later commit, and POST asks for values while GET does not",
+            ),
+        ),
+    ),
+)
 
 
 def _refuse_strangers(before: Manifest, after: Manifest) -> None:

@@ -15,7 +15,7 @@ from relive.containers.archive.exporting import export_checkpoint
 from relive.containers.archive.oci_image import export_image
 from relive.errors import UsageError
 from relive.model.commit import CommitId
-from relive.operations.operation import Operation, Result, Wish
+from relive.operations.operation import Effect, Face, Faces, Only, Operation, Result, Tool, Wish
 from relive.operations.progress import Progress
 from relive.remotes.case_transfer import meant
 from relive.remotes.envelope import read_keys
@@ -24,7 +24,7 @@ from relive.remotes.exporting import export as write
 from relive.remotes.incident_records import packed
 from relive.store import Store
 
-__all__ = ["EXPORT", "ExportWish", "ExportWritten", "Format", "export"]
+__all__ = ["EXPORT", "ContentWish", "ExportWish", "ExportWritten", "Format", "export"]
 
 
 class Format(StrEnum):
@@ -36,15 +36,11 @@ class Format(StrEnum):
     OCI = "oci"
 
 
-class ExportWish(Wish):
+class ContentWish(Wish):
     """What is written, and how."""
 
     ref: str = Field(description="The commit (id, tag, NAME, NAME@{2 minutes ago}), or incident/NUMBER")
-    file: Path = Field(description="The file to write")
     encrypt: bool = Field(default=False, description="Encrypt it with the newest key")
-    key_file: Path | None = Field(
-        default=None, description="Keys of encrypted archives, one a line; without, the setting export_keys"
-    )
     format: Format = Field(
         default=Format.RELIVE,
         description="For `relive import`; to restore with podman; only to look into; or an OCI image of a checkpoint",
@@ -55,7 +51,16 @@ class ExportWish(Wish):
     )
     incidents: bool = Field(
         default=True,
-        description="With what replays of its incidents need: recorded requests, calls, the error package, other commits",
+        description="Also what replays of its incidents need: recorded requests, calls, the error package, other commits",
+    )
+
+
+class ExportWish(ContentWish):
+    """Where it is written to, by who may name files of the host."""
+
+    file: Path = Field(description="The file to write")
+    key_file: Path | None = Field(
+        default=None, description="Keys of encrypted archives, one a line; without, the setting export_keys"
     )
     force: bool = Field(default=False, description="Replace a file that exists")
 
@@ -148,4 +153,21 @@ def _write_checkpoint(settings: Settings, store: Store, wish: ExportWish, progre
     )
 
 
-EXPORT = Operation("export", ExportWish, ExportWritten, export)
+EXPORT = Operation(
+    "export",
+    ExportWish,
+    ExportWritten,
+    export,
+    Faces(
+        cli=("export",),
+        rest=("POST /exports", "GET /exports/{export}/file"),
+        mcp=Tool(Effect.ADDS, "Write a commit to one file, which `relive import` takes in on another host."),
+        only=(
+            Only(
+                ("file", "key_file", "force"),
+                frozenset({Face.CLI, Face.MCP}),
+                "the server keeps the file itself, under the setting export_keys, and gives an address",
+            ),
+        ),
+    ),
+)

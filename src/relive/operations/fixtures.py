@@ -11,7 +11,7 @@ from pydantic import Field
 from relive.config import Settings
 from relive.errors import NotFound, UsageError
 from relive.incidents.incidents import Incidents
-from relive.operations.operation import Operation, Result, Wish
+from relive.operations.operation import Effect, Face, Faces, Only, Operation, Result, Tool, Wish
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
 
@@ -115,7 +115,26 @@ def make_fixture(settings: Settings, wish: FixtureWish, progress: Progress) -> F
     return _made(made, checked, engine, build(made, wish.output, engine, force=wish.force))
 
 
-FIXTURE = Operation("fixture", FixtureWish, FixtureMade, make_fixture)
+FIXTURE = Operation(
+    "fixture",
+    FixtureWish,
+    FixtureMade,
+    make_fixture,
+    Faces(
+        cli=("fixture",),
+        rest=("POST /fixtures", "GET /fixtures/{task}/{name}"),
+        mcp=Tool(
+            Effect.ADDS, "Make a small database in which the incident's queries give the rows that they gave."
+        ),
+        only=(
+            Only(
+                ("output", "rules", "check", "force"),
+                frozenset({Face.CLI, Face.MCP}),
+                "they name files of the host; the server keeps what it makes",
+            ),
+        ),
+    ),
+)
 
 
 def _with_verdict(made: Fixture, checked: list[Checked]) -> Fixture:

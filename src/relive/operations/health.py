@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from relive.config import Settings
 from relive.doctor import Finding, examine, is_ready
-from relive.operations.operation import Operation, Result, Wish
+from relive.operations.operation import Effect, Faces, Operation, Result, Tool, Wish
 from relive.operations.progress import Progress
 
 __all__ = ["DOCTOR", "DoctorWish", "Health", "doctor"]
@@ -27,4 +27,17 @@ def doctor(settings: Settings, _wish: DoctorWish, _progress: Progress) -> Health
     return Health(ready=is_ready(findings), findings=findings)
 
 
-DOCTOR = Operation("doctor", DoctorWish, Health, doctor)
+DOCTOR = Operation(
+    "doctor",
+    DoctorWish,
+    Health,
+    doctor,
+    Faces(
+        cli=("doctor",),
+        rest=("GET /doctor",),
+        mcp=Tool(
+            Effect.READS,
+            "What works on this host, found out by trying it, and what to do about the rest.",
+        ),
+    ),
+)

@@ -8,20 +8,112 @@ from pathlib import Path
 from typing import BinaryIO
 
 from cryptography.fernet import MultiFernet
+from pydantic import Field
 
+from relive.checkpoint.criu import CriuTools
+from relive.checkpoint.target import host_facts
 from relive.config import Settings
 from relive.containers.archive.compression import Compression, find_compression
 from relive.containers.archive.importing import import_checkpoint
 from relive.errors import UsageError
-from relive.model.commit import HostFacts
+from relive.model.commit import CommitId, HostFacts
+from relive.model.token_scope import Scope
+from relive.operations.operation import Effect, Faces, Operation, Result, Route, Tool, Wish
+from relive.operations.progress import Progress
 from relive.remotes.archive import MARK, Reader, invalid
-from relive.remotes.envelope import Opener, is_sealed
+from relive.remotes.envelope import Opener, is_sealed, read_keys
 from relive.remotes.imported import Imported
 from relive.remotes.importing import ArchiveImport
 from relive.remotes.parallel import Show
 from relive.store import Store
 
-__all__ = ["import_archive"]
+__all__ = ["IMPORT", "ImportDone", "ImportWish", "import_archive", "import_commit"]
+
+
+class ImportWish(Wish):
+    """What is taken in."""
+
+    file: Path = Field(
+        description="What `relive export`, or podman, CRI-O or the kubelet as a checkpoint wrote"
+    )
+    tag: str | None = Field(default=None, description="Give the commit this tag")
+    key_file: Path | None = Field(
+        default=None, description="Keys of encrypted archives, one a line; without, the setting export_keys"
+    )
+    incidents: bool = Field(
+        default=True, description="Also the incidents that are in it, and the commits that they need"
+    )
+    force: bool = Field(default=False, description="Take it in although this host cannot run it; move a tag")
+
+
+class ImportDone(Result):
+    """What is here now.
+
+    Attributes:
+        is_new: the commit was not here.
+        taken_parts, taken_bytes: that were taken in; ``held_parts`` were here.
+        incidents: numbers here of those that came along; ``new_incidents``: of those among them that were not here.
+    """
+
+    id: CommitId
+    file: str
+    tag: str | None
+    is_new: bool
+    taken_parts: int
+    taken_bytes: int
+    held_parts: int
+    incidents: list[int]
+    new_incidents: list[int]
+
+
+def import_commit(settings: Settings, wish: ImportWish, progress: Progress) -> ImportDone:
+    """Take a commit in that was exported to a file, or a container's checkpoint archive; raises as ``import_archive``."""
+    store = Store(settings.store)
+    imported = import_archive(
+        store,
+        wish.file,
+        host_facts(CriuTools(settings.tools_path).version),
+        keys=lambda: read_keys(wish.key_file or settings.export_keys),
+        force=wish.force,
+        show=progress.transfer,
+        settings=settings if wish.incidents else None,
+    )
+    if wish.tag is not None:
+        store.tag(wish.tag, imported.commit, force=wish.force)
+    return ImportDone(
+        id=imported.commit,
+        file=str(wish.file),
+        tag=wish.tag,
+        is_new=imported.is_new,
+        taken_parts=imported.parts,
+        taken_bytes=imported.bytes,
+        held_parts=imported.held,
+        incidents=[one.number for one in imported.incidents],
+        new_incidents=[one.number for one in imported.incidents if one.is_new],
+    )
+
+
+IMPORT = Operation(
+    "import",
+    ImportWish,
+    ImportDone,
+    import_commit,
+    Faces(
+        cli=("import",),
+        rest=Route(
+            "POST",
+            "/imports",
+            frozenset({Scope.HOST}),
+            "Take a commit in from a file of the server's host",
+            is_task=True,
+        ),
+        mcp=Tool(
+            Effect.ADDS,
+            "Take a commit in from a file of this host: what `relive export` wrote, or a container's checkpoint.",
+            is_for_host=True,
+        ),
+    ),
+)
 
 _TAR_MAGIC, _TAR_MAGIC_AT, _TAR_BLOCK = b"ustar", 257, 512
 

@@ -9,7 +9,7 @@ from relive.incidents.report.masking import Mask
 from relive.inspection.python.values import Evaluated, PythonStacks
 from relive.inspection.search import Found
 from relive.inspection.state import CommitState
-from relive.operations.operation import Operation, Wish
+from relive.operations.operation import Effect, Face, Faces, Only, Operation, Tool, Wish
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
 from relive.store import Store
@@ -55,7 +55,20 @@ def inspect(settings: Settings, wish: InspectWish, progress: Progress) -> Commit
         return read_state(memory, commit, manifest, Mask.configured(settings))
 
 
-INSPECT = Operation("inspect", InspectWish, CommitState, inspect)
+INSPECT = Operation(
+    "inspect",
+    InspectWish,
+    CommitState,
+    inspect,
+    Faces(
+        cli=("inspect",),
+        rest=("GET /commits/{ref}/state",),
+        mcp=Tool(
+            Effect.READS,
+            "Processes, threads, descriptors, sockets, memory and locks of a commit, without running it.",
+        ),
+    ),
+)
 
 
 class FindWish(InspectWish):
@@ -83,7 +96,20 @@ def find_in_memory(settings: Settings, wish: FindWish, progress: Progress) -> Fo
         return find(memory, pattern, mask, most=wish.most, limit=_SEARCH_LIMIT)
 
 
-FIND = Operation("find-in-memory", FindWish, Found, find_in_memory)
+FIND = Operation(
+    "find-in-memory",
+    FindWish,
+    Found,
+    find_in_memory,
+    Faces(
+        cli=("inspect",),
+        rest=("GET /commits/{ref}/memory",),
+        mcp=Tool(
+            Effect.READS,
+            "Where a text, bytes or an expression stand in the memory of a commit's processes.",
+        ),
+    ),
+)
 
 
 class StacksWish(InspectWish):
@@ -110,7 +136,27 @@ def python_stacks(settings: Settings, wish: StacksWish, progress: Progress) -> P
         return asked.stacks(wish.limit)
 
 
-STACKS = Operation("python-stacks", StacksWish, PythonStacks, python_stacks)
+STACKS = Operation(
+    "python-stacks",
+    StacksWish,
+    PythonStacks,
+    python_stacks,
+    Faces(
+        cli=("inspect",),
+        rest=("POST /commits/{ref}/stacks",),
+        mcp=Tool(
+            Effect.READS,
+            "Stacks of a commit's Python threads with locals, asyncio tasks, globals; asked in a throw-away branch.",
+        ),
+        only=(
+            Only(
+                ("limit",),
+                frozenset({Face.CLI, Face.MCP}),
+                "a request waits no longer than the default",
+            ),
+        ),
+    ),
+)
 
 
 class EvaluateWish(StacksWish):
@@ -143,4 +189,17 @@ def evaluate(settings: Settings, wish: EvaluateWish, progress: Progress) -> Eval
         )
 
 
-EVALUATE = Operation("evaluate", EvaluateWish, Evaluated, evaluate)
+EVALUATE = Operation(
+    "evaluate",
+    EvaluateWish,
+    Evaluated,
+    evaluate,
+    Faces(
+        cli=("eval",),
+        rest=("POST /commits/{ref}/evaluations",),
+        mcp=Tool(
+            Effect.READS,
+            "Evaluate a Python expression in a commit's process as it was, in a sealed branch that is removed in any case.",
+        ),
+    ),
+)

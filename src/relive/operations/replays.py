@@ -21,7 +21,7 @@ from relive.model.incident import Occurrence
 from relive.model.outcome import Replay, Run, VerdictKind
 from relive.model.text import is_number
 from relive.model.value import Value
-from relive.operations.operation import Operation, Wish
+from relive.operations.operation import Effect, Faces, Operation, Tool, Wish
 from relive.operations.policies import check_ignore, parse_policy
 from relive.operations.progress import Progress
 from relive.operations.resuming import Unfinished, digest
@@ -125,7 +125,21 @@ def replay(settings: Settings, wish: ReplayWish, progress: Progress) -> Replay:
     return result
 
 
-REPLAY = Operation("replay", ReplayWish, Replay, replay)
+REPLAY = Operation(
+    "replay",
+    ReplayWish,
+    Replay,
+    replay,
+    Faces(
+        cli=("replay",),
+        rest=("POST /runs",),
+        mcp=Tool(
+            Effect.ADDS,
+            "Restore the commit before a failure, send the recorded requests again, and judge: reproduced, not, diverged "
+            "at the first difference, or same-answer: `unseen` says what was missing or why the cause was not seen.",
+        ),
+    ),
+)
 
 
 class _Moment(Value):

@@ -12,7 +12,7 @@ from relive.incidents.report.masking import Mask
 from relive.incidents.report.outcomes import masked_attempt
 from relive.model.reproduction import Attempt, Reproduction, ReproductionKind
 from relive.model.text import is_number
-from relive.operations.operation import Operation, Wish
+from relive.operations.operation import Effect, Face, Faces, Only, Operation, Tool, Wish
 from relive.operations.policies import check_ignore, parse_policy
 from relive.operations.progress import Progress
 from relive.operations.resuming import Unfinished, digest
@@ -22,22 +22,23 @@ from relive.replay.fresh.environment import parse_variable, read_variables
 from relive.replay.fresh.reproduce import What, prepare
 from relive.replay.fresh.reproduce import reproduce as run_reproduction
 
-__all__ = ["REPRODUCE", "ReproduceWish", "reproduce", "reproduction_status"]
+__all__ = ["REPRODUCE", "FreshWish", "ReproduceWish", "reproduce", "reproduction_status"]
 
 
-class ReproduceWish(Wish):
-    """What is reproduced, and as what."""
+class FreshWish(Wish):
+    """As what a service is started afresh, and what may differ."""
 
-    incident: str = Field(description="An incident's number, or the path of an error package")
-    command: list[str] = Field(default=[], description="The service and its arguments; default: as recorded")
+    command: list[str] = Field(
+        default=[],
+        max_length=1000,
+        description="The service and its arguments, after --; default: as recorded",
+    )
     checkout: str | None = Field(
         default=None,
         description="A revision of git, or . for the files as they are; default: the recorded revision, where it is there",
     )
-    env: list[str] = Field(default=[], description="NAME=VALUE, over the recorded environment")
-    env_file: Path | None = Field(default=None, description="File of NAME=VALUE lines")
-    database: list[str] = Field(
-        default=[], description="PATH=FILE: lay a file over a path, such as a SQLite database"
+    env: list[str] = Field(
+        default=[], max_length=1000, description="NAME=VALUE, over the recorded environment"
     )
     port: int | None = Field(
         default=None,
@@ -58,6 +59,16 @@ class ReproduceWish(Wish):
         ge=0.1,
         le=86_400,
         description="Seconds until the service listens, and again until it has answered",
+    )
+
+
+class ReproduceWish(FreshWish):
+    """What is reproduced, by who may name files of the host."""
+
+    incident: str = Field(description="An incident's number, or the path of an error package")
+    env_file: Path | None = Field(default=None, description="File of NAME=VALUE lines")
+    database: list[str] = Field(
+        default=[], description="PATH=FILE: lay a file over a path, such as a SQLite database"
     )
 
 
@@ -116,7 +127,28 @@ def reproduce(settings: Settings, wish: ReproduceWish, progress: Progress) -> Re
     return result
 
 
-REPRODUCE = Operation("reproduce", ReproduceWish, Reproduction, reproduce)
+REPRODUCE = Operation(
+    "reproduce",
+    ReproduceWish,
+    Reproduction,
+    reproduce,
+    Faces(
+        cli=("reproduce",),
+        rest=("POST /reproductions",),
+        mcp=Tool(
+            Effect.ADDS,
+            "Without any commit: start the service afresh in a sandbox, send the failed request, and judge. "
+            "Another revision can be tried with `checkout`.",
+        ),
+        only=(
+            Only(
+                ("env_file", "database"),
+                frozenset({Face.CLI, Face.MCP}),
+                "they name files of the host",
+            ),
+        ),
+    ),
+)
 
 
 def _incident(text: str) -> tuple[Path | None, int]:

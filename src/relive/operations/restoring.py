@@ -8,13 +8,12 @@ from pydantic import Field
 
 from relive.agent.control.client import ask_agent
 from relive.config import Settings
-from relive.containers.restore.restoring import restore as restore_branch
 from relive.errors import ReliveError
 from relive.model.branch import BranchFacts, Clients, Clock, unwritable_words
 from relive.model.capsule import LifePaths, parse_publication
 from relive.model.commit import CommitId, Manifest
 from relive.model.quantities import age, when
-from relive.operations.operation import Operation, Wish
+from relive.operations.operation import Effect, Faces, Operation, Tool, Wish
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
 from relive.protocols.egress_window import read_egress
@@ -63,6 +62,8 @@ def restore(settings: Settings, wish: RestoreWish, progress: Progress) -> Branch
         RefUnknown, RefAmbiguous, StoreError: the store cannot give the commit.
         RestoreFailed: the branch did not come to life; nothing is left of it.
     """
+    from relive.containers.restore.restoring import restore as restore_branch
+
     pace = parse_speed(wish.speed)
     wanted = [parse_publication(text) for text in wish.publish]
     tend(settings, progress)
@@ -125,7 +126,20 @@ def _age(manifest: Manifest, pending: int) -> str:
     return f"It is of {when(taken)[:19]}, {age(taken)} ago{newer}."
 
 
-RESTORE = Operation("restore", RestoreWish, BranchFacts, restore)
+RESTORE = Operation(
+    "restore",
+    RestoreWish,
+    BranchFacts,
+    restore,
+    Faces(
+        cli=("restore",),
+        rest=("POST /branches",),
+        mcp=Tool(
+            Effect.ADDS,
+            "Bring a commit to life as a branch in a sealed sandbox; the original is not touched.",
+        ),
+    ),
+)
 
 
 def _stage(settings: Settings, manifest: Manifest, pace: Speed) -> Stage | None:

@@ -12,7 +12,8 @@ from relive.maintenance.garbage import Thing
 from relive.maintenance.gc import GRACE, Collected, collect, foresee
 from relive.maintenance.problems import Kind, Problem, Report
 from relive.model.commit import CommitId
-from relive.operations.operation import Operation, Result, Wish
+from relive.model.token_scope import Scope
+from relive.operations.operation import Effect, Faces, Operation, Result, Route, Tool, Wish
 from relive.operations.progress import Progress
 from relive.store import Store
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:  # numpy takes its time
     from relive.maintenance.stats import StoreStats
 
 __all__ = [
+    "GC",
     "STATS",
     "VERIFY",
     "Garbage",
@@ -84,7 +86,17 @@ def stats(settings: Settings, _wish: StatsWish, progress: Progress) -> StorageSt
     return StorageStats.of(measure(Store(settings.store), progress=progress.progress))
 
 
-STATS = Operation("store-stats", StatsWish, StorageStats, stats)
+STATS = Operation(
+    "store-stats",
+    StatsWish,
+    StorageStats,
+    stats,
+    Faces(
+        cli=("store stats",),
+        rest=("GET /store/stats",),
+        mcp=Tool(Effect.READS, "What the store holds and what takes the room."),
+    ),
+)
 
 
 class Verification(Result):
@@ -127,7 +139,19 @@ def verify(settings: Settings, wish: VerifyWish, progress: Progress) -> Verifica
     return Verification.of(report)
 
 
-VERIFY = Operation("verify", VerifyWish, Verification, verify)
+VERIFY = Operation(
+    "verify",
+    VerifyWish,
+    Verification,
+    verify,
+    Faces(
+        cli=("verify",),
+        rest=("POST /store/verifications",),
+        mcp=Tool(
+            Effect.READS, "Check that commits can be given back: signatures, hashes, and that all is there."
+        ),
+    ),
+)
 
 
 class Useless(Result):
@@ -175,7 +199,7 @@ class GcWish(Wish):
         ge=0,
         description="Seconds for which something must have been useless before it is deleted",
     )
-    dry_run: bool = Field(default=True, description="Only say what would go and what that would free")
+    dry_run: bool = Field(default=False, description="Only say what would go and what that would free")
 
 
 def gc(settings: Settings, wish: GcWish, progress: Progress) -> Garbage:
@@ -183,3 +207,27 @@ def gc(settings: Settings, wish: GcWish, progress: Progress) -> Garbage:
     act = foresee if wish.dry_run else collect
     found = act(Store(settings.store), grace=wish.grace, progress=progress.progress)
     return Garbage.of(found, dry_run=wish.dry_run)
+
+
+GC = Operation(
+    "gc",
+    GcWish,
+    Garbage,
+    gc,
+    Faces(
+        cli=("gc",),
+        # What it would free now is told by GET /store/garbage, for which `read` is enough.
+        rest=Route(
+            "POST",
+            "/store/collections",
+            frozenset({Scope.HOST}),
+            "Free what no commit needs; never drops a commit",
+            is_task=True,
+        ),
+        mcp=Tool(
+            Effect.DESTROYS,
+            "Free what no commit needs; never drops a commit. Begin with `dry_run`.",
+            is_for_host=True,
+        ),
+    ),
+)

@@ -12,53 +12,50 @@ from pathlib import Path
 from pydantic import Field
 
 from relive.config import Settings
-from relive.errors import HostIncapable, PermissionMissing, UnitUnfit
+from relive.errors import HostIncapable, PermissionMissing, UnitUnfit, UsageError
 from relive.kernel.atomic_write import Durability, replace_file
 from relive.model.capsule import check_name, parse_address, parse_every
 from relive.model.limits import KINDS
-from relive.operations.operation import Result, Wish
+from relive.model.token_scope import Scope
+from relive.operations.observing import EVERY, LISTEN
+from relive.operations.operation import Effect, Faces, Operation, Result, Route, Tool, Wish
+from relive.operations.progress import Progress
 from relive.units.dropin import Wanted, capsule_name, drop_in, is_untouched, remarks
 from relive.units.systemctl import load_unit, reload_and_restart, unit_name
 from relive.units.unitfile import read_service
 
-__all__ = ["AdoptWish", "ReleaseWish", "UnitChange", "adopt", "release"]
+__all__ = ["ADOPT", "RELEASE", "AdoptWish", "ReleaseWish", "UnitChange", "adopt", "release"]
 
 _UNITS = Path("/etc/systemd/system")
 _DROP_IN = "50-relive.conf"
 
 
-class AdoptWish(Wish):
-    """What a unit's service is to run with."""
+class UnitWish(Wish):
+    """Which unit, and how far to go."""
 
     unit: str = Field(description="The unit, such as shop or shop@1.service")
+    restart: bool = Field(default=False, description="Reload systemd, and restart the unit if it runs")
+    force: bool = Field(default=False, description="Go on although the drop-in was edited, which is lost")
+    dry_run: bool = Field(default=False, description="Only tell what would be done")
+
+
+class AdoptWish(UnitWish):
+    """What a unit's service is to run with."""
+
     name: str | None = Field(default=None, description="Name of the capsule; default: the unit's")
-    every: str = Field(
-        default="30s", description="When to commit: a time such as 30s, or request, start, never"
-    )
-    listen: str | None = Field(
-        default=None, description="ADDR:PORT at which a recording proxy listens for the service"
-    )
+    every: str = Field(default="30s", description=EVERY)
+    listen: str | None = Field(default=None, description=LISTEN)
     upstream: str | None = Field(
-        default=None, description="The service's own port (or ADDR:PORT); needs listen"
+        default=None, description="The service's own port (or ADDR:PORT); needs --listen"
     )
     record_egress: bool = Field(
         default=False, description="Record at its border what the service asks of others"
     )
-    unconfined: bool = Field(default=False, description="The service may run without the unit's sandboxing")
-    force: bool = Field(default=False, description="Replace the drop-in also if it was edited")
-    restart: bool = Field(default=False, description="Have systemd read it, and restart the unit if it runs")
-    dry_run: bool = Field(default=False, description="Only tell what would be done")
+    unconfined: bool = Field(default=False, description="Let the service run without the unit's sandboxing")
 
 
-class ReleaseWish(Wish):
+class ReleaseWish(UnitWish):
     """Which unit runs its service without Relive again."""
-
-    unit: str = Field(description="The unit")
-    force: bool = Field(default=False, description="Remove the drop-in also if it was edited")
-    restart: bool = Field(
-        default=False, description="Have systemd read its files, and restart the unit if it runs"
-    )
-    dry_run: bool = Field(default=False, description="Only tell what would be done")
 
 
 class UnitChange(Result):
@@ -80,7 +77,7 @@ class UnitChange(Result):
     next: list[str]
 
 
-def adopt(settings: Settings, wish: AdoptWish) -> UnitChange:
+def adopt(settings: Settings, wish: AdoptWish, _progress: Progress) -> UnitChange:
     """Write the drop-in.
 
     Raises:
@@ -89,6 +86,8 @@ def adopt(settings: Settings, wish: AdoptWish) -> UnitChange:
         UnitUnfit: its service cannot be run so, or somebody edited the drop-in.
         UsageError: an option has no meaning.
     """
+    if (wish.listen is None) != (wish.upstream is None):
+        raise UsageError("--listen and --upstream go together", remedy="give both, or neither")
     unit = unit_name(wish.unit)
     path = _path(unit)
     loaded = load_unit(unit)
@@ -117,7 +116,7 @@ def adopt(settings: Settings, wish: AdoptWish) -> UnitChange:
     return _change(unit, path, present, text, remarks(service), restart=wish.restart, dry_run=wish.dry_run)
 
 
-def release(wish: ReleaseWish) -> UnitChange:
+def release(_settings: Settings, wish: ReleaseWish, _progress: Progress) -> UnitChange:
     """Remove the drop-in; raises as ``adopt``, but not for a unit that is gone."""
     unit = unit_name(wish.unit)
     path = _path(unit)
@@ -226,3 +225,43 @@ def _change(
         remarks=said,
         next=following if changed else [],
     )
+
+
+ADOPT = Operation(
+    "adopt",
+    AdoptWish,
+    UnitChange,
+    adopt,
+    Faces(
+        cli=("adopt",),
+        rest=Route(
+            "POST",
+            "/units/adopted",
+            frozenset({Scope.HOST}),
+            "Have a systemd unit of the server's host run its service under Relive, by a drop-in",
+        ),
+        mcp=Tool(
+            Effect.DESTROYS,
+            "Have a systemd unit run its service under Relive, by a drop-in; begin with `dry_run`.",
+            is_for_host=True,
+        ),
+    ),
+)
+RELEASE = Operation(
+    "release",
+    ReleaseWish,
+    UnitChange,
+    release,
+    Faces(
+        cli=("release",),
+        rest=Route(
+            "POST",
+            "/units/released",
+            frozenset({Scope.HOST}),
+            "Have a systemd unit of the server's host run its service without Relive again",
+        ),
+        mcp=Tool(
+            Effect.DESTROYS, "Have a systemd unit run its service without Relive again.", is_for_host=True
+        ),
+    ),
+)

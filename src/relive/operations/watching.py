@@ -10,9 +10,11 @@ from pydantic import Field
 from relive.config import Settings
 from relive.errors import CapsuleExists, PermissionMissing, UsageError
 from relive.kernel import procfs
-from relive.model.capsule import check_name, parse_address, parse_every
+from relive.model.capsule import check_name, parse_address
+from relive.model.token_scope import Scope
 from relive.model.watched import WatchSpec, check_pattern
-from relive.operations.operation import Operation, Result, Wish
+from relive.operations.observing import ObservedWish, policy_of
+from relive.operations.operation import Effect, Faces, Operation, Result, Route, Tool
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
 from relive.watching.engines import engine_named, engine_of
@@ -29,53 +31,35 @@ __all__ = ["WATCH", "CreationOptions", "WatchWish", "Watching", "options_for", "
 _SERVICES = ("pid", "unit")
 
 
-class WatchWish(Wish):
+class WatchWish(ObservedWish):
     """What is watched, and for what."""
 
     target: str = Field(description="What runs: podman:NAME, docker:NAME, pid:NUMBER or unit:NAME")
-    every: str = Field(
-        default="30s", description="When to commit: a time such as 30s, or request, start, never"
-    )
-    pause_limit: float | None = Field(
-        default=None,
-        ge=0,
-        description="Seconds; a commit that is expected to stop it for longer is not taken by the clock; 0: each is; default: 1",
-    )
-    pause_share: float | None = Field(
-        default=None,
-        gt=0,
-        le=100,
-        description="Percent of the time that it may stand still for commits by the clock, which come seldomer then; default: 1",
+    name: str | None = Field(
+        default=None, description="What a process or unit is called; default: its own name"
     )
     listen: str | None = Field(
         default=None, description="ADDR:PORT at which a recording proxy listens for the container"
     )
     upstream: str | None = Field(
         default=None,
-        description="Where the host reaches it; default: its published port, if there is one only",
-    )
-    hang_after: float | None = Field(
-        default=30.0, ge=0.1, description="Seconds without an answer that count as a hang; with listen"
-    )
-    log_pattern: list[str] = Field(
-        default=[], description="Regular expressions; a line of output in which one is found is a failure"
+        description="ADDR:PORT at which the host reaches it; default: its published port, if there is one only",
     )
     signals: bool = Field(default=True, description="Commit at fatal signals, before the process dies")
     health: bool = Field(default=True, description="Run its health check where nobody does in time")
-    name: str | None = Field(
-        default=None, description="What a process or unit is called; default: its own name"
-    )
     record: int | None = Field(
         default=None, ge=1, le=65535, description="A service's own port, whose new connections are recorded"
     )
     log: list[Path] = Field(
-        default=[], description="Files that a service logs to, beside its standard streams"
+        default=[],
+        description="A file that a service logs to, beside its standard streams; may be given again",
     )
     health_url: str | None = Field(
         default=None, description="A URL that a healthy service answers with a status below 400"
     )
     files: list[Path] = Field(
-        default=[], description="Files and directories of a service that each commit holds"
+        default=[],
+        description="A file or directory of a service that each commit holds; may be given again",
     )
 
 
@@ -127,10 +111,7 @@ def watch(settings: Settings, wish: WatchWish, progress: Progress) -> Watching:
         upstream = parse_address(wish.upstream) if wish.upstream is not None else upstream_of(state)
     if wish.record is not None:
         listen, upstream = ("127.0.0.1", 0), place_of(state, wish.record)
-    policy = parse_every(wish.every).limited(
-        settings.pause_limit if wish.pause_limit is None else wish.pause_limit,
-        settings.pause_share if wish.pause_share is None else wish.pause_share,
-    )
+    policy = policy_of(settings, wish)
     if policy.each_request and listen is None:
         raise UsageError(
             "--every request is for --listen or --record",
@@ -230,7 +211,26 @@ def _flag(engine: str) -> str:
     return "" if engine == "podman" else f"--engine {engine} "
 
 
-WATCH = Operation("watch", WatchWish, Watching, watch)
+WATCH = Operation(
+    "watch",
+    WatchWish,
+    Watching,
+    watch,
+    Faces(
+        cli=("watch",),
+        rest=Route(
+            "POST",
+            "/watches",
+            frozenset({Scope.HOST}),
+            "Watch a container or service of the server's host, which runs already",
+        ),
+        mcp=Tool(
+            Effect.ADDS,
+            "Watch a container or service of this host that runs already: committed, recorded, its failures seen.",
+            is_for_host=True,
+        ),
+    ),
+)
 
 
 class CreationOptions(Result):

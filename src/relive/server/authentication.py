@@ -28,6 +28,8 @@ from relive.server.credentials import Scope, Token, Tokens, reach
 __all__ = ["Caller", "Gate", "is_loopback", "needs", "refuse_open_server"]
 
 _ASKED = "relive.caller"  # in the ASGI scope: what ``Gate.ask`` found out, a Caller or a ReliveError
+# Whoever reaches loopback is no reason to start programs as root.
+_WITHOUT_A_TOKEN = frozenset(Scope) - {Scope.HOST}
 _BEARER = HTTPBearer(auto_error=False, description="A token of `relive token create`")
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(?::(?P<port>[0-9]{1,5}))?", re.ASCII)
 
@@ -114,7 +116,7 @@ class Gate:
         given = headers.getlist("authorization")
         if self._is_open and not given:
             _refuse_pages(headers, address, scope.get("scheme", "http"))
-            return Caller(None, "anonymous", frozenset(Scope), address)
+            return Caller(None, "anonymous", _WITHOUT_A_TOKEN, address)
         # A token that is wrong is refused also where none is needed: what it was meant to limit would not be.
         kind, _, text = given[0].partition(" ") if len(given) == 1 else ("", "", "")
         token = self._tokens.verify(text.strip() if kind.lower() == "bearer" else "")
@@ -175,7 +177,7 @@ def needs(scope: Scope) -> Callable[..., Coroutine[Any, Any, Caller]]:
     ) -> Caller:
         gate: Gate = request.app.state.gate
         found = await gate.ask(request.scope)
-        if scope in (Scope.MEMORY, Scope.ADMIN):
+        if scope in (Scope.MEMORY, Scope.ADMIN, Scope.HOST):
             note(request.scope)  # such reading is in the audit log as well
         if isinstance(found, ReliveError):
             raise found

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Self
 
 from relive.errors import TokenUnknown, UsageError
+from relive.model.token_scope import Scope
 from relive.server.database import Database
 from relive.server.key_files import private_directory, read_key
 
@@ -36,26 +37,19 @@ CREATE TABLE IF NOT EXISTS tokens (
 """
 
 
-class Scope(StrEnum):
-    """What a token may be used for."""
-
-    READ = "read"  # lists, details, verdicts
-    OPERATE = "operate"  # commit, restore, replay, stop, tag, delete
-    MEMORY = "memory"  # what a process had in memory: dumps, exports, frames with locals, exec in a branch
-    ADMIN = "admin"  # tokens, signed addresses, audit log, gc
-
-
-# Memory is in no other scope: it may hold what the service knows about its users.
+# Memory is in no other scope: it may hold what the service knows about its users. Neither is host, which was not there when older
+# tokens were made: they are to open no more than they did.
 _IMPLIED = {
     Scope.READ: {Scope.READ},
     Scope.OPERATE: {Scope.READ, Scope.OPERATE},
     Scope.MEMORY: {Scope.READ, Scope.MEMORY},
     Scope.ADMIN: {Scope.READ, Scope.OPERATE, Scope.ADMIN},
+    Scope.HOST: {Scope.READ, Scope.HOST},
 }
 
 
 def reach(scopes: Collection[Scope]) -> frozenset[Scope]:
-    """The scopes with those they imply: operate, memory and admin imply read, admin implies operate, none implies memory."""
+    """The scopes with those they imply: all imply read, admin implies operate, none implies memory or host."""
     return frozenset(implied for scope in scopes for implied in _IMPLIED[scope])
 
 

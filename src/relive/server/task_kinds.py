@@ -13,6 +13,10 @@ between the two:
 * export: what is kept on the shelf under the task's id is the task's.
 * fixture: files in a directory named by the task's id; they are written anew.
 * verify: changes nothing.
+* debug: branches as with restore; it begins anew.
+* push, pull, import, retain, gc, repair: done again they find what was done, and do the rest; the result tells of the rest only.
+* rotation of the signing key: done again it makes one more key; the one between stays trusted.
+* restore as a container: a container that is there already is refused by its name.
 """
 
 from __future__ import annotations
@@ -28,14 +32,14 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, Field
 
 from relive.config import Settings
-from relive.containers.archive.compression import Compression
 from relive.errors import Cancelled, TaskUnknown
 from relive.incidents.runs import Runs
 from relive.kernel.procfs import is_same_process, read_stat
+from relive.operations.catalogue import OPERATIONS
 from relive.operations.committing import COMMIT
-from relive.operations.exports import EXPORT, ExportWish, Format
+from relive.operations.exports import EXPORT, ContentWish, ExportWish, Format
 from relive.operations.fixtures import FIXTURE, Database, FixtureMade, FixtureWish
-from relive.operations.operation import Operation, Result, Wish
+from relive.operations.operation import Operation, Result, Route, Wish
 from relive.operations.replays import REPLAY
 from relive.operations.reproductions import REPRODUCE
 from relive.operations.restoring import RESTORE
@@ -63,18 +67,9 @@ _PATIENCE = 30.0  # [s] for an operation to take back what it did, when its serv
 _PROCESS = "process"
 
 
-class ExportTask(Wish):
-    """What is exported, to a file of the server's; see ``ExportWish``."""
+class ExportTask(ContentWish):
+    """What is exported, to a file of the server's."""
 
-    ref: str = Field(description="The commit (id, tag, NAME, NAME@{2 minutes ago}), or incident/NUMBER")
-    encrypt: bool = Field(
-        default=False, description="Encrypt it with the newest key of the setting export_keys"
-    )
-    format: Format = Field(
-        Format.RELIVE, description="For `relive import`; to restore with podman; or only to look into"
-    )
-    compress: Compression | None = Field(default=None, description="Of a checkpoint archive")
-    incidents: bool = Field(default=True, description="With what replays of its incidents need")
     lifetime: int = Field(default=86_400, ge=1, le=LONGEST, description="Seconds for which it is kept")
 
 
@@ -124,7 +119,10 @@ def sweep_unfinished(settings: Settings, tasks: Tasks) -> None:
 
 def server_kinds(settings: Settings, shelf: Shelf) -> list[TaskKind[Any, Any]]:
     """All kinds of tasks of ``relive serve``; exports are kept on the shelf."""
-    plain: list[Operation[Any, Any]] = [COMMIT, RESTORE, REPLAY, REPRODUCE, VERIFY]
+    derived = [
+        one for one in OPERATIONS.values() if isinstance(one.faces.rest, Route) and one.faces.rest.is_task
+    ]
+    plain: list[Operation[Any, Any]] = [COMMIT, RESTORE, REPLAY, REPRODUCE, VERIFY, *derived]
     return [*(_kind(settings, one) for one in plain), _export(settings, shelf), _fixture(settings)]
 
 

@@ -19,6 +19,9 @@ __all__ = ["DebugLine"]
 
 _ASK = b"\x1e"
 _READ = 1 << 16  # [bytes]
+_MOST = (
+    16 << 20
+)  # [bytes] between two prompts; what runs in a branch may be hostile, and this is memory of the host's
 _POLL = 0.005  # [s]
 _ASK_AGAIN = 0.2  # [s]
 
@@ -68,8 +71,12 @@ class DebugLine:
         )
 
     def hear(self) -> tuple[str, bool]:
-        """Text until the debugger wants a line, and True; the rest of the text and False when it has ended."""
-        pieces = [self._rest]
+        """Text until the debugger wants a line, and True; the rest of the text and False when it has ended.
+
+        Raises:
+            DebuggerSilent: it says more than anybody reads.
+        """
+        pieces, size = [self._rest], 0
         while _ASK not in pieces[-1]:
             try:
                 data = self._connection.recv(_READ)
@@ -83,6 +90,13 @@ class DebugLine:
                 self._rest = b""
                 return self._decoder.decode(b"".join(pieces), final=True), False
             pieces.append(data)
+            size += len(data)
+            if size > _MOST:
+                raise DebuggerSilent(
+                    "the debugger said too much",
+                    cause=f"more than {_MOST >> 20} MiB without asking for a command",
+                    remedy="ask for less, such as a slice",
+                )
         whole = b"".join(pieces)
         text, _, self._rest = whole.partition(_ASK)
         return self._decoder.decode(text), True

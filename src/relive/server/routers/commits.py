@@ -16,7 +16,7 @@ from relive.operations.commits import (
     page_of_commits,
     show_commit,
 )
-from relive.operations.committing import COMMIT, CommitWish
+from relive.operations.committing import COMMIT, CommitWish, TargetWish
 from relive.operations.operation import Wish
 from relive.operations.progress import Silent
 from relive.operations.tags import Tag, add_tag, delete_tag, list_tags
@@ -45,16 +45,9 @@ def listed(settings: Configured, _caller: Reader, wish: Annotated[CommitsQuery, 
     return page_of_commits(settings, wish, Silent())
 
 
-class NewCommit(Wish):
-    """What is committed; files of the server's host cannot be named here."""
-
-    target: str = Field(max_length=200, description="A capsule's name, or pid:NUMBER for any running tree")
-    tag: str | None = Field(default=None, max_length=200, description="Give the commit this tag")
-
-
 @router.post("/commits", operation_id="take_commit", status_code=202, responses=TASK_ANSWER)
 def take(
-    wish: Annotated[NewCommit, Body(examples=[{"target": "payments", "tag": "before-deploy"}])],
+    wish: Annotated[TargetWish, Body(examples=[{"target": "payments", "tag": "before-deploy"}])],
     caller: Operator,
     submitted: Annotated[Submitted, Depends()],
 ) -> Task:

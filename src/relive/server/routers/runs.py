@@ -7,9 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Depends, Path, Query
 from pydantic import Field
 
-from relive.operations.operation import Wish
 from relive.operations.replays import REPLAY, ReplayWish
-from relive.operations.reproductions import REPRODUCE, ReproduceWish
+from relive.operations.reproductions import REPRODUCE, FreshWish, ReproduceWish
 from relive.operations.runs import (
     RunDetail,
     RunPage,
@@ -52,34 +51,16 @@ def replayed(
     return submitted(REPLAY.name, wish, caller, wish.what)
 
 
-class ReproductionWish(Wish):
-    """What is reproduced, and as what. Its command can read what its user can read on the host: the route needs memory, too."""
+class ReproductionWish(FreshWish):
+    """What is reproduced. Its command can read what its user can read on the host: the route needs memory, too."""
 
     incident: int = Field(ge=1, le=(1 << 53) - 1, description="Number of the incident")
-    command: list[str] = Field(
-        default=[], max_length=1000, description="The service and its arguments; default: as recorded"
-    )
-    checkout: str | None = Field(
-        default=None, description="A revision of git; default: the recorded revision"
-    )
     env: list[str] = Field(
         default=[],
         max_length=1000,
         description="NAME=VALUE, over the recorded environment; kept with the task",
     )
-    port: int | None = Field(
-        default=None,
-        ge=1,
-        le=65_535,
-        description="Port on which the service listens, if not the recorded one",
-    )
     times: int = Field(default=1, ge=1, le=1000, description="How often, each in a fresh process")
-    ignore: list[str] = Field(
-        default=[], description="What may differ inside: event:KIND, or event:KIND:PATH"
-    )
-    on_miss: list[str] = Field(
-        default=[], description="A call of the request without a recorded answer: fail or pass, or KIND:pass"
-    )
     limit: float = Field(
         default=30.0,
         ge=0.1,

@@ -8,6 +8,9 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Header, Path, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
+from relive.operations.catalogue import OPERATIONS
+from relive.operations.debugging import DEBUG
+from relive.operations.operation import Route
 from relive.operations.replays import REPLAY
 from relive.operations.reproductions import REPRODUCE
 from relive.server.audit import note
@@ -34,12 +37,25 @@ Known = Annotated[str, Depends(_known)]
 
 
 # Their results hold what services answered and logged, their inputs what environment they are given.
-_HOLD_MEMORY = frozenset({REPLAY.name, REPRODUCE.name})
+_HOLD_MEMORY = frozenset({REPLAY.name, REPRODUCE.name, DEBUG.name})
+# Their inputs and results name files and remotes of the host.
+_OF_THE_HOST = frozenset(
+    name
+    for name, one in OPERATIONS.items()
+    if isinstance(one.faces.rest, Route) and Scope.HOST in one.faces.rest.scopes
+)
+
+
+def _sees(caller: Caller, kind: str) -> bool:
+    """They may read what was asked and what came of it."""
+    return (Scope.MEMORY in caller.scopes or kind not in _HOLD_MEMORY) and (
+        Scope.HOST in caller.scopes or kind not in _OF_THE_HOST
+    )
 
 
 def _for(caller: Caller, task: Task) -> Task:
     """Without what the caller may not read; a replay's verdicts are at /runs/NUMBER/verdicts."""
-    if Scope.MEMORY in caller.scopes or task.kind not in _HOLD_MEMORY:
+    if _sees(caller, task.kind):
         return task
     return task.model_copy(update={"input": {}, "result": None})
 
@@ -87,7 +103,7 @@ async def events(
     ] = None,
 ) -> AsyncIterator[ServerSentEvent]:
     """Server-sent events: begun, progress, told, ended; the last one has the result or the error"""
-    is_whole = Scope.MEMORY in caller.scopes or tasks.get(task).kind not in _HOLD_MEMORY
+    is_whole = _sees(caller, tasks.get(task).kind)
     async for one in tasks.events(task, last_event_id or 0):
         data = one.data if is_whole else {**one.data, "result": None} if "result" in one.data else one.data
         yield ServerSentEvent(id=str(one.id), event=one.event.value, data=data)

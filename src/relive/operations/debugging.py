@@ -1,0 +1,216 @@
+"""Debugging a failure where it happened: pdb in a sealed branch, in the thread that failed.
+
+The debugger runs inside of the branch, with the rights of the service. What looks at the branch from outside, with those of the
+host, is in ``host_debugging``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from pydantic import Field
+
+from relive.config import Settings
+from relive.errors import UsageError
+from relive.incidents.incidents import Incidents
+from relive.model.commit import CommitId
+from relive.model.incident import Incident
+from relive.model.quantities import duration
+from relive.model.text import printable
+from relive.model.token_scope import Scope
+from relive.operations.operation import Effect, Face, Faces, Only, Operation, Result, Route, Tool, Wish
+from relive.operations.progress import Progress
+from relive.operations.respawning import tend_capsules
+from relive.replay.debug.outcome import DebugOutcome
+from relive.replay.debug.session import Debugged, at_failure, at_request, has_waiting_thread
+from relive.sandbox.branch import Branch
+from relive.store import Store
+
+__all__ = [
+    "DEBUG",
+    "OUTCOME_LIMIT",
+    "Answer",
+    "DebugAnswers",
+    "DebugWish",
+    "debug",
+    "is_quit",
+    "leave",
+    "outcome_of",
+    "prompted",
+]
+
+_QUITS = frozenset({"q", "quit", "exit"})
+_ANSWERS_MOST = 16 << 20  # [characters] of all answers together, which are held here and kept with a task
+OUTCOME_LIMIT = 30.0  # [s] for the answer, once the debugger has let the request go on
+
+
+class DebugWish(Wish):
+    """Which failure, and what the debugger is told."""
+
+    number: int = Field(ge=1, le=(1 << 53) - 1, description="The incident's number")
+    command: list[str] = Field(
+        default=[],
+        max_length=1000,
+        description="Give this to the debugger, print its answer; then end",
+    )
+    at_request: bool = Field(
+        default=False, description="Begin before the failure, where the service takes the request"
+    )
+    keep: bool = Field(default=False, description="Leave the branch there when the debugger ends")
+
+
+class Answer(Result):
+    """What the debugger said to one command."""
+
+    command: str
+    answer: str
+
+
+class DebugAnswers(Result):
+    """What the debugger said.
+
+    Attributes:
+        opening: before the first command.
+        has_gone_on: the debugger let the request go on.
+        compares: the request was recorded, so that there is an answer to compare.
+        outcome: what came of it then; None: nothing within ``OUTCOME_LIMIT``, or it did not go on.
+    """
+
+    incident: int
+    commit: CommitId
+    branch: str
+    opening: str
+    answers: list[Answer]
+    has_gone_on: bool
+    compares: bool
+    outcome: DebugOutcome | None
+
+
+def debug(settings: Settings, wish: DebugWish, progress: Progress) -> DebugAnswers:
+    """Open pdb at a failure, in a sealed branch, and give it commands.
+
+    Raises:
+        IncidentUnknown, RefUnknown, RestoreFailed: as they say.
+        UsageError: no thread of Python waits at the failure, or it did not happen in a recorded request.
+        DebuggerSilent: none opened, or it said too much.
+    """
+    tend_capsules(settings)
+    incident = Incidents(settings.incidents).get(wish.number)
+    if not wish.at_request and not has_waiting_thread(incident):
+        raise UsageError(
+            f"in the commit of incident {incident.number} no thread of Python waits at the place of failure",
+            cause="what shows other processes runs outside of the branch, with the rights of the host",
+            remedy=f"`relive debug {incident.number}` on the host does so; or begin at the request",
+        )
+    with prompted(settings, wish, incident, progress) as debugged:
+        return _answered(incident, debugged, wish.command)
+
+
+@contextlib.contextmanager
+def prompted(
+    settings: Settings, wish: DebugWish, incident: Incident, progress: Progress
+) -> Iterator[Debugged]:
+    """A branch in which pdb waits for a command; it is stopped at the end, or kept. Raises as ``debug``."""
+    open_debugger = at_request if wish.at_request else at_failure
+    with open_debugger(settings, Store(settings.store), incident) as debugged:
+        branch = debugged.branch
+        try:
+            progress.status(
+                f"Restored {branch.facts.name} in {duration(branch.facts.restore_us)} as branch {branch.facts.id}."
+            )
+            yield debugged
+        finally:
+            debugged.line.close()
+            leave(progress, branch, keep=wish.keep)
+
+
+def leave(progress: Progress, branch: Branch, *, keep: bool) -> None:
+    """Stop the branch, or say how it is stopped."""
+    if keep and branch.is_alive:
+        branch.keep()
+        progress.status(f"Branch {branch.facts.id} stays; `relive stop {branch.facts.id}` ends it.")
+    else:
+        branch.stop()
+
+
+def is_quit(said: str) -> bool:
+    """The debugger was told to quit; after anything else that ends it, the request goes on."""
+    return said.strip() in _QUITS
+
+
+def outcome_of(debugged: Debugged) -> DebugOutcome | None:
+    """What came of the request that the debugger let go on; None: nothing in time, or nobody waits for it."""
+    return debugged.sending.outcome(OUTCOME_LIMIT) if debugged.sending is not None else None
+
+
+def _answered(incident: Incident, debugged: Debugged, commands: list[str]) -> DebugAnswers:
+    line, said, left = debugged.line, "", _ANSWERS_MOST
+    text, wants = line.hear()
+    opening = printable(_without_prompt(text))
+    answers: list[Answer] = []
+    for said in commands:
+        if not wants:
+            break
+        line.say(said)
+        text, wants = line.hear()
+        left -= len(text)
+        if left < 0:
+            raise UsageError(
+                "the debugger said too much",
+                cause=f"its answers have more than {_ANSWERS_MOST} characters in all",
+                remedy="ask for less, such as a slice",
+            )
+        answers.append(Answer(command=said, answer=printable(_without_prompt(text))))
+    goes_on = not wants and not is_quit(said)
+    return DebugAnswers(
+        incident=incident.number,
+        commit=debugged.branch.facts.commit,
+        branch=debugged.branch.facts.id,
+        opening=opening,
+        answers=answers,
+        has_gone_on=goes_on,
+        compares=debugged.sending is not None,
+        outcome=outcome_of(debugged) if goes_on else None,
+    )
+
+
+def _without_prompt(text: str) -> str:
+    """All lines but the last, which asks for the next command."""
+    return text.rpartition("\n")[0]
+
+
+DEBUG = Operation(
+    "debug",
+    DebugWish,
+    DebugAnswers,
+    debug,
+    Faces(
+        cli=("debug",),
+        # As for commands in a branch: the debugger runs whatever it is told, as the service, within the seal.
+        rest=Route(
+            "POST",
+            "/debugging",
+            frozenset({Scope.OPERATE, Scope.MEMORY}),
+            "Open pdb at a failure, in a sealed branch, and give it commands",
+            is_task=True,
+        ),
+        mcp=Tool(
+            Effect.DESTROYS,
+            "Open pdb at a failure, in the failing frame of a sealed branch, and give it commands such as `p order.items`, "
+            "`up`, `where`. Only the branch is changed.",
+        ),
+        only=(
+            Only(
+                ("a conversation",),
+                frozenset({Face.CLI}),
+                "it needs a terminal; elsewhere commands are given at once",
+            ),
+            Only(
+                ("gdb and py-spy",),
+                frozenset({Face.CLI}),
+                "they run on the host as root, outside of the branch, and gdb runs programs",
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,143 @@
+"""Looking at a failed process from outside of its branch: stacks by py-spy, native code by gdb.
+
+Both run on the host with its rights, and gdb runs programs when it is told to (``shell``). So only the CLI has this, whose caller
+has those rights already: no token opens it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from relive.config import Settings
+from relive.errors import ToolMissing
+from relive.kernel import procfs
+from relive.model.commit import CommitId
+from relive.model.incident import FailureKind, Incident
+from relive.model.text import printable
+from relive.operations.debugging import DebugWish, leave
+from relive.operations.operation import Result
+from relive.operations.progress import Progress
+from relive.replay.debug.session import restored
+from relive.sandbox.branch import Branch
+from relive.store import Store
+
+__all__ = ["GDB", "NativeAnswer", "Stacks", "debug_native", "gdb_at", "is_native", "restored_at", "stacks_of"]
+
+# A branch's programs may be hostile, and gdb has root's rights: no scripts that a program brings along, no downloads.
+GDB = ["gdb", "-q", "-nx", "-iex", "set auto-load off", "-iex", "set debuginfod enabled off"]
+
+
+class Stacks(Result):
+    """``stacks``: of each process, by its number, as py-spy shows them."""
+
+    incident: int
+    commit: CommitId | None
+    branch: str
+    stacks: dict[str, str]
+
+
+class NativeAnswer(Result):
+    """``ran``: the words of the gdb command; ``output``: all that it said."""
+
+    incident: int
+    commit: CommitId | None
+    branch: str
+    ran: list[str]
+    output: str
+
+
+def is_native(incident: Incident) -> bool:
+    """No frames are left in Python of a process that stands before its exit; what was written in C has them all."""
+    return incident.sighting.kind in (FailureKind.SIGNAL, FailureKind.EXIT)
+
+
+@contextlib.contextmanager
+def restored_at(
+    settings: Settings, wish: DebugWish, incident: Incident, progress: Progress
+) -> Iterator[Branch]:
+    """A branch of the commit at an incident's moment; it is stopped at the end, or kept. Raises as ``session.restored``."""
+    branch = restored(settings, Store(settings.store), incident)
+    try:
+        yield branch
+    finally:
+        leave(progress, branch, keep=wish.keep)
+
+
+def stacks_of(incident: Incident, branch: Branch) -> Stacks:
+    """The stacks of all Python threads; raises ToolMissing."""
+    found = {str(pid): _stacks(pid) for pid in procfs.tree_of(branch.facts.root)}
+    return Stacks(incident=incident.number, commit=incident.at, branch=branch.facts.id, stacks=found)
+
+
+def _stacks(pid: int) -> str:
+    tool = shutil.which("py-spy", path=_tool_path())
+    if tool is None:
+        raise ToolMissing(
+            "the stacks of the branch cannot be read",
+            cause="py-spy is not installed",
+            remedy="pip install py-spy",
+        )
+    done = subprocess.run(
+        [tool, "dump", "--pid", str(pid)], capture_output=True, text=True, check=False, timeout=60
+    )
+    return printable(done.stdout if done.returncode == 0 else _no_stacks(pid, done.stderr))
+
+
+def _no_stacks(pid: int, said: str) -> str:
+    """``said``: py-spy's own words, of which the first line is the error and the rest a trace of itself."""
+    first = next((line for line in said.splitlines() if line.strip()), "py-spy said nothing")
+    name = procfs.status_field(pid, "Name") or "gone"
+    return f"process {pid} ({name}) shows no Python stacks: {first.removeprefix('Error: ')}"
+
+
+def gdb_at(incident: Incident, branch: Branch) -> list[str]:
+    """The words of a gdb on the process as it stands where the signal was about to strike, or where it was about to exit.
+
+    Raises:
+        ToolMissing: there is no gdb.
+    """
+    pid = _process_that_failed(incident, branch)
+    if shutil.which("gdb") is None:
+        raise ToolMissing(
+            f"a native process is debugged with `gdb -p {pid}`",
+            cause="gdb is not installed",
+            remedy="apt install gdb; `relive debug --keep` keeps the branch meanwhile",
+        )
+    return [*GDB, "-p", str(pid)]
+
+
+def debug_native(incident: Incident, branch: Branch, commands: list[str]) -> NativeAnswer:
+    """Give gdb commands, or have it show all stacks; raises ToolMissing."""
+    batch = [*gdb_at(incident, branch), "-batch"]
+    for one in commands or ["thread apply all backtrace"]:
+        batch += ["-ex", one]
+    done = subprocess.run(
+        batch, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=120
+    )
+    return NativeAnswer(
+        incident=incident.number,
+        commit=incident.at,
+        branch=branch.facts.id,
+        ran=batch,
+        output=printable(done.stdout.rstrip()),
+    )
+
+
+def _process_that_failed(incident: Incident, branch: Branch) -> int:
+    """The host's pid of the process that got the signal or was about to exit; of the service's root where that cannot be told."""
+    wanted = incident.sighting.pid
+    for pid in procfs.tree_of(branch.facts.root):
+        if wanted is not None and procfs.innermost_pid(pid) == wanted:
+            return pid
+    return branch.facts.root
+
+
+def _tool_path() -> str | None:
+    """Where programs are looked for: beside this interpreter first, where py-spy lies if it came with it."""
+    return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])

@@ -1,0 +1,48 @@
+"""What is asked alike of a service that Relive starts, and of one that runs already: when to commit it, what to record of it."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from relive.config import Settings
+from relive.model.capsule import Policy, parse_every
+from relive.operations.operation import Wish
+
+__all__ = ["EVERY", "LISTEN", "ObservedWish", "policy_of"]
+
+EVERY = "When to commit: a time such as 30s, or request, start, never"
+LISTEN = "ADDR:PORT at which a recording proxy listens for the service"
+
+
+class ObservedWish(Wish):
+    """How a service is observed."""
+
+    name: str | None = Field(default=None, description="What it is called; default: its own name")
+    every: str = Field(default="30s", description=EVERY)
+    pause_limit: float | None = Field(
+        default=None,
+        ge=0,
+        description="Seconds; a commit that is expected to stop it for longer is not taken by the clock; 0: each is; default: 1",
+    )
+    pause_share: float | None = Field(
+        default=None,
+        ge=0.001,
+        le=100,
+        description="Percent of the time that it may stand still for commits by the clock, which come seldomer then; default: 1",
+    )
+    listen: str | None = Field(default=None, description=LISTEN)
+    upstream: str | None = Field(default=None, description="Where the proxy reaches it")
+    hang_after: float | None = Field(
+        default=30.0, ge=0.1, description="Seconds without an answer that count as a hang"
+    )
+    log_pattern: list[str] = Field(
+        default=[], description="A line of its output that matches this is a failure; may be given again"
+    )
+
+
+def policy_of(settings: Settings, wish: ObservedWish) -> Policy:
+    """When it is committed; raises UsageError."""
+    return parse_every(wish.every).limited(
+        settings.pause_limit if wish.pause_limit is None else wish.pause_limit,
+        settings.pause_share if wish.pause_share is None else wish.pause_share,
+    )

@@ -1,0 +1,104 @@
+"""Retention: old commits are dropped by a schedule. An agent does the same now and then for its own service."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from relive.config import Settings
+from relive.incidents.incidents import Incidents
+from relive.maintenance.retention import Retention
+from relive.maintenance.thinning import doomed, thin
+from relive.model.token_scope import Scope
+from relive.operations.commits import Commit
+from relive.operations.operation import Effect, Faces, Operation, Result, Route, Tool, Wish
+from relive.operations.progress import Progress
+from relive.store import Store
+
+__all__ = ["RETAIN", "RetainWish", "Retained", "retain"]
+
+
+class RetainWish(Wish):
+    """Which commits stay; the newest, tagged ones and those of incidents always do."""
+
+    service: str | None = Field(default=None, description="Only commits of this target; else of all")
+    keep: int | None = Field(
+        default=None, ge=1, description="The newest that stay in any case [setting: keep]"
+    )
+    minutes: int | None = Field(
+        default=None,
+        ge=0,
+        description="Keep one of each of so many minutes [setting: keep_minutes]",
+    )
+    hours: int | None = Field(
+        default=None, ge=0, description="Keep one of each of so many hours [setting: keep_hours]"
+    )
+    days: int | None = Field(
+        default=None, ge=0, description="Keep one of each of so many days [setting: keep_days]"
+    )
+    months: int | None = Field(
+        default=None, ge=0, description="Keep one of each of so many months [setting: keep_months]"
+    )
+    dry_run: bool = Field(default=False, description="Only list what would be dropped")
+
+
+class Retained(Result):
+    """What was dropped, or would be, newest first of each target; ``kept``: how many stay."""
+
+    dry_run: bool
+    kept: int
+    dropped: list[Commit]
+
+
+def retain(settings: Settings, wish: RetainWish, progress: Progress) -> Retained:
+    """Drop old commits, keeping the newest and one of each of so many minutes, hours, days, months; raises StoreError."""
+    store, incidents = Store(settings.store), Incidents(settings.incidents)
+    retention = _retention(settings, wish)
+    lines = {line.id: line for line in store.log(wish.service)}
+    names = list(dict.fromkeys(line.name for line in lines.values()))
+    act = doomed if wish.dry_run else thin
+    dropped = []
+    with progress.progress("dropping", len(names)) as done:
+        for number, name in enumerate(names, 1):
+            dropped += [lines[one] for one in act(store, name, retention, incidents) if one in lines]
+            done(number)
+    return Retained(
+        dry_run=wish.dry_run,
+        kept=len(lines) - len(dropped),
+        dropped=[Commit.of(line, []) for line in dropped],
+    )
+
+
+def _retention(settings: Settings, wish: RetainWish) -> Retention:
+    """As the wish says, and where it says nothing, the configuration."""
+    configured = Retention.configured(settings)
+    return Retention(
+        wish.keep if wish.keep is not None else configured.newest,
+        wish.minutes if wish.minutes is not None else configured.minutes,
+        wish.hours if wish.hours is not None else configured.hours,
+        wish.days if wish.days is not None else configured.days,
+        wish.months if wish.months is not None else configured.months,
+    )
+
+
+RETAIN = Operation(
+    "retain",
+    RetainWish,
+    Retained,
+    retain,
+    Faces(
+        cli=("retain",),
+        # Whoever may drop each commit by itself may drop old ones together.
+        rest=Route(
+            "POST",
+            "/store/retentions",
+            frozenset({Scope.OPERATE}),
+            "Drop old commits by a schedule",
+            is_task=True,
+        ),
+        mcp=Tool(
+            Effect.DESTROYS,
+            "Drop old commits by a schedule; begin with `dry_run`. The newest, tagged ones and those of incidents stay.",
+            is_for_host=True,
+        ),
+    ),
+)

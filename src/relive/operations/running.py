@@ -1,0 +1,258 @@
+"""Starting a service in a capsule, where it runs on by itself. Staying with one is in ``foreground_run``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Event
+
+from pydantic import Field
+
+from relive.agent.capsule.inherited import Handed
+from relive.agent.capsule.launch import launch
+from relive.agent.capsule.lives import Capsule
+from relive.agent.capsule.readiness import Ready, await_ready
+from relive.agent.capsule.sd_notify import INNER_SOCKET, NotifyAccess, NotifyRelay
+from relive.config import Settings
+from relive.errors import UsageError
+from relive.model.capsule import CapsuleSpec, FilesWay, LifePaths, check_name, parse_address, parse_data
+from relive.model.limits import parse_limit
+from relive.model.signals import parse_signal
+from relive.model.text import is_number
+from relive.model.token_scope import Scope
+from relive.model.watched import check_pattern
+from relive.operations.observing import ObservedWish, policy_of
+from relive.operations.operation import Effect, Face, Faces, Only, Operation, Result, Route, Tool
+from relive.operations.progress import Progress
+from relive.operations.respawning import tend_capsules
+
+__all__ = [
+    "RUN",
+    "RunWish",
+    "Running",
+    "ServiceWish",
+    "check_ports",
+    "run",
+    "spec_of",
+    "take_umask",
+    "tell_start",
+]
+
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class ServiceWish(ObservedWish):
+    """What is started, and how it is observed."""
+
+    command: list[str] = Field(
+        min_length=1, max_length=10_000, description="The service and its arguments, after --"
+    )
+    name: str | None = Field(default=None, description="Name of the capsule; default: the program's")
+    upstream: str | None = Field(
+        default=None, description="The service's own port (or ADDR:PORT); needs --listen"
+    )
+    memory: str | None = Field(default=None, description="Most memory for the service, such as 512M")
+    user: str | None = Field(default=None, description="User the service runs as; default: the caller")
+    recorder: bool = Field(default=True, description="Record inside the service's Python processes, too")
+    record_egress: bool = Field(
+        default=False, description="Record at its border what the service asks of others, in any language"
+    )
+    tls: bool = Field(
+        default=True,
+        description="With --record-egress: open TLS, with a certificate authority of the capsule's own",
+    )
+    files: FilesWay = Field(
+        default=FilesWay.HOST, description="Where what the service writes goes: to the host, or to an overlay"
+    )
+    data: list[str] = Field(
+        default=[],
+        description="DIRECTORY=copy or DIRECTORY=exclude: what becomes of large data in commits",
+    )
+    notify_access: NotifyAccess = Field(
+        default=NotifyAccess.MAIN, description="Whose messages are passed on to systemd (sd_notify)"
+    )
+    ready: Ready | None = Field(
+        default=None,
+        description="When it is ready: it says so (sd_notify), it was executed, or it listens at --upstream; default: it tells "
+        "systemd itself, and with --detach it listens, or has run for 0.5 s where its port is not known",
+    )
+    wait: bool = Field(default=True, description="With --detach: return when the service is ready")
+    ready_limit: float = Field(
+        default=60.0,
+        ge=0.1,
+        description="With --detach: seconds until it counts as not ready, and runs on",
+    )
+    stop_signal: str | None = Field(
+        default=None, description="The signal by which `relive stop` asks the service to end; default: TERM"
+    )
+    daemons: bool = Field(
+        default=False,
+        description="The command ends and leaves daemons: keep a process at the head of all of them",
+    )
+    limit: list[str] = Field(
+        default=[],
+        description="A limit of the service, NAME=SOFT:HARD as in nofile=1024:65536; may be given again",
+    )
+
+
+class RunWish(ServiceWish):
+    """As who has no terminal asks for it; it runs as with --detach. The CLI hands its own directory and environment on."""
+
+    directory: Path = Field(default=Path("/"), description="Where the service runs")
+    environment: dict[str, str] = Field(
+        default={"PATH": _PATH}, max_length=10_000, description="The service's whole environment"
+    )
+
+
+class Running(Result):
+    """A service that runs; ``replay_lacks``: a sentence on what a replay of it will lack, None: nothing that is known."""
+
+    name: str
+    life: str
+    pid: int
+    replay_lacks: str | None
+
+
+def run(settings: Settings, wish: RunWish, progress: Progress) -> Running:
+    """Start a service that runs on by itself, and wait until it is ready unless that is not wanted.
+
+    The calling process's umask becomes the service's, and is 022 afterwards.
+
+    Raises:
+        UsageError: what is asked for cannot be meant.
+        CapsuleExists, CapsuleStartFailed, HostIncapable: it was not started.
+        CapsuleNotReady: it was, and runs on, but was not ready in time.
+    """
+    check_ports(wish)
+    spec = spec_of(settings, wish, wish.directory, wish.environment)
+    limits = tuple(parse_limit(text) for text in wish.limit)
+    tend_capsules(settings)
+    capsule = _run_apart(settings, spec, Handed(umask=take_umask(), limits=limits), wish)
+    lacks = tell_start(progress, capsule)
+    return Running(name=spec.name, life=capsule.facts.life, pid=capsule.lead, replay_lacks=lacks)
+
+
+def check_ports(wish: ServiceWish) -> None:
+    """Raises UsageError where what is said of ports cannot be meant."""
+    if (wish.listen is None) != (wish.upstream is None):
+        raise UsageError("--listen and --upstream go together", remedy="give both, or neither")
+    if wish.ready is Ready.LISTENING and wish.upstream is None:
+        raise UsageError("--ready listening needs --upstream", remedy="give --listen and --upstream")
+
+
+def spec_of(
+    settings: Settings, wish: ServiceWish, directory: Path, environment: Mapping[str, str]
+) -> CapsuleSpec:
+    """The capsule that is wished; raises UsageError."""
+    return CapsuleSpec(
+        name=check_name(wish.name or Path(wish.command[0]).name),
+        command=wish.command,
+        directory=str(directory),
+        environment=dict(environment),
+        policy=policy_of(settings, wish),
+        listen=parse_address(wish.listen) if wish.listen else None,
+        upstream=parse_address(wish.upstream) if wish.upstream else None,
+        hang_after=wish.hang_after,
+        memory=_parse_size(wish.memory) if wish.memory else None,
+        user=wish.user,
+        inside=wish.recorder,
+        record_egress=wish.record_egress,
+        tls=wish.tls,
+        files=wish.files,
+        data=parse_data(wish.data),
+        stop_signal=parse_signal(wish.stop_signal) if wish.stop_signal is not None else None,
+        daemons=wish.daemons,
+        patterns=[check_pattern(one) for one in wish.log_pattern],
+    )
+
+
+def take_umask() -> int:
+    """The caller's, which is the service's; Relive's own files must be seen by whoever the service runs as."""
+    return os.umask(0o022)
+
+
+def tell_start(progress: Progress, capsule: Capsule) -> str | None:
+    """Say what runs, and what a replay of it will lack; that is returned, too."""
+    from relive.check.lacking import replay_lacks
+
+    facts = capsule.facts
+    progress.status(f"{facts.spec.name} runs as process {capsule.lead}, life {facts.life}.")
+    if facts.spec.record_egress:
+        progress.status(
+            "What it asks of others is recorded at its border: docs/egress.md says what differs for it."
+        )
+    lacks = replay_lacks(facts.spec.command, inside=facts.spec.inside, border=facts.spec.record_egress)
+    if lacks is not None:
+        progress.status(lacks)
+    return lacks
+
+
+def _run_apart(settings: Settings, spec: CapsuleSpec, handed: Handed, wish: ServiceWish) -> Capsule:
+    """Start a service that runs on without this process, and wait until it is ready, if that is wanted."""
+    relay = None
+    if wish.ready is Ready.SERVICE and wish.wait:
+        relay = NotifyRelay(None, wish.notify_access)
+        spec = spec.model_copy(
+            update={"environment": spec.environment | {"NOTIFY_SOCKET": str(INNER_SOCKET)}}
+        )
+
+    def prepare(paths: LifePaths) -> None:
+        if relay is not None:
+            relay.listen(paths.io)
+
+    try:
+        capsule = launch(settings, spec, handed, prepare)
+        if relay is not None:
+            relay.begin(capsule.facts.root)
+        if wish.wait:
+            is_ready = relay.is_ready if relay is not None else Event()
+            await_ready(capsule, wish.ready, is_ready, wish.ready_limit)
+    finally:
+        if relay is not None:
+            relay.close()
+    return capsule
+
+
+def _parse_size(text: str) -> int:
+    unit = text[-1:].upper()
+    digits = text[:-1] if unit in _UNITS else text
+    if not is_number(digits) or int(digits) == 0:
+        raise UsageError(f"--memory cannot be {text!r}", remedy="write bytes, or a number with K, M or G")
+    return int(digits) * _UNITS.get(unit, 1)
+
+
+RUN = Operation(
+    "run",
+    RunWish,
+    Running,
+    run,
+    Faces(
+        cli=("run",),
+        rest=Route(
+            "POST",
+            "/capsules",
+            frozenset({Scope.HOST}),
+            "Start a service in a capsule on the server's host; it runs on by itself",
+        ),
+        mcp=Tool(
+            Effect.ADDS,
+            "Start a service in a capsule on this host: recorded, committed, watched. It runs on by itself.",
+            is_for_host=True,
+            name="start_service",  # `run` shows a run
+        ),
+        only=(
+            Only(
+                ("supervised", "signal_all", "detach"),
+                frozenset({Face.CLI}),
+                "they are about the process that asks; elsewhere a service runs on by itself",
+            ),
+            Only(
+                ("directory", "environment"),
+                frozenset({Face.REST, Face.MCP}),
+                "the CLI hands its own on",
+            ),
+        ),
+    ),
+)
