@@ -141,9 +141,9 @@ def kill_raw(count: int, directory: Path, seed: int, *, mends: bool) -> Iterator
             criu.kill()
             criu.wait()
             if mends:
-                watchdog.tell(f"arm 10000 {criu.pid} {victim.process.pid}")
-                watchdog.tell("mend")
-                watchdog.tell("disarm")
+                watchdog.send_command(f"arm 10000 {criu.pid} {victim.process.pid}")
+                watchdog.send_command("mend")
+                watchdog.send_command("disarm")
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(criu.pid, signal.SIGKILL)  # helpers with which it probes the kernel
             harm = victim.harm()

@@ -173,7 +173,7 @@ class Kept:
             layer = Layer(point="/", kind=LayerKind.OVERLAY, entries=entries)
             self._commits.append(self.store.add(_manifest(len(self._commits), parent, layer)).id)
         took = time.perf_counter() - began
-        self.store.let_go()
+        self.store.release_memory()
         staging.discard()
         return took * 1000
 

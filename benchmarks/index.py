@@ -3,9 +3,9 @@
     python benchmarks/index.py [--commits 100000] [--incidents 10000] [--home DIRECTORY] [--fill-only] [--json]
 
 Fills ``DIRECTORY`` (made where there is none, and kept; else one in /dev/shm, removed at the end) by the functions that agents use:
-``Store.add``, ``Store.tag``, ``Incidents.add``, ``Incidents.save`` and ``evidence.keep``. The commits hold no memory, and nothing
-is synced to the disk while it is filled (``os.fsync`` does nothing then). There are twenty services; one commit in twenty is of a
-target of its own (``pid:N``); every 500th commit has a tag; half of the incidents have an error package.
+``Store.add``, ``Store.tag``, ``Incidents.add``, ``Incidents.save`` and ``evidence.store_evidence``. The commits hold no memory, and
+nothing is synced to the disk while it is filled (``os.fsync`` does nothing then). There are twenty services; one commit in twenty
+is of a target of its own (``pid:N``); every 500th commit has a tag; half of the incidents have an error package.
 
 Each question is asked ``--rounds`` times, with another target, word, cursor or number each time. ``while written`` asks again while
 a thread enters commits and incidents.
@@ -28,7 +28,7 @@ from typing import Any
 
 from _lab import load_average, print_json, print_table
 
-from relive.incidents.evidence import Evidence, keep
+from relive.incidents.evidence import Evidence, store_evidence
 from relive.incidents.incidents import IncidentOrder, IncidentQuery, Incidents
 from relive.model.commit import CommitId, Cursor, HostFacts, Manifest, TargetFacts, TargetKind, Trigger
 from relive.model.failure import ErrorPackage, Frame, Link, Source, Versions, Where
@@ -106,7 +106,9 @@ def add_incident(
     before = chance.choice(ids) if ids else None
     one = kept.add(service, f"{service}-1", sighting, before=before, at=None, log_end=10, log_tail=tail)
     if number % 2:
-        keep(directory, one.number, Evidence(_package(error, wall_ns).model_dump_json().encode(), []))
+        store_evidence(
+            directory, one.number, Evidence(_package(error, wall_ns).model_dump_json().encode(), [])
+        )
     if number % 3 == 0:
         latest = Occurrence(sighting=sighting, before=before)
         kept.save(

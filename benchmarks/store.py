@@ -65,7 +65,7 @@ class ReliveStore:
             manifest = self._manifests[number].model_copy(update=changes)
             self._commits.append(self._store.add(manifest, taken).id)
         took = time.perf_counter() - began
-        self._store.let_go()  # as the agent does when it has answered
+        self._store.release_memory()  # as the agent does when it has answered
         staging.discard()
         return took * 1000
 

@@ -28,7 +28,7 @@ from pydantic import BaseModel
 
 from relive.config import Settings
 from relive.server.task import TaskState
-from relive.server.task_context import TaskKind, Work, never_done
+from relive.server.task_context import TaskAttempt, TaskKind, never_done
 from relive.server.tasks import Tasks
 
 _AT_ONE_TIME = 4
@@ -44,7 +44,7 @@ def _relive(directory: Path, tasks: int, burst: int) -> dict[str, float]:
     begun: dict[str, int] = {}
     ended = threading.Semaphore(0)
 
-    def run(work: Work, _given: _Empty) -> _Empty:
+    def run(work: TaskAttempt, _given: _Empty) -> _Empty:
         begun[work.task] = time.time_ns()
         work.step("nothing", _Empty, result=_Empty, found=never_done)
         ended.release()

@@ -14,7 +14,7 @@ import pytest
 
 from relive.checkpoint import dump as room
 from relive.checkpoint.criu import CriuTools
-from relive.checkpoint.dump import Gate, NoGate, capture
+from relive.checkpoint.dump import NoRequestGate, RequestGate, capture
 from relive.checkpoint.dumped import Capture
 from relive.checkpoint.target import process_target
 from relive.checkpoint.watchdog import Watchdog
@@ -62,7 +62,7 @@ def states(root: int) -> str:
     )
 
 
-def take(home: Path, pid: int, gate: Gate | None = None) -> Capture:
+def take(home: Path, pid: int, gate: RequestGate | None = None) -> Capture:
     settings = load_settings(home=home, tools=load_settings().tools_path)
     with (
         contextlib.closing(Store(settings.store)) as store,
@@ -131,7 +131,7 @@ def test_an_error_at_the_look_gives_the_commit_up_and_the_target_runs_on(
 
 
 def test_a_target_that_ends_amid_its_commit_is_told_as_that(tmp_path: Path, busy: int) -> None:
-    class Killing(NoGate):
+    class Killing(NoRequestGate):
         def close(self) -> None:
             os.killpg(busy, 9)
 
@@ -140,7 +140,7 @@ def test_a_target_that_ends_amid_its_commit_is_told_as_that(tmp_path: Path, busy
     assert list((tmp_path / "store" / "incoming").iterdir()) == []
 
 
-class Noted(NoGate):
+class Noted(NoRequestGate):
     """A gate that notes what the recording would say."""
 
     def __init__(self) -> None:

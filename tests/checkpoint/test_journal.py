@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from relive.checkpoint.journal import (
     Control,
-    Journal,
+    JournalReader,
+    JournalRecord,
     Parsed,
-    Record,
     RecordKind,
     check_version,
     encode_record,
@@ -30,7 +30,7 @@ PATHS = st.lists(st.binary(min_size=1, max_size=12), min_size=1, max_size=4).map
 )
 WORDS = st.integers(0, 2**32 - 1)
 RECORDS = st.builds(
-    Record,
+    JournalRecord,
     serial=st.integers(1, 2**63),
     time_ns=st.integers(0, 2**62),
     kind=st.sampled_from(RecordKind),
@@ -46,19 +46,21 @@ RECORDS = st.builds(
 
 def record(
     serial: int, path: str = "/data/a", kind: RecordKind = RecordKind.NOTED, at: int | None = None
-) -> Record:
-    return Record(serial, serial if at is None else at, kind, 0o100644, 0, 0, 1, 1, path, "")
+) -> JournalRecord:
+    return JournalRecord(serial, serial if at is None else at, kind, 0o100644, 0, 0, 1, 1, path, "")
 
 
 @given(st.lists(RECORDS, max_size=5), st.binary(max_size=30))
-def test_records_are_read_as_they_were_written(records: list[Record], junk: bytes) -> None:
+def test_records_are_read_as_they_were_written(records: list[JournalRecord], junk: bytes) -> None:
     """What is not yet whole at the end is left for the next time."""
     data = b"".join(encode_record(one) for one in records)
     assert parse_records(data + junk.replace(b"\0", b"")) == Parsed(records, len(data), 0)
 
 
 @given(st.lists(RECORDS, min_size=1, max_size=3), st.data())
-def test_a_cut_journal_gives_the_records_before_the_cut(records: list[Record], data: st.DataObject) -> None:
+def test_a_cut_journal_gives_the_records_before_the_cut(
+    records: list[JournalRecord], data: st.DataObject
+) -> None:
     whole = b"".join(encode_record(one) for one in records)
     cut = data.draw(st.integers(0, len(whole)))
     found = parse_records(whole[:cut])
@@ -67,7 +69,7 @@ def test_a_cut_journal_gives_the_records_before_the_cut(records: list[Record], d
 
 
 @given(RECORDS, st.data())
-def test_a_changed_byte_is_noticed(record: Record, data: st.DataObject) -> None:
+def test_a_changed_byte_is_noticed(record: JournalRecord, data: st.DataObject) -> None:
     whole = bytearray(encode_record(record))
     place = data.draw(st.integers(0, len(whole) - 1))
     whole[place] = data.draw(st.integers(0, 255).filter(lambda byte: byte != whole[place]))
@@ -83,13 +85,13 @@ def test_no_bytes_are_an_error(data: bytes) -> None:
     assert len(found.records) + found.damaged <= data.count(b"\0") // 2
 
 
-def write(directory: Path, segment: int, *records: Record) -> None:
+def write(directory: Path, segment: int, *records: JournalRecord) -> None:
     with (directory / f"journal.{segment}").open("ab") as file:
         file.write(b"".join(encode_record(one) for one in records))
 
 
 def test_each_record_comes_once(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
+    journal = JournalReader(tmp_path)
     write(tmp_path, 0, record(1))
     assert [one.serial for one in journal.read_new()] == [1]
     write(tmp_path, 0, record(2))  # a copy that ended late, while the next epoch is written to already
@@ -106,7 +108,7 @@ def test_all_of_a_life_are_in_the_order_of_their_times(tmp_path: Path) -> None:
 
 
 def test_compacting_keeps_the_first_of_each_path_and_all_with_content(tmp_path: Path) -> None:
-    journal, other = Journal(tmp_path), Journal(tmp_path)
+    journal, other = JournalReader(tmp_path), JournalReader(tmp_path)
     base = record(5, "/data/a", RecordKind.REGULAR)
     write(tmp_path, 0, record(1), record(2, "/data/gone", RecordKind.ABSENT))
     write(tmp_path, 1, record(3), record(4, "/data/b"), base)
@@ -124,7 +126,7 @@ def test_compacting_keeps_the_first_of_each_path_and_all_with_content(tmp_path: 
 def test_a_journal_that_has_hardly_grown_is_left_alone(tmp_path: Path) -> None:
     write(tmp_path, 0, *(record(serial) for serial in range(1, 50)))
     write(tmp_path, 1, record(60))
-    Journal(tmp_path).compact(lambda _one: True, before=2, least=1)
+    JournalReader(tmp_path).compact(lambda _one: True, before=2, least=1)
     assert len(list(tmp_path.iterdir())) == 2
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from relive.checkpoint.file_layers import CapturedFile
-from relive.checkpoint.journal import Record, RecordKind, encode_record
+from relive.checkpoint.journal import JournalRecord, RecordKind, encode_record
 from relive.checkpoint.tracked_files import FollowedFiles
 from relive.images import criu_images_pb2 as pb
 from relive.model.advance import Advance
@@ -38,7 +38,7 @@ class Life:
     def tell(self, path: str, kind: RecordKind = RecordKind.NOTED) -> Path:
         """Process 1 has noted a path; where it lies."""
         self._serial += 1
-        record = Record(self._serial, self._serial, kind, 0o100644, 0, 0, 0, 0, path, "")
+        record = JournalRecord(self._serial, self._serial, kind, 0o100644, 0, 0, 0, 0, path, "")
         with (self.journal / "journal.0").open("ab") as file:
             file.write(encode_record(record))
         return self.view / path.lstrip("/")
@@ -56,7 +56,7 @@ class Life:
     ) -> Held:
         staging = self.staging / str(len(list(self.staging.iterdir())))
         staging.mkdir()
-        self.files.look(staging, Advance())
+        self.files.copy_changed(staging, Advance())
         between()
         self.files.look_frozen()
         return {

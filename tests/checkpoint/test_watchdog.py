@@ -89,20 +89,20 @@ def is_gone(pid: int) -> bool:
 def test_a_tree_left_stopped_runs_again_when_the_limit_is_over(dog: Watchdog, start: Start):
     target = start(*sleepers(3))
     assert len(stop(target.pid)) == 4
-    assert dog.tell(f"arm 30 0 {target.pid}") == ["armed"]
+    assert dog.send_command(f"arm 30 0 {target.pid}") == ["armed"]
     eventually(lambda: "T" not in states(target.pid), "it runs again")
-    assert dog.tell("disarm") == ["resumed timeout", "disarmed"]
+    assert dog.send_command("disarm") == ["resumed timeout", "disarmed"]
 
 
 def test_it_acts_once_and_can_be_armed_again(dog: Watchdog, start: Start):
     target = start(*sleepers(1))
     for _ in range(2):
         stop(target.pid)
-        dog.tell(f"arm 1 0 {target.pid}")
+        dog.send_command(f"arm 1 0 {target.pid}")
         eventually(lambda: "T" not in states(target.pid), "it runs again")
-        assert "resumed timeout" in dog.tell("disarm")
+        assert "resumed timeout" in dog.send_command("disarm")
     stop(target.pid)
-    assert dog.tell("disarm") == ["disarmed"]
+    assert dog.send_command("disarm") == ["disarmed"]
     assert states(target.pid) == {"T"}
 
 
@@ -110,10 +110,10 @@ def test_disarmed_it_leaves_a_stopped_tree_alone(dog: Watchdog, program: Path, s
     left_alone, other = start(*sleepers(1)), start(*sleepers(1))
     stop(left_alone.pid)
     stop(other.pid)
-    dog.tell(f"arm 100 0 {left_alone.pid}")
-    dog.tell("disarm")
+    dog.send_command(f"arm 100 0 {left_alone.pid}")
+    dog.send_command("disarm")
     with Watchdog(program) as clock:  # acts later than the first would have
-        clock.tell(f"arm 200 0 {other.pid}")
+        clock.send_command(f"arm 200 0 {other.pid}")
         eventually(lambda: "T" not in states(other.pid), "the other runs again")
     assert states(left_alone.pid) == {"T"}
 
@@ -122,8 +122,8 @@ def test_arming_again_replaces_limit_and_tree(dog: Watchdog, start: Start):
     first, second = start(*sleepers(1)), start(*sleepers(1))
     stop(first.pid)
     stop(second.pid)
-    dog.tell(f"arm 200 0 {first.pid}")
-    dog.tell(f"arm 250 0 {second.pid}")
+    dog.send_command(f"arm 200 0 {first.pid}")
+    dog.send_command(f"arm 250 0 {second.pid}")
     eventually(lambda: "T" not in states(second.pid), "the second runs again")
     assert states(first.pid) == {"T"}
 
@@ -135,7 +135,7 @@ def test_the_tool_and_all_its_children_are_killed_first(dog: Watchdog, start: St
     doomed = list(procfs.tree_of(tool.pid))
     assert len(doomed) == children + 1
     stop(target.pid)
-    dog.tell(f"arm 1 {tool.pid} {target.pid}")
+    dog.send_command(f"arm 1 {tool.pid} {target.pid}")
     eventually(lambda: all(map(is_gone, doomed)), "the tool is gone")
     eventually(lambda: "T" not in states(target.pid), "the target runs again")
     assert not any(map(is_gone, procfs.tree_of(other.pid)))
@@ -146,7 +146,7 @@ def test_children_of_a_tool_that_is_dead_itself_are_found_by_its_session(dog: Wa
     tool, target = start(*sleepers(2)), start(*sleepers(1))
     children = list(procfs.tree_of(tool.pid))[1:]
     stop(target.pid)
-    dog.tell(f"arm 300 {tool.pid} {target.pid}")
+    dog.send_command(f"arm 300 {tool.pid} {target.pid}")
     tool.kill()
     tool.wait()
     assert not any(map(is_gone, children))
@@ -163,7 +163,7 @@ def test_criu_is_asked_to_give_up_before_it_is_killed(dog: Watchdog, start: Star
     )
     tool.chmod(0o755)
     process, target = start(tool), start(*sleepers(1))
-    dog.tell(f"arm 1 {process.pid} {target.pid}")
+    dog.send_command(f"arm 1 {process.pid} {target.pid}")
     eventually(lambda: is_gone(process.pid), "the tool is gone")
     assert process.wait() == 0
     assert yielded.exists()
@@ -174,7 +174,7 @@ import sys
 from pathlib import Path
 from relive.checkpoint.watchdog import Watchdog
 dog = Watchdog(Path(sys.argv[1]))
-dog.tell(" ".join(["arm", "60000", *sys.argv[2:]]))
+dog.send_command(" ".join(["arm", "60000", *sys.argv[2:]]))
 print(dog.pid, flush=True)
 sys.stdin.read()
 """
@@ -202,9 +202,9 @@ def test_a_driver_that_is_killed_leaves_nothing_stopped(program: Path, start: St
 def test_a_process_that_got_the_number_of_a_dead_target_is_left_alone(dog: Watchdog, start: Start):
     target = start(*sleepers(1))
     tree = stop(target.pid)
-    dog.tell(f"arm 100 0 {2**22 + 1}")
-    dog.tell(f"arm 1 {2**22 + 1} {2**22 + 1}")
-    eventually(lambda: dog.tell("disarm")[0] == "resumed timeout" or True, "it answers")
+    dog.send_command(f"arm 100 0 {2**22 + 1}")
+    dog.send_command(f"arm 1 {2**22 + 1} {2**22 + 1}")
+    eventually(lambda: dog.send_command("disarm")[0] == "resumed timeout" or True, "it answers")
     assert all(stat.state == "T" for stat in map(procfs.read_stat, tree) if stat is not None)
 
 
@@ -224,7 +224,7 @@ class TestProtocol:
         ],
     )
     def test_what_it_does_not_understand_changes_nothing(self, dog: Watchdog, line: str):
-        assert dog.tell(line) == ["unknown"]
+        assert dog.send_command(line) == ["unknown"]
 
     def test_many_lines_in_one_write_are_answered_one_by_one(self, program: Path):
         with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -291,7 +291,7 @@ class TestDriver:
             Watchdog(tmp_path / "relive-watchdog")
         os.kill(dog.pid, signal.SIGKILL)
         with pytest.raises(CapsuleError):
-            dog.tell("disarm")
+            dog.send_command("disarm")
 
 
 _CONNECTED = """

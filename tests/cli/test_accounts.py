@@ -18,7 +18,7 @@ from incidents.report.builders import (
     paying,
     record_by_proxy,
 )
-from relive.cli.accounts import tell
+from relive.cli.accounts import show_account
 from relive.cli.terminal import Terminal
 from relive.config import Settings
 from relive.incidents.report.detail import account_of
@@ -153,7 +153,7 @@ def on_a_terminal(home, monkeypatch, columns: int) -> list[str]:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
     account = account_of(Settings(home=home), add_incident(home))
-    tell(Terminal(), account, everything=False)
+    show_account(Terminal(), account, everything=False)
     return re.sub(r"\x1b\[[0-9;]*m", "", screen.getvalue()).splitlines()
 
 

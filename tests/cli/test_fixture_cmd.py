@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from relive.incidents.evidence import Evidence, keep
+from relive.incidents.evidence import Evidence, store_evidence
 from relive.incidents.incidents import Incidents
 from relive.model.incident import FailureKind, Sighting
 from relive.recording.events import Event, EventKind
@@ -42,7 +42,7 @@ def incident(home):
         made = Incidents(home / "incidents").add(
             "pay", "L1", sighting, before=None, at=None, log_end=0, log_tail=[]
         )
-        keep(home / "incidents", made.number, Evidence(None, list(events)))
+        store_evidence(home / "incidents", made.number, Evidence(None, list(events)))
         return str(made.number)
 
     return add

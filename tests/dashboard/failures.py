@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from relive.incidents.evidence import Evidence, keep
+from relive.incidents.evidence import Evidence, store_evidence
 from relive.incidents.incidents import Incidents
 from relive.model.failure import ErrorPackage, FailedRequest, Frame, Link, Relation, Source, Versions, Where
 from relive.model.incident import FailureKind, Incident, Sighting
@@ -67,5 +67,5 @@ def incident(
         "pay", "pay-1", sighting, before=None, at=None, log_end=0, log_tail=["it said", "this last"]
     )
     if with_package is not None:
-        keep(home / "incidents", one.number, Evidence(with_package.model_dump_json().encode(), []))
+        store_evidence(home / "incidents", one.number, Evidence(with_package.model_dump_json().encode(), []))
     return one

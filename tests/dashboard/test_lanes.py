@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relive.dashboard.frames import exceptions, place
+from relive.dashboard.frames import exceptions, frame_location
 from relive.dashboard.lanes import figure, rows_table
 from relive.dashboard.look import label
 from relive.incidents.report.lanes import colour_of, lanes_from_above
@@ -100,8 +100,8 @@ def test_a_long_value_is_folded_and_there_as_a_whole():
 
 
 def test_a_place_is_told_from_where_the_code_lies():
-    assert place(OWN, package()) == "charge in pay.py, line 57"
-    assert place(OWN, package(cwd="/")) == "charge in /srv/shop/pay.py, line 57"
+    assert frame_location(OWN, package()) == "charge in pay.py, line 57"
+    assert frame_location(OWN, package(cwd="/")) == "charge in /srv/shop/pay.py, line 57"
 
 
 def test_labels_are_plain_text_in_markdown():

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from relive.doctor import Finding, Outcome, is_ready
-from relive.doctor.finding import Obstacle, Result, works
-from relive.doctor.probe import Ground, Probe
+from relive.doctor import Finding, ProbeOutcome, is_ready
+from relive.doctor.finding import Obstacle, ProbeResult, works
+from relive.doctor.probe import Probe, ProbeContext
 from relive.doctor.scratch import Scratch, file_system_of, nearest_existing
 from relive.errors import DiskFull
 from relive.kernel import procfs
@@ -25,14 +25,14 @@ from .conftest import LIMIT
 TryOne = Callable[..., Finding]
 
 
-def probe(run: Callable[[Ground], Result], *, limit: float = 10.0, required: bool = True) -> Probe:
+def probe(run: Callable[[ProbeContext], ProbeResult], *, limit: float = 10.0, required: bool = True) -> Probe:
     return Probe("fake", required, limit, run, "the usual remedy")
 
 
 def test_a_result_arrives_whole(try_one: TryOne) -> None:
     long = "ü" * 200_000  # more than a pipe holds at once
     finding = try_one(probe(lambda _ground: works(long)))
-    assert (finding.name, finding.outcome, finding.found) == ("fake", Outcome.WORKS, long)
+    assert (finding.name, finding.outcome, finding.found) == ("fake", ProbeOutcome.WORKS, long)
 
 
 @pytest.mark.parametrize(
@@ -62,17 +62,17 @@ def test_a_result_arrives_whole(try_one: TryOne) -> None:
 def test_what_a_probe_raises_becomes_a_row(
     try_one: TryOne, error: BaseException, found: str, cause: str, remedy: str
 ) -> None:
-    def run(_ground: Ground) -> Result:
+    def run(_ground: ProbeContext) -> ProbeResult:
         raise error
 
     finding = try_one(probe(run))
-    assert finding.outcome is Outcome.FAILS and finding.found == found
+    assert finding.outcome is ProbeOutcome.FAILS and finding.found == found
     assert cause in str(finding.cause) and remedy in str(finding.remedy)
 
 
 @pytest.mark.parametrize("end", ["signal", "status"])
 def test_a_probe_that_dies_is_a_row(try_one: TryOne, end: str) -> None:
-    def run(_ground: Ground) -> Result:
+    def run(_ground: ProbeContext) -> ProbeResult:
         if end == "signal":
             os.kill(os.getpid(), signal.SIGKILL)
         os._exit(3)
@@ -86,7 +86,7 @@ def test_a_probe_that_hangs_is_killed_with_all_it_started(try_one: TryOne, tmp_p
     """Even a daemon in a session of its own that ignores what it can."""
     note = tmp_path / "pid"
 
-    def run(_ground: Ground) -> Result:
+    def run(_ground: ProbeContext) -> ProbeResult:
         _start_daemon(note)
         signal.pause()
         raise AssertionError
@@ -103,11 +103,11 @@ def test_a_probe_that_hangs_is_killed_with_all_it_started(try_one: TryOne, tmp_p
 def test_a_probe_that_works_takes_along_what_it_started(try_one: TryOne, tmp_path: Path) -> None:
     note = tmp_path / "pid"
 
-    def run(_ground: Ground) -> Result:
+    def run(_ground: ProbeContext) -> ProbeResult:
         _start_daemon(note)
         return works("done")
 
-    assert try_one(probe(run)).outcome is Outcome.WORKS
+    assert try_one(probe(run)).outcome is ProbeOutcome.WORKS
     assert not procfs.exists(int(note.read_text()))
 
 
@@ -127,7 +127,7 @@ def _start_daemon(note: Path) -> None:
 
 
 def test_what_a_probe_prints_is_not_seen(try_one: TryOne, capfd: pytest.CaptureFixture[str]) -> None:
-    def run(_ground: Ground) -> Result:
+    def run(_ground: ProbeContext) -> ProbeResult:
         os.write(1, b"noise")
         os.write(2, b"noise")
         return works("done")
@@ -137,7 +137,7 @@ def test_what_a_probe_prints_is_not_seen(try_one: TryOne, capfd: pytest.CaptureF
 
 
 def test_a_probe_writes_in_a_directory_that_is_gone_afterwards(try_one: TryOne, tmp_path: Path) -> None:
-    def run(ground: Ground) -> Result:
+    def run(ground: ProbeContext) -> ProbeResult:
         (ground.directory / "sub").mkdir()
         (ground.directory / "sub" / "file").write_text("x")
         return works(str(ground.directory))
@@ -186,14 +186,14 @@ def test_the_directory_of_a_living_doctor_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_only_what_is_required_and_fails_matters() -> None:
-    def finding(outcome: Outcome, *, required: bool) -> Finding:
+    def finding(outcome: ProbeOutcome, *, required: bool) -> Finding:
         return Finding(
             name="x", required=required, outcome=outcome, found="", cause=None, remedy=None, milliseconds=1
         )
 
-    fine = [finding(Outcome.WORKS, required=True), finding(Outcome.LIMITED, required=True)]
-    assert is_ready([*fine, finding(Outcome.FAILS, required=False)])
-    assert not is_ready([*fine, finding(Outcome.FAILS, required=True)])
+    fine = [finding(ProbeOutcome.WORKS, required=True), finding(ProbeOutcome.LIMITED, required=True)]
+    assert is_ready([*fine, finding(ProbeOutcome.FAILS, required=False)])
+    assert not is_ready([*fine, finding(ProbeOutcome.FAILS, required=True)])
 
 
 def test_places_are_found(tmp_path: Path) -> None:

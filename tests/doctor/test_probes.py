@@ -15,9 +15,9 @@ from played_docker import played_docker
 from relive.checkpoint.criu import CriuTools
 from relive.checkpoint.kernel_cache import place_kerndat
 from relive.config import Settings
-from relive.doctor import Finding, Outcome
-from relive.doctor.finding import Result
-from relive.doctor.probe import Ground
+from relive.doctor import Finding, ProbeOutcome
+from relive.doctor.finding import ProbeResult
+from relive.doctor.probe import ProbeContext
 from relive.doctor.probes import (
     border,
     dirty_pages,
@@ -50,29 +50,29 @@ def refused(*_: object, **__: object) -> None:
 
 
 def test_root_with_everything_is_fine() -> None:
-    assert judge(0, ALL, in_user_namespace=False, shim=True).outcome is Outcome.WORKS
+    assert judge(0, ALL, in_user_namespace=False, shim=True).outcome is ProbeOutcome.WORKS
 
 
 def test_a_missing_capability_fails_and_says_what_follows() -> None:
     result = judge(0, ALL & ~(1 << 21) & ~(1 << 19), in_user_namespace=False, shim=True)
-    assert result.outcome is Outcome.FAILS
+    assert result.outcome is ProbeOutcome.FAILS
     assert result.found == "root without CAP_SYS_ADMIN, CAP_SYS_PTRACE"
     assert "no process can be committed" in str(result.cause)
 
 
 def test_without_sys_resource_the_shim_stands_in() -> None:
     result = judge(0, ALL & ~(1 << 24), in_user_namespace=False, shim=True)
-    assert result.outcome is Outcome.LIMITED and "the prlimit shim stands in" in str(result.cause)
+    assert result.outcome is ProbeOutcome.LIMITED and "the prlimit shim stands in" in str(result.cause)
     assert "is missing" in str(judge(0, ALL & ~(1 << 24), in_user_namespace=False, shim=False).cause)
 
 
 def test_root_of_a_user_namespace_is_limited() -> None:
-    assert judge(0, ALL, in_user_namespace=True, shim=True).outcome is Outcome.LIMITED
+    assert judge(0, ALL, in_user_namespace=True, shim=True).outcome is ProbeOutcome.LIMITED
 
 
 def test_others_are_told_to_be_root() -> None:
     result = judge(1000, ALL, in_user_namespace=False, shim=True)
-    assert result.outcome is Outcome.FAILS and "as root" in str(result.remedy)
+    assert result.outcome is ProbeOutcome.FAILS and "as root" in str(result.remedy)
 
 
 # -- tools -------------------------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ def test_a_tool_that_does_not_work_is_named(
     (own / name).write_text(content)
     (own / name).chmod(0o755)
     finding = try_one("tools", settings=settings.model_copy(update={"tools": own}))
-    assert finding.outcome is Outcome.FAILS and finding.found == found
+    assert finding.outcome is ProbeOutcome.FAILS and finding.found == found
     assert finding.remedy
 
 
@@ -120,7 +120,7 @@ def test_a_kernel_cache_of_another_kernel_is_told(
     (own / "criu.kdat.key").write_text("1.2.3-other 00\n")
     place_kerndat(tools)  # it is there, and is of that other kernel as far as its key says
     finding = try_one("CRIU kernel cache", settings=settings.model_copy(update={"tools": own}))
-    assert finding.outcome is Outcome.LIMITED and "1.2.3-other" in str(finding.cause)
+    assert finding.outcome is ProbeOutcome.LIMITED and "1.2.3-other" in str(finding.cause)
 
 
 # -- CRIU --------------------------------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ def test_a_process_that_cannot_be_dumped_fails_the_row_with_crius_words(
     )
     monkeypatch.setattr(dump_restore, "_PROGRAM", half)
 
-    def run(ground: Ground) -> Result:
+    def run(ground: ProbeContext) -> ProbeResult:
         import socket
         import subprocess
 
@@ -163,7 +163,7 @@ def test_a_process_that_cannot_be_dumped_fails_the_row_with_crius_words(
             return dump_restore.dump_restore(ground)
 
     finding = try_one("CRIU dump and restore", run=run)
-    assert finding.outcome is Outcome.FAILS and "CRIU says" in str(finding.cause), finding
+    assert finding.outcome is ProbeOutcome.FAILS and "CRIU says" in str(finding.cause), finding
 
 
 # -- the kernel --------------------------------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ def test_a_process_that_cannot_be_dumped_fails_the_row_with_crius_words(
 )
 def test_it_works_here(try_one: TryOne, name: str) -> None:
     finding = try_one(name)
-    assert finding.outcome is Outcome.WORKS, finding
+    assert finding.outcome is ProbeOutcome.WORKS, finding
 
 
 @pytest.mark.parametrize(
@@ -208,25 +208,25 @@ def test_a_seccomp_filter_without_effect_is_noticed(try_one: TryOne, monkeypatch
 def test_the_recorders_part_in_c_may_be_absent(
     try_one: TryOne, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert try_one("recorder").outcome is Outcome.WORKS
+    assert try_one("recorder").outcome is ProbeOutcome.WORKS
     copy = tmp_path / "inprocess"
     shutil.copytree(recorder.INPROCESS_FILES, copy, ignore=shutil.ignore_patterns("*.so"))
     monkeypatch.setattr(recorder, "INPROCESS_FILES", copy)
     finding = try_one("recorder", run=recorder.recorder)
-    assert finding.outcome is Outcome.LIMITED and "_quick.abi3.so" in str(finding.cause)
+    assert finding.outcome is ProbeOutcome.LIMITED and "_quick.abi3.so" in str(finding.cause)
     assert finding.remedy == "run `make setup`"
     (copy / "relive_recorder" / "quick.py").write_text("nonsense")
     finding = try_one("recorder", run=recorder.recorder)
-    assert finding.outcome is Outcome.FAILS and "nonsense" in str(finding.cause)
+    assert finding.outcome is ProbeOutcome.FAILS and "nonsense" in str(finding.cause)
 
 
 def test_io_uring_may_be_absent(try_one: TryOne) -> None:
-    def run(ground: Ground) -> Result:
+    def run(ground: ProbeContext) -> ProbeResult:
         hide_io_uring()
         return io_uring.io_uring(ground)
 
     finding = try_one("io_uring", run=run)
-    assert finding.outcome is Outcome.WORKS and "not usable here" in finding.found
+    assert finding.outcome is ProbeOutcome.WORKS and "not usable here" in finding.found
 
 
 def test_a_refused_seize_is_told(try_one: TryOne, monkeypatch: Patch) -> None:
@@ -237,7 +237,7 @@ def test_a_refused_seize_is_told(try_one: TryOne, monkeypatch: Patch) -> None:
 
 def test_a_process_tree_that_cannot_be_read_is_noticed(try_one: TryOne, monkeypatch: Patch) -> None:
     monkeypatch.setattr(processes.procfs, "children_of", lambda _pid: [])
-    assert try_one("/proc children").outcome is Outcome.FAILS
+    assert try_one("/proc children").outcome is ProbeOutcome.FAILS
 
 
 def test_a_kernel_without_pidfd_is_a_row(try_one: TryOne, monkeypatch: Patch) -> None:
@@ -259,17 +259,17 @@ def test_forged_ends_that_do_not_fit_are_noticed(try_one: TryOne, monkeypatch: P
 
     monkeypatch.setattr(tcp_repair, "_described", misfit)
     monkeypatch.setattr(tcp_repair, "_ANSWER", 0.2)
-    assert try_one("TCP_REPAIR").outcome is Outcome.FAILS
+    assert try_one("TCP_REPAIR").outcome is ProbeOutcome.FAILS
 
 
 def test_a_border_needs_its_programs(try_one: TryOne, monkeypatch: Patch) -> None:
-    assert try_one("border of a capsule").outcome is Outcome.WORKS
+    assert try_one("border of a capsule").outcome is ProbeOutcome.WORKS
     monkeypatch.setattr(border, "raise_border", missing)
     finding = try_one("border of a capsule")
-    assert finding.outcome is Outcome.FAILS and "iptables-restore is not installed" in str(finding)
+    assert finding.outcome is ProbeOutcome.FAILS and "iptables-restore is not installed" in str(finding)
     monkeypatch.setenv("PATH", "/nonexistent")
     finding = try_one("border of a capsule")
-    assert finding.outcome is Outcome.FAILS and "apt-get install iproute2" in str(finding.remedy)
+    assert finding.outcome is ProbeOutcome.FAILS and "apt-get install iproute2" in str(finding.remedy)
 
 
 def missing(_host: object) -> None:
@@ -320,7 +320,7 @@ def test_a_disk_without_inodes_is_told(try_one: TryOne, monkeypatch: Patch) -> N
 
 def test_reflink_is_told_either_way(try_one: TryOne) -> None:
     finding = try_one("reflink")
-    assert finding.outcome in (Outcome.WORKS, Outcome.LIMITED)
+    assert finding.outcome in (ProbeOutcome.WORKS, ProbeOutcome.LIMITED)
 
 
 # -- KVM ---------------------------------------------------------------------------------------------------------------
@@ -336,7 +336,7 @@ def test_no_device_is_told(try_one: TryOne, monkeypatch: Patch, tmp_path: Path) 
 
 def test_a_file_of_that_name_proves_nothing(try_one: TryOne, monkeypatch: Patch) -> None:
     monkeypatch.setattr(kvm, "_DEVICE", Path("/dev/null"))
-    assert try_one("KVM").outcome is Outcome.FAILS
+    assert try_one("KVM").outcome is ProbeOutcome.FAILS
 
 
 @needs_kvm
@@ -393,15 +393,15 @@ def test_no_podman_is_told(try_one: TryOne, monkeypatch: Patch, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("script", "outcome", "part"),
     [
-        ("echo 'Error: no runtime found' >&2; exit 125", Outcome.FAILS, "no runtime found"),
-        ("echo '{}'", Outcome.FAILS, "'host'"),
-        ("echo nonsense", Outcome.FAILS, "JSON"),
-        (info("crun", "/bin/echo"), Outcome.LIMITED, "without CRIU"),
-        (info("runc", "/usr/bin/runc", "vfs"), Outcome.LIMITED, "storage driver vfs"),
+        ("echo 'Error: no runtime found' >&2; exit 125", ProbeOutcome.FAILS, "no runtime found"),
+        ("echo '{}'", ProbeOutcome.FAILS, "'host'"),
+        ("echo nonsense", ProbeOutcome.FAILS, "JSON"),
+        (info("crun", "/bin/echo"), ProbeOutcome.LIMITED, "without CRIU"),
+        (info("runc", "/usr/bin/runc", "vfs"), ProbeOutcome.LIMITED, "storage driver vfs"),
     ],
 )
 def test_what_is_missing_for_podman_is_said(
-    try_one: TryOne, monkeypatch: Patch, tmp_path: Path, script: str, outcome: Outcome, part: str
+    try_one: TryOne, monkeypatch: Patch, tmp_path: Path, script: str, outcome: ProbeOutcome, part: str
 ) -> None:
     fake_podman(tmp_path, monkeypatch, script)
     monkeypatch.setenv("CONTAINERS_CONF", "/somebody/chose/one")
@@ -417,7 +417,7 @@ def test_limits_that_cannot_be_set_are_told_until_a_configuration_is_chosen(
     monkeypatch.delenv("CONTAINERS_CONF", raising=False)
     may_raise = int(procfs.status_field(os.getpid(), "CapEff") or "0", 16) >> 24 & 1
     finding = try_one("podman")
-    assert (finding.outcome is Outcome.WORKS) == bool(may_raise)
+    assert (finding.outcome is ProbeOutcome.WORKS) == bool(may_raise)
     assert may_raise or "containers.conf" in str(finding.remedy)
 
 
@@ -436,16 +436,16 @@ def test_a_podman_that_hangs_is_given_up(try_one: TryOne, monkeypatch: Patch, tm
     [
         (
             (200, b'{"ServerVersion": "20.10", "Driver": "overlay2", "ExperimentalBuild": true}'),
-            Outcome.WORKS,
+            ProbeOutcome.WORKS,
             "None",
         ),
-        ((200, b'{"ServerVersion": "20.10", "Driver": "vfs"}'), Outcome.LIMITED, "vfs"),
-        ((200, b"{}"), Outcome.FAILS, "ServerVersion"),
-        ((500, b"on fire"), Outcome.FAILS, "on fire"),
+        ((200, b'{"ServerVersion": "20.10", "Driver": "vfs"}'), ProbeOutcome.LIMITED, "vfs"),
+        ((200, b"{}"), ProbeOutcome.FAILS, "ServerVersion"),
+        ((500, b"on fire"), ProbeOutcome.FAILS, "on fire"),
     ],
 )
 def test_what_is_found_of_docker_is_said(
-    try_one: TryOne, monkeypatch: Patch, answer: tuple[int, bytes], outcome: Outcome, part: str
+    try_one: TryOne, monkeypatch: Patch, answer: tuple[int, bytes], outcome: ProbeOutcome, part: str
 ) -> None:
     with played_docker({"/info": answer}) as (host, _asked):
         monkeypatch.setenv("DOCKER_HOST", host)

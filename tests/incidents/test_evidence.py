@@ -14,10 +14,10 @@ from relive.incidents.evidence import (
     beginning_of,
     bodies_of,
     events_of,
-    keep,
     launch_of,
     package_of,
     request_of,
+    store_evidence,
 )
 from relive.incidents.incidents import Incidents
 from relive.model.incident import FailureKind, Sighting
@@ -39,7 +39,7 @@ def incidents(tmp_path):
 
 
 def test_package_and_events_are_kept_and_are_no_incidents_themselves(incidents, tmp_path):
-    keep(tmp_path, 1, Evidence(changed(), EVENTS))
+    store_evidence(tmp_path, 1, Evidence(changed(), EVENTS))
     assert package_of(tmp_path, 1).text == "1386"
     first, second = map(json.loads, (tmp_path / "1.events.jsonl").read_text().splitlines())
     assert first == {
@@ -67,7 +67,7 @@ def test_what_a_fresh_process_needs_is_kept_for_its_owner_only(incidents, tmp_pa
     evidence = Evidence(
         changed(), [*EVENTS, named, *others], begun, launch, b"GET / HTTP/1.1\r\n\r\n", bodies
     )
-    keep(tmp_path, 1, evidence)
+    store_evidence(tmp_path, 1, evidence)
     assert (launch_of(tmp_path, 1), beginning_of(tmp_path, 1)) == (launch, begun)
     assert request_of(tmp_path, 1) == b"GET / HTTP/1.1\r\n\r\n"
     assert [path.name for path in bodies_of(tmp_path, 1).iterdir()] == ["1-1.body"]
@@ -92,8 +92,8 @@ def test_an_incident_without_them_has_none_and_damaged_ones_are_said(tmp_path):
 
 
 def test_the_first_package_stays(incidents, tmp_path):
-    keep(tmp_path, 1, Evidence(changed(), EVENTS))
-    keep(tmp_path, 1, Evidence(changed(text="later"), []))
+    store_evidence(tmp_path, 1, Evidence(changed(), EVENTS))
+    store_evidence(tmp_path, 1, Evidence(changed(text="later"), []))
     assert package_of(tmp_path, 1).text == "1386"
 
 

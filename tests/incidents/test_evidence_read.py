@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from relive.errors import RecordingCorrupt
-from relive.incidents.evidence import Evidence, events_of, keep
+from relive.incidents.evidence import Evidence, events_of, store_evidence
 from relive.recording.events import Event, EventKind
 
 EVENT = Event(9, 1, 2, EventKind.QUERY, 0, 3, b"\x00rows", {"own_seq": 4, "asked": {"statement": "ü"}})
@@ -18,7 +18,7 @@ LINE = {"seq": 1, "mono_ns": 2, "wall_ns": 3, "kind": "clock", "request": 0, "fi
 
 
 def test_what_was_kept_is_read_again(tmp_path):
-    keep(tmp_path, 7, Evidence(None, [EVENT, EVENT]))
+    store_evidence(tmp_path, 7, Evidence(None, [EVENT, EVENT]))
     assert events_of(tmp_path, 7) == [EVENT, EVENT]
     assert events_of(tmp_path, 8) == []
 

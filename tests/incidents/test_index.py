@@ -15,7 +15,7 @@ import pytest
 
 from model.test_failure import changed
 from relive.incidents import index
-from relive.incidents.evidence import Evidence, keep
+from relive.incidents.evidence import Evidence, store_evidence
 from relive.incidents.incidents import IncidentQuery, Incidents
 from relive.model.commit import CommitId
 
@@ -53,7 +53,7 @@ def test_who_writes_an_incident_enters_it(incidents, unfollowed):
 
 def test_who_lays_a_package_beside_it_enters_its_exception(incidents, directory, unfollowed):
     one = add(incidents)
-    keep(directory, one.number, Evidence(changed(), []))
+    store_evidence(directory, one.number, Evidence(changed(), []))
     (line,) = incidents.page().items
     assert line.exception.startswith("KeyError")
     assert numbers(incidents, text="keyerror") == [1]

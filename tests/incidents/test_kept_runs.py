@@ -6,7 +6,7 @@ import pytest
 
 from relive.errors import NotFound
 from relive.incidents import runs as module
-from relive.incidents.runs import Part, Runs
+from relive.incidents.runs import RunPart, Runs
 
 
 def add(runs, service="pay", incident=None):
@@ -77,9 +77,9 @@ def test_the_whole_takes_the_place_of_its_parts(tmp_path):
     runs = Runs(tmp_path / "runs.sqlite")
     one, other = "1" * 32, "2" * 32
     for number in (2, 1, 2):
-        runs.add_part(one, Part(number, "incident 1", 5, 0.5, "{}"))
-    runs.add_part(other, Part(1, "incident 2", 6, 0.5, "{}"))
-    assert runs.parts(one) == [Part(number, "incident 1", 5, 0.5, "{}") for number in (1, 2)]
+        runs.add_part(one, RunPart(number, "incident 1", 5, 0.5, "{}"))
+    runs.add_part(other, RunPart(1, "incident 2", 6, 0.5, "{}"))
+    assert runs.parts(one) == [RunPart(number, "incident 1", 5, 0.5, "{}") for number in (1, 2)]
     facts = dict.fromkeys(("began_wall_ns", "seconds", "times", "reproduced"), 1)
     runs.add(kind="replay", service="pay", incident=1, verdict="v", result="{}", mark=one, **facts)
     assert runs.unfinished() == [other]

@@ -79,7 +79,7 @@ def run_recorded(tmp_path: Path) -> Callable[..., Ran]:
         events: list[Event] = []
         for ring in rings.glob("*.ring"):
             reader = RingReader(ring)
-            events += reader.take()
+            events += reader.read_new()
             reader.close()
         return Ran(done.returncode, done.stdout, done.stderr, sorted(events, key=lambda event: event.mono_ns))
 

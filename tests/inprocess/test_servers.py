@@ -181,7 +181,7 @@ class Served:
         for ring in self.rings.glob("*.ring"):
             reader = RingReader(ring)
             reader._at = 0  # from the beginning, however often
-            taken = reader.take()
+            taken = reader.read_new()
             for event in taken:
                 event.fields["pid"] = int(ring.name.partition("-")[0])
             found += taken

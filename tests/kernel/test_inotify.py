@@ -38,8 +38,8 @@ def test_no_directory_is_an_error(tmp_path: Path) -> None:
 def test_all_names_that_were_made_are_told_once(tmp_path):
     (tmp_path / "before").touch()
     with MadeNames(tmp_path) as names:
-        assert names.take() == []
+        assert names.read_new() == []
         for name in ("one", "two"):
             (tmp_path / name).touch()
-        assert names.take() == [b"one", b"two"]
-        assert names.take() == []
+        assert names.read_new() == [b"one", b"two"]
+        assert names.read_new() == []

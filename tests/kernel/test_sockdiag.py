@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from relive.kernel.sockdiag import SocketList, Taken
+from relive.kernel.sockdiag import BoundAddress, SocketList
 
 
 @pytest.fixture
@@ -22,7 +22,9 @@ def test_a_listening_socket_is_seen_as_long_as_it_listens(sockets, address):
     with socket.create_server((address, 0), family=family) as listener:
         port = listener.getsockname()[1]
         (taken,) = {one for one in sockets.listening() if one.port == port}
-        assert taken == Taken(address, port, v6_only=family == socket.AF_INET6)  # as create_server says
+        assert taken == BoundAddress(
+            address, port, v6_only=family == socket.AF_INET6
+        )  # as create_server says
         assert taken.takes("::1" if family == socket.AF_INET6 else "127.0.0.1", port)
         assert not taken.takes("127.0.0.1" if family == socket.AF_INET6 else "::1", port)
     assert port not in {one.port for one in sockets.listening()}
@@ -37,7 +39,7 @@ def test_a_socket_for_both_families_takes_both(sockets):
 def test_a_datagram_socket_is_seen(sockets):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.bind(("127.0.0.1", 0))
-        assert Taken("127.0.0.1", sock.getsockname()[1]) in sockets.datagram()
+        assert BoundAddress("127.0.0.1", sock.getsockname()[1]) in sockets.datagram()
 
 
 def test_who_waits_for_an_answer_is_seen(sockets):

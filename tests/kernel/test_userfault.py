@@ -14,7 +14,7 @@ import pytest
 
 from relive.errors import HostIncapable
 from relive.kernel import libc, userfault
-from relive.kernel.userfault import Copied, EventKind, UserFault, check_userfault
+from relive.kernel.userfault import Copied, FaultEventKind, UserFault, check_userfault
 
 PAGES = 8
 _API, _REGISTER = 0xC018AA3F, 0xC020AA00
@@ -76,7 +76,7 @@ def test_a_thread_that_waits_gets_its_page(memory, fault):
     events = []
     while not events:
         events = fault.events()
-    assert [(one.kind, one.first) for one in events] == [(EventKind.FAULT, first_page(memory) + 2)]
+    assert [(one.kind, one.first) for one in events] == [(FaultEventKind.FAULT, first_page(memory) + 2)]
     pages = content(PAGES)
     copied = fault.copy(first_page(memory) + 2, ctypes.addressof(pages) + 2 * 4096, 3)
     assert copied == Copied(3, 0)

@@ -13,7 +13,7 @@ import pytest
 
 from relive.errors import RecordingCorrupt
 from relive.incidents import evidence
-from relive.incidents.evidence import Evidence, keep
+from relive.incidents.evidence import Evidence, store_evidence
 from relive.incidents.incidents import Incidents
 from relive.maintenance.incident_check import incident_problems, recording_problems
 from relive.maintenance.problems import Kind
@@ -37,7 +37,7 @@ def incidents(tmp_path: Path) -> Path:
         Incidents(directory).add("pay", "L1", seen, before=BEFORE, at=None, log_end=1, log_tail=["oh"])
     (tmp_path / "bodies").mkdir()
     (tmp_path / "bodies" / "7-1.body").write_bytes(b"long")
-    keep(
+    store_evidence(
         directory,
         1,
         Evidence(None, [EVENT], [EVENT], None, b"GET / HTTP/1.1\r\n\r\n", tmp_path / "bodies"),

@@ -6,11 +6,11 @@ import struct
 from collections.abc import Sequence
 
 from relive.protocols.call import Call
-from relive.protocols.pool import Found, Pool
+from relive.protocols.pool import Pool, PoolMatch
 from relive.protocols.postgres import PostgreSQL
 from relive.protocols.postgres.messages import Column, build, ready, row, row_description, status
 from relive.protocols.session import Act, Send, Session
-from relive.recording.dialogues import Dialogue, Ending, Piece, Way
+from relive.recording.dialogues import Dialogue, DialoguePiece, DirectionEnd, Way
 
 __all__ = [
     "MS",
@@ -93,15 +93,15 @@ def conversation(
     for seq, (name, after, data) in enumerate(said, 2):
         way = Way(name)
         now += after * MS
-        dialogue.pieces.append(Piece(way, places[way], data, now, seq))
+        dialogue.pieces.append(DialoguePiece(way, places[way], data, now, seq))
         places[way] += len(data)
     for seq, (name, after, how) in enumerate(ended, len(said) + 2):
         now += after * MS
-        dialogue.endings[Way(name)] = Ending(how, places[Way(name)], 0, now, seq)
+        dialogue.endings[Way(name)] = DirectionEnd(how, places[Way(name)], 0, now, seq)
     return dialogue
 
 
-def pool_of(*dialogues: Dialogue, seen: list[Found] | None = None) -> Pool:
+def pool_of(*dialogues: Dialogue, seen: list[PoolMatch] | None = None) -> Pool:
     calls: list[Call] = [call for dialogue in dialogues for call in PostgreSQL().calls(dialogue)]
     return Pool(
         sorted(calls, key=lambda call: call.asked_mono_ns), on_found=(seen if seen is not None else []).append

@@ -22,7 +22,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from relive.recording.dialogues import Dialogue, Ending, Piece, Way
+from relive.recording.dialogues import Dialogue, DialoguePiece, DirectionEnd, Way
 
 __all__ = ["Pipe", "recording"]
 
@@ -112,7 +112,7 @@ class Pipe:
         place = 0
         try:
             while data := await reader.read(_MOST):
-                dialogue.pieces.append(Piece(way, place, data, time.monotonic_ns(), next(self._seqs)))
+                dialogue.pieces.append(DialoguePiece(way, place, data, time.monotonic_ns(), next(self._seqs)))
                 place += len(data)
                 with contextlib.suppress(ConnectionError):  # that end will tell of itself
                     writer.write(data)
@@ -129,7 +129,7 @@ class Pipe:
         if way in dialogue.endings:
             return
         total = sum(len(piece.data) for piece in dialogue.of(way))
-        dialogue.endings[way] = Ending(how, total, 0, time.monotonic_ns(), next(self._seqs))
+        dialogue.endings[way] = DirectionEnd(how, total, 0, time.monotonic_ns(), next(self._seqs))
 
 
 def _break(writer: asyncio.StreamWriter) -> None:

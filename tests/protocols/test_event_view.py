@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from protocols.scripted import dialogue
-from relive.protocols.event_view import told
+from relive.protocols.event_view import event_fields
 from relive.protocols.http import Http
 from relive.protocols.redis import Redis
 from relive.recording.dialogues import Way
@@ -19,7 +19,7 @@ def test_an_http_call_has_its_body_as_data_and_its_times():
             [(Way.UP, GET), (Way.DOWN, HEAD), (Way.DOWN, b"2\r\nhi\r\n"), (Way.DOWN, b"1\r\n!\r\n0\r\n\r\n")]
         )
     )
-    fields, data = told(call)
+    fields, data = event_fields(call)
     assert data == b"hi!"
     assert fields["asked"]["url"] == "http://h/a"
     assert fields["answer"]["status"] == 200
@@ -33,11 +33,11 @@ def test_an_http_call_has_its_body_as_data_and_its_times():
 
 def test_a_call_that_was_broken_tells_how_far_it_came():
     (call,) = Http().calls(dialogue([(Way.UP, GET), (Way.DOWN, HEAD)], reset=Way.DOWN))
-    fields, data = told(call)
+    fields, data = event_fields(call)
     assert fields["error"]["type"] == "builtins.ConnectionResetError"
     assert (fields["stage"], fields["whole"], data) == ("body", False, b"")
     (silent,) = Http().calls(dialogue([(Way.UP, GET)], closed=Way.UP))
-    fields, _ = told(silent)
+    fields, _ = event_fields(silent)
     assert (fields["error"]["type"], fields["stage"]) == ("builtins.TimeoutError", "answer")
     assert "answer" not in fields
     assert fields["ns"] == 10 * MS
@@ -55,7 +55,7 @@ def test_redis_commands_and_messages():
         ],
         to=("h", 6379),
     )
-    got, _, message = [told(call)[0] for call in Redis().calls(one)]
+    got, _, message = [event_fields(call)[0] for call in Redis().calls(one)]
     assert got == {
         "asked": {"server": "h:6379", "database": 0, "command": ["GET", "k"]},
         "answer": None,

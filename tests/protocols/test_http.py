@@ -27,7 +27,7 @@ from protocols.recording import Pipe, recording
 from protocols.scripted import dialogue
 from relive.protocols.call import Call, CallEnd
 from relive.protocols.http import Http
-from relive.protocols.pool import Found, Pool
+from relive.protocols.pool import Pool, PoolMatch
 from relive.protocols.session import Close, Reset, Resume, Send
 from relive.recording.dialogues import Way
 from relive.recording.events import EventKind
@@ -48,7 +48,7 @@ def twice(server: tuple[str, int], program: Callable[[int], Any]) -> tuple[Any, 
         calls = calls_of(pipe)
     for one in pipe.dialogues:
         assert_it_continues_everywhere(HTTP, one, most=40)
-    found: list[Found] = []
+    found: list[PoolMatch] = []
     pool = Pool(calls, on_found=found.append)
     with answering(HTTP, pool, to=server, port=pipe.port) as port:
         second = program(port)
@@ -268,7 +268,7 @@ def test_a_question_half_said_is_answered_though_nothing_else_is_known():
 
 def test_a_question_that_goes_on_otherwise_is_another_question():
     said = dialogue([(Way.UP, post(b'{"a":1}')), (Way.DOWN, OK_2)])
-    found: list[Found] = []
+    found: list[PoolMatch] = []
     session, _ = HTTP.resume(Pool(HTTP.calls(said), on_found=found.append), 1, Resume(said, 30, 0))
     answer = bytes_of(session.feed(post(b'{"a":2}')[30:]))
     assert answer.startswith(b"HTTP/1.1 502 ")
@@ -373,9 +373,9 @@ def test_chunks_are_taken_off_for_a_client_that_knows_none():
 # -- what matches -----------------------------------------------------------------------------------------------------
 
 
-def asking(request: bytes, recorded: bytes = GET_A, ignore: tuple[str, ...] = ()) -> tuple[bytes, Found]:
+def asking(request: bytes, recorded: bytes = GET_A, ignore: tuple[str, ...] = ()) -> tuple[bytes, PoolMatch]:
     """What is said to a request when another one was recorded, and what was found."""
-    found: list[Found] = []
+    found: list[PoolMatch] = []
     calls = HTTP.calls(dialogue([(Way.UP, recorded), (Way.DOWN, OK_2)]))
     session = HTTP.open(Pool(calls, ignore=ignore, on_found=found.append), 1)
     return bytes_of(session.feed(request)), found[0]

@@ -12,7 +12,7 @@ from protocols.answering import bytes_of
 from protocols.continuing import assert_it_continues_everywhere
 from protocols.scripted import dialogue
 from relive.protocols.names import Names
-from relive.protocols.pool import Found, Pool
+from relive.protocols.pool import Pool, PoolMatch
 from relive.protocols.session import Reset
 from relive.recording.dialogues import Way
 from relive.recording.events import Event, EventKind
@@ -42,7 +42,7 @@ def lookup(asked: bytes, said: bytes, seq: int = 1) -> Event:
     return Event(seq, 10_000_000, 0, EventKind.NAME_LOOKUP, data=said, fields=fields)
 
 
-def pool_of(*events: Event, found: list[Found] | None = None) -> Pool:
+def pool_of(*events: Event, found: list[PoolMatch] | None = None) -> Pool:
     return Pool(NAMES.lookups(events), on_found=(found if found is not None else []).append)
 
 
@@ -75,7 +75,7 @@ def test_what_was_not_answered_is_met_with_silence():
 
 @pytest.mark.parametrize(("policy", "status"), [("nxdomain", 3), ("servfail", 2)])
 def test_a_name_that_was_never_asked_for(policy, status):
-    found: list[Found] = []
+    found: list[PoolMatch] = []
     pool = pool_of(lookup(question("db"), answer("db", b"\x0a\0\0\x07")), found=found)
     said = Names(policy).answer(pool, 1, question("other"))
     assert said is not None

@@ -15,7 +15,7 @@ from protocols.recording import recording
 from protocols.scripted import dialogue
 from relive.protocols.call import CallEnd
 from relive.protocols.opaque import Plain
-from relive.protocols.pool import Found, Pool
+from relive.protocols.pool import Pool, PoolMatch
 from relive.protocols.session import Close, Reset, Resume, Send
 from relive.recording.dialogues import Way
 from relive.recording.events import EventKind
@@ -36,8 +36,8 @@ SMTP = [
 ]
 
 
-def open_to(*dialogues: Any) -> tuple[Any, list[Found], Pool]:
-    found: list[Found] = []
+def open_to(*dialogues: Any) -> tuple[Any, list[PoolMatch], Pool]:
+    found: list[PoolMatch] = []
     pool = Pool([call for one in dialogues for call in PLAIN.calls(one)], on_found=found.append)
     return PLAIN.open(pool, 1, to=AT), found, pool
 

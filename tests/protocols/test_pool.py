@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from relive.protocols.call import Call, CallEnd
-from relive.protocols.pool import Found, Pool
+from relive.protocols.pool import Pool, PoolMatch
 from relive.recording.events import EventKind
 
 REDIS = EventKind.REDIS_COMMAND
@@ -43,7 +43,7 @@ def test_its_own_connection_comes_first() -> None:
 
 
 def test_a_miss_names_the_nearest_call_and_what_differs() -> None:
-    seen: list[Found] = []
+    seen: list[PoolMatch] = []
     pool = Pool([call(1, ["SET", "a", "1"]), call(2, ["GET", "b"])], on_found=seen.append)
     found = pool.take(REDIS, {"command": ["SET", "a", "2"]}, connection=4)
     assert seen == [found]
@@ -86,7 +86,7 @@ def test_a_used_call_is_given_again_only_where_that_is_allowed() -> None:
 
 
 def test_a_call_can_be_looked_for_and_given_by_itself():
-    seen: list[Found] = []
+    seen: list[PoolMatch] = []
     first, second = call(1, ["GET", "a"]), call(2, ["GET", "b"])
     pool = Pool([first, second], on_found=seen.append)
     assert pool.after(first) is second
@@ -101,7 +101,7 @@ def test_a_call_can_be_looked_for_and_given_by_itself():
 
 
 def test_what_was_simulated_is_no_miss():
-    seen: list[Found] = []
+    seen: list[PoolMatch] = []
     pool = Pool([call(1, ["GET", "a"])], on_found=seen.append)
     pool.take(REDIS, {"command": ["GET", "z"]}, connection=1, simulated=True)
     pool.take(REDIS, {"command": ["GET", "a"]}, connection=1, simulated=True)

@@ -18,12 +18,12 @@ import psycopg
 import pytest
 
 from relive.protocols.call import Call, CallEnd
-from relive.protocols.pool import Found, Pool
+from relive.protocols.pool import Pool, PoolMatch
 from relive.protocols.postgres import PostgreSQL
 from relive.protocols.postgres.dialogue_steps import read_steps
 from relive.protocols.postgres.values import decode
 from relive.protocols.session import Resume
-from relive.recording.dialogues import Dialogue, Piece, Way
+from relive.recording.dialogues import Dialogue, DialoguePiece, Way
 from servers import HAS_POSTGRES, postgres_server
 
 from .answering import answering
@@ -67,7 +67,7 @@ each_program = pytest.mark.parametrize("name", PROGRAMS)
 
 @each_program
 def test_a_program_sees_the_same_without_the_server(recordings, name):
-    recorded, found = recordings[name], list[Found]()
+    recorded, found = recordings[name], list[PoolMatch]()
     pool = Pool(recorded.calls(), on_found=found.append)
     with answering(PostgreSQL(), pool, to=recorded.dialogues[0].to, speed=QUICK) as port:
         assert PROGRAMS[name](port) == recorded.seen
@@ -80,7 +80,7 @@ def test_a_program_sees_the_same_without_the_server(recordings, name):
 )  # programs that fail close nothing
 @each_program
 def test_a_program_that_runs_twice_as_often_gets_its_reads_again_and_no_write(recordings, name):
-    found: list[Found] = []
+    found: list[PoolMatch] = []
     recorded = recordings[name]
     pool = Pool(recorded.calls(), on_found=found.append)
     with answering(PostgreSQL(), pool, to=recorded.dialogues[0].to, speed=QUICK) as port:
@@ -297,7 +297,7 @@ def test_damaged_dialogues_and_wrong_questions_never_raise(recordings):
 
 def damaged(chance: random.Random, dialogue: Dialogue) -> Dialogue:
     """A copy that ends anywhere, in which some bytes were changed, lost or doubled."""
-    pieces: list[Piece] = []
+    pieces: list[DialoguePiece] = []
     places = {Way.UP: 0, Way.DOWN: 0}
     for piece in dialogue.pieces[: chance.randint(1, len(dialogue.pieces))]:
         data = bytearray(piece.data)

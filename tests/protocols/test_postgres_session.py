@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from relive.protocols.call import CallEnd
-from relive.protocols.pool import Found
+from relive.protocols.pool import PoolMatch
 from relive.protocols.postgres import PostgreSQL
 from relive.protocols.postgres.messages import (
     Column,
@@ -310,7 +310,7 @@ def done(tag: str, state: str) -> bytes:
 
 def test_the_state_of_the_transaction_is_that_of_the_live_connection():
     """A query recorded outside a transaction and asked in one; what is known by itself is told as simulated."""
-    seen: list[Found] = []
+    seen: list[PoolMatch] = []
     dialogue = conversation(*OPEN, ("up", 1, query("select n")), ("down", 1, selected("x") + ready("I")))
     session = opened(pool_of(dialogue, seen=seen))
     assert said(session.feed(query("BEGIN"))) == done("BEGIN", "T")
@@ -368,7 +368,7 @@ def test_in_binary_too():
 
 
 def test_a_miss_is_an_error_that_names_the_nearest_call_and_what_differs():
-    seen: list[Found] = []
+    seen: list[PoolMatch] = []
     dialogue = conversation(*OPEN, ("up", 1, extended(ASK, b"7")), ("down", 1, answered("x")))
     session = opened(pool_of(dialogue, seen=seen))
     got = said(session.feed(extended(ASK, b"8")))
@@ -383,7 +383,7 @@ def test_a_miss_is_an_error_that_names_the_nearest_call_and_what_differs():
 
 
 def test_another_server_has_other_answers():
-    seen: list[Found] = []
+    seen: list[PoolMatch] = []
     dialogue = conversation(*OPEN, ("up", 1, query("select n")), ("down", 1, selected("x") + ready("I")))
     session = PostgreSQL().open(pool_of(dialogue, seen=seen), 1, to=("10.0.0.6", 5432))
     assert said(session.feed(STARTUP)) == OPENING
@@ -483,7 +483,7 @@ def test_a_newer_protocol_is_negotiated_down():
 
 
 def test_a_request_to_cancel_is_taken_and_closed():
-    seen: list[Found] = []
+    seen: list[PoolMatch] = []
     request = struct.pack("!IIII", 16, 80877102, 42, 99)
     assert PostgreSQL().open(pool_of(seen=seen), 1, to=TO).feed(request) == [Close()]
     assert seen[0].asked["statement"] == "CANCEL"

@@ -25,7 +25,7 @@ from protocols.mixing import conversations
 from protocols.recording import recording
 from protocols.scripted import dialogue
 from relive.protocols.call import Call, CallEnd
-from relive.protocols.pool import Found, Pool
+from relive.protocols.pool import Pool, PoolMatch
 from relive.protocols.redis import Redis
 from relive.protocols.session import Close, Reset, Resume, Send
 from relive.recording.dialogues import Dialogue, Way
@@ -75,7 +75,7 @@ def twice(server: tuple[str, int], program: Callable[[int], Any]) -> tuple[Any, 
     for one in dialogues:
         assert REDIS.recognises(one)
         assert_it_continues_everywhere(REDIS, one, most=40)
-    found: list[Found] = []
+    found: list[PoolMatch] = []
     pool = Pool(sorted(calls, key=lambda call: call.asked_mono_ns), on_found=found.append)
     with answering(REDIS, pool, to=server, port=pipe.port) as port:
         second = program(port)
@@ -225,7 +225,7 @@ def said(*pieces: tuple[Way, bytes], **named: Any) -> Dialogue:
 
 def open_to(*dialogues: Dialogue, protocol: Redis = REDIS, ignore: tuple[str, ...] = ()) -> Any:
     """(a session on a new connection, what it found)."""
-    found: list[Found] = []
+    found: list[PoolMatch] = []
     calls = [call for one in dialogues for call in protocol.calls(one)]
     return protocol.open(Pool(calls, ignore=ignore, on_found=found.append), 1, to=AT), found
 
@@ -299,7 +299,7 @@ def test_a_transaction_may_be_said_piece_by_piece():
 def test_a_transaction_under_way_may_go_on_otherwise_and_is_then_another():
     one = said(*TALK[2:11])
     sizes = [len(data) for way, data in TALK[2:6] if way is Way.UP]
-    found: list[Found] = []
+    found: list[PoolMatch] = []
     where = Resume(one, sum(sizes), len(b"+OK\r\n+QUEUED\r\n"))
     session, acts = REDIS.resume(Pool(REDIS.calls(one), on_found=found.append), 1, where)
     assert acts == []

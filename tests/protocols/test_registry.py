@@ -6,7 +6,7 @@ import pytest
 
 from protocols.scripted import dialogue
 from relive.errors import UsageError
-from relive.protocols.registry import Known, protocol_of
+from relive.protocols.registry import ProtocolRegistry, protocol_of
 from relive.recording.dialogues import Tls, Way
 
 S3 = b"GET /box/key HTTP/1.1\r\nHost: s3.amazonaws.com\r\n\r\n"
@@ -47,21 +47,21 @@ def test_what_is_encrypted_is_bytes():
 def test_where_nothing_was_said_others_with_the_same_goal_tell():
     silent = dialogue([], to=("10.0.0.7", 8000))
     others = [dialogue([(Way.UP, S3)], to=silent.to), dialogue([], to=silent.to)]
-    assert Known().protocol_of(silent).name == "bytes"
-    assert Known().protocol_of(silent, others).name == "s3"
-    assert Known().protocol_of(dialogue([(Way.UP, b"\0\1")], to=silent.to), others).name == "bytes"
+    assert ProtocolRegistry().protocol_of(silent).name == "bytes"
+    assert ProtocolRegistry().protocol_of(silent, others).name == "s3"
+    assert ProtocolRegistry().protocol_of(dialogue([(Way.UP, b"\0\1")], to=silent.to), others).name == "bytes"
 
 
 def test_each_protocol_has_a_name_of_its_own():
-    names = [protocol.name for protocol in Known().all]
+    names = [protocol.name for protocol in ProtocolRegistry().all]
     assert len(set(names)) == len(names)
     assert names[-1] == "bytes"
 
 
 def test_policies_are_those_of_their_kind():
     with pytest.raises(UsageError, match="http-call=simulate"):
-        Known({"http-call": "simulate"})
-    Known(
+        ProtocolRegistry({"http-call": "simulate"})
+    ProtocolRegistry(
         {
             "*": "fail",
             "query": "pass",

@@ -18,7 +18,7 @@ from protocols.recording import recording
 from protocols.scripted import dialogue
 from relive.protocols.call import Call
 from relive.protocols.http import S3, Http
-from relive.protocols.pool import Found, Pool
+from relive.protocols.pool import Pool, PoolMatch
 from relive.recording.dialogues import Way
 from relive.recording.events import EventKind
 from remotes.s3_server import BUCKET, Swift
@@ -97,7 +97,7 @@ def test_a_client_gets_from_the_recording_what_it_got_from_the_server(swift, pro
     )
     assert {call.kind for call in calls} == {EventKind.S3_CALL}
     assert all(PROTOCOL.recognises(one) for one in dialogues if one.pieces)
-    found: list[Found] = []
+    found: list[PoolMatch] = []
     pool = Pool(calls, on_found=found.append)
     with answering(PROTOCOL, pool, to=server, port=pipe.port, speed=100) as port:
         second = program(port)

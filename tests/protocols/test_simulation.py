@@ -12,7 +12,7 @@ pytest.importorskip("fakeredis")
 from protocols.answering import bytes_of
 from protocols.scripted import dialogue
 from relive.errors import ToolMissing
-from relive.protocols.pool import Found, Pool
+from relive.protocols.pool import Pool, PoolMatch
 from relive.protocols.redis import Redis
 from relive.protocols.session import Send
 from relive.recording.dialogues import Way
@@ -30,7 +30,7 @@ class Live:
     def __init__(self, *recorded: tuple[bytes, bytes]) -> None:
         redis = Redis("simulate")
         pieces = [piece for asked, said in recorded for piece in ((Way.UP, asked), (Way.DOWN, said))]
-        self.found: list[Found] = []
+        self.found: list[PoolMatch] = []
         pool = Pool(redis.calls(dialogue(pieces, to=AT)), on_found=self.found.append)
         self._session: Any = redis.open(pool, 1, to=AT)
 

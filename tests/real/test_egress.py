@@ -21,7 +21,7 @@ from ports import free_port
 from relive.images.sockets import read_connections, read_files
 from relive.model.capsule import LifePaths
 from relive.protocols.postgres import PostgreSQL
-from relive.protocols.registry import Known
+from relive.protocols.registry import ProtocolRegistry
 from relive.recording.dialogues import Tls, Way, read_dialogues
 from relive.recording.events import Event, EventKind
 from relive.recording.reader import Recording
@@ -252,7 +252,7 @@ def test_databases_under_traffic_are_recorded_and_the_commit_comes_back(relive: 
             assert up is not None and 0 < up <= len(one.text(Way.UP))
             assert down is not None and 0 < down <= len(one.text(Way.DOWN))
         # What it asked reads as what it was.
-        known = Known()
+        known = ProtocolRegistry()
         calls = [call for one in dialogues for call in known.protocol_of(one).calls(one)]
         assert (
             sum(call.kind is EventKind.REDIS_COMMAND and "INCR" in str(call.asked) for call in calls) == said
@@ -315,7 +315,7 @@ def test_https_of_every_client_is_opened(relive: Relive, https: tuple[int, Path]
     dialogues = read_dialogues(Recording(life(relive, capsule).egress).events())
     said = {one.text(Way.UP).split()[1].decode(): one for one in dialogues}
     assert set(said) == {f"/{name}" for name in names}
-    known = Known()
+    known = ProtocolRegistry()
     for path, one in said.items():
         assert one.tls is Tls.OPENED
         (call,) = known.protocol_of(one).calls(one)

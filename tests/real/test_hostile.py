@@ -344,7 +344,7 @@ def test_libraries_of_a_commit_are_not_those_of_criu(commit: Commit, monkeypatch
     etc = [FileEntry(path="etc", kind=EntryKind.DIRECTORY, mode=0o755)] if "etc" not in known else []
     made = _with_entries(commit, *etc, FileEntry(path="etc/ld.so.preload", kind=EntryKind.LINK, link="/evil"))
     seen: list[str] = []
-    started = builder.Conversation.__init__
+    started = builder.CriuProcess.__init__
 
     def start(self: object, *arguments: object, **options: object) -> None:
         seen.append(
@@ -352,7 +352,7 @@ def test_libraries_of_a_commit_are_not_those_of_criu(commit: Commit, monkeypatch
         )
         started(self, *arguments, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(builder.Conversation, "__init__", start)
+    monkeypatch.setattr(builder.CriuProcess, "__init__", start)
     monkeypatch.setattr(builder, "free_number", lambda taken: 28_000 if taken else 30_000)
     monkeypatch.setattr(commit.store, "manifest", lambda _: made)
     commit.restore().stop()

@@ -15,7 +15,7 @@ from relive.config import Settings
 from relive.operations.committing import CommitWish
 from relive.operations.restoring import RestoreWish
 from relive.sandbox.branch import list_branches
-from relive.server.export_shelf import Shelf
+from relive.server.export_shelf import ExportStore
 from relive.server.task import EventKind, Task, TaskState
 from relive.server.task_kinds import ExportTask, server_kinds
 from relive.server.tasks import Tasks
@@ -41,14 +41,14 @@ def settings(relive: Relive) -> Settings:
 
 
 @pytest.fixture
-def shelf(settings: Settings) -> Iterator[Shelf]:
-    made = Shelf(settings.server)
+def shelf(settings: Settings) -> Iterator[ExportStore]:
+    made = ExportStore(settings.server)
     yield made
     made.close()
 
 
 @pytest.fixture
-def tasks(settings: Settings, shelf: Shelf) -> Iterator[Tasks]:
+def tasks(settings: Settings, shelf: ExportStore) -> Iterator[Tasks]:
     made = Tasks(settings, server_kinds(settings, shelf))
     yield made
     made.stop()

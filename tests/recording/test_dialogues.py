@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relive.errors import RecordingCorrupt
-from relive.recording.dialogues import Ending, Tls, Way, read_dialogues
+from relive.recording.dialogues import DirectionEnd, Tls, Way, read_dialogues
 from relive.recording.events import Event, EventKind
 
 OPENED = {"to": ["10.0.0.5", 5432], "origin": ["10.0.0.2", 40000], "connect_ns": 7}
@@ -37,7 +37,7 @@ def test_what_was_said_is_in_order_and_between_places() -> None:
     assert dialogue.tls is Tls.OPENED
     assert [piece.data for piece in dialogue.pieces] == [b"ask", b"ans", b"more"]
     assert dialogue.text(Way.UP, 2, 5) == b"kmo"
-    assert dialogue.endings == {Way.UP: Ending("reset", 9, 2, 1006, 6)}
+    assert dialogue.endings == {Way.UP: DirectionEnd("reset", 9, 2, 1006, 6)}
 
 
 def test_a_connection_that_did_not_come_about_tells_why() -> None:

@@ -37,22 +37,22 @@ def ring(tmp_path):
 def test_what_is_written_is_taken_once(ring):
     ring.write(1, meta(1), b"data")
     reader = RingReader(Path(ring.path))
-    (event,) = reader.take()
+    (event,) = reader.read_new()
     assert (event.seq, event.data, event.request) == (1, b"data", 5)
     assert event.fields == {"own_seq": 1, "thread": 3, "lane": 4}
-    assert reader.take() == []
+    assert reader.read_new() == []
     reader.close()
 
 
 def test_the_next_reader_goes_on_where_the_last_one_was(ring):
     ring.write(1, meta(1), b"")
     first = RingReader(Path(ring.path))
-    first.take()
+    first.read_new()
     first.note_taken()
     first.close()
     ring.write(2, meta(2), b"")
     second = RingReader(Path(ring.path))
-    assert [event.seq for event in second.take()] == [2]
+    assert [event.seq for event in second.read_new()] == [2]
     second.close()
 
 
@@ -60,12 +60,12 @@ def test_what_the_last_reader_took_and_did_not_keep_the_next_one_takes_again(rin
     """Its agent was killed between the taking and the writing."""
     ring.write(1, meta(1), b"")
     first = RingReader(Path(ring.path))
-    assert [event.seq for event in first.take()] == [1]
+    assert [event.seq for event in first.read_new()] == [1]
     first.take_again()
-    assert [event.seq for event in first.take()] == [1]
+    assert [event.seq for event in first.read_new()] == [1]
     first.close()
     second = RingReader(Path(ring.path))
-    assert [event.seq for event in second.take()] == [1]
+    assert [event.seq for event in second.read_new()] == [1]
     second.close()
 
 
@@ -78,8 +78,8 @@ def test_any_lengths_in_any_order(tmp_path, writes):
     seen: list[int] = []
     for seq, (length, look) in enumerate(writes, 1):
         assert ring.write(seq, meta(seq), os.urandom(length))
-        seen += [event.seq for event in reader.take()] if look else []
-    seen += [event.seq for event in reader.take()]
+        seen += [event.seq for event in reader.read_new()] if look else []
+    seen += [event.seq for event in reader.read_new()]
     assert seen == sorted(set(seen))
     assert seen[-1] == len(writes)
     assert reader.lost or seen == list(range(1, len(writes) + 1))
@@ -101,16 +101,16 @@ def test_a_record_that_is_no_event_is_refused_by_name(ring, bad):
     ring.write(1, bad, b"")
     reader = RingReader(Path(ring.path))
     with pytest.raises(RecordingCorrupt):
-        reader.take()
+        reader.read_new()
     ring.write(2, meta(2), b"")
-    assert [event.seq for event in reader.take()] == [2]
+    assert [event.seq for event in reader.read_new()] == [2]
     reader.close()
 
 
 def test_half_a_surrogate_pair_can_be_kept(ring):
     ring.write(1, meta(1, fields='{"a": "x\\ud800"}'), b"")
     reader = RingReader(Path(ring.path))
-    assert reader.take()[0].fields["a"] == "x?"
+    assert reader.read_new()[0].fields["a"] == "x?"
     reader.close()
 
 
@@ -136,7 +136,7 @@ def test_a_wild_head_does_no_harm(ring):
     for head in ((1 << 64) - 1, 1 << 40, 7):
         ring.words[6] = head
         with contextlib.suppress(RecordingCorrupt):
-            assert all(event.seq == 1 for event in reader.take())
+            assert all(event.seq == 1 for event in reader.read_new())
     reader.close()
 
 
@@ -160,7 +160,7 @@ def test_a_record_that_is_being_written_over_the_first_one_costs_only_that(ring)
     at = ring.head
     ring._put(b"\xff" * 40)
     ring.head = at
-    events = reader.take()
+    events = reader.read_new()
     assert [event.seq for event in events] == [*range(events[0].seq, written + 1)]
     assert 1 < events[0].seq <= 3
     assert reader.lost > 0

@@ -13,7 +13,7 @@ from relive.errors import ArchiveInvalid, KeyMissing, ObjectCorrupt, SignatureIn
 from relive.incidents.evidence import request_of
 from relive.incidents.incidents import Incidents
 from relive.operations.imports import import_archive
-from relive.remotes.archive import Held, entry
+from relive.remotes.archive import ArchiveContents, entry
 from relive.remotes.case_transfer import meant
 from relive.remotes.exporting import export
 from relive.remotes.imported import Imported
@@ -149,7 +149,7 @@ def test_a_flipped_bit_is_refused_before_anything_is_shown(
 )
 def test_a_begin_that_is_none_is_refused(change: dict[str, object], other: Home, tmp_path: Path):
     told = {"version": 2, "commits": ["a" * 64], "incidents": ["b" * 32]}
-    assert json.loads(Held(("a" * 64,), ("b" * 32,)).mark()) == told  # type: ignore[arg-type]
+    assert json.loads(ArchiveContents(("a" * 64,), ("b" * 32,)).mark()) == told  # type: ignore[arg-type]
     text = json.dumps(told | change).encode()
     path = tmp_path / "one.relive"
     path.write_bytes(b"".join(entry("relive.json", len(text), iter([text]))))

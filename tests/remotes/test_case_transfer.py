@@ -11,7 +11,7 @@ import zstandard
 
 from relive.config import Settings
 from relive.errors import ArchiveInvalid, KeyMissing, KeyWrong, ReliveError
-from relive.incidents.evidence import Evidence, events_of, keep, request_of
+from relive.incidents.evidence import Evidence, events_of, request_of, store_evidence
 from relive.incidents.incidents import Incidents
 from relive.model.capsule import LifePaths
 from relive.model.incident import FailureKind, Sighting
@@ -152,7 +152,7 @@ def seen_in(home: Home, *, times: int = 1) -> int:
     one = incidents.add("pay", "L1", sighting, before=before.id, at=None, log_end=17, log_tail=["it failed"])
     if times > 1:
         incidents.save(one.model_copy(update={"times": times}))
-    keep(home.settings.incidents, one.number, Evidence(None, [], request=b"GET / HTTP/1.1\r\n\r\n"))
+    store_evidence(home.settings.incidents, one.number, Evidence(None, [], request=b"GET / HTTP/1.1\r\n\r\n"))
     return one.number
 
 

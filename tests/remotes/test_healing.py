@@ -11,7 +11,7 @@ from relive.maintenance.repair import repair
 from relive.remotes.healing import RemoteSource, open_source
 from relive.remotes.remote import Remote
 from relive.remotes.remote_layout import PIECE_SIZE, part_directory
-from relive.store.transfer_parts import Part, PartKind
+from relive.store.transfer_parts import PartKind, TransferPart
 from store.builders import OLD, commit, contents
 from store.test_damage import flip
 
@@ -47,7 +47,7 @@ def test_what_is_damaged_or_cut_there_is_not_taken(sender: Host, directory_remot
 
 def open_path(remote: Remote, kind: PartKind, name: str):
     assert remote._directory is not None
-    return remote._directory / part_directory(Part(kind, name)) / "000000"
+    return remote._directory / part_directory(TransferPart(kind, name)) / "000000"
 
 
 def test_a_source_is_a_store_or_a_remote(sender: Host, directory_remote: Remote, tmp_path) -> None:

@@ -23,7 +23,7 @@ from relive.remotes.pull import pieces_to_fetch, pull
 from relive.remotes.remote_layout import PIECE_SIZE, pieces_of
 from relive.store import Store
 from relive.store.keyring import Keyring
-from relive.store.transfer_parts import Part, PartKind
+from relive.store.transfer_parts import PartKind, TransferPart
 from store.builders import OLD, commit, contents
 from store.test_crashes import Ledger
 
@@ -125,7 +125,7 @@ def large(sender, directory_remote):
     return one
 
 
-def break_off(host: Host, remote, commit_id, keep: int) -> Part:
+def break_off(host: Host, remote, commit_id, keep: int) -> TransferPart:
     """Let a pull end when ``keep`` bytes of the pack have arrived."""
     commit = host.store.deliveries.open(
         commit_id,
@@ -241,7 +241,7 @@ def test_a_full_disk_is_told_and_what_had_arrived_counts_the_next_time(receiver,
     assert fetch(receiver, directory_remote, large.id).bytes < large.new_bytes
 
 
-PACK, OBJECT = Part(PartKind.PACK, "a" * 64), Part(PartKind.OBJECT, "b" * 64)
+PACK, OBJECT = TransferPart(PartKind.PACK, "a" * 64), TransferPart(PartKind.OBJECT, "b" * 64)
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ from relive.errors import ObjectCorrupt, ObjectMissing, RefUnknown, UsageError
 from relive.model.commit import MANIFEST_VERSION
 from relive.remotes.pull import Pulled, pull
 from relive.remotes.push import Pushed, missing_pieces, push
-from relive.remotes.references import find
+from relive.remotes.references import resolve_remote_reference
 from relive.remotes.remote_layout import PIECE_SIZE, manifest_path, part_directory, placement_path
 from relive.store import Store
-from relive.store.transfer_parts import Part, PartKind
+from relive.store.transfer_parts import PartKind, TransferPart
 from store.builders import OLD, commit, contents
 
 from .conftest import HERE, silent
@@ -144,12 +144,12 @@ def test_a_bit_that_was_flipped_at_the_remote_is_refused_by_name_and_nothing_is_
 def test_a_tag_is_pushed_found_and_moved_only_by_force(sender, remote):
     old, new = commit(sender.store, capture="1"), commit(sender.store, capture="2")
     send(sender, remote, old.id, tag="für %2F/../x")
-    assert find(remote, "für %2F/../x").commit == old.id
+    assert resolve_remote_reference(remote, "für %2F/../x").commit == old.id
     send(sender, remote, old.id, tag="für %2F/../x")
     with pytest.raises(UsageError, match="exists at"):
         send(sender, remote, new.id, tag="für %2F/../x")
     send(sender, remote, new.id, tag="für %2F/../x", force=True)
-    assert find(remote, "für %2F/../x").commit == new.id
+    assert resolve_remote_reference(remote, "für %2F/../x").commit == new.id
 
 
 def test_a_tag_that_is_taken_is_told_before_anything_is_sent(sender, remote):
@@ -163,9 +163,9 @@ def test_a_tag_that_is_taken_is_told_before_anything_is_sent(sender, remote):
 def test_an_id_may_be_cut_short(sender, receiver, remote):
     one = commit(sender.store)
     send(sender, remote, one.id)
-    assert find(remote, one.id[:7]).commit == one.id
+    assert resolve_remote_reference(remote, one.id[:7]).commit == one.id
     with pytest.raises(RefUnknown):
-        find(remote, "0000" if not one.id.startswith("0000") else "1111")
+        resolve_remote_reference(remote, "0000" if not one.id.startswith("0000") else "1111")
     with pytest.raises(RefUnknown):
         fetch(receiver, remote, "f" * 64)
 
@@ -216,7 +216,7 @@ def test_what_a_directory_remote_is_given_is_durable_before_its_manifest_is(
 
 # -- what lacks, decided ------------------------------------------------------------------------------------------------
 
-PACK = Part(PartKind.PACK, "a" * 64)
+PACK = TransferPart(PartKind.PACK, "a" * 64)
 
 
 @pytest.mark.parametrize(

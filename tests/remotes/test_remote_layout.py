@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relive.remotes.remote_layout import PIECE_SIZE, pieces_of, tag_path, whole_size
-from relive.store.transfer_parts import Part, PartKind
+from relive.store.transfer_parts import PartKind, TransferPart
 
-PACK = Part(PartKind.PACK, "ab" + "c" * 62)
+PACK = TransferPart(PartKind.PACK, "ab" + "c" * 62)
 sizes = st.integers(0, 3 * PIECE_SIZE) | st.sampled_from([0, 1, PIECE_SIZE, 2 * PIECE_SIZE])
 
 

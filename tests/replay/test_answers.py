@@ -14,9 +14,9 @@ from inprocess.conftest import INPROCESS
 from relive.model.branch import Clock
 from relive.recording.events import WITHIN_A_CALL, Event, EventKind
 from relive.recording.writer import RecordingWriter
-from relive.replay.answers import Answers
+from relive.replay.answers import AnswerFiles
 from relive.replay.inprocess_events import (
-    Window,
+    EventWindow,
     read_window,
     request_again,
     request_at_the_end,
@@ -52,7 +52,7 @@ def rings(tmp_path: Path) -> Path:
 
 
 def lay(rings: Path, *events: Event, clock: Clock = Clock.RECORDED) -> Path:
-    Answers(Window(list(events), rings.parent / "bodies"), TAKEN, {"*": "fail"}, clock).lay(rings)
+    AnswerFiles(EventWindow(list(events), rings.parent / "bodies"), TAKEN, {"*": "fail"}, clock).lay(rings)
     return rings / "answers"
 
 

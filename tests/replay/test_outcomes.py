@@ -20,7 +20,7 @@ from relive.replay.outcomes import (
     replayed_answer,
     with_fault,
 )
-from relive.replay.sender import Answer
+from relive.replay.sender import ReceivedAnswer
 
 HEAD = b"HTTP/1.1 500 Oh\r\nContent-Type: text/plain\r\nX-Shard: 7\r\n\r\n"
 TRACEBACK = ["Traceback (most recent call last):", '  File "a.py", line 1, in f', "KeyError: 1"]
@@ -93,29 +93,33 @@ def test_a_request_that_is_not_in_the_recording_had_no_answer():
 
 def test_chunk_framing_is_taken_off():
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n"
-    answer = Answer(End.ANSWERED, 200, head, bytearray(b"2\r\nab\r\n1\r\nc\r\n0\r\n\r\n"), 0.1)
+    answer = ReceivedAnswer(End.ANSWERED, 200, head, bytearray(b"2\r\nab\r\n1\r\nc\r\n0\r\n\r\n"), 0.1)
     assert replayed_answer(answer, []).body == "abc"
 
 
 @given(st.binary(max_size=50))
 def test_a_body_that_is_no_text_is_shown_in_base64(data):
-    outcome = replayed_answer(Answer(End.ANSWERED, 200, HEAD, bytearray(data), 0.1), [])
+    outcome = replayed_answer(ReceivedAnswer(End.ANSWERED, 200, HEAD, bytearray(data), 0.1), [])
     shown = base64.b64decode(outcome.body) if outcome.body_is_base64 else outcome.body.encode()
     assert shown == data
 
 
 def test_a_large_body_is_cut_and_says_by_how_much():
-    outcome = replayed_answer(Answer(End.ANSWERED, 200, HEAD, bytearray(b"a" * ((1 << 20) + 5)), 0.1), [])
+    outcome = replayed_answer(
+        ReceivedAnswer(End.ANSWERED, 200, HEAD, bytearray(b"a" * ((1 << 20) + 5)), 0.1), []
+    )
     assert (len(outcome.body), outcome.body_cut) == (1 << 20, 5)
 
 
 def test_a_large_text_is_still_text_after_the_cut():
     data = ("a" + "ü" * (1 << 19)).encode()
-    assert not replayed_answer(Answer(End.ANSWERED, 200, HEAD, bytearray(data), 0.1), []).body_is_base64
+    assert not replayed_answer(
+        ReceivedAnswer(End.ANSWERED, 200, HEAD, bytearray(data), 0.1), []
+    ).body_is_base64
 
 
 def test_a_head_that_is_none_has_no_headers():
-    assert replayed_answer(Answer(End.BROKEN), []).headers == []
+    assert replayed_answer(ReceivedAnswer(End.BROKEN), []).headers == []
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from relive.model.commit import Connection, Cursor, Manifest
 from relive.recording.exchanges import Ended, Exchange
-from relive.replay.plan import Plan, make_plan
+from relive.replay.plan import ReplayPlan, make_plan
 from store.builders import make_manifest
 
 TAKEN = 1_000_000_000  # monotonic time of the commit
@@ -43,15 +43,15 @@ def exchange(number: int, started: int, ended: int | None = None, *, sent: bool 
     )
 
 
-def plan(begun=(), still_open=(), subject=None, *, commit: Manifest | None = None) -> Plan:
+def plan(begun=(), still_open=(), subject=None, *, commit: Manifest | None = None) -> ReplayPlan:
     return make_plan(commit or manifest(), list(begun), list(still_open), subject, TAKEN + 50_000_000)
 
 
-def steps(made: Plan) -> list[tuple[int, bool]]:
+def steps(made: ReplayPlan) -> list[tuple[int, bool]]:
     return [(step.exchange.number, step.continues) for step in made.steps]
 
 
-def waits(made: Plan) -> dict[int, set[int]]:
+def waits(made: ReplayPlan) -> dict[int, set[int]]:
     return {step.exchange.number: set(step.waits_for) for step in made.steps}
 
 

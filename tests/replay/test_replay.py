@@ -9,9 +9,9 @@ from pathlib import Path
 from relive.config import Settings
 from relive.model.commit import CommitId
 from relive.model.outcome import End, Outcome, Run, Verdict, VerdictKind
-from relive.replay.plan import Plan
-from relive.replay.replay import Wishes, replay
-from relive.replay.replay_input import Case
+from relive.replay.plan import ReplayPlan
+from relive.replay.replay import ReplayOptions, replay
+from relive.replay.replay_input import ReplayInput
 from relive.store import Store
 from store.builders import make_manifest
 
@@ -24,13 +24,21 @@ def run(number: int) -> Run:
 def test_only_runs_that_are_missing_are_made(tmp_path: Path):
     outcome = Outcome(end=End.NOTHING)
     commit = CommitId("0" * 64)
-    case = Case("pay", 1, commit, make_manifest(), Plan([], None, 0), outcome, earlier={}, limit=1.0)
+    case = ReplayInput(
+        "pay", 1, commit, make_manifest(), ReplayPlan([], None, 0), outcome, earlier={}, limit=1.0
+    )
     done: list[int] = []
     made: list[Run] = []
     settings = Settings(home=tmp_path)
     with closing(Store(settings.store)) as store:
         replaying = replay(
-            settings, store, case, Wishes(times=4), done.append, had=[run(4), run(2)], ended=made.append
+            settings,
+            store,
+            case,
+            ReplayOptions(times=4),
+            done.append,
+            had=[run(4), run(2)],
+            ended=made.append,
         )
         result = asyncio.run(replaying)
     assert done == [2, 3, 4]

@@ -23,7 +23,7 @@ def test_events_of_all_rings_in_the_order_of_time_and_what_is_none_is_told_once(
     (tmp_path / "other.ring").write_text("not even a name of one")
     drain = BranchDrain(tmp_path)
     first.write(1, ENDED % (1, 20), b"")
-    drain.look()
+    drain.drain()
     second.write(1, ENDED % (1, 10), b"")
     assert drain.has_handled(7, 3)
     assert not drain.has_handled(8, 3)

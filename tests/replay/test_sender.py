@@ -9,14 +9,14 @@ import socket
 from typing import Any
 
 from relive.model.outcome import End
-from relive.replay.plan import Pace, Plan
+from relive.replay.plan import Pace, ReplayPlan
 from relive.replay.sender import Sender
 
 from .test_plan import exchange, plan
 
 
 def test_what_waited_for_a_service_that_died_is_given_up_without_a_word() -> None:
-    made: Plan = plan([exchange(1, 110, 120), exchange(2, 130, 140), exchange(3, 150, 160)], subject=3)
+    made: ReplayPlan = plan([exchange(1, 110, 120), exchange(2, 130, 140), exchange(3, 150, 160)], subject=3)
     said: list[dict[str, Any]] = []
 
     async def carry_out(address: tuple[str, int]) -> None:
@@ -39,7 +39,7 @@ def test_pipelined_requests_are_sent_before_the_answer_to_the_one_before_and_in_
     THEN two arrive before any answer, in one piece; the third after them, on the same connection.
     """
     one, two = exchange(1, 110, 121, connection=7), exchange(2, 110, 122, connection=7)
-    made: Plan = plan([one, two, exchange(3, 130, 140, connection=7)], subject=3)
+    made: ReplayPlan = plan([one, two, exchange(3, 130, 140, connection=7)], subject=3)
     received: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -66,7 +66,7 @@ def test_pipelined_requests_are_sent_before_the_answer_to_the_one_before_and_in_
 
 
 def test_a_connection_that_breaks_within_an_answer_ends_it() -> None:
-    made: Plan = plan([exchange(1, 110, 120)], subject=1)
+    made: ReplayPlan = plan([exchange(1, 110, 120)], subject=1)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1 << 16)

@@ -55,14 +55,14 @@ def debugged(tmp_path, python):
 def test_questions_and_answers(debugged, python):
     """On every Python: pdb changes with each."""
     line, process = debugged
-    opening, wants = line.hear()
+    opening, wants = line.read_text()
     assert wants
     assert "KeyError escaped" in opening
     assert opening.endswith("(pdb) ")
     said = []
     for command in ("p number", "p order.items", "up", "p no_such_name"):
-        line.say(command)
-        text, wants = line.hear()
+        line.send_line(command)
+        text, wants = line.read_text()
         assert wants
         said.append(text.removesuffix("(pdb) "))
     assert said[0] == "1386\n"
@@ -70,32 +70,32 @@ def test_questions_and_answers(debugged, python):
     assert said[1] == "['book', 'pen \\x1e']\n"
     assert "<module>" in said[2]
     assert "NameError" in said[3]
-    line.say("q")
-    assert line.hear() == ("", False)
+    line.send_line("q")
+    assert line.read_text() == ("", False)
     assert process.communicate(timeout=30)[0] == "went on\n"
 
 
 def test_who_says_more_than_anybody_reads_is_not_listened_to(debugged):
     """What runs in a branch may be hostile, and what it says is held in memory of the host's."""
     line, _ = debugged
-    line.hear()
-    line.say("p 'x' * (64 << 20)")
+    line.read_text()
+    line.send_line("p 'x' * (64 << 20)")
     with pytest.raises(DebuggerSilent, match="too much"):
-        line.hear()
+        line.read_text()
 
 
 def test_when_the_line_ends_the_program_goes_on(debugged):
     line, process = debugged
-    line.hear()
+    line.read_text()
     line.close()
     assert process.communicate(timeout=30)[0] == "went on\n"
 
 
 def test_when_the_program_ends_so_does_the_line(debugged):
     line, process = debugged
-    line.hear()
+    line.read_text()
     process.kill()
-    assert line.hear()[1] is False
+    assert line.read_text()[1] is False
 
 
 def test_a_debugger_that_cannot_come_is_not_waited_for(tmp_path):

@@ -8,24 +8,24 @@ from pathlib import Path
 
 import pytest
 
-from relive.checkpoint.journal import Record, RecordKind
+from relive.checkpoint.journal import JournalRecord, RecordKind
 from relive.model.commit import EntryKind, FileEntry, Layer, LayerKind
-from relive.sandbox.changed_files import Change, Held, lay_changes, plan_changes
+from relive.sandbox.changed_files import Change, CommittedPaths, lay_changes, plan_changes
 from store.builders import make_manifest
 
 FILE = 0o100640
 
 
-def record(serial: int, path: str, kind: RecordKind, *, mode: int = FILE, second: str = "") -> Record:
-    return Record(serial, serial, kind, mode, 12, 34, len("base 1"), 1_000_000_000, path, second)
+def record(serial: int, path: str, kind: RecordKind, *, mode: int = FILE, second: str = "") -> JournalRecord:
+    return JournalRecord(serial, serial, kind, mode, 12, 34, len("base 1"), 1_000_000_000, path, second)
 
 
-def held(*entries: FileEntry, left_out: list[str] | None = None) -> Held:
+def held(*entries: FileEntry, left_out: list[str] | None = None) -> CommittedPaths:
     layer = Layer(point="/", kind=LayerKind.OVERLAY, entries=list(entries), left_out=left_out or [])
-    return Held(make_manifest(layers=[layer]))
+    return CommittedPaths(make_manifest(layers=[layer]))
 
 
-def planned(holds: Held, bases: Path, *records: Record) -> dict[str, RecordKind]:
+def planned(holds: CommittedPaths, bases: Path, *records: JournalRecord) -> dict[str, RecordKind]:
     changes, missing = plan_changes(holds, [(bases, records)])
     assert missing == []
     return {path: change.record.kind for path, change in changes.items()}
@@ -69,7 +69,7 @@ def test_what_the_commit_holds_is_not_looked_for(bases: Path) -> None:
 def test_a_mount_point_is_never_hidden(bases: Path) -> None:
     """No layer holds it, so a record that it was changed again would say that it had not been there."""
     layers = [Layer(point=point, kind=LayerKind.OVERLAY, entries=[]) for point in ("/", "/data")]
-    holds = Held(make_manifest(layers=layers))
+    holds = CommittedPaths(make_manifest(layers=layers))
     records = [record(1, "/data", RecordKind.AGAIN, mode=0o40755), record(2, "/data/new", RecordKind.ABSENT)]
     assert planned(holds, bases, *records) == {"/data/new": RecordKind.ABSENT}
 

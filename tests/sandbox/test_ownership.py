@@ -59,7 +59,7 @@ def test_only_what_is_owned_and_has_no_owner_is_swept(settings: Settings) -> Non
 def test_a_kept_branch_is_let_be(settings: Settings) -> None:
     kept = branch(settings.branches, "kept", is_owned=True)
     kept.ownership = Ownership(kept.directory)
-    kept.keep()
+    kept.outlive_caller()
     sweep(settings)
     assert left(settings) == {"kept"}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from relive.checkpoint.journal import Record, RecordKind
+from relive.checkpoint.journal import JournalRecord, RecordKind
 from relive.sandbox.changed_files import Change
 from relive.sandbox.preserved_files import keep_files
 
@@ -33,7 +33,9 @@ class Later:
 def change(path: str, kind: RecordKind, base: Path | None = None, mode: int = 0o100640) -> Change:
     facts = base.stat() if base is not None else None
     size = facts.st_size if facts is not None else 0
-    return Change(Record(1, 1, kind, mode, os.getuid(), os.getgid(), size, 1_000_000_000, path, "goal"), base)
+    return Change(
+        JournalRecord(1, 1, kind, mode, os.getuid(), os.getgid(), size, 1_000_000_000, path, "goal"), base
+    )
 
 
 @pytest.fixture

@@ -7,12 +7,12 @@ import time
 import pytest
 
 from relive.errors import CapsuleStartFailed, RestoreFailed
-from relive.sandbox.spawn import Channel
+from relive.sandbox.spawn import SpawnChannel
 
 
 @pytest.fixture
 def channel():
-    made = Channel()
+    made = SpawnChannel()
     yield made
     made.close()
 

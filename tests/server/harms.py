@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from relive.errors import RefUnknown
-from relive.server.task_context import TaskKind, Work, never_done
+from relive.server.task_context import TaskAttempt, TaskKind, never_done
 
 GIVE_UP = 60.0  # [s] that anything here waits for
 
@@ -45,7 +45,7 @@ def harms(directory: Path, task: str) -> list[str]:
     return sorted(path.name.split(".")[1] for path in directory.glob(f"{task}.*.done"))
 
 
-def _harm(work: Work, wish: Wish, step: str) -> str:
+def _harm(work: TaskAttempt, wish: Wish, step: str) -> str:
     def act() -> str:
         name = f"{work.task}.{step}.{uuid.uuid4().hex}"
         half = wish.directory / f"{name}.half"
@@ -60,19 +60,19 @@ def _harm(work: Work, wish: Wish, step: str) -> str:
     return work.step(step, act, result=str, found=found)
 
 
-def _steps(words: str) -> Callable[[Work, Wish], Outcome]:
-    def run(work: Work, wish: Wish) -> Outcome:
+def _steps(words: str) -> Callable[[TaskAttempt, Wish], Outcome]:
+    def run(work: TaskAttempt, wish: Wish) -> Outcome:
         return Outcome(made=[_harm(work, wish, step) for step in words.split()], process=os.getpid())
 
     return run
 
 
-def _remove_halves(work: Work, wish: Wish) -> None:
+def _remove_halves(work: TaskAttempt, wish: Wish) -> None:
     for path in wish.directory.glob(f"{work.task}.*.half"):
         path.unlink()
 
 
-def _wait(path: Path, work: Work) -> None:
+def _wait(path: Path, work: TaskAttempt) -> None:
     """Wait for a file, telling how often it was looked for."""
     never = threading.Event()
     with work.progress("waiting", 1) as at:
@@ -84,7 +84,7 @@ def _wait(path: Path, work: Work) -> None:
     raise AssertionError(f"{path} never came")
 
 
-def _hold(work: Work, wish: Wish) -> Outcome:
+def _hold(work: TaskAttempt, wish: Wish) -> Outcome:
     """Say that it was begun, and wait for the file ``go``."""
 
     def act() -> int:
@@ -95,7 +95,7 @@ def _hold(work: Work, wish: Wish) -> Outcome:
     return Outcome(process=work.step("hold", act, result=int, found=never_done))
 
 
-def _tell(work: Work, wish: Wish) -> Outcome:
+def _tell(work: TaskAttempt, wish: Wish) -> Outcome:
     """Progress and sentences, with the last of each just before the end."""
     with work.progress("counting", 1000) as at:
         for number in range(1001):
@@ -107,7 +107,7 @@ def _tell(work: Work, wish: Wish) -> Outcome:
     return Outcome()
 
 
-def _fail(work: Work, wish: Wish) -> Outcome:
+def _fail(work: TaskAttempt, wish: Wish) -> Outcome:
     if wish.words == "bug":
         raise ZeroDivisionError("one by zero")
     raise RefUnknown("there is no commit 'x'", cause="nobody made it", remedy="make it")

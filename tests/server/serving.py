@@ -17,13 +17,13 @@ from pydantic import BaseModel, Field
 
 from relive.errors import RefUnknown
 from relive.server import downloads
-from relive.server.audit import Audit, AuditPage, note
-from relive.server.audit_middleware import Trail
-from relive.server.authentication import Caller, Gate, needs
+from relive.server.audit import Audit, AuditPage, note_for_audit
+from relive.server.audit_middleware import AuditMiddleware
+from relive.server.authentication import Authenticator, Caller, needs
 from relive.server.credentials import Scope, Tokens
 from relive.server.errors import ERROR_RESPONSES, install
-from relive.server.export_shelf import Shelf
-from relive.server.rate_limits import Allowance, Limits
+from relive.server.export_shelf import ExportStore
+from relive.server.rate_limits import Allowance, RateLimitMiddleware
 from relive.server.signed_urls import SignedUrls
 from waiting import eventually
 
@@ -49,9 +49,9 @@ class Served:
         self.server = server
         self.tokens = Tokens(server)
         self.audit = Audit(server)
-        self.shelf = Shelf(server)
+        self.shelf = ExportStore(server)
         self.links = SignedUrls(server)
-        self.gate = Gate(self.tokens, host="127.0.0.1", without_credentials=without_credentials)
+        self.gate = Authenticator(self.tokens, host="127.0.0.1", without_credentials=without_credentials)
         self.acts: list[str] = []
         self.go_on = threading.Event()  # ends /held and /events
         self.held = threading.Semaphore(0)  # released by each that has begun
@@ -71,8 +71,8 @@ class Served:
         app = FastAPI(responses=ERROR_RESPONSES)
         app.state.gate, app.state.links, app.state.shelf = self.gate, self.links, self.shelf
         install(app)
-        app.add_middleware(Trail, gate=self.gate, audit=self.audit)
-        app.add_middleware(Limits, gate=self.gate, allowance=allowance)
+        app.add_middleware(AuditMiddleware, gate=self.gate, audit=self.audit)
+        app.add_middleware(RateLimitMiddleware, gate=self.gate, allowance=allowance)
         app.include_router(downloads.router)
         self._routes(app)
         return app
@@ -84,7 +84,7 @@ class Served:
 
         @app.post("/commits")
         def commit(wish: Wish, caller: Operator, request: Request) -> dict[str, str]:
-            note(request.scope, target=wish.ref, task="task-7")
+            note_for_audit(request.scope, target=wish.ref, task="task-7")
             self.acts.append(wish.ref)
             return {"ref": wish.ref}
 

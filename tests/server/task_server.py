@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from relive.config import load_settings
-from relive.server.export_shelf import Shelf
+from relive.server.export_shelf import ExportStore
 from relive.server.task_kinds import server_kinds
 from relive.server.task_store import TaskStore
 from relive.server.tasks import Tasks
@@ -123,7 +123,9 @@ def _serve(home: str, code: str, tasks: int) -> None:
     os.dup2(os.open(settings.home / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
     os.dup2(2, 1)
     _let_it_die(settings.home)
-    served = Tasks(settings, KINDS[code] if code in KINDS else server_kinds(settings, Shelf(settings.server)))
+    served = Tasks(
+        settings, KINDS[code] if code in KINDS else server_kinds(settings, ExportStore(settings.server))
+    )
     served.start()
     ending.wait()
     served.stop()

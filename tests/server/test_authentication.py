@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from relive.errors import DiskFull, UsageError
-from relive.server.authentication import Caller, Gate, is_loopback, refuse_open_server
+from relive.server.authentication import Authenticator, Caller, is_loopback, refuse_open_server
 from relive.server.credentials import Scope, Tokens
 from server.serving import bearer, served
 
@@ -58,7 +58,7 @@ def test_a_token_opens_what_its_scopes_reach(server, client):
 def test_without_a_token_nobody_acts_on_the_host(tmp_path):
     """GIVEN an open server at loopback, THEN whoever reaches it may do all but start programs and change keys."""
     with Tokens(tmp_path / "server") as tokens:
-        gate = Gate(tokens, host="127.0.0.1", without_credentials=True)
+        gate = Authenticator(tokens, host="127.0.0.1", without_credentials=True)
         asked = {
             "type": "http",
             "headers": [(b"host", b"127.0.0.1")],

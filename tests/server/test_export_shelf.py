@@ -11,7 +11,7 @@ import pytest
 
 from relive.errors import DiskFull, ExportsFull, KeptExportUnknown, ObjectCorrupt, UsageError
 from relive.remotes.exporting import export
-from relive.server.export_shelf import Shelf, new_export_id
+from relive.server.export_shelf import ExportStore, new_export_id
 from relive.store import Store
 from store.builders import commit
 
@@ -31,7 +31,7 @@ def clock():
 
 @pytest.fixture
 def shelf(tmp_path, clock):
-    opened = Shelf(tmp_path / "server", quota=1000, clock=clock)
+    opened = ExportStore(tmp_path / "server", quota=1000, clock=clock)
     yield opened
     opened.close()
 

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from real.harness import LIMIT
-from relive.incidents.evidence import Evidence, keep
+from relive.incidents.evidence import Evidence, store_evidence
 from relive.model.failure import ErrorPackage, Frame, Link, Versions, Where
 from relive.server.credentials import Scope, Tokens, reach
 from server.api_server import Api, serving
@@ -182,7 +182,7 @@ def test_frames_tell_their_locals_only_to_who_may_see_memory(home, api, tokens):
         wall_ns=1, mono_ns=1, pid=1, thread="t", lane=0, chain=[Link(type="KeyError", text="x", frames=[frame])],
         versions=Versions(python="3.11"),
     )  # fmt: skip
-    keep(home.settings.incidents, number, Evidence(package.model_dump_json().encode(), []))
+    store_evidence(home.settings.incidents, number, Evidence(package.model_dump_json().encode(), []))
     _, token = tokens.create("operator", [Scope.ADMIN], lifetime=600)
     for form in ("", "/html", "/otlp", "/har"):
         with httpx.Client(base_url=api.address, headers=bearer(token)) as operator:

@@ -12,10 +12,10 @@ import pytest
 from payments import Payments
 from relive.config import Settings
 from relive.incidents.incidents import Incidents
-from relive.incidents.runs import Part, Runs
+from relive.incidents.runs import RunPart, Runs
 from relive.operations.replays import ReplayWish
 from relive.operations.runs import RunsWish, list_runs, show_run
-from relive.server.export_shelf import Shelf
+from relive.server.export_shelf import ExportStore
 from relive.server.task import Task
 from relive.server.task_kinds import server_kinds, sweep_unfinished
 from relive.server.tasks import Tasks
@@ -29,7 +29,7 @@ def settings(payments: Payments) -> Settings:
 
 @pytest.fixture
 def tasks(settings: Settings) -> Iterator[Tasks]:
-    shelf = Shelf(settings.server)
+    shelf = ExportStore(settings.server)
     made = Tasks(settings, server_kinds(settings, shelf))
     yield made
     made.stop()
@@ -86,7 +86,7 @@ def test_runs_that_nobody_is_going_to_finish_are_swept(settings, tasks):
     task = tasks.submit("replay", ReplayWish(what="1"), by="test")  # no server does it
     runs = Runs(settings.runs)
     for mark in (task.id, "0" * 32):
-        runs.add_part(mark, Part(1, "", 1, 0.5, "{}"))
+        runs.add_part(mark, RunPart(1, "", 1, 0.5, "{}"))
     sweep_unfinished(settings, tasks)
     assert runs.unfinished() == [task.id]
     tasks.cancel(task.id)

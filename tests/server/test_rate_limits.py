@@ -150,17 +150,17 @@ def test_streams_of_events_take_no_place_of_requests_and_are_counted_themselves(
 def test_a_bucket_fills_again_and_not_beyond_its_brim():
     now = [0.0]
     buckets = Buckets(clock=lambda: now[0])
-    assert [buckets.take("a", 2, 3) for _ in range(4)] == [0, 0, 0, 0.5]
-    assert buckets.take("b", 2, 3) == 0
+    assert [buckets.acquire("a", 2, 3) for _ in range(4)] == [0, 0, 0, 0.5]
+    assert buckets.acquire("b", 2, 3) == 0
     now[0] = 0.5
-    assert [buckets.take("a", 2, 3) for _ in range(2)] == [0, 0.5]
+    assert [buckets.acquire("a", 2, 3) for _ in range(2)] == [0, 0.5]
     now[0] = 1000
-    assert [buckets.take("a", 2, 3) for _ in range(4)] == [0, 0, 0, 0.5]
+    assert [buckets.acquire("a", 2, 3) for _ in range(4)] == [0, 0, 0, 0.5]
 
 
 def test_buckets_do_not_grow_without_end():
     buckets = Buckets(clock=lambda: 0.0)
     for number in range(Buckets._KEPT + 10):
-        buckets.take(str(number), 1, 1)
+        buckets.acquire(str(number), 1, 1)
     assert len(buckets._levels) == Buckets._KEPT
-    assert buckets.take(str(Buckets._KEPT + 5), 1, 1) > 0
+    assert buckets.acquire(str(Buckets._KEPT + 5), 1, 1) > 0

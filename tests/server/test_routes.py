@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from payments import Payments
-from relive.incidents.evidence import Evidence, keep
+from relive.incidents.evidence import Evidence, store_evidence
 from relive.incidents.incidents import Incidents
 from relive.model.incident import FailureKind, Sighting
 from relive.recording.events import Event, EventKind
@@ -205,7 +205,9 @@ def queried(payments: Payments) -> int:
     sighting = Sighting(kind=FailureKind.EXCEPTION, fingerprint="f", summary="it failed", seen_wall_ns=5)
     directory = payments.relive.settings.incidents
     made = Incidents(directory).add("shop", "L1", sighting, before=None, at=None, log_end=0, log_tail=[])
-    keep(directory, made.number, Evidence(None, [Event(1, 10, 10, EventKind.QUERY, 0, 1, b"", fields)]))
+    store_evidence(
+        directory, made.number, Evidence(None, [Event(1, 10, 10, EventKind.QUERY, 0, 1, b"", fields)])
+    )
     return made.number
 
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from relive.errors import Cancelled, DiskFull, StoreError
 from relive.server import task_context
 from relive.server.task import TaskId
-from relive.server.task_context import LeftForAnother, Work, never_done
+from relive.server.task_context import LeftForAnother, TaskAttempt, never_done
 from relive.server.task_store import Superseded, TaskStore
 
 
@@ -28,10 +28,10 @@ class Attempts:
         self.task = TaskId(store.submit("commit", {}, by="ann", key=None, waiting_most=9)[0].id)
         self.done: list[str] = []
 
-    def begin(self) -> Work:
+    def begin(self) -> TaskAttempt:
         begun = self.store.begin(self.task)
         assert begun is not None
-        return Work(self.store, self.task, "commit", begun.attempt, "tester")
+        return TaskAttempt(self.store, self.task, "commit", begun.attempt, "tester")
 
     def act(self, name: str) -> Taken:
         self.done.append(name)

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from relive.signals.accounting import Known, ends, forget
+from relive.signals.accounting import TracedProcess, ends, forget
 
 
 @pytest.fixture
@@ -25,18 +25,18 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
 
 
 @pytest.fixture
-def known(sleeper: subprocess.Popen[bytes]) -> Iterator[Known]:
-    found = Known.of(sleeper.pid)
+def known(sleeper: subprocess.Popen[bytes]) -> Iterator[TracedProcess]:
+    found = TracedProcess.of(sleeper.pid)
     assert found is not None
     yield found
     forget([found])
 
 
-def test_who_lives_has_no_end(known: Known) -> None:
+def test_who_lives_has_no_end(known: TracedProcess) -> None:
     assert list(ends([known])) == []
 
 
-def test_the_end_of_a_zombie_is_in_its_line_of_proc(known: Known) -> None:
+def test_the_end_of_a_zombie_is_in_its_line_of_proc(known: TracedProcess) -> None:
     os.kill(known.pid, signal.SIGKILL)
     os.waitid(os.P_PID, known.pid, os.WEXITED | os.WNOWAIT)
     (end,) = ends([known])
@@ -48,7 +48,9 @@ def test_the_end_of_a_zombie_is_in_its_line_of_proc(known: Known) -> None:
     )
 
 
-def test_how_it_ended_is_not_known_without_a_handle(sleeper: subprocess.Popen[bytes], known: Known) -> None:
+def test_how_it_ended_is_not_known_without_a_handle(
+    sleeper: subprocess.Popen[bytes], known: TracedProcess
+) -> None:
     sleeper.kill()
     sleeper.wait()
     (end,) = ends([replace(known, handle=None)])
@@ -56,7 +58,9 @@ def test_how_it_ended_is_not_known_without_a_handle(sleeper: subprocess.Popen[by
     assert end.seconds > 0
 
 
-def test_a_number_that_is_another_process_s_by_now_is_not_the_one_that_was_known(known: Known) -> None:
+def test_a_number_that_is_another_process_s_by_now_is_not_the_one_that_was_known(
+    known: TracedProcess,
+) -> None:
     before = replace(known, start_ticks=known.start_ticks - 1, comm="former")
     (end,) = ends([before])
     assert (end.pid, end.comm) == (known.pid, "former")
@@ -65,11 +69,11 @@ def test_a_number_that_is_another_process_s_by_now_is_not_the_one_that_was_known
 def test_who_is_gone_cannot_be_known(sleeper: subprocess.Popen[bytes]) -> None:
     sleeper.kill()
     sleeper.wait()
-    assert Known.of(sleeper.pid) is None
+    assert TracedProcess.of(sleeper.pid) is None
 
 
-def test_handles_leave_room_for_other_files(known: Known, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_handles_leave_room_for_other_files(known: TracedProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _which: (8, 8))
-    found = Known.of_all([known.pid] * 3)
+    found = TracedProcess.of_all([known.pid] * 3)
     assert [one.handle is not None for one in found] == [True, True, False]
     forget(found)

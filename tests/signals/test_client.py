@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from relive.errors import CapsuleError, ProcessGone
-from relive.signals.client import Tracer
+from relive.signals.client import TracerClient
 from relive.signals.messages import Exited, Fatal
 
 from .conftest import LIMIT, Program
@@ -30,7 +30,7 @@ def test_a_crash_from_its_event_to_its_end(start: Start) -> None:
     program = start("fork_raise")
 
     async def main() -> None:
-        async with await Tracer.start() as tracer:
+        async with await TracerClient.start() as tracer:
             attached = await tracer.attach(program.pid)
             assert (attached.tasks, attached.held, attached.skipped) == (1, False, ())
             program.say()
@@ -54,7 +54,7 @@ def test_stepping_aside_leaves_the_place_to_another_tracer(start: Start) -> None
     program = start("segv_main")
 
     async def main() -> None:
-        async with await Tracer.start() as tracer, await Tracer.start() as another:
+        async with await TracerClient.start() as tracer, await TracerClient.start() as another:
             await tracer.attach(program.pid)
             async with tracer.stepped_aside() as held:
                 assert not held
@@ -73,7 +73,7 @@ def test_a_tree_that_ends_while_the_tracer_is_aside(start: Start) -> None:
     program = start("idle")
 
     async def main() -> None:
-        async with await Tracer.start() as tracer:
+        async with await TracerClient.start() as tracer:
             await tracer.attach(program.pid)
             async with tracer.stepped_aside():
                 program.close()
@@ -88,7 +88,7 @@ def test_errors_of_the_tracer_are_raised_here() -> None:
     gone.wait()
 
     async def main() -> None:
-        async with await Tracer.start() as tracer:
+        async with await TracerClient.start() as tracer:
             with pytest.raises(ProcessGone):
                 await tracer.attach(gone.pid)
 
@@ -100,7 +100,7 @@ def test_a_tracer_that_was_killed_is_noticed(start: Start) -> None:
     program = start("idle")
 
     async def main() -> None:
-        tracer = await Tracer.start()
+        tracer = await TracerClient.start()
         await tracer.attach(program.pid)
         os.kill(tracer.pid, signal.SIGSTOP)
         waiting = asyncio.create_task(tracer.detach())
@@ -121,7 +121,7 @@ def test_closing_lets_a_held_process_die(start: Start) -> None:
     program = start("abort_main")
 
     async def main() -> None:
-        async with await Tracer.start() as tracer:
+        async with await TracerClient.start() as tracer:
             await tracer.attach(program.pid)
             program.say()
             await anext(tracer.events())

@@ -8,20 +8,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from relive.signals.messages import Channel, EventsLost, Exited, Fatal, parse_event
+from relive.signals.messages import EventsLost, Exited, Fatal, TracerChannel, parse_event
 
 FATAL = Fatal(12, 13, 11, "SIGSEGV", 1, "SEGV_MAPERR", 0, None, "worker", kept=[1, 2])
 
 
 @pytest.fixture
-def pair() -> Iterator[tuple[Channel, socket.socket]]:
+def pair() -> Iterator[tuple[TracerChannel, socket.socket]]:
     ours, theirs = socket.socketpair()
     theirs.settimeout(10)
     with ours, theirs:
-        yield Channel(ours), theirs
+        yield TracerChannel(ours), theirs
 
 
-def test_an_event_arrives_as_it_was_sent(pair: tuple[Channel, socket.socket]) -> None:
+def test_an_event_arrives_as_it_was_sent(pair: tuple[TracerChannel, socket.socket]) -> None:
     channel, agent = pair
     for event in (FATAL, Exited(12, 11), EventsLost(3)):
         channel.event(event)
@@ -33,7 +33,7 @@ def test_a_field_of_a_newer_tracer_is_ignored() -> None:
     assert parse_event({"op": "detached", "held": False}) is None
 
 
-def test_a_command_may_come_in_pieces(pair: tuple[Channel, socket.socket]) -> None:
+def test_a_command_may_come_in_pieces(pair: tuple[TracerChannel, socket.socket]) -> None:
     channel, agent = pair
     agent.sendall(b'{"op":"detach"}\n{"op":')
     assert channel.receive() == [{"op": "detach"}]
@@ -44,7 +44,9 @@ def test_a_command_may_come_in_pieces(pair: tuple[Channel, socket.socket]) -> No
 
 
 @pytest.mark.parametrize("line", [b"{\n", b"[]\n", b"{}\n", b"\xff\n", b"\n"])
-def test_junk_is_refused_and_the_next_command_read(pair: tuple[Channel, socket.socket], line: bytes) -> None:
+def test_junk_is_refused_and_the_next_command_read(
+    pair: tuple[TracerChannel, socket.socket], line: bytes
+) -> None:
     channel, agent = pair
     agent.sendall(line)
     with pytest.raises(ValueError):
@@ -53,7 +55,9 @@ def test_junk_is_refused_and_the_next_command_read(pair: tuple[Channel, socket.s
     assert channel.receive() == [{"op": "detach"}]
 
 
-def test_an_agent_that_does_not_read_loses_exits_but_no_crash(pair: tuple[Channel, socket.socket]) -> None:
+def test_an_agent_that_does_not_read_loses_exits_but_no_crash(
+    pair: tuple[TracerChannel, socket.socket],
+) -> None:
     """And the tracer never blocks on it: it would stop the service."""
     channel, agent = pair
     count = 50_000
@@ -74,7 +78,7 @@ def test_an_agent_that_does_not_read_loses_exits_but_no_crash(pair: tuple[Channe
     assert not channel.has_unsent
 
 
-def test_an_agent_that_is_gone_is_noticed(pair: tuple[Channel, socket.socket]) -> None:
+def test_an_agent_that_is_gone_is_noticed(pair: tuple[TracerChannel, socket.socket]) -> None:
     channel, agent = pair
     agent.close()
     assert channel.receive() == []

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from relive.errors import UsageError
 from relive.model.commit import CommitId, Manifest, Trigger
 from relive.store import CommitQuery, Store, commitquery
-from relive.store.index import Index
+from relive.store.index import CommitIndex
 from relive.store.manifests import commit_id_of
 
 from .builders import commit, make_manifest
@@ -63,15 +63,15 @@ queries = st.builds(
 
 
 @contextmanager
-def an_index(of: list[Fact]) -> Iterator[tuple[Index, dict[CommitId, Fact]]]:
-    with closing(Index(Path(":memory:"))) as index:
+def an_index(of: list[Fact]) -> Iterator[tuple[CommitIndex, dict[CommitId, Fact]]]:
+    with closing(CommitIndex(Path(":memory:"))) as index:
         there: dict[CommitId, Fact] = {}
         for fact in of:
             add(index, there, fact)
         yield index, there
 
 
-def add(index: Index, there: dict[CommitId, Fact], fact: Fact) -> CommitId:
+def add(index: CommitIndex, there: dict[CommitId, Fact], fact: Fact) -> CommitId:
     manifest = fact.manifest()
     commit_id = commit_id_of(manifest)
     index.add(commit_id, manifest, durable_us=None, size=1, new_bytes=0)

@@ -13,14 +13,14 @@ from relive.store.pages.compaction import (
     packs_to_fold,
     packs_used,
 )
-from relive.store.pages.packfile import Kind
-from relive.store.pages.table import NOWHERE, Table, pack_of, slot_of
+from relive.store.pages.packfile import FrameKind
+from relive.store.pages.table import NOWHERE, PageTable, pack_of, slot_of
 
 
-def table(*packs: int, xor: int = NOWHERE) -> Table:
+def table(*packs: int, xor: int = NOWHERE) -> PageTable:
     """A page in each of these packs, at slot 5."""
     full = np.array([NOWHERE if pack < 0 else pack << 32 | 5 for pack in packs], np.int64)
-    return Table(full, np.full(len(full), NOWHERE if xor < 0 else xor << 32 | 6, np.int64))
+    return PageTable(full, np.full(len(full), NOWHERE if xor < 0 else xor << 32 | 6, np.int64))
 
 
 def folded(*packs: int, **sizes: int) -> list[int]:
@@ -77,15 +77,20 @@ def test_numbering_anew_moves_the_packs_up_and_leaves_slots_and_zeros():
 
 def test_a_pack_whose_full_pages_need_the_dictionary_of_another_is_folded_however_much_it_holds():
     large = [table(*[0] * 90, *[1] * 90)]
-    own, others = {(0, Kind.PAGES): 0}, {(1, Kind.PAGES): 0, (0, Kind.WORDS): 1}
+    own, others = {(0, FrameKind.PAGES): 0}, {(1, FrameKind.PAGES): 0, (0, FrameKind.WORDS): 1}
     assert packs_to_fold(large, [], lambda _: 90, own).tolist() == []
     assert packs_to_fold(large, [], lambda _: 90, own | others).tolist() == [1]
 
 
 def test_a_dictionary_is_needed_by_who_has_pages_of_that_sort():
-    found = {(0, Kind.PAGES): 3, (0, Kind.WORDS): 4, (5, Kind.WORDS): 4, (6, Kind.PAGES): 3}
+    found = {
+        (0, FrameKind.PAGES): 3,
+        (0, FrameKind.WORDS): 4,
+        (5, FrameKind.WORDS): 4,
+        (6, FrameKind.PAGES): 3,
+    }
     used = dictionaries_used([table(0, -1, 2), table(6, xor=5)], found)
-    assert used == {(0, Kind.PAGES): 3, (6, Kind.PAGES): 3, (5, Kind.WORDS): 4}
-    assert dictionaries_in(used, 3) == [Kind.PAGES]
-    assert dictionaries_in(used, 4) == [Kind.WORDS]
+    assert used == {(0, FrameKind.PAGES): 3, (6, FrameKind.PAGES): 3, (5, FrameKind.WORDS): 4}
+    assert dictionaries_in(used, 3) == [FrameKind.PAGES]
+    assert dictionaries_in(used, 4) == [FrameKind.WORDS]
     assert dictionaries_in(used, 5) == []

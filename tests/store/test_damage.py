@@ -22,7 +22,7 @@ from relive.errors import (
 )
 from relive.model.commit import CommitId, EntryKind, FileEntry, ImageFile, Layer, LayerKind
 from relive.store import Store
-from relive.store.layer_cache import lay_out
+from relive.store.layer_cache import materialize_layer
 from relive.store.manifests import canonical
 from relive.store.objects import Objects, hash_bytes
 from relive.store.pages.materialize import PageSource
@@ -381,7 +381,7 @@ def try_out(objects: Objects, tmp_path: Path, *entries: FileEntry) -> Path:
     directory = tmp_path / "layer"
     directory.mkdir()
     layer = Layer(point="/", kind=LayerKind.OVERLAY, entries=list(entries))
-    lay_out(layer, directory, lambda name, goal: shutil.copyfile(objects.verified(name), goal))
+    materialize_layer(layer, directory, lambda name, goal: shutil.copyfile(objects.verified(name), goal))
     return directory
 
 

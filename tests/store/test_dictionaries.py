@@ -18,12 +18,12 @@ from relive.store.keyring import Keyring
 from relive.store.pages import dictionary_policy, ingest, repack
 from relive.store.pages.materialize import OpenPacks, PageSource
 from relive.store.pages.packcheck import read_frames
-from relive.store.pages.packfile import FRAME_PAGES, Kind
+from relive.store.pages.packfile import FRAME_PAGES, FrameKind
 
 from .builders import contents
 from .series import Service, take
 
-PAGES = (Kind.PAGES, Kind.WORDS)
+PAGES = (FrameKind.PAGES, FrameKind.WORDS)
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +48,7 @@ def series(store: Store, service: Service, count: int) -> tuple[dict[CommitId, d
     return states, sizes
 
 
-def dictionary_of(store: Store, commit_id: CommitId, what: Kind = Kind.PAGES) -> str:
+def dictionary_of(store: Store, commit_id: CommitId, what: FrameKind = FrameKind.PAGES) -> str:
     """The pack that has the dictionary which the commit's newest pages or words need."""
     placement = store.anatomy.placements.read(commit_id)
     with PageSource(placement, store.anatomy.packs) as source:
@@ -56,7 +56,7 @@ def dictionary_of(store: Store, commit_id: CommitId, what: Kind = Kind.PAGES) ->
         return placement.packs[source.index.dictionaries[newest, what]] or ""
 
 
-def flip_frame(store: Store, pack: str, kind: Kind) -> None:
+def flip_frame(store: Store, pack: str, kind: FrameKind) -> None:
     path = store.anatomy.packs.path(pack)
     frame = next(frame for frame in read_frames(path, pack) if frame.kind == kind)
     data = bytearray(path.read_bytes())
@@ -130,11 +130,13 @@ def test_a_damaged_dictionary_is_named_with_all_commits_that_need_it(store, what
     for commit_id in states:
         placement = store.anatomy.placements.read(commit_id)
         frames = read_frames(store.anatomy.packs.path(pack), pack)
-        first = next(number for number, frame in enumerate(frames) if frame.kind == what | Kind.DICTIONARY)
+        first = next(
+            number for number, frame in enumerate(frames) if frame.kind == what | FrameKind.DICTIONARY
+        )
         if pack in placement.needed() and first in frames_used(placement, pack, store.anatomy.packs):
             users.append(commit_id)
     assert newest in users and len(users) > 2
-    flip_frame(store, pack, what | Kind.DICTIONARY)
+    flip_frame(store, pack, what | FrameKind.DICTIONARY)
     problems = verify(store, data=True).problems
     assert {one for problem in problems for one in problem.commits} >= set(users)
     assert any(pack[:12] in problem.message or problem.name == pack for problem in problems)
@@ -152,7 +154,7 @@ def test_a_damaged_continuation_is_named_with_those_that_need_it_and_no_others(s
     node = dictionary_of(store, commits[-1], what)
     root = dictionary_of(store, commits[3], what)
     assert node != root
-    flip_frame(store, node, what | Kind.DICTIONARY | Kind.DELTA)
+    flip_frame(store, node, what | FrameKind.DICTIONARY | FrameKind.DELTA)
     problems = verify(store, data=True).problems
     named = {one for problem in problems for one in problem.commits}
     assert commits[-1] in named and not named & set(commits[:4])
@@ -169,10 +171,10 @@ def test_a_dictionary_that_continues_itself_on_whatever_way_is_refused(store, ne
     placement = store.anatomy.placements.read(list(states)[-1])
     with PageSource(placement, store.anatomy.packs) as source:
         node = max(source.index.dictionaries.values())
-        untrue = dict(source.index.dictionaries) | {(node, Kind.PAGES): node + newer}
+        untrue = dict(source.index.dictionaries) | {(node, FrameKind.PAGES): node + newer}
     refused = pytest.raises(ObjectCorrupt, match=r"continues itself|newer")
     with OpenPacks(placement.packs, store.anatomy.packs, untrue) as packs, refused:
-        packs.own_dictionary(node, Kind.PAGES)
+        packs.own_dictionary(node, FrameKind.PAGES)
 
 
 def test_a_lost_dictionary_is_missing(store):
@@ -191,7 +193,7 @@ def test_a_series_heals_with_a_key_commit_where_its_dictionary_is_damaged(store,
     states, _ = series(store, service, 6)
     newest = list(states)[-1]
     for what in PAGES:
-        flip_frame(store, dictionary_of(store, newest, what), what | Kind.DICTIONARY)
+        flip_frame(store, dictionary_of(store, newest, what), what | FrameKind.DICTIONARY)
     healed = take(store, service, newest)
     fresh = Store(store.anatomy.directory)
     placement = fresh.anatomy.placements.read(healed.id)
@@ -208,7 +210,7 @@ def test_bytes_of_dictionaries_are_of_use(store):
     for what, kind in zip(PAGES, ("full", "xor"), strict=True):
         pack = dictionary_of(store, newest, what)
         frames = read_frames(store.anatomy.packs.path(pack), pack)
-        own = [number for number, frame in enumerate(frames) if frame.kind == what | Kind.DICTIONARY]
+        own = [number for number, frame in enumerate(frames) if frame.kind == what | FrameKind.DICTIONARY]
         assert own and all(kinds[pack][number] == kind for number in own)
 
 
@@ -222,7 +224,7 @@ def test_content_that_is_like_nothing_before_is_kept_without_after_a_while(store
         service.turn += 1
     newest = max(store.anatomy.packs.names(), key=lambda name: _time(store.anatomy.packs.path(name)))
     kinds = {frame.kind for frame in read_frames(store.anatomy.packs.path(newest), newest)}
-    assert Kind.PAGES | Kind.DELTA not in kinds
+    assert FrameKind.PAGES | FrameKind.DELTA not in kinds
     assert contents(store, take(store, service, parent).id)[0] == service.images()
 
 

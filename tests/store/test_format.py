@@ -13,7 +13,7 @@ from relive.store import sweep
 from relive.store.keyring import Keyring
 from relive.store.pages import ingest
 from relive.store.pages.packcheck import read_frames
-from relive.store.pages.packfile import Kind
+from relive.store.pages.packfile import FrameKind
 
 from . import independent_reader
 from .builders import commit, contents
@@ -40,7 +40,7 @@ def test_the_independent_reader_finds_the_same(store, home, sealed, monkeypatch)
     del states[gone]
     assert any(store._placements.read(one).bases for one in states)
     frames = [frame for path in (home / "packs").iterdir() for frame in read_frames(path, path.name)]
-    assert any(frame.kind & Kind.WORDS for frame in frames)
+    assert any(frame.kind & FrameKind.WORDS for frame in frames)
     for commit_id, images in states.items():
         assert independent_reader.read_images(home, commit_id, keyring.public_key, key) == images
 
@@ -61,8 +61,8 @@ def test_the_independent_reader_finds_what_is_compressed_against_dictionaries(
         states[parent] = service.images()
         service.live()
     frames = [frame for path in (home / "packs").iterdir() for frame in read_frames(path, path.name)]
-    for what in (Kind.PAGES, Kind.WORDS):
-        assert {what | Kind.DELTA, what | Kind.DICTIONARY} <= {frame.kind for frame in frames}
+    for what in (FrameKind.PAGES, FrameKind.WORDS):
+        assert {what | FrameKind.DELTA, what | FrameKind.DICTIONARY} <= {frame.kind for frame in frames}
     for gone in list(states)[1:4]:
         store.delete(gone)
         del states[gone]
@@ -85,7 +85,7 @@ def test_the_independent_reader_finds_the_same_files(store, home, sealed, monkey
     store.delete(gone)
     del states[gone]
     frames = [frame for path in (home / "packs").iterdir() for frame in read_frames(path, path.name)]
-    assert any(frame.kind & Kind.WORDS for frame in frames)
+    assert any(frame.kind & FrameKind.WORDS for frame in frames)
     for commit_id, files in states.items():
         assert independent_reader.read_files(home, commit_id, keyring.public_key, key) == files
     marks = [files["small"] for files in states.values()] + [b"settings"]

@@ -14,7 +14,7 @@ from relive.store.pages.packfile import FRAME_PAGES, HEAD_SIZE
 from relive.store.pages.packreader import PackReader
 from relive.store.pages.packs import Packs
 from relive.store.pages.packwriter import PackWriter
-from relive.store.pages.table import NOWHERE, Table, place
+from relive.store.pages.table import NOWHERE, PageTable, slot_places
 
 KEY = bytes(range(32))
 
@@ -136,7 +136,7 @@ def test_places_that_are_named_more_than_once_come_back_each_time(tmp_path):
     name = writer.finish()
     wanted = np.array([0, 0, 2])
     with OpenPacks([name], packs) as source:
-        table = Table(place(0, full[wanted]), np.full(3, NOWHERE, np.int64))
+        table = PageTable(slot_places(0, full[wanted]), np.full(3, NOWHERE, np.int64))
         assert (source.read(table, np.arange(3)) == pages[wanted]).all()
-        table = Table(place(0, full[wanted]), place(0, words[wanted]))
+        table = PageTable(slot_places(0, full[wanted]), slot_places(0, words[wanted]))
         assert (source.read(table, np.arange(3)) == np.where(mask, pages + 1000, pages)[wanted]).all()

@@ -6,7 +6,7 @@ import numpy as np
 
 from relive.model.commit import EntryKind, FileEntry, Layer, LayerKind
 from relive.store.pages.places import Places
-from relive.store.pages.table import Contents, Table
+from relive.store.pages.table import ContentTable, PageTable
 
 
 def name_of(number: int) -> str:
@@ -22,8 +22,8 @@ def layer(point: str, paths: dict[str, int]) -> Layer:
 
 
 def test_each_file_is_found_by_its_point_and_its_path() -> None:
-    contents = Contents(
-        [name_of(number) for number in range(500)], np.zeros(500, np.int64), Table.of_zeros(0)
+    contents = ContentTable(
+        [name_of(number) for number in range(500)], np.zeros(500, np.int64), PageTable.of_zeros(0)
     )
     at_root = {f"d/{number}": number for number in range(400)}
     at_run = {f"d/{number}": 499 - number for number in range(400)}
@@ -35,10 +35,11 @@ def test_each_file_is_found_by_its_point_and_its_path() -> None:
 
 def test_what_the_contents_lack_is_left_out() -> None:
     places = Places(
-        [layer("/", {"a": 1, "b": 2})], Contents([name_of(2)], np.zeros(1, np.int64), Table.of_zeros(0))
+        [layer("/", {"a": 1, "b": 2})],
+        ContentTable([name_of(2)], np.zeros(1, np.int64), PageTable.of_zeros(0)),
     )
     assert (places.get(("/", "a")), places.get(("/", "b"))) == (None, name_of(2))
 
 
 def test_of_no_files_there_is_none() -> None:
-    assert Places([], Contents.none()).get(("/", "a")) is None
+    assert Places([], ContentTable.none()).get(("/", "a")) is None

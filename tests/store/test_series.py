@@ -19,7 +19,7 @@ from relive.store.keyring import Keyring
 from relive.store.pages.ingest import KEY_EVERY
 from relive.store.pages.materialize import _WINDOW
 from relive.store.pages.packcheck import read_frames
-from relive.store.pages.packfile import Kind
+from relive.store.pages.packfile import FrameKind
 from relive.store.pages.placement import Placement
 
 from .builders import beyond, contents
@@ -154,7 +154,7 @@ def test_no_thread_and_no_open_file_is_left_behind(store, restored):
         if restored:
             contents(store, parent)
     assert no_more_than(threads)
-    store.let_go()
+    store.release_memory()
     assert len(os.listdir("/proc/self/fd")) <= before + 3  # mapped page files and bases of the last commit
 
 
@@ -339,7 +339,7 @@ def test_records_that_take_the_place_of_others_are_kept_as_they_are_not_as_diffe
     assert added < as_differences * 0.9
     (newest,) = needed(store, ids[-1]) - needed(store, ids[-2])
     kinds = {frame.kind for frame in read_frames(store.anatomy.packs.path(newest), newest)}
-    assert any(kind & Kind.WORDS for kind in kinds)
+    assert any(kind & FrameKind.WORDS for kind in kinds)
     restarted = Store(store.anatomy.directory)
     assert all(contents(restarted, commit_id)[0] == images for commit_id, (images, _) in states.items())
     restarted.close()
@@ -348,12 +348,12 @@ def test_records_that_take_the_place_of_others_are_kept_as_they_are_not_as_diffe
 def test_what_the_next_commit_is_not_compared_with_is_let_go(store):
     service = Service(pages=300)
     parent = take(store, service, None).id
-    store.let_go()
+    store.release_memory()
     mapped = Path("/proc/self/maps").read_text().count("(deleted)")
     for _ in range(3):
         service.live()
         parent = take(store, service, parent).id
-        store.let_go()
+        store.release_memory()
         assert Path("/proc/self/maps").read_text().count("(deleted)") <= mapped + 1  # the bases of changes
 
 

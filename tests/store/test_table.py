@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relive.errors import ObjectCorrupt
-from relive.store.pages.packfile import Kind
+from relive.store.pages.packfile import FrameKind
 from relive.store.pages.table import (
     NOWHERE,
-    Contents,
-    Index,
-    Table,
+    ContentTable,
+    PackIndex,
+    PageTable,
     decode_index,
     encode_index,
     pack_of,
-    place,
     slot_of,
+    slot_places,
 )
 
 places = st.just(NOWHERE) | st.builds(
@@ -28,19 +28,19 @@ places = st.just(NOWHERE) | st.builds(
 
 
 @st.composite
-def tables(draw: st.DrawFn) -> Table:
+def tables(draw: st.DrawFn) -> PageTable:
     count = draw(st.integers(0, 6))
     columns = [draw(st.lists(places, min_size=count, max_size=count)) for _ in range(2)]
-    return Table(*(np.array(column, np.int64) for column in columns))
+    return PageTable(*(np.array(column, np.int64) for column in columns))
 
 
 @st.composite
-def all_contents(draw: st.DrawFn) -> Contents:
+def all_contents(draw: st.DrawFn) -> ContentTable:
     sizes = draw(st.dictionaries(st.binary(min_size=32, max_size=32), st.integers(0, 3 * 4096), max_size=4))
     count = sum(-(-size // 4096) for size in sizes.values())
     columns = [draw(st.lists(places, min_size=count, max_size=count)) for _ in range(2)]
-    table = Table(*(np.array(column, np.int64) for column in columns))
-    return Contents([name.hex() for name in sizes], np.array(list(sizes.values()), np.int64), table)
+    table = PageTable(*(np.array(column, np.int64) for column in columns))
+    return ContentTable([name.hex() for name in sizes], np.array(list(sizes.values()), np.int64), table)
 
 
 @given(
@@ -49,11 +49,11 @@ def all_contents(draw: st.DrawFn) -> Contents:
     contents=all_contents(),
     listing=st.binary(min_size=1, max_size=20),
     dictionaries=st.dictionaries(
-        st.tuples(st.integers(0, 99), st.sampled_from([Kind.PAGES, Kind.WORDS])), st.integers(0, 99)
+        st.tuples(st.integers(0, 99), st.sampled_from([FrameKind.PAGES, FrameKind.WORDS])), st.integers(0, 99)
     ),
 )
 def test_an_index_comes_back_as_it_was(bundle, found, contents, listing, dictionaries):
-    again = decode_index(encode_index(Index(bundle, found, contents, listing, dictionaries)))
+    again = decode_index(encode_index(PackIndex(bundle, found, contents, listing, dictionaries)))
     assert (again.bundle, again.listing, again.dictionaries) == (bundle, listing, dictionaries)
     assert list(again.contents.names) == list(contents.names)
     assert again.contents.sizes.tolist() == contents.sizes.tolist()
@@ -66,7 +66,7 @@ def test_an_index_comes_back_as_it_was(bundle, found, contents, listing, diction
 
 
 def test_a_place_is_pack_and_slot():
-    spots = place(3, np.array([0, 7, 2**32 - 1]))
+    spots = slot_places(3, np.array([0, 7, 2**32 - 1]))
     assert (pack_of(spots).tolist(), slot_of(spots).tolist()) == ([3, 3, 3], [0, 7, 2**32 - 1])
     assert pack_of(np.array([NOWHERE])).tolist() == [-1]
 

@@ -11,7 +11,7 @@ from relive.maintenance.verify import verify
 from relive.store import Store, sweep
 from relive.store.pages import ingest, repack
 from relive.store.pages.packcheck import read_frames
-from relive.store.pages.packfile import Kind
+from relive.store.pages.packfile import FrameKind
 
 from . import independent_reader
 from .builders import contents
@@ -41,7 +41,7 @@ def test_it_comes_back_and_a_new_commit_follows(old, monkeypatch):
     monkeypatch.setattr(ingest, "KEY_EVERY", 6)
     packs = old.anatomy.packs
     kinds = {frame.kind for name in packs.names() for frame in read_frames(packs.path(name), name)}
-    assert kinds == {Kind.PAGES, Kind.OVERLAY, Kind.INDEX}
+    assert kinds == {FrameKind.PAGES, FrameKind.OVERLAY, FrameKind.INDEX}
     assert verify(old, data=True).problems == []
     service, parent = series(), None
     signer = bytes.fromhex((FILES / "signer.pub").read_text())

@@ -11,7 +11,7 @@ from relive.maintenance.verify import verify
 from relive.store import Store, sweep
 from relive.store.pages import dictionary_policy, ingest, repack
 from relive.store.pages.packcheck import read_frames
-from relive.store.pages.packfile import Kind
+from relive.store.pages.packfile import FrameKind
 
 from . import independent_reader
 from .builders import contents
@@ -42,7 +42,11 @@ def test_it_comes_back_and_a_new_commit_follows(old, monkeypatch):
     monkeypatch.setattr(dictionary_policy, "_LEAST", 1)
     packs = old.anatomy.packs
     kinds = {frame.kind for name in packs.names() for frame in read_frames(packs.path(name), name)}
-    assert kinds >= {what | how for what in (Kind.PAGES, Kind.WORDS) for how in (Kind.DELTA, Kind.DICTIONARY)}
+    assert kinds >= {
+        what | how
+        for what in (FrameKind.PAGES, FrameKind.WORDS)
+        for how in (FrameKind.DELTA, FrameKind.DICTIONARY)
+    }
     assert verify(old, data=True).problems == []
     service, parent = series(), None
     signer = bytes.fromhex((FILES / "signer.pub").read_text())

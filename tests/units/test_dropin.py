@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from relive.errors import UnitUnfit, UsageError
-from relive.units.dropin import Wanted, capsule_name, drop_in, is_untouched, remarks
+from relive.units.dropin import DropInOptions, capsule_name, drop_in, is_untouched, remarks
 from relive.units.unitfile import read_service
 
-WANTED = Wanted(Path("/opt/relive/bin/relive"), {}, "shop", ["--every", "30s"], False, {})
+WANTED = DropInOptions(Path("/opt/relive/bin/relive"), {}, "shop", ["--every", "30s"], False, {})
 
 
-def made(service: str, loaded: dict[str, str] | None = None, wanted: Wanted = WANTED) -> list[str]:
+def made(service: str, loaded: dict[str, str] | None = None, wanted: DropInOptions = WANTED) -> list[str]:
     text = drop_in("shop.service", read_service([f"[Service]\n{service}\n"]), loaded or {}, wanted)
     assert is_untouched(text)
     return text.splitlines()
@@ -42,7 +42,9 @@ def test_each_process_is_told_to_end_where_systemd_did_it_and_exec_stays_exec():
 def test_the_user_and_the_limits_are_relives_affair():
     loaded = {"User": "nobody", "Group": "", "LimitNOFILE": "524288", "LimitNOFILESoft": "1024"}
     loaded |= {"LimitCPU": "infinity", "LimitCPUSoft": "infinity", "LimitAS": "7", "LimitASSoft": "7"}
-    wanted = Wanted(Path("/r"), {}, "n", [], False, {"cpu": ("infinity", "infinity"), "as": ("8", "8")})
+    wanted = DropInOptions(
+        Path("/r"), {}, "n", [], False, {"cpu": ("infinity", "infinity"), "as": ("8", "8")}
+    )
     assert made("ExecStart=/bin/a", loaded, wanted)[-1] == (
         "ExecStart=+/r run --name n --signal-all TERM --limit as=7:7 --limit nofile=1024:524288 --user nobody -- /bin/a"
     )
@@ -51,7 +53,7 @@ def test_the_user_and_the_limits_are_relives_affair():
 
 
 def test_words_that_systemd_would_read_are_quoted():
-    wanted = Wanted(Path("/a dir/re%live"), {"RELIVE_HOME": '/a "b" $c'}, "n", [], False, {})
+    wanted = DropInOptions(Path("/a dir/re%live"), {"RELIVE_HOME": '/a "b" $c'}, "n", [], False, {})
     lines = made("ExecStart=/bin/a\nKillMode=mixed", wanted=wanted)
     assert lines[3] == 'Environment="RELIVE_HOME=/a \\"b\\" $$c"'
     assert lines[-1].startswith('ExecStart=+"/a dir/re%%live" run')
@@ -98,7 +100,7 @@ def test_what_cannot_be_kept_is_refused_by_name(service, word):
 
 def test_a_confined_service_is_taken_where_the_user_says_so_and_told():
     service = "ExecStart=/bin/a\nPrivateTmp=yes\nExecStop=/bin/stop\nPIDFile=/run/a.pid\nExecReload=kill -HUP $MAINPID"
-    made(service, wanted=Wanted(Path("/r"), {}, "n", [], True, {}))
+    made(service, wanted=DropInOptions(Path("/r"), {}, "n", [], True, {}))
     said = remarks(read_service([f"[Service]\n{service}"]))
     assert [sentence.split()[0] for sentence in said] == ["These", "ExecStop=", "PIDFile="]
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import structlog
 
-from relive.agent.capsule.egress_recorder import Border
+from relive.agent.capsule.egress_recorder import EgressSupervisor
 from relive.agent.capsule.exit_wait import wait_for_end
 from relive.agent.capsule.file_tracking import hold_listener
 from relive.agent.capsule.injection import remove_rings
@@ -25,14 +25,14 @@ from relive.agent.capsule.log_rotation import Bounding
 from relive.agent.capsule.memory_cgroup import MemoryGroup
 from relive.agent.capsule.starting import capsule_target, present_target
 from relive.agent.capsule.supervisor import Supervisor
-from relive.agent.commits.commit_writer import Keeper
+from relive.agent.commits.commit_writer import CommitWriter
 from relive.agent.commits.committer import Committer
-from relive.agent.commits.dumper import CriuTaker
-from relive.agent.commits.pace import Pace, footprint_of
+from relive.agent.commits.dumper import CriuDumper
+from relive.agent.commits.pace import CommitPace, footprint_of
 from relive.agent.commits.policy import PolicyCommits
 from relive.agent.commits.protection import Protection
-from relive.agent.control.background import Tasks
-from relive.agent.control.proxy_supervisor import Recorder
+from relive.agent.control.background import BackgroundTasks
+from relive.agent.control.proxy_supervisor import ProxySupervisor
 from relive.agent.control.server import serve_control
 from relive.agent.failures.exceptions import ExceptionWatch
 from relive.agent.failures.exits import ExitWatch
@@ -65,9 +65,9 @@ class Agent:
         self._group = group
         self._log = structlog.get_logger()
         self._protection = Protection()
-        self._tasks = Tasks(self._protection)
+        self._tasks = BackgroundTasks(self._protection)
         paths = capsule.paths
-        self._keeper = Keeper(
+        self._keeper = CommitWriter(
             settings,
             facts.spec.name,
             facts.life,
@@ -78,7 +78,7 @@ class Agent:
         )
         self._listener = hold_listener(facts.init)
         target = capsule_target(settings, capsule)
-        taker = CriuTaker(settings, lambda: present_target(capsule, target))
+        taker = CriuDumper(settings, lambda: present_target(capsule, target))
         self._committer = Committer(taker, capsule.paths, facts.spec.name, self._keeper, self._protection)
         self._failures = FailureWatch(
             settings, capsule, self._committer, self._keeper, self._tasks, group, tracer
@@ -86,8 +86,10 @@ class Agent:
         self._exits = self._failures.exits = ExitWatch(
             settings, capsule, self._committer, self._keeper, self._failures
         )
-        self._recorder = Recorder(settings, capsule, self._committer, self._tasks, self._failures.hear)
-        self._border = Border(settings, capsule, self._committer)
+        self._recorder = ProxySupervisor(
+            settings, capsule, self._committer, self._tasks, self._failures.on_proxy_message
+        )
+        self._border = EgressSupervisor(settings, capsule, self._committer)
         self._supervisor = Supervisor(settings, capsule.paths)
         self._bounding = Bounding([*capsule.paths.logs, capsule.paths.agent_log], settings.output_keep)
         self._lines = self._log_lines(is_new=tracer is not None)
@@ -107,13 +109,13 @@ class Agent:
         loop, paths, init = asyncio.get_running_loop(), self._capsule.paths, self._capsule.facts.init
 
         def look() -> None:
-            drain.look()
+            drain.drain()
 
         exceptions = ExceptionWatch(settings, self._capsule, self._committer, self._keeper, self._tasks, look)
         self._failures.exceptions = exceptions
 
         def failed(event: Event) -> None:
-            loop.call_soon_threadsafe(exceptions.hear, event)
+            loop.call_soon_threadsafe(exceptions.on_failure_event, event)
 
         drain = InsideDrain(
             paths.rings.resolve(),
@@ -125,7 +127,7 @@ class Agent:
             on_failure=failed,
             protection=self._protection,
         )
-        self._tasks.keep("exceptions", exceptions.watch)
+        self._tasks.start_guarded("exceptions", exceptions.watch)
         return drain
 
     async def run(self) -> None:
@@ -143,13 +145,13 @@ class Agent:
                 ("supervisor", self._supervisor.keep),
                 ("bounding", self._bounding.run),
             ):
-                self._tasks.keep(part, work)
+                self._tasks.start_guarded(part, work)
             self._tasks.begin(self._keeper.make_ready())
             if self._lines is not None:
-                self._tasks.keep("output", self._lines.follow)
+                self._tasks.start_guarded("output", self._lines.follow)
             await ended
             if self._lines is not None:
-                self._lines.look()
+                self._lines.poll()
             await self._failures.note_the_end()
         finally:
             server.close()
@@ -207,7 +209,7 @@ class Agent:
     def _policy(self) -> PolicyCommits:
         capsule, committer = self._capsule, self._committer
         spec, init = capsule.facts.spec, capsule.facts.init
-        pace = committer.pace = Pace(spec.policy, lambda: footprint_of(capsule.lead))
+        pace = committer.pace = CommitPace(spec.policy, lambda: footprint_of(capsule.lead))
         listens = None
         if spec.upstream is not None:
             port = spec.upstream[1]

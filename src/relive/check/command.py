@@ -14,7 +14,7 @@ from relive.check.elf import read_elf
 from relive.check.finding import Finding
 from relive.check.pythons import RECORDED, SERVERS, Python, find_python
 from relive.check.report import Expected
-from relive.check.rules.making import blocks, left_out, note
+from relive.check.rules.making import blocks, left_out, note_finding
 from relive.kernel import procfs
 
 __all__ = ["examine", "interpreters", "locate"]
@@ -105,7 +105,7 @@ def _binary(path: Path) -> tuple[list[Expected], list[Finding]]:
     findings = []
     if elf.bits == 32:
         findings.append(
-            note(
+            note_finding(
                 "32-bit",
                 None,
                 str(path),
@@ -158,7 +158,7 @@ def _python(python: Python, words: list[str], path: Path) -> tuple[list[Expected
         expected.append(Expected(name="servers", value=_with_versions(servers, python)))
     for name in sorted(_NOT_RECORDED.keys() & python.packages.keys()):
         findings.append(
-            note(
+            note_finding(
                 "recorder", None, name, f"where it uses {name}, the recorder inside does not see its requests"
             )
         )
@@ -178,7 +178,7 @@ def _with_versions(names: list[str], python: Python) -> str:
 def _rights(path: Path) -> Iterator[Finding]:
     facts = path.stat()
     if facts.st_mode & (stat.S_ISUID | stat.S_ISGID):
-        yield note(
+        yield note_finding(
             "setuid",
             None,
             str(path),
@@ -205,7 +205,7 @@ def _port(port: int) -> tuple[list[Expected], list[Finding]]:
 def _elsewhere(words: list[str], path: Path) -> Iterator[Finding]:
     """Somebody else starts the same, or has."""
     for unit, line in _units(path):
-        yield note(
+        yield note_finding(
             "unit",
             None,
             unit,
@@ -218,7 +218,7 @@ def _elsewhere(words: list[str], path: Path) -> Iterator[Finding]:
         with contextlib.suppress(OSError):
             running = Path(f"/proc/{name}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
             if [os.fsdecode(word) for word in running] == words:
-                yield note(
+                yield note_finding(
                     "runs-already",
                     None,
                     f"pid {name}",

@@ -28,8 +28,8 @@ from relive.kernel.pidfds import open_process, send_signal
 
 __all__ = [
     "Aside",
-    "Conversation",
     "CriuDied",
+    "CriuProcess",
     "CriuTimedOut",
     "CriuTools",
     "Deadline",
@@ -209,7 +209,7 @@ def base_options(images: str) -> rpc.Options:
     return options
 
 
-class Conversation:
+class CriuProcess:
     """CRIU, started and waiting for the one request it is for. Closing it never leaves a CRIU behind.
 
     Starting takes a few milliseconds in which others may work: begin early, ask late.

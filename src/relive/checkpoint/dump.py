@@ -23,7 +23,7 @@ from typing import Protocol
 
 from relive.checkpoint import criu_rpc_pb2 as rpc
 from relive.checkpoint.copied_ahead import CopiedAhead
-from relive.checkpoint.criu import Conversation, CriuDied, CriuTimedOut, CriuTools, base_options
+from relive.checkpoint.criu import CriuDied, CriuProcess, CriuTimedOut, CriuTools, base_options
 from relive.checkpoint.criu_errors import NOT_THE_TARGET, Explanation, explain, is_harmless, read_error_lines
 from relive.checkpoint.dumped import Capture
 from relive.checkpoint.file_layers import ScannedEntry, Source
@@ -36,7 +36,7 @@ from relive.checkpoint.target import (
     check_dumpable,
     terminals_of,
 )
-from relive.checkpoint.watchdog import Watch, Watchdog
+from relive.checkpoint.watchdog import Watchdog, WatchdogPeriod
 from relive.config import Settings
 from relive.errors import (
     CommitFailed,
@@ -65,7 +65,7 @@ from relive.store import Staging, Store
 from relive.store.disk_errors import disk_full, used_up
 from relive_inprocess.relive_recorder.scrub import Scrubber
 
-__all__ = ["Gate", "NoGate", "StoppedBy", "capture"]
+__all__ = ["NoRequestGate", "RequestGate", "StoppedBy", "capture"]
 
 _FIRST_AFTER_FREEZE = (
     "files.img"  # CRIU opens its shared images (cr_glob_imgset_open) once all threads stand still
@@ -76,7 +76,7 @@ _STATS = "stats-dump"
 _NO_SPACE = "no space left for the commit; the service runs on"
 
 
-class Gate(Protocol):
+class RequestGate(Protocol):
     """What keeps requests from reaching the target while it is committed."""
 
     def close(self) -> Cursor | None:
@@ -89,7 +89,7 @@ class Gate(Protocol):
         """Let requests through again; ``capture`` names the commit, None if it failed."""
 
 
-class NoGate:
+class NoRequestGate:
     """For targets whose requests are not recorded."""
 
     def close(self) -> Cursor | None:
@@ -120,7 +120,7 @@ def capture(
     settings: Settings,
     store: Store,
     watchdog: Watchdog,
-    gate: Gate | None = None,
+    gate: RequestGate | None = None,
     stopped: StoppedBy | None = None,
     name: str | None = None,
     advance: Advance | None = None,
@@ -143,7 +143,9 @@ def capture(
     check_dumpable(target.root)
     begun = procfs.read_stat(target.root)
     staging = store.stage()
-    dump = _Dump(target, settings, tools, staging, gate or NoGate(), stopped, name, advance or Advance())
+    dump = _Dump(
+        target, settings, tools, staging, gate or NoRequestGate(), stopped, name, advance or Advance()
+    )
     try:
         with _disk_full("copying files", staging.directory):
             dump.copy_ahead()
@@ -228,7 +230,7 @@ class _Dump:
         settings: Settings,
         tools: CriuTools,
         staging: Staging,
-        gate: Gate,
+        gate: RequestGate,
         stopped: StoppedBy | None,
         name: str | None,
         advance: Advance,
@@ -287,7 +289,7 @@ class _Dump:
         if self._target.followed is not None:
             copies = self._staging.files / "followed"
             copies.mkdir(exist_ok=True)
-            self._target.followed.look(copies, self._advance)
+            self._target.followed.copy_changed(copies, self._advance)
         self._scan()
 
     def _scan(self) -> None:
@@ -304,7 +306,7 @@ class _Dump:
             entries = source.scanner.scan(copies, always, source.skip)
             self._layers.append((source, entries))
 
-    def run_twice(self, watch: Watch) -> None:
+    def run_twice(self, watch: WatchdogPeriod) -> None:
         """Run; once more if System V objects appeared meanwhile, or copies of pages are missing."""
         try:
             self.run(watch)
@@ -313,13 +315,13 @@ class _Dump:
             self.forget_memory()
             self.run(watch)
 
-    def run(self, watch: Watch) -> None:
+    def run(self, watch: WatchdogPeriod) -> None:
         """Ask CRIU, open the gate again whatever happens, translate its failures."""
         images = os.open(self._staging.images, os.O_RDONLY | os.O_DIRECTORY)
         try:
             with (
                 AwaitedName(self._staging.images, _FIRST_AFTER_FREEZE) as frozen,
-                Conversation(
+                CriuProcess(
                     self._tools,
                     inside=self._target.root if self._target.inside else None,
                     inside_ipc=self._leaves_out_ipc,

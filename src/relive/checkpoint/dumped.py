@@ -26,7 +26,7 @@ from relive.model.commit import (
     TargetFacts,
     Trigger,
 )
-from relive.store import Staging, Store, StoredCommit, TakenImages
+from relive.store import IngestedImages, Staging, Store, StoredCommit
 from relive.store.disk_errors import disk_errors
 
 __all__ = ["Capture"]
@@ -107,7 +107,7 @@ class Capture:
         finally:
             self.discard()
 
-    def _manifest(self, store: Store, parents: list[CommitId]) -> tuple[Manifest, TakenImages]:
+    def _manifest(self, store: Store, parents: list[CommitId]) -> tuple[Manifest, IngestedImages]:
         images = self.staging.images
         if self.target.contained is not None:
             inherit_groups(images)

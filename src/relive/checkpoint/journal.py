@@ -22,9 +22,9 @@ from relive.kernel.atomic_write import Durability, replacing
 
 __all__ = [
     "Control",
-    "Journal",
+    "JournalReader",
+    "JournalRecord",
     "Parsed",
-    "Record",
     "RecordKind",
     "check_version",
     "encode_record",
@@ -60,7 +60,7 @@ _WITH_CONTENT = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class JournalRecord:
     """One record.
 
     Attributes:
@@ -91,7 +91,7 @@ class Parsed:
         damaged: how many of these are none.
     """
 
-    records: list[Record]
+    records: list[JournalRecord]
     size: int
     damaged: int
 
@@ -111,12 +111,12 @@ def parse_records(data: bytes) -> Parsed:
     return Parsed(records, size, damaged)
 
 
-def _record(head: bytes, second: bytes) -> Record:
+def _record(head: bytes, second: bytes) -> JournalRecord:
     summed, _, rest = head.partition(b" ")
     if int(summed, 16) != zlib.crc32(rest + b"\0" + second + b"\0"):
         raise ValueError("the sum does not fit")
     serial, time_ns, kind, mode, uid, gid, size, mtime_ns, path = rest.split(b" ", 8)
-    return Record(
+    return JournalRecord(
         int(serial),
         int(time_ns),
         RecordKind(kind.decode()),
@@ -130,7 +130,7 @@ def _record(head: bytes, second: bytes) -> Record:
     )
 
 
-def encode_record(record: Record) -> bytes:
+def encode_record(record: JournalRecord) -> bytes:
     """What ``parse_records`` reads."""
     head = f"{record.serial} {record.time_ns} {record.kind} {record.mode:o} {record.uid} {record.gid} "
     head += f"{record.size} {record.mtime_ns} {record.path}"
@@ -210,7 +210,7 @@ def check_version(directory: Path) -> None:
 
 
 @dataclass(slots=True)
-class Journal:
+class JournalReader:
     """Reads the records of a life as they come.
 
     Attributes:
@@ -223,7 +223,7 @@ class Journal:
         default_factory=dict
     )  # (inode, bytes read) by number of the segment
 
-    def read_new(self) -> list[Record]:
+    def read_new(self) -> list[JournalRecord]:
         """Records since the last call (at first: all), in their order but for those of epochs that overlap.
 
         Where the journal was compacted meanwhile by another process, some that were read before come again.
@@ -231,7 +231,7 @@ class Journal:
         Raises:
             OSError: they cannot be read.
         """
-        found: list[Record] = []
+        found: list[JournalRecord] = []
         for number, path in _segments(self.directory):
             try:
                 file = path.open("rb")
@@ -248,7 +248,7 @@ class Journal:
             found += parsed.records
         return found
 
-    def compact(self, is_needed: Callable[[Record], bool], *, before: int, least: int) -> None:
+    def compact(self, is_needed: Callable[[JournalRecord], bool], *, before: int, least: int) -> None:
         """Make one segment of all that are read and that nobody writes to any more; drop what is not needed of them.
 
         Args:
@@ -278,15 +278,15 @@ class Journal:
         self._read[number] = facts.st_ino, facts.st_size
 
 
-def read_journal(directory: Path) -> list[Record]:
+def read_journal(directory: Path) -> list[JournalRecord]:
     """All records of a life, by their times; none where nothing was followed. Raises as ``check_version``."""
     if not directory.is_dir():
         return []
     check_version(directory)
-    return sorted(Journal(directory).read_new(), key=_order)
+    return sorted(JournalReader(directory).read_new(), key=_order)
 
 
-def _order(record: Record) -> tuple[int, int]:
+def _order(record: JournalRecord) -> tuple[int, int]:
     return record.time_ns, record.serial
 
 

@@ -36,7 +36,7 @@ from relive.checkpoint.file_layers import (
     copy_file,
     kind_of,
 )
-from relive.checkpoint.journal import Control, Journal, Record, RecordKind, check_version
+from relive.checkpoint.journal import Control, JournalReader, JournalRecord, RecordKind, check_version
 from relive.checkpoint.large_files import REFRESHED_FROM, prepare_refresh, refresh_copy
 from relive.checkpoint.open_paths import shared_writable_paths, writable_paths
 from relive.images import criu_images_pb2 as pb
@@ -122,7 +122,7 @@ class FollowedFiles:
         )
         self._directory = directory
         self._control = Control(directory)
-        self._journal = Journal(directory)
+        self._journal = JournalReader(directory)
         self._lock = threading.Lock()
         self._log = structlog.get_logger()
         self._entries: dict[str, FileEntry] = {}
@@ -144,7 +144,7 @@ class FollowedFiles:
 
     # -- looking -------------------------------------------------------------------------------------------------
 
-    def look(self, staging: Path, advance: Advance) -> None:
+    def copy_changed(self, staging: Path, advance: Advance) -> None:
         """Copy what may have changed since the last commit, while the service runs.
 
         Args:
@@ -193,18 +193,18 @@ class FollowedFiles:
             self._ancestors.clear()
 
     def look_frozen(self, images: Path | None = None) -> None:
-        """The service stands still: copy again what has changed since ``look``. From now on bases are kept.
+        """The service stands still: copy again what has changed since ``copy_changed``. From now on bases are kept.
 
         Args:
             images: of CRIU, where it is done with them: names that it gave to deleted files are in the commit, too.
 
         Raises:
-            OSError: as ``look``.
+            OSError: as ``copy_changed``.
         """
         with self._lock:
             self._control.keep_bases()
             self._leased = leased_files()
-            self._control.next_epoch()  # what has come and gone since ``look`` may come again: that is another record
+            self._control.next_epoch()  # what has come and gone since ``copy_changed`` may come again: that is another record
             known = set(self._pending)
             self._note(self._journal.read_new())
             self._mapped = self._followed(shared_writable_paths(self.root))
@@ -273,7 +273,7 @@ class FollowedFiles:
 
     # -- what may have changed -----------------------------------------------------------------------------------
 
-    def _note(self, records: list[Record]) -> None:
+    def _note(self, records: list[JournalRecord]) -> None:
         for record in records:
             path = record.path
             if not self._is_followed(path):
@@ -360,7 +360,7 @@ class FollowedFiles:
             self._left_out["/"] = f"{lost - self._lost} changes are not known (a full disk, mostly)"
             self._lost = lost
 
-    def _is_needed(self, record: Record) -> bool:
+    def _is_needed(self, record: JournalRecord) -> bool:
         """A branch, or this agent's successor, will ask for it."""
         if record.kind is RecordKind.AGAIN:
             return False

@@ -16,7 +16,7 @@ from types import TracebackType
 
 from relive.errors import CapsuleError, ToolMissing
 
-__all__ = ["Watch", "Watchdog"]
+__all__ = ["Watchdog", "WatchdogPeriod"]
 
 _ANSWER_WITHIN = 5.0  # [s] a rescue takes 2 s at most
 _ANSWER_MOST = 4096  # [bytes]
@@ -57,13 +57,13 @@ class Watchdog:
         return self._process.pid
 
     @contextlib.contextmanager
-    def watching(self, root: int, limit: float) -> Iterator[Watch]:
+    def watching(self, root: int, limit: float) -> Iterator[WatchdogPeriod]:
         """Be armed for a block in which the tree of ``root`` is stopped; ``limit`` in seconds, more than 0.
 
         Raises:
             CapsuleError: the watchdog is dead, and so is the one started in its place; nothing has been stopped yet.
         """
-        watch = Watch(self, root, limit)
+        watch = WatchdogPeriod(self, root, limit)
         watch.tool_is(0)
         if root not in self._seen:
             # An earlier commit may have been killed together with its watchdog.
@@ -77,7 +77,7 @@ class Watchdog:
         finally:
             watch.over()
 
-    def tell(self, line: str) -> list[str]:
+    def send_command(self, line: str) -> list[str]:
         """Send one command; returns the answers that had gathered, the last of which is to this command.
 
         Raises:
@@ -145,7 +145,7 @@ class Watchdog:
         self.close()
 
 
-class Watch:
+class WatchdogPeriod:
     """One armed period.
 
     Attributes:
@@ -166,11 +166,11 @@ class Watch:
         """
         line = f"arm {max(1, int(self._limit * 1000))} {pid} {self._root}"
         try:
-            answers = self._watchdog.tell(line)
+            answers = self._watchdog.send_command(line)
         except CapsuleError:
             # Nothing is stopped before CRIU has its request, so another can take over in time.
             self._watchdog.replace()
-            answers = self._watchdog.tell(line)
+            answers = self._watchdog.send_command(line)
         self._note(answers)
 
     def mend(self) -> int:
@@ -179,7 +179,7 @@ class Watch:
         An idle connection does not notice. One that the service used in between may have been closed.
         """
         with contextlib.suppress(CapsuleError):
-            answers = self._watchdog.tell("mend")
+            answers = self._watchdog.send_command("mend")
             self._note(answers)
             words = answers[-1].split()
             return int(words[1]) if words[0] == "mended" else 0
@@ -189,7 +189,7 @@ class Watch:
         """Disarm. Afterwards ``stepped_in`` tells whether the watchdog had to act."""
         # A dead watchdog cannot do harm any more, and the target runs: no reason to fail a finished commit.
         with contextlib.suppress(CapsuleError):
-            self._note(self._watchdog.tell("disarm"))
+            self._note(self._watchdog.send_command("disarm"))
 
     def _note(self, answers: list[str]) -> None:
         if any(answer.startswith("resumed") for answer in answers):

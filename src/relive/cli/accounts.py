@@ -19,7 +19,7 @@ from relive.model.quantities import duration, size, when
 from relive.model.stack import find_stacks
 from relive.model.text import printable
 
-__all__ = ["tell"]
+__all__ = ["show_account"]
 
 _OWN_FRAMES = 4  # frames of the service's own code that are shown without --all
 _LOCALS = 12  # locals of a frame
@@ -34,7 +34,7 @@ _RESULT_SHARE = 0.4  # of the room that the texts of a timeline have
 _RELATIONS = {"cause": "Caused by", "context": "While handling", "group": "In the group"}
 
 
-def tell(terminal: Terminal, account: Account, *, everything: bool) -> None:
+def show_account(terminal: Terminal, account: Account, *, everything: bool) -> None:
     """Show it.
 
     Args:

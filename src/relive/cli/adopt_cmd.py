@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from relive.cli.terminal import AsJson, Terminal
-from relive.cli.units import tell
+from relive.cli.units import show_unit_change
 from relive.cli.wish_options import from_wish
 from relive.config import load_settings
 from relive.operations.units import AdoptWish
@@ -25,4 +25,4 @@ def adopt(wish: AdoptWish, as_json: AsJson = False) -> None:
     """
     terminal = Terminal(as_json=as_json)
     done = write(load_settings(), wish, terminal)
-    tell(terminal, done, "is adopted", dry_run=wish.dry_run)
+    show_unit_change(terminal, done, "is adopted", dry_run=wish.dry_run)

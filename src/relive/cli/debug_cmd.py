@@ -72,18 +72,18 @@ def _talk(terminal: Terminal, debugged: Debugged) -> None:
     import readline  # noqa: F401 - input() uses it once it is imported
 
     line, said_last = debugged.line, ""
-    text, wants = line.hear()
+    text, wants = line.read_text()
     while wants:
         said, _, prompt = text.rpartition("\n")
         if said:
             print(printable(said), flush=True)
         try:
             said_last = input(printable(prompt))
-            line.say(said_last)
+            line.send_line(said_last)
         except (EOFError, KeyboardInterrupt):
             print()
             return
-        text, wants = line.hear()
+        text, wants = line.read_text()
     if text:
         print(printable(text.rstrip("\n")))
     if not is_quit(said_last):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from relive.cli.terminal import AsJson, Terminal
-from relive.cli.units import tell
+from relive.cli.units import show_unit_change
 from relive.cli.wish_options import from_wish
 from relive.config import load_settings
 from relive.operations.units import ReleaseWish
@@ -20,4 +20,4 @@ def release(wish: ReleaseWish, as_json: AsJson = False) -> None:
     """
     terminal = Terminal(as_json=as_json)
     done = remove(load_settings(anyone=True), wish, terminal)
-    tell(terminal, done, "is released", dry_run=wish.dry_run)
+    show_unit_change(terminal, done, "is released", dry_run=wish.dry_run)

@@ -72,7 +72,7 @@ def _show_incident(
     everything: bool,
 ) -> None:
     # A commit is shown without any of the rooms that understand an incident.
-    from relive.cli.accounts import tell
+    from relive.cli.accounts import show_account
     from relive.operations.incident_detail import Rendering, rendered, show_incident
 
     account = show_incident(load_settings(), number, terminal)
@@ -85,7 +85,7 @@ def _show_incident(
         value = account.model_dump(mode="json")
         terminal.answer({**value.pop("incident"), **value})
     else:
-        tell(terminal, account, everything=everything)
+        show_account(terminal, account, everything=everything)
 
 
 def _write(path: Path, text: str) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from relive.cli.terminal import Terminal
 from relive.operations.units import UnitChange
 
-__all__ = ["tell"]
+__all__ = ["show_unit_change"]
 
 
-def tell(terminal: Terminal, done: UnitChange, verb: str, *, dry_run: bool) -> None:
+def show_unit_change(terminal: Terminal, done: UnitChange, verb: str, *, dry_run: bool) -> None:
     """Show the change as an answer; what it means, and what comes next, as status."""
     terminal.answer(done, done.difference.rstrip("\n") if done.is_changed else "nothing to change")
     for sentence in done.remarks:

@@ -9,7 +9,7 @@ from relive.dashboard.look import escape
 from relive.incidents.report.shown import shorten
 from relive.model.failure import ErrorPackage, Frame, Link
 
-__all__ = ["exceptions", "place"]
+__all__ = ["exceptions", "frame_location"]
 
 _RELATIONS = {"cause": "Caused by", "context": "While handling", "group": "In the group"}
 _LONG = 160  # [characters] of a value
@@ -28,7 +28,7 @@ def exceptions(package: ErrorPackage) -> str:
     return "".join([*parts, "</div>"])
 
 
-def place(frame: Frame, package: ErrorPackage) -> str:
+def frame_location(frame: Frame, package: ErrorPackage) -> str:
     """``charge in shop/pay.py, line 57``; the file as seen from where the service's code lies."""
     return f"{frame.function} in {_short(frame.file, package)}, line {frame.line}"
 

@@ -6,12 +6,12 @@ from typing import Generic, TypeVar
 
 import streamlit as st
 
-__all__ = ["Pager"]
+__all__ = ["ListPager"]
 
 Cursor = TypeVar("Cursor", str, int)
 
 
-class Pager(Generic[Cursor]):
+class ListPager(Generic[Cursor]):
     """Where the reader is in a list.
 
     Args:

@@ -6,6 +6,6 @@
 """
 
 from relive.doctor.checklist import CHECKLIST, examine
-from relive.doctor.finding import Finding, Outcome, is_ready
+from relive.doctor.finding import Finding, ProbeOutcome, is_ready
 
-__all__ = ["CHECKLIST", "Finding", "Outcome", "examine", "is_ready"]
+__all__ = ["CHECKLIST", "Finding", "ProbeOutcome", "examine", "is_ready"]

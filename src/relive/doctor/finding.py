@@ -8,10 +8,20 @@ from enum import StrEnum
 
 from relive.model.value import Value
 
-__all__ = ["Finding", "Obstacle", "Outcome", "Result", "fails", "in_words", "is_ready", "limited", "works"]
+__all__ = [
+    "Finding",
+    "Obstacle",
+    "ProbeOutcome",
+    "ProbeResult",
+    "fails",
+    "in_words",
+    "is_ready",
+    "limited",
+    "works",
+]
 
 
-class Outcome(StrEnum):
+class ProbeOutcome(StrEnum):
     """How far it goes."""
 
     WORKS = "works"
@@ -20,28 +30,28 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class ProbeResult:
     """What a probe returns; made by ``works``, ``limited`` and ``fails``."""
 
-    outcome: Outcome
+    outcome: ProbeOutcome
     found: str
     cause: str | None = None
     remedy: str | None = None
 
 
-def works(found: str) -> Result:
+def works(found: str) -> ProbeResult:
     """It was done."""
-    return Result(Outcome.WORKS, found)
+    return ProbeResult(ProbeOutcome.WORKS, found)
 
 
-def limited(found: str, *, cause: str, remedy: str) -> Result:
+def limited(found: str, *, cause: str, remedy: str) -> ProbeResult:
     """It was done, but less well than elsewhere, or only part of it."""
-    return Result(Outcome.LIMITED, found, cause, remedy)
+    return ProbeResult(ProbeOutcome.LIMITED, found, cause, remedy)
 
 
-def fails(found: str, *, cause: str, remedy: str) -> Result:
+def fails(found: str, *, cause: str, remedy: str) -> ProbeResult:
     """It could not be done."""
-    return Result(Outcome.FAILS, found, cause, remedy)
+    return ProbeResult(ProbeOutcome.FAILS, found, cause, remedy)
 
 
 class Obstacle(Exception):
@@ -74,7 +84,7 @@ class Finding(Value):
 
     name: str
     required: bool
-    outcome: Outcome
+    outcome: ProbeOutcome
     found: str
     cause: str | None
     remedy: str | None
@@ -83,4 +93,4 @@ class Finding(Value):
 
 def is_ready(findings: Iterable[Finding]) -> bool:
     """The main job works here: nothing that is required fails (what is limited still works)."""
-    return not any(finding.required and finding.outcome is Outcome.FAILS for finding in findings)
+    return not any(finding.required and finding.outcome is ProbeOutcome.FAILS for finding in findings)

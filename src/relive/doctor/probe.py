@@ -25,12 +25,12 @@ from typing import NoReturn
 from pydantic import ValidationError
 
 from relive.config import Settings
-from relive.doctor.finding import Finding, Obstacle, Outcome, Result, fails, in_words
+from relive.doctor.finding import Finding, Obstacle, ProbeOutcome, ProbeResult, fails, in_words
 from relive.doctor.scratch import Scratch
 from relive.errors import ReliveError
 from relive.kernel import libc, procfs
 
-__all__ = ["DEFECT", "Ground", "Probe", "conduct", "root_remedy"]
+__all__ = ["DEFECT", "Probe", "ProbeContext", "conduct", "root_remedy"]
 
 DEFECT = "this is a defect of Relive, please report it with this output"
 
@@ -41,7 +41,7 @@ _ROUNDS = 50  # of killing; each needs a new descendant to have been born during
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class ProbeContext:
     """What a probe works with.
 
     Attributes:
@@ -63,13 +63,13 @@ class Probe:
         limit: seconds after which it is given up.
         run: tries it. What it raises becomes a finding "fails"; an OSError's cause is its text.
         remedy: what helps if it fails for a reason that the probe did not foresee.
-        needs_directory: without ``Ground.directory`` it cannot be tried.
+        needs_directory: without ``ProbeContext.directory`` it cannot be tried.
     """
 
     name: str
     required: bool
     limit: float
-    run: Callable[[Ground], Result]
+    run: Callable[[ProbeContext], ProbeResult]
     remedy: str
     needs_directory: bool = False
 
@@ -95,14 +95,14 @@ def conduct(probe: Probe, settings: Settings, scratch: Scratch) -> Finding:
     else:
         result = None
     if result is None:
-        ground = Ground(settings, directory or scratch.above, scratch.above)
+        ground = ProbeContext(settings, directory or scratch.above, scratch.above)
         result = _in_a_process_of_its_own(probe, ground, began + probe.limit)
     if directory is not None:
         shutil.rmtree(directory, ignore_errors=True)
     return _finding(probe, result, round((time.monotonic() - began) * 1000, 1))
 
 
-def _finding(probe: Probe, result: Result, milliseconds: float) -> Finding:
+def _finding(probe: Probe, result: ProbeResult, milliseconds: float) -> Finding:
     return Finding(
         name=probe.name,
         required=probe.required,
@@ -114,7 +114,7 @@ def _finding(probe: Probe, result: Result, milliseconds: float) -> Finding:
     )
 
 
-def _cannot_write(error: OSError, above: Path) -> Result:
+def _cannot_write(error: OSError, above: Path) -> ProbeResult:
     text = os.strerror(error.errno or 0)
     remedy = "set RELIVE_HOME to a directory on a disk that can be written"
     if error.errno in _NO_SPACE:
@@ -124,7 +124,7 @@ def _cannot_write(error: OSError, above: Path) -> Result:
     return fails("not tried", cause=f"nothing can be written in {above}: {text}", remedy=remedy)
 
 
-def _in_a_process_of_its_own(probe: Probe, ground: Ground, deadline: float) -> Result:
+def _in_a_process_of_its_own(probe: Probe, ground: ProbeContext, deadline: float) -> ProbeResult:
     reading, writing = os.pipe()
     doctor = os.getpid()
     child = os.fork()
@@ -143,7 +143,7 @@ def _in_a_process_of_its_own(probe: Probe, ground: Ground, deadline: float) -> R
     if line:
         with contextlib.suppress(ValidationError):
             answer = Finding.model_validate_json(line)
-            return Result(answer.outcome, answer.found, answer.cause, answer.remedy)
+            return ProbeResult(answer.outcome, answer.found, answer.cause, answer.remedy)
     if time.monotonic() >= deadline:
         return fails(
             "no answer", cause=f"it did not end within {probe.limit:g} s and was killed", remedy=probe.remedy
@@ -170,7 +170,7 @@ def _read_line(reading: int, deadline: float) -> bytes:
     return text
 
 
-def _be_the_probe(probe: Probe, ground: Ground, writing: int, doctor: int) -> NoReturn:
+def _be_the_probe(probe: Probe, ground: ProbeContext, writing: int, doctor: int) -> NoReturn:
     try:
         _detach(doctor)
         try:
@@ -202,12 +202,12 @@ def _detach(doctor: int) -> None:
         os.close(nowhere)
 
 
-def _translate(error: BaseException, probe: Probe) -> Result:
+def _translate(error: BaseException, probe: Probe) -> ProbeResult:
     if isinstance(error, Obstacle):
         return fails(error.found, cause=error.cause, remedy=error.remedy or probe.remedy)
     if isinstance(error, ReliveError):
-        return Result(
-            Outcome.FAILS, error.message, error.cause or error.message, error.remedy or probe.remedy
+        return ProbeResult(
+            ProbeOutcome.FAILS, error.message, error.cause or error.message, error.remedy or probe.remedy
         )
     if isinstance(error, OSError) and error.errno is not None:
         text = os.strerror(error.errno)

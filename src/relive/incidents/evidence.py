@@ -41,7 +41,6 @@ __all__ = [
     "bodies_of",
     "event_line",
     "events_of",
-    "keep",
     "launch_of",
     "package_of",
     "read",
@@ -50,6 +49,7 @@ __all__ = [
     "replace_bodies",
     "request_of",
     "seal_evidence",
+    "store_evidence",
 ]
 
 _DATA_MOST = 8 << 20  # [bytes] of all events of one incident; later ones are kept without theirs
@@ -77,7 +77,7 @@ class Evidence:
     bodies: Path | None = None
 
 
-def keep(directory: Path, number: int, evidence: Evidence) -> None:
+def store_evidence(directory: Path, number: int, evidence: Evidence) -> None:
     """Write it beside the incident, durable on return; a package that is there already stays with its events.
 
     Raises:

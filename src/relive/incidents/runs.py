@@ -18,7 +18,7 @@ from typing import Any
 from relive.errors import NotFound
 from relive.store.disk_errors import disk_errors
 
-__all__ = ["KEPT", "Part", "RunRow", "Runs"]
+__all__ = ["KEPT", "RunPart", "RunRow", "Runs"]
 
 KEPT = 10_000
 _SCHEMA = """
@@ -59,7 +59,7 @@ class RunRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RunPart:
     """One run of a replay, or attempt of a reproduction, that has ended while the whole has not.
 
     Attributes:
@@ -124,7 +124,7 @@ class Runs:
             database.execute("DELETE FROM parts WHERE mark = ?", (mark,))
         return number
 
-    def add_part(self, mark: str, part: Part) -> None:
+    def add_part(self, mark: str, part: RunPart) -> None:
         """Keep a part; durable on return. It takes the place of one with its number."""
         with self._open() as database:
             database.execute(
@@ -133,14 +133,14 @@ class Runs:
                 (mark, part.number, part.about, part.began_wall_ns, part.seconds, part.result),
             )
 
-    def parts(self, mark: str) -> list[Part]:
+    def parts(self, mark: str) -> list[RunPart]:
         """Those that are kept under a mark, by their numbers."""
         with self._open() as database:
             rows = database.execute(
                 "SELECT number, about, began_wall_ns, seconds, result FROM parts WHERE mark = ? ORDER BY number",
                 (mark,),
             ).fetchall()
-        return [Part(*row) for row in rows]
+        return [RunPart(*row) for row in rows]
 
     def unfinished(self) -> list[str]:
         """The marks under which there are parts."""

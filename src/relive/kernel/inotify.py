@@ -17,7 +17,7 @@ _READ_MOST = 1 << 16  # [bytes]
 
 
 class MadeNames:
-    """Its descriptor becomes readable when a name is made in the directory; ``take`` tells which."""
+    """Its descriptor becomes readable when a name is made in the directory; ``read_new`` tells which."""
 
     def __init__(self, directory: Path) -> None:
         """Begin to watch; names that are there already do not count.
@@ -36,7 +36,7 @@ class MadeNames:
         """The descriptor to wait for."""
         return self._descriptor
 
-    def take(self) -> list[bytes]:
+    def read_new(self) -> list[bytes]:
         """Names that were made since the last call; some are missing when more came than the kernel keeps."""
         try:
             data = os.read(self._descriptor, _READ_MOST)
@@ -70,4 +70,4 @@ class AwaitedName(MadeNames):
 
     def has_come(self) -> bool:
         """The name was made since the last call."""
-        return self._name in self.take()
+        return self._name in self.read_new()

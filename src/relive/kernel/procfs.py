@@ -9,7 +9,7 @@ from pathlib import Path
 
 __all__ = [
     "Mapping",
-    "Memory",
+    "MemoryUse",
     "ProcessStat",
     "children_of",
     "command_of",
@@ -213,14 +213,14 @@ def status_field(pid: int, name: str) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class MemoryUse:
     """Bytes of a process's memory that are in no file: its own, swapped out or not, and what it shares."""
 
     private: int
     shared: int
 
 
-def memory_of(pid: int) -> Memory | None:
+def memory_of(pid: int) -> MemoryUse | None:
     """From counters, which costs the process nothing; None when it is gone or a kernel thread."""
     try:
         text = Path(f"/proc/{pid}/status").read_bytes().decode(errors="replace")
@@ -233,7 +233,7 @@ def memory_of(pid: int) -> Memory | None:
     }
     if "RssAnon" not in found:
         return None
-    return Memory(
+    return MemoryUse(
         private=(int(found["RssAnon"]) + int(found.get("VmSwap", "0"))) << 10,
         shared=int(found.get("RssShmem", "0")) << 10,
     )

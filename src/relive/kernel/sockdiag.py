@@ -7,7 +7,7 @@ import socket
 import struct
 from dataclasses import dataclass
 
-__all__ = ["SocketList", "Taken"]
+__all__ = ["BoundAddress", "SocketList"]
 
 _NETLINK_SOCK_DIAG = 4
 _BY_FAMILY = 20
@@ -21,7 +21,7 @@ _READ = 1 << 17  # [bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class BoundAddress:
     """An address that a socket has bound.
 
     Attributes:
@@ -56,7 +56,7 @@ class SocketList:
         """Close its line to the kernel."""
         self._socket.close()
 
-    def listening(self) -> set[Taken]:
+    def listening(self) -> set[BoundAddress]:
         """TCP sockets that listen."""
         return {taken for taken, _ in self._ask(socket.IPPROTO_TCP, _LISTEN)}
 
@@ -84,7 +84,7 @@ class SocketList:
         # An earlier connection of the same two ends is still known: look for who listens beside it.
         return any(one.takes(*goal) for one in self.listening())
 
-    def datagram(self) -> set[Taken]:
+    def datagram(self) -> set[BoundAddress]:
         """UDP sockets."""
         return {taken for taken, _ in self._ask(socket.IPPROTO_UDP, _ANY_STATE)}
 
@@ -100,8 +100,8 @@ class SocketList:
             ((taken.address, taken.port), goal) for taken, goal in self._ask(socket.IPPROTO_TCP, _CLOSE_WAIT)
         }
 
-    def _ask(self, protocol: int, states: int) -> list[tuple[Taken, tuple[str, int]]]:
-        found: list[tuple[Taken, tuple[str, int]]] = []
+    def _ask(self, protocol: int, states: int) -> list[tuple[BoundAddress, tuple[str, int]]]:
+        found: list[tuple[BoundAddress, tuple[str, int]]] = []
         for family in (socket.AF_INET, socket.AF_INET6):
             body = struct.pack("=BBBBI48x", family, protocol, 0, 0, states)
             header = _HEADER.pack(_HEADER.size + len(body), _BY_FAMILY, _REQUEST_DUMP, 1, 0)
@@ -114,7 +114,7 @@ class SocketList:
         size = self._socket.recv_into(self._buffer)
         return bytes(memoryview(self._buffer)[:size])
 
-    def _read(self, found: list[tuple[Taken, tuple[str, int]]]) -> bool:
+    def _read(self, found: list[tuple[BoundAddress, tuple[str, int]]]) -> bool:
         """Take one packet of the answer; False when it was the last."""
         data = self._receive()
         offset = 0
@@ -127,14 +127,14 @@ class SocketList:
         return True
 
 
-def _described(message: bytes) -> tuple[Taken, tuple[str, int]]:
+def _described(message: bytes) -> tuple[BoundAddress, tuple[str, int]]:
     """inet_diag_msg: family, state, timer, retransmissions; ports; two addresses of 16 bytes; interface, ..."""
     family = message[0]
     own_port, goal_port = struct.unpack_from(">HH", message, 4)
     size = 4 if family == socket.AF_INET else 16
     own = _plain(socket.inet_ntop(family, message[8 : 8 + size]))
     goal = _plain(socket.inet_ntop(family, message[24 : 24 + size]))
-    return Taken(own, own_port, _is_v6_only(message)), (goal, goal_port)
+    return BoundAddress(own, own_port, _is_v6_only(message)), (goal, goal_port)
 
 
 def _plain(address: str) -> str:

@@ -15,7 +15,7 @@ from enum import IntEnum
 from relive.errors import HostIncapable
 from relive.kernel import libc
 
-__all__ = ["Copied", "EventKind", "FaultEvent", "UserFault", "check_userfault"]
+__all__ = ["Copied", "FaultEvent", "FaultEventKind", "UserFault", "check_userfault"]
 
 _SHIFT = 12
 _PAGE = 1 << _SHIFT
@@ -28,7 +28,7 @@ _AT_ONCE = 64
 _EXPECTED = (errno.EAGAIN, errno.EEXIST, errno.ENOENT, errno.ESRCH)
 
 
-class EventKind(IntEnum):
+class FaultEventKind(IntEnum):
     """UFFD_EVENT_*."""
 
     FAULT = 0x12
@@ -49,7 +49,7 @@ class FaultEvent:
         child: FORK: the descriptor of the child's memory; the receiver closes it.
     """
 
-    kind: EventKind
+    kind: FaultEventKind
     first: int = 0
     pages: int = 1
     goal: int = 0
@@ -153,13 +153,13 @@ class UserFault:
 
 
 def _event(kind: int, one: int, two: int, three: int) -> FaultEvent:
-    match EventKind(kind):
-        case EventKind.FAULT:  # flags, address
-            return FaultEvent(EventKind.FAULT, two >> _SHIFT)
-        case EventKind.FORK:  # a descriptor in 32 bits
-            return FaultEvent(EventKind.FORK, child=one & 0xFFFF_FFFF)
-        case EventKind.REMAP:  # from, to, length
-            return FaultEvent(EventKind.REMAP, one >> _SHIFT, three >> _SHIFT, two >> _SHIFT)
+    match FaultEventKind(kind):
+        case FaultEventKind.FAULT:  # flags, address
+            return FaultEvent(FaultEventKind.FAULT, two >> _SHIFT)
+        case FaultEventKind.FORK:  # a descriptor in 32 bits
+            return FaultEvent(FaultEventKind.FORK, child=one & 0xFFFF_FFFF)
+        case FaultEventKind.REMAP:  # from, to, length
+            return FaultEvent(FaultEventKind.REMAP, one >> _SHIFT, three >> _SHIFT, two >> _SHIFT)
         case removed:  # start, end
             return FaultEvent(removed, one >> _SHIFT, (two - one) >> _SHIFT)
 

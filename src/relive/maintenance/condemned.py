@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from relive.maintenance.garbage import Thing
 from relive.maintenance.problems import Kind
 from relive.store.atomic_io import write_whole
-from relive.store.internals import Anatomy
+from relive.store.internals import StoreInternals
 
 __all__ = ["read_condemned", "write_condemned"]
 
 
-def read_condemned(parts: Anatomy) -> dict[Thing, int]:
+def read_condemned(parts: StoreInternals) -> dict[Thing, int]:
     """What was written last; empty where there is none that can be read."""
     try:
         found = json.loads((parts.directory / "condemned").read_bytes())
@@ -29,7 +29,7 @@ def read_condemned(parts: Anatomy) -> dict[Thing, int]:
         return {}
 
 
-def write_condemned(parts: Anatomy, condemned: Mapping[Thing, int]) -> None:
+def write_condemned(parts: StoreInternals, condemned: Mapping[Thing, int]) -> None:
     """Replace it, durable on return; to be called with the store's lock held alone."""
     value = {f"{thing.kind.value}/{thing.name}": since for thing, since in sorted(condemned.items())}
     write_whole(parts.incoming, parts.directory / "condemned", json.dumps(value).encode())

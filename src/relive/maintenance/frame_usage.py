@@ -12,7 +12,7 @@ from relive.store.listing import check_listing
 from relive.store.pages.compaction import dictionaries_in, packs_used, used_slots
 from relive.store.pages.materialize import PageSource
 from relive.store.pages.packcheck import read_frames
-from relive.store.pages.packfile import FRAME_PAGES, Kind
+from relive.store.pages.packfile import FRAME_PAGES, FrameKind
 from relive.store.pages.packreader import PackReader
 from relive.store.pages.packs import Packs
 from relive.store.pages.page_diff import Numbers
@@ -37,7 +37,7 @@ def frames_used(placement: Placement, pack: str, packs: Packs) -> set[int]:
     return set((slots // FRAME_PAGES).tolist()) | {place.frame for place in places if place.pack == position}
 
 
-def _dictionary_slots(pack: str, what: Kind, packs: Packs) -> Numbers:
+def _dictionary_slots(pack: str, what: FrameKind, packs: Packs) -> Numbers:
     with PackReader(packs, pack) as reader:
         return reader.dictionary_slots(what)
 
@@ -68,7 +68,7 @@ def kinds_of_frames(placement: Placement, packs: Packs) -> dict[str, dict[int, s
             if name is not None:
                 for what in dictionaries_in(source.index.dictionaries, position):
                     frames = np.unique(_dictionary_slots(name, what, packs) // FRAME_PAGES).tolist()
-                    found[name].update(dict.fromkeys(frames, "xor" if what == Kind.WORDS else "full"))
+                    found[name].update(dict.fromkeys(frames, "xor" if what == FrameKind.WORDS else "full"))
     for place in (placement.index, *placement.bases):
         found[placement.packs[place.pack] or ""][place.frame] = "index"
     return found
@@ -102,8 +102,8 @@ def check_index(manifest: Manifest, placement: Placement, packs: Packs) -> set[s
         frames = read_frames(packs.path(name), name)
         if used_slots(tables, position).max(initial=0) // FRAME_PAGES >= len(frames):
             raise _unfit(f"it names a slot that pack {name[:12]} does not have")
-        kinds = {frame.kind & ~Kind.DELTA for frame in frames}
-        if any(what | Kind.DICTIONARY not in kinds for what in dictionaries_in(dictionaries, position)):
+        kinds = {frame.kind & ~FrameKind.DELTA for frame in frames}
+        if any(what | FrameKind.DICTIONARY not in kinds for what in dictionaries_in(dictionaries, position)):
             raise _unfit(f"it names a dictionary that pack {name[:12]} does not have")
     return set(contents.names)
 

@@ -25,7 +25,7 @@ from relive.maintenance.verify import Progress, silent
 from relive.model.commit import CommitId
 from relive.store import Store
 from relive.store.disk_errors import disk_errors
-from relive.store.internals import Anatomy
+from relive.store.internals import StoreInternals
 from relive.store.pages.numpy_threads import load_numpy
 
 __all__ = ["GRACE", "Collected", "collect", "foresee"]
@@ -98,17 +98,17 @@ def collect(store: Store, *, grace: float = GRACE, progress: Progress = silent) 
     return Collected(decision, sizes, repacked, freed, sorted(references.unreadable))
 
 
-def _look(references: References, parts: Anatomy, progress: Progress) -> set[Thing]:
+def _look(references: References, parts: StoreInternals, progress: Progress) -> set[Thing]:
     """What seems to be garbage."""
     with progress("Reading manifests", len(parts.manifests.ids())) as advance:
         return references.garbage(parts, advance)
 
 
-def _decide(parts: Anatomy, garbage: set[Thing], grace: float) -> Decision:
+def _decide(parts: StoreInternals, garbage: set[Thing], grace: float) -> Decision:
     return decide(garbage, read_condemned(parts), now_ns=time.time_ns(), grace_ns=int(grace * 1e9))
 
 
-def _note(parts: Anatomy, decision: Decision) -> None:
+def _note(parts: StoreInternals, decision: Decision) -> None:
     """Write down what is condemned now, unless that is as it was."""
     before, now = read_condemned(parts), time.time_ns()
     after = dict.fromkeys(decision.condemn, now) | {thing: before[thing] for thing in decision.wait}
@@ -116,7 +116,7 @@ def _note(parts: Anatomy, decision: Decision) -> None:
         write_condemned(parts, after)
 
 
-def _delete(parts: Anatomy, thing: Thing) -> None:
+def _delete(parts: StoreInternals, thing: Thing) -> None:
     match thing.kind:
         case Kind.OBJECT:
             parts.objects.delete(thing.name)
@@ -129,11 +129,11 @@ def _delete(parts: Anatomy, thing: Thing) -> None:
 # -- repacking -----------------------------------------------------------------------------------------------------------
 
 
-def _large(parts: Anatomy) -> list[str]:
+def _large(parts: StoreInternals) -> list[str]:
     return [name for name in parts.packs.names() if bytes_of(parts, Thing(Kind.PACK, name)) >= _REPACK_FROM]
 
 
-def _repack(parts: Anatomy, name: str) -> int | None:
+def _repack(parts: StoreInternals, name: str) -> int | None:
     """Repack one pack if most of it is dead; returns the bytes that it saved, None if it was left as it is."""
     load_numpy()
     from relive.store.pages.repack import repack_one  # noqa: PLC0415 - it takes numpy
@@ -152,14 +152,14 @@ def _repack(parts: Anatomy, name: str) -> int | None:
     return None
 
 
-def _needed(parts: Anatomy) -> set[str] | None:
+def _needed(parts: StoreInternals) -> set[str] | None:
     """Packs that are needed; None where a placement cannot be read."""
     references = References(commits=parts.manifests.ids())
     references.look(parts)
     return None if references.unreadable else references.packs
 
 
-def _mostly_dead(parts: Anatomy, references: References, progress: Progress) -> dict[str, int]:
+def _mostly_dead(parts: StoreInternals, references: References, progress: Progress) -> dict[str, int]:
     """Packs that would be repacked, with the bytes that this would free, about."""
     large: Sequence[str] = sorted(set(_large(parts)) & references.packs)
     if references.unreadable or not large:

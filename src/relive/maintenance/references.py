@@ -11,7 +11,7 @@ from relive.maintenance.garbage import Thing
 from relive.maintenance.problems import Kind
 from relive.model.commit import CommitId
 from relive.store.index import objects_of
-from relive.store.internals import Anatomy
+from relive.store.internals import StoreInternals
 
 __all__ = ["References", "bytes_of"]
 
@@ -29,7 +29,7 @@ class References:
     commits: set[CommitId] = field(default_factory=set)
     unreadable: set[CommitId] = field(default_factory=set)
 
-    def look(self, parts: Anatomy, advance: Callable[[int], None] = lambda _: None) -> set[CommitId]:
+    def look(self, parts: StoreInternals, advance: Callable[[int], None] = lambda _: None) -> set[CommitId]:
         """Read the manifests that were not read before, and all placements anew, since they change; returns the commits.
 
         Args:
@@ -45,7 +45,7 @@ class References:
                 self.unreadable.add(commit_id)
         return there
 
-    def garbage(self, parts: Anatomy, advance: Callable[[int], None] = lambda _: None) -> set[Thing]:
+    def garbage(self, parts: StoreInternals, advance: Callable[[int], None] = lambda _: None) -> set[Thing]:
         """What is there and not referred to; nothing of a kind about which a damaged commit leaves a doubt.
 
         Sure only with the store's lock held alone: else a commit may be on its way in.
@@ -60,7 +60,7 @@ class References:
         return found
 
     def _read_manifests(
-        self, parts: Anatomy, commits: Iterable[CommitId], advance: Callable[[int], None]
+        self, parts: StoreInternals, commits: Iterable[CommitId], advance: Callable[[int], None]
     ) -> None:
         for number, commit_id in enumerate(commits, 1):
             advance(number)
@@ -73,7 +73,7 @@ class References:
             self.commits.add(commit_id)
 
 
-def bytes_of(parts: Anatomy, thing: Thing) -> int:
+def bytes_of(parts: StoreInternals, thing: Thing) -> int:
     """Its size on disk, 0 if it is gone."""
     match thing.kind:
         case Kind.OBJECT:

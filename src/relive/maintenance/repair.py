@@ -16,12 +16,12 @@ from pathlib import Path
 from relive.errors import ObjectCorrupt, ObjectMissing, RefUnknown, SignatureInvalid, StoreError
 from relive.kernel.atomic_write import sync_directory
 from relive.maintenance.problems import Kind, Problem
-from relive.maintenance.source import Source
+from relive.maintenance.source import RepairSource
 from relive.maintenance.verify import Progress, silent, verify
 from relive.model.commit import CommitId
 from relive.store import Store
 from relive.store.disk_errors import disk_errors
-from relive.store.internals import Anatomy
+from relive.store.internals import StoreInternals
 from relive.store.manifests import Manifests
 from relive.store.objects import hash_file
 from relive.store.pages.packcheck import damaged_frames
@@ -50,7 +50,11 @@ class Repaired:
 
 
 def repair(
-    store: Store, source: Source, commits: Sequence[CommitId] | None = None, *, progress: Progress = silent
+    store: Store,
+    source: RepairSource,
+    commits: Sequence[CommitId] | None = None,
+    *,
+    progress: Progress = silent,
 ) -> Repaired:
     """Read every byte, fetch what is wrong, and look again until nothing more can be fetched.
 
@@ -85,7 +89,7 @@ def repair(
 class _Mending:
     """One round: each thing is fetched to ``directory`` and moved from there."""
 
-    def __init__(self, parts: Anatomy, source: Source, directory: Path) -> None:
+    def __init__(self, parts: StoreInternals, source: RepairSource, directory: Path) -> None:
         self._parts = parts
         self._source = source
         self._directory = directory

@@ -12,10 +12,10 @@ from urllib.parse import unquote, urlsplit
 
 from relive.maintenance.problems import Kind
 
-__all__ = ["DirectorySource", "Source", "store_in"]
+__all__ = ["DirectorySource", "RepairSource", "store_in"]
 
 
-class Source(Protocol):
+class RepairSource(Protocol):
     """Where manifests, placements, packs and objects can be had. May be asked for the same thing several times."""
 
     def fetch(self, kind: Kind, name: str, goal: Path) -> bool:
@@ -35,7 +35,7 @@ class DirectorySource:
         self._directory = directory
 
     def fetch(self, kind: Kind, name: str, goal: Path) -> bool:
-        """As ``Source.fetch``."""
+        """As ``RepairSource.fetch``."""
         path = {
             Kind.MANIFEST: Path("manifests", f"{name}.json"),
             Kind.PLACEMENT: Path("placements", name),

@@ -15,7 +15,7 @@ from relive.maintenance.verify import Progress, silent
 from relive.store import Store, StoredCommit
 from relive.store.disk_errors import disk_errors
 from relive.store.index import objects_of
-from relive.store.internals import Anatomy
+from relive.store.internals import StoreInternals
 from relive.store.pages.numpy_threads import load_numpy
 from relive.store.pages.packcheck import read_frames
 from relive.store.pages.placement import Placement
@@ -73,7 +73,7 @@ def measure(store: Store, *, progress: Progress = silent) -> StoreStats:
     return StoreStats(sum(one.logical for one in facts), stored, dominance, services, commits)
 
 
-def _facts(line: StoredCommit, parts: Anatomy, frames: _Frames) -> CommitFacts:
+def _facts(line: StoredCommit, parts: StoreInternals, frames: _Frames) -> CommitFacts:
     needs: set[str] = set()
     with contextlib.suppress(StoreError):
         needs |= objects_of(parts.manifests.read(line.id))
@@ -87,7 +87,7 @@ def _facts(line: StoredCommit, parts: Anatomy, frames: _Frames) -> CommitFacts:
 class _Frames:
     """For each pack, what its frames are for."""
 
-    parts: Anatomy
+    parts: StoreInternals
     _kinds: dict[str, dict[int, str]] = field(default_factory=dict)
     _unknown: set[str] = field(default_factory=set)
 

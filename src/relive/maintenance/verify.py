@@ -19,7 +19,7 @@ from relive.model.commit import CommitId, Manifest
 from relive.store import Store
 from relive.store.disk_errors import disk_errors
 from relive.store.index import objects_of
-from relive.store.internals import Anatomy
+from relive.store.internals import StoreInternals
 from relive.store.manifests import has_placement
 from relive.store.pages.numpy_threads import load_numpy
 from relive.store.pages.packcheck import damaged_frames, read_frames
@@ -80,7 +80,7 @@ class _Check:
         contents: names of those of files that lie in packs.
     """
 
-    def __init__(self, parts: Anatomy, progress: Progress) -> None:
+    def __init__(self, parts: StoreInternals, progress: Progress) -> None:
         self._parts = parts
         self._progress = progress
         self._placed: dict[CommitId, tuple[Manifest, Placement]] = {}

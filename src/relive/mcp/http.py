@@ -21,7 +21,7 @@ from relive.config import Settings
 from relive.errors import ReliveError, ScopeMissing, UsageError
 from relive.mcp.server import make_server
 from relive.server.application import Lifespan, make_application
-from relive.server.authentication import Gate
+from relive.server.authentication import Authenticator
 from relive.server.credentials import Scope as Right
 from relive.server.errors import answer_to
 
@@ -41,7 +41,7 @@ class _Guarded:
         self._app, self._for_host = app, for_host
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        gate: Gate = scope["app"].state.gate
+        gate: Authenticator = scope["app"].state.gate
         caller = await gate.ask(scope)
         if not isinstance(caller, ReliveError) and not caller.scopes >= _NEEDED:
             caller = ScopeMissing(

@@ -15,7 +15,7 @@ from typing import IO, BinaryIO
 from pydantic import Field
 
 from relive.agent.capsule.lives import all_lives
-from relive.agent.capsule.stopping import STOP_LIMIT, Ending, stop_service
+from relive.agent.capsule.stopping import STOP_LIMIT, StopResult, stop_service
 from relive.agent.failures.sightings import shell_status
 from relive.config import Settings
 from relive.errors import BranchUnknown, DiskFilled, RecordingCorrupt, RestoreFailed, TargetUnknown
@@ -376,7 +376,7 @@ def _stop_service(settings: Settings, name: str, progress: Progress, number: int
                 raise
         capsule = lives[-1]  # its agent may still be writing down how it ended
     wanted = number or capsule.facts.spec.stop_signal or signal.SIGTERM
-    if stop_service(capsule, number=wanted, limit=limit, say=progress.status) is Ending.HAD_ENDED:
+    if stop_service(capsule, number=wanted, limit=limit, say=progress.status) is StopResult.HAD_ENDED:
         progress.status(f"{name} had ended already.")
     return name
 

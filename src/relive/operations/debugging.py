@@ -128,7 +128,7 @@ def prompted(
 def leave(progress: Progress, branch: Branch, *, keep: bool) -> None:
     """Stop the branch, or say how it is stopped."""
     if keep and branch.is_alive:
-        branch.keep()
+        branch.outlive_caller()
         progress.status(f"Branch {branch.facts.id} stays; `relive stop {branch.facts.id}` ends it.")
     else:
         branch.stop()
@@ -146,14 +146,14 @@ def outcome_of(debugged: Debugged) -> DebugOutcome | None:
 
 def _answered(incident: Incident, debugged: Debugged, commands: list[str]) -> DebugAnswers:
     line, said, left = debugged.line, "", _ANSWERS_MOST
-    text, wants = line.hear()
+    text, wants = line.read_text()
     opening = printable(_without_prompt(text))
     answers: list[Answer] = []
     for said in commands:
         if not wants:
             break
-        line.say(said)
-        text, wants = line.hear()
+        line.send_line(said)
+        text, wants = line.read_text()
         left -= len(text)
         if left < 0:
             raise UsageError(

@@ -18,7 +18,7 @@ from relive.operations.targets import tend
 if TYPE_CHECKING:  # sqlglot takes 0.3 s to import: only who makes a fixture waits for it
     from relive.fixture.building import EngineName
     from relive.fixture.checking import Checked
-    from relive.fixture.recorded import Recorded
+    from relive.fixture.recorded import RecordedStatement
     from relive.fixture.rules import Fixture
 
 __all__ = ["FIXTURE", "Database", "FixtureMade", "FixtureWish", "QueryMade", "make_fixture"]
@@ -145,7 +145,9 @@ def _with_verdict(made: Fixture, checked: list[Checked]) -> Fixture:
     return made.model_copy(update={"unsatisfied": found})
 
 
-def _recorded(settings: Settings, number: int, database: str | None, progress: Progress) -> list[Recorded]:
+def _recorded(
+    settings: Settings, number: int, database: str | None, progress: Progress
+) -> list[RecordedStatement]:
     """The statements of the incident's request, of one database."""
     from relive.fixture.fromevents import from_events
     from relive.incidents.report.detail import inside_of

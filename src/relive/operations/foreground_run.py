@@ -123,7 +123,7 @@ def run_in_foreground(
     if relay is not None:
         relay.begin(capsule.facts.root)
         if earlier is not None:  # it said so to the command before
-            relay.say("READY=1")
+            relay.notify("READY=1")
     status = foreground.stay(
         capsule, list(output), _ready_teller(relay, wish.ready, capsule), takes_over=earlier is not None
     )
@@ -143,7 +143,7 @@ def _ready_teller(relay: NotifyRelay | None, ready: Ready | None, capsule: Capsu
         if told or relay is None:
             return
         if ready is Ready.STARTED or listens(capsule):
-            relay.say("READY=1")
+            relay.notify("READY=1")
             told = True
 
     return look

@@ -20,7 +20,7 @@ from relive.model.commit import CommitId, HostFacts
 from relive.model.token_scope import Scope
 from relive.operations.operation import Effect, Faces, Operation, Result, Route, Tool, Wish
 from relive.operations.progress import Progress
-from relive.remotes.archive import MARK, Reader, invalid
+from relive.remotes.archive import MARK, ArchiveReader, invalid
 from relive.remotes.envelope import Opener, is_sealed, read_keys
 from relive.remotes.imported import Imported
 from relive.remotes.importing import ArchiveImport
@@ -145,7 +145,7 @@ def import_archive(
         if _is_checkpoint(str(path), file):
             return import_checkpoint(store, path, file, host, force=force, show=show)
         source = Opener(str(path), keys(), file).read if is_sealed(file) else file.read
-        reader = Reader(str(path), source)
+        reader = ArchiveReader(str(path), source)
         return ArchiveImport(store, reader, host, force=force).run(settings, path.stat().st_size, show)
 
 

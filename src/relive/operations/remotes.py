@@ -14,7 +14,7 @@ from relive.operations.progress import Progress
 from relive.remotes.case_transfer import commits_of, meant
 from relive.remotes.pull import pull as fetch
 from relive.remotes.push import push as send
-from relive.remotes.references import find
+from relive.remotes.references import resolve_remote_reference
 from relive.remotes.remote import open_remote
 from relive.remotes.remote_incidents import fetch_incident, push_incident, records_of
 from relive.store import Store
@@ -149,7 +149,7 @@ def pull(settings: Settings, wish: PullWish, progress: Progress) -> Pulled:
     """
     store = Store(settings.store)
     source = open_remote(wish.remote, make=False)
-    found = find(source, wish.ref)
+    found = resolve_remote_reference(source, wish.ref)
     here = host_facts(CriuTools(settings.tools_path).version)
     name = wish.tag if wish.tag is not None else found.tag
     if name is not None:

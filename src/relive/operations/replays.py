@@ -29,9 +29,9 @@ from relive.operations.runs import keep_replay, marked_run
 from relive.operations.targets import tend
 from relive.replay.answers import Calls
 from relive.replay.plan import Pace
-from relive.replay.replay import Wishes
+from relive.replay.replay import ReplayOptions
 from relive.replay.replay import replay as run_replay
-from relive.replay.replay_input import Case, case_of_incident, case_of_request
+from relive.replay.replay_input import ReplayInput, case_of_incident, case_of_request
 from relive.replay.stubs.speed import parse_speed
 from relive.store import Store
 
@@ -90,7 +90,7 @@ def replay(settings: Settings, wish: ReplayWish, progress: Progress) -> Replay:
     if kept is not None:
         return kept
     mask = Mask(settings.secret_patterns, settings.secret_names)
-    wishes = Wishes(
+    wishes = ReplayOptions(
         times=wish.times,
         jobs=wish.jobs or os.cpu_count() or 1,
         pace=wish.pace,
@@ -178,7 +178,7 @@ def _moment(settings: Settings, store: Store, wish: ReplayWish, earlier: str | N
     return _Moment(wish=digest(wish), commit=store.resolve(wish.what), request=wish.request)
 
 
-def _case(settings: Settings, store: Store, moment: _Moment) -> Case:
+def _case(settings: Settings, store: Store, moment: _Moment) -> ReplayInput:
     if moment.incident is not None and moment.occurrence is not None:
         incident = Incidents(settings.incidents).get(moment.incident)
         return case_of_incident(settings, store, incident, moment.occurrence)

@@ -17,7 +17,7 @@ from relive.operations.policies import check_ignore, parse_policy
 from relive.operations.progress import Progress
 from relive.operations.resuming import Unfinished, digest
 from relive.operations.runs import keep_reproduction, marked_run
-from relive.replay.fresh.attempt_plan import Wishes
+from relive.replay.fresh.attempt_plan import ReproduceOptions
 from relive.replay.fresh.environment import parse_variable, read_variables
 from relive.replay.fresh.reproduce import What, prepare
 from relive.replay.fresh.reproduce import reproduce as run_reproduction
@@ -96,7 +96,7 @@ def reproduce(settings: Settings, wish: ReproduceWish, progress: Progress) -> Re
         port=wish.port,
         times=wish.times,
     )
-    wishes = Wishes(
+    wishes = ReproduceOptions(
         ignore=tuple(check_ignore(text) for text in wish.ignore),
         limit=wish.limit,
         on_miss=dict(parse_policy(text) for text in wish.on_miss),

@@ -24,7 +24,7 @@ from relive.store import Store
 from relive.watching.processes.since import unlike_then
 
 if TYPE_CHECKING:
-    from relive.replay.stubs.lifecycle import Stage
+    from relive.replay.stubs.lifecycle import StubLifecycle
 
 __all__ = ["RESTORE", "RestoreWish", "restore"]
 
@@ -142,7 +142,7 @@ RESTORE = Operation(
 )
 
 
-def _stage(settings: Settings, manifest: Manifest, pace: Speed) -> Stage | None:
+def _stage(settings: Settings, manifest: Manifest, pace: Speed) -> StubLifecycle | None:
     """What its service said to others, where that was recorded on this host."""
     if manifest.target.life is None:
         return None
@@ -152,7 +152,7 @@ def _stage(settings: Settings, manifest: Manifest, pace: Speed) -> Stage | None:
         return None
     # Only here: the protocols and their stubs are half of what a restore imports, and few services are recorded so.
     from relive.protocols.registry import protocol_of
-    from relive.replay.stubs.lifecycle import Stage
+    from relive.replay.stubs.lifecycle import StubLifecycle
     from relive.replay.stubs.plan import Stubs
 
-    return Stage(Stubs(egress, protocol_of, authority=paths.authority), pace)
+    return StubLifecycle(Stubs(egress, protocol_of, authority=paths.authority), pace)

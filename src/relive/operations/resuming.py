@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 from pydantic import BaseModel
 
 from relive.config import Settings
-from relive.incidents.runs import Part, Runs
+from relive.incidents.runs import RunPart, Runs
 from relive.model.outcome import Run
 from relive.model.reproduction import Attempt
 
@@ -70,7 +70,7 @@ class Unfinished(Generic[P]):
         self._seconds += seconds
         self._since_ns = time.monotonic_ns()
         if self._mark is not None:
-            made = Part(one.number, self._about, self._attempt_wall_ns, seconds, one.model_dump_json())
+            made = RunPart(one.number, self._about, self._attempt_wall_ns, seconds, one.model_dump_json())
             self._runs.add_part(self._mark, made)
 
     def _since(self) -> float:

@@ -20,7 +20,7 @@ from relive.model.token_scope import Scope
 from relive.operations.observing import EVERY, LISTEN
 from relive.operations.operation import Effect, Faces, Operation, Result, Route, Tool, Wish
 from relive.operations.progress import Progress
-from relive.units.dropin import Wanted, capsule_name, drop_in, is_untouched, remarks
+from relive.units.dropin import DropInOptions, capsule_name, drop_in, is_untouched, remarks
 from relive.units.systemctl import load_unit, reload_and_restart, unit_name
 from relive.units.unitfile import read_service
 
@@ -100,7 +100,7 @@ def adopt(settings: Settings, wish: AdoptWish, _progress: Progress) -> UnitChang
     files = [file for file in loaded.files if file != path]
     service = read_service(file.read_text() for file in files)
     limits = {kind: _as_told(*resource.prlimit(1, number)) for kind, number in KINDS.items()}
-    wanted = Wanted(
+    wanted = DropInOptions(
         _program(),
         _variables(settings),
         wish.name or capsule_name(unit),

@@ -98,7 +98,7 @@ def watch(settings: Settings, wish: WatchWish, progress: Progress) -> Watching:
             remedy="run it with sudo; root's podman has containers of its own",
         )
     tend(settings, progress)
-    state = engine.look(name)
+    state = engine.inspect(name)
     if engine.name in _SERVICES:
         _check_service(settings, state)
     if wish.upstream is not None and wish.listen is None:
@@ -131,7 +131,7 @@ def watch(settings: Settings, wish: WatchWish, progress: Progress) -> Watching:
         files=[str(_there(path, "--files")) for path in wish.files],
     )
     if engine.name in _SERVICES:  # what it logs to is known by now
-        state = engine_of(wish.target, spec, called=wish.name)[0].look(name)
+        state = engine_of(wish.target, spec, called=wish.name)[0].inspect(name)
     begun = begin_watch(settings, engine, state, spec)
     missing = []
     if listen is None:

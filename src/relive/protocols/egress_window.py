@@ -15,7 +15,7 @@ from relive.recording.dialogues import Dialogue, DialogueReader
 from relive.recording.events import Event, EventKind
 from relive.recording.reader import Recording
 
-__all__ = ["Egress", "read_egress"]
+__all__ = ["EgressWindow", "read_egress"]
 
 _MOST_BYTES = 256 << 20
 _AFTER_NS = 2_000_000_000
@@ -30,7 +30,7 @@ _KINDS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Egress:
+class EgressWindow:
     """What was recorded of it.
 
     Attributes:
@@ -47,7 +47,7 @@ class Egress:
     damage: str | None = None
 
 
-def read_egress(directory: Path, taken_ns: int, until_ns: int | None = None) -> Egress | None:
+def read_egress(directory: Path, taken_ns: int, until_ns: int | None = None) -> EgressWindow | None:
     """Read it up to a moment and a little beyond, or to its end; None where nobody recorded the egress.
 
     At most 256 MiB are kept. What comes after those is left out altogether, so that no dialogue has a hole.
@@ -66,7 +66,7 @@ def read_egress(directory: Path, taken_ns: int, until_ns: int | None = None) -> 
                 keeper.add(event)
     except RecordingCorrupt as error:
         damage = str(error)
-    return Egress(taken_ns, keeper.dialogues(), keeper.lookups, keeper.left_out, damage)
+    return EgressWindow(taken_ns, keeper.dialogues(), keeper.lookups, keeper.left_out, damage)
 
 
 class _Keeper:

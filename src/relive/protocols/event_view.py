@@ -8,7 +8,7 @@ from relive.protocols.call import Call, CallEnd
 from relive.recording.events import EventKind
 from relive.recording.http1 import dechunk
 
-__all__ = ["told"]
+__all__ = ["event_fields"]
 
 _HTTP = frozenset((EventKind.HTTP_CALL, EventKind.S3_CALL))
 _MOST_PIECES = 256
@@ -22,7 +22,7 @@ _ERRORS = {
 }
 
 
-def told(call: Call) -> tuple[dict[str, Any], bytes]:
+def event_fields(call: Call) -> tuple[dict[str, Any], bytes]:
     """Fields and data of the event, see ``src/relive_inprocess/relive_recorder/calls.py``.
 
     ``asked`` holds URLs and bodies as they were sent: secrets in them are masked by whoever shows it

@@ -17,13 +17,13 @@ from relive.protocols.call import Call
 from relive.protocols.matching import compared, differences
 from relive.recording.events import EventKind
 
-__all__ = ["Found", "Pool"]
+__all__ = ["Pool", "PoolMatch"]
 
 _STATEMENT = "statement"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PoolMatch:
     """What became of a question in a replay.
 
     Attributes:
@@ -67,7 +67,7 @@ class Pool:
         calls: Iterable[Call],
         *,
         ignore: Collection[str] = (),
-        on_found: Callable[[Found], None] = lambda _found: None,
+        on_found: Callable[[PoolMatch], None] = lambda _found: None,
     ) -> None:
         self.ignore = frozenset(ignore)
         self._on_found = on_found
@@ -107,7 +107,7 @@ class Pool:
         dialogue: int | None = None,
         again: bool = False,
         simulated: bool = False,
-    ) -> Found:
+    ) -> PoolMatch:
         """Find the recorded call for a question and use it up.
 
         Args:
@@ -119,10 +119,10 @@ class Pool:
         if found is not None:
             return found
         if simulated:
-            found = Found(connection, kind, asked, None, simulated=True)
+            found = PoolMatch(connection, kind, asked, None, simulated=True)
         else:
             nearest, differs = self._nearest(kind, compared(kind, asked, self.ignore))
-            found = Found(connection, kind, asked, None, nearest, differs)
+            found = PoolMatch(connection, kind, asked, None, nearest, differs)
         self._on_found(found)
         return found
 
@@ -134,24 +134,24 @@ class Pool:
         connection: int,
         dialogue: int | None = None,
         again: bool = False,
-    ) -> Found | None:
+    ) -> PoolMatch | None:
         """As ``take``, but a miss is None and is not told of."""
         key = _key(kind, compared(kind, asked, self.ignore))
         own = self._next(key, dialogue)
         if own is not None:
             self._use(key, own)
-            found = Found(connection, kind, asked, own)
+            found = PoolMatch(connection, kind, asked, own)
         elif again and key in self._used:
-            found = Found(connection, kind, asked, self._used[key], again=True)
+            found = PoolMatch(connection, kind, asked, self._used[key], again=True)
         else:
             return None
         self._on_found(found)
         return found
 
-    def give(self, call: Call, *, connection: int) -> Found:
+    def give(self, call: Call, *, connection: int) -> PoolMatch:
         """A protocol has found the call itself: it is used up, and told of."""
         self.use_up(call)
-        found = Found(connection, call.kind, call.asked, call)
+        found = PoolMatch(connection, call.kind, call.asked, call)
         self._on_found(found)
         return found
 

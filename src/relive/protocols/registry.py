@@ -18,7 +18,7 @@ from relive.protocols.redis import Redis
 from relive.protocols.session import Protocol
 from relive.recording.dialogues import Dialogue, Tls
 
-__all__ = ["Known", "protocol_of"]
+__all__ = ["ProtocolRegistry", "protocol_of"]
 
 # What may become of a miss, by kind of call; the first is what becomes of it without a word, and is called "fail" too.
 POLICIES: Mapping[str, tuple[str, ...]] = {
@@ -31,7 +31,7 @@ POLICIES: Mapping[str, tuple[str, ...]] = {
 }
 
 
-class Known:
+class ProtocolRegistry:
     """The protocols of one replay.
 
     Args:
@@ -73,7 +73,7 @@ class Known:
 
 def protocol_of(dialogue: Dialogue) -> Protocol:
     """The same, with what becomes of a miss left as it is without a word."""
-    return Known().protocol_of(dialogue)
+    return ProtocolRegistry().protocol_of(dialogue)
 
 
 def _policy(kind: str, on_miss: Mapping[str, str]) -> str:

@@ -135,11 +135,11 @@ class Holds:
         timer = self._loop.call_later(HELD_SECONDS, self._release_late, request)
         self._held[request] = (holder, timer)
 
-    def go(self, requests: Iterable[int]) -> list[int]:
+    def release(self, requests: Iterable[int]) -> list[int]:
         """Let go of those that are held, and return which these were."""
         return [request for request in requests if self._release(request)]
 
-    def go_all(self, why: str) -> None:
+    def release_all(self, why: str) -> None:
         """Let go of all, with a note for each."""
         for request in list(self._held):
             self._release(request, why)

@@ -6,18 +6,18 @@ Who records is in ``relive.proxies``, and in the services themselves (``rings``)
 
 from relive.recording.events import Event, EventKind
 from relive.recording.exchanges import Ended, Exchange, Exchanges
-from relive.recording.reader import Cursor, Place, Recording, TornTail
+from relive.recording.reader import Recording, RecordingHead, RecordPosition, TornTail
 from relive.recording.writer import RecordingWriter
 
 __all__ = [
-    "Cursor",
     "Ended",
     "Event",
     "EventKind",
     "Exchange",
     "Exchanges",
-    "Place",
+    "RecordPosition",
     "Recording",
+    "RecordingHead",
     "RecordingWriter",
     "TornTail",
 ]

@@ -14,7 +14,7 @@ from typing import Any
 from relive.errors import RecordingCorrupt
 from relive.recording.events import Event, EventKind
 
-__all__ = ["Dialogue", "DialogueReader", "Ending", "Piece", "Tls", "Way", "read_dialogues"]
+__all__ = ["Dialogue", "DialoguePiece", "DialogueReader", "DirectionEnd", "Tls", "Way", "read_dialogues"]
 
 _WRAP = 1 << 32  # TCP sequence numbers
 
@@ -34,7 +34,7 @@ class Tls(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class DialoguePiece:
     """Bytes as they came together.
 
     Attributes:
@@ -50,7 +50,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class DirectionEnd:
     """The end of a direction.
 
     Attributes:
@@ -88,10 +88,10 @@ class Dialogue:
     up_base: int | None = None
     down_base: int | None = None
     tls: Tls | None = None
-    pieces: list[Piece] = field(default_factory=list)
-    endings: dict[Way, Ending] = field(default_factory=dict)
+    pieces: list[DialoguePiece] = field(default_factory=list)
+    endings: dict[Way, DirectionEnd] = field(default_factory=dict)
 
-    def of(self, way: Way) -> list[Piece]:
+    def of(self, way: Way) -> list[DialoguePiece]:
         """The pieces of one direction, in order of their places."""
         return [piece for piece in self.pieces if piece.way is way]
 
@@ -171,9 +171,9 @@ def _add(found: dict[int, Dialogue], event: Event) -> None:
         return
     if event.kind in (EventKind.DIALOGUE_UP, EventKind.DIALOGUE_DOWN):
         way = Way.UP if event.kind is EventKind.DIALOGUE_UP else Way.DOWN
-        dialogue.pieces.append(Piece(way, int(fields["at"]), event.data, event.mono_ns, event.seq))
+        dialogue.pieces.append(DialoguePiece(way, int(fields["at"]), event.data, event.mono_ns, event.seq))
     elif event.kind is EventKind.DIALOGUE_ENDED:
-        dialogue.endings[Way(fields["way"])] = Ending(
+        dialogue.endings[Way(fields["way"])] = DirectionEnd(
             str(fields["how"]), int(fields["bytes"]), int(fields.get("cut", 0)), event.mono_ns, event.seq
         )
 

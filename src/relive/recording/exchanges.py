@@ -14,7 +14,7 @@ from relive.errors import RecordingCorrupt, RequestTruncated, RequestUnknown
 from relive.recording._chunked import dechunk
 from relive.recording._heads import HeadError, Headers, parse_answer_head, parse_request_head
 from relive.recording.events import Event, EventKind
-from relive.recording.reader import Place, Recording
+from relive.recording.reader import Recording, RecordPosition
 
 __all__ = ["Closing", "Ended", "Exchange", "Exchanges"]
 
@@ -79,8 +79,8 @@ class Exchange:
     ended_mono_ns: int | None = None
     ended_wall_ns: int | None = None
     _recording: Recording | None = field(default=None, repr=False, compare=False)
-    _request_places: list[Place] = field(default_factory=list, repr=False, compare=False)
-    _answer_places: list[Place] = field(default_factory=list, repr=False, compare=False)
+    _request_places: list[RecordPosition] = field(default_factory=list, repr=False, compare=False)
+    _answer_places: list[RecordPosition] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def method(self) -> str:
@@ -152,7 +152,7 @@ class Exchange:
         events = (self._recording.event_at(place) for place in self._request_places)
         return b"".join([event.data for event in events if event.seq > seq])
 
-    def _read(self, places: list[Place]) -> bytes:
+    def _read(self, places: list[RecordPosition]) -> bytes:
         if self._recording is None:
             return b""
         return b"".join([self._recording.event_at(place).data for place in places])
@@ -261,7 +261,7 @@ class _Assembler:
         self._kept: dict[int, list[int]] = {}  # bytes recorded so far of the bodies of request and answer
         self.open: dict[int, Exchange] = {}
 
-    def take(self, event: Event, place: Place) -> list[Exchange]:
+    def take(self, event: Event, place: RecordPosition) -> list[Exchange]:
         """Take in the next event and return the exchanges that ended with it."""
         kind = event.kind
         if kind is EventKind.REQUEST_STARTED:
@@ -303,7 +303,7 @@ class _Assembler:
         )
         self._kept[event.request] = [0, 0]
 
-    def _add(self, exchange: Exchange, event: Event, place: Place) -> None:
+    def _add(self, exchange: Exchange, event: Event, place: RecordPosition) -> None:
         fields, kept = event.fields, self._kept[exchange.number]
         match event.kind:
             case EventKind.REQUEST_BODY:

@@ -17,13 +17,13 @@ from relive.errors import RecordingCorrupt, RecordingError
 from relive.recording import layout
 from relive.recording.events import Event
 
-__all__ = ["Cursor", "Place", "Recording", "ResumePoint", "TornTail"]
+__all__ = ["RecordPosition", "Recording", "RecordingHead", "ResumePoint", "TornTail"]
 
 _READ_AHEAD = 1024 * 1024
 _SMALLEST_RECORD_BYTES = 30
 
 
-class Place(NamedTuple):
+class RecordPosition(NamedTuple):
     """Where one record lies: the segment (its lowest seq) and the offset in bytes of the record in it."""
 
     segment: int
@@ -37,7 +37,7 @@ class TornTail(NamedTuple):
     offset: int
 
 
-class Cursor(NamedTuple):
+class RecordingHead(NamedTuple):
     """What the head file says; see ``layout.py``. The numbers were not read at one instant."""
 
     state: int
@@ -75,7 +75,7 @@ class Recording:
         """Segment files, oldest first; empty if there is no recording."""
         return sorted(self.directory.glob("[0-9]" * 20 + ".events"))
 
-    def cursor(self) -> Cursor | None:
+    def cursor(self) -> RecordingHead | None:
         """Where the writer is, in microseconds and without touching a segment; None if there is no head file.
 
         Raises:
@@ -94,7 +94,7 @@ class Recording:
         _, version, *numbers = layout.HEAD.unpack(raw)
         if version != layout.VERSION:
             raise layout.corrupt(path, 8, f"version {version} of the head file is unknown")
-        return Cursor(*numbers)
+        return RecordingHead(*numbers)
 
     def sync(self) -> None:
         """Make durable what has been written so far. May take as long as the disk takes; never disturbs a reader."""
@@ -130,7 +130,7 @@ class Recording:
 
     def events_with_places(
         self, *, after: int = 0, until: int | None = None
-    ) -> Iterator[tuple[Event, Place]]:
+    ) -> Iterator[tuple[Event, RecordPosition]]:
         """As ``events``, each with the place where ``event_at`` finds it again."""
         self.torn = None
         paths = self._segments_from(after)
@@ -141,7 +141,7 @@ class Recording:
                 if event.seq > after:
                     yield event, place
 
-    def event_at(self, place: Place) -> Event:
+    def event_at(self, place: RecordPosition) -> Event:
         """The event of a place that ``events_with_places`` gave.
 
         Raises:
@@ -219,7 +219,7 @@ class Recording:
 
     def _of_segment(
         self, path: Path, *, is_last: bool, begin: int | None = None, needles: Collection[bytes] | None = None
-    ) -> Iterator[tuple[Event, Place]]:
+    ) -> Iterator[tuple[Event, RecordPosition]]:
         try:
             file = path.open("rb", buffering=_READ_AHEAD)
         except FileNotFoundError:  # dropped by retention since we listed it
@@ -243,7 +243,7 @@ class Recording:
                 if event.seq <= previous:
                     raise layout.corrupt(path, offset, f"seq {event.seq} comes after {previous}")
                 previous = event.seq
-                yield event, Place(header.first_seq, offset)
+                yield event, RecordPosition(header.first_seq, offset)
                 offset = end
             if is_last and offset < size:
                 self.torn = TornTail(path, offset)

@@ -106,10 +106,10 @@ class RingReader:
 
     @property
     def is_switched_off(self) -> bool:
-        """The recorder switched itself off because of a fault of its own; raises RecordingCorrupt as ``take``."""
+        """The recorder switched itself off because of a fault of its own; raises RecordingCorrupt as ``read_new``."""
         return bool(self._header()[8])
 
-    def take(self) -> list[Event]:
+    def read_new(self) -> list[Event]:
         """All events since the last call. What was not noted (``note_taken``) the next reader takes again.
 
         Raises:
@@ -130,13 +130,13 @@ class RingReader:
         return _parse(self.path, raw[safe - begin + first :])
 
     def note_taken(self) -> None:
-        """Remember in the ring that all which ``take`` gave is kept elsewhere."""
+        """Remember in the ring that all which ``read_new`` gave is kept elsewhere."""
         if self._noted != self._at:
             os.pwrite(self._fd, struct.pack("<Q", self._at), _TAKEN_AT)
             self._noted = self._at
 
     def take_again(self) -> None:
-        """What ``take`` gave since the last note was not kept: give it once more."""
+        """What ``read_new`` gave since the last note was not kept: give it once more."""
         self._at = self._noted
 
     def _header(self) -> tuple[Any, ...]:

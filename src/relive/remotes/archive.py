@@ -18,9 +18,19 @@ from dataclasses import dataclass
 from relive.errors import ArchiveInvalid, StoreVersionUnknown
 from relive.model.commit import CommitId
 from relive.store.objects import is_id
-from relive.store.transfer_parts import Part
+from relive.store.transfer_parts import TransferPart
 
-__all__ = ["MARK", "Held", "Reader", "case_name", "entry", "entry_name", "invalid", "record_name", "the_end"]
+__all__ = [
+    "MARK",
+    "ArchiveContents",
+    "ArchiveReader",
+    "case_name",
+    "entry",
+    "entry_name",
+    "invalid",
+    "record_name",
+    "the_end",
+]
 
 MARK = "relive.json"
 _VERSIONS = (1, 2)  # the first: of one commit and no incident
@@ -30,13 +40,13 @@ _CHUNK = 1 << 20  # [bytes]
 _MOST_IN_MEMORY = 1 << 30  # [bytes] of a manifest
 
 
-def entry_name(part: Part) -> str:
+def entry_name(part: TransferPart) -> str:
     """The entry of a part."""
     return f"{part.kind}/{part.name}"
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ArchiveContents:
     """What an archive holds: the commit that was asked for, others that its incidents need, and these."""
 
     commits: tuple[CommitId, ...]
@@ -100,7 +110,7 @@ def _header(name: str, size: int) -> bytes:
     return info.tobuf(tarfile.GNU_FORMAT)
 
 
-class Reader:
+class ArchiveReader:
     """Reads an archive from its begin to its end. Every method raises ArchiveInvalid where it is not as ``entry`` writes it.
 
     Args:
@@ -111,14 +121,14 @@ class Reader:
         self.name = name
         self._read = read
 
-    def held(self) -> Held:
+    def held(self) -> ArchiveContents:
         """What it holds; to be asked first. Raises StoreVersionUnknown where a newer Relive wrote it."""
         text = self.content(MARK)
         try:
             value = json.loads(text)
             version = value["version"]
             commits = (value["commit"],) if version == 1 else tuple(value.get("commits", ()))
-            held = Held(commits, tuple(value.get("incidents", ())))
+            held = ArchiveContents(commits, tuple(value.get("incidents", ())))
         except (ValueError, KeyError, TypeError, AttributeError):
             raise self._no_archive() from None
         if isinstance(version, int) and version not in _VERSIONS:

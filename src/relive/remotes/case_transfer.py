@@ -32,7 +32,7 @@ from relive.remotes.case_file import CaseFacts, read_case, write_case
 from relive.store import Store
 from relive.store.objects import hash_bytes
 
-__all__ = ["Taken", "commits_of", "incident_id", "incidents_of", "meant", "pack_case", "take_case"]
+__all__ = ["ReceivedIncident", "commits_of", "incident_id", "incidents_of", "meant", "pack_case", "take_case"]
 
 _AFTER_NS = 5_000_000_000  # more than ``replay`` looks beyond a failure
 _STDERR_MOST = 8 << 20  # [bytes]
@@ -43,7 +43,7 @@ Piece = tuple[str, Path | bytes, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ReceivedIncident:
     """An incident that came: its number here, and whether it was not here before."""
 
     number: int
@@ -235,7 +235,9 @@ def _text(name: str, data: bytes) -> Piece:
 # -- coming ----------------------------------------------------------------------------------------------------------------
 
 
-def take_case(settings: Settings, store: Store, path: Path, signer: bytes, directory: Path) -> Taken:
+def take_case(
+    settings: Settings, store: Store, path: Path, signer: bytes, directory: Path
+) -> ReceivedIncident:
     """Take in the incident of a case file that ``signer`` has signed; durable on return.
 
     Args:
@@ -257,7 +259,7 @@ def take_case(settings: Settings, store: Store, path: Path, signer: bytes, direc
     incidents = Incidents(settings.incidents)
     here = next((one for one in incidents.list() if incident_id(store, one) == facts.id), None)
     if here is not None and (here.origin is None or here.times >= incident.times):
-        return Taken(here.number, False)
+        return ReceivedIncident(here.number, False)
     life = _place_of_life(settings, incident, facts.id)
     _merge_life(directory / "life", settings.capsules / incident.service / life, facts.stderr_begin)
     origin = Origin(id=facts.id, number=facts.number, signer=signer.hex())
@@ -268,7 +270,7 @@ def take_case(settings: Settings, store: Store, path: Path, signer: bytes, direc
             here.number if here is not None else None,
             lambda number: _lay_beside(directory / "beside", settings.incidents, number),
         )
-    return Taken(number, here is None)
+    return ReceivedIncident(number, here is None)
 
 
 def _is_plain(name: str) -> bool:

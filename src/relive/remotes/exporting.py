@@ -11,7 +11,7 @@ from cryptography.fernet import MultiFernet
 
 from relive.errors import UsageError
 from relive.model.commit import CommitId
-from relive.remotes.archive import MARK, Held, case_name, entry, entry_name, record_name, the_end
+from relive.remotes.archive import MARK, ArchiveContents, case_name, entry, entry_name, record_name, the_end
 from relive.remotes.envelope import Sealer
 from relive.remotes.incident_records import Packed
 from relive.remotes.parallel import Show
@@ -19,7 +19,7 @@ from relive.store import Store
 from relive.store.atomic_io import FreshFile
 from relive.store.disk_errors import disk_errors
 from relive.store.transfer import Outgoing
-from relive.store.transfer_parts import Part, check_part
+from relive.store.transfer_parts import TransferPart, check_part
 
 __all__ = ["Exported", "export", "writing"]
 
@@ -100,9 +100,9 @@ def _write(archive: Iterator[bytes], write: Callable[[bytes], None], keys: Multi
 def _archive(
     commits: Sequence[Outgoing], incidents: Sequence[Packed], done: Callable[[int], None]
 ) -> Iterator[bytes]:
-    held = Held(tuple(one.commit.id for one in commits), tuple(one.id for one in incidents))
+    held = ArchiveContents(tuple(one.commit.id for one in commits), tuple(one.id for one in incidents))
     yield from _small(MARK, held.mark())
-    written: set[Part] = set()
+    written: set[TransferPart] = set()
     for outgoing in commits:
         commit = outgoing.commit
         yield from _small(held.manifest(commit.id), commit.manifest_bytes)

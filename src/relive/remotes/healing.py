@@ -7,7 +7,7 @@ from pathlib import Path
 
 from relive.errors import UsageError
 from relive.maintenance.problems import Kind
-from relive.maintenance.source import DirectorySource, Source, store_in
+from relive.maintenance.source import DirectorySource, RepairSource, store_in
 from relive.model.commit import CommitId
 from relive.remotes.remote import Remote, open_remote
 from relive.remotes.remote_layout import (
@@ -18,7 +18,7 @@ from relive.remotes.remote_layout import (
     placement_path,
     whole_size,
 )
-from relive.store.transfer_parts import Part, PartKind
+from relive.store.transfer_parts import PartKind, TransferPart
 
 __all__ = ["RemoteSource", "open_source"]
 
@@ -34,9 +34,9 @@ class RemoteSource:
         self._remote = remote
 
     def fetch(self, kind: Kind, name: str, goal: Path) -> bool:
-        """As ``Source.fetch``; a part of which not every piece is there counts as none."""
+        """As ``RepairSource.fetch``; a part of which not every piece is there counts as none."""
         if kind in _PARTS:
-            part = Part(_PARTS[kind], name)
+            part = TransferPart(_PARTS[kind], name)
             size = whole_size(self._remote.sizes(part_directory(part)))
             paths = [] if size is None else [piece.path for piece in pieces_of(part, size)]
         else:
@@ -59,7 +59,7 @@ class RemoteSource:
         return is_there
 
 
-def open_source(text: str) -> Source:
+def open_source(text: str) -> RepairSource:
     """The source that a path or a URL names: a store's directory, or a remote to which was pushed.
 
     Raises:

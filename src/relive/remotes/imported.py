@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from relive.model.commit import CommitId
-from relive.remotes.case_transfer import Taken
+from relive.remotes.case_transfer import ReceivedIncident
 
 __all__ = ["Imported"]
 
@@ -25,4 +25,4 @@ class Imported:
     bytes: int
     held: int
     is_new: bool
-    incidents: tuple[Taken, ...] = ()
+    incidents: tuple[ReceivedIncident, ...] = ()

@@ -8,19 +8,19 @@ from collections.abc import Callable
 from relive.config import Settings
 from relive.errors import ObjectCorrupt, ObjectMissing
 from relive.model.commit import CommitId, HostFacts
-from relive.remotes.archive import Held, Reader, case_name, entry_name, invalid, record_name
-from relive.remotes.case_transfer import Taken, take_case
+from relive.remotes.archive import ArchiveContents, ArchiveReader, case_name, entry_name, invalid, record_name
+from relive.remotes.case_transfer import ReceivedIncident, take_case
 from relive.remotes.compatibility import refuse_unfit
 from relive.remotes.imported import Imported
-from relive.remotes.incident_records import Record, here_already, read_record
+from relive.remotes.incident_records import IncidentRecord, here_already, read_record
 from relive.remotes.parallel import Show
 from relive.store import Store
 from relive.store.disk_errors import disk_errors
 from relive.store.objects import hash_file
 from relive.store.pages.packfile import HEAD_SIZE
 from relive.store.staging import Staging
-from relive.store.transfer import Deliveries
-from relive.store.transfer_parts import Commit, Part, PartKind
+from relive.store.transfer import Transfers
+from relive.store.transfer_parts import PartKind, TransferCommit, TransferPart
 
 __all__ = ["ArchiveImport"]
 
@@ -28,12 +28,12 @@ __all__ = ["ArchiveImport"]
 class ArchiveImport:
     """Of an archive of Relive's own. All of it is read and judged before the store shows anything."""
 
-    def __init__(self, store: Store, reader: Reader, host: HostFacts, *, force: bool) -> None:
+    def __init__(self, store: Store, reader: ArchiveReader, host: HostFacts, *, force: bool) -> None:
         self._store, self._reader = store, reader
         self._deliveries = store.deliveries
         self._host, self._force = host, force
-        self._passed: set[Part] = set()
-        self._arrived: set[Part] = set()
+        self._passed: set[TransferPart] = set()
+        self._arrived: set[TransferPart] = set()
         self._bytes = 0
 
     def run(self, settings: Settings | None, size: int, show: Show) -> Imported:
@@ -55,14 +55,14 @@ class ArchiveImport:
         arrived = len(self._arrived)
         return Imported(first, arrived, self._bytes, parts - arrived, read[0][1], tuple(taken))
 
-    def _open(self, held: Held, commit_id: CommitId) -> Commit:
+    def _open(self, held: ArchiveContents, commit_id: CommitId) -> TransferCommit:
         manifest = self._reader.content(held.manifest(commit_id))
         placement = self._reader.content(held.placement(commit_id))
         return self._deliveries.open(commit_id, manifest, lambda: placement)
 
     def _read_commit(
-        self, held: Held, commit_id: CommitId, done: Callable[[int], None]
-    ) -> tuple[Commit, bool, int]:
+        self, held: ArchiveContents, commit_id: CommitId, done: Callable[[int], None]
+    ) -> tuple[TransferCommit, bool, int]:
         """(the commit, whether it was not here before, bytes of it that were gathered)."""
         is_new = self._deliveries.whole(commit_id) is None
         commit = self._open(held, commit_id)
@@ -80,7 +80,7 @@ class ArchiveImport:
 
     def _read_incident(
         self, uid: str, stack: contextlib.ExitStack, done: Callable[[int], None]
-    ) -> tuple[Record, Staging]:
+    ) -> tuple[IncidentRecord, Staging]:
         """Its record, and where its case file lies; both are as they were signed."""
         name, keyring = self._reader.name, self._store.anatomy.keyring
         record = read_record(
@@ -99,7 +99,7 @@ class ArchiveImport:
             raise invalid(name, f"the incident {uid[:10]} was changed")
         return record, staging
 
-    def _receive(self, commit: Commit, new_bytes: int) -> None:
+    def _receive(self, commit: TransferCommit, new_bytes: int) -> None:
         if self._deliveries.whole(commit.id) is None and self._deliveries.receive(commit, new_bytes):
             raise ObjectMissing(
                 "parts of the commit are gone again",
@@ -107,7 +107,7 @@ class ArchiveImport:
                 remedy="run it again",
             )
 
-    def _take(self, settings: Settings, record: Record, staging: Staging) -> Taken:
+    def _take(self, settings: Settings, record: IncidentRecord, staging: Staging) -> ReceivedIncident:
         here = here_already(settings, self._store, record)
         if here is not None:
             return here
@@ -115,9 +115,9 @@ class ArchiveImport:
 
 
 def _take(
-    deliveries: Deliveries,
-    reader: Reader,
-    part: Part,
+    deliveries: Transfers,
+    reader: ArchiveReader,
+    part: TransferPart,
     is_missing: bool,
     done: Callable[[int], None],
 ) -> int:

@@ -20,20 +20,20 @@ from relive.errors import ObjectCorrupt
 from relive.incidents.incidents import Incidents
 from relive.model.commit import CommitId
 from relive.model.incident import Incident
-from relive.remotes.case_transfer import Taken, commits_of, incident_id, pack_case
+from relive.remotes.case_transfer import ReceivedIncident, commits_of, incident_id, pack_case
 from relive.store import Store
 from relive.store.disk_errors import disk_errors
 from relive.store.keyring import Keyring, Signature
 from relive.store.objects import hash_file
 
-__all__ = ["Packed", "Record", "damaged_incident", "here_already", "packed", "read_record"]
+__all__ = ["IncidentRecord", "Packed", "damaged_incident", "here_already", "packed", "read_record"]
 
 _CONTEXT = b"relive incident 1\0"
 _HASH = r"^[0-9a-f]{64}$"
 _MOST = 4 << 30  # [bytes] of a case file
 
 
-class Record(BaseModel):
+class IncidentRecord(BaseModel):
     """What stands beside a commit of an incident that refers to it."""
 
     model_config = ConfigDict(frozen=True)
@@ -53,7 +53,7 @@ class Packed:
 
     id: str
     record: bytes
-    facts: Record
+    facts: IncidentRecord
     case: Path
 
 
@@ -71,7 +71,7 @@ def packed(settings: Settings, store: Store, incident: Incident) -> Iterator[Pac
         case = staging.files / "case"
         with disk_errors("packing an incident", staging.directory):
             pack_case(settings, store, incident, case)
-            facts = Record(
+            facts = IncidentRecord(
                 version=1,
                 id=uid,
                 times=incident.times,
@@ -91,7 +91,7 @@ def _written(body: str, signature: Signature) -> bytes:
     return json.dumps(told).encode()
 
 
-def read_record(what: str, data: bytes, keyring: Keyring) -> Record:
+def read_record(what: str, data: bytes, keyring: Keyring) -> IncidentRecord:
     """A record as it was written.
 
     Raises:
@@ -108,7 +108,7 @@ def read_record(what: str, data: bytes, keyring: Keyring) -> Record:
         raise damaged_incident(what, "it says the same in other bytes than Relive writes")
     keyring.verify(what, signature, _CONTEXT + body)
     try:
-        record = Record.model_validate_json(body)
+        record = IncidentRecord.model_validate_json(body)
     except ValidationError as error:
         raise damaged_incident(what, "it is signed, and yet no record that this Relive can read") from error
     if record.version != 1:
@@ -116,11 +116,11 @@ def read_record(what: str, data: bytes, keyring: Keyring) -> Record:
     return record.model_copy(update={"signer": signature.signer})
 
 
-def here_already(settings: Settings, store: Store, record: Record) -> Taken | None:
+def here_already(settings: Settings, store: Store, record: IncidentRecord) -> ReceivedIncident | None:
     """The incident of a record, where it is this home's own, or was seen here as often; else None."""
     for one in Incidents(settings.incidents).list():
         if incident_id(store, one) == record.id and (one.origin is None or one.times >= record.times):
-            return Taken(one.number, False)
+            return ReceivedIncident(one.number, False)
     return None
 
 

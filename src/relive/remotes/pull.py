@@ -24,8 +24,8 @@ from relive.remotes.remote_layout import (
 )
 from relive.store import Store
 from relive.store.disk_errors import disk_errors
-from relive.store.transfer import Deliveries
-from relive.store.transfer_parts import Commit, Part, PartKind
+from relive.store.transfer import Transfers
+from relive.store.transfer_parts import PartKind, TransferCommit, TransferPart
 
 __all__ = ["Pulled", "pieces_to_fetch", "pull"]
 
@@ -73,7 +73,7 @@ def pull(
         commit = _open(deliveries, remote, commit_id)
         if not force:
             refuse_unfit(commit.manifest.host, host)
-        fetched: set[Part] = set()
+        fetched: set[TransferPart] = set()
         size = 0
         for _ in range(_ROUNDS):
             parts, more = _fetch_missing(deliveries, remote, commit, show)
@@ -87,7 +87,7 @@ def pull(
     )
 
 
-def _open(deliveries: Deliveries, remote: Remote, commit_id: CommitId) -> Commit:
+def _open(deliveries: Transfers, remote: Remote, commit_id: CommitId) -> TransferCommit:
     manifest = remote.read(manifest_path(commit_id))
     if manifest is None:
         raise unknown_there(remote, commit_id)
@@ -102,8 +102,8 @@ def _open(deliveries: Deliveries, remote: Remote, commit_id: CommitId) -> Commit
 
 
 def _fetch_missing(
-    deliveries: Deliveries, remote: Remote, commit: Commit, show: Show
-) -> tuple[set[Part], int]:
+    deliveries: Transfers, remote: Remote, commit: TransferCommit, show: Show
+) -> tuple[set[TransferPart], int]:
     """Gather what is not in the store; returns the parts that travelled, and how many bytes did."""
     sizes = _sizes_there(remote, deliveries.missing(commit))
     _refuse_sealed(deliveries, remote, commit, sizes)
@@ -117,7 +117,9 @@ def _fetch_missing(
     return {piece.part for piece in pieces}, total + sum(piece.size for piece in anew)
 
 
-def pieces_to_fetch(sizes: Mapping[Part, int], gathered: Mapping[Part, int | None]) -> list[Piece]:
+def pieces_to_fetch(
+    sizes: Mapping[TransferPart, int], gathered: Mapping[TransferPart, int | None]
+) -> list[Piece]:
     """The pieces that are still to come, part by part in their order; ``gathered`` are bytes that lie here already."""
     pieces = []
     for part, size in sizes.items():
@@ -137,8 +139,8 @@ def _gathered(path: Path) -> int | None:
 
 
 def _fetch(
-    deliveries: Deliveries, remote: Remote, pieces: Sequence[Piece], done: Callable[[int], None]
-) -> list[Part]:
+    deliveries: Transfers, remote: Remote, pieces: Sequence[Piece], done: Callable[[int], None]
+) -> list[TransferPart]:
     """Fetch pieces, and check each part when its last one is there; returns parts whose earlier pieces were not sound."""
     first = {piece.part: piece.number for piece in reversed(pieces)}
     last = {piece.part: piece.number for piece in pieces}
@@ -170,7 +172,7 @@ def _write_piece(path: Path, piece: Piece, data: bytes) -> None:
         os.close(file)
 
 
-def _sizes_there(remote: Remote, parts: Sequence[Part]) -> dict[Part, int]:
+def _sizes_there(remote: Remote, parts: Sequence[TransferPart]) -> dict[TransferPart, int]:
     """How large the parts are at the remote; raises ObjectMissing where one is not whole."""
     found = {}
     for part, sizes in in_order(lambda part: remote.sizes(part_directory(part)), parts):
@@ -182,11 +184,11 @@ def _sizes_there(remote: Remote, parts: Sequence[Part]) -> dict[Part, int]:
 
 
 def _refuse_sealed(
-    deliveries: Deliveries, remote: Remote, commit: Commit, missing: Mapping[Part, int]
+    deliveries: Transfers, remote: Remote, commit: TransferCommit, missing: Mapping[TransferPart, int]
 ) -> None:
     """Raises KeyMissing, KeyWrong where the commit will not be opened here, before it travels."""
     index = commit.placement.index
-    pack = Part(PartKind.PACK, commit.placement.packs[index.pack] or "")
+    pack = TransferPart(PartKind.PACK, commit.placement.packs[index.pack] or "")
     if pack in missing:
         pieces = pieces_of(pack, missing[pack])
         try:
@@ -221,7 +223,7 @@ def _not_there(remote: Remote, what: str) -> ObjectMissing:
     )
 
 
-def _changed(remote: Remote, part: Part, error: ObjectCorrupt) -> ObjectCorrupt:
+def _changed(remote: Remote, part: TransferPart, error: ObjectCorrupt) -> ObjectCorrupt:
     return ObjectCorrupt(
         f"{part} from {remote.url} is damaged",
         cause=f"{error.cause}; it was changed there or on the way, and was not taken in",

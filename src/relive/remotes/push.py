@@ -21,7 +21,7 @@ from relive.remotes.remote_layout import (
 )
 from relive.store import Store
 from relive.store.transfer import Outgoing
-from relive.store.transfer_parts import Part, check_part
+from relive.store.transfer_parts import TransferPart, check_part
 
 __all__ = ["Pushed", "missing_pieces", "push"]
 
@@ -105,11 +105,13 @@ def _send(remote: Remote, outgoing: Outgoing, show: Show) -> Pushed:
     return Pushed(commit.id, len(parts), total, len(commit.parts) - len(parts), is_new)
 
 
-def missing_pieces(sizes: Mapping[Part, int], there: Mapping[Part, Mapping[str, int]]) -> list[Piece]:
+def missing_pieces(
+    sizes: Mapping[TransferPart, int], there: Mapping[TransferPart, Mapping[str, int]]
+) -> list[Piece]:
     """The pieces to send, in the order of the parts: those that the remote does not have in full size."""
     wanted = [piece for part, size in sizes.items() for piece in pieces_of(part, size)]
     return [piece for piece in wanted if there[piece.part].get(piece.name) != piece.size]
 
 
-def _sizes_there(remote: Remote, parts: Sequence[Part]) -> dict[Part, dict[str, int]]:
+def _sizes_there(remote: Remote, parts: Sequence[TransferPart]) -> dict[TransferPart, dict[str, int]]:
     return dict(in_order(lambda part: remote.sizes(part_directory(part)), parts))

@@ -15,18 +15,25 @@ from relive.remotes.remote_layout import manifests_directory, tag_path
 from relive.store.names import Name
 from relive.store.objects import is_id
 
-__all__ = ["Found", "find", "read_tag", "refuse_move", "unknown_there", "write_tag"]
+__all__ = [
+    "ResolvedReference",
+    "read_tag",
+    "refuse_move",
+    "resolve_remote_reference",
+    "unknown_there",
+    "write_tag",
+]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ResolvedReference:
     """The commit that was meant, and the tag that named it; None if it was named by its id."""
 
     commit: CommitId
     tag: str | None
 
 
-def find(remote: Remote, text: str) -> Found:
+def resolve_remote_reference(remote: Remote, text: str) -> ResolvedReference:
     """The commit that a reference names at the remote; an id is not looked for there.
 
     Raises:
@@ -34,10 +41,10 @@ def find(remote: Remote, text: str) -> Found:
         ObjectCorrupt: the tag is damaged.
     """
     if is_id(text):
-        return Found(CommitId(text), None)
+        return ResolvedReference(CommitId(text), None)
     tagged = read_tag(remote, text)
     if tagged is not None:
-        return Found(tagged, text)
+        return ResolvedReference(tagged, text)
     if Name(text).is_prefix:
         directory = manifests_directory(text)
         ids = [text[:2] + name.removesuffix(".json") for name in remote.sizes(directory)]
@@ -49,7 +56,7 @@ def find(remote: Remote, text: str) -> Found:
                 remedy="give more digits",
             )
         if fitting:
-            return Found(CommitId(fitting[0]), None)
+            return ResolvedReference(CommitId(fitting[0]), None)
     raise unknown_there(remote, text)
 
 

@@ -14,8 +14,14 @@ from relive.config import Settings
 from relive.errors import ArchiveInvalid
 from relive.model.commit import CommitId
 from relive.model.incident import Incident
-from relive.remotes.case_transfer import Taken, commits_of, incident_id, take_case
-from relive.remotes.incident_records import Record, damaged_incident, here_already, packed, read_record
+from relive.remotes.case_transfer import ReceivedIncident, commits_of, incident_id, take_case
+from relive.remotes.incident_records import (
+    IncidentRecord,
+    damaged_incident,
+    here_already,
+    packed,
+    read_record,
+)
 from relive.remotes.parallel import Show
 from relive.remotes.remote import Remote
 from relive.remotes.remote_layout import PIECE_SIZE, case_directory, incidents_directory, whole_size
@@ -49,7 +55,7 @@ def push_incident(settings: Settings, store: Store, remote: Remote, incident: In
     return True
 
 
-def _send(remote: Remote, record: Record, case: Path, show: Show) -> None:
+def _send(remote: Remote, record: IncidentRecord, case: Path, show: Show) -> None:
     directory = case_directory(record.case)
     there = remote.sizes(directory)
     with case.open("rb") as file, show(f"Pushing incident {record.id[:10]}", record.size) as done:
@@ -65,11 +71,11 @@ def _pieces(size: int) -> Iterator[int]:
         yield min(PIECE_SIZE, size - begin)
 
 
-def _is_whole(remote: Remote, record: Record) -> bool:
+def _is_whole(remote: Remote, record: IncidentRecord) -> bool:
     return whole_size(remote.sizes(case_directory(record.case))) == record.size
 
 
-def records_of(remote: Remote, keyring: Keyring, commit: CommitId) -> list[Record]:
+def records_of(remote: Remote, keyring: Keyring, commit: CommitId) -> list[IncidentRecord]:
     """The incidents that refer to a commit at the remote.
 
     Raises:
@@ -80,13 +86,15 @@ def records_of(remote: Remote, keyring: Keyring, commit: CommitId) -> list[Recor
     return [_read(remote, keyring, commit, name) for name in names[:_RECORDS_MOST]]
 
 
-def _readable(remote: Remote, keyring: Keyring, commits: Sequence[CommitId], name: str) -> Iterator[Record]:
+def _readable(
+    remote: Remote, keyring: Keyring, commits: Sequence[CommitId], name: str
+) -> Iterator[IncidentRecord]:
     for commit in commits:
         if remote.read(f"{incidents_directory(commit)}/{name}") is not None:
             yield _read(remote, keyring, commit, name)
 
 
-def _read(remote: Remote, keyring: Keyring, commit: CommitId, name: str) -> Record:
+def _read(remote: Remote, keyring: Keyring, commit: CommitId, name: str) -> IncidentRecord:
     data = remote.read(f"{incidents_directory(commit)}/{name}") or b""
     what = f"the incident {name[:10]} at {remote.url}"
     record = read_record(what, data, keyring)
@@ -96,7 +104,9 @@ def _read(remote: Remote, keyring: Keyring, commit: CommitId, name: str) -> Reco
     return record
 
 
-def fetch_incident(settings: Settings, store: Store, remote: Remote, record: Record, show: Show) -> Taken:
+def fetch_incident(
+    settings: Settings, store: Store, remote: Remote, record: IncidentRecord, show: Show
+) -> ReceivedIncident:
     """Take in an incident of which the record was read; durable on return.
 
     Raises:
@@ -120,7 +130,7 @@ def fetch_incident(settings: Settings, store: Store, remote: Remote, record: Rec
         staging.discard()
 
 
-def _fetch(remote: Remote, record: Record, goal: Path, show: Show) -> None:
+def _fetch(remote: Remote, record: IncidentRecord, goal: Path, show: Show) -> None:
     directory = case_directory(record.case)
     with goal.open("xb") as file, show(f"Pulling incident {record.id[:10]}", record.size) as done:
         for number, size in enumerate(_pieces(record.size)):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from blake3 import blake3
 
 from relive.model.commit import CommitId
-from relive.store.transfer_parts import Part
+from relive.store.transfer_parts import TransferPart
 
 __all__ = [
     "FORMAT_PATH",
@@ -37,7 +37,7 @@ FORMAT_PATH = "format"
 class Piece:
     """Bytes ``offset`` to ``offset + size`` of a part."""
 
-    part: Part
+    part: TransferPart
     number: int
     size: int
 
@@ -57,7 +57,7 @@ class Piece:
         return f"{part_directory(self.part)}/{self.name}"
 
 
-def pieces_of(part: Part, size: int) -> list[Piece]:
+def pieces_of(part: TransferPart, size: int) -> list[Piece]:
     """The pieces of a part of ``size`` bytes, in order; an empty part has one that is empty."""
     return [Piece(part, number, each) for number, each in enumerate(_piece_sizes(size))]
 
@@ -76,7 +76,7 @@ def _piece_sizes(total: int) -> list[int]:
     return [min(PIECE_SIZE, total - number * PIECE_SIZE) for number in range(count)]
 
 
-def part_directory(part: Part) -> str:
+def part_directory(part: TransferPart) -> str:
     """Where a part's pieces lie."""
     return f"{part.kind}/{part.name[:2]}/{part.name[2:]}"
 

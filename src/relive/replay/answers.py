@@ -15,9 +15,9 @@ from typing import Any
 from relive.model.branch import Clock
 from relive.recording.bodies import is_body_name
 from relive.recording.events import Event, EventKind, is_within_a_call
-from relive.replay.inprocess_events import Window
+from relive.replay.inprocess_events import EventWindow
 
-__all__ = ["Answers", "Calls", "event_line"]
+__all__ = ["AnswerFiles", "Calls", "event_line"]
 
 _OF_THE_READER = frozenset({"pid", "own_seq", "thread", "lane"})
 _MOST_SIBLINGS = 64
@@ -45,7 +45,7 @@ class _Process:
     serves: bool = False
 
 
-class Answers:
+class AnswerFiles:
     """What every branch of one replay finds beside its rings.
 
     Args:
@@ -54,7 +54,7 @@ class Answers:
         clock: with NOW, readings of clocks are not answered.
     """
 
-    def __init__(self, window: Window, taken_ns: int, policy: Mapping[str, str], clock: Clock) -> None:
+    def __init__(self, window: EventWindow, taken_ns: int, policy: Mapping[str, str], clock: Clock) -> None:
         self._bodies = window.bodies
         self._body_names: set[str] = set()
         self._header = {

@@ -13,7 +13,7 @@ from relive.kernel import pidfds, procfs
 from relive.kernel.return_addresses import callers_of
 from relive.model.outcome import Fault, Outcome, ThreadPlace
 from relive.sandbox.branch import Branch
-from relive.signals.client import Tracer
+from relive.signals.client import TracerClient
 from relive.signals.messages import Exited, Fatal
 
 __all__ = ["Deaths", "places_of"]
@@ -51,7 +51,9 @@ class Deaths:
         exit_status: of the first worker that ended with a failure, or of another that ended as was recorded; None: none has.
     """
 
-    def __init__(self, tracer: Tracer, branch: Branch, awaited: _Awaited, exit_status: int | None) -> None:
+    def __init__(
+        self, tracer: TracerClient, branch: Branch, awaited: _Awaited, exit_status: int | None
+    ) -> None:
         root = branch.facts.root
         self.seen = asyncio.Event()
         self.faults: list[Fault] = []
@@ -70,7 +72,7 @@ class Deaths:
         awaited = _Awaited.by(recorded)
         if awaited is None:
             return None
-        tracer = await Tracer.start()
+        tracer = await TracerClient.start()
         try:
             await tracer.attach(branch.facts.root)
         except ReliveError:

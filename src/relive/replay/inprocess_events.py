@@ -10,7 +10,7 @@ from relive.recording.events import Event, EventKind
 from relive.recording.exchanges import Exchange
 from relive.recording.reader import Recording
 
-__all__ = ["Window", "read_window", "request_again", "request_at_the_end", "request_inside"]
+__all__ = ["EventWindow", "read_window", "request_again", "request_at_the_end", "request_inside"]
 
 _MOST = 200_000  # events
 _MOST_BYTES = 256 << 20
@@ -19,7 +19,7 @@ _AFTER_NS = 2_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class EventWindow:
     """Events of all processes, in the order of time.
 
     Attributes:
@@ -36,7 +36,7 @@ class Window:
     damage: str | None = None
 
 
-def read_window(directory: Path, since_ns: int, until_ns: int) -> Window | None:
+def read_window(directory: Path, since_ns: int, until_ns: int) -> EventWindow | None:
     """Events between two monotonic times and a little more on either side; None where nobody recorded the inside.
 
     The earliest 200,000 events, or 256 MiB, are kept.
@@ -61,7 +61,7 @@ def read_window(directory: Path, since_ns: int, until_ns: int) -> Window | None:
     except RecordingCorrupt as error:
         damage = str(error)
     kept.sort(key=lambda event: event.mono_ns)
-    return Window(kept, directory / "bodies", left_out, _lost(kept), damage)
+    return EventWindow(kept, directory / "bodies", left_out, _lost(kept), damage)
 
 
 def _place_before(recording: Recording, since_ns: int) -> int:

@@ -14,7 +14,7 @@ from relive.model.stack import last_stack
 from relive.recording._chunked import dechunk
 from relive.recording._heads import HeadError, parse_answer_head
 from relive.recording.exchanges import Ended, Exchange
-from relive.replay.sender import Answer
+from relive.replay.sender import ReceivedAnswer
 
 __all__ = ["died_outcome", "read_log", "recorded_answer", "recorded_outcome", "replayed_answer", "with_fault"]
 
@@ -95,7 +95,7 @@ def recorded_outcome(sighting: Sighting, exchange: Exchange | None, log: list[st
     return recorded_answer(exchange, log)
 
 
-def replayed_answer(answer: Answer, log: list[str]) -> Outcome:
+def replayed_answer(answer: ReceivedAnswer, log: list[str]) -> Outcome:
     """The outcome of a request in a branch."""
     headers = _headers(answer.head)
     raw = bytes(answer.body)

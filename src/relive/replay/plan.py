@@ -15,7 +15,7 @@ from enum import StrEnum
 from relive.model.commit import Manifest
 from relive.recording.exchanges import Closing, Ended, Exchange
 
-__all__ = ["Hangup", "Pace", "Plan", "Step", "make_plan"]
+__all__ = ["Hangup", "Pace", "ReplayPlan", "ReplayStep", "make_plan"]
 
 
 class Pace(StrEnum):
@@ -26,7 +26,7 @@ class Pace(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ReplayStep:
     """One request.
 
     Attributes:
@@ -57,7 +57,7 @@ class Hangup:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ReplayPlan:
     """Steps in the order in which they began.
 
     Attributes:
@@ -68,7 +68,7 @@ class Plan:
             answers on them, though the service's kernel may not have known: acknowledgements are delayed (tcp(7)).
     """
 
-    steps: list[Step]
+    steps: list[ReplayStep]
     subject: int | None
     until_ns: int
     left_out: list[int] = field(default_factory=list)
@@ -83,7 +83,7 @@ def make_plan(
     subject: int | None,
     failed_mono_ns: int,
     closed: Sequence[Closing] = (),
-) -> Plan:
+) -> ReplayPlan:
     """Decide.
 
     Args:
@@ -113,7 +113,7 @@ def make_plan(
     again.sort(key=lambda pair: pair[0].started_seq)
     start = manifest.taken_monotonic_ns
     steps = [
-        Step(
+        ReplayStep(
             exchange,
             continues,
             max(0, exchange.started_mono_ns - start),
@@ -122,7 +122,7 @@ def make_plan(
         for exchange, continues in again
     ]
     answered = ports - {exchange.local_port for exchange, continues in again if continues}
-    return Plan(
+    return ReplayPlan(
         steps,
         subject,
         max(0, failed_mono_ns - start),

@@ -20,9 +20,9 @@ from relive.model.dependency import address_of
 from relive.model.outcome import End, Outcome, Replay, Run, Steps, Verdict, VerdictKind
 from relive.recording.events import EventKind
 from relive.recording.rings import RingMode
-from relive.replay.answers import Answers, Calls
+from relive.replay.answers import AnswerFiles, Calls
 from relive.replay.deaths import Deaths, places_of
-from relive.replay.inprocess_events import Window, request_again
+from relive.replay.inprocess_events import EventWindow, request_again
 from relive.replay.network import Network
 from relive.replay.outcomes import (
     died_outcome,
@@ -32,14 +32,14 @@ from relive.replay.outcomes import (
     with_memory_used_up,
     with_worker_exit,
 )
-from relive.replay.plan import Pace, Plan
+from relive.replay.plan import Pace, ReplayPlan
 from relive.replay.played import played_words
 from relive.replay.precedence import inside_policy
-from relive.replay.replay_input import Case
+from relive.replay.replay_input import ReplayInput
 from relive.replay.ring_collector import BranchDrain
-from relive.replay.sender import Answer, Sender, service_address
+from relive.replay.sender import ReceivedAnswer, Sender, service_address
 from relive.replay.sequence import miss_words, misses_of, sequence_of
-from relive.replay.stubs.lifecycle import Stage
+from relive.replay.stubs.lifecycle import StubLifecycle
 from relive.replay.stubs.report import stub_words
 from relive.replay.stubs.speed import AS_RECORDED, Speed
 from relive.replay.unix_servers import UnixServers
@@ -48,7 +48,7 @@ from relive.sandbox.branch import Branch
 from relive.sandbox.restore_request import RestoreRequest
 from relive.store import Store
 
-__all__ = ["Wishes", "answers_for", "replay"]
+__all__ = ["ReplayOptions", "answers_for", "replay"]
 
 _NOTED_MISSES = 5
 _MOST_MISSES = 100
@@ -57,7 +57,7 @@ _LOG_SETTLE = 0.05  # [s] after the answer, for log lines that follow it
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class ReplayOptions:
     """How to replay.
 
     Attributes:
@@ -85,19 +85,19 @@ class Wishes:
     sees: Callable[[int], None] = lambda _root: None
 
 
-def answers_for(case: Case, wishes: Wishes) -> Answers | None:
+def answers_for(case: ReplayInput, wishes: ReplayOptions) -> AnswerFiles | None:
     """What a branch of the case is answered with; None where nothing is to be, or was recorded inside."""
     if case.window is None or wishes.calls is not Calls.RECORDED:
         return None
     policy = inside_policy(wishes.on_miss, has_border=case.stubs is not None)
-    return Answers(case.window, case.manifest.taken_monotonic_ns, policy, wishes.clock)
+    return AnswerFiles(case.window, case.manifest.taken_monotonic_ns, policy, wishes.clock)
 
 
 async def replay(
     settings: Settings,
     store: Store,
-    case: Case,
-    wishes: Wishes,
+    case: ReplayInput,
+    wishes: ReplayOptions,
     progress: Callable[[int], None] = lambda _done: None,
     *,
     had: Collection[Run] = (),
@@ -143,13 +143,18 @@ async def replay(
 
 
 async def _run(
-    settings: Settings, store: Store, case: Case, wishes: Wishes, answers: Answers | None, number: int
+    settings: Settings,
+    store: Store,
+    case: ReplayInput,
+    wishes: ReplayOptions,
+    answers: AnswerFiles | None,
+    number: int,
 ) -> Run:
     began = time.monotonic()
     if case.cannot_come_back is not None:
         return _without_a_branch(number, VerdictKind.NOT_REPRODUCED, case.cannot_come_back, [])
     stubs = case.stubs if wishes.calls is Calls.RECORDED else None
-    stage = Stage(stubs, wishes.speed, wishes.ignore, wishes.on_miss)
+    stage = StubLifecycle(stubs, wishes.speed, wishes.ignore, wishes.on_miss)
     servers = UnixServers()
     try:
         branch = restore(
@@ -232,7 +237,7 @@ async def _run(
     )
 
 
-def _with_stubs(outcome: Outcome, stage: Stage, case: Case, *, is_alone: bool) -> Outcome:
+def _with_stubs(outcome: Outcome, stage: StubLifecycle, case: ReplayInput, *, is_alone: bool) -> Outcome:
     """The outcome with what the stubs did; ``is_alone``: nobody inside the service gave answers too."""
     told = stage.told(case.failed_mono_ns if is_alone else None)
     if told is None:
@@ -241,7 +246,7 @@ def _with_stubs(outcome: Outcome, stage: Stage, case: Case, *, is_alone: bool) -
     return outcome.model_copy(update={"stubs": told, "misses": misses[:_MOST_MISSES]})
 
 
-def _network(branch: Branch, case: Case) -> Network | None:
+def _network(branch: Branch, case: ReplayInput) -> Network | None:
     """None where the branch has ended already."""
     with contextlib.suppress(OSError):
         goals = {one.to for one in case.unrecorded}
@@ -276,7 +281,7 @@ def _with_network(
     return outcome.model_copy(update=update)
 
 
-async def _handler_ended(drain: BranchDrain, case: Case) -> None:
+async def _handler_ended(drain: BranchDrain, case: ReplayInput) -> None:
     """Wait until the handler of the judged request has told of its end, which follows the answer, if it did when recorded."""
     recorded = case.recorded.events or ()
     if not any(event.kind == EventKind.HANDLING_ENDED for event in recorded):
@@ -289,14 +294,14 @@ async def _handler_ended(drain: BranchDrain, case: Case) -> None:
         await asyncio.sleep(0.01)
 
 
-def _inside_branch(drain: BranchDrain, case: Case) -> tuple[int, int] | None:
+def _inside_branch(drain: BranchDrain, case: ReplayInput) -> tuple[int, int] | None:
     """(pid, number) of the judged request in the branch."""
     if case.inside is None:
         return None
     return request_again(drain.events, case.inside, case.exchange)
 
 
-def _with_events(outcome: Outcome, drain: BranchDrain, case: Case) -> Outcome:
+def _with_events(outcome: Outcome, drain: BranchDrain, case: ReplayInput) -> Outcome:
     """The outcome with what happened inside the branch."""
     inside = _inside_branch(drain, case)
     events = sequence_of(drain.events, *inside) if inside is not None else None
@@ -304,7 +309,7 @@ def _with_events(outcome: Outcome, drain: BranchDrain, case: Case) -> Outcome:
 
 
 def _with_notes(
-    verdict: Verdict, window: Window | None, outcome: Outcome, troubles: Collection[str]
+    verdict: Verdict, window: EventWindow | None, outcome: Outcome, troubles: Collection[str]
 ) -> Verdict:
     """The verdict with what makes the comparison of events weaker, and what had no recorded answer."""
     misses = outcome.misses
@@ -340,7 +345,7 @@ def _without_a_branch(number: int, kind: VerdictKind, difference: str, notes: li
 
 
 async def _live(
-    branch: Branch, case: Case, wishes: Wishes, deaths: Deaths | None
+    branch: Branch, case: ReplayInput, wishes: ReplayOptions, deaths: Deaths | None
 ) -> tuple[Outcome, Earlier | None, int]:
     """Returns the outcome, the first earlier difference, and how many requests were sent beside the subject."""
     plan = case.plan
@@ -372,7 +377,7 @@ async def _live(
             outcome = died_outcome(status, lines, time.monotonic() - began)
             outcome = _with_deaths(outcome, branch, deaths)
         else:
-            outcome = replayed_answer(sender.answers.get(plan.subject, Answer()), lines)
+            outcome = replayed_answer(sender.answers.get(plan.subject, ReceivedAnswer()), lines)
             if case.hung_seconds is not None and (outcome.seconds or 0.0) >= case.hung_seconds:
                 outcome = Outcome(end=End.NO_ANSWER, seconds=outcome.seconds, log=lines, stack=outcome.stack)
             if outcome.end is End.NO_ANSWER:
@@ -420,7 +425,7 @@ def _watch_root(branch: Branch, died: asyncio.Event) -> asyncio.Event:
     return died
 
 
-async def _wait_for_death(died: asyncio.Event, plan: Plan, began: float, limit: float) -> None:
+async def _wait_for_death(died: asyncio.Event, plan: ReplayPlan, began: float, limit: float) -> None:
     left = plan.until_ns / 1e9 + limit - (time.monotonic() - began)
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(died.wait(), max(limit, left))
@@ -437,7 +442,7 @@ async def _status(branch: Branch, died: asyncio.Event) -> int | None:
     return 9
 
 
-def _first_earlier(case: Case, sender: Sender, ignore: Collection[str]) -> Earlier | None:
+def _first_earlier(case: ReplayInput, sender: Sender, ignore: Collection[str]) -> Earlier | None:
     """The first earlier request that ended otherwise than recorded, or else the first whose body differs."""
     found: Earlier | None = None
     for number, recorded in sorted(case.earlier.items()):

@@ -24,14 +24,14 @@ from relive.protocols.egress_window import read_egress
 from relive.protocols.registry import protocol_of
 from relive.recording.exchanges import Exchange, Exchanges
 from relive.recording.reader import Recording
-from relive.replay.inprocess_events import Window, read_window, request_at_the_end, request_inside
+from relive.replay.inprocess_events import EventWindow, read_window, request_at_the_end, request_inside
 from relive.replay.outcomes import read_log, recorded_answer, recorded_outcome, with_fault
-from relive.replay.plan import Plan, make_plan
+from relive.replay.plan import ReplayPlan, make_plan
 from relive.replay.sequence import sequence_of
 from relive.replay.stubs.plan import Stubs
 from relive.store import Store
 
-__all__ = ["Case", "OpenRequest", "case_of_incident", "case_of_request", "open_in_commit"]
+__all__ = ["HalfServedRequest", "ReplayInput", "case_of_incident", "case_of_request", "open_in_commit"]
 
 _FATAL_KINDS = (FailureKind.SIGNAL, FailureKind.EXIT, FailureKind.MEMORY)
 _LATE_MOST = 1 << 16  # [bytes]
@@ -42,7 +42,7 @@ _END_OF_TIME = (1 << 63) - 1  # a sequence number behind all
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class ReplayInput:
     """What is replayed: a commit, a plan, and the outcome that was recorded.
 
     Attributes:
@@ -61,11 +61,11 @@ class Case:
     incident: int | None
     commit: CommitId
     manifest: Manifest
-    plan: Plan
+    plan: ReplayPlan
     recorded: Outcome
     earlier: dict[int, Outcome]
     limit: float
-    window: Window | None = None
+    window: EventWindow | None = None
     exchange: Exchange | None = None
     inside: tuple[int, int] | None = None
     stubs: Stubs | None = None
@@ -80,7 +80,9 @@ def _paths_of(settings: Settings, service: str, life: str) -> LifePaths:
     return LifePaths(settings.capsules / service / life)
 
 
-def case_of_incident(settings: Settings, store: Store, incident: Incident, occurrence: Occurrence) -> Case:
+def case_of_incident(
+    settings: Settings, store: Store, incident: Incident, occurrence: Occurrence
+) -> ReplayInput:
     """Prepare the replay of one time that an incident was seen, from the nearest commit before it.
 
     The commit before the latest time is the likelier to hold a state that was wrong already.
@@ -133,17 +135,17 @@ def case_of_incident(settings: Settings, store: Store, incident: Incident, occur
 
 
 @dataclass(frozen=True, slots=True)
-class OpenRequest:
+class HalfServedRequest:
     """The failing request as a commit holds it, half served: what of it is still to come, and how it had ended."""
 
     manifest: Manifest
-    plan: Plan
+    plan: ReplayPlan
     recorded: Outcome
 
 
 def open_in_commit(
     settings: Settings, store: Store, incident: Incident, commit: CommitId
-) -> OpenRequest | None:
+) -> HalfServedRequest | None:
     """Of an incident's commit at the failure; None where the proxy had no request open in it that failed so."""
     sighting = incident.sighting
     if sighting.request is None:
@@ -158,7 +160,7 @@ def open_in_commit(
     if not any(step.continues for step in plan.steps):
         return None
     lines = read_log(paths.logs[1], sighting.log_begin or 0, incident.log_end)
-    return OpenRequest(manifest, plan, recorded_outcome(sighting, exchange, lines))
+    return HalfServedRequest(manifest, plan, recorded_outcome(sighting, exchange, lines))
 
 
 def _late_lines(log: Path, begin: int) -> list[str]:
@@ -208,7 +210,7 @@ def _sent_from_outside(sighting: Sighting) -> str | None:
     return f"the signal was sent {sighting.sender}, so it cannot come back"
 
 
-def case_of_request(settings: Settings, store: Store, commit: CommitId, number: int) -> Case:
+def case_of_request(settings: Settings, store: Store, commit: CommitId, number: int) -> ReplayInput:
     """Prepare the replay of one recorded request from a given commit.
 
     Raises:
@@ -240,8 +242,8 @@ def case_of_request(settings: Settings, store: Store, commit: CommitId, number: 
 
 
 def _with_recordings(
-    case: Case, paths: LifePaths, exchange: Exchange | None, failed_mono_ns: int, began: float
-) -> Case:
+    case: ReplayInput, paths: LifePaths, exchange: Exchange | None, failed_mono_ns: int, began: float
+) -> ReplayInput:
     """The case with what was recorded beside its requests; ``began``: monotonic [s], when its preparation did."""
     case = _with_inside(case, paths, exchange, failed_mono_ns)
     egress = read_egress(paths.egress, case.manifest.taken_monotonic_ns, failed_mono_ns)
@@ -254,7 +256,9 @@ def _with_recordings(
     )
 
 
-def _with_inside(case: Case, paths: LifePaths, exchange: Exchange | None, failed_mono_ns: int) -> Case:
+def _with_inside(
+    case: ReplayInput, paths: LifePaths, exchange: Exchange | None, failed_mono_ns: int
+) -> ReplayInput:
     """The case with what was recorded inside the service."""
     since = case.manifest.taken_monotonic_ns
     if exchange is not None:
@@ -288,7 +292,7 @@ def _case(
     failed_mono_ns: int,
     recorded: Outcome,
     hung: float | None = None,
-) -> Case:
+) -> ReplayInput:
     manifest = store.facts(commit)
     last = (
         exchange.ended_seq or exchange.started_seq
@@ -315,6 +319,6 @@ def _case(
         if step.exchange.number != subject and not step.continues
     }
     limit = max(_LEAST_LIMIT, seconds * _SLOWER) if hung is None else _HANG_LEAST + hung * _HANG_SLOWER
-    return Case(
+    return ReplayInput(
         *(manifest.target.name, incident, commit, manifest, plan, recorded, earlier, limit), hung_seconds=hung
     )

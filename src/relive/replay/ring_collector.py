@@ -36,10 +36,10 @@ class BranchDrain:
     async def run(self) -> None:
         """Look again and again until it is cancelled."""
         while True:
-            self.look()
+            self.drain()
             await asyncio.sleep(_PERIOD)
 
-    def look(self) -> None:
+    def drain(self) -> None:
         """Take all that is there now."""
         for path in sorted(self._rings.glob("*.ring")):
             match = _RING.fullmatch(path.name)
@@ -54,7 +54,7 @@ class BranchDrain:
             if reader is None:
                 return
             lost = reader.lost
-            taken = reader.take()
+            taken = reader.read_new()
             reader.note_taken()
         except RecordingCorrupt as error:
             self.troubles.append(str(error))
@@ -79,7 +79,7 @@ class BranchDrain:
     def close(self) -> None:
         """Take what is left and let go."""
         with contextlib.suppress(OSError):
-            self.look()
+            self.drain()
         for reader in self._readers.values():
             if reader is not None:
                 reader.close()

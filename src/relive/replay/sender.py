@@ -22,9 +22,9 @@ from relive.model.outcome import End
 from relive.recording.exchanges import Exchange
 from relive.recording.http1 import AnswerFramer, AnswerHead, Body, Piece, Stream
 from relive.recording.http1 import End as MessageEnd
-from relive.replay.plan import Hangup, Pace, Plan, Step
+from relive.replay.plan import Hangup, Pace, ReplayPlan, ReplayStep
 
-__all__ = ["Answer", "Connection", "Sender", "service_address"]
+__all__ = ["BranchConnection", "ReceivedAnswer", "Sender", "service_address"]
 
 _READ = 1 << 16  # [bytes]
 _CONNECT_LIMIT = 5.0  # [s]
@@ -33,7 +33,7 @@ _WAIT_LIMIT = 30.0  # [s] most that a request waits for earlier ones to end, sho
 
 
 @dataclass(slots=True)
-class Answer:
+class ReceivedAnswer:
     """What came back for one request.
 
     Attributes:
@@ -47,7 +47,7 @@ class Answer:
     seconds: float | None = None
 
 
-class Connection:
+class BranchConnection:
     """One connection into the branch. Answers come in the order in which the requests were sent.
 
     Attributes:
@@ -64,7 +64,7 @@ class Connection:
         self,
         data: bytes,
         methods: Sequence[bytes],
-        answer: Answer,
+        answer: ReceivedAnswer,
         on_sent: Callable[[], None] = lambda: None,
     ) -> None:
         """Send requests, and fill in the answer to the first of them until it is whole or the connection ends.
@@ -85,7 +85,7 @@ class Connection:
             answer.end = End.BROKEN
         answer.seconds = time.monotonic() - began
 
-    async def _read(self, answer: Answer) -> None:
+    async def _read(self, answer: ReceivedAnswer) -> None:
         loop = asyncio.get_running_loop()
         is_closed = False
         while True:
@@ -135,14 +135,14 @@ class Sender:
         self._limit = limit
         self._cursor = cursor
         self._speed = speed
-        self._connections: dict[int, Connection] = {}
+        self._connections: dict[int, BranchConnection] = {}
         self._ended: dict[int, asyncio.Event] = {}
         self._sent: dict[int, asyncio.Event] = {}
         self._before: dict[int, int] = {}  # the request before it on its connection
         self._goes: dict[int, list[Exchange]] = {}  # what is sent in one go, by the number of the first
-        self.answers: dict[int, Answer] = {}
+        self.answers: dict[int, ReceivedAnswer] = {}
 
-    async def carry_out(self, plan: Plan, died: asyncio.Event, on_subject: Callable[[], None]) -> None:
+    async def carry_out(self, plan: ReplayPlan, died: asyncio.Event, on_subject: Callable[[], None]) -> None:
         """Send everything; returns when the subject has its outcome and the others had their chance.
 
         Args:
@@ -172,9 +172,9 @@ class Sender:
             with contextlib.suppress(asyncio.CancelledError):
                 await everything
 
-    def _follow_each_other(self, steps: Sequence[Step]) -> None:
+    def _follow_each_other(self, steps: Sequence[ReplayStep]) -> None:
         """Put requests that shared a connection in their order, and those together that came in one go."""
-        last: dict[int, tuple[Step, list[Exchange]]] = {}
+        last: dict[int, tuple[ReplayStep, list[Exchange]]] = {}
         for step in steps:
             exchange = step.exchange
             before = last.get(exchange.connection)
@@ -195,7 +195,7 @@ class Sender:
             sock.close()
 
     async def _take(
-        self, step: Step, subject: int | None, began: float, on_subject: Callable[[], None]
+        self, step: ReplayStep, subject: int | None, began: float, on_subject: Callable[[], None]
     ) -> None:
         exchange = step.exchange
         try:
@@ -203,11 +203,11 @@ class Sender:
                 await self._wait_for_turn(step, began)
             if any(one.number == subject for one in self._goes.get(exchange.number, [])):
                 on_subject()
-            answer = self.answers[exchange.number] = Answer()
+            answer = self.answers[exchange.number] = ReceivedAnswer()
             await asyncio.wait_for(self._send(step, answer), self._limit)
         except TimeoutError:
             # What has come of the answer stays: a head without an end is a hang as well.
-            answer = self.answers.setdefault(exchange.number, Answer())
+            answer = self.answers.setdefault(exchange.number, ReceivedAnswer())
             answer.end, answer.seconds = End.NO_ANSWER, self._limit
         finally:
             self._sent[exchange.number].set()
@@ -223,7 +223,7 @@ class Sender:
         elif hangup.port is not None and (forged := self._forged.pop(hangup.port, None)) is not None:
             forged.close()
 
-    async def _wait_for_turn(self, step: Step | Hangup, began: float) -> None:
+    async def _wait_for_turn(self, step: ReplayStep | Hangup, began: float) -> None:
         if self._pace is Pace.RECORDED:
             due = step.after_commit_ns / 1e9 / self._speed
             await asyncio.sleep(max(0.0, due - (time.monotonic() - began)))
@@ -234,7 +234,7 @@ class Sender:
                     if number in self._ended:
                         await self._ended[number].wait()
 
-    async def _send(self, step: Step, answer: Answer) -> None:
+    async def _send(self, step: ReplayStep, answer: ReceivedAnswer) -> None:
         exchange = step.exchange
         if exchange.number in self._before:
             await self._sent[self._before[exchange.number]].wait()
@@ -248,12 +248,12 @@ class Sender:
         """What of a continuing request had not reached the service when the commit was taken."""
         return exchange.request_body_after(self._cursor)
 
-    async def _connection(self, exchange: Exchange) -> Connection:
+    async def _connection(self, exchange: Exchange) -> BranchConnection:
         known = self._connections.get(exchange.connection)
         if known is not None:
             return known
         forged = self._forged.pop(exchange.local_port, None) if exchange.local_port is not None else None
-        connection = Connection(forged if forged is not None else await self._connect())
+        connection = BranchConnection(forged if forged is not None else await self._connect())
         self._connections[exchange.connection] = connection
         return connection
 
@@ -274,7 +274,7 @@ class Sender:
         return sock
 
 
-def _came_together(first: Step, then: Step) -> bool:
+def _came_together(first: ReplayStep, then: ReplayStep) -> bool:
     if first.continues or then.continues or first.exchange.number in then.waits_for:
         return False
     return then.exchange.started_mono_ns - first.exchange.started_mono_ns < _ONE_GO_NS

@@ -167,7 +167,7 @@ class Branch:
         state = self.facts.model_dump_json(indent=2).encode()
         replace_file(self.directory / _STATE, state, durability=Durability.NONE)
 
-    def keep(self) -> None:
+    def outlive_caller(self) -> None:
         """Let it live on after this process."""
         self.facts = self.facts.model_copy(update={"is_owned": False})
         self.save()

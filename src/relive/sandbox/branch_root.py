@@ -1,6 +1,6 @@
 """The files of a branch: what they are made of, and how CRIU is told of them.
 
-``HostGround`` is that of a process tree: the host's files, below the commit's, below an empty layer. That of a container is in
+``HostRoot`` is that of a process tree: the host's files, below the commit's, below an empty layer. That of a container is in
 ``container.ground``. The methods are called by the thread that builds the branch, in the order in which they stand here.
 """
 
@@ -27,10 +27,10 @@ from relive.sandbox.preserved_files import keep_files
 from relive.sandbox.proc_lockdown import close_proc
 from relive.sandbox.rootfs import IO_DIRECTORY, CoveredPoint, RootBuilder
 
-__all__ = ["Ground", "HostGround", "copy_tree"]
+__all__ = ["BranchRoot", "HostRoot", "copy_tree"]
 
 
-class Ground(Protocol):
+class BranchRoot(Protocol):
     """What a branch stands on. Every method may raise OSError; the branch ends then."""
 
     @property
@@ -76,7 +76,7 @@ class Ground(Protocol):
     def listening_place(self, name: bytes) -> Path:
         """Where a unix datagram socket has to be bound that the processes know by this path."""
 
-    def tell(self, options: rpc.Options, network: int) -> None:
+    def set_criu_options(self, options: rpc.Options, network: int) -> None:
         """Add to CRIU's options; ``network`` is a descriptor of the branch's network namespace, which CRIU inherits."""
 
     def settle(self) -> None:
@@ -94,8 +94,8 @@ class Ground(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class HostGround:
-    """See ``Ground``.
+class HostRoot:
+    """See ``BranchRoot``.
 
     Attributes:
         directory: the branch's.
@@ -158,7 +158,7 @@ class HostGround:
     def missing_files(self) -> list[MissingFile]:
         return self.later.missing
 
-    def fit(self, commit: CommitId, images: Path, plan: BranchPlan) -> BranchPlan:  # noqa: ARG002 - of ``Ground``
+    def fit(self, commit: CommitId, images: Path, plan: BranchPlan) -> BranchPlan:  # noqa: ARG002 - of ``BranchRoot``
         return plan
 
     def prepare(self, images: Path) -> None:
@@ -176,7 +176,7 @@ class HostGround:
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
-    def tell(self, options: rpc.Options, network: int) -> None:
+    def set_criu_options(self, options: rpc.Options, network: int) -> None:
         """Nothing: it restores into what the caller sees."""
 
     def settle(self) -> None:
@@ -187,7 +187,7 @@ class HostGround:
         for times in self._times:
             times.close()
 
-    def close(self, root: int) -> None:  # noqa: ARG002 - of ``Ground``; here all processes see the caller's mounts
+    def close(self, root: int) -> None:  # noqa: ARG002 - of ``BranchRoot``; here all processes see the caller's mounts
         close_proc()
 
 

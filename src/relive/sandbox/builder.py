@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relive.checkpoint import criu_rpc_pb2 as rpc
-from relive.checkpoint.criu import Conversation, CriuDied, CriuTimedOut, CriuTools, Deadline, base_options
+from relive.checkpoint.criu import CriuDied, CriuProcess, CriuTimedOut, CriuTools, Deadline, base_options
 from relive.checkpoint.criu_errors import explain, read_error_lines
 from relive.errors import ReliveError, RestoreFailed, RestoreTimedOut
 from relive.images.locks import check_posix_locks
@@ -38,7 +38,7 @@ from relive.kernel.namespaces import Namespace, enter_namespaces, unshare
 from relive.kernel.procfs import tree_of
 from relive.kernel.seccomp import ask_supervisor
 from relive.sandbox.branch_plan import BranchPlan
-from relive.sandbox.branch_root import Ground
+from relive.sandbox.branch_root import BranchRoot
 from relive.sandbox.cgroups import Groups
 from relive.sandbox.clock import shift_wall_clock
 from relive.sandbox.confinement import host_namespaces, prove_confined
@@ -92,7 +92,7 @@ class BranchBuilder:
         self._tools = tools
         self._groups = groups
         self._asks = asks
-        self._ground: Future[Ground] = Future()
+        self._ground: Future[BranchRoot] = Future()
         self._init: Future[int] = Future()
         self._plan: Future[BranchPlan] = Future()
         self._built: Future[Built] = Future()
@@ -103,7 +103,7 @@ class BranchBuilder:
         # The builder cannot start it: a thread that has left its PID namespace for one of its children gets none (clone(2)).
         threading.Thread(target=self._join, name="branch-groups", daemon=True).start()
 
-    def stand_on(self, ground: Ground) -> None:
+    def stand_on(self, ground: BranchRoot) -> None:
         """Begin with the files."""
         self._ground.set_result(ground)
 
@@ -254,10 +254,10 @@ class BranchBuilder:
     def _moves(self) -> None:
         self._moved_at = time.monotonic()
 
-    def _start_criu(self, first: FirstProcess, number: int, keep: list[int]) -> Conversation:
+    def _start_criu(self, first: FirstProcess, number: int, keep: list[int]) -> CriuProcess:
         """Start CRIU under a number with room behind it for its own few processes."""
         first.set_last_number(number)
-        criu = Conversation(self._tools, keep=keep)
+        criu = CriuProcess(self._tools, keep=keep)
         self._groups.add(criu.pid)  # with all that it restores
         return criu
 
@@ -297,7 +297,7 @@ class _Restoring:
     """The request to CRIU, and what is done when it tells how far it is."""
 
     plan: BranchPlan
-    ground: Ground
+    ground: BranchRoot
     first: FirstProcess
     images: int
     network: int
@@ -306,7 +306,7 @@ class _Restoring:
     on_moved: Callable[[], None]
     _root: int = 0
 
-    def run(self, criu: Conversation) -> int:
+    def run(self, criu: CriuProcess) -> int:
         """Restore; returns the pid of the root."""
         limit = self.plan.limit
         try:
@@ -337,7 +337,7 @@ class _Restoring:
         options.inherit_fd.extend(rpc.InheritFd(key=key, fd=self.network) for key in self.plan.networks)
         options.notify_scripts = True
         options.lazy_pages = self.plan.pager is not None
-        self.ground.tell(options, self.network)
+        self.ground.set_criu_options(options, self.network)
         return options
 
     def _read_terminal(self, master: int) -> None:

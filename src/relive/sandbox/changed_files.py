@@ -18,13 +18,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from relive.checkpoint.file_layers import attributes_of, copy_file
-from relive.checkpoint.journal import Journal, Record, RecordKind, check_version
+from relive.checkpoint.journal import JournalReader, JournalRecord, RecordKind, check_version
 from relive.config import Settings
 from relive.model.branch import MissingFile
 from relive.model.capsule import CapsuleFacts, LifePaths
 from relive.model.commit import EntryKind, LayerKind, Manifest, TargetKind
 
-__all__ = ["Change", "Held", "LaterFiles", "lay_change", "lay_changes", "plan_changes"]
+__all__ = ["Change", "CommittedPaths", "LaterFiles", "lay_change", "lay_changes", "plan_changes"]
 
 _ABSENT = frozenset({RecordKind.ABSENT, RecordKind.MOVED, RecordKind.AGAIN})
 _WITH_BASES = (RecordKind.REGULAR, RecordKind.DIRECTORY)
@@ -43,7 +43,7 @@ class Change:
         is_held: the commit holds the directory itself.
     """
 
-    record: Record
+    record: JournalRecord
     base: Path | None
     hides: bool = False
     is_held: bool = False
@@ -59,7 +59,7 @@ class Change:
         return self.is_held or self.record.kind is RecordKind.DIRECTORY
 
 
-class Held:
+class CommittedPaths:
     """The paths that a commit holds."""
 
     def __init__(self, manifest: Manifest) -> None:
@@ -105,7 +105,7 @@ class Held:
 
 
 def plan_changes(
-    held: Held, lives: Iterable[tuple[Path, Sequence[Record]]]
+    held: CommittedPaths, lives: Iterable[tuple[Path, Sequence[JournalRecord]]]
 ) -> tuple[dict[str, Change], list[MissingFile]]:
     """What has to be laid over the host's files, by path, ancestors first, and what is lost.
 
@@ -183,15 +183,15 @@ class LaterFiles:
 
     settings: Settings
     manifest: Manifest
-    held: Held
+    held: CommittedPaths
     missing: list[MissingFile] = field(default_factory=list)
-    _lives: list[tuple[LifePaths, Journal, list[Record]]] = field(default_factory=list)
+    _lives: list[tuple[LifePaths, JournalReader, list[JournalRecord]]] = field(default_factory=list)
 
     @classmethod
     def of(cls, settings: Settings, manifest: Manifest) -> LaterFiles:
         """Find what there is; nothing on a host on which the service did not run."""
-        found = cls(settings, manifest, Held(manifest))
-        found._lives = [(paths, Journal(paths.files), []) for paths in _lives_since(settings, manifest)]
+        found = cls(settings, manifest, CommittedPaths(manifest))
+        found._lives = [(paths, JournalReader(paths.files), []) for paths in _lives_since(settings, manifest)]
         return found
 
     @property

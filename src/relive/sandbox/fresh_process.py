@@ -35,10 +35,10 @@ from relive.sandbox.proc_lockdown import close_proc
 from relive.sandbox.rootfs import RootBuilder, plan_points
 from relive.sandbox.seal import Seal, check_sealed, read_seal
 from relive.sandbox.service_start import fork_service, look_up_user, take_identity
-from relive.sandbox.spawn import Channel, become_init, spawn_first_process, standard_streams
+from relive.sandbox.spawn import SpawnChannel, become_init, spawn_first_process, standard_streams
 from relive.sandbox.unfinished import new_place, sweep_unfinished
 
-__all__ = ["Afresh", "AfreshSpec", "Place", "prepared_place", "start_afresh"]
+__all__ = ["Afresh", "AfreshSpec", "SandboxDirectory", "prepared_place", "start_afresh"]
 
 _NAMESPACES = Namespace.PID | Namespace.MOUNT | Namespace.NETWORK | Namespace.IPC | Namespace.UTS
 _START_LIMIT = 30.0  # [s]
@@ -66,7 +66,7 @@ class AfreshSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SandboxDirectory:
     """The directory of one sandbox.
 
     Attributes:
@@ -87,7 +87,7 @@ class Place:
 
 
 @contextlib.contextmanager
-def prepared_place(settings: Settings) -> Iterator[Place]:
+def prepared_place(settings: Settings) -> Iterator[SandboxDirectory]:
     """A directory for one sandbox, removed at the end of the block; should the caller die, it is swept with unfinished branches.
 
     Raises:
@@ -102,7 +102,7 @@ def prepared_place(settings: Settings) -> Iterator[Place]:
     points = plan_points(read_mounts(), settings.home)
     try:
         with claimed(directory):
-            yield Place(directory, Laying(points, directory / "layers"))
+            yield SandboxDirectory(directory, Laying(points, directory / "layers"))
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
@@ -118,7 +118,7 @@ class Afresh:
         refused: attempts to reach an address outside that were made to prove that there is no way.
     """
 
-    def __init__(self, place: Place, init: int, lifeline: socket.socket, refused: int) -> None:
+    def __init__(self, place: SandboxDirectory, init: int, lifeline: socket.socket, refused: int) -> None:
         self.place = place
         self.init = init
         self._lifeline = lifeline
@@ -170,7 +170,7 @@ class Afresh:
         self.network = -1
 
 
-def start_afresh(settings: Settings, place: Place, spec: AfreshSpec) -> Afresh:
+def start_afresh(settings: Settings, place: SandboxDirectory, spec: AfreshSpec) -> Afresh:
     """Start it. Call it from a process with one thread.
 
     Raises:
@@ -187,7 +187,7 @@ def start_afresh(settings: Settings, place: Place, spec: AfreshSpec) -> Afresh:
     (place.directory / "status").touch(mode=0o600)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     first = _First(settings, place, spec, tools, user, theirs)
-    channel = Channel()
+    channel = SpawnChannel()
     try:
         init = spawn_first_process(_NAMESPACES, lambda: first.run(channel), channel)
         theirs.close()
@@ -214,13 +214,13 @@ class _First:
     """What process 1 does."""
 
     settings: Settings
-    place: Place
+    place: SandboxDirectory
     spec: AfreshSpec
     tools: CriuTools
     user: pwd.struct_passwd | None
     lifeline: socket.socket
 
-    def run(self, channel: Channel) -> NoReturn:
+    def run(self, channel: SpawnChannel) -> NoReturn:
         spec = self.spec
         status = os.open(self.place.directory / "status", os.O_WRONLY | os.O_CLOEXEC)
         try:

@@ -8,7 +8,7 @@ from pathlib import Path
 from relive.config import Settings
 from relive.kernel.mounts import read_mounts
 from relive.model.commit import LayerKind, Manifest
-from relive.sandbox.branch_root import HostGround
+from relive.sandbox.branch_root import HostRoot
 from relive.sandbox.changed_files import LaterFiles, lay_changes
 from relive.sandbox.committed_numbers import committed_numbers
 from relive.sandbox.mount_points import refuse_hostile_points
@@ -18,7 +18,7 @@ from relive.store import Store
 __all__ = ["host_ground"]
 
 
-def host_ground(settings: Settings, store: Store, manifest: Manifest, directory: Path) -> HostGround:
+def host_ground(settings: Settings, store: Store, manifest: Manifest, directory: Path) -> HostRoot:
     """The ground of a branch that has the given directory.
 
     Raises:
@@ -43,7 +43,7 @@ def host_ground(settings: Settings, store: Store, manifest: Manifest, directory:
     all_points = [*(point.point for point in points), *in_memory]
     laid_trees = lay_changes(laid, all_points, directory / "later", later.held.absent)
     memory += [(point, tree) for point, tree in laid_trees.items() if point in in_memory]
-    return HostGround(
+    return HostRoot(
         directory=directory,
         home=settings.home,
         tools=settings.tools_path,

@@ -37,7 +37,7 @@ from relive.model.branch import BranchFacts, Clients, Clock
 from relive.model.commit import CommitId, Manifest, TargetKind
 from relive.sandbox.branch import Branch, group_prefix, sweep
 from relive.sandbox.branch_plan import BranchPlan
-from relive.sandbox.branch_root import Ground
+from relive.sandbox.branch_root import BranchRoot
 from relive.sandbox.builder import BranchBuilder, Built
 from relive.sandbox.cgroups import Groups
 from relive.sandbox.lazy.pager import Pager
@@ -55,7 +55,7 @@ __all__ = ["MakeGround", "restore"]
 _MISSING_SHOWN = 100
 
 
-MakeGround = Callable[[Settings, Store, CommitId, Manifest, Path], Ground]
+MakeGround = Callable[[Settings, Store, CommitId, Manifest, Path], BranchRoot]
 """Makes what a branch stands on, from its commit; the path is the branch's directory."""
 
 
@@ -189,7 +189,7 @@ def _start_pager(settings: Settings, store: Store, commit: CommitId, directory: 
         return Pager(directory, pages, settings.restore_limit) if pages.processes else None
 
 
-def _unwritable(store: Store, manifest: Manifest, images: Path, ground: Ground) -> list[str]:
+def _unwritable(store: Store, manifest: Manifest, images: Path, ground: BranchRoot) -> list[str]:
     image = images / INODE_NUMBERS
     is_told = image.exists()  # else it is of an older Relive
     opened = set(parse_inode_numbers(image.read_bytes())) if is_told else written_files(read_files(images))

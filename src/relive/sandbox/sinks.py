@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relive.model.commit import Outlet
-from relive.sandbox.branch_root import Ground
+from relive.sandbox.branch_root import BranchRoot
 
 __all__ = ["OpenOutlet", "listen_outside", "open_log", "open_logs", "open_outlets"]
 
@@ -39,9 +39,9 @@ class OpenOutlet:
 
 
 def open_outlets(
-    outlets: Sequence[Outlet], stack: contextlib.ExitStack, ground: Ground, streams: Mapping[str, str]
+    outlets: Sequence[Outlet], stack: contextlib.ExitStack, ground: BranchRoot, streams: Mapping[str, str]
 ) -> list[OpenOutlet]:
-    """Open them in what will be the branch, before ``Ground.enter``; ``stack`` closes all.
+    """Open them in what will be the branch, before ``BranchRoot.enter``; ``stack`` closes all.
 
     Args:
         streams: "stdout" or "stderr", by the outlets that are these.
@@ -55,16 +55,16 @@ def open_outlets(
     return opened
 
 
-def open_logs(names: Sequence[bytes], stack: contextlib.ExitStack, ground: Ground) -> list[int]:
-    """The logs of what comes at the unix datagram sockets of these names, before ``Ground.enter``; ``stack`` closes all."""
+def open_logs(names: Sequence[bytes], stack: contextlib.ExitStack, ground: BranchRoot) -> list[int]:
+    """The logs of what comes at the unix datagram sockets of these names, before ``BranchRoot.enter``; ``stack`` closes all."""
     logs = [open_log(ground.io / f"datagrams-{number}.log") for number in range(len(names))]
     for log in logs:
         stack.callback(os.close, log)
     return logs
 
 
-def listen_outside(names: Sequence[bytes], stack: contextlib.ExitStack, ground: Ground) -> list[int]:
-    """Sockets in the place of unix datagram sockets outside, after ``Ground.enter``; ``stack`` closes all."""
+def listen_outside(names: Sequence[bytes], stack: contextlib.ExitStack, ground: BranchRoot) -> list[int]:
+    """Sockets in the place of unix datagram sockets outside, after ``BranchRoot.enter``; ``stack`` closes all."""
     listeners = []
     for name in names:
         listeners.append(_listen(name, ground))
@@ -89,7 +89,7 @@ def _open_terminal(devices: Path) -> tuple[int, int]:
     return master, fcntl.ioctl(master, _TIOCGPTPEER, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
 
 
-def _listen(name: bytes, ground: Ground) -> int:
+def _listen(name: bytes, ground: BranchRoot) -> int:
     """A datagram socket of that name in the place of the one outside."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     if name.startswith(b"\0"):

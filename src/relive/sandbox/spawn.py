@@ -16,12 +16,12 @@ from typing import NoReturn
 from relive.errors import CapsuleStartFailed, ReliveError
 from relive.kernel.namespaces import Namespace, unshare
 
-__all__ = ["Channel", "Following", "Front", "become_init", "spawn_first_process", "standard_streams"]
+__all__ = ["FileTracking", "Front", "SpawnChannel", "become_init", "spawn_first_process", "standard_streams"]
 
 _MESSAGE_MOST = 1 << 20  # [bytes]
 
 
-class Channel:
+class SpawnChannel:
     """The line over which process 1 reports, either values or an error."""
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class Channel:
         self.theirs.close()
 
 
-def spawn_first_process(namespaces: Namespace, work: Callable[[], NoReturn], channel: Channel) -> int:
+def spawn_first_process(namespaces: Namespace, work: Callable[[], NoReturn], channel: SpawnChannel) -> int:
     """Fork process 1 of new namespaces, which runs ``work`` and never returns; the caller gets its host pid.
 
     It is a grandchild: its parent leaves at once, so that it does not depend on the caller's life.
@@ -107,7 +107,9 @@ def spawn_first_process(namespaces: Namespace, work: Callable[[], NoReturn], cha
     return int(text)
 
 
-def _middle(namespaces: Namespace, work: Callable[[], NoReturn], channel: Channel, writing: int) -> NoReturn:
+def _middle(
+    namespaces: Namespace, work: Callable[[], NoReturn], channel: SpawnChannel, writing: int
+) -> NoReturn:
     try:
         os.setsid()
         unshare(namespaces)
@@ -141,7 +143,7 @@ def standard_streams(stdout: Path | None, stderr: Path | None) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Following:
+class FileTracking:
     """How process 1 follows which files the service changes.
 
     Attributes:
@@ -182,7 +184,7 @@ def become_init(
     status: int,
     main: int,
     lifeline: int | None = None,
-    following: Following | None = None,
+    following: FileTracking | None = None,
     owner: int | None = None,
     front: Front | None = None,
 ) -> NoReturn:

@@ -16,12 +16,12 @@ from relive.config import Settings
 from relive.errors import ReliveError
 from relive.server import downloads
 from relive.server.audit import Audit
-from relive.server.audit_middleware import Trail
-from relive.server.authentication import Gate
+from relive.server.audit_middleware import AuditMiddleware
+from relive.server.authentication import Authenticator
 from relive.server.credentials import Tokens
 from relive.server.errors import ERROR_RESPONSES, install, refuse_unwritable
-from relive.server.export_shelf import Shelf
-from relive.server.rate_limits import Allowance, Limits
+from relive.server.export_shelf import ExportStore
+from relive.server.rate_limits import Allowance, RateLimitMiddleware
 from relive.server.routers import (
     audit,
     branches,
@@ -95,7 +95,7 @@ def make_application(
         ReliveError: what it keeps cannot be opened.
     """
     tokens = Tokens(settings.server)
-    gate = Gate(tokens, host=host, without_credentials=without_credentials)
+    gate = Authenticator(tokens, host=host, without_credentials=without_credentials)
     log = Audit(settings.server)
 
     @asynccontextmanager
@@ -107,7 +107,7 @@ def make_application(
                 stack.callback(Store(settings.store).close)
             app.state.links = SignedUrls(settings.server)
             stack.callback(app.state.links.close)
-            app.state.shelf = Shelf(settings.server)
+            app.state.shelf = ExportStore(settings.server)
             stack.callback(app.state.shelf.close)
             app.state.tasks = Tasks(settings, server_kinds(settings, app.state.shelf))
             await anyio.to_thread.run_sync(app.state.tasks.start)
@@ -133,8 +133,8 @@ def make_application(
     install(app)
     for router in _ROUTERS:
         app.include_router(router)
-    app.add_middleware(Trail, gate=gate, audit=log)
-    app.add_middleware(Limits, gate=gate, allowance=allowance)
+    app.add_middleware(AuditMiddleware, gate=gate, audit=log)
+    app.add_middleware(RateLimitMiddleware, gate=gate, allowance=allowance)
     return app
 
 

@@ -31,7 +31,7 @@ from relive.kernel.atomic_write import sync_directory
 from relive.server.key_files import private_directory, read_key
 from relive.store.disk_errors import disk_errors
 
-__all__ = ["KEPT", "Audit", "AuditEntry", "AuditPage", "AuditSound", "note"]
+__all__ = ["KEPT", "Audit", "AuditEntry", "AuditPage", "AuditSound", "note_for_audit"]
 
 KEPT: Final = 64  # files
 _FULL: Final = 4 << 20  # [bytes] of a file
@@ -99,7 +99,7 @@ class _End(NamedTuple):
     hash: str
 
 
-def note(
+def note_for_audit(
     scope: MutableMapping[str, Any],
     *,
     who: str | None = None,

@@ -19,21 +19,21 @@ from starlette.types import Scope as AsgiScope
 
 from relive.errors import ReliveError
 from relive.server.audit import Audit
-from relive.server.authentication import Caller, Gate
+from relive.server.authentication import Authenticator, Caller
 from relive.server.errors import answer_to
 from relive.server.rate_limits import Buckets
 
-__all__ = ["Trail"]
+__all__ = ["AuditMiddleware"]
 
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _ANYBODY: Final = "unknown"
 _ANYBODYS: Final = (1.0, 20)  # entries in a second, at once
 
 
-class Trail:
+class AuditMiddleware:
     """The middleware: ``app.add_middleware(Trail, gate=gate, audit=audit)``, before ``Limits`` is added."""
 
-    def __init__(self, app: ASGIApp, *, gate: Gate, audit: Audit) -> None:
+    def __init__(self, app: ASGIApp, *, gate: Authenticator, audit: Audit) -> None:
         self._app, self._gate, self._audit = app, gate, audit
         self._anybody = Buckets()
         self._unwritten = 0
@@ -67,7 +67,7 @@ class Trail:
         is_anybody = (
             told["who"] == _ANYBODY
         )  # who has no token asks as often as they like, also for downloads
-        if (is_refusal or is_anybody) and self._anybody.take(noted.get("who", ""), *_ANYBODYS):
+        if (is_refusal or is_anybody) and self._anybody.acquire(noted.get("who", ""), *_ANYBODYS):
             self._unwritten += 1
             return
         unwritten, self._unwritten = self._unwritten, 0

@@ -22,12 +22,12 @@ from starlette.datastructures import Headers
 from starlette.types import Scope as AsgiScope
 
 from relive.errors import CredentialsMissing, OriginRefused, ReliveError, ScopeMissing, UsageError
-from relive.server.audit import note
+from relive.server.audit import note_for_audit
 from relive.server.credentials import Scope, Token, Tokens, reach
 
-__all__ = ["Caller", "Gate", "is_loopback", "needs", "refuse_open_server"]
+__all__ = ["Authenticator", "Caller", "is_loopback", "needs", "refuse_open_server"]
 
-_ASKED = "relive.caller"  # in the ASGI scope: what ``Gate.ask`` found out, a Caller or a ReliveError
+_ASKED = "relive.caller"  # in the ASGI scope: what ``Authenticator.ask`` found out, a Caller or a ReliveError
 # Whoever reaches loopback is no reason to start programs as root.
 _WITHOUT_A_TOKEN = frozenset(Scope) - {Scope.HOST}
 _BEARER = HTTPBearer(auto_error=False, description="A token of `relive token create`")
@@ -80,7 +80,7 @@ def refuse_open_server(host: str, *, without_credentials: bool) -> None:
         )
 
 
-class Gate:
+class Authenticator:
     """Decides on each request; one for each application, in ``app.state.gate``."""
 
     def __init__(self, tokens: Tokens, *, host: str, without_credentials: bool = False) -> None:
@@ -168,17 +168,17 @@ def _page(cause: str) -> OriginRefused:
 def needs(scope: Scope) -> Callable[..., Coroutine[Any, Any, Caller]]:
     """A dependency that gives the Caller: ``caller: Annotated[Caller, Depends(needs(Scope.OPERATE))]``.
 
-    It raises what ``Gate.ask`` returns, and ScopeMissing if the caller's scopes do not hold ``scope``.
+    It raises what ``Authenticator.ask`` returns, and ScopeMissing if the caller's scopes do not hold ``scope``.
     """
 
     async def caller(
         request: Request,
         _shown: Annotated[HTTPAuthorizationCredentials | None, Security(_BEARER)],  # for OpenAPI
     ) -> Caller:
-        gate: Gate = request.app.state.gate
+        gate: Authenticator = request.app.state.gate
         found = await gate.ask(request.scope)
         if scope in (Scope.MEMORY, Scope.ADMIN, Scope.HOST):
-            note(request.scope)  # such reading is in the audit log as well
+            note_for_audit(request.scope)  # such reading is in the audit log as well
         if isinstance(found, ReliveError):
             raise found
         if scope not in found.scopes:

@@ -21,7 +21,7 @@ from typing import Self
 
 from relive.errors import TokenUnknown, UsageError
 from relive.model.token_scope import Scope
-from relive.server.database import Database
+from relive.server.database import SqliteFile
 from relive.server.key_files import private_directory, read_key
 
 __all__ = ["Scope", "Token", "TokenState", "Tokens", "reach"]
@@ -103,7 +103,7 @@ class Tokens:
         self._clock = clock
         self._key = read_key(server / "token.key")
         self._nothing = secrets.token_bytes(32)  # compared with where no token has the id
-        self._database = Database(server / "credentials.sqlite", _SCHEMA)
+        self._database = SqliteFile(server / "credentials.sqlite", _SCHEMA)
 
     def create(self, name: str, scopes: Collection[Scope], *, lifetime: int | None) -> tuple[Token, str]:
         """Make a token; gives it and its text, which cannot be had again.

@@ -14,13 +14,13 @@ from relive.errors import StoreVersionUnknown
 from relive.store.disk_errors import disk_errors
 from relive.store.lock import StoreLock
 
-__all__ = ["Database"]
+__all__ = ["SqliteFile"]
 
 _BUSY = 30.0  # [s] that a writer waits for others
 _DAMAGED = "put back a copy of it from a backup, with the server stopped"
 
 
-class Database:
+class SqliteFile:
     """An open file, to be used from any thread. Who reads does not wait for who writes."""
 
     def __init__(self, path: Path, schema: str, *, version: int = 1, is_durable: bool = True) -> None:

@@ -1,6 +1,6 @@
 """``GET /exports/ID/file``: a kept export, to who holds a signed address; in parts, so that what broke off goes on where it ended.
 
-The router needs ``app.state.links`` (``SignedUrls``) and ``app.state.shelf`` (``Shelf``).
+The router needs ``app.state.links`` (``SignedUrls``) and ``app.state.shelf`` (``ExportStore``).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from relive.errors import ObjectCorrupt, RangeUnsatisfiable
-from relive.server.audit import note
+from relive.server.audit import note_for_audit
 from relive.server.errors import ERROR_RESPONSES, answer_to
-from relive.server.export_shelf import KeptExport, Shelf
+from relive.server.export_shelf import ExportStore, KeptExport
 from relive.server.ranges import Span, wanted
 from relive.server.signed_urls import SignedUrls
 
@@ -49,9 +49,9 @@ _TYPE = "application/octet-stream"
 def download(export: str, request: Request) -> Response:
     """Fetch a kept export at its signed address; no token is needed, Range and If-Range are understood"""
     links: SignedUrls = request.app.state.links
-    shelf: Shelf = request.app.state.shelf
+    shelf: ExportStore = request.app.state.shelf
     link = links.check(export, request.scope["query_string"])
-    note(request.scope, who=f"signed address {link.link} of {link.asked_by}", target=export)
+    note_for_audit(request.scope, who=f"signed address {link.link} of {link.asked_by}", target=export)
     if request.method == "HEAD":
         kept = shelf.get(export)
         return Response(headers=_headers(kept, Span(0, kept.bytes)), media_type=_TYPE)

@@ -19,11 +19,11 @@ from pathlib import Path
 from relive.errors import ExportsFull, KeptExportUnknown, ObjectCorrupt, UsageError
 from relive.kernel.atomic_write import sync_directory
 from relive.kernel.claims import remove_left_over
-from relive.server.database import Database
+from relive.server.database import SqliteFile
 from relive.server.key_files import private_directory
 from relive.store.disk_errors import disk_errors
 
-__all__ = ["KeptExport", "Shelf", "new_export_id"]
+__all__ = ["ExportStore", "KeptExport", "new_export_id"]
 
 _ID = re.compile(r"[0-9a-f]{32}", re.ASCII)  # so that no id is a path
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)  # needs no quoting in a header
@@ -59,7 +59,7 @@ def new_export_id() -> str:
     return secrets.token_hex(16)
 
 
-class Shelf:
+class ExportStore:
     """All of one ``$RELIVE_HOME``; from any thread, by several processes."""
 
     def __init__(self, server: Path, *, quota: int = _QUOTA, clock: Callable[[], float] = time.time) -> None:
@@ -73,7 +73,7 @@ class Shelf:
         """
         self._directory = private_directory(private_directory(server) / "exports")
         self._quota, self._clock = quota, clock
-        self._database = Database(server / "exports.sqlite", _SCHEMA)
+        self._database = SqliteFile(server / "exports.sqlite", _SCHEMA)
 
     def keep(
         self, identity: str, write: Callable[[Path], object], *, name: str, lifetime: int, asked_by: str

@@ -32,10 +32,10 @@ from relive.errors import (
     ServerBusy,
     TooManyRequests,
 )
-from relive.server.authentication import Caller, Gate
+from relive.server.authentication import Authenticator, Caller
 from relive.server.errors import answer_to
 
-__all__ = ["Allowance", "Buckets", "Limits"]
+__all__ = ["Allowance", "Buckets", "RateLimitMiddleware"]
 
 _CLOSE: Final = {"Connection": "close"}  # what is left of the body is not read
 
@@ -77,7 +77,7 @@ class Buckets:
         self._clock = clock
         self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()  # name: (level, time of it)
 
-    def take(self, name: str, rate: float, burst: int) -> float:
+    def acquire(self, name: str, rate: float, burst: int) -> float:
         """Take one; gives 0, or the seconds after which there will be one."""
         now = self._clock()
         level, then = self._levels.pop(name, (float(burst), now))
@@ -112,10 +112,10 @@ class _Places:
             del self._taken[name]
 
 
-class Limits:
+class RateLimitMiddleware:
     """The middleware: ``app.add_middleware(Limits, gate=gate)``, as the last one added, which is the outermost."""
 
-    def __init__(self, app: ASGIApp, *, gate: Gate, allowance: Allowance | None = None) -> None:
+    def __init__(self, app: ASGIApp, *, gate: Authenticator, allowance: Allowance | None = None) -> None:
         self._app, self._gate = app, gate
         self._allowance = allowance or Allowance()
         self._buckets = Buckets()
@@ -132,7 +132,7 @@ class Limits:
         try:
             self._check_size(scope)
             name, rate, burst = await self._caller(scope)
-            if wait := math.ceil(self._buckets.take(name, rate, burst)):
+            if wait := math.ceil(self._buckets.acquire(name, rate, burst)):
                 too_many = TooManyRequests(
                     "too many requests",
                     cause=f"{rate:g} in a second are allowed, {burst} at once",

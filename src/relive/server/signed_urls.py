@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relive.errors import NotFound, UrlRefused, UsageError
-from relive.server.database import Database
+from relive.server.database import SqliteFile
 from relive.server.key_files import private_directory, read_key, replace_key
 
 __all__ = ["LONGEST", "Link", "SignedUrls"]
@@ -66,7 +66,7 @@ class SignedUrls:
         self._key_path = server / "links.key"
         read_key(self._key_path)  # so that a key that is none is noticed at the start
         self._clock = clock
-        self._database = Database(server / "links.sqlite", _SCHEMA)
+        self._database = SqliteFile(server / "links.sqlite", _SCHEMA)
 
     def issue(self, export: str, *, lifetime: int, asked_by: str) -> tuple[Link, str]:
         """Make an address; gives what is known of it, and path with query, which begins with a slash.

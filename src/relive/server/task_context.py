@@ -24,7 +24,7 @@ from relive.errors import Cancelled, ReliveError
 from relive.server.task import TaskId, TaskProgress
 from relive.server.task_store import News, TaskStore
 
-__all__ = ["LeftForAnother", "TaskKind", "Work", "never_done"]
+__all__ = ["LeftForAnother", "TaskAttempt", "TaskKind", "never_done"]
 
 I_ = TypeVar("I_", bound=BaseModel)
 R_ = TypeVar("R_", bound=BaseModel)
@@ -48,7 +48,7 @@ class TaskKind(Generic[I_, R_]):
 
     Attributes:
         name: in kebab-case, unique.
-        run: does it, in a thread; what changes anything outside the task is done in ``Work.step``. It runs again from its
+        run: does it, in a thread; what changes anything outside the task is done in ``TaskAttempt.step``. It runs again from its
             start if the server dies in it. Raises ReliveError.
         leftovers: called before that, and where such a task was cancelled meanwhile instead of it: ends what an earlier run may
             have left (branches, half-written files), all of which carry the task's id. May be called more than once.
@@ -57,11 +57,11 @@ class TaskKind(Generic[I_, R_]):
     name: str
     input: type[I_]
     result: type[R_]
-    run: Callable[[Work, I_], R_]
-    leftovers: Callable[[Work, I_], None] | None = None
+    run: Callable[[TaskAttempt, I_], R_]
+    leftovers: Callable[[TaskAttempt, I_], None] | None = None
 
 
-class Work:
+class TaskAttempt:
     """One attempt at a task. Its progress is an ``operations.progress.Progress``, and may be told from any thread.
 
     Every call of it raises Cancelled once the task is cancelled, and LeftForAnother once the server stops.

@@ -46,9 +46,9 @@ from relive.operations.restoring import RESTORE
 from relive.operations.storage import VERIFY
 from relive.operations.subprocess_runner import perform_apart
 from relive.sandbox.branch import list_branches
-from relive.server.export_shelf import Shelf
+from relive.server.export_shelf import ExportStore
 from relive.server.signed_urls import LONGEST
-from relive.server.task_context import TaskKind, Work, never_done
+from relive.server.task_context import TaskAttempt, TaskKind, never_done
 from relive.server.tasks import Tasks
 
 __all__ = [
@@ -117,7 +117,7 @@ def sweep_unfinished(settings: Settings, tasks: Tasks) -> None:
             runs.forget_parts(mark)
 
 
-def server_kinds(settings: Settings, shelf: Shelf) -> list[TaskKind[Any, Any]]:
+def server_kinds(settings: Settings, shelf: ExportStore) -> list[TaskKind[Any, Any]]:
     """All kinds of tasks of ``relive serve``; exports are kept on the shelf."""
     derived = [
         one for one in OPERATIONS.values() if isinstance(one.faces.rest, Route) and one.faces.rest.is_task
@@ -127,18 +127,18 @@ def server_kinds(settings: Settings, shelf: Shelf) -> list[TaskKind[Any, Any]]:
 
 
 def _kind(settings: Settings, operation: Operation[W, R]) -> TaskKind[W, R]:
-    def run(work: Work, wish: W) -> R:
+    def run(work: TaskAttempt, wish: W) -> R:
         return _perform(settings, operation, work, wish)
 
-    def leftovers(work: Work, _wish: W) -> None:
+    def leftovers(work: TaskAttempt, _wish: W) -> None:
         _end_process(work)
         _stop_branches(settings, work)
 
     return TaskKind(operation.name, operation.wish, operation.result, run, leftovers)
 
 
-def _export(settings: Settings, shelf: Shelf) -> TaskKind[ExportTask, ExportDone]:
-    def run(work: Work, wish: ExportTask) -> ExportDone:
+def _export(settings: Settings, shelf: ExportStore) -> TaskKind[ExportTask, ExportDone]:
+    def run(work: TaskAttempt, wish: ExportTask) -> ExportDone:
         def write(path: Path) -> None:
             _apart(settings, EXPORT, work, ExportWish(**wish.model_dump(exclude={"lifetime"}), file=path))
 
@@ -152,19 +152,19 @@ def _export(settings: Settings, shelf: Shelf) -> TaskKind[ExportTask, ExportDone
         # What is kept under the task's id is given back as it is.
         return work.step(EXPORT.name, keep, result=ExportDone, found=never_done)
 
-    def leftovers(work: Work, _wish: ExportTask) -> None:
+    def leftovers(work: TaskAttempt, _wish: ExportTask) -> None:
         _end_process(work)  # what it had half written, the shelf sweeps
 
     return TaskKind(EXPORT.name, ExportTask, ExportDone, run, leftovers)
 
 
 def _fixture(settings: Settings) -> TaskKind[FixtureTask, FixtureMade]:
-    def run(work: Work, wish: FixtureTask) -> FixtureMade:
+    def run(work: TaskAttempt, wish: FixtureTask) -> FixtureMade:
         output = fixture_directory(settings, work.task)
         output.parent.mkdir(mode=0o700, exist_ok=True)
         return _perform(settings, FIXTURE, work, FixtureWish(**dict(wish), output=output, force=True))
 
-    def leftovers(work: Work, _wish: FixtureTask) -> None:
+    def leftovers(work: TaskAttempt, _wish: FixtureTask) -> None:
         _end_process(work)
         if work.noted(FIXTURE.name) is None:
             shutil.rmtree(fixture_directory(settings, work.task), ignore_errors=True)
@@ -172,7 +172,7 @@ def _fixture(settings: Settings) -> TaskKind[FixtureTask, FixtureMade]:
     return TaskKind(FIXTURE.name, FixtureTask, FixtureMade, run, leftovers)
 
 
-def _perform(settings: Settings, operation: Operation[W, R], work: Work, wish: W) -> R:
+def _perform(settings: Settings, operation: Operation[W, R], work: TaskAttempt, wish: W) -> R:
     """As the one step of the task."""
     return work.step(
         operation.name,
@@ -182,7 +182,7 @@ def _perform(settings: Settings, operation: Operation[W, R], work: Work, wish: W
     )
 
 
-def _apart(settings: Settings, operation: Operation[W, R], work: Work, wish: W) -> R:
+def _apart(settings: Settings, operation: Operation[W, R], work: TaskAttempt, wish: W) -> R:
     marked = settings.model_copy(update={"mark": work.task})
 
     def started(pid: int) -> None:
@@ -197,7 +197,7 @@ def _apart(settings: Settings, operation: Operation[W, R], work: Work, wish: W) 
         raise
 
 
-def _end_process(work: Work) -> None:
+def _end_process(work: TaskAttempt) -> None:
     """Wait until the operation of an earlier attempt has taken back what it did, and kill it if it takes too long."""
     pid, _, start_ticks = (work.noted(_PROCESS) or "0 0").partition(" ")
     try:
@@ -218,7 +218,7 @@ def _end_process(work: Work) -> None:
         os.close(handle)
 
 
-def _stop_branches(settings: Settings, work: Work) -> None:
+def _stop_branches(settings: Settings, work: TaskAttempt) -> None:
     for branch in list_branches(settings):
         if branch.facts.mark == work.task and work.noted(RESTORE.name) is None:
             branch.stop()

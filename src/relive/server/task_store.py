@@ -27,7 +27,7 @@ from relive.errors import (
     TaskUnknown,
     UsageError,
 )
-from relive.server.database import Database
+from relive.server.database import SqliteFile
 from relive.server.task import (
     EventKind,
     Failure,
@@ -126,9 +126,9 @@ class TaskStore:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = directory / "tasks.sqlite"
         # What was promised is on the disk before the promise; news of how far a task is need not survive a power cut.
-        self._promised = Database(path, _SCHEMA)
+        self._promised = SqliteFile(path, _SCHEMA)
         try:
-            self._news = Database(path, _SCHEMA, is_durable=False)
+            self._news = SqliteFile(path, _SCHEMA, is_durable=False)
         except BaseException:
             self._promised.close()
             raise

@@ -22,7 +22,7 @@ from relive.config import Settings
 from relive.errors import Cancelled, ReliveError, TaskError, TaskLost, UsageError
 from relive.server.executors import dead_among, this_process
 from relive.server.task import Failure, Task, TaskEvent, TaskId, TaskPage, TaskState
-from relive.server.task_context import LeftForAnother, TaskKind, Work
+from relive.server.task_context import LeftForAnother, TaskAttempt, TaskKind
 from relive.server.task_engine import TaskEngine
 from relive.server.task_store import Beginning, Superseded, TaskStore, cancelled
 
@@ -53,7 +53,7 @@ class Tasks:
         self._engine = TaskEngine(settings.server, self._row.id, self._run, most=settings.tasks)
         self._log = structlog.get_logger()
         self._changed = threading.Condition()
-        self._held: dict[TaskId, Work | None] = {}  # None until it has begun
+        self._held: dict[TaskId, TaskAttempt | None] = {}  # None until it has begun
         self._is_leaving = False
         self._wake = threading.Event()
         self._ending = threading.Event()
@@ -172,7 +172,7 @@ class Tasks:
         beginning = self._begun(task)
         if beginning is None:
             return
-        work = Work(self._store, task, beginning.task.kind, beginning.attempt, beginning.task.by)
+        work = TaskAttempt(self._store, task, beginning.task.kind, beginning.attempt, beginning.task.by)
         with self._changed:
             self._held[task] = work
             if self._is_leaving:
@@ -206,7 +206,7 @@ class Tasks:
             self._log.error("task not handed back", task=task, error=error.as_json())
 
     def _outcome(
-        self, beginning: Beginning, work: Work
+        self, beginning: Beginning, work: TaskAttempt
     ) -> tuple[TaskState, dict[str, Any] | None, Failure | None]:
         task = beginning.task
         try:
@@ -228,7 +228,7 @@ class Tasks:
             return TaskState.FAILED, None, Failure.model_validate(told.as_json())
         return TaskState.SUCCEEDED, result.model_dump(mode="json"), None
 
-    def _do(self, beginning: Beginning, work: Work) -> BaseModel:
+    def _do(self, beginning: Beginning, work: TaskAttempt) -> BaseModel:
         task = beginning.task
         kind = self._kinds.get(task.kind)
         if kind is None:
@@ -259,7 +259,7 @@ class Tasks:
         return result
 
     def _end_leftovers(
-        self, kind: TaskKind[Any, Any], given: BaseModel, beginning: Beginning, work: Work
+        self, kind: TaskKind[Any, Any], given: BaseModel, beginning: Beginning, work: TaskAttempt
     ) -> None:
         """End what earlier attempts left; raises TaskLost or Cancelled where nothing else is to be done."""
         if beginning.attempt > 1 and beginning.deaths <= _DEATHS_MOST and kind.leftovers is not None:
@@ -286,7 +286,7 @@ class Tasks:
                 next_beat = now + _BEAT
                 self._guarded(self._beat)
 
-    def _works(self) -> list[Work]:
+    def _works(self) -> list[TaskAttempt]:
         with self._changed:
             return [work for work in self._held.values() if work is not None]
 

@@ -14,14 +14,14 @@ from relive.signals.messages import Exited
 from relive.signals.tasks import state_of
 from relive.signals.tracing import name_and_number
 
-__all__ = ["Known", "ends", "forget"]
+__all__ = ["TracedProcess", "ends", "forget"]
 
 _OF_FILES = 4  # one in so many files that may be open is a handle
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class TracedProcess:
     """A process that was traced, by the number and the start time that name it for good.
 
     Attributes:
@@ -37,7 +37,7 @@ class Known:
     handle: int | None
 
     @classmethod
-    def of(cls, pid: int, *, with_handle: bool = True) -> Known | None:
+    def of(cls, pid: int, *, with_handle: bool = True) -> TracedProcess | None:
         """A traced process, so that its number cannot become another's meanwhile; None when there is none."""
         try:
             handle = os.pidfd_open(pid) if with_handle else None
@@ -52,7 +52,7 @@ class Known:
         return cls(pid, stat.start_ticks, stat.comm, pid if inside is None else inside, handle)
 
     @classmethod
-    def of_all(cls, pids: Iterable[int]) -> list[Known]:
+    def of_all(cls, pids: Iterable[int]) -> list[TracedProcess]:
         """Of so many that other files can still be opened, with a handle."""
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _OF_FILES
         found = (cls.of(pid, with_handle=number < most) for number, pid in enumerate(pids))
@@ -78,12 +78,12 @@ class Known:
         return Exited(self.pid, status, self.comm, self.inside, lived if status is None else 0.0)
 
 
-def ends(known: Iterable[Known]) -> Iterator[Exited]:
+def ends(known: Iterable[TracedProcess]) -> Iterator[Exited]:
     """The end of each process that is gone."""
     return (one.end() for one in known if not one.lives)
 
 
-def forget(known: Iterable[Known]) -> None:
+def forget(known: Iterable[TracedProcess]) -> None:
     """Let go of their handles."""
     for one in known:
         if one.handle is not None:

@@ -17,7 +17,7 @@ from relive.errors import CapsuleError, ProcessGone, ReliveError
 from relive.signals.crash import HOLD_LIMIT
 from relive.signals.messages import Event, parse_event
 
-__all__ = ["Attached", "Released", "Tracer", "TracerProcess"]
+__all__ = ["Attached", "Released", "TracerClient", "TracerProcess"]
 
 _CLOSE_LIMIT = 10.0  # [s] for the tracer to end after its socket closed; first it may wait for a death
 
@@ -51,7 +51,7 @@ class Released:
 
 
 class TracerProcess:
-    """A tracer that was just started, and what it was told, for ``Tracer.adopt``; needs no event loop, and makes no thread.
+    """A tracer that was just started, and what it was told, for ``TracerClient.adopt``; needs no event loop, and makes no thread.
 
     Attributes:
         root: what it is to trace; None when it was not told.
@@ -77,7 +77,7 @@ class TracerProcess:
     def attach(self, root: int) -> None:
         """Tell it to trace a process and all its descendants; it does so when it is up. Once at most.
 
-        If it has died already, ``Tracer.adopt`` says so.
+        If it has died already, ``TracerClient.adopt`` says so.
         """
         self.root = root
         with contextlib.suppress(OSError):
@@ -90,7 +90,7 @@ class TracerProcess:
         self.process.wait()
 
 
-class Tracer:
+class TracerClient:
     """A tracer process. Made by ``start``; ends with ``close``, or when this process dies.
 
     Commands may be given from several asyncio tasks, and are carried out in the order they were given.
@@ -106,12 +106,12 @@ class Tracer:
         self._reading = asyncio.create_task(self._read(reader))
 
     @classmethod
-    async def start(cls, hold_limit: float = HOLD_LIMIT) -> Tracer:
+    async def start(cls, hold_limit: float = HOLD_LIMIT) -> TracerClient:
         """Start a tracer that traces nothing yet; ``hold_limit`` as for ``TracerProcess``."""
         return await cls.adopt(TracerProcess(hold_limit))
 
     @classmethod
-    async def adopt(cls, process: TracerProcess) -> Tracer:
+    async def adopt(cls, process: TracerProcess) -> TracerClient:
         """One that was started before there was an event loop. What it was told to trace it traces, or says that it does not.
 
         Raises:
@@ -201,7 +201,7 @@ class Tracer:
             self._process.kill()
             self._process.wait()
 
-    async def __aenter__(self) -> Tracer:
+    async def __aenter__(self) -> TracerClient:
         return self
 
     async def __aexit__(self, *_: object) -> None:

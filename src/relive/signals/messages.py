@@ -30,7 +30,7 @@ from typing import Any, ClassVar
 
 from relive.errors import ReliveError
 
-__all__ = ["Channel", "Event", "EventsLost", "Exited", "Fatal", "parse_event"]
+__all__ = ["Event", "EventsLost", "Exited", "Fatal", "TracerChannel", "parse_event"]
 
 Message = dict[str, Any]
 
@@ -115,7 +115,7 @@ def parse_event(message: Message) -> Event | None:
     return kind(**{field.name: message[field.name] for field in fields(kind) if field.name in message})
 
 
-class Channel:
+class TracerChannel:
     """The tracer's end of the socket pair. Nothing blocks: a tracer that waits for its agent stops the service.
 
     Attributes:

@@ -33,9 +33,9 @@ from typing import Any, Final
 
 from relive.errors import ProcessGone, ReliveError, UsageError
 from relive.kernel import libc, procfs
-from relive.signals.accounting import Known, ends, forget
+from relive.signals.accounting import TracedProcess, ends, forget
 from relive.signals.crash import HOLD_LIMIT, Crash
-from relive.signals.messages import Channel, Exited, Fatal
+from relive.signals.messages import Exited, Fatal, TracerChannel
 from relive.signals.release import let_die
 from relive.signals.tasks import state_of
 from relive.signals.tracing import Tracing
@@ -84,7 +84,7 @@ class _Signals:
 class _Agent:
     """What comes in: commands of the agent, and signals."""
 
-    def __init__(self, channel: Channel, signals: _Signals) -> None:
+    def __init__(self, channel: TracerChannel, signals: _Signals) -> None:
         self._channel = channel
         self._signals = signals
         self._commands: list[dict[str, Any]] = []
@@ -128,12 +128,12 @@ class _Agent:
 class Tracer:
     """The whole state between two commands."""
 
-    def __init__(self, channel: Channel, hold_limit: float) -> None:
+    def __init__(self, channel: TracerChannel, hold_limit: float) -> None:
         self._channel = channel
         self._hold_limit = hold_limit
         self._agent = _Agent(channel, _Signals())
         self._root: int | None = None
-        self._known: list[Known] = []
+        self._known: list[TracedProcess] = []
         self._held: list[Crash] = []
         self._resumes_tracing = False
         self._stopped_before: set[int] = set()
@@ -256,10 +256,10 @@ class _Session:
 
     def __init__(
         self,
-        channel: Channel,
+        channel: TracerChannel,
         agent: _Agent,
         releasing: bool | None,
-        known: Iterable[Known],
+        known: Iterable[TracedProcess],
         hold_limit: float,
     ) -> None:
         self._channel = channel
@@ -267,7 +267,7 @@ class _Session:
         self._releasing = releasing
         self._known = list(known)
         self._hold_limit = hold_limit
-        self.left: list[Known] = []
+        self.left: list[TracedProcess] = []
 
     def run(self, root: int) -> None:
         """The thread. Whatever goes wrong in it, its end sets the whole tree free."""
@@ -283,7 +283,7 @@ class _Session:
             self._channel.error(failure)
         # Still traced, none of them can vanish: whoever ends from now on is accounted for when tracing goes on.
         pids = {*self.tracing.processes(), *(one.pid for one in self._known if one.lives)}
-        self.left = Known.of_all(pids)
+        self.left = TracedProcess.of_all(pids)
 
     def _run(self, root: int) -> _End:
         try:
@@ -382,7 +382,7 @@ def main() -> None:
     resource.setrlimit(
         resource.RLIMIT_NOFILE, (most, most)
     )  # it has a handle of each process while it is aside
-    Tracer(Channel(socket.socket(fileno=arguments.socket)), arguments.hold_limit).run()
+    Tracer(TracerChannel(socket.socket(fileno=arguments.socket)), arguments.hold_limit).run()
 
 
 if __name__ == "__main__":

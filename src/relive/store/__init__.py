@@ -19,9 +19,9 @@ Keys lie beside it, in ``$RELIVE_HOME/keys`` (``keyring``).
 
 from relive.store.commitquery import CommitQuery
 from relive.store.index import StoredCommit, TargetLine
-from relive.store.ingested import TakenImages
+from relive.store.ingested import IngestedImages
 from relive.store.paging import Page
 from relive.store.staging import Staging
 from relive.store.store import Store
 
-__all__ = ["CommitQuery", "Page", "Staging", "Store", "StoredCommit", "TakenImages", "TargetLine"]
+__all__ = ["CommitQuery", "IngestedImages", "Page", "Staging", "Store", "StoredCommit", "TargetLine"]

@@ -25,7 +25,7 @@ from relive.store.pages.packs import Packs
 from relive.store.pages.page_diff import WORDS, Flags, Pages
 from relive.store.pages.placement import Placement
 from relive.store.pages.size import PAGE
-from relive.store.pages.table import NOWHERE, Contents, Index
+from relive.store.pages.table import NOWHERE, ContentTable, PackIndex
 
 __all__ = ["StoredContents", "damaged_contents"]
 
@@ -40,7 +40,7 @@ class _Known:
 
     commit: CommitId
     placement: Placement
-    contents: Contents
+    contents: ContentTable
     source: PageSource | None = None
     blocks: OrderedDict[int, Pages] = field(default_factory=OrderedDict)
 
@@ -77,7 +77,7 @@ class StoredContents:
         self._keep(_Known(commit_id, placement, index.contents))
         return checked_layers(manifest.listing, index.listing)
 
-    def _index_of(self, commit_id: CommitId) -> tuple[Placement, Index]:
+    def _index_of(self, commit_id: CommitId) -> tuple[Placement, PackIndex]:
         placement = self._placement_of(commit_id)
         while True:
             try:

@@ -13,17 +13,17 @@ from pathlib import Path
 from relive.model.commit import ImageFile
 from relive.store.objects import hash_file
 
-__all__ = ["LaidOut"]
+__all__ = ["ImageCache"]
 
 
-class LaidOut:
+class ImageCache:
     """Files named by the BLAKE3 of their content. Safe for several processes at once."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         directory.mkdir(exist_ok=True)
 
-    def give(self, image: ImageFile, path: Path) -> bool:
+    def link_page_file(self, image: ImageFile, path: Path) -> bool:
         """Make ``path`` a link to the page file, if it is here and whole; returns whether it was."""
         kept = self._directory / image.object
         try:

@@ -23,19 +23,19 @@ from relive.store.bundle import (
     unpack_bundle,
     write_bundle,
 )
-from relive.store.image_cache import LaidOut
-from relive.store.ingested import TakenImages
+from relive.store.image_cache import ImageCache
+from relive.store.ingested import IngestedImages
 from relive.store.manifests import Manifests, commit_id_of, has_placement, unknown
 from relive.store.objects import hash_bytes
 from relive.store.pages.commit_memory import CommitMemory
 from relive.store.pages.contents import NewContent
-from relive.store.pages.ingest import CommitIntake, TakenPages
+from relive.store.pages.ingest import CommitIntake, IngestedPages
 from relive.store.pages.mapped import hash_pages, map_pages
 from relive.store.pages.materialize import PageSource
 from relive.store.pages.packs import Packs
 from relive.store.pages.page_diff import Pages
 from relive.store.pages.page_reader import CommitPages, lazy_page_numbers
-from relive.store.pages.parent_cache import KnownCommit, KnownCommits, KnownContents
+from relive.store.pages.parent_cache import KnownCommit, KnownContents, ParentCache
 from relive.store.pages.parent_readback import read_back
 from relive.store.pages.placement import Placement, Placements
 from relive.store.pages.runs import page_files
@@ -52,25 +52,27 @@ class Images:
         self,
         packs: Packs,
         placements: Placements,
-        laid_out: LaidOut,
+        laid_out: ImageCache,
         manifests: Manifests,
     ) -> None:
         self._packs = packs
         self._placements = placements
         self._laid_out = laid_out
         self._manifests = manifests
-        self._known = KnownCommits()
+        self._known = ParentCache()
         self._read_back: tuple[CommitId, KnownCommit] | None = None  # asked for twice within one commit
 
     # -- taking in -----------------------------------------------------------------------------------------------
 
-    def begin(self, parent: CommitId | None) -> TakenImages:
+    def begin(self, parent: CommitId | None) -> IngestedImages:
         """Begin a commit that has no images (yet). To be called with the store's lock held."""
-        self._known.let_go()  # if nobody did: not two of them beside the new one
+        self._known.release_memory()  # if nobody did: not two of them beside the new one
         known = self.known(parent) if parent is not None else None
-        return TakenImages([], b"", parent if known is not None else None, CommitIntake(known, self._packs))
+        return IngestedImages(
+            [], b"", parent if known is not None else None, CommitIntake(known, self._packs)
+        )
 
-    def take(self, directory: Path, parent: CommitId | None) -> TakenImages:
+    def ingest(self, directory: Path, parent: CommitId | None) -> IngestedImages:
         """Take CRIU's files in; they may be removed then. To be called with the store's lock held.
 
         Raises:
@@ -83,7 +85,7 @@ class Images:
             taken.intake.discard()
             raise
 
-    def _take(self, directory: Path, taken: TakenImages) -> TakenImages:
+    def _take(self, directory: Path, taken: IngestedImages) -> IngestedImages:
         paths = {path.name: path for path in sorted(directory.iterdir()) if path.suffix == ".img"}
         sizes = {name: path.stat().st_size for name, path in paths.items() if name.startswith("pages-")}
         small = {name: path.read_bytes() for name, path in paths.items() if name not in sizes}
@@ -101,20 +103,20 @@ class Images:
         images.append(ImageFile(name=BUNDLE, size=len(bundle), object=hash_bytes(bundle)))
         return replace(taken, images=images, bundle=bundle)
 
-    def known_layers(self, taken: TakenImages) -> KnownContents:
+    def known_layers(self, taken: IngestedImages) -> KnownContents:
         """The contents of the commit that this one is compared with."""
         parent = taken.intake.parent
         return KnownContents.none() if parent is None else parent.contents
 
     def finish(
         self,
-        taken: TakenImages,
+        taken: IngestedImages,
         layers: Sequence[Layer],
         wanted: Sequence[str],
         new: Mapping[str, NewContent],
         listing: bytes,
         advance: Advance,
-    ) -> TakenPages:
+    ) -> IngestedPages:
         """Take in what is new of the contents of files; all is durable on return.
 
         Args:
@@ -128,7 +130,7 @@ class Images:
         taken.intake.take_contents(layers, wanted, new, advance)
         return taken.intake.finish(taken.bundle, listing)
 
-    def place(self, commit_id: CommitId, pages: TakenPages) -> int:
+    def place(self, commit_id: CommitId, pages: IngestedPages) -> int:
         """Write down where the commit lies, durable on return; returns the bytes of that."""
         known = pages.known
         bases = [one.place for one in pages.bases]
@@ -142,14 +144,14 @@ class Images:
             )
         return self._placements.write(placement)
 
-    def remember(self, commit_id: CommitId, taken: TakenImages, pages: TakenPages) -> None:
+    def remember(self, commit_id: CommitId, taken: IngestedImages, pages: IngestedPages) -> None:
         """The commit is durable: the next one may be compared with it."""
         self._read_back = None
         self._known.put(commit_id, pages.known, instead_of=taken.parent)
 
-    def let_go(self) -> None:
+    def release_memory(self) -> None:
         """Give back the memory of what the next commit will not be compared with."""
-        self._known.let_go()
+        self._known.release_memory()
 
     def known(self, commit_id: CommitId) -> KnownCommit | None:
         """The commit to compare with; None, so that all is kept anew, if it cannot be given back (any more)."""
@@ -254,7 +256,7 @@ class Images:
     def _make_page_files(self, manifest: Manifest, source: PageSource, directory: Path) -> None:
         page_images = [image for image in manifest.images if image.name != BUNDLE]
         for image in page_images:
-            if not self._laid_out.give(image, directory / image.name):
+            if not self._laid_out.link_page_file(image, directory / image.name):
                 source.write(image, directory / image.name)
         # What is sealed does not lie about plain for longer than its branch.
         is_sealed = self._packs.store_key() is not None

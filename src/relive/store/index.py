@@ -23,7 +23,7 @@ from relive.store.paging import Page, check_limit, page_of, read_cursor
 from relive.store.schema import prepare
 from relive.store.searching import as_sql_text, searchable
 
-__all__ = ["Index", "StoredCommit", "TargetLine", "objects_of", "size_of"]
+__all__ = ["CommitIndex", "StoredCommit", "TargetLine", "objects_of", "size_of"]
 
 _COLUMNS = "id, name, life, kind, root, trigger, taken_wall_ns, sequence, capture, pause_us, durable_us, bytes, new_bytes, parent"
 _ORDER = "commits"
@@ -76,7 +76,7 @@ class TargetLine:
     median_pause_us: int
 
 
-class Index:
+class CommitIndex:
     """Opens one connection; use each instance from one thread."""
 
     def __init__(self, path: Path) -> None:

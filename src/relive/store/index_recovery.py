@@ -9,14 +9,14 @@ from pathlib import Path
 
 from relive.errors import ObjectCorrupt, RefUnknown
 from relive.model.commit import CommitId
-from relive.store.index import Index, StoredCommit, size_of
+from relive.store.index import CommitIndex, StoredCommit, size_of
 from relive.store.lock import StoreLock
 from relive.store.manifests import Manifests
 
 __all__ = ["add_lines", "open_index", "renew_lines"]
 
 
-def open_index(path: Path, lock: StoreLock) -> Index:
+def open_index(path: Path, lock: StoreLock) -> CommitIndex:
     """Open the index; one that is no database is replaced by an empty one.
 
     Raises:
@@ -24,21 +24,21 @@ def open_index(path: Path, lock: StoreLock) -> Index:
     """
     if path.exists():
         with contextlib.suppress(sqlite3.DatabaseError):
-            return Index(path)
+            return CommitIndex(path)
     # Alone: SQLite does not wait when several processes give a fresh file its journal mode at once.
     with lock.held(shared=False):
         try:
-            return Index(path)
+            return CommitIndex(path)
         except sqlite3.OperationalError:
             raise
         except sqlite3.DatabaseError:
             for part in path.parent.glob(f"{path.name}*"):
                 part.unlink(missing_ok=True)
-            return Index(path)
+            return CommitIndex(path)
 
 
 def renew_lines(
-    index: Index, manifests: Manifests, commits: Mapping[CommitId, StoredCommit | None]
+    index: CommitIndex, manifests: Manifests, commits: Mapping[CommitId, StoredCommit | None]
 ) -> list[CommitId]:
     """Make lines anew from their manifests, and remove those of commits that are not there. Needs no lock: manifests do not change.
 
@@ -66,7 +66,7 @@ def renew_lines(
     return [commit_id for commit_id, known in commits.items() if known is None]
 
 
-def add_lines(index: Index, manifests: Manifests, commits: Collection[CommitId]) -> int:
+def add_lines(index: CommitIndex, manifests: Manifests, commits: Collection[CommitId]) -> int:
     """Give these commits their lines; call it with the store locked alone. Returns how many; damaged manifests get none."""
     count = 0
     for commit_id in sorted(commits):

@@ -10,11 +10,11 @@ from relive.model.commit import CommitId, ImageFile
 if TYPE_CHECKING:
     from relive.store.pages.ingest import CommitIntake
 
-__all__ = ["TakenImages"]
+__all__ = ["IngestedImages"]
 
 
 @dataclass(frozen=True, slots=True)
-class TakenImages:
+class IngestedImages:
     """Images that wait for the manifest that names them, in a pack that is not finished.
 
     Attributes:

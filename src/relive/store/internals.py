@@ -13,11 +13,11 @@ from relive.store.objects import Objects
 from relive.store.pages.packs import Packs
 from relive.store.pages.placement import Placements
 
-__all__ = ["Anatomy"]
+__all__ = ["StoreInternals"]
 
 
 @dataclass(frozen=True, slots=True)
-class Anatomy:
+class StoreInternals:
     """Who removes or moves something holds ``lock`` alone, who puts something in its place holds it shared.
 
     Attributes:

@@ -28,7 +28,7 @@ from relive.model.commit import EntryKind, FileEntry, Layer
 from relive.store.layer_checksums import is_as_sealed, seal
 from relive.store.objects import hash_bytes
 
-__all__ = ["Trees", "all_mounts", "lay_out"]
+__all__ = ["LayerCache", "all_mounts", "materialize_layer"]
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _TREE, _SEAL = "tree", "seal"
@@ -51,7 +51,7 @@ def all_mounts() -> str:
     return "\n".join(found)
 
 
-class Trees:
+class LayerCache:
     """The directory of laid-out layers."""
 
     def __init__(self, directory: Path, write: Callable[[str, Path], None]) -> None:
@@ -72,7 +72,7 @@ class Trees:
             OSError: the disk is full.
         """
         name = hash_bytes(layer.model_dump_json().encode())
-        return self.made(name, lambda fresh: lay_out(layer, fresh, self._write))
+        return self.made(name, lambda fresh: materialize_layer(layer, fresh, self._write))
 
     def made(self, name: str, make: Callable[[Path], None]) -> Path:
         """The directory of that name, which ``make`` fills the first time; must not be written to.
@@ -165,7 +165,7 @@ class Trees:
             os.close(descriptor)
 
 
-def lay_out(layer: Layer, directory: Path, write: Callable[[str, Path], None]) -> None:
+def materialize_layer(layer: Layer, directory: Path, write: Callable[[str, Path], None]) -> None:
     """Make the layer's entries below an existing directory.
 
     Modification times of directories are set last, since making their entries changes them.

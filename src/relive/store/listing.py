@@ -13,7 +13,7 @@ from relive.model.commit import MANIFEST_VERSION, Layer, Listing, Manifest
 from relive.store.objects import hash_bytes
 
 if TYPE_CHECKING:
-    from relive.store.pages.table import Index
+    from relive.store.pages.table import PackIndex
 
 __all__ = ["check_listing", "checked_layers", "contents_of", "encode_layers", "listed"]
 
@@ -54,7 +54,7 @@ def checked_layers(listing: Listing, data: bytes) -> list[Layer]:
         ) from error
 
 
-def check_listing(listing: Listing, index: Index) -> list[Layer]:
+def check_listing(listing: Listing, index: PackIndex) -> list[Layer]:
     """The layers; raises ObjectCorrupt also where a file has no content in the index."""
     layers = checked_layers(listing, index.listing)
     missing = [name for name in contents_of(layers) if name not in index.contents.positions]

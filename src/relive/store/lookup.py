@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from relive.errors import RefAmbiguous
 from relive.model.commit import CommitId
-from relive.store.index import Index
+from relive.store.index import CommitIndex
 from relive.store.names import AtTime, Back, Name, Reference
 from relive.store.tags import Tags
 
 __all__ = ["find_commit"]
 
 
-def find_commit(reference: Reference, tags: Tags, index: Index) -> CommitId | None:
+def find_commit(reference: Reference, tags: Tags, index: CommitIndex) -> CommitId | None:
     """The commit's id; None if there is none. A tag comes before an id, and an id before a target's name.
 
     Raises:
@@ -29,7 +29,7 @@ def find_commit(reference: Reference, tags: Tags, index: Index) -> CommitId | No
             return tags.find(reference.text) or _find_untagged(reference, index)
 
 
-def _find_untagged(reference: Name, index: Index) -> CommitId | None:
+def _find_untagged(reference: Name, index: CommitIndex) -> CommitId | None:
     if reference.is_prefix:
         ids = index.by_prefix(reference.text)
         if len(ids) > 1:

@@ -28,13 +28,13 @@ from relive.model.commit import CommitId, FileEntry, Layer, Manifest
 from relive.store.commitquery import CommitQuery
 from relive.store.disk_errors import disk_errors
 from relive.store.format import StoreFormat
-from relive.store.image_cache import LaidOut
+from relive.store.image_cache import ImageCache
 from relive.store.index import StoredCommit, TargetLine, objects_of, size_of
 from relive.store.index_recovery import add_lines, open_index, renew_lines
-from relive.store.ingested import TakenImages
-from relive.store.internals import Anatomy
+from relive.store.ingested import IngestedImages
+from relive.store.internals import StoreInternals
 from relive.store.keyring import Keyring
-from relive.store.layer_cache import Trees, lay_out
+from relive.store.layer_cache import LayerCache, materialize_layer
 from relive.store.listing import contents_of, listed
 from relive.store.lock import StoreLock
 from relive.store.lookup import find_commit
@@ -50,14 +50,14 @@ from relive.store.small_files import Part
 from relive.store.staging import Staging, sweep_left_overs
 from relive.store.sweep import repack_dead, sweep_packs
 from relive.store.tags import Tags
-from relive.store.transfer import Deliveries
+from relive.store.transfer import Transfers
 from relive.store.version1 import lay_out_whole_images
 
 if TYPE_CHECKING:
     from relive.store.contents import StoredContents
     from relive.store.images import Images
     from relive.store.pages.commit_memory import CommitMemory
-    from relive.store.pages.ingest import TakenPages
+    from relive.store.pages.ingest import IngestedPages
     from relive.store.pages.page_reader import CommitPages
 
 __all__ = ["Store"]
@@ -89,7 +89,7 @@ class Store:
         self._renewed: list[CommitId] = []
         self._advance = Advance()
         self._referable: Collection[str] | None = None
-        self._open_intake: TakenImages | None = None
+        self._open_intake: IngestedImages | None = None
         self._keyring = keyring = keyring or Keyring(directory.parent / "keys", given_store_keys)
         self._format = StoreFormat(directory, self._incoming, keyring)
         with disk_errors("opening the store", directory):
@@ -103,8 +103,8 @@ class Store:
                 directory / "packs", self._incoming, keyring.store_key, keyring.old_store_keys
             )
             self._placements = Placements(directory / "placements", self._incoming, keyring)
-            self._laid_out = LaidOut(directory / "laid")
-            self._trees = Trees(directory / "trees", self._write_content)
+            self._laid_out = ImageCache(directory / "laid")
+            self._trees = LayerCache(directory / "trees", self._write_content)
             self._index = open_index(directory / "index.sqlite", self._lock)
             try:
                 sweep_left_overs(self._incoming)
@@ -125,9 +125,9 @@ class Store:
         self.__dict__.pop("_images", None)
 
     @property
-    def anatomy(self) -> Anatomy:
+    def anatomy(self) -> StoreInternals:
         """What it is made of, for who works on all of it."""
-        return Anatomy(
+        return StoreInternals(
             directory=self._directory,
             incoming=self._incoming,
             lock=self._lock,
@@ -250,7 +250,7 @@ class Store:
         with disk_errors("storing a file", self._directory):
             return self._new_files.take(file, place, part)
 
-    def take_images(self, directory: Path, parent: CommitId | None = None) -> TakenImages:
+    def take_images(self, directory: Path, parent: CommitId | None = None) -> IngestedImages:
         """Take CRIU's image files in, durable with ``add``; only within ``taking_in``. The files may be removed afterwards.
 
         Args:
@@ -258,13 +258,13 @@ class Store:
         """
         self._discard_intake()
         with disk_errors("storing the memory images", self._directory):
-            self._open_intake = taken = self._images.take(directory, parent or self._parent)
+            self._open_intake = taken = self._images.ingest(directory, parent or self._parent)
         return taken
 
     def add(
         self,
         manifest: Manifest,
-        taken: TakenImages | None = None,
+        taken: IngestedImages | None = None,
         *,
         began_monotonic_ns: int | None = None,
         new_bytes: int | None = None,
@@ -316,7 +316,7 @@ class Store:
             self._images.remember(commit_id, taken, pages)
         return stored
 
-    def _finish(self, taken: TakenImages, layers: Sequence[Layer], listing: bytes) -> TakenPages:
+    def _finish(self, taken: IngestedImages, layers: Sequence[Layer], listing: bytes) -> IngestedPages:
         """Take the files in, and finish the pack."""
         wanted = contents_of(layers) if listing else []
         known = self._images.known_layers(taken)
@@ -351,10 +351,10 @@ class Store:
             remedy="commit again",
         )
 
-    def let_go(self) -> None:
+    def release_memory(self) -> None:
         """Give back the memory that ``add`` left over, when nobody waits any more; without it the next commit does so."""
         if "_images" in self.__dict__:
-            self._images.let_go()
+            self._images.release_memory()
         if "_contents" in self.__dict__:
             self._contents.close()
         with disk_errors("removing what was laid out", self._directory):
@@ -489,7 +489,7 @@ class Store:
     def lay_out_files(self, layer: Layer, directory: Path) -> None:
         """Make the layer's files below an existing directory; raises as ``lay_out_layer``."""
         with disk_errors("laying out files", directory):
-            lay_out(layer, directory, self._write_content)
+            materialize_layer(layer, directory, self._write_content)
 
     def lay_out_tree(self, name: str, make: Callable[[Path], None]) -> Path:
         """A directory that ``make`` fills the first time that one of this name is asked for; for reading only.
@@ -563,9 +563,9 @@ class Store:
     # -- to and from other stores --------------------------------------------------------------------------------
 
     @cached_property
-    def deliveries(self) -> Deliveries:
+    def deliveries(self) -> Transfers:
         """Commits that leave for another store, or come from there."""
-        return Deliveries(self.anatomy, self._index, self.stage)
+        return Transfers(self.anatomy, self._index, self.stage)
 
     # -- names ---------------------------------------------------------------------------------------------------
 

@@ -24,8 +24,8 @@ from relive.model.commit import CommitId
 from relive.store.atomic_io import finish_file
 from relive.store.bundle import BUNDLE, checked_bundle
 from relive.store.disk_errors import disk_errors
-from relive.store.index import Index, size_of
-from relive.store.internals import Anatomy
+from relive.store.index import CommitIndex, size_of
+from relive.store.internals import StoreInternals
 from relive.store.listing import check_listing
 from relive.store.manifests import canonical, has_placement, parse_manifest
 from relive.store.pages.numpy_threads import load_numpy
@@ -34,12 +34,12 @@ from relive.store.pages.packs import Packs
 from relive.store.pages.placement import decode_placement
 from relive.store.pages.sealing import FrameSeal, open_with_any
 from relive.store.staging import Staging
-from relive.store.transfer_parts import Commit, Part, PartKind, check_part, parts_of
+from relive.store.transfer_parts import PartKind, TransferCommit, TransferPart, check_part, parts_of
 
 if TYPE_CHECKING:
     from relive.store.contents import StoredContents
 
-__all__ = ["Deliveries", "Outgoing"]
+__all__ = ["Outgoing", "Transfers"]
 
 _KEPT = 7 * 86400.0  # [s] how long parts of a commit that was never fetched to its end are kept
 
@@ -48,8 +48,8 @@ _KEPT = 7 * 86400.0  # [s] how long parts of a commit that was never fetched to 
 class Outgoing:
     """A commit that is held for sending, and where its parts lie meanwhile; ``packs`` are those of them that are packs."""
 
-    commit: Commit
-    paths: Mapping[Part, Path]
+    commit: TransferCommit
+    paths: Mapping[TransferPart, Path]
     packs: Packs
 
     @cached_property
@@ -66,10 +66,10 @@ class Outgoing:
             self.contents.close()
 
 
-class Deliveries:
+class Transfers:
     """One for a store; it works on the store's own directories."""
 
-    def __init__(self, store: Anatomy, index: Index, stage: Callable[[], Staging]) -> None:
+    def __init__(self, store: StoreInternals, index: CommitIndex, stage: Callable[[], Staging]) -> None:
         self._directory = store.directory
         self._arriving = store.directory / "arriving"
         self._lock = store.lock
@@ -114,7 +114,7 @@ class Deliveries:
         finally:
             staging.discard()
 
-    def _link(self, part: Part, path: Path) -> None:
+    def _link(self, part: TransferPart, path: Path) -> None:
         try:
             os.link(self._place(part), path)
         except FileNotFoundError:
@@ -128,7 +128,7 @@ class Deliveries:
 
     def open(
         self, commit_id: CommitId, manifest_bytes: bytes, placement_bytes: Callable[[], bytes]
-    ) -> Commit:
+    ) -> TransferCommit:
         """Read and check what says what the commit consists of; changes nothing.
 
         Args:
@@ -154,9 +154,11 @@ class Deliveries:
             )
         signed = placement_bytes()
         placement = self._placements.check(commit_id, signed)
-        return Commit(commit_id, manifest, manifest_bytes, placement, signed, parts_of(manifest, placement))
+        return TransferCommit(
+            commit_id, manifest, manifest_bytes, placement, signed, parts_of(manifest, placement)
+        )
 
-    def whole(self, commit_id: CommitId) -> Commit | None:
+    def whole(self, commit_id: CommitId) -> TransferCommit | None:
         """The commit if the store has it, can trust it and misses no part of it; contents are not checked."""
         try:
             commit = self.open(
@@ -166,11 +168,11 @@ class Deliveries:
             return None
         return None if self.missing(commit) else commit
 
-    def missing(self, commit: Commit) -> list[Part]:
+    def missing(self, commit: TransferCommit) -> list[TransferPart]:
         """Parts that the store does not have."""
         return [part for part in commit.parts if not self._place(part).exists()]
 
-    def parts_named(self, commit: Commit, placement_bytes: bytes) -> tuple[Part, ...]:
+    def parts_named(self, commit: TransferCommit, placement_bytes: bytes) -> tuple[TransferPart, ...]:
         """The parts by another placement of the same commit, whoever signed that; raises ObjectCorrupt."""
         return parts_of(commit.manifest, decode_placement(commit.id, placement_bytes))
 
@@ -190,11 +192,11 @@ class Deliveries:
         finally:
             os.close(lock)
 
-    def arriving(self, part: Part) -> Path:
+    def arriving(self, part: TransferPart) -> Path:
         """Where a part is gathered, within ``receiving``."""
         return self._arriving / f"{part.kind}-{part.name}"
 
-    def check_arrived(self, part: Part) -> None:
+    def check_arrived(self, part: TransferPart) -> None:
         """Raises ObjectCorrupt where what was gathered is not the part; then it is removed."""
         path = self.arriving(part)
         try:
@@ -203,7 +205,7 @@ class Deliveries:
             path.unlink()
             raise
 
-    def check_seal(self, pack: Part, head: bytes) -> None:
+    def check_seal(self, pack: TransferPart, head: bytes) -> None:
         """Raises KeyMissing where a pack that begins so is sealed and there is no key, ObjectCorrupt where it is no pack."""
         _, is_sealed = decode_head(pack.name, head)
         if is_sealed and self._packs.store_key() is None and not self._packs.old_keys():
@@ -213,7 +215,9 @@ class Deliveries:
                 remedy=f"put the sender's `store.key` into the keys directory of RELIVE_HOME, or set {STORE_KEY}",
             )
 
-    def check_opens(self, pack: Part, size: int, frame: int, read: Callable[[int, int], bytes]) -> None:
+    def check_opens(
+        self, pack: TransferPart, size: int, frame: int, read: Callable[[int, int], bytes]
+    ) -> None:
         """See before it travels whether a pack will open here, by one of its frames.
 
         Args:
@@ -237,7 +241,7 @@ class Deliveries:
         frames[frame].check(pack.name, frame, stored)
         open_with_any([FrameSeal(key, pack_id, head) for key in self._packs.store_keys()], frame, stored)
 
-    def receive(self, commit: Commit, new_bytes: int) -> list[Part]:
+    def receive(self, commit: TransferCommit, new_bytes: int) -> list[TransferPart]:
         """Put a commit in place whose parts have arrived, within ``receiving``; durable on return.
 
         Returns parts that are neither here nor have arrived, since what a commit shares with another may be dropped at any
@@ -256,7 +260,7 @@ class Deliveries:
                 self._index.add(commit.id, commit.manifest, durable_us=None, size=size, new_bytes=new_bytes)
         return lost
 
-    def _install(self, commit: Commit) -> list[Part]:
+    def _install(self, commit: TransferCommit) -> list[TransferPart]:
         wanted = self.missing(commit)
         lost = [part for part in wanted if not self.arriving(part).exists()]
         if lost:
@@ -277,13 +281,13 @@ class Deliveries:
         self._manifests.write(commit.id, commit.manifest_bytes)
         return []
 
-    def _take_pack(self, part: Part) -> None:
+    def _take_pack(self, part: TransferPart) -> None:
         arrived, goal = self.arriving(part), self._place(part)
         finish_file(arrived)
         arrived.replace(goal)
         sync_directory(goal.parent)
 
-    def _check_opens(self, commit: Commit) -> None:
+    def _check_opens(self, commit: TransferCommit) -> None:
         if not has_placement(commit.manifest):
             return
         load_numpy()
@@ -298,7 +302,7 @@ class Deliveries:
             if commit.manifest.listing is not None:
                 check_listing(commit.manifest.listing, source.index)
 
-    def _place(self, part: Part) -> Path:
+    def _place(self, part: TransferPart) -> Path:
         return (self._packs if part.kind is PartKind.PACK else self._objects).path(part.name)
 
 

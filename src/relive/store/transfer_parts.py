@@ -13,7 +13,7 @@ from relive.store.objects import hash_file
 from relive.store.pages.packcheck import check_pack
 from relive.store.pages.placement import Placement
 
-__all__ = ["Commit", "Part", "PartKind", "check_part", "parts_of"]
+__all__ = ["PartKind", "TransferCommit", "TransferPart", "check_part", "parts_of"]
 
 
 class PartKind(StrEnum):
@@ -24,7 +24,7 @@ class PartKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Part:
+class TransferPart:
     """One file of a commit; ``name`` has 64 hexadecimal digits."""
 
     kind: PartKind
@@ -36,7 +36,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class TransferCommit:
     """A commit as it travels.
 
     Attributes:
@@ -49,17 +49,17 @@ class Commit:
     manifest_bytes: bytes
     placement: Placement
     placement_bytes: bytes
-    parts: tuple[Part, ...]
+    parts: tuple[TransferPart, ...]
 
 
-def parts_of(manifest: Manifest, placement: Placement) -> tuple[Part, ...]:
+def parts_of(manifest: Manifest, placement: Placement) -> tuple[TransferPart, ...]:
     """All that must be there for the commit to be given back, each once."""
-    objects = (Part(PartKind.OBJECT, name) for name in objects_of(manifest))
-    packs = (Part(PartKind.PACK, name) for name in placement.needed())
+    objects = (TransferPart(PartKind.OBJECT, name) for name in objects_of(manifest))
+    packs = (TransferPart(PartKind.PACK, name) for name in placement.needed())
     return (*sorted(objects), *sorted(packs))
 
 
-def check_part(part: Part, path: Path) -> None:
+def check_part(part: TransferPart, path: Path) -> None:
     """Raises ObjectCorrupt where the file is not what the part's name says."""
     if part.kind is PartKind.PACK:
         check_pack(part.name, path)

@@ -19,9 +19,9 @@ from pathlib import Path
 from relive.errors import UnitUnfit
 from relive.model.capsule import check_name
 from relive.model.limits import KINDS
-from relive.units.unitfile import Assignments, Command, read_command
+from relive.units.unitfile import Assignments, ExecStart, read_command
 
-__all__ = ["Wanted", "capsule_name", "drop_in", "is_untouched", "remarks"]
+__all__ = ["DropInOptions", "capsule_name", "drop_in", "is_untouched", "remarks"]
 
 # Without these the service would be another one, or not start.
 _NEEDED = {
@@ -92,7 +92,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_@+=:,./-]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class DropInOptions:
     """What the user asked for.
 
     Attributes:
@@ -115,7 +115,7 @@ def capsule_name(unit: str) -> str:
     return check_name(re.sub(r"[^A-Za-z0-9._-]+", "-", unit.removesuffix(".service")))
 
 
-def drop_in(unit: str, service: Assignments, loaded: Mapping[str, str], wanted: Wanted) -> str:
+def drop_in(unit: str, service: Assignments, loaded: Mapping[str, str], wanted: DropInOptions) -> str:
     """The text of the drop-in.
 
     Args:
@@ -216,7 +216,7 @@ def remarks(service: Assignments) -> list[str]:
     return found
 
 
-def _command(unit: str, service: Assignments) -> Command:
+def _command(unit: str, service: Assignments) -> ExecStart:
     commands = service.all("ExecStart")
     if len(commands) != 1:
         raise UnitUnfit(f"{unit} cannot be adopted: it has {len(commands)} ExecStart=, not one")
@@ -271,7 +271,7 @@ def _signalling(service: Assignments) -> list[str]:
     return lines
 
 
-def _is_kill(command: Command) -> bool:
+def _is_kill(command: ExecStart) -> bool:
     return (
         command.program in ("kill", "/bin/kill", "/usr/bin/kill")
         and "MAINPID" in command.words

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["Assignments", "Command", "read_command", "read_service"]
+__all__ = ["Assignments", "ExecStart", "read_command", "read_service"]
 
 _PREFIXES = re.compile(r"[-@:+!|]*")
 _SERVICE = "Service"
@@ -37,7 +37,7 @@ class Assignments:
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class ExecStart:
     """An ``ExecStart=`` as written.
 
     Attributes:
@@ -81,12 +81,12 @@ def _joined(text: str) -> Iterable[str]:
         yield begun.strip()
 
 
-def read_command(value: str) -> Command:
+def read_command(value: str) -> ExecStart:
     """Take an ``ExecStart=`` apart."""
     found = _PREFIXES.match(value)
     prefixes = found[0] if found is not None else ""
     words = value[len(prefixes) :].strip()
-    return Command(prefixes, words, _first_of(words))
+    return ExecStart(prefixes, words, _first_of(words))
 
 
 def _first_of(words: str) -> str:

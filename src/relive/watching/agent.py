@@ -1,7 +1,7 @@
 """The agent of one watched container or service, from ``relive watch`` to ``relive stop`` or until the container is removed.
 
-It goes from start to start of the container (see ``Start``). What outlasts a start is here: the commits and their keeper, the
-recording proxy, the output, the drain of the rings. The container depends on none of it.
+It goes from start to start of the container (see ``ContainerStart``). What outlasts a start is here: the commits and their keeper,
+the recording proxy, the output, the drain of the rings. The container depends on none of it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import structlog
 
 from relive.agent.capsule.log_rotation import Bounding
 from relive.agent.capsule.supervisor import Supervisor
-from relive.agent.commits.commit_writer import Keeper
+from relive.agent.commits.commit_writer import CommitWriter
 from relive.agent.commits.committer import Committer
 from relive.agent.commits.protection import Protection
-from relive.agent.control.background import Tasks
-from relive.agent.control.proxy_supervisor import Recorder
+from relive.agent.control.background import BackgroundTasks
+from relive.agent.control.proxy_supervisor import ProxySupervisor
 from relive.agent.control.server import serve_control
 from relive.agent.failures.ring_drain import InsideDrain
 from relive.agent.failures.sightings import loop_sighting
@@ -33,7 +33,7 @@ from relive.watching.engine import Engine, OutputGoal
 from relive.watching.life import Watch, service_of
 from relive.watching.restarts import Restarts
 from relive.watching.rings import remove_place
-from relive.watching.start import Common, End, Start
+from relive.watching.start import Common, ContainerStart, StartEnd
 from relive.watching.state import ContainerState
 
 __all__ = ["ContainerAgent"]
@@ -54,14 +54,14 @@ class ContainerAgent:
         self._engine = engine
         self._log = structlog.get_logger()
         self._protection = Protection()
-        self._tasks = Tasks(self._protection)
+        self._tasks = BackgroundTasks(self._protection)
         self._stopping = asyncio.Event()
         self._starts = asyncio.Event()
-        self._start: Start | None = None
+        self._start: ContainerStart | None = None
         self._restarts = Restarts()
         self._is_over = self._is_gone = False
-        self._failed: tuple[End, Sighting] | None = None
-        self._keeper = Keeper(
+        self._failed: tuple[StartEnd, Sighting] | None = None
+        self._keeper = CommitWriter(
             settings,
             facts.name,
             facts.id,
@@ -72,7 +72,9 @@ class ContainerAgent:
         )
         self._taker = engine.taker(settings, facts.id, facts.name, paths)
         self._committer = Committer(self._taker, paths, facts.name, self._keeper, self._protection)
-        self._recorder = Recorder(settings, service_of(watch), self._committer, self._tasks, self._hear_proxy)
+        self._recorder = ProxySupervisor(
+            settings, service_of(watch), self._committer, self._tasks, self._hear_proxy
+        )
         self._supervisor = Supervisor(settings, paths)
         self._bounding = Bounding([*paths.logs, paths.agent_log], settings.output_keep)
         self._drain = self._drain_rings(Path(facts.rings)) if facts.rings is not None else None
@@ -106,7 +108,7 @@ class ContainerAgent:
 
     def _hear_proxy(self, message: dict[str, Any]) -> None:
         if self._start is not None:
-            self._start.failures.hear(message)
+            self._start.failures.on_proxy_message(message)
 
     def _hear_exception(self, event: Event) -> None:
         if self._start is not None:
@@ -124,10 +126,10 @@ class ContainerAgent:
         ready()
         try:
             self._tasks.begin(self._keeper.make_ready())
-            self._tasks.keep("proxy", self._recorder.run)
-            self._tasks.keep("output", lambda: self._output.follow(self._starts))
-            self._tasks.keep("supervisor", self._supervisor.keep)
-            self._tasks.keep("bounding", self._bounding.run)
+            self._tasks.start_guarded("proxy", self._recorder.run)
+            self._tasks.start_guarded("output", lambda: self._output.follow(self._starts))
+            self._tasks.start_guarded("supervisor", self._supervisor.keep)
+            self._tasks.start_guarded("bounding", self._bounding.run)
             await self._go_from_start_to_start()
             self._is_over = True
         except TargetUnknown:
@@ -164,7 +166,7 @@ class ContainerAgent:
 
     async def _watch_start(self, state: ContainerState) -> ContainerState | None:
         """Watch one start to its end; returns how the container was after it, None when the watch is to end."""
-        start = self._start = Start(self._common(), state)
+        start = self._start = ContainerStart(self._common(), state)
         await asyncio.to_thread(self._taker.begin, state.pid)
         self._keeper.learn()
         self._log.info("watching a start", pid=state.pid, started=state.started)
@@ -182,7 +184,7 @@ class ContainerAgent:
             await start.close()
 
     def _common(self) -> Common:
-        look = self._drain.look if self._drain is not None else None
+        look = self._drain.drain if self._drain is not None else None
         return Common(
             self._settings, self._watch, self._engine, self._keeper, self._committer, self._protection, look
         )
@@ -191,7 +193,7 @@ class ContainerAgent:
         """How the container is, as soon as its engine answers; None when the watch is to end before that."""
         while not self._stopping.is_set():
             try:
-                return await asyncio.to_thread(self._engine.look, self._watch.facts.id)
+                return await asyncio.to_thread(self._engine.inspect, self._watch.facts.id)
             except HostIncapable as error:  # it may be on its way through an upgrade
                 self._log.warning("the engine does not answer", error=error.as_json())
                 await asyncio.sleep(_SILENCE)
@@ -206,13 +208,13 @@ class ContainerAgent:
                 return state
             await asyncio.sleep(_IDLE_LEAST)
 
-    async def _write_end(self, start: Start, end: End, after: ContainerState) -> None:
+    async def _write_end(self, start: ContainerStart, end: StartEnd, after: ContainerState) -> None:
         try:
             await asyncio.wait_for(self._output.idle.wait(), _OUTPUT_LIMIT)
         except TimeoutError:
             self._log.warning("the last of the output has not arrived")
         if self._drain is not None:
-            await asyncio.to_thread(self._drain.look)
+            await asyncio.to_thread(self._drain.drain)
         # The exit code is that of the last start: of this one only where none has followed.
         exit_code = after.exit_code if not after.is_running else None
         if exit_code is None:

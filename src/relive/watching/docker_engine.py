@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 
-from relive.agent.commits.dumper import CriuTaker, Taker
+from relive.agent.commits.dumper import CriuDumper, Dumper
 from relive.config import Settings
 from relive.containers.docker.api import get, open_stream
 from relive.containers.docker.target import docker_target
@@ -28,7 +28,7 @@ class Docker:
 
     name = "docker"
 
-    def look(self, container: str) -> ContainerState:
+    def inspect(self, container: str) -> ContainerState:
         """See ``Engine``."""
         found = get("containers", container, "json")
         if found is None:
@@ -73,9 +73,9 @@ class Docker:
         """See ``Engine``."""
         return OutputFollower(lambda since: _log_command(container, since), goal)
 
-    def taker(self, settings: Settings, container: str, name: str, paths: LifePaths) -> Taker:
+    def taker(self, settings: Settings, container: str, name: str, paths: LifePaths) -> Dumper:
         """See ``Engine``; it knows the name itself."""
-        return CriuTaker(settings, FoundContainer(lambda: docker_target(container)))
+        return CriuDumper(settings, FoundContainer(lambda: docker_target(container)))
 
 
 def _log_command(container: str, since: str) -> Sequence[str]:

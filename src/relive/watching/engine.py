@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from relive.agent.commits.dumper import Taker
+from relive.agent.commits.dumper import Dumper
 from relive.config import Settings
 from relive.model.capsule import LifePaths
 from relive.watching.state import ContainerState
@@ -53,7 +53,7 @@ class Engine(Protocol):
     def name(self) -> str:
         """As targets begin: "podman", "docker", "pid", "unit"."""
 
-    def look(self, container: str) -> ContainerState:
+    def inspect(self, container: str) -> ContainerState:
         """How a container is now.
 
         Raises:
@@ -73,5 +73,5 @@ class Engine(Protocol):
     def output(self, container: str, goal: OutputGoal) -> Output:
         """What follows its output."""
 
-    def taker(self, settings: Settings, container: str, name: str, paths: LifePaths) -> Taker:
+    def taker(self, settings: Settings, container: str, name: str, paths: LifePaths) -> Dumper:
         """What takes its commits; ``name``: what it is called in them, ``paths``: where the files of its watch lie."""

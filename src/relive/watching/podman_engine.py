@@ -8,9 +8,9 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from relive.agent.commits.dumper import CriuTaker, Taker
+from relive.agent.commits.dumper import CriuDumper, Dumper
 from relive.config import Settings
-from relive.containers.podman.command import Answer, ask
+from relive.containers.podman.command import CommandResult, ask
 from relive.containers.podman.container import find_container
 from relive.containers.podman.target import container_target
 from relive.errors import HostIncapable, TargetUnknown
@@ -32,7 +32,7 @@ class Podman:
 
     name = "podman"
 
-    def look(self, container: str) -> ContainerState:
+    def inspect(self, container: str) -> ContainerState:
         """See ``Engine``."""
         found = _inspect("container", container)
         if found is None:
@@ -71,9 +71,9 @@ class Podman:
         """See ``Engine``."""
         return OutputFollower(lambda since: _log_command(container, since), goal)
 
-    def taker(self, settings: Settings, container: str, name: str, paths: LifePaths) -> Taker:
+    def taker(self, settings: Settings, container: str, name: str, paths: LifePaths) -> Dumper:
         """See ``Engine``; it knows the name itself."""
-        return CriuTaker(settings, FoundContainer(lambda: container_target(find_container(container))))
+        return CriuDumper(settings, FoundContainer(lambda: container_target(find_container(container))))
 
 
 def _log_command(container: str, since: str) -> Sequence[str]:
@@ -97,7 +97,7 @@ def _inspect(kind: str, name: str) -> dict[str, Any] | None:
         raise HostIncapable("what podman answers is not understood", cause=str(error)) from error
 
 
-def _ask(*words: str, limit: float = _LIMIT) -> Answer:
+def _ask(*words: str, limit: float = _LIMIT) -> CommandResult:
     try:
         return ask(*words, limit=limit)
     except subprocess.TimeoutExpired as error:

@@ -13,12 +13,12 @@ import structlog
 from relive.agent.capsule.exit_wait import wait_for_end
 from relive.agent.capsule.lives import Capsule
 from relive.agent.capsule.memory_cgroup import MemoryGroup
-from relive.agent.commits.commit_writer import Keeper
+from relive.agent.commits.commit_writer import CommitWriter
 from relive.agent.commits.committer import Committer
-from relive.agent.commits.pace import Pace, footprint_of
+from relive.agent.commits.pace import CommitPace, footprint_of
 from relive.agent.commits.policy import PolicyCommits
 from relive.agent.commits.protection import Protection
-from relive.agent.control.background import Tasks
+from relive.agent.control.background import BackgroundTasks
 from relive.agent.failures.exceptions import ExceptionWatch
 from relive.agent.failures.log_patterns import LinePatterns
 from relive.agent.failures.sightings import (
@@ -39,7 +39,7 @@ from relive.watching.health import has_turned_bad, is_overdue
 from relive.watching.life import Watch, service_of
 from relive.watching.state import ContainerState, Health
 
-__all__ = ["Common", "End", "Start", "wait_status"]
+__all__ = ["Common", "ContainerStart", "StartEnd", "wait_status"]
 
 _LOOK_LEAST, _LOOK_MOST = 1.0, 10.0  # [s] between two looks at a container that has a health check
 _BORN_SLACK_NS = 1_000_000_000  # a process's start is known to a tick of the clock, its time since boot read a moment later
@@ -53,14 +53,14 @@ class Common:
     settings: Settings
     watch: Watch
     engine: Engine
-    keeper: Keeper
+    keeper: CommitWriter
     committer: Committer
     protection: Protection
     look_inside: Callable[[], None] | None
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class StartEnd:
     """How a start ended.
 
     Attributes:
@@ -81,7 +81,7 @@ def wait_status(exit_code: int) -> int:
     return exit_code - 128 if 128 < exit_code < 128 + 65 else (exit_code & 0xFF) << 8
 
 
-class Start:
+class ContainerStart:
     """Belongs to the agent's event loop. Make it for a container that runs, await ``run``, then ``report`` its end."""
 
     def __init__(self, common: Common, state: ContainerState) -> None:
@@ -89,7 +89,7 @@ class Start:
         self.state = state
         self.service: Capsule = service_of(common.watch, state)
         self._group = MemoryGroup.of_process(state.pid) if state.has_group else None
-        self._tasks = Tasks(common.protection)
+        self._tasks = BackgroundTasks(common.protection)
         self._log = structlog.get_logger()
         self._patterns = LinePatterns(common.watch.facts.spec.patterns)
         self._born_ns = self._seen_ns = _born_ns(state.pid)
@@ -120,7 +120,7 @@ class Start:
     def hear_exception(self, event: Event) -> None:
         """Take a ``failure`` event of the recorder inside."""
         if self._exceptions is not None:
-            self._exceptions.hear(event)
+            self._exceptions.on_failure_event(event)
 
     def hear_line(self, line: bytes, begin: int) -> None:
         """Take a line of the container's output; ``begin``: size of stderr's file when it began."""
@@ -129,32 +129,34 @@ class Start:
 
     # -- its life ------------------------------------------------------------------------------------------------
 
-    async def run(self, stopping: asyncio.Event) -> End | None:
+    async def run(self, stopping: asyncio.Event) -> StartEnd | None:
         """Watch until it has ended; None when the watch ended before."""
         spec = self._common.watch.facts.spec
         ended = wait_for_end(self.state.pid)
         stop = asyncio.ensure_future(stopping.wait())
         try:
             if spec.signals:
-                self._tasks.keep("failures", self.failures.watch_signals)
-            self._tasks.keep("memory", self.failures.watch_memory)
+                self._tasks.start_guarded("failures", self.failures.watch_signals)
+            self._tasks.start_guarded("memory", self.failures.watch_memory)
             if self._exceptions is not None:
-                self._tasks.keep("exceptions", self._exceptions.watch)
+                self._tasks.start_guarded("exceptions", self._exceptions.watch)
             if self.state.health is not None:
-                self._tasks.keep("health", self._watch_health)
-            self._tasks.keep("policy", self._policy().run)
+                self._tasks.start_guarded("health", self._watch_health)
+            self._tasks.start_guarded("policy", self._policy().run)
             await asyncio.wait((ended, stop), return_when=asyncio.FIRST_COMPLETED)
             if not ended.done():
                 return None
             # At once: the engine removes the group with its counts.
             kills = self._group.kills() if self._group is not None else 0
-            return End(time.monotonic(), self.failures.root_status, kills, await self._common.keeper.last())
+            return StartEnd(
+                time.monotonic(), self.failures.root_status, kills, await self._common.keeper.last()
+            )
         finally:
             ended.cancel()
             stop.cancel()
 
     async def report(
-        self, end: End, exit_code: int | None, *, wanted: bool, oom_killed: bool, is_final: bool = False
+        self, end: StartEnd, exit_code: int | None, *, wanted: bool, oom_killed: bool, is_final: bool = False
     ) -> Sighting | None:
         """Write its end down if it is a failure; what was seen is returned, also where it has an incident already.
 
@@ -192,7 +194,7 @@ class Start:
         spec, pid = self._common.watch.facts.spec, self.state.pid
         listens = (lambda: bool(procfs.listening_ports(pid))) if spec.listen or self.state.ports else None
         committer = self._common.committer
-        pace = committer.pace = Pace(spec.policy, lambda: footprint_of(pid))
+        pace = committer.pace = CommitPace(spec.policy, lambda: footprint_of(pid))
         return PolicyCommits(spec.policy, committer, pace, self._common.watch.paths.pace, listens)
 
     async def _watch_health(self) -> None:
@@ -208,7 +210,9 @@ class Start:
                 now = await self._look_at_health()
             if now is not None:
                 if has_turned_bad(seen, now):
-                    await self.failures.see(health_sighting(now.streak, now.said, time.time_ns()))
+                    await self.failures.report_and_commit(
+                        health_sighting(now.streak, now.said, time.time_ns())
+                    )
                 seen = now
             await asyncio.sleep(pause)
 
@@ -218,7 +222,7 @@ class Start:
 
     async def _look_at_health(self) -> Health | None:
         try:
-            return (await asyncio.to_thread(self._common.engine.look, self.state.id)).health
+            return (await asyncio.to_thread(self._common.engine.inspect, self.state.id)).health
         except ReliveError as error:
             self._log.warning("the container's health is not known", error=error.as_json())
             return None

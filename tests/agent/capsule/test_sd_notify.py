@@ -68,5 +68,5 @@ def test_other_processes_are_heard_only_where_the_unit_says_so(systemd, tmp_path
 
 def test_a_systemd_that_is_gone_is_no_trouble(tmp_path):
     relay = NotifyRelay("@relive-test-nobody-listens-here", NotifyAccess.MAIN)
-    relay.say("READY=1")
+    relay.notify("READY=1")
     relay.close()

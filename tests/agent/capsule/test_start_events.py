@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from relive.agent.capsule.start_events import Beginnings, beginning_for
+from relive.agent.capsule.start_events import StartEvents, beginning_for
 from relive.recording.events import Event, EventKind
 
 
@@ -26,7 +26,7 @@ def seqs(path: Path, pid: int) -> list[tuple[int, int]]:
 
 def test_calls_of_any_request_and_readings_of_none_are_kept(tmp_path):
     path = tmp_path / "b"
-    Beginnings(path).take(
+    StartEvents(path).add(
         [
             (7, begun()),
             (7, event(EventKind.CLOCK, 2, source="time.time", value=1.0)),
@@ -42,7 +42,7 @@ def test_calls_of_any_request_and_readings_of_none_are_kept(tmp_path):
 
 def test_a_worker_comes_with_those_that_forked_it_and_an_unknown_one_with_its_sibling(tmp_path):
     path = tmp_path / "b"
-    Beginnings(path).take(
+    StartEvents(path).add(
         [
             (1, begun()),
             (1, call(2)),
@@ -58,24 +58,24 @@ def test_a_worker_comes_with_those_that_forked_it_and_an_unknown_one_with_its_si
 
 def test_a_number_that_is_used_again_is_another_process(tmp_path):
     path = tmp_path / "b"
-    Beginnings(path).take([(7, begun()), (7, call(2)), (7, begun()), (7, call(3))])
+    StartEvents(path).add([(7, begun()), (7, call(2)), (7, begun()), (7, call(3))])
     assert seqs(path, 7) == [(7, 1), (7, 3)]
 
 
 def test_it_ends_at_its_bounds_without_gaps_and_a_new_agent_goes_on(tmp_path):
     path = tmp_path / "b"
-    kept = Beginnings(path)
-    kept.take([(7, begun()), *((7, call(seq)) for seq in range(2, 600))])
-    again = Beginnings(path)
-    again.take([(7, call(seq)) for seq in range(600, 2000)])
+    kept = StartEvents(path)
+    kept.add([(7, begun()), *((7, call(seq)) for seq in range(2, 600))])
+    again = StartEvents(path)
+    again.add([(7, call(seq)) for seq in range(600, 2000)])
     assert [seq for _, seq in seqs(path, 7)] == list(range(1, 1001))
-    again.take([(8, begun()), (8, call(2, data=b"x" * (1 << 20))), (8, call(3))])
+    again.add([(8, begun()), (8, call(2, data=b"x" * (1 << 20))), (8, call(3))])
     assert seqs(path, 8) == [(8, 1)]
 
 
 def test_of_very_many_processes_the_first_are_kept(tmp_path):
     path = tmp_path / "b"
-    Beginnings(path).take([(pid, one) for pid in range(1, 101) for one in (begun(), call(2))])
+    StartEvents(path).add([(pid, one) for pid in range(1, 101) for one in (begun(), call(2))])
     assert seqs(path, 64) == [(64, 1), (64, 2)]
     assert seqs(path, 65) == []
 
@@ -83,6 +83,6 @@ def test_of_very_many_processes_the_first_are_kept(tmp_path):
 def test_a_file_that_is_damaged_costs_nothing_but_itself(tmp_path):
     path = tmp_path / "b"
     path.write_text("no event\n")
-    Beginnings(path).take([(7, begun())])
+    StartEvents(path).add([(7, begun())])
     assert (path.read_text(), beginning_for(path, 7)) == ("no event\n", [])
-    Beginnings(tmp_path / "gone/b").take([(7, begun())])
+    StartEvents(tmp_path / "gone/b").add([(7, begun())])

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import pytest
 
 from relive.agent.commits import commit_writer as room
-from relive.agent.commits.commit_writer import Keeper, commit_before
+from relive.agent.commits.commit_writer import CommitWriter, commit_before
 from relive.agent.commits.protection import Protection
 from relive.config import Settings, load_settings
 from relive.errors import DiskFull
@@ -57,9 +57,9 @@ def logs(tmp_path: Path) -> list[Path]:
 def keeping(settings: Settings, logs: list[Path]):
     """Runs a test's work in a loop, with a keeper that is closed afterwards."""
 
-    def run(work: Callable[[Keeper], Awaitable[Result]]) -> Result:
+    def run(work: Callable[[CommitWriter], Awaitable[Result]]) -> Result:
         async def inside() -> Result:
-            keeper = Keeper(settings, "pay", "L1", logs, protection=Protection())
+            keeper = CommitWriter(settings, "pay", "L1", logs, protection=Protection())
             try:
                 return await work(keeper)
             finally:
@@ -82,16 +82,16 @@ def sighting(**facts: Any) -> Sighting:
 
 
 def test_a_commits_parent_is_the_one_before_it_of_the_same_life(keeping):
-    async def work(keeper: Keeper) -> list[StoredCommit]:
-        return [await keeper.keep(capture(number)) for number in (1, 2, 3)]
+    async def work(keeper: CommitWriter) -> list[StoredCommit]:
+        return [await keeper.store(capture(number)) for number in (1, 2, 3)]
 
     one, two, three = keeping(work)
     assert [one.parent, two.parent, three.parent] == [None, one.id, two.id]
 
 
 def test_what_is_asked_for_at_once_is_done_in_that_order(keeping):
-    async def work(keeper: Keeper) -> list[StoredCommit | Incident]:
-        asked = [keeper.keep(capture(1)), keeper.report(sighting(), None), keeper.keep(capture(2))]
+    async def work(keeper: CommitWriter) -> list[StoredCommit | Incident]:
+        asked = [keeper.store(capture(1)), keeper.report(sighting(), None), keeper.store(capture(2))]
         tasks = [asyncio.ensure_future(one) for one in asked]
         await asyncio.sleep(0)
         assert keeper.pending == 3
@@ -108,7 +108,7 @@ def test_an_incident_is_written_when_somebody_has_removed_the_log(keeping, logs)
     for log in logs:
         log.unlink()
 
-    async def work(keeper: Keeper) -> Incident:
+    async def work(keeper: CommitWriter) -> Incident:
         return await keeper.report(sighting(), None)
 
     incident = keeping(work)
@@ -124,9 +124,9 @@ def test_a_commit_is_kept_when_thinning_fails_and_that_is_told(settings, logs, m
     protection = Protection()
 
     async def work() -> list[str]:
-        keeper = Keeper(settings, "pay", "L1", logs, protection=protection)
+        keeper = CommitWriter(settings, "pay", "L1", logs, protection=protection)
         try:
-            return [(await keeper.keep(capture(number))).id for number in (1, 2)]
+            return [(await keeper.store(capture(number))).id for number in (1, 2)]
         finally:
             await keeper.drain()
             keeper.close()
@@ -138,17 +138,17 @@ def test_a_commit_is_kept_when_thinning_fails_and_that_is_told(settings, logs, m
 
 
 def test_a_capture_that_cannot_be_stored_is_told_and_the_next_one_is_stored(keeping):
-    async def work(keeper: Keeper) -> StoredCommit:
+    async def work(keeper: CommitWriter) -> StoredCommit:
         with pytest.raises(DiskFull):
-            await keeper.keep(capture(1, fails=True))
-        return await keeper.keep(capture(2))
+            await keeper.store(capture(1, fails=True))
+        return await keeper.store(capture(2))
 
     assert keeping(work).parent is None
 
 
 def test_an_incident_names_the_commit_before_its_request(keeping):
-    async def work(keeper: Keeper) -> tuple[list[StoredCommit], Incident]:
-        commits = [await keeper.keep(capture(number)) for number in (1, 2, 3)]
+    async def work(keeper: CommitWriter) -> tuple[list[StoredCommit], Incident]:
+        commits = [await keeper.store(capture(number)) for number in (1, 2, 3)]
         return commits, await keeper.report(sighting(sequence=25), None)
 
     commits, incident = keeping(work)
@@ -156,8 +156,8 @@ def test_an_incident_names_the_commit_before_its_request(keeping):
 
 
 def test_without_a_request_it_names_the_last_commit_that_is_not_its_own(keeping):
-    async def work(keeper: Keeper) -> tuple[StoredCommit, StoredCommit, Incident, Incident]:
-        one, at = await keeper.keep(capture(1)), await keeper.keep(capture(2))
+    async def work(keeper: CommitWriter) -> tuple[StoredCommit, StoredCommit, Incident, Incident]:
+        one, at = await keeper.store(capture(1)), await keeper.store(capture(2))
         return (
             one,
             at,
@@ -191,8 +191,8 @@ def test_no_commit_can_be_dropped_between_finding_and_naming_it(keeping, setting
     save = Incidents.save
     monkeypatch.setattr(Incidents, "save", save_and_look)
 
-    async def work(keeper: Keeper) -> None:
-        await keeper.keep(capture(1))
+    async def work(keeper: CommitWriter) -> None:
+        await keeper.store(capture(1))
         await keeper.report(sighting(sequence=15), None)
         await keeper.report(sighting(sequence=25), None)
 
@@ -201,12 +201,12 @@ def test_no_commit_can_be_dropped_between_finding_and_naming_it(keeping, setting
 
 
 def test_a_failure_seen_again_is_counted_and_keeps_its_first_facts(keeping, settings):
-    async def work(keeper: Keeper) -> list[Incident]:
-        await keeper.keep(capture(1))
+    async def work(keeper: CommitWriter) -> list[Incident]:
+        await keeper.store(capture(1))
         first = await keeper.report(sighting(sequence=15), None)
         assert keeper.is_known(sighting())
         assert not keeper.is_known(sighting(fingerprint="other"))
-        later = await keeper.keep(capture(2))
+        later = await keeper.store(capture(2))
         return [first, await keeper.report(sighting(sequence=25, seen_wall_ns=9), later.id)]
 
     first, again = keeping(work)
@@ -225,10 +225,10 @@ def test_an_incident_holds_the_end_of_the_log_since_its_request(keeping, logs):
 
 
 def test_old_commits_are_dropped_but_not_those_of_incidents(keeping, settings):
-    async def work(keeper: Keeper) -> tuple[list[StoredCommit], Incident]:
-        commits = [await keeper.keep(capture(1))]
+    async def work(keeper: CommitWriter) -> tuple[list[StoredCommit], Incident]:
+        commits = [await keeper.store(capture(1))]
         incident = await keeper.report(sighting(), None)
-        commits += [await keeper.keep(capture(number)) for number in range(2, 17)]
+        commits += [await keeper.store(capture(number)) for number in range(2, 17)]
         return commits, incident
 
     commits, incident = keeping(work)
@@ -245,7 +245,7 @@ def test_secrets_of_the_service_are_not_kept_of_its_log(settings, logs):
     logs[-1].write_text("token of-the-environment\npassword=of-the-line\nplain words\n")
 
     async def report() -> Any:
-        keeper = Keeper(settings, "pay", "L1", logs, lambda: service.pid, protection=Protection())
+        keeper = CommitWriter(settings, "pay", "L1", logs, lambda: service.pid, protection=Protection())
         try:
             await keeper.make_ready()
             service.kill()
@@ -305,7 +305,7 @@ def test_the_commit_before_is_never_one_after_the_failure(
 
 
 def test_a_failure_while_the_service_starts_is_marked_so(keeping):
-    async def work(keeper: Keeper) -> list[Incident]:
+    async def work(keeper: CommitWriter) -> list[Incident]:
         keeper.is_ready = False
         early = await keeper.report(sighting(), None)
         keeper.is_ready = True

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from relive.agent.commits.file_bases import unneeded_bases
-from relive.checkpoint.journal import Record, RecordKind
+from relive.checkpoint.journal import JournalRecord, RecordKind
 
 
-def record(serial: int, kind: RecordKind = RecordKind.REGULAR) -> Record:
-    return Record(serial, 100 * serial, kind, 0o100644, 0, 0, 0, 0, f"/data/{serial}", "")
+def record(serial: int, kind: RecordKind = RecordKind.REGULAR) -> JournalRecord:
+    return JournalRecord(serial, 100 * serial, kind, 0o100644, 0, 0, 0, 0, f"/data/{serial}", "")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from relive.agent.commits.pace import Footprint, Pace, footprint_of
+from relive.agent.commits.pace import CommitPace, Footprint, footprint_of
 from relive.model.capsule import Policy, parse_every
 
 MB = 1_000_000
@@ -18,8 +18,8 @@ class World:
     memory: int
     now: float = 100.0
 
-    def pace(self, policy: Policy) -> Pace:
-        return Pace(policy, lambda: Footprint(1, self.memory), lambda: self.now)
+    def pace(self, policy: Policy) -> CommitPace:
+        return CommitPace(policy, lambda: Footprint(1, self.memory), lambda: self.now)
 
 
 def limited(every: str = "1s", limit: float = 1.0, share: float = 1.0) -> Policy:

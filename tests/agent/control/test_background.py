@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from relive.agent.commits import protection as protection_room
 from relive.agent.commits.committer import RateLimit
 from relive.agent.commits.protection import Protection
-from relive.agent.control.background import Tasks
+from relive.agent.control.background import BackgroundTasks
 from relive.errors import CommitFailed
 
 
@@ -19,7 +19,7 @@ def test_whatever_goes_wrong_in_a_task_is_logged():
         raise error
 
     async def work() -> None:
-        tasks = Tasks(Protection())
+        tasks = BackgroundTasks(Protection())
         tasks.begin(fail(CommitFailed("it failed", cause="so it goes")))
         tasks.begin(fail(RuntimeError("a bug")))
         await asyncio.sleep(0)  # both begin, and end with their errors
@@ -42,7 +42,7 @@ def test_ending_cancels_what_still_runs():
             ended.append("cleaned up")
 
     async def work() -> None:
-        tasks = Tasks(Protection())
+        tasks = BackgroundTasks(Protection())
         tasks.begin(long())
         await asyncio.sleep(0)
         await tasks.end()
@@ -80,7 +80,7 @@ def test_what_protects_a_service_goes_on_after_an_error_that_nobody_foresaw(monk
             raise KeyError("nobody foresaw it") if len(tried) < 3 else CommitFailed("it failed")
 
     async def go() -> None:
-        await Tasks(protection).keep("failures", work)
+        await BackgroundTasks(protection).start_guarded("failures", work)
 
     structlog.reset_defaults()
     with capture_logs() as logged:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from relive.agent.failures.closing import close, masked_evidence
-from relive.incidents.evidence import Evidence, bodies_of, keep
+from relive.incidents.evidence import Evidence, bodies_of, store_evidence
 from relive.incidents.incidents import Incidents
 from relive.incidents.report.masking import FileMask
 from relive.model.incident import FailureKind, Sighting
@@ -47,7 +47,7 @@ def test_closing_masks_what_was_learned_since(tmp_path: Path) -> None:
     )
     incident = incidents.add("pay", "L1", sighting, before=None, at=None, log_end=0, log_tail=[SECRET])
     mask = FileMask()
-    keep(tmp_path, incident.number, masked_evidence(evidence(), mask))
+    store_evidence(tmp_path, incident.number, masked_evidence(evidence(), mask))
     bodies_of(tmp_path, incident.number).mkdir()
     (bodies_of(tmp_path, incident.number) / "2-1.body").write_bytes(SECRET.encode())
     written = [path for path in tmp_path.rglob("*") if path.is_file()]

@@ -26,8 +26,8 @@ def test_what_was_written_before_counts_for_a_service_that_was_just_started(
     seen: list[Sighting] = []
     lines = LogLines(logs, ["ERROR"], seen.append, is_new=is_new)
     with contextlib.closing(lines):
-        lines.look()
-        lines.look()
+        lines.poll()
+        lines.poll()
     assert len(seen) == early
 
 
@@ -37,12 +37,12 @@ def test_a_line_is_seen_once_and_its_place_is_told(logs: list[Path]) -> None:
     with contextlib.closing(lines), logs[1].open("a") as file:
         file.write("well\nException in thread")
         file.flush()
-        lines.look()
+        lines.poll()
         assert seen == []  # not whole yet
         file.write(' "pool-1" java.lang.IllegalStateException\n')
         file.flush()
-        lines.look()
-        lines.look()
+        lines.poll()
+        lines.poll()
     (one,) = seen
     assert one.kind is FailureKind.LOG and "IllegalStateException" in one.summary
     assert one.log_begin == len("ERROR early\nwell\n")

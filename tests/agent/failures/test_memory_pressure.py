@@ -32,7 +32,7 @@ def test_a_commit_is_due_once_for_each_rise_and_files_do_not_count(tmp_path: Pat
         pressure, seen = Pressure(MemoryGroup(tmp_path, 1)), []
         for used, files in ((10, 0), (90, 60), (90, 0), (95, 0), (68, 0), (90, 0), (30, 0), (90, 0)):
             fill(tmp_path, used * MIB, files * MIB)
-            seen.append(pressure.look())
+            seen.append(pressure.is_due())
         pressure.close()
         return seen
 
@@ -42,4 +42,4 @@ def test_a_commit_is_due_once_for_each_rise_and_files_do_not_count(tmp_path: Pat
 def test_without_a_limit_nothing_is_ever_due(tmp_path: Path) -> None:
     (tmp_path / "memory.max").write_text("max\n")
     (tmp_path / "memory.current").write_text("1")
-    assert not Pressure(MemoryGroup(tmp_path, 2)).look()
+    assert not Pressure(MemoryGroup(tmp_path, 2)).is_due()

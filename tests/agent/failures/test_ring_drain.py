@@ -48,7 +48,7 @@ def test_what_a_recording_cannot_hold_is_left_out_and_the_rest_is_kept(tmp_path:
     drain = drain_of(tmp_path, seen)
     for number, text in enumerate(("{}", fields, "{}"), 1):
         ring.write(number, (RECORD % (number, number, text)).encode(), b"")
-        drain.look()
+        drain.drain()
     drain.close()
     assert [event.fields["own_seq"] for event in Recording(tmp_path / "inside").events()] == [1, 3]
 
@@ -58,11 +58,11 @@ def test_a_ring_that_is_cut_short_is_left_alone_and_the_others_go_on(tmp_path: P
     cut, whole = Ring(str(tmp_path / "7-a.ring"), 1 << 16, 1), Ring(str(tmp_path / "8-b.ring"), 1 << 16, 1)
     drain = drain_of(tmp_path, [])
     cut.write(1, (RECORD % (1, 1, "{}")).encode(), b"")
-    drain.look()
+    drain.drain()
     os.truncate(cut.path, length)
     for number in (1, 2):
         whole.write(number, (RECORD % (number, number, "{}")).encode(), b"")
-        drain.look()
+        drain.drain()
     cut.forget()
     drain.close()
     events = Recording(tmp_path / "inside").events()
@@ -76,7 +76,7 @@ def test_a_body_that_is_longer_than_allowed_is_not_kept_and_its_event_is(tmp_pat
         (tmp_path / f"7-{number}.body").write_bytes(bytes(size))
         fields = f'{{"file":"7-{number}.body"}}'
         ring.write(number, (RECORD % (number, number, fields)).encode(), b"")
-    drain.look()
+    drain.drain()
     drain.close()
     assert len(list(Recording(tmp_path / "inside").events())) == 2
     assert [path.name for path in (tmp_path / "inside" / "bodies").iterdir()] == ["7-1.body"]
@@ -92,7 +92,7 @@ die = lambda *_: os.kill(os.getpid(), 9)
 owner, name = {"written": (inside.RingReader, "note_taken"), "taken": (inside.RecordingWriter, "flush")}[moment]
 setattr(owner, name, die)
 inside.InsideDrain(place, place / "inside", beginnings=place / "beginnings.jsonl", keep_bytes=1 << 20, body_bytes=100,
-    is_alive=lambda _pid, _made: False, on_failure=lambda _event: None, protection=Protection()).look()
+    is_alive=lambda _pid, _made: False, on_failure=lambda _event: None, protection=Protection()).drain()
 """
 
 
@@ -108,7 +108,7 @@ def test_an_agent_killed_while_it_takes_loses_nothing_and_doubles_nothing(
     done = subprocess.run([sys.executable, "-c", KILLED, tmp_path, moment], check=False)
     assert done.returncode == -signal.SIGKILL
     drain = drain_of(tmp_path, [], alive=False)
-    drain.look()
+    drain.drain()
     drain.close()
     events = Recording(tmp_path / "inside").events()
     assert [event.fields["own_seq"] for event in events] == [1, 2, 3]

@@ -13,7 +13,7 @@ from typing import cast
 import pytest
 
 from relive.containers.restore.image import IMAGE_MEMBER, image_layers
-from relive.containers.restore.specification import Told
+from relive.containers.restore.specification import ContainerSpecification
 from relive.errors import ImageUnavailable, ObjectCorrupt
 from relive.model.commit import CommitId, EntryKind, FileEntry
 from relive.store import Store
@@ -66,7 +66,7 @@ def layers_of(tmp_path: Path, image: str, files: dict[str, bytes]) -> list[Path]
     archive = tmp_path / "image.tar"
     archive.write_bytes(tar_of(Entry(name, data) for name, data in files.items()))
     entry = FileEntry(path=IMAGE_MEMBER, kind=EntryKind.FILE, object="0" * 64)
-    told = Told(image, "name:1", "", {}, frozenset(), [], [], (0, 0), {IMAGE_MEMBER: entry})
+    told = ContainerSpecification(image, "name:1", "", {}, frozenset(), [], [], (0, 0), {IMAGE_MEMBER: entry})
     return image_layers(cast(Store, Held(archive)), COMMIT, told)
 
 
@@ -118,11 +118,17 @@ def test_a_commit_that_does_not_tell_its_image_is_refused(
     (tmp_path / "podman").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ImageUnavailable) as caught:
-        image_layers(cast(Store, None), COMMIT, Told("", "name:1", "", {}, frozenset(), [], [], (0, 0), {}))
+        image_layers(
+            cast(Store, None),
+            COMMIT,
+            ContainerSpecification("", "name:1", "", {}, frozenset(), [], [], (0, 0), {}),
+        )
     assert "does not tell" in str(caught.value.cause)
     # A podman that fails is not taken for one that has no such image.
     with pytest.raises(ImageUnavailable) as caught:
         image_layers(
-            cast(Store, None), COMMIT, Told("a" * 64, "name:1", "", {}, frozenset(), [], [], (0, 0), {})
+            cast(Store, None),
+            COMMIT,
+            ContainerSpecification("a" * 64, "name:1", "", {}, frozenset(), [], [], (0, 0), {}),
         )
     assert "cannot be asked" in caught.value.message

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from relive.containers.restore.specification import Bind, Told, read_told
+from relive.containers.restore.specification import BindMount, ContainerSpecification, read_told
 from relive.errors import RestoreFailed
 from relive.model.commit import EntryKind, FileEntry, Layer, LayerKind, Manifest
 from relive.store import Store
@@ -24,7 +24,7 @@ class Members:
         return self.files[entry.path]
 
 
-def told(**files: object) -> Told:
+def told(**files: object) -> ContainerSpecification:
     contents = {
         name.replace("__", "/").replace("_dot_", "."): one
         if isinstance(one, bytes)
@@ -34,7 +34,7 @@ def told(**files: object) -> Told:
     return read(contents)
 
 
-def read(contents: dict[str, bytes]) -> Told:
+def read(contents: dict[str, bytes]) -> ContainerSpecification:
     entries = [
         FileEntry(path=path, kind=EntryKind.FILE, size=len(data), object="0" * 64)
         for path, data in contents.items()
@@ -70,8 +70,8 @@ def test_volumes_and_addresses_are_told() -> None:
         network_dot_status=status,
     )
     assert found.binds == {
-        "/data": Bind("/data", "/here", None, True),
-        "/kept": Bind("/kept", "/there", "v", False),
+        "/data": BindMount("/data", "/here", None, True),
+        "/kept": BindMount("/kept", "/there", "v", False),
     }
     assert found.addresses == ["10.88.0.2", "fd00::2"]
     assert found.image == "a" * 64 and found.user == (5, 6)

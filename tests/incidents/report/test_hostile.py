@@ -10,7 +10,7 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relive.cli.accounts import tell
+from relive.cli.accounts import show_account
 from relive.cli.terminal import Terminal
 from relive.incidents.report.condensed import condensed
 from relive.incidents.report.detail import Account, RecordingFacts
@@ -128,6 +128,6 @@ def test_no_event_can_break_a_face(events):
 @given(st.lists(EVENTS, min_size=1, max_size=6))
 def test_no_event_can_break_a_terminal(events):
     with contextlib.redirect_stdout(io.StringIO()) as said:
-        tell(Terminal(), account(events), everything=True)
+        show_account(Terminal(), account(events), everything=True)
     assert said.getvalue().startswith("incident 1 of pay")
     assert "\x1b" not in html.unescape(said.getvalue())

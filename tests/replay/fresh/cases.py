@@ -10,7 +10,7 @@ from relive.model.failure import read_package
 from relive.model.incident import FailureKind, Incident, Sighting
 from relive.model.launch import Launch
 from relive.recording.events import Event, EventKind
-from relive.replay.fresh.evidence import Case
+from relive.replay.fresh.evidence import FreshInput
 
 LAUNCH = Launch(command=["uvicorn", "shop:app"], directory="/srv", user="shop", address=("127.0.0.1", 8001))
 
@@ -41,10 +41,10 @@ def case(
     wire: bytes | None = None,
     bodies: Path = Path("/nowhere"),
     **package: Any,
-) -> Case:
+) -> FreshInput:
     sighting = Sighting(kind=FailureKind.EXCEPTION, fingerprint="exception ab", summary="s", seen_wall_ns=1)
     incident = Incident(
         number=3, service="shop", life="L", sighting=sighting, before=None, at=None, last_seen_wall_ns=1
     )
     read = read_package(changed(**package))
-    return Case(incident, read, list(events), beginning or [], launch, wire, bodies)
+    return FreshInput(incident, read, list(events), beginning or [], launch, wire, bodies)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from relive.recording.events import EventKind
-from relive.replay.fresh.recorded_answers import is_whole, judged_events, lay
+from relive.replay.fresh.recorded_answers import is_whole, judged_events, write_answers
 
 from .cases import case, clock, event, query, started
 
@@ -14,7 +14,7 @@ def test_a_requests_own_events_are_judged_and_the_beginning_has_calls_only(tmp_p
     outside = query(41, "of nobody", request=0)
     begun = [event(EventKind.PROCESS_STARTED, 1, 0), clock(2, 1.0), query(3, "version", request=0)]
     given = case(started(), outside, query(42, "mine"), beginning=begun)
-    lay(given, tmp_path, {}, has_request=True)
+    write_answers(given, tmp_path, {}, has_request=True)
     header, *lines = map(json.loads, (tmp_path / "answers/1.jsonl").read_text().splitlines())
     assert (header["judged"], header["clock"], header["policy"]) == (12, "recorded", {"*": "fail"})
     assert [(line[1], line[3]) for line in lines] == [("handling-started", 12), ("query", 12)]
@@ -31,7 +31,7 @@ def test_programs_that_a_program_starts_are_run_unless_one_wishes_otherwise(tmp_
         ]
     ):
         (tmp_path / str(number)).mkdir()
-        lay(program(beginning=[]), tmp_path / str(number), policy, has_request=False)
+        write_answers(program(beginning=[]), tmp_path / str(number), policy, has_request=False)
         assert json.loads((tmp_path / f"{number}/answers/1.jsonl").read_text())["policy"] == wanted
 
 
@@ -44,7 +44,7 @@ def test_long_bodies_come_along_and_names_that_are_none_do_not(tmp_path):
         event(EventKind.HTTP_CALL, 42, asked={}, answer={}, file=name)
         for name in ("7-1.body", "7-2.body", "../../etc/passwd")
     ]
-    lay(case(started(), *calls, bodies=bodies), tmp_path / "rings", {}, has_request=True)
+    write_answers(case(started(), *calls, bodies=bodies), tmp_path / "rings", {}, has_request=True)
     names = sorted(path.name for path in (tmp_path / "rings/answers").iterdir())
     assert names == ["1.jsonl", "2.jsonl", "7-1.body"]
 

@@ -14,7 +14,7 @@ from relive.kernel.namespaces import Namespace, in_network_of, namespace_id
 from relive.protocols.call import Call, CallEnd, Timed
 from relive.protocols.opaque import Plain
 from relive.protocols.session import Act, Session
-from relive.recording.dialogues import Dialogue, Ending, Piece, Way
+from relive.recording.dialogues import Dialogue, DialoguePiece, DirectionEnd, Way
 from relive.recording.events import EventKind
 
 Result = TypeVar("Result")
@@ -89,11 +89,11 @@ def dialogue(
     moment = opened_ns
     for index, (way, data) in enumerate(said):
         moment += step_ns
-        made.pieces.append(Piece(Way(way), places[Way(way)], data, moment, number * 1000 + index + 1))
+        made.pieces.append(DialoguePiece(Way(way), places[Way(way)], data, moment, number * 1000 + index + 1))
         places[Way(way)] += len(data)
     if ended is not None:
         for way in Way:
-            made.endings[way] = Ending(ended, places[way], 0, moment + step_ns, number * 1000 + 900)
+            made.endings[way] = DirectionEnd(ended, places[way], 0, moment + step_ns, number * 1000 + 900)
     for name, value in facts.items():
         setattr(made, name, value)
     return made

@@ -13,7 +13,7 @@ from relive.protocols.session import Act, Close, Reset, Send, Session
 from relive.replay.stubs import conversation
 from relive.replay.stubs.conversation import Conversation
 from relive.replay.stubs.speed import Speed, parse_speed
-from relive.replay.stubs.transport import Line
+from relive.replay.stubs.transport import Transport
 
 from .sealed import SECOND, Script
 
@@ -40,7 +40,7 @@ def driven(
             sock.setblocking(False)
         reader, writer = await asyncio.open_connection(sock=client_end)
         run = asyncio.create_task(
-            Conversation(Line(stub_end), session, speed, faults.append).run(first or [])
+            Conversation(Transport(stub_end), session, speed, faults.append).run(first or [])
         )
         try:
             await asyncio.wait_for(client(reader, writer), LIMIT)

@@ -38,7 +38,7 @@ class Egress:
         for way in ("up", "down"):
             self.add(EventKind.DIALOGUE_ENDED, connection, way=way, how="closed", bytes=1, cut=0)
 
-    def read(self, taken_ns: int, until_ns: int | None = None) -> egress_window.Egress:
+    def read(self, taken_ns: int, until_ns: int | None = None) -> egress_window.EgressWindow:
         self._writer.flush()
         found = read_egress(self.directory, taken_ns, until_ns)
         assert found is not None

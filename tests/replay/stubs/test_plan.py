@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from relive.protocols.egress_window import Egress
+from relive.protocols.egress_window import EgressWindow
 from relive.recording.dialogues import Dialogue, Tls
 from relive.recording.events import Event, EventKind
-from relive.replay.stubs.plan import Plan, Position, Stubs
+from relive.replay.stubs.plan import Position, StubPlan, Stubs
 from relive.sandbox.endpoints import Door
 
 from .sealed import SECOND, TAKEN, dialogue, plain_of
@@ -15,7 +15,7 @@ SAID = (("up", b"one"), ("down", b"ONE"), ("up", b"two"), ("down", b"TWO"))
 
 
 def stubs(*dialogues: Dialogue, until_ns: int | None = None) -> Stubs:
-    return Stubs(Egress(TAKEN, list(dialogues)), plain_of, until_ns)
+    return Stubs(EgressWindow(TAKEN, list(dialogues)), plain_of, until_ns)
 
 
 def position(one: Dialogue, up: int, down: int, is_open: bool = True) -> Position:
@@ -26,7 +26,7 @@ def asked(found: Stubs, *positions: Position) -> list[bytes]:
     return given(found.plan(positions))
 
 
-def given(plan: Plan) -> list[bytes]:
+def given(plan: StubPlan) -> list[bytes]:
     """The questions of calls that may be given."""
     return [call.extra["question"] for call in plan.calls if call not in plan.used]
 
@@ -126,11 +126,11 @@ def test_a_connection_that_goes_on_is_no_attempt() -> None:
 
 def test_name_servers_are_there() -> None:
     lookup = Event(1, TAKEN, TAKEN, EventKind.NAME_LOOKUP, data=b"", fields={"to": ("10.0.0.2", 53)})
-    assert Stubs(Egress(TAKEN, [], [lookup]), plain_of).plan([]).outside.names == (("10.0.0.2", 53),)
+    assert Stubs(EgressWindow(TAKEN, [], [lookup]), plain_of).plan([]).outside.names == (("10.0.0.2", 53),)
 
 
 def test_what_makes_it_weaker_is_told() -> None:
     closed = dialogue(1, HERE, *SAID, tls=Tls.CLOSED)
-    notes = Stubs(Egress(TAKEN, [closed], [], 7, "a broken record"), plain_of).plan([]).notes
+    notes = Stubs(EgressWindow(TAKEN, [closed], [], 7, "a broken record"), plain_of).plan([]).notes
     assert len(notes) == 3
     assert "encrypted" in notes[0] and "7 events" in notes[1] and "a broken record" in notes[2]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import cast
 
 from relive.model.outcome import Stranger, Stubbed, Unasked
-from relive.protocols.pool import Found
+from relive.protocols.pool import PoolMatch
 from relive.recording.events import EventKind
 from relive.replay.sequence import miss_words
-from relive.replay.stubs.plan import Plan
+from relive.replay.stubs.plan import StubPlan
 from relive.replay.stubs.report import misses_of_stubs, stub_words, stubbed
 from relive.replay.stubs.server import StubServer
 
@@ -24,7 +24,7 @@ class Done:
         self.notes = ["a note of the server"]
         asked = {"statement": "select 1", "parameters": [5]}
         nearest = call("q", 10, asked={"statement": "select 1", "parameters": [4]})
-        found = Found(3, EventKind.QUERY, asked, None, nearest, ("$.parameters[0]",))
+        found = PoolMatch(3, EventKind.QUERY, asked, None, nearest, ("$.parameters[0]",))
         self.misses = [(("10.0.0.5", 5432), found)]
 
     def left(self) -> list[object]:
@@ -32,7 +32,7 @@ class Done:
 
 
 DONE = cast(StubServer, Done())
-PLAN = Plan(goals={}, names=(), lookups=[], resumes={}, calls=[], used=[], notes=["a note of the plan"])
+PLAN = StubPlan(goals={}, names=(), lookups=[], resumes={}, calls=[], used=[], notes=["a note of the plan"])
 
 
 def test_what_was_to_be_asked_after_the_failure_is_not_missing() -> None:
@@ -75,6 +75,6 @@ def test_words_are_few() -> None:
 def test_long_values_are_cut() -> None:
     done = Done()
     asked = {"body": "x" * 100_000}
-    done.misses = [(None, Found(1, EventKind.HTTP_CALL, asked, None))]
+    done.misses = [(None, PoolMatch(1, EventKind.HTTP_CALL, asked, None))]
     (miss,) = misses_of_stubs(cast(StubServer, done))
     assert len(miss.asked["body"]) < 3000 and miss.to is None

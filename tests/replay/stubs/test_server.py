@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from relive.protocols.egress_window import Egress
-from relive.protocols.registry import Known
+from relive.protocols.egress_window import EgressWindow
+from relive.protocols.registry import ProtocolRegistry
 from relive.recording.dialogues import Dialogue
 from relive.recording.events import Event, EventKind
 from relive.replay.stubs import server as module
@@ -36,7 +36,7 @@ def later(number: int, to: tuple[str, int], *said: tuple[str, bytes], **facts: o
     return dialogue(number, to, *said, opened_ns=TAKEN + number * SECOND, **facts)
 
 
-def served(inside: Network, egress: Egress, service: Callable[[StubServer], None]) -> StubServer:
+def served(inside: Network, egress: EgressWindow, service: Callable[[StubServer], None]) -> StubServer:
     """Run the stubs of what was recorded while a service does something, in a thread of its own; returns them, closed."""
     plan = Stubs(egress, plain_of).plan([])
     ends = Ends()
@@ -46,7 +46,7 @@ def served(inside: Network, egress: Egress, service: Callable[[StubServer], None
         server = StubServer(
             plan,
             ends,
-            Known(),
+            ProtocolRegistry(),
             init=inside.pid,
             authority=plan.authority,
             speed=parse_speed("max"),
@@ -76,7 +76,7 @@ def test_a_new_connection_is_answered_and_what_was_not_asked_is_left(inside: Net
             with pytest.raises(ConnectionResetError):
                 sock.recv(9)
 
-    done = served(inside, Egress(TAKEN, [later(1, HERE, *said)]), service)
+    done = served(inside, EgressWindow(TAKEN, [later(1, HERE, *said)]), service)
     assert (done.given, done.missed) == (1, 1)
     ((goal, found),) = done.misses
     assert goal == HERE and found.nearest is not None and found.differs
@@ -89,7 +89,7 @@ def test_a_goal_is_refused_or_silent_when_its_turn_comes(inside: Network) -> Non
     THEN the same becomes of it.
     """
     errors = [None, "ECONNREFUSED", "ECONNREFUSED", None, "ETIMEDOUT", None]
-    egress = Egress(
+    egress = EgressWindow(
         TAKEN,
         [later(place, HERE, error=error, connect_ns=SECOND // 5) for place, error in enumerate(errors, 1)],
     )
@@ -112,7 +112,7 @@ def test_goals_that_were_never_recorded_are_counted(inside: Network) -> None:
             assert inside.outcome(("10.0.0.6", 7)) == "ConnectionRefusedError"
         inside.outcome(("10.0.0.5", 8000))  # where the service itself listens
 
-    done = served(inside, Egress(TAKEN, [later(1, HERE), later(2, THERE)]), service)
+    done = served(inside, EgressWindow(TAKEN, [later(1, HERE), later(2, THERE)]), service)
     assert done.strangers == {("10.0.0.6", 7): 3}
 
 
@@ -128,7 +128,7 @@ def test_more_connections_than_can_be_held_are_reset_and_told(
         for sock in socks:
             sock.close()
 
-    done = served(inside, Egress(TAKEN, [later(1, HERE)]), service)
+    done = served(inside, EgressWindow(TAKEN, [later(1, HERE)]), service)
     assert done.notes == ["the service opened more than 3 connections; the rest were reset"]
 
 
@@ -148,5 +148,5 @@ def test_names_are_answered_over_udp(inside: Network) -> None:
                 sock.sendto(number + question[2:], ("10.0.0.6", 53))
                 assert sock.recv(512) == number + answer[2:]
 
-    done = served(inside, Egress(TAKEN, [], [lookup]), service)
+    done = served(inside, EgressWindow(TAKEN, [], [lookup]), service)
     assert done.left() == [] and done.missed == 0

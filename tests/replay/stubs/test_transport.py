@@ -15,7 +15,7 @@ from relive.protocols.session import Close, Send, Session
 from relive.proxies.egress.authority import Authority
 from relive.replay.stubs.conversation import Conversation
 from relive.replay.stubs.speed import parse_speed
-from relive.replay.stubs.transport import TlsLine, Trust
+from relive.replay.stubs.transport import StubAuthority, TlsTransport
 
 from .sealed import Script
 
@@ -47,8 +47,8 @@ def met(
     stub = listener.accept()[0]
     stub.setblocking(False)
     listener.close()
-    trust = Trust(authority._directory, **facts)
-    line = TlsLine(stub, trust, "10.0.0.5")
+    trust = StubAuthority(authority._directory, **facts)
+    line = TlsTransport(stub, trust, "10.0.0.5")
     asyncio.run(asyncio.wait_for(Conversation(line, session, parse_speed("max"), faults.append).run([]), 20))
     thread.join()
     if failed:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from relive.watching.processes.following import Mount, names_of
+from relive.watching.processes.following import TrackedMount, names_of
 
-ROOT = Mount("/", "/", "ext4", "8:1", is_writable=True)
-BOUND = Mount("/srv/data", "/data", "ext4", "8:1", is_writable=True)
-OTHER = Mount("/", "/mnt", "xfs", "8:2", is_writable=True)
+ROOT = TrackedMount("/", "/", "ext4", "8:1", is_writable=True)
+BOUND = TrackedMount("/srv/data", "/data", "ext4", "8:1", is_writable=True)
+OTHER = TrackedMount("/", "/mnt", "xfs", "8:2", is_writable=True)
 
 
 @pytest.mark.parametrize(

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from relive.watching.processes.journal import CHANGED, CREATED, TREE, Journal, read_journal
+from relive.watching.processes.journal import CHANGED, CREATED, TREE, JournalWriter, read_journal
 
 
 def test_what_was_noted_is_read_again_whatever_bytes_a_name_has(tmp_path):
     path = tmp_path / "followed.jsonl"
-    first = Journal(path)
+    first = JournalWriter(path)
     assert first.last_alive_ns is None
     for name, how in (("/a", CREATED), ("/b\udcff", CHANGED), ("/c\nd", TREE)):
         first.note(name, how)
     first.note_gap("/mnt", "nobody followed")
     first.note_gap("/mnt", "nobody followed")
     first.close()
-    second = Journal(path)
+    second = JournalWriter(path)
     assert {name: how for name, (_, how) in second.known.paths.items()} == {
         "/a": CREATED,
         "/b\udcff": CHANGED,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from relive.agent.control.supervised_process import Attendant, attendant_command
+from relive.agent.control.supervised_process import ProcessSupervisor, attendant_command
 from relive.config import Settings
 from relive.errors import CapsuleStartFailed
 from relive.model.capsule import CapsuleSpec, LifePaths
@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # the capsule is started with the recorder at its border
     from relive.agent.capsule.lives import Capsule
     from relive.agent.commits.committer import Committer
 
-__all__ = ["Border", "make_authority", "start_border"]
+__all__ = ["EgressSupervisor", "make_authority", "start_border"]
 
 _MODULE = "relive.proxies.egress.recorder"
 _READY_WITHIN = 20.0  # [s]
@@ -72,15 +72,15 @@ def _options(settings: Settings, spec: CapsuleSpec, paths: LifePaths, init: int)
     return [*options, "--authority", str(paths.authority)] if spec.opens_tls else options
 
 
-class Border:
+class EgressSupervisor:
     """Belongs to the agent's event loop."""
 
     def __init__(self, settings: Settings, capsule: Capsule, committer: Committer) -> None:
         self._capsule = capsule
-        self._recorder: Attendant | None = None
+        self._recorder: ProcessSupervisor | None = None
         if capsule.facts.spec.record_egress:
             paths = capsule.paths
-            self._recorder = Attendant(
+            self._recorder = ProcessSupervisor(
                 "the recorder at the border",
                 _MODULE,
                 _options(settings, capsule.facts.spec, paths, capsule.facts.init),
@@ -93,7 +93,7 @@ class Border:
     async def run(self) -> None:
         """Keep it running as long as the capsule lives; returns at once when there is none."""
         if self._recorder is not None:
-            await self._recorder.keep(lambda: self._capsule.is_alive)
+            await self._recorder.run(lambda: self._capsule.is_alive)
 
     async def end(self) -> None:
         """End it."""

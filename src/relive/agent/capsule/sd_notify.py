@@ -79,7 +79,7 @@ class NotifyRelay:
             self._thread = threading.Thread(target=self._pass_on, args=(self._heard, main), daemon=True)
             self._thread.start()
 
-    def say(self, text: str) -> None:
+    def notify(self, text: str) -> None:
         """Tell systemd something in the service's place."""
         self._send(text.encode(), [])
 

@@ -17,7 +17,7 @@ from relive.errors import RecordingCorrupt
 from relive.incidents.evidence import event_line, read_events
 from relive.recording.events import Event, EventKind
 
-__all__ = ["Beginnings", "beginning_for"]
+__all__ = ["StartEvents", "beginning_for"]
 
 _EVENTS = 1000  # of one process ...
 _BYTES = 1 << 20  # ... which may be so long together, as lines
@@ -27,7 +27,7 @@ _READINGS = frozenset({EventKind.CLOCK, EventKind.RANDOM})
 _FORKS = 32  # generations
 
 
-class Beginnings:
+class StartEvents:
     """For one thread. Of a file that an earlier agent wrote, what stands there stays, and its processes are known.
 
     A file that cannot be written, or whose earlier part cannot be read, costs reproductions and nothing else: no more is kept.
@@ -44,7 +44,7 @@ class Beginnings:
         except RecordingCorrupt:
             self._is_broken = True
 
-    def take(self, events: Iterable[tuple[int, Event]]) -> None:
+    def add(self, events: Iterable[tuple[int, Event]]) -> None:
         """Keep what is to be kept of (pid, event) pairs."""
         lines = []
         for pid, event in events:

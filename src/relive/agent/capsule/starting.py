@@ -54,7 +54,14 @@ from relive.sandbox.rootfs import (
     share_host,
 )
 from relive.sandbox.service_start import fork_service, look_up_user, take_identity
-from relive.sandbox.spawn import Channel, Following, Front, become_init, spawn_first_process, standard_streams
+from relive.sandbox.spawn import (
+    FileTracking,
+    Front,
+    SpawnChannel,
+    become_init,
+    spawn_first_process,
+    standard_streams,
+)
 from relive.store.disk_errors import disk_errors
 
 __all__ = ["capsule_target", "present_target", "start_service"]
@@ -186,7 +193,7 @@ def start_service(
     if spec.inside:
         compile_recorder(INPROCESS_FILES, spec.command, spec.environment)
     starter.front = open_front(spec, paths)
-    channel = Channel()
+    channel = SpawnChannel()
     init: int | None = None
     kinds = _NAMESPACES | Namespace.NETWORK if spec.record_egress else _NAMESPACES
     try:
@@ -307,7 +314,7 @@ class _Starter:
             if self.user is not None:
                 os.chown(log, self.user.pw_uid, self.user.pw_gid)
 
-    def run(self, channel: Channel) -> NoReturn:
+    def run(self, channel: SpawnChannel) -> NoReturn:
         """Process 1."""
         status = os.open(self.paths.status, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
@@ -340,7 +347,7 @@ class _Starter:
         following = None
         if self.file_filter:
             limit = self.settings.base_file_limit
-            following = Following(listener.receive(), directory, self.settings.home, limit)
+            following = FileTracking(listener.receive(), directory, self.settings.home, limit)
         become_init(
             *(self.tools.init, status, service),
             following=following,

@@ -24,7 +24,7 @@ from relive.errors import CapsuleError, ReliveError
 from relive.kernel import procfs
 from relive.kernel.pidfds import has_ended, open_member, open_process, send_signal
 
-__all__ = ["STOP_LIMIT", "Ending", "signal_all", "stop_service"]
+__all__ = ["STOP_LIMIT", "StopResult", "signal_all", "stop_service"]
 
 STOP_LIMIT = 30.0  # [s] podman gives 10, systemd 90
 _SAY_AFTER = 1.0  # [s]
@@ -34,7 +34,7 @@ _CLOSE_LIMIT = 60.0  # [s] for the agent to write down how it ended
 _AGENT_LIMIT = 5.0  # [s]
 
 
-class Ending(Enum):
+class StopResult(Enum):
     """How a stop went."""
 
     HAD_ENDED = auto()
@@ -57,7 +57,7 @@ def signal_all(pids: Iterable[int], first: int, number: int) -> list[int]:
     return reached
 
 
-def stop_service(capsule: Capsule, *, number: int, limit: float, say: Callable[[str], None]) -> Ending:
+def stop_service(capsule: Capsule, *, number: int, limit: float, say: Callable[[str], None]) -> StopResult:
     """Have the service end, and wait until the capsule has: its name and its port are free then.
 
     Args:
@@ -72,16 +72,16 @@ def stop_service(capsule: Capsule, *, number: int, limit: float, say: Callable[[
     init = open_process(facts.init, facts.init_started)
     if init is None:
         _await_close(capsule)
-        return Ending.HAD_ENDED
+        return StopResult.HAD_ENDED
     with contextlib.ExitStack() as stack:
         stack.callback(os.close, init)
         main = open_member(facts.root, facts.init)
         if main is not None:
             stack.callback(os.close, main)
         _tell_agent(capsule)
-        ending = Ending.ENDED
+        ending = StopResult.ENDED
         if limit <= 0 or not _ends_by_asking(capsule, init, main, number, limit, say):
-            ending = Ending.KILLED
+            ending = StopResult.KILLED
             _tell_agent(capsule)  # what it is told counts for a while only
             _kill(capsule, init, main)
     _await_close(capsule)

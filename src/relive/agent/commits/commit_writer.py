@@ -16,14 +16,14 @@ from typing import TypeVar
 
 import structlog
 
-from relive.agent.commits.dumper import Taken
+from relive.agent.commits.dumper import DumpedCommit
 from relive.agent.commits.file_bases import free_bases
 from relive.agent.commits.protection import Protection
 from relive.agent.failures.closing import close, masked_evidence
 from relive.config import Settings
 from relive.errors import RefUnknown, ReliveError
 from relive.incidents.evidence import Evidence
-from relive.incidents.evidence import keep as keep_evidence
+from relive.incidents.evidence import store_evidence as keep_evidence
 from relive.incidents.incidents import Incidents
 from relive.incidents.report.masking import FileMask
 from relive.kernel.heap import trim_memory
@@ -37,7 +37,7 @@ from relive.recording.reader import Recording
 from relive.recording.retention import pin
 from relive.store import Store, StoredCommit
 
-__all__ = ["Keeper", "commit_before"]
+__all__ = ["CommitWriter", "commit_before"]
 
 Result = TypeVar("Result")
 _TAIL_LINES = 120
@@ -73,7 +73,7 @@ def commit_before(
     return None
 
 
-class Keeper:
+class CommitWriter:
     """Stores what the agent captured. Its methods are called in the event loop and awaited there.
 
     Args:
@@ -117,7 +117,7 @@ class Keeper:
         self.pending = 0
         self.is_ready = True
 
-    async def keep(self, capture: Taken) -> StoredCommit:
+    async def store(self, capture: DumpedCommit) -> StoredCommit:
         """Make a capture durable.
 
         Raises:
@@ -128,7 +128,7 @@ class Keeper:
         asyncio.get_running_loop().run_in_executor(self._thread, self._let_go)
         return stored
 
-    def _keep(self, store: Store, capture: Taken) -> StoredCommit:
+    def _keep(self, store: Store, capture: DumpedCommit) -> StoredCommit:
         parent = store.latest_of_life(self._life)
         stored = capture.store(store, [parent.id] if parent is not None else [])
         self._stored += 1
@@ -150,7 +150,7 @@ class Keeper:
 
     def _let_go(self) -> None:
         if self._store is not None:
-            self._store.let_go()
+            self._store.release_memory()
         trim_memory()
 
     async def report(

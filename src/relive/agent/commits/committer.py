@@ -1,6 +1,6 @@
 """Taking commits of one target, one at a time, with the failure watch out of the way and the recording's gate closed.
 
-How a commit is taken is the ``Taker``'s.
+How a commit is taken is the ``Dumper``'s.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from collections.abc import Callable
 
 import structlog
 
-from relive.agent.commits.commit_writer import Keeper
-from relive.agent.commits.dumper import Taken, Taker
-from relive.agent.commits.pace import Pace
+from relive.agent.commits.commit_writer import CommitWriter
+from relive.agent.commits.dumper import DumpedCommit, Dumper
+from relive.agent.commits.pace import CommitPace
 from relive.agent.commits.protection import Protection
-from relive.agent.control.proxy_client import BorderGate, ProxyGate, ProxyLink
-from relive.agent.control.supervised_process import Attendant
+from relive.agent.control.proxy_client import BothGates, ProxyGate, ProxyLink
+from relive.agent.control.supervised_process import ProcessSupervisor
 from relive.checkpoint.dump import StoppedBy
 from relive.errors import CapsuleError, ReliveError
 from relive.model.capsule import LifePaths
 from relive.model.commit import Trigger
-from relive.signals.client import Tracer
+from relive.signals.client import TracerClient
 from relive.store import StoredCommit
 
 __all__ = ["Committer", "RateLimit"]
@@ -43,7 +43,7 @@ class Committer:
     """
 
     def __init__(
-        self, taker: Taker, paths: LifePaths, name: str, keeper: Keeper, protection: Protection
+        self, taker: Dumper, paths: LifePaths, name: str, keeper: CommitWriter, protection: Protection
     ) -> None:
         self._taker = taker
         self.advance = taker.advance
@@ -53,10 +53,10 @@ class Committer:
         self._log = structlog.get_logger().bind(service=name)
         self.lock = asyncio.Lock()
         self._named: dict[str, asyncio.Task[StoredCommit]] = {}
-        self.tracer: Tracer | None = None
-        self.proxy: Attendant | None = None
-        self.border: Attendant | None = None
-        self.pace: Pace | None = None
+        self.tracer: TracerClient | None = None
+        self.proxy: ProcessSupervisor | None = None
+        self.border: ProcessSupervisor | None = None
+        self.pace: CommitPace | None = None
 
     async def commit(self, trigger: Trigger, name: str | None = None) -> StoredCommit:
         """Take a commit and wait until it is durable.
@@ -65,7 +65,7 @@ class Committer:
         asked first has died over it, gets the same.
         """
         if name is None:
-            return await self.keep(await self.capture(trigger))
+            return await self.store(await self.capture(trigger))
         if name not in self._named:
             self._named[name] = asyncio.create_task(self._commit_once(trigger, name))
             self._named[name].add_done_callback(lambda _task: self._named.pop(name))
@@ -74,15 +74,15 @@ class Committer:
     async def _commit_once(self, trigger: Trigger, name: str) -> StoredCommit:
         async with self.lock:
             taken = await self._keeper.captured_as(name)
-        return taken or await self.keep(await self.capture(trigger, name=name))
+        return taken or await self.store(await self.capture(trigger, name=name))
 
-    async def keep(self, taken: Taken) -> StoredCommit:
+    async def store(self, taken: DumpedCommit) -> StoredCommit:
         """Make durable what ``capture`` took.
 
         Raises:
             DiskFull, StoreError: it could not be stored.
         """
-        stored = await self._keeper.keep(taken)
+        stored = await self._keeper.store(taken)
         self._protection.works(_PART)
         return stored
 
@@ -99,7 +99,7 @@ class Committer:
 
     async def capture(
         self, trigger: Trigger, stopped: StoppedBy | None = None, name: str | None = None
-    ) -> Taken:
+    ) -> DumpedCommit:
         """Take a commit that is not yet durable; waits while too many are in that state.
 
         Raises:
@@ -108,7 +108,7 @@ class Committer:
         while self._keeper.pending >= _PENDING_MOST and stopped is None:
             await asyncio.sleep(_PENDING_POLL)
         async with self.lock:
-            taken: Taken | None = None
+            taken: DumpedCommit | None = None
             if self.tracer is not None:
                 try:
                     async with self.tracer.stepped_aside():
@@ -119,13 +119,15 @@ class Committer:
                     self.tracer = None  # it was killed; its loop starts another
             return taken if taken is not None else await self._capture_now(trigger, stopped, name)
 
-    async def _capture_now(self, trigger: Trigger, stopped: StoppedBy | None, name: str | None) -> Taken:
+    async def _capture_now(
+        self, trigger: Trigger, stopped: StoppedBy | None, name: str | None
+    ) -> DumpedCommit:
         loop = asyncio.get_running_loop()
-        gate = BorderGate(
+        gate = BothGates(
             ProxyGate(self._link(self.proxy), loop, self._paths.recording),
             ProxyGate(self._link(self.border), loop, self._paths.egress),
         )
-        taken = await asyncio.to_thread(self._taker.take, trigger, gate, stopped, name)
+        taken = await asyncio.to_thread(self._taker.dump, trigger, gate, stopped, name)
         if self.pace is not None and stopped is None:
             self.pace.note(taken.pause_us)
         self._log.info("committed", capture=taken.name, trigger=trigger.value, pause_us=taken.pause_us)
@@ -136,7 +138,7 @@ class Committer:
         self._keeper.is_ready = ready
 
     @staticmethod
-    def _link(attendant: Attendant | None) -> ProxyLink | None:
+    def _link(attendant: ProcessSupervisor | None) -> ProxyLink | None:
         return attendant.link if attendant is not None else None
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from relive.checkpoint.criu import CriuTools
-from relive.checkpoint.dump import Gate, StoppedBy, capture
+from relive.checkpoint.dump import RequestGate, StoppedBy, capture
 from relive.checkpoint.target import Target
 from relive.checkpoint.watchdog import Watchdog
 from relive.config import Settings
@@ -15,10 +15,10 @@ from relive.model.advance import Advance
 from relive.model.commit import CommitId, Cursor, Trigger
 from relive.store import Store, StoredCommit
 
-__all__ = ["CriuTaker", "Taken", "Taker"]
+__all__ = ["CriuDumper", "DumpedCommit", "Dumper"]
 
 
-class Taken(Protocol):
+class DumpedCommit(Protocol):
     """A commit that is not yet durable: ``relive.checkpoint.dumped.Capture``, or a container's."""
 
     @property
@@ -37,14 +37,16 @@ class Taken(Protocol):
         """Make it durable; raises DiskFull or StoreError."""
 
 
-class Taker(Protocol):
+class Dumper(Protocol):
     """Takes commits of one target. Its methods are called in other threads than the event loop's, one at a time."""
 
     @property
     def advance(self) -> Advance:
         """How far the commits are that are being taken or stored; to be read in any thread."""
 
-    def take(self, trigger: Trigger, gate: Gate, stopped: StoppedBy | None, name: str | None) -> Taken:
+    def dump(
+        self, trigger: Trigger, gate: RequestGate, stopped: StoppedBy | None, name: str | None
+    ) -> DumpedCommit:
         """Take one; the target runs on afterwards. Arguments and errors are those of ``checkpoint.dump.capture``."""
 
     def begin(self, root: int) -> None:
@@ -54,11 +56,11 @@ class Taker(Protocol):
         """Let go of what it holds."""
 
 
-class CriuTaker:
+class CriuDumper:
     """With CRIU, under a watchdog.
 
     Args:
-        find: gives the target before each commit; what it raises comes out of ``take``.
+        find: gives the target before each commit; what it raises comes out of ``dump``.
     """
 
     def __init__(self, settings: Settings, find: Callable[[], Target]) -> None:
@@ -69,8 +71,10 @@ class CriuTaker:
         self._watchdog = Watchdog(self._tools.watchdog)
         self.advance = Advance()
 
-    def take(self, trigger: Trigger, gate: Gate, stopped: StoppedBy | None, name: str | None) -> Taken:
-        """See ``Taker``."""
+    def dump(
+        self, trigger: Trigger, gate: RequestGate, stopped: StoppedBy | None, name: str | None
+    ) -> DumpedCommit:
+        """See ``Dumper``."""
         target = self._find()
         try:
             return capture(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from relive.checkpoint.journal import Record, RecordKind, read_journal
+from relive.checkpoint.journal import JournalRecord, RecordKind, read_journal
 from relive.config import Settings
 from relive.errors import CapsuleVersionUnknown
 from relive.model.capsule import CapsuleFacts, LifePaths
@@ -14,7 +14,9 @@ from relive.store import Store, StoredCommit
 __all__ = ["free_bases", "unneeded_bases"]
 
 
-def unneeded_bases(records: Iterable[Record], *, oldest_ns: int | None, has_earlier: bool) -> list[int]:
+def unneeded_bases(
+    records: Iterable[JournalRecord], *, oldest_ns: int | None, has_earlier: bool
+) -> list[int]:
     """Serials of the bases of a life that no commit needs.
 
     Args:

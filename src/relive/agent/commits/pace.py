@@ -21,7 +21,7 @@ from relive.model.capsule import Policy
 from relive.model.pace import PaceState
 from relive.model.quantities import size
 
-__all__ = ["Footprint", "Pace", "footprint_of"]
+__all__ = ["CommitPace", "Footprint", "footprint_of"]
 
 _PAUSES = 5
 _COUNTS_FOR = 600.0  # [s]
@@ -55,7 +55,7 @@ class _Pause:
     of: Footprint
 
 
-class Pace:
+class CommitPace:
     """Belongs to the agent's event loop.
 
     Args:

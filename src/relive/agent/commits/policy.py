@@ -14,7 +14,7 @@ from pathlib import Path
 import structlog
 
 from relive.agent.commits.committer import Committer
-from relive.agent.commits.pace import Pace
+from relive.agent.commits.pace import CommitPace
 from relive.kernel.atomic_write import Durability, replace_file
 from relive.model.capsule import Policy
 from relive.model.commit import Trigger
@@ -41,7 +41,7 @@ class PolicyCommits:
         self,
         policy: Policy,
         committer: Committer,
-        pace: Pace,
+        pace: CommitPace,
         written: Path,
         listens: Callable[[], bool] | None,
     ) -> None:

@@ -11,14 +11,14 @@ import structlog
 from relive.agent.commits.protection import Protection
 from relive.errors import ReliveError
 
-__all__ = ["Tasks"]
+__all__ = ["BackgroundTasks"]
 
 _SETTLED = 30.0  # [s] a part that runs for so long without an error works again
 
 Work = Coroutine[Any, Any, object]
 
 
-class Tasks:
+class BackgroundTasks:
     """A set of running tasks.
 
     Args:
@@ -34,7 +34,7 @@ class Tasks:
         """Start a task; its error, if it ends with one, goes to the agent's log, and is not raised to who awaits it."""
         return self._add(self._guard(work))
 
-    def keep(self, part: str, begin: Callable[[], Work]) -> asyncio.Task[None]:
+    def start_guarded(self, part: str, begin: Callable[[], Work]) -> asyncio.Task[None]:
         """Start a task that protects the service, and which no error ends: what is not foreseen is caught here and nowhere else.
 
         It is logged and counted, and the work is begun anew after a pause, until it returns or the tasks are ended.

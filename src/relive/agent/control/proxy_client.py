@@ -18,7 +18,7 @@ from relive.kernel.unixpath import near
 from relive.model.commit import Cursor, OpenRequest
 from relive.recording.reader import Recording
 
-__all__ = ["BorderGate", "ProxyGate", "ProxyLink"]
+__all__ = ["BothGates", "ProxyGate", "ProxyLink"]
 
 _ANSWER_WITHIN = 5.0  # [s]
 
@@ -67,13 +67,13 @@ class ProxyLink:
         number = self._counter
         reply: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._replies[number] = reply
-        self.tell(op, id=number, **fields)
+        self.send(op, id=number, **fields)
         try:
             return await asyncio.wait_for(reply, _ANSWER_WITHIN)
         finally:
             self._replies.pop(number, None)
 
-    def tell(self, op: str, **fields: object) -> None:
+    def send(self, op: str, **fields: object) -> None:
         """Send a command that is not answered."""
         if self.is_open:
             self._writer.write(json.dumps({"op": op, **fields}).encode() + b"\n")
@@ -132,7 +132,7 @@ class ProxyGate:
             return None
 
 
-class BorderGate:
+class BothGates:
     """Both gates of a service: for what clients ask of it, and for what others answer it."""
 
     def __init__(self, inward: ProxyGate, outward: ProxyGate) -> None:

@@ -13,20 +13,20 @@ import structlog
 from relive.agent.capsule.listener import written_address
 from relive.agent.capsule.lives import Capsule
 from relive.agent.commits.committer import Committer
-from relive.agent.commits.dumper import Taken
+from relive.agent.commits.dumper import DumpedCommit
 from relive.agent.commits.protection import retry_pause
-from relive.agent.control.background import Tasks
-from relive.agent.control.supervised_process import Attendant
+from relive.agent.control.background import BackgroundTasks
+from relive.agent.control.supervised_process import ProcessSupervisor
 from relive.config import Settings
 from relive.model.commit import Trigger
 
-__all__ = ["Recorder"]
+__all__ = ["ProxySupervisor"]
 
 _DAY = 86400.0  # [s]
 _SOON = 0.5  # [s] somebody waits for the agent's state
 
 
-class Recorder:
+class ProxySupervisor:
     """Belongs to the agent's event loop.
 
     Args:
@@ -38,7 +38,7 @@ class Recorder:
         settings: Settings,
         capsule: Capsule,
         committer: Committer,
-        tasks: Tasks,
+        tasks: BackgroundTasks,
         on_trouble: Callable[[dict[str, Any]], None],
     ) -> None:
         self._settings = settings
@@ -57,10 +57,10 @@ class Recorder:
         if self.proxy is None:
             return
         if self._capsule.facts.spec.policy.each_request:
-            self._tasks.keep("requests", self._commit_before_requests)
-        await self.proxy.keep(lambda: self._capsule.is_alive)
+            self._tasks.start_guarded("requests", self._commit_before_requests)
+        await self.proxy.run(lambda: self._capsule.is_alive)
 
-    def _make_proxy(self) -> Attendant | None:
+    def _make_proxy(self) -> ProcessSupervisor | None:
         spec, paths = self._capsule.facts.spec, self._capsule.paths
         if spec.listen is None:
             return None
@@ -88,7 +88,7 @@ class Recorder:
             options += ["--front", str(paths.front_socket)]
         if spec.record_egress:
             options += ["--network-of", str(self._capsule.facts.init)]
-        return Attendant(
+        return ProcessSupervisor(
             "the recording proxy",
             "relive.proxies.ingress.proxy",
             options,
@@ -124,11 +124,11 @@ class Recorder:
                 self._note_failure(error)
             finally:  # whatever became of the commit: the clients wait
                 if self.proxy is not None and self.proxy.link is not None:
-                    self.proxy.link.tell("go", requests=requests, commit=name)
+                    self.proxy.link.send("go", requests=requests, commit=name)
 
-    async def _keep(self, taken: Taken) -> None:
+    async def _keep(self, taken: DumpedCommit) -> None:
         try:
-            await self._committer.keep(taken)
+            await self._committer.store(taken)
         except Exception as error:
             self._note_failure(error)
 

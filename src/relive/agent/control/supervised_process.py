@@ -21,14 +21,14 @@ import structlog
 from relive.agent.control.proxy_client import ProxyLink
 from relive.errors import CapsuleError
 
-__all__ = ["Attendant", "attendant_command"]
+__all__ = ["ProcessSupervisor", "attendant_command"]
 
 _TRIES = 100
 _END_LIMIT = 12.0  # [s] it lets what is under way end first
 
 
 @dataclass(slots=True)
-class Attendant:
+class ProcessSupervisor:
     """Belongs to the agent's event loop.
 
     Attributes:
@@ -49,7 +49,7 @@ class Attendant:
     link: ProxyLink | None = None
     _pid: int | None = None
 
-    async def keep(self, is_wanted: Callable[[], bool]) -> None:
+    async def run(self, is_wanted: Callable[[], bool]) -> None:
         """Have it run as long as it is wanted.
 
         Raises:

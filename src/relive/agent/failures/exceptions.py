@@ -18,10 +18,10 @@ import structlog
 
 from relive.agent.capsule.lives import Capsule
 from relive.agent.capsule.start_events import beginning_for
-from relive.agent.commits.commit_writer import Keeper
+from relive.agent.commits.commit_writer import CommitWriter
 from relive.agent.commits.committer import Committer, RateLimit
-from relive.agent.commits.dumper import Taken
-from relive.agent.control.background import Tasks
+from relive.agent.commits.dumper import DumpedCommit
+from relive.agent.control.background import BackgroundTasks
 from relive.agent.failures.request_matching import failed_meanwhile, find_request
 from relive.agent.failures.sightings import exception_sighting
 from relive.agent.failures.worktree import has_changes
@@ -60,7 +60,7 @@ class ExceptionWatch:
     """Belongs to the agent's event loop.
 
     Args:
-        look: takes what is in the rings, in any thread; each ``failure`` event reaches ``hear`` by way of the loop.
+        look: takes what is in the rings, in any thread; each ``failure`` event reaches ``on_failure_event`` by way of the loop.
 
     Attributes:
         main_failed: an exception has escaped from the main program of the service's root process.
@@ -71,8 +71,8 @@ class ExceptionWatch:
         settings: Settings,
         capsule: Capsule,
         committer: Committer,
-        keeper: Keeper,
-        tasks: Tasks,
+        keeper: CommitWriter,
+        tasks: BackgroundTasks,
         look: Callable[[], None],
     ) -> None:
         self._settings = settings
@@ -105,12 +105,12 @@ class ExceptionWatch:
                 while True:
                     await made.wait()
                     made.clear()
-                    if any(_THROW.fullmatch(name.decode("ascii", "replace")) for name in names.take()):
+                    if any(_THROW.fullmatch(name.decode("ascii", "replace")) for name in names.read_new()):
                         await asyncio.to_thread(self._look)
             finally:
                 loop.remove_reader(names.fileno())
 
-    def hear(self, event: Event) -> None:
+    def on_failure_event(self, event: Event) -> None:
         """Take a ``failure`` event."""
         if event.fields.get("where") == "main" and event.fields.get("pid") == self._root:
             self.main_failed = True
@@ -181,7 +181,7 @@ class ExceptionWatch:
         at: CommitId | None = None
         if taken is not None:
             with contextlib.suppress(ReliveError):
-                at = (await self._keeper.keep(taken)).id
+                at = (await self._keeper.store(taken)).id
         held = throw if is_held and at is not None else None
         sighting = exception_sighting(told, about, now_ns, throw=held, ends_service=ends_service)
         evidence = await asyncio.to_thread(self._evidence, event, about.get("request"))
@@ -218,7 +218,7 @@ class ExceptionWatch:
                 return {}
             await asyncio.sleep(_ANSWERED_POLL)
 
-    async def _capture(self, fingerprint: str, throw: str | None) -> tuple[Taken | None, bool]:
+    async def _capture(self, fingerprint: str, throw: str | None) -> tuple[DumpedCommit | None, bool]:
         """The commit at the exception, if there is to be one, and whether the thread stood still in it; it goes on afterwards."""
         file = self._rings / throw if throw is not None else None
         taken, is_held = None, False

@@ -17,9 +17,9 @@ from typing import Any, Protocol
 import structlog
 
 from relive.agent.capsule.lives import Capsule
-from relive.agent.commits.commit_writer import Keeper
+from relive.agent.commits.commit_writer import CommitWriter
 from relive.agent.commits.committer import Committer, RateLimit
-from relive.agent.commits.dumper import Taken
+from relive.agent.commits.dumper import DumpedCommit
 from relive.agent.failures.exceptions import ExceptionWatch
 from relive.agent.failures.last_words import exception_at_end
 from relive.agent.failures.sightings import exit_sighting, worker_exit_sighting
@@ -67,10 +67,10 @@ class Failures(Protocol):
     def is_due_to_stop(self) -> bool:
         """Whatever ends now may have been asked to."""
 
-    async def about_open_requests(self, taken: Taken | None) -> tuple[list[int], dict[str, Any]]:
+    async def about_open_requests(self, taken: DumpedCommit | None) -> tuple[list[int], dict[str, Any]]:
         """Numbers of the requests that were being served at a commit, and what a sighting is to hold of them."""
 
-    async def keep(self, taken: Taken | None) -> CommitId | None:
+    async def keep(self, taken: DumpedCommit | None) -> CommitId | None:
         """Make durable what was taken at a failure."""
 
     async def report(self, sighting: Sighting, at: CommitId | None) -> object:
@@ -81,7 +81,12 @@ class ExitWatch:
     """Commits them, and tells of those that are workers'. Belongs to the agent's event loop."""
 
     def __init__(
-        self, settings: Settings, capsule: Capsule, committer: Committer, keeper: Keeper, failures: Failures
+        self,
+        settings: Settings,
+        capsule: Capsule,
+        committer: Committer,
+        keeper: CommitWriter,
+        failures: Failures,
     ) -> None:
         self._capsule = capsule
         self._committer = committer
@@ -164,7 +169,7 @@ class ExitWatch:
         ):
             return
         self._seen_at = time.monotonic()
-        taken: Taken | None = None
+        taken: DumpedCommit | None = None
         if not self._keeper.is_known(sighting) and self._limit.allows(sighting.fingerprint):
             try:
                 taken = await self._committer.capture(Trigger.INCIDENT)
@@ -182,7 +187,7 @@ class ExitWatch:
         told = self._failures.exceptions
         return status == 1 and told is not None and await told.has_just_told(now_ns)
 
-    async def _report(self, sighting: Sighting, taken: Taken | None) -> None:
+    async def _report(self, sighting: Sighting, taken: DumpedCommit | None) -> None:
         """Of a worker."""
         requests, known = await self._failures.about_open_requests(taken)
         at = await self._failures.keep(taken)

@@ -57,7 +57,7 @@ class LogLines:
     async def follow(self) -> None:
         """Look again and again, until it is cancelled."""
         while True:
-            self.look()
+            self.poll()
             await asyncio.sleep(_PAUSE)
 
     def close(self) -> None:
@@ -65,7 +65,7 @@ class LogLines:
         for file in self._files:
             file.close()
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """See what has come since."""
         for file in self._files:
             lines = file.lines()

@@ -67,7 +67,7 @@ class Pressure:
             return
         self._rung.clear()
 
-    def look(self) -> bool:
+    def is_due(self) -> bool:
         """Whether a commit is due now; once for each rise."""
         limit = self._group.limit()
         if limit is None:

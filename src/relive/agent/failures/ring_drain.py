@@ -20,7 +20,7 @@ from pathlib import Path
 
 import structlog
 
-from relive.agent.capsule.start_events import Beginnings
+from relive.agent.capsule.start_events import StartEvents
 from relive.agent.commits.protection import Protection
 from relive.errors import RecordingCorrupt, RecordingError
 from relive.recording.bodies import Bodies, is_body_name
@@ -62,7 +62,7 @@ class InsideDrain:
     Args:
         rings: directory of the rings.
         recording: directory of the recording that is written.
-        beginnings: the file that ``Beginnings`` writes.
+        beginnings: the file that ``StartEvents`` writes.
         keep_bytes: oldest events, and oldest long bodies, are dropped when either exceeds this.
         body_bytes: of one long body; a longer file is refused.
         is_alive: tells whether a process (its pid in the capsule, and when it made its ring, in nanoseconds of CLOCK_MONOTONIC)
@@ -99,7 +99,7 @@ class InsideDrain:
         self._recorded = _end_of(recording)
         self._writer = RecordingWriter(recording, keep_bytes=keep_bytes, on_trouble=self._log.warning)
         self._bodies = Bodies(recording / "bodies", keep_bytes=keep_bytes, most=body_bytes)
-        self._beginnings = Beginnings(beginnings)
+        self._beginnings = StartEvents(beginnings)
         self._beat()
         self._thread = threading.Thread(target=self._work, name="inside-drain", daemon=True)
         self._thread.start()
@@ -109,7 +109,7 @@ class InsideDrain:
         while not self._end.wait(pause):
             try:
                 self._beat()
-                self.look()
+                self.drain()
             except Exception as error:
                 pause = self._protection.failed(_PART, error)
                 self._log.exception("the rings were not drained; it is tried again", pause=pause)
@@ -130,7 +130,7 @@ class InsideDrain:
         finally:
             os.close(fd)
 
-    def look(self) -> None:
+    def drain(self) -> None:
         """Take all that is in the rings now. May be called by any thread."""
         with self._looking:
             given = set()
@@ -150,7 +150,7 @@ class InsideDrain:
                 reader.note_taken()
             for name in ended:
                 self._forget(name)
-            self._beginnings.take(events)
+            self._beginnings.add(events)
         for pid, event in events:
             if event.kind is EventKind.FAILURE:
                 self._on_failure(replace(event, fields={**event.fields, "pid": pid}))
@@ -188,7 +188,7 @@ class InsideDrain:
             if reader is None:
                 return [], True
             lost = reader.lost
-            events = reader.take()
+            events = reader.read_new()
             if reader.lost > lost:
                 self._log.warning(
                     "events were overwritten before they were taken", ring=name, bytes=reader.lost
@@ -243,7 +243,7 @@ class InsideDrain:
         self._thread.join()
         with contextlib.suppress(OSError):
             (self._rings / HEARTBEAT).unlink()
-        self.look()
+        self.drain()
         self._writer.close()
         for reader in self._readers.values():
             reader.close()

@@ -13,10 +13,10 @@ import structlog
 
 from relive.agent.capsule.lives import Capsule
 from relive.agent.capsule.memory_cgroup import MemoryGroup
-from relive.agent.commits.commit_writer import Keeper
+from relive.agent.commits.commit_writer import CommitWriter
 from relive.agent.commits.committer import Committer, RateLimit
-from relive.agent.commits.dumper import Taken
-from relive.agent.control.background import Tasks
+from relive.agent.commits.dumper import DumpedCommit
+from relive.agent.control.background import BackgroundTasks
 from relive.agent.failures.exceptions import ExceptionWatch
 from relive.agent.failures.exits import ExitWatch
 from relive.agent.failures.last_death import LastDeath
@@ -42,7 +42,7 @@ from relive.model.commit import CommitId, Trigger
 from relive.model.incident import FailureKind, Incident, Sighting
 from relive.recording.exchanges import Exchanges
 from relive.recording.reader import Recording
-from relive.signals.client import Tracer, TracerProcess
+from relive.signals.client import TracerClient, TracerProcess
 from relive.signals.messages import Exited, Fatal
 from relive.signals.signals import CRASH_SIGNALS
 
@@ -86,8 +86,8 @@ class FailureWatch:
         settings: Settings,
         capsule: Capsule,
         committer: Committer,
-        keeper: Keeper,
-        tasks: Tasks,
+        keeper: CommitWriter,
+        tasks: BackgroundTasks,
         group: MemoryGroup | None,
         tracer: TracerProcess | None = None,
     ) -> None:
@@ -142,7 +142,7 @@ class FailureWatch:
                 self._committer.tracer = None
             await tracer.close()
 
-    async def _hear_end(self, tracer: Tracer, event: Exited) -> None:
+    async def _hear_end(self, tracer: TracerClient, event: Exited) -> None:
         self._log.info("process ended", pid=event.pid, status=event.status, comm=event.comm)
         if event.pid == self._capsule.facts.root:
             self.root_status = event.status
@@ -172,8 +172,8 @@ class FailureWatch:
             return True
         return time.monotonic() - self._killed_for_memory < 2 * _MEMORY_POLL
 
-    async def _new_tracer(self) -> Tracer | None:
-        tracer = await self._first_tracer() or await Tracer.start(self._hold_limit)
+    async def _new_tracer(self) -> TracerClient | None:
+        tracer = await self._first_tracer() or await TracerClient.start(self._hold_limit)
         try:
             self._lead = self._capsule.lead
             for pid in self._capsule.heads() or [
@@ -187,15 +187,15 @@ class FailureWatch:
             return None
         return tracer
 
-    async def _first_tracer(self) -> Tracer | None:
+    async def _first_tracer(self) -> TracerClient | None:
         """The one that was started before the service, unless what it was to trace is gone by now."""
         process, self._started = self._started, None
         if process is not None:
             with contextlib.suppress(ReliveError):
-                return await Tracer.adopt(process)
+                return await TracerClient.adopt(process)
         return None
 
-    async def _follow_lead(self, tracer: Tracer) -> None:
+    async def _follow_lead(self, tracer: TracerClient) -> None:
         """The process at the head has ended; a daemon that it left is traced already, and is found again after each commit."""
         lead = self._capsule.lead
         if lead != self._lead and self._capsule.is_alive:
@@ -203,7 +203,7 @@ class FailureWatch:
             with contextlib.suppress(ReliveError):
                 await tracer.attach(lead)
 
-    async def _catch(self, tracer: Tracer, event: Fatal) -> None:
+    async def _catch(self, tracer: TracerClient, event: Fatal) -> None:
         """Commit the process that stands before its death, then let it die."""
         seen_ns = time.time_ns()
         pid = procfs.innermost_pid(event.pid) or event.pid
@@ -214,7 +214,7 @@ class FailureWatch:
         worker_of = procfs.name_of(lead) if not is_head else None
         sender = self._sender(event, pid)
         callers = callers_of(event.pid, event.tid, event.kept)
-        taken: Taken | None = None
+        taken: DumpedCommit | None = None
         try:
             taken = await self._committer.capture(
                 Trigger.INCIDENT, StoppedBy(event.signal, event.pid, event.tid)
@@ -253,7 +253,7 @@ class FailureWatch:
 
     # -- requests ------------------------------------------------------------------------------------------------
 
-    def hear(self, message: dict[str, Any]) -> None:
+    def on_proxy_message(self, message: dict[str, Any]) -> None:
         """Take a message of the proxy about a request. It may be late: what nobody could hear waits for the next agent."""
         now = int(message.get("wall_ns", time.time_ns()))
         match message.get("op"):
@@ -287,7 +287,7 @@ class FailureWatch:
             if told is not None:
                 told.note_answer(message["request"], incident.number)
 
-    async def see(self, sighting: Sighting) -> None:
+    async def report_and_commit(self, sighting: Sighting) -> None:
         """Another failure of a service that runs on, such as a health check that fails: commit at it, as for a request."""
         async with self._seeing:
             await self._commit_and_report(sighting)
@@ -296,7 +296,7 @@ class FailureWatch:
         """A line of its output stands for a failure; none of its own where an exception was told at the same moment."""
         if self.exceptions is not None and await self.exceptions.told_at(sighting.seen_wall_ns):
             return
-        await self.see(sighting)
+        await self.report_and_commit(sighting)
 
     async def _commit_and_report(self, sighting: Sighting) -> Incident:
         at: CommitId | None = None
@@ -308,7 +308,7 @@ class FailureWatch:
                 self._log.error("commit at the failure failed", error=error.as_json())
         return await self.report(sighting, at)
 
-    async def about_open_requests(self, taken: Taken | None) -> tuple[list[int], dict[str, Any]]:
+    async def about_open_requests(self, taken: DumpedCommit | None) -> tuple[list[int], dict[str, Any]]:
         """Numbers of the requests that were being served at a commit, and what a sighting is to hold of them.
 
         Of several any can be to blame: the oldest one's commit is before them all.
@@ -354,7 +354,7 @@ class FailureWatch:
                 if kills > before and procfs.exists(self._capsule.lead):
                     await self._report_memory(memory_sighting(kills - before, time.time_ns()))
                 # In a unit's own group the agent is at home too: what a commit takes might be what the service lacks then.
-                if self._group.is_ours and pressure.look():
+                if self._group.is_ours and pressure.is_due():
                     self._pressed = await self._commit_before_memory_ends()
                 if pressure.is_high:
                     self._pressed_at = time.monotonic()
@@ -418,12 +418,12 @@ class FailureWatch:
             sighting = await self.exits.with_last_words(sighting)
         await self.report(sighting, at, before)
 
-    async def keep(self, taken: Taken | None) -> CommitId | None:
+    async def keep(self, taken: DumpedCommit | None) -> CommitId | None:
         """Make durable what was taken at a failure; None where nothing was, or it could not be."""
         if taken is None:
             return None
         try:
-            return (await self._keeper.keep(taken)).id
+            return (await self._keeper.store(taken)).id
         except ReliveError as error:
             self._log.error("commit at the failure was not stored", error=error.as_json())
             return None

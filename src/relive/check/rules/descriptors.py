@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterator
 
 from relive.check.finding import Finding
-from relive.check.rules.making import IN_A_CAPSULE, blocks, note
+from relive.check.rules.making import IN_A_CAPSULE, blocks, note_finding
 from relive.check.rules.memory import GPU
 from relive.check.snapshot import Descriptor, Process, Snapshot
 from relive.model.commit import TargetKind
@@ -81,7 +81,7 @@ def _nameless(seen: Snapshot, process: Process, held: Descriptor) -> Iterator[Fi
     elif kind == "eventpoll":
         yield from _epoll(process, held)
     elif kind in ("inotify", "fanotify") and held.about.count(f"{kind} "):
-        yield note(
+        yield note_finding(
             "watched-file",
             process,
             held.subject,
@@ -127,7 +127,7 @@ def _device(process: Process, held: Descriptor) -> Iterator[Finding]:
             "give the process a network namespace of its own",
         )
     elif major in (_VIRTUAL_TTY, _TTY) or _FIRST_PTS <= major <= _LAST_PTS:
-        yield note(
+        yield note_finding(
             "terminal",
             process,
             held.subject,
@@ -147,14 +147,14 @@ def _pipe(seen: Snapshot, process: Process, held: Descriptor) -> Iterator[Findin
     """A pipe with both ends inside has one that reads and one that writes."""
     ends = {one.flags & 3 for _, one in seen.opened() if one.goal == held.goal}
     if ends == {os.O_WRONLY}:
-        yield note(
+        yield note_finding(
             "pipe-outside",
             process,
             held.subject,
             "its reader is outside, as of a log: what is written there in a branch goes to a file of the branch",
         )
     elif ends == {os.O_RDONLY}:
-        yield note(
+        yield note_finding(
             "pipe-outside",
             process,
             held.subject,

@@ -6,7 +6,7 @@ import stat
 from collections.abc import Iterator
 
 from relive.check.finding import Finding
-from relive.check.rules.making import IN_A_CAPSULE, blocks, left_out, note
+from relive.check.rules.making import IN_A_CAPSULE, blocks, left_out, note_finding
 from relive.check.snapshot import Descriptor, Process, Snapshot
 from relive.model.commit import TargetKind
 from relive.model.quantities import size
@@ -123,7 +123,7 @@ def _of_plain_process(seen: Snapshot) -> Iterator[Finding]:
             f"a commit of a plain process copies at most {size(seen.limits.open_files)}; a branch sees the rest as it is then",
             "raise `open_file_limit` in relive.toml (bytes)",
         )
-    yield note(
+    yield note_finding(
         "files-of-plain-process",
         None,
         f"{len(copied)} open files with {size(total)}",
@@ -135,7 +135,7 @@ def _of_plain_process(seen: Snapshot) -> Iterator[Finding]:
 def _large(seen: Snapshot) -> Iterator[Finding]:
     for one in seen.data:
         if one.size > seen.limits.base_file and one.file_system not in SHARES_BLOCKS:
-            yield note(
+            yield note_finding(
                 "large-file",
                 None,
                 f"{one.path} ({size(one.size)})",

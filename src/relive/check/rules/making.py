@@ -5,7 +5,7 @@ from __future__ import annotations
 from relive.check.finding import Finding, Severity
 from relive.check.snapshot import Process
 
-__all__ = ["IN_A_CAPSULE", "blocks", "left_out", "lost", "note"]
+__all__ = ["IN_A_CAPSULE", "blocks", "left_out", "lost", "note_finding"]
 
 IN_A_CAPSULE = "start it with `relive run`"
 
@@ -25,7 +25,9 @@ def left_out(code: str, process: Process | None, subject: str, cause: str, remed
     return _made(Severity.LEFT_OUT, code, process, subject, cause, remedy)
 
 
-def note(code: str, process: Process | None, subject: str, cause: str, remedy: str | None = None) -> Finding:
+def note_finding(
+    code: str, process: Process | None, subject: str, cause: str, remedy: str | None = None
+) -> Finding:
     """Good to know."""
     return _made(Severity.NOTE, code, process, subject, cause, remedy)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from relive.check.finding import Finding
-from relive.check.rules.making import IN_A_CAPSULE, blocks, note
+from relive.check.rules.making import IN_A_CAPSULE, blocks, note_finding
 from relive.check.snapshot import Process, Snapshot
 from relive.kernel.procfs import Mapping
 from relive.model.commit import TargetKind
@@ -25,14 +25,14 @@ def memory(seen: Snapshot) -> Iterator[Finding]:
                 told.add(mapping.path)
                 yield from _of_one(seen, process, mapping)
         if process.memory.huge:
-            yield note(
+            yield note_finding(
                 "huge-pages",
                 process,
                 "memory of hugetlbfs",
                 "a branch needs as many free huge pages (`/proc/sys/vm/nr_hugepages`), and has them at once, also with --lazy",
             )
         if process.memory.locked:
-            yield note(
+            yield note_finding(
                 "locked-memory",
                 process,
                 "locked memory (mlock)",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from relive.check.finding import Finding
-from relive.check.rules.making import blocks, note
+from relive.check.rules.making import blocks, note_finding
 from relive.check.snapshot import Process, Snapshot
 from relive.model.commit import TargetKind
 
@@ -49,7 +49,7 @@ def processes(seen: Snapshot) -> Iterator[Finding]:
                 "let it call setsid(2), or its session's leader live",
             )
     if seen.kind is TargetKind.PROCESS and (root := seen.root).session not in inside:
-        yield note(
+        yield note_finding(
             "session-outside",
             root,
             f"session {root.session}",
@@ -85,7 +85,7 @@ def _of_one(seen: Snapshot, process: Process) -> Iterator[Finding]:
             "raise its RLIMIT_NOFILE (`ulimit -n`; in a systemd unit LimitNOFILE=)",
         )
     if process.state == "D":
-        yield note(
+        yield note_finding(
             "uninterruptible",
             process,
             "state D",

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Iterator
 
 from relive.check.finding import Finding
-from relive.check.rules.making import blocks, lost, note
+from relive.check.rules.making import blocks, lost, note_finding
 from relive.check.snapshot import Descriptor, Internet, Process, Snapshot
 from relive.model.dependency import Dependency, address_of, service_at
 
@@ -59,7 +59,7 @@ def _unix(seen: Snapshot, process: Process, held: Descriptor, inside: frozenset[
     where = f"{owner.name} (pid {owner.pid})" if owner is not None else "a process outside of the tree"
     subject = f"descriptor {held.number} (unix socket{f' {name}' if name else ''})"
     if one.kind == socket.SOCK_DGRAM and peer is not None and peer.name:
-        yield note(
+        yield note_finding(
             "datagrams-outside",
             process,
             subject,
@@ -67,7 +67,7 @@ def _unix(seen: Snapshot, process: Process, held: Descriptor, inside: frozenset[
         )
         return
     if one.kind == socket.SOCK_STREAM and name == _JOURNAL:
-        yield note(
+        yield note_finding(
             "journal-outside",
             process,
             subject,

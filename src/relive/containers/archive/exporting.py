@@ -35,7 +35,7 @@ from relive.remotes.exporting import Exported, writing
 from relive.remotes.parallel import Show
 from relive.store import Staging, Store
 from relive.store.transfer import Outgoing
-from relive.store.transfer_parts import Part, PartKind, check_part
+from relive.store.transfer_parts import PartKind, TransferPart, check_part
 
 __all__ = ["Changes", "export_checkpoint", "write_checkpoint"]
 
@@ -226,7 +226,7 @@ class _Archive:
     def _copy(self, entry: FileEntry) -> Path:
         """The content of a member, checked."""
         assert entry.object is not None
-        part = Part(PartKind.OBJECT, entry.object)
+        part = TransferPart(PartKind.OBJECT, entry.object)
         path = self._outgoing.paths.get(part)
         if path is not None:
             check_part(part, path)

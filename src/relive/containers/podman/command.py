@@ -20,13 +20,13 @@ from typing import Any
 
 from relive.errors import PermissionMissing, ToolMissing
 
-__all__ = ["Answer", "Call", "ask", "refuse_without_root"]
+__all__ = ["CommandResult", "PodmanCall", "ask", "refuse_without_root"]
 
 _LIMIT = 120.0  # [s]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CommandResult:
     """What a call came to.
 
     Attributes:
@@ -47,7 +47,7 @@ class Answer:
         return json.loads(self.output)
 
 
-class Call:
+class PodmanCall:
     """A call of podman under way.
 
     Args:
@@ -87,7 +87,7 @@ class Call:
                 ) from None
             self._files = stack.pop_all()
 
-    def answer(self, limit: float = _LIMIT) -> Answer:
+    def answer(self, limit: float = _LIMIT) -> CommandResult:
         """Wait for its end, whatever comes of it; to be called once.
 
         Raises:
@@ -107,21 +107,21 @@ class Call:
                 status = self._process.wait()
             self._output.seek(0)
             self._errors.seek(0)
-            return Answer(
+            return CommandResult(
                 status,
                 self._output.read().decode(errors="replace"),
                 self._errors.read().decode(errors="replace"),
             )
 
 
-def ask(*arguments: str | Path, limit: float = _LIMIT) -> Answer:
+def ask(*arguments: str | Path, limit: float = _LIMIT) -> CommandResult:
     """Run ``podman ARGUMENTS``, whatever comes of it.
 
     Raises:
         ToolMissing: there is no podman.
         subprocess.TimeoutExpired: it took longer than ``limit`` seconds and was killed.
     """
-    return Call(*arguments).answer(limit)
+    return PodmanCall(*arguments).answer(limit)
 
 
 def refuse_without_root(what: str) -> None:

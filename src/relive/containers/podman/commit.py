@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from relive.checkpoint.dump import Gate, capture
+from relive.checkpoint.dump import RequestGate, capture
 from relive.checkpoint.target import Target
 from relive.checkpoint.watchdog import Watchdog
 from relive.config import Settings
@@ -27,7 +27,7 @@ def commit_container(
     store: Store,
     watchdog: Watchdog,
     with_image: bool = False,
-    gate: Gate | None = None,
+    gate: RequestGate | None = None,
     name: str | None = None,
 ) -> StoredCommit:
     """Commit a container, which runs on; durable on return.

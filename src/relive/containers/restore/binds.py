@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relive.containers.restore.confined_paths import below
-from relive.containers.restore.specification import Bind, Told
+from relive.containers.restore.specification import BindMount, ContainerSpecification
 from relive.errors import RestoreFailed
 from relive.images import criu_images_pb2 as pb
 from relive.images.mounts import HARMLESS_DEVICES
@@ -23,7 +23,7 @@ from relive.kernel.mounts import MountFlag, mount, mount_overlay
 from relive.sandbox.branch_root import copy_tree
 from relive.sandbox.rootfs import INPROCESS_DIRECTORY, INPROCESS_FILES, RINGS_DIRECTORY
 
-__all__ = ["SHARED_MEMORY", "Binds", "Contents"]
+__all__ = ["SHARED_MEMORY", "Binds", "MountContents"]
 
 SHARED_MEMORY = "/dev/shm"
 
@@ -34,7 +34,7 @@ _SIZE = re.compile(r"(?:^|,)size=([0-9]{1,15}[kmg]?)(?:,|$)")
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class MountContents:
     """Trees that came with the commit, by mount point: of volumes, and of /dev/shm."""
 
     trees: Mapping[str, Path]
@@ -52,8 +52,8 @@ class Binds:
         self,
         directory: Path,
         root: Path,
-        told: Told,
-        contents: Contents,
+        told: ContainerSpecification,
+        contents: MountContents,
         rings: Path,
         listening: dict[str, Path],
     ) -> None:
@@ -126,7 +126,7 @@ class Binds:
             goal.chmod(0o1777)
         return goal
 
-    def _bound(self, entry: pb.MntEntry, told: Bind) -> Path:
+    def _bound(self, entry: pb.MntEntry, told: BindMount) -> Path:
         held = self._contents.trees.get(entry.mountpoint)
         if held is not None:
             return self._overlay(held)
@@ -146,7 +146,7 @@ class Binds:
             goal.touch()  # a socket or a device of the host: its place is there, it is not
         return goal
 
-    def _made(self, told: Bind) -> Path:
+    def _made(self, told: BindMount) -> Path:
         """For a file that engines make for each container, and remove with it."""
         contents = {
             "/etc/hosts": self._hosts(),

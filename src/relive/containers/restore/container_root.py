@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from relive.checkpoint import criu_rpc_pb2 as rpc
-from relive.containers.restore.binds import Binds, Contents
+from relive.containers.restore.binds import Binds, MountContents
 from relive.containers.restore.confined_paths import prepared
 from relive.containers.restore.images import lay_out_large_images, limit_container
-from relive.containers.restore.specification import Told
+from relive.containers.restore.specification import ContainerSpecification
 from relive.errors import RestoreFailed
 from relive.images import criu_images_pb2 as pb
 from relive.images.mounts import read_mount_images
@@ -33,13 +33,13 @@ from relive.sandbox.proc_lockdown import close_proc
 from relive.sandbox.rootfs import layer_directories
 from relive.store import Store
 
-__all__ = ["ContainerGround"]
+__all__ = ["ContainerRoot"]
 
 _SLOT = "00"
 
 
 @dataclass(slots=True)
-class ContainerGround:
+class ContainerRoot:
     """See ``builder.Ground``.
 
     Attributes:
@@ -53,9 +53,9 @@ class ContainerGround:
 
     directory: Path
     tools: Path
-    told: Told
+    told: ContainerSpecification
     layers: Sequence[Path]
-    contents: Contents
+    contents: MountContents
     store: Store
     networks: Sequence[str] = ()
     outside_names: Sequence[bytes] = ()
@@ -182,7 +182,7 @@ class ContainerGround:
             if not os.path.lexists(place):
                 place.touch() if is_file else place.mkdir()
 
-    def tell(self, options: rpc.Options, network: int) -> None:
+    def set_criu_options(self, options: rpc.Options, network: int) -> None:
         options.root = str(self._root)
         # A container's terminal is its own; only the master side is its engine's, and CRIU hands that out.
         options.shell_job, options.orphan_pts_master = False, True

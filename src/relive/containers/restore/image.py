@@ -20,7 +20,7 @@ from typing import IO, Any
 from blake3 import blake3
 
 from relive.containers.restore.changes import unpack_layer
-from relive.containers.restore.specification import Told
+from relive.containers.restore.specification import ContainerSpecification
 from relive.errors import ImageUnavailable, ObjectCorrupt
 from relive.model.commit import CommitId
 from relive.store import Store
@@ -36,7 +36,7 @@ _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 _LAYERS_MOST = 500  # overlayfs takes no more
 
 
-def image_layers(store: Store, commit: CommitId, told: Told) -> list[Path]:
+def image_layers(store: Store, commit: CommitId, told: ContainerSpecification) -> list[Path]:
     """Where the image's files are; they are only to be read.
 
     Raises:
@@ -54,7 +54,7 @@ def image_layers(store: Store, commit: CommitId, told: Told) -> list[Path]:
 # -- in podman's storage --------------------------------------------------------------------------------------------
 
 
-def _podman_layers(commit: CommitId, told: Told) -> list[Path]:
+def _podman_layers(commit: CommitId, told: ContainerSpecification) -> list[Path]:
     what = f"the commit {commit[:10]} is of a container, and its image is not here"
     wanted = f"{told.image_name or 'an image without a name'} ({told.image[:12] or 'of an unknown id'})"
     if shutil.which("podman") is None:
@@ -101,7 +101,7 @@ def _whole_directory(image: str) -> Path:
     return Path(mounted.stdout.decode(errors="replace").strip())
 
 
-def _gone(what: str, wanted: str, told: Told) -> ImageUnavailable:
+def _gone(what: str, wanted: str, told: ContainerSpecification) -> ImageUnavailable:
     namesake = _inspect(told.image_name) if told.image_name else None
     if namesake is not None:
         return ImageUnavailable(

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from relive.containers.archive.layout import image_name
-from relive.containers.restore.specification import Told
+from relive.containers.restore.specification import ContainerSpecification
 from relive.errors import RestoreUnsupported
 from relive.images.mounts import limit_mounts
 from relive.images.shared_namespaces import forget_network_lock, networks_from_outside, unsupported_namespace
@@ -16,7 +16,7 @@ from relive.store import Store
 __all__ = ["lay_out_large_images", "limit_container"]
 
 
-def lay_out_large_images(store: Store, told: Told, images: Path) -> None:
+def lay_out_large_images(store: Store, told: ContainerSpecification, images: Path) -> None:
     """Those that an import did not take for images, since they are too large for a bundle."""
     for path, entry in told.members.items():
         name = image_name(path)

@@ -8,11 +8,11 @@ from pathlib import Path
 from blake3 import blake3
 
 from relive.config import Settings
-from relive.containers.restore.binds import SHARED_MEMORY, Contents
+from relive.containers.restore.binds import SHARED_MEMORY, MountContents
 from relive.containers.restore.changes import delete_files, deleted_paths, likeness_of, unpack_tar
-from relive.containers.restore.container_root import ContainerGround
+from relive.containers.restore.container_root import ContainerRoot
 from relive.containers.restore.image import image_layers
-from relive.containers.restore.specification import Told, read_told
+from relive.containers.restore.specification import ContainerSpecification, read_told
 from relive.model.commit import CommitId, LayerKind, Manifest
 from relive.sandbox.committed_numbers import committed_numbers
 from relive.store import Store
@@ -25,7 +25,7 @@ _SHARED_MEMORY, _VOLUMES = "devshm-checkpoint.tar", "volumes/"  # of podman
 
 def container_ground(
     settings: Settings, store: Store, commit: CommitId, manifest: Manifest, directory: Path
-) -> ContainerGround:
+) -> ContainerRoot:
     """The ground of a branch that has the given directory.
 
     Raises:
@@ -35,7 +35,7 @@ def container_ground(
     """
     told = read_told(store, manifest)
     image = image_layers(store, commit, told)
-    return ContainerGround(
+    return ContainerRoot(
         directory=directory,
         tools=settings.tools_path,
         told=told,
@@ -46,7 +46,7 @@ def container_ground(
     )
 
 
-def _changes(store: Store, manifest: Manifest, told: Told, image: list[Path]) -> Path:
+def _changes(store: Store, manifest: Manifest, told: ContainerSpecification, image: list[Path]) -> Path:
     """The layer of what the container had changed in its root file system: taken by Relive itself, or by its engine."""
     for layer in manifest.layers:
         if layer.kind is LayerKind.OVERLAY and layer.point == "/":
@@ -66,7 +66,7 @@ def _changes(store: Store, manifest: Manifest, told: Told, image: list[Path]) ->
     return store.lay_out_tree(_name("changes", *parts, *map(str, image)), make)
 
 
-def _contents(store: Store, manifest: Manifest, told: Told) -> Contents:
+def _contents(store: Store, manifest: Manifest, told: ContainerSpecification) -> MountContents:
     """What was in /dev/shm and in volumes, where the commit holds that."""
     found = {}
     destinations = {bind.volume: bind.destination for bind in told.binds.values() if bind.volume}
@@ -79,10 +79,10 @@ def _contents(store: Store, manifest: Manifest, told: Told) -> Contents:
     for layer in manifest.layers:
         if layer.kind == "volume" or (layer.kind is LayerKind.TMPFS and layer.point == SHARED_MEMORY):
             found[layer.point] = store.lay_out_layer(layer)
-    return Contents(found)
+    return MountContents(found)
 
 
-def _tree(store: Store, told: Told, path: str) -> Path:
+def _tree(store: Store, told: ContainerSpecification, path: str) -> Path:
     entry = told.members[path]
     make: Callable[[Path], None] = lambda goal: unpack_tar(store.content_file(entry), goal, lambda _: None)  # noqa: E731
     return store.lay_out_tree(_name("tree", str(entry.object)), make)

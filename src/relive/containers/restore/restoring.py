@@ -8,7 +8,7 @@ from relive.config import Settings
 from relive.containers.restore.making import container_ground
 from relive.model.commit import CommitId, Manifest, TargetKind
 from relive.sandbox.branch import Branch
-from relive.sandbox.branch_root import Ground
+from relive.sandbox.branch_root import BranchRoot
 from relive.sandbox.host_root import host_ground
 from relive.sandbox.restore_request import RestoreRequest
 from relive.sandbox.restoring import restore as restore_on
@@ -32,7 +32,7 @@ def restore(
 
 def _ground(
     settings: Settings, store: Store, commit: CommitId, manifest: Manifest, directory: Path
-) -> Ground:
+) -> BranchRoot:
     if manifest.target.kind is TargetKind.CONTAINER:
         return container_ground(settings, store, commit, manifest, directory)
     return host_ground(settings, store, manifest, directory)

@@ -18,7 +18,7 @@ from relive.errors import RestoreFailed
 from relive.model.commit import EntryKind, FileEntry, LayerKind, Manifest
 from relive.store import Store
 
-__all__ = ["Bind", "Told", "read_told"]
+__all__ = ["BindMount", "ContainerSpecification", "read_told"]
 
 _NETWORK, _STREAMS = "network.status", "checkpoint/descriptors.json"
 _MEMBER_MOST = 16 << 20  # [bytes]
@@ -26,7 +26,7 @@ _HEX_DIGITS = 64  # of an image's id
 
 
 @dataclass(frozen=True, slots=True)
-class Bind:
+class BindMount:
     """A directory or file of the host that the container had at ``destination``.
 
     Attributes:
@@ -40,7 +40,7 @@ class Bind:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ContainerSpecification:
     """A container's surroundings.
 
     Attributes:
@@ -57,7 +57,7 @@ class Told:
     image: str
     image_name: str
     hostname: str
-    binds: dict[str, Bind]
+    binds: dict[str, BindMount]
     masked: frozenset[str]
     addresses: list[str]
     streams: list[str]
@@ -65,7 +65,7 @@ class Told:
     members: dict[str, FileEntry]
 
 
-def read_told(store: Store, manifest: Manifest) -> Told:
+def read_told(store: Store, manifest: Manifest) -> ContainerSpecification:
     """Read it.
 
     Raises:
@@ -82,7 +82,7 @@ def read_told(store: Store, manifest: Manifest) -> Told:
     read = _Members(store, members)
     config, spec = read.object(CONFIG), read.object(SPEC)
     user = _object(_object(spec.get("process")).get("user"))
-    return Told(
+    return ContainerSpecification(
         image=_image_id(config),
         image_name=_text(config.get("rootfsImageName"))
         or (manifest.container.image if manifest.container else ""),
@@ -151,7 +151,7 @@ def _image_id(config: dict[str, Any]) -> str:
     return ""
 
 
-def _binds(spec: dict[str, Any], config: dict[str, Any]) -> Iterator[Bind]:
+def _binds(spec: dict[str, Any], config: dict[str, Any]) -> Iterator[BindMount]:
     volumes = {
         posixpath.normpath(_text(one.get("dest")) or "/"): _text(one.get("volumeName"))
         for one in map(_object, _list(config.get("namedVolumes")))
@@ -160,7 +160,7 @@ def _binds(spec: dict[str, Any], config: dict[str, Any]) -> Iterator[Bind]:
         options = _texts(mount.get("options"))
         destination = posixpath.normpath(_text(mount.get("destination")) or "/")
         if mount.get("type") == "bind" or {"bind", "rbind"} & set(options):
-            yield Bind(
+            yield BindMount(
                 destination=destination,
                 source=_text(mount.get("source")),
                 volume=volumes.get(destination) or None,

@@ -7,7 +7,7 @@ import streamlit as st
 from relive.config import Settings
 from relive.dashboard.commitlist import figure, show_commits
 from relive.dashboard.look import label
-from relive.dashboard.paging import Pager
+from relive.dashboard.paging import ListPager
 from relive.dashboard.refusals import home, telling
 from relive.model.quantities import age, duration, size
 from relive.operations.commits import CommitsWish, page_of_commits
@@ -38,7 +38,7 @@ def _show_services(settings: Settings) -> None:
     for target in list_targets(settings, Silent()):
         for note in target.notes:
             st.warning(f"{label(target.called)}: {label(note)}", icon=":material/schedule:")
-    pager = Pager[int]("services", "")
+    pager = ListPager[int]("services", "")
     page = page_of_committed_targets(
         settings, CommittedTargetsWish(after=pager.after or 0, limit=_SERVICES), Silent()
     )
@@ -79,7 +79,7 @@ def _show_service(settings: Settings, service: str) -> None:
     st.page_link("views/commits.py", label="All services", icon=":material/arrow_back:", query_params={})
     st.title(label(service), anchor=False)
     with telling(), st.spinner("Reading the index …"):
-        pager = Pager[str]("commits", service)
+        pager = ListPager[str]("commits", service)
         if pager.after is None:
             newest = page_of_commits(settings, CommitsWish(target=service, limit=_DRAWN), Silent()).items
             if len(newest) > 1:

@@ -11,7 +11,7 @@ from relive.dashboard.acting import export_button, replay_buttons, reproduce_but
 from relive.dashboard.asking import number_asked
 from relive.dashboard.commitlist import show_commits
 from relive.dashboard.exchange import show_exchange
-from relive.dashboard.frames import exceptions, place
+from relive.dashboard.frames import exceptions, frame_location
 from relive.dashboard.lanes import figure, rows_table
 from relive.dashboard.look import chip, escape, facts, label, lead, table
 from relive.dashboard.refusals import home, telling
@@ -85,7 +85,7 @@ def _under(account: Account) -> Iterator[str]:
     if package is not None and frame is not None:
         request = package.request
         handling = f", while it handled {request.method} {request.target}" if request is not None else ""
-        yield f'<p class="rl-under">in {escape(place(frame, package))}{escape(handling)}</p>'
+        yield f'<p class="rl-under">in {escape(frame_location(frame, package))}{escape(handling)}</p>'
     elif package is not None or account.stack is not None:
         yield f'<p class="rl-under rl-dim">{escape(incident.sighting.summary)}</p>'
     times = f"seen {incident.times} times" if incident.times > 1 else "seen once"

@@ -6,7 +6,7 @@ import streamlit as st
 
 from relive.config import Settings
 from relive.dashboard.look import chip, escape, label
-from relive.dashboard.paging import Pager
+from relive.dashboard.paging import ListPager
 from relive.dashboard.protection import show_unprotected
 from relive.dashboard.refusals import home, telling
 from relive.incidents.incidents import IncidentOrder
@@ -27,7 +27,7 @@ def show() -> None:
     settings = home()
     show_unprotected(settings)
     wish = _asked()
-    pager = Pager[str]("incidents", wish)
+    pager = ListPager[str]("incidents", wish)
     with telling(), st.spinner("Reading incidents …"):
         _show_page(settings, wish.model_copy(update={"after": pager.after}), pager)
 
@@ -56,7 +56,7 @@ def _asked() -> IncidentsWish:
     )
 
 
-def _show_page(settings: Settings, wish: IncidentsWish, pager: Pager[str]) -> None:
+def _show_page(settings: Settings, wish: IncidentsWish, pager: ListPager[str]) -> None:
     page = page_of_incidents(settings, wish, Silent())
     if not page.items:
         _show_nothing(wish)

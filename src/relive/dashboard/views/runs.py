@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from relive.dashboard.paging import Pager
+from relive.dashboard.paging import ListPager
 from relive.dashboard.refusals import home, telling
 from relive.dashboard.runlist import show_runs
 from relive.operations.runs import RunsWish, list_runs
@@ -18,7 +18,7 @@ def show() -> None:
     """The page."""
     st.title("Replays and reproductions")
     settings = home()
-    pager = Pager[int]("runs", "")
+    pager = ListPager[int]("runs", "")
     with telling(), st.spinner("Reading runs …"):
         page = list_runs(settings, RunsWish(after=pager.after, limit=_PAGE))
         if not page.items:

@@ -8,8 +8,8 @@ import select
 import socket
 import time
 
-from relive.doctor.finding import Obstacle, Result, works
-from relive.doctor.probe import Ground
+from relive.doctor.finding import Obstacle, ProbeResult, works
+from relive.doctor.probe import ProbeContext
 from relive.errors import ReliveError
 from relive.kernel.namespaces import Namespace, unshare
 from relive.kernel.packets import read_packet
@@ -25,7 +25,7 @@ _GOAL = ("127.0.0.1", 9)  # of the connection; nobody needs to listen there, sin
 _READY = b"ready"
 
 
-def border(_ground: Ground) -> Result:
+def border(_ground: ProbeContext) -> ProbeResult:
     """A process in such a network connects; its packet is let go on to an entrance, and a byte comes back to it."""
     host = HostNetwork.read()
     ours, theirs = socket.socketpair()

@@ -12,8 +12,8 @@ import mmap
 import os
 import struct
 
-from relive.doctor.finding import Obstacle, Result, in_words, works
-from relive.doctor.probe import Ground
+from relive.doctor.finding import Obstacle, ProbeResult, in_words, works
+from relive.doctor.probe import ProbeContext
 from relive.kernel import libc
 
 __all__ = ["dirty_pages"]
@@ -37,7 +37,7 @@ _WRITTEN = {3, 10, 11, 200}
 _OLD_KERNEL = "use a kernel of version 6.7 or later; commits by CRIU do not need this"
 
 
-def dirty_pages(_ground: Ground) -> Result:
+def dirty_pages(_ground: ProbeContext) -> ProbeResult:
     """Watch some memory, write a few pages of it, and ask: exactly those must be named, and only once."""
     with mmap.mmap(-1, _PAGES * mmap.PAGESIZE) as memory:
         view = ctypes.c_char.from_buffer(memory)

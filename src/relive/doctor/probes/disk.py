@@ -6,8 +6,8 @@ import errno
 import fcntl
 import os
 
-from relive.doctor.finding import Obstacle, Result, limited, works
-from relive.doctor.probe import Ground
+from relive.doctor.finding import Obstacle, ProbeResult, limited, works
+from relive.doctor.probe import ProbeContext
 from relive.doctor.scratch import file_system_of
 
 __all__ = ["disk", "reflink"]
@@ -20,7 +20,7 @@ _FICLONE = 0x40049409
 _REMEDY = "free space there, set RELIVE_HOME to a larger disk, or keep fewer commits (`keep` in relive.toml)"
 
 
-def disk(ground: Ground) -> Result:
+def disk(ground: ProbeContext) -> ProbeResult:
     """Write a megabyte through to the disk, and look how much room is left."""
     path = ground.directory / "written"
     with path.open("wb") as file:
@@ -44,7 +44,7 @@ def disk(ground: Ground) -> Result:
     return works(found)
 
 
-def reflink(ground: Ground) -> Result:
+def reflink(ground: ProbeContext) -> ProbeResult:
     """Clone a file."""
     kind = file_system_of(ground.directory).kind
     (ground.directory / "source").write_bytes(bytes(1 << 16))

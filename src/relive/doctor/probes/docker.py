@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from relive.containers.docker.api import get
-from relive.doctor.finding import Obstacle, Result, limited, works
-from relive.doctor.probe import Ground
+from relive.doctor.finding import Obstacle, ProbeResult, limited, works
+from relive.doctor.probe import ProbeContext
 from relive.errors import HostIncapable, ToolMissing
 
 __all__ = ["docker"]
 
 
-def docker(_ground: Ground) -> Result:
+def docker(_ground: ProbeContext) -> ProbeResult:
     """Whether an engine answers on this host, and whether it keeps what a container changed apart."""
     try:
         facts = get("info")

@@ -19,8 +19,8 @@ from relive.checkpoint.dump import capture
 from relive.checkpoint.target import process_target
 from relive.checkpoint.watchdog import Watchdog
 from relive.containers.restore.restoring import restore
-from relive.doctor.finding import Obstacle, Result, works
-from relive.doctor.probe import Ground, root_remedy
+from relive.doctor.finding import Obstacle, ProbeResult, works
+from relive.doctor.probe import ProbeContext, root_remedy
 from relive.errors import PermissionMissing
 from relive.kernel.seccomp import hide_io_uring
 from relive.model.commit import Trigger
@@ -115,17 +115,17 @@ def _hide_io_uring() -> None:
         hide_io_uring()
 
 
-def dump_restore(ground: Ground) -> Result:
+def dump_restore(ground: ProbeContext) -> ProbeResult:
     """A process of the caller's own user."""
     return _try(ground, None)
 
 
-def dump_restore_other_user(ground: Ground) -> Result:
+def dump_restore_other_user(ground: ProbeContext) -> ProbeResult:
     """A process that began as root and became nobody, as services do."""
     return _try(ground, _NOBODY)
 
 
-def _try(ground: Ground, uid: int | None) -> Result:
+def _try(ground: ProbeContext, uid: int | None) -> ProbeResult:
     if os.geteuid() != 0:
         raise PermissionMissing("not tried", cause="CRIU needs root", remedy=root_remedy())
     CriuTools(ground.settings.tools_path).check()

@@ -12,10 +12,10 @@ from typing import NoReturn
 
 from relive.checkpoint.criu import CriuTools
 from relive.checkpoint.journal import RecordKind, read_journal
-from relive.doctor.finding import Obstacle, Result, limited, works
-from relive.doctor.probe import Ground
+from relive.doctor.finding import Obstacle, ProbeResult, limited, works
+from relive.doctor.probe import ProbeContext
 from relive.kernel.seccomp import ask_supervisor
-from relive.sandbox.spawn import Following, become_init
+from relive.sandbox.spawn import FileTracking, become_init
 
 __all__ = ["followed_files"]
 
@@ -33,7 +33,7 @@ _OBSTACLES = {
 }
 
 
-def followed_files(ground: Ground) -> Result:
+def followed_files(ground: ProbeContext) -> ProbeResult:
     """Have a process make a file under the filter of capsules, with their process 1 to answer, and read what that wrote down."""
     init = CriuTools(ground.settings.tools_path).init
     code = subprocess.run([init, "--filter"], stdout=subprocess.PIPE, check=True).stdout
@@ -82,6 +82,6 @@ def _be_first(init: Path, code: bytes, journal: Path, made: Path) -> NoReturn:
         directory = os.open(journal, os.O_RDONLY | os.O_DIRECTORY)
         null = os.open("/dev/null", os.O_WRONLY)
         become_init(
-            init, null, service, following=Following(descriptors[0], directory, Path("/proc"), _LIMIT)
+            init, null, service, following=FileTracking(descriptors[0], directory, Path("/proc"), _LIMIT)
         )
     os._exit(errno.EIO)

@@ -6,8 +6,8 @@ import ctypes
 import errno
 import os
 
-from relive.doctor.finding import Obstacle, Result, works
-from relive.doctor.probe import Ground
+from relive.doctor.finding import Obstacle, ProbeResult, works
+from relive.doctor.probe import ProbeContext
 from relive.kernel import libc
 from relive.kernel.seccomp import hide_io_uring
 
@@ -27,7 +27,7 @@ def _setup() -> int:
     return 0
 
 
-def seccomp(ground: Ground) -> Result:
+def seccomp(ground: ProbeContext) -> ProbeResult:
     """Put the filter of capsules on this process, and see that it hides io_uring and nothing else."""
     try:
         hide_io_uring()
@@ -45,7 +45,7 @@ def seccomp(ground: Ground) -> Result:
     return works("the filter of capsules hides io_uring")
 
 
-def io_uring(_ground: Ground) -> Result:
+def io_uring(_ground: ProbeContext) -> ProbeResult:
     """Only told: whether services could use it. It does not limit capsules, as it is hidden there."""
     number = _setup()
     if number == 0:

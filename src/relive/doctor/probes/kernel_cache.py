@@ -7,10 +7,10 @@ import platform
 import time
 
 from relive.checkpoint import criu_rpc_pb2 as rpc
-from relive.checkpoint.criu import Conversation, CriuDied, CriuTimedOut, CriuTools, base_options
+from relive.checkpoint.criu import CriuDied, CriuProcess, CriuTimedOut, CriuTools, base_options
 from relive.checkpoint.kernel_cache import kerndat_path
-from relive.doctor.finding import Obstacle, Result, limited, works
-from relive.doctor.probe import Ground
+from relive.doctor.finding import Obstacle, ProbeResult, limited, works
+from relive.doctor.probe import ProbeContext
 
 __all__ = ["kernel_cache"]
 
@@ -19,7 +19,7 @@ _DEBUG = 4
 _SETUP = "run `make setup`, which makes one for this kernel and this CRIU"
 
 
-def kernel_cache(ground: Ground) -> Result:
+def kernel_cache(ground: ProbeContext) -> ProbeResult:
     """Let CRIU look at the kernel, and read in its log where it looked."""
     tools = CriuTools(ground.settings.tools_path)
     tools.check()
@@ -28,7 +28,7 @@ def kernel_cache(ground: Ground) -> Result:
     options = base_options(f"/proc/self/fd/{directory}")
     options.log_level = _DEBUG
     try:
-        with Conversation(tools, keep=[directory]) as criu:
+        with CriuProcess(tools, keep=[directory]) as criu:
             criu.ask(rpc.Request(type=rpc.CHECK, opts=options), limit=_LIMIT)
     except (CriuDied, CriuTimedOut) as error:
         raise Obstacle(

@@ -16,8 +16,8 @@ import os
 import struct
 from pathlib import Path
 
-from relive.doctor.finding import Obstacle, Result, works
-from relive.doctor.probe import Ground
+from relive.doctor.finding import Obstacle, ProbeResult, works
+from relive.doctor.probe import ProbeContext
 from relive.kernel import libc
 
 __all__ = ["kvm"]
@@ -89,7 +89,7 @@ _GUEST_SOURCE = """
 _GUEST = bytes.fromhex("".join(line.partition("|")[0] for line in _GUEST_SOURCE.splitlines()))
 
 
-def kvm(_ground: Ground) -> Result:
+def kvm(_ground: ProbeContext) -> ProbeResult:
     """Run the guest; the time limit of the probe ends one that spins."""
     if not _DEVICE.exists():
         raise Obstacle("none", cause="there is no /dev/kvm", remedy=_REMEDY)

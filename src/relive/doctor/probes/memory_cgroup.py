@@ -7,8 +7,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from relive.doctor.finding import Obstacle, Result, works
-from relive.doctor.probe import Ground
+from relive.doctor.finding import Obstacle, ProbeResult, works
+from relive.doctor.probe import ProbeContext
 
 __all__ = ["memory_cgroup"]
 
@@ -17,7 +17,7 @@ _V2 = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"))
 _LIMIT = 64 << 20  # [bytes]
 
 
-def memory_cgroup(_ground: Ground) -> Result:
+def memory_cgroup(_ground: ProbeContext) -> ProbeResult:
     """Make one, give it a limit, read its counter, remove it."""
     name = f"relive-doctor-{os.getpid()}"
     if (_V1 / "memory.usage_in_bytes").exists():
@@ -64,7 +64,7 @@ def _words(path: Path) -> list[str]:
     return path.read_text().split() if path.exists() else []
 
 
-def _counted(path: Path, version: str) -> Result:
+def _counted(path: Path, version: str) -> ProbeResult:
     figures = dict(line.split() for line in path.read_text().splitlines())
     if "oom_kill" not in figures:
         raise Obstacle(

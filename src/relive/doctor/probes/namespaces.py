@@ -7,8 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from relive.doctor.finding import Obstacle, Result, limited, works
-from relive.doctor.probe import Ground, root_remedy
+from relive.doctor.finding import Obstacle, ProbeResult, limited, works
+from relive.doctor.probe import ProbeContext, root_remedy
 from relive.kernel import libc
 from relive.kernel.mounts import MountFlag, make_private, mount
 from relive.kernel.namespaces import Namespace, namespace_id, unshare
@@ -27,7 +27,7 @@ _NOT_AN_ERRNO = 200  # the child's status where it failed without one
 _PROC = Path("/proc")
 
 
-def namespaces(_ground: Ground) -> Result:
+def namespaces(_ground: ProbeContext) -> ProbeResult:
     """Make one of each kind; in the PID namespace also a first process with a /proc of its own."""
     failed = {}
     for name, kind in _KINDS.items():

@@ -7,8 +7,8 @@ import os
 import stat
 from pathlib import Path
 
-from relive.doctor.finding import Obstacle, Result, in_words, works
-from relive.doctor.probe import Ground
+from relive.doctor.finding import Obstacle, ProbeResult, in_words, works
+from relive.doctor.probe import ProbeContext
 from relive.doctor.scratch import file_system_of
 from relive.kernel.mounts import make_private, mount_overlay, unmount
 from relive.kernel.namespaces import Namespace, unshare
@@ -19,7 +19,7 @@ __all__ = ["overlay"]
 _OPAQUE = "trusted.overlay.opaque"
 
 
-def overlay(ground: Ground) -> Result:
+def overlay(ground: ProbeContext) -> ProbeResult:
     """In a mount namespace of its own: write, delete and replace through one; then a branch's root of three layers."""
     unshare(Namespace.MOUNT)
     make_private()
@@ -71,7 +71,7 @@ def _layers(place: Path) -> None:
     _expect((lower / "kept").read_text() == "below", "a written file reached the lower layer")
 
 
-def _branch_root(ground: Ground) -> None:
+def _branch_root(ground: ProbeContext) -> None:
     committed = ground.directory / "committed"
     committed.mkdir()
     (committed / "relive-doctor").write_text("of the commit")

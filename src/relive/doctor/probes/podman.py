@@ -9,8 +9,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from relive.doctor.finding import Obstacle, Result, limited, works
-from relive.doctor.probe import Ground
+from relive.doctor.finding import Obstacle, ProbeResult, limited, works
+from relive.doctor.probe import ProbeContext
 from relive.kernel import procfs
 from relive.kernel.mounts import bind, make_private
 from relive.kernel.namespaces import Namespace, unshare
@@ -23,7 +23,7 @@ _CONFIGURED = "CONTAINERS_CONF"  # the variable of a configuration that somebody
 _SHORT = Path("/mnt")  # where the directory of the probe appears, in its own mount namespace
 
 
-def podman(ground: Ground) -> Result:
+def podman(ground: ProbeContext) -> ProbeResult:
     """``podman info``; whether what a container changes can be told apart, and whether a runtime is there that restores."""
     if shutil.which("podman") is None:
         raise Obstacle(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from relive.doctor.finding import Result, fails, limited, works
-from relive.doctor.probe import Ground
+from relive.doctor.finding import ProbeResult, fails, limited, works
+from relive.doctor.probe import ProbeContext
 from relive.kernel import procfs
 
 __all__ = ["judge", "privileges"]
@@ -36,7 +36,7 @@ _USEFUL = {
 _WHOLE_ID_RANGE = ["0", "0", "4294967295"]
 
 
-def privileges(ground: Ground) -> Result:
+def privileges(ground: ProbeContext) -> ProbeResult:
     """Who we are and what we may."""
     effective = int(procfs.status_field(os.getpid(), "CapEff") or "0", 16)
     nested = Path("/proc/self/uid_map").read_text().split() != _WHOLE_ID_RANGE
@@ -44,7 +44,7 @@ def privileges(ground: Ground) -> Result:
     return judge(os.geteuid(), effective, in_user_namespace=nested, shim=shim)
 
 
-def judge(uid: int, effective: int, *, in_user_namespace: bool, shim: bool) -> Result:
+def judge(uid: int, effective: int, *, in_user_namespace: bool, shim: bool) -> ProbeResult:
     """What follows from a user id and a set of effective capabilities (bit mask)."""
     lacking = {name: why for name, (bit, why) in _NEEDED.items() if not effective >> bit & 1}
     if uid != 0:

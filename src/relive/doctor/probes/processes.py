@@ -11,8 +11,8 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from relive.doctor.finding import Obstacle, Result, in_words, works
-from relive.doctor.probe import Ground, root_remedy
+from relive.doctor.finding import Obstacle, ProbeResult, in_words, works
+from relive.doctor.probe import ProbeContext, root_remedy
 from relive.kernel import procfs, ptrace
 
 __all__ = ["pidfd", "proc_children", "tracing"]
@@ -38,7 +38,7 @@ def _child() -> Iterator[int]:
             os.waitpid(pid, 0)
 
 
-def tracing(_ground: Ground) -> Result:
+def tracing(_ground: ProbeContext) -> ProbeResult:
     """As the failure watch does: seize a running process, see a fatal signal before it does, let it die of it."""
     buffer = ctypes.create_string_buffer(_KNOWN)
     known = ctypes.addressof(buffer)  # the same in the child, which is a copy
@@ -85,7 +85,7 @@ def _tracing_remedy() -> str:
     )
 
 
-def proc_children(_ground: Ground) -> Result:
+def proc_children(_ground: ProbeContext) -> ProbeResult:
     """/proc/PID/task/TID/children, by which CRIU and Relive find the members of a process tree."""
     with _child() as pid:
         path = Path(f"/proc/self/task/{os.getpid()}/children")
@@ -98,7 +98,7 @@ def proc_children(_ground: Ground) -> Result:
     return works("/proc/PID/task/TID/children names them")
 
 
-def pidfd(_ground: Ground) -> Result:
+def pidfd(_ground: ProbeContext) -> ProbeResult:
     """Open, signal and await a process by descriptor, so that a number that is used again harms nobody."""
     with _child() as pid:
         handle = os.pidfd_open(pid)

@@ -6,8 +6,8 @@ import os
 import subprocess
 import sys
 
-from relive.doctor.finding import Obstacle, Result, limited, works
-from relive.doctor.probe import Ground
+from relive.doctor.finding import Obstacle, ProbeResult, limited, works
+from relive.doctor.probe import ProbeContext
 from relive.sandbox.rootfs import INPROCESS_FILES
 
 __all__ = ["recorder"]
@@ -15,7 +15,7 @@ __all__ = ["recorder"]
 _PROGRAM = "from relive_recorder import quick; print('' if quick.load() is not None else quick.why_not)"
 
 
-def recorder(_ground: Ground) -> Result:
+def recorder(_ground: ProbeContext) -> ProbeResult:
     """Load it in an interpreter of its own, as a service would."""
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM],

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import socket
 
-from relive.doctor.finding import Obstacle, Result, works
-from relive.doctor.probe import Ground
+from relive.doctor.finding import Obstacle, ProbeResult, works
+from relive.doctor.probe import ProbeContext
 from relive.images import criu_images_pb2 as pb
 from relive.images.sockets import TcpConnection
 from relive.kernel import loopback
@@ -22,7 +22,7 @@ _ALL_OPTIONS = 7  # timestamps, selective acknowledgement, window scaling
 _ANSWER = 1.0  # [s]
 
 
-def tcp_repair(_ground: Ground) -> Result:
+def tcp_repair(_ground: ProbeContext) -> ProbeResult:
     """In a network namespace of its own: no packet was ever exchanged, yet the two ends are connected."""
     unshare(Namespace.NETWORK)
     loopback.bring_up()

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from relive.checkpoint.criu import CriuTools
 from relive.checkpoint.watchdog import Watchdog
-from relive.doctor.finding import Obstacle, Result, in_words, works
-from relive.doctor.probe import Ground
+from relive.doctor.finding import Obstacle, ProbeResult, in_words, works
+from relive.doctor.probe import ProbeContext
 
 __all__ = ["tools"]
 
@@ -21,7 +21,7 @@ _NOT_ENTERED = 125  # what relive-enter ends with when nobody says where to
 _COMMANDS = ("nsenter",)  # of util-linux: CRIU enters a capsule with it
 
 
-def tools(ground: Ground) -> Result:
+def tools(ground: ProbeContext) -> ProbeResult:
     """Start each program, load the library."""
     found = CriuTools(ground.settings.tools_path)
     parts = (found.criu, found.init, found.enter, found.watchdog, found.prlimit_shim)

@@ -15,8 +15,8 @@ from relive.incidents.report.json_events import plain
 from relive.incidents.report.masking import Mask
 from relive.protocols.call import Call, CallEnd
 from relive.protocols.egress_window import read_egress
-from relive.protocols.event_view import told
-from relive.protocols.registry import Known
+from relive.protocols.event_view import event_fields
+from relive.protocols.registry import ProtocolRegistry
 from relive.recording.dialogues import Dialogue, Tls
 from relive.recording.events import Event, EventKind
 
@@ -43,7 +43,7 @@ def egress_events(
     notes = [f"the recording of the border: {egress.damage}"] if egress.damage else []
     if egress.left_out:
         notes.append(f"{egress.left_out} events of the border were too many to be looked at")
-    protocols, known = Known(), _Told(inside)
+    protocols, known = ProtocolRegistry(), _Told(inside)
     wall_ns = _Wall(egress.lookups, inside)
     found: list[Event] = []
     for dialogue in egress.dialogues:
@@ -114,7 +114,7 @@ def _failed(dialogue: Dialogue, wall: _Wall) -> Event:
 def _event(call: Call, seq: int, wall: _Wall, mask: Mask) -> Event:
     """The call as the recorder inside would tell it."""
     ended = call.ended_mono_ns or call.asked_mono_ns
-    raw, data = told(call)
+    raw, data = event_fields(call)
     fields = {name: mask.packed(value) if name in _SAID else value for name, value in raw.items()}
     fields["to"] = list(call.to)
     if call.end is CallEnd.OPEN:

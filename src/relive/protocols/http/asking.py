@@ -27,7 +27,7 @@ from relive_inprocess.relive_recorder.kinds.headers import VOLATILE
 from relive_inprocess.relive_recorder.kinds.s3 import operation_of
 from relive_inprocess.relive_recorder.values import pack
 
-__all__ = ["UNSENT", "Asked", "answer_of", "asked_of", "url_of"]
+__all__ = ["UNSENT", "HttpQuestion", "answer_of", "asked_of", "url_of"]
 
 INLINE = 64 << 10  # [bytes] longer bodies are told by their digest
 UNSENT: Mapping[str, Any] = {"unsent": True}
@@ -39,7 +39,7 @@ _TRAILER_SIGNATURE = re.compile(rb"(?m)^x-amz-trailer-signature:[0-9a-f]{64}\r$"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class HttpQuestion:
     """A question: its kind (HTTP_CALL or S3_CALL), what it is found by, and the headers that are not matched."""
 
     kind: EventKind
@@ -49,7 +49,7 @@ class Asked:
 
 def asked_of(
     head: RequestHead, body: bytes | None, *, scheme: str = "http", to: tuple[str, int] = ("", 0)
-) -> Asked:
+) -> HttpQuestion:
     """What is asked.
 
     Args:
@@ -76,7 +76,7 @@ def asked_of(
     if payload and operation is not None:
         payload = _TRAILER_SIGNATURE.sub(b"", _CHUNK_SIGNATURE.sub(rb"\1\r", payload))
     asked["body"] = dict(UNSENT) if payload is None else _told(payload, chosen)
-    return Asked(EventKind.HTTP_CALL if operation is None else EventKind.S3_CALL, asked, volatile)
+    return HttpQuestion(EventKind.HTTP_CALL if operation is None else EventKind.S3_CALL, asked, volatile)
 
 
 def answer_of(head: AnswerHead) -> dict[str, Any]:

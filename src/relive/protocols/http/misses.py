@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 
-from relive.protocols.pool import Found
+from relive.protocols.pool import PoolMatch
 from relive.recording.events import EventKind
 
 __all__ = ["miss_answer", "miss_words"]
@@ -13,7 +13,7 @@ __all__ = ["miss_answer", "miss_words"]
 _LONGEST = 1000  # [characters] of the header
 
 
-def miss_answer(found: Found, *, is_head: bool) -> bytes:
+def miss_answer(found: PoolMatch, *, is_head: bool) -> bytes:
     """A 502 in JSON; to S3 clients a 400 in XML, since they would ask again and again after a 502."""
     words = miss_words(found)
     if found.kind is EventKind.S3_CALL:
@@ -40,7 +40,7 @@ def miss_answer(found: Found, *, is_head: bool) -> bytes:
     return head if is_head else head + body
 
 
-def miss_words(found: Found) -> str:
+def miss_words(found: PoolMatch) -> str:
     """What was asked, what came nearest, and how to accept what differs; one sentence each."""
     asked = f"{found.asked.get('method')} {found.asked.get('url')} was not recorded."
     if found.nearest is None:

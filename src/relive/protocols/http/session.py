@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from relive.protocols.call import Call, CallEnd, Timed
-from relive.protocols.http.asking import Asked, asked_of
+from relive.protocols.http.asking import HttpQuestion, asked_of
 from relive.protocols.http.misses import miss_answer
 from relive.protocols.opaque import PlainSession
-from relive.protocols.pool import Found, Pool
+from relive.protocols.pool import Pool, PoolMatch
 from relive.protocols.resuming import standing
 from relive.protocols.session import Act, Close, Reset, Resume, Send, Session
 from relive.protocols.timing import Timing, ending_acts, rest_of, sends
@@ -101,7 +101,7 @@ class HttpSession(Session):
 
     # -- a question ---------------------------------------------------------------------------------------------------
 
-    def _asked(self, head: RequestHead, body: bytes | None) -> Asked:
+    def _asked(self, head: RequestHead, body: bytes | None) -> HttpQuestion:
         return asked_of(head, body, scheme=self._scheme, to=self._to)
 
     def _asks(self, head: RequestHead) -> list[Act]:
@@ -145,13 +145,13 @@ class HttpSession(Session):
         assert call is not None
         return self._play(call, head, is_half=call is half)
 
-    def _is_same(self, call: Call, asked: Asked) -> bool:
+    def _is_same(self, call: Call, asked: HttpQuestion) -> bool:
         kind = asked.kind
         return call.kind is kind and self._pool.masked(call.asked, kind) == self._pool.masked(
             asked.asked, kind
         )
 
-    def _find(self, asked: Asked, head: RequestHead) -> Found:
+    def _find(self, asked: HttpQuestion, head: RequestHead) -> PoolMatch:
         return self._pool.take(
             asked.kind,
             asked.asked,
@@ -160,7 +160,7 @@ class HttpSession(Session):
             again=head.method in _SAFE,
         )
 
-    def _miss(self, found: Found, head: RequestHead) -> list[Act]:
+    def _miss(self, found: PoolMatch, head: RequestHead) -> list[Act]:
         if self._is_mute:
             return []
         if self._resets:

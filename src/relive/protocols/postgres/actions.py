@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from relive.protocols.call import CallEnd, Timed
-from relive.protocols.postgres.answer_parts import Trail
+from relive.protocols.postgres.answer_parts import TrailingMessages
 from relive.protocols.session import Act, Close, Reset, Send
 
-__all__ = ["Acts"]
+__all__ = ["Actions"]
 
 
-class Acts:
+class Actions:
     """Acts on their way.
 
     Attributes:
@@ -24,12 +24,12 @@ class Acts:
         self.skip = 0
         self._acts: list[Act] = []
 
-    def take(self) -> list[Act]:
+    def drain(self) -> list[Act]:
         """What was gathered since the last call."""
         acts, self._acts = self._acts, []
         return acts
 
-    def say(self, chunks: Iterable[Timed], *, unasked: bool = False) -> None:
+    def send(self, chunks: Iterable[Timed], *, unasked: bool = False) -> None:
         """Send chunks."""
         if self.over:
             return
@@ -42,7 +42,7 @@ class Acts:
 
     def say_now(self, data: bytes) -> None:
         """Send bytes at once."""
-        self.say((Timed(0, data),))
+        self.send((Timed(0, data),))
 
     def _send(self, data: bytes, after_ns: int, unasked: bool) -> None:
         last = self._acts[-1] if self._acts else None
@@ -64,9 +64,9 @@ class Acts:
         if not self.over:
             self.end(CallEnd.CLOSED, after_ns)
 
-    def follow(self, trail: Trail) -> None:
+    def follow(self, trail: TrailingMessages) -> None:
         """What came unasked, and the end of an idle connection."""
-        self.say(trail.said, unasked=True)
+        self.send(trail.said, unasked=True)
         if trail.ended is not None and not self.over:
             end = Reset if trail.ended == "reset" else Close
             self._acts.append(end(trail.after_ns, unasked=True))

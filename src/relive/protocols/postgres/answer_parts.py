@@ -13,11 +13,11 @@ from relive.protocols.postgres.framing import BackendFramer
 from relive.protocols.postgres.messages import Column, build, row_description
 from relive.protocols.postgres.statement_state import Role
 
-__all__ = ["Parts", "Trail", "body_of", "without_rows_described"]
+__all__ = ["Parts", "TrailingMessages", "body_of", "without_rows_described"]
 
 
 @dataclass(frozen=True, slots=True)
-class Trail:
+class TrailingMessages:
     """What came unasked after an answer, and the end of the connection where it was idle then.
 
     Attributes:
@@ -59,7 +59,7 @@ class Parts:
     simple: bool = False
     ready_at: int | None = None
     cut: bool = False
-    trail: Trail = Trail()
+    trail: TrailingMessages = TrailingMessages()
 
     def described(self, formats: tuple[int, ...]) -> bytes | None:
         """RowDescription or NoData, with formats as a Bind asked for them (none: text); None where it is not known."""

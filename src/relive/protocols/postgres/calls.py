@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from relive.protocols.call import Call, CallEnd, Timed
-from relive.protocols.postgres.answer_parts import Parts, Trail
+from relive.protocols.postgres.answer_parts import Parts, TrailingMessages
 from relive.protocols.postgres.answers import tags_of, told_answer, told_opening
-from relive.protocols.postgres.dialogue_steps import Step, Transcript, read_steps
+from relive.protocols.postgres.dialogue_steps import DialogueStep, Transcript, read_steps
 from relive.protocols.postgres.framing import Message
 from relive.protocols.postgres.messages import (
     Column,
@@ -24,7 +24,7 @@ from relive.protocols.postgres.messages import (
     read_startup,
 )
 from relive.protocols.postgres.statement_state import Book, Role, Unit, asked_of, copied_of, learn
-from relive.recording.dialogues import Dialogue, Ending, Way
+from relive.recording.dialogues import Dialogue, DirectionEnd, Way
 from relive.recording.events import EventKind
 
 __all__ = ["Decoded", "asked_to_cancel", "asked_to_connect", "asked_to_function", "decode_dialogue"]
@@ -150,7 +150,7 @@ class Decoded:
         draft.after = self.state
         return draft
 
-    def _ready(self, step: Step) -> None:
+    def _ready(self, step: DialogueStep) -> None:
         for message in step.answer:
             if message.kind == "Z":
                 self.state = message.body[:1].decode("latin-1")
@@ -208,7 +208,7 @@ class Decoded:
         if len(cycle) == 1:
             cycle[0].after = self.state
 
-    def _keep_trail(self, step: Step) -> None:
+    def _keep_trail(self, step: DialogueStep) -> None:
         if self._drafts and step.end > step.settled:
             since = self._told.asked_ns(step)
             self._drafts[-1].trail += self._told.chunks(step.settled, step.end, since)
@@ -250,7 +250,7 @@ class Decoded:
             extra={"parts": parts},
         )
 
-    def _since(self, draft: _Draft, step: Step) -> int:
+    def _since(self, draft: _Draft, step: DialogueStep) -> int:
         return max(self._told.asked_ns(step), self._told.asked_ns(self._steps[draft.boundary]))
 
     def _parts(self, draft: _Draft) -> tuple[Parts, tuple[Timed, ...]]:
@@ -304,14 +304,14 @@ class Decoded:
         )
         return parts, tuple(pieces)
 
-    def _copy_chunks(self, draft: _Draft, step: Step, end: int) -> tuple[Timed, ...]:
+    def _copy_chunks(self, draft: _Draft, step: DialogueStep, end: int) -> tuple[Timed, ...]:
         """The first part, up to the place where the server waits for data, and the second, since the data had come."""
         assert step.copy_at is not None
         first = self._told.chunks(step.begin, step.copy_at, self._since(draft, step))
         given = self._told.asked_ns(self._steps[draft.more[-1]])
         return (*first, *self._told.chunks(step.copy_at, end, given))
 
-    def _opening(self, steps: Sequence[Step]) -> tuple[Parts, tuple[Timed, ...]]:
+    def _opening(self, steps: Sequence[DialogueStep]) -> tuple[Parts, tuple[Timed, ...]]:
         """Of connecting: what follows the authentication, from AuthenticationOk on; or the error that ended it."""
         told = self._told
         last = steps[-1]
@@ -337,13 +337,15 @@ class Decoded:
         down = self._told.dialogue.endings.get(Way.DOWN)
         return stops is not None and down is not None and down.cut > 0
 
-    def _ending(self) -> tuple[Way, Ending] | None:
+    def _ending(self) -> tuple[Way, DirectionEnd] | None:
         """What ended the connection first; None where that is not known."""
         endings = self._told.dialogue.endings
         found = min(endings.items(), key=lambda one: one[1].seq, default=None)
         return None if found is None or found[1].how == "lost" else found
 
-    def _end(self, draft: _Draft, parts: Parts, steps: Sequence[Step]) -> tuple[CallEnd, int | None, int]:
+    def _end(
+        self, draft: _Draft, parts: Parts, steps: Sequence[DialogueStep]
+    ) -> tuple[CallEnd, int | None, int]:
         told = self._told
         asked = max(told.asked_ns(step) for step in steps)
         ends = [told.piece(Way.DOWN, step.settled - 1).mono_ns for step in steps if step.settled > step.begin]
@@ -359,22 +361,24 @@ class Decoded:
             return CallEnd.GIVEN_UP, how.mono_ns, after
         return (CallEnd.RESET if how.how == "reset" else CallEnd.CLOSED), how.mono_ns, after
 
-    def _trail(self, number: int, draft: _Draft) -> Trail:
+    def _trail(self, number: int, draft: _Draft) -> TrailingMessages:
         """What came unasked after a call that was answered, and whether the server then ended the connection."""
         said = tuple(draft.trail)
         ending = self._ending() if self._told.broken is None else None
         if ending is None or ending[0] is not Way.DOWN:
-            return Trail(said)
+            return TrailingMessages(said)
         end = ending[1]
         if number + 1 < len(self._drafts):  # something was asked later: after the end, or before it
             following = self._steps[min(self._drafts[number + 1].steps.values())]
             if self._told.piece(Way.UP, following.message.begin).seq < end.seq:
-                return Trail(said)
+                return TrailingMessages(said)
         elif self._steps[-1].kind == "X":
-            return Trail(said)
+            return TrailingMessages(said)
         down = self._told.dialogue.of(Way.DOWN)
         asked = self._told.asked_ns(self._steps[draft.boundary])
-        return Trail(said, end.how, max(0, end.mono_ns - max(down[-1].mono_ns if down else 0, asked)))
+        return TrailingMessages(
+            said, end.how, max(0, end.mono_ns - max(down[-1].mono_ns if down else 0, asked))
+        )
 
     def _add_rest(self) -> None:
         told, dialogue = self._told, self._told.dialogue
@@ -403,7 +407,7 @@ class Decoded:
         )
 
 
-def _ready_of(step: Step) -> Message | None:
+def _ready_of(step: DialogueStep) -> Message | None:
     return next((message for message in step.answer if message.kind == "Z"), None)
 
 

@@ -24,9 +24,9 @@ from relive.protocols.postgres.framing import (
     Message,
 )
 from relive.protocols.postgres.messages import read_error
-from relive.recording.dialogues import Dialogue, Piece, Tls, Way
+from relive.recording.dialogues import Dialogue, DialoguePiece, Tls, Way
 
-__all__ = ["Step", "Transcript", "read_steps"]
+__all__ = ["DialogueStep", "Transcript", "read_steps"]
 
 _EXTENDED = frozenset("PBDEC")
 _UNASKED = frozenset("NAS")
@@ -65,7 +65,7 @@ _AUTH_DONE = (0, 12)  # AuthenticationOk and AuthenticationSASLFinal: the client
 
 
 @dataclass(slots=True)
-class Step:
+class DialogueStep:
     """One message of the client.
 
     Attributes:
@@ -108,18 +108,18 @@ class Transcript:
 
     def __init__(self, dialogue: Dialogue) -> None:
         self.dialogue = dialogue
-        self.steps: list[Step] = []
+        self.steps: list[DialogueStep] = []
         self.broken: str | None = None
         self._pieces = {way: dialogue.of(way) for way in Way}
         self._begins = {way: [piece.at for piece in self._pieces[way]] for way in Way}
         self.rest = (0, 0)
 
-    def piece(self, way: Way, place: int) -> Piece:
+    def piece(self, way: Way, place: int) -> DialoguePiece:
         """The piece that holds the byte at a place."""
         index = bisect_right(self._begins[way], place) - 1
         return self._pieces[way][max(0, index)]
 
-    def asked_ns(self, step: Step) -> int:
+    def asked_ns(self, step: DialogueStep) -> int:
         """When the last byte of its message was there."""
         return self.piece(Way.UP, step.message.end - 1).mono_ns
 
@@ -157,7 +157,7 @@ class _Reading:
     def run(self) -> None:
         dialogue = self._told.dialogue
         asked = FrontendFramer()
-        self._steps += map(Step, asked.feed(dialogue.text(Way.UP)))
+        self._steps += map(DialogueStep, asked.feed(dialogue.text(Way.UP)))
         answered = BackendFramer()
         answered.expect_bytes(sum(1 for step in self._steps if step.kind in (SSL, GSSENC)))
         messages = answered.feed(dialogue.text(Way.DOWN))
@@ -212,7 +212,7 @@ class _Reading:
         self._at += size
         head.end = head.settled = self._at
 
-    def _is_before(self, message: Message, step: Step) -> bool:
+    def _is_before(self, message: Message, step: DialogueStep) -> bool:
         """Whether it was said before the step was asked."""
         said = self._told.piece(Way.DOWN, message.begin).seq
         return said < self._told.piece(Way.UP, step.message.end - 1).seq
@@ -228,7 +228,7 @@ class _Reading:
         self._at = before.end = message.end
         return None
 
-    def _next_head(self) -> Step | None:
+    def _next_head(self) -> DialogueStep | None:
         while self._head < len(self._steps):
             step = self._steps[self._head]
             if not step.content and not step.skipped and step.kind not in _NO_ANSWER:
@@ -238,12 +238,12 @@ class _Reading:
             self._head += 1
         return None
 
-    def _pass(self, step: Step) -> None:
+    def _pass(self, step: DialogueStep) -> None:
         step.whole = True
         step.begin = step.settled = self._at
         step.end = 0  # it has no trail either
 
-    def _whole(self, head: Step, message: Message) -> None:
+    def _whole(self, head: DialogueStep, message: Message) -> None:
         head.whole = True
         index = self._head
         self._head += 1
@@ -258,7 +258,7 @@ class _Reading:
             self._steps[index].skipped = True
             index += 1
 
-    def _copy_begins(self, head: Step, message: Message) -> None:
+    def _copy_begins(self, head: DialogueStep, message: Message) -> None:
         head.copy_at = message.end
         for step in self._steps[self._head + 1 : self._behind_copy(self._head)]:
             step.content = True
@@ -287,7 +287,7 @@ class _Reading:
                 step.whole = True
 
 
-def _ends(step: Step, message: Message) -> bool:
+def _ends(step: DialogueStep, message: Message) -> bool:
     if message.kind == "R":
         return int.from_bytes(message.body[:4], "big") not in _AUTH_DONE
     return message.kind in _LAST[step.kind]

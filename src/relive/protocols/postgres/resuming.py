@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from relive.protocols.call import CallEnd
 from relive.protocols.postgres.calls import Decoded, decode_dialogue
-from relive.protocols.postgres.dialogue_steps import Step, Transcript
+from relive.protocols.postgres.dialogue_steps import DialogueStep, Transcript
 from relive.protocols.postgres.framing import FrontendFramer
 from relive.protocols.postgres.server_info import parts_of
-from relive.protocols.postgres.session import Answer, PostgresSession
+from relive.protocols.postgres.session import PendingAnswer, PostgresSession
 from relive.protocols.postgres.statement_state import Role
 from relive.protocols.postgres.statements import state_after
 from relive.protocols.session import Act, Resume
@@ -44,10 +44,10 @@ def resume_session(session: PostgresSession, where: Resume) -> list[Act]:
     opened = any(step.kind == "startup" for step in steps[:asked])
     session.framer = FrontendFramer(begin, opened=opened)
     session.framer.feed(where.dialogue.text(Way.UP, begin, where.up))
-    return session.acts.take()
+    return session.acts.drain()
 
 
-def _closed(steps: list[Step], asked: int) -> int:
+def _closed(steps: list[DialogueStep], asked: int) -> int:
     """How many steps are over: those after them were asked, but the server waits for more."""
     closed = 0
     for index, step in enumerate(steps[:asked]):
@@ -82,7 +82,7 @@ def _reopen(session: PostgresSession, transcript: Transcript, whole: Decoded, as
             session.passwords.append((step.message.body, answer))
 
 
-def _continue_cycle(session: PostgresSession, closed: list[Step], whole: Decoded) -> None:
+def _continue_cycle(session: PostgresSession, closed: list[DialogueStep], whole: Decoded) -> None:
     """Calls since the last ReadyForQuery: their Sync is still to come."""
     begin = len(closed)
     while begin and closed[begin - 1].kind not in ("S", "Q", "F", "p", "startup"):
@@ -101,7 +101,7 @@ def _continue_cycle(session: PostgresSession, closed: list[Step], whole: Decoded
         parts = parts_of(call)
         if parts is None or parts.simple:
             continue
-        session.cycle.append(Answer(parts, call, own=True, done=Role.EXECUTE))
+        session.cycle.append(PendingAnswer(parts, call, own=True, done=Role.EXECUTE))
         session.state = state_after(session.state, call.asked["statement"], parts.tags)
         if parts.failed is not None and parts.failed is not Role.SYNC:
             session.skipping = True
@@ -119,8 +119,8 @@ def _answer_the_rest(
     if is_raw:
         settled = end = len(where.dialogue.text(Way.DOWN))
     if where.down < end:
-        acts.say(transcript.chunks(where.down, settled, since))
-        acts.say(transcript.chunks(max(where.down, settled), end, since), unasked=True)
+        acts.send(transcript.chunks(where.down, settled, since))
+        acts.send(transcript.chunks(max(where.down, settled), end, since), unasked=True)
     else:
         acts.skip = where.down - end
     if is_raw:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from relive.protocols.call import Call, CallEnd, Timed
-from relive.protocols.pool import Found, Pool
-from relive.protocols.postgres.actions import Acts
+from relive.protocols.pool import Pool, PoolMatch
+from relive.protocols.postgres.actions import Actions
 from relive.protocols.postgres.answer_parts import Parts, body_of, without_rows_described
 from relive.protocols.postgres.answers import told_opening
 from relive.protocols.postgres.builtin_answers import aborted_parts, known_parts
@@ -27,7 +27,7 @@ from relive.protocols.postgres.statements import ends_transaction, is_read, stat
 from relive.protocols.session import Act, Session
 from relive.recording.events import EventKind
 
-__all__ = ["Answer", "OnMiss", "PostgresSession"]
+__all__ = ["OnMiss", "PendingAnswer", "PostgresSession"]
 
 OnMiss = Literal["answer", "reset"]  # with an error of PostgreSQL's, or by breaking the connection
 
@@ -38,7 +38,7 @@ _BATCH_MOST = 1 << 30  # [bytes] of messages that wait for a Sync
 
 
 @dataclass(slots=True)
-class Answer:
+class PendingAnswer:
     """A call that is being answered.
 
     Attributes:
@@ -80,14 +80,14 @@ class PostgresSession(Session):
     ) -> None:
         self.pool = pool
         self.lore = lore
-        self.acts = Acts()
+        self.acts = Actions()
         self.book = Book()
         self.framer = FrontendFramer()
         self.database = ""
         self.user = ""
         self.own: int | None = None
         self.state = self.began = "I"
-        self.cycle: list[Answer] = []
+        self.cycle: list[PendingAnswer] = []
         self.skipping = False
         self.passwords: deque[tuple[bytes, tuple[Timed, ...]]] = deque()
         self.reported: Mapping[str, str] = {}
@@ -110,12 +110,12 @@ class PostgresSession(Session):
             text = f"Relive: this is not PostgreSQL's protocol: {self.framer.broken}"
             self.acts.say_now(error("08P01", text, severity="FATAL"))
             self.acts.close()
-        return self.acts.take()
+        return self.acts.drain()
 
     def hang_up(self) -> list[Act]:
         """As ``Session.hang_up``: a server closes its direction too."""
         self.acts.close()
-        return self.acts.take()
+        return self.acts.drain()
 
     # -- messages --------------------------------------------------------------------------------------------------------
 
@@ -170,13 +170,13 @@ class PostgresSession(Session):
         if call is not None and parts is not None and not found.again:
             self.own = call.dialogue
             if parts.failed is not None or parts.stops is not None:
-                self.acts.say(parts.answers[Role.EXECUTE])
+                self.acts.send(parts.answers[Role.EXECUTE])
                 self.acts.end(CallEnd.CLOSED if parts.failed is not None else call.end, call.end_after_ns)
                 return
         if parts is None or parts.failed is not None or parts.stops is not None:
             parts = self.lore.opening(self._to, self.database, self.user)
         self._negotiate(message, parts)
-        self._welcome(parts, Answer(parts, call, own=not found.again))
+        self._welcome(parts, PendingAnswer(parts, call, own=not found.again))
 
     def _negotiate(self, message: Message, parts: Parts) -> None:
         """NegotiateProtocolVersion, where the client asks for more than there is and the recorded server does not say so."""
@@ -191,9 +191,9 @@ class PostgresSession(Session):
             body = newest.to_bytes(4, "big") + len(more).to_bytes(4, "big") + names
             self.acts.say_now(build("v", body))
 
-    def _welcome(self, parts: Parts, answer: Answer) -> None:
+    def _welcome(self, parts: Parts, answer: PendingAnswer) -> None:
         chunks = parts.answers[Role.EXECUTE]
-        self.acts.say(chunks)
+        self.acts.send(chunks)
         self.learn_reported(parts)
         self.state = self.began = "I"
         if answer.own:
@@ -210,13 +210,13 @@ class PostgresSession(Session):
             return
         sent, answer = self.passwords.popleft()
         if sent == message.body:
-            self.acts.say(answer)
+            self.acts.send(answer)
             return
         self.passwords.clear()
         parts = self.lore.opening(self._to, self.database, self.user)
         if not body_of(parts.answers[Role.EXECUTE]).startswith(_AUTHENTICATED):
             self.acts.say_now(_AUTHENTICATED)
-        self._welcome(parts, Answer(parts))
+        self._welcome(parts, PendingAnswer(parts))
 
     # -- simple queries --------------------------------------------------------------------------------------------------
 
@@ -236,15 +236,15 @@ class PostgresSession(Session):
                 return
         self._answer_alone(self._find(asked, statement, None), statement)
 
-    def _answer_alone(self, found: Answer | Found, statement: str, since: int = 0) -> None:
-        if isinstance(found, Found):
+    def _answer_alone(self, found: PendingAnswer | PoolMatch, statement: str, since: int = 0) -> None:
+        if isinstance(found, PoolMatch):
             self._miss(found)
         else:
             self._say_alone(found, statement, since)
         if not self.acts.over:
             self._ready()
 
-    def _say_alone(self, answer: Answer, statement: str, since: int) -> None:
+    def _say_alone(self, answer: PendingAnswer, statement: str, since: int) -> None:
         """``since``: bytes of the answer that were said already."""
         parts = answer.parts
         chunks = parts.answers.get(Role.EXECUTE, ())
@@ -266,7 +266,7 @@ class PostgresSession(Session):
         if not batch:
             return
         _, roles = self.book.read(batch)
-        answers: dict[int, Answer | Found] = {}
+        answers: dict[int, PendingAnswer | PoolMatch] = {}
         for index in range(len(batch)):
             if self.skipping or self.acts.over or self._copying is not None:
                 return
@@ -276,7 +276,7 @@ class PostgresSession(Session):
             unit, role = roles[index]
             self._answer_role(unit, role, answers)
 
-    def _answer_role(self, unit: Unit, role: Role, answers: dict[int, Answer | Found]) -> None:
+    def _answer_role(self, unit: Unit, role: Role, answers: dict[int, PendingAnswer | PoolMatch]) -> None:
         statement = unit.statement.text
         if id(unit) not in answers:
             asked = asked_of(self._server, self.database, statement, unit)
@@ -285,7 +285,7 @@ class PostgresSession(Session):
                 return
             answers[id(unit)] = self._find(asked, statement, unit)
         answer = answers[id(unit)]
-        if isinstance(answer, Found):
+        if isinstance(answer, PoolMatch):
             self._miss(answer)
             self.skipping = True
             return
@@ -303,7 +303,7 @@ class PostgresSession(Session):
         if role is Role.DESCRIBE_STATEMENT or role is Role.DESCRIBE_PORTAL:
             learn(unit, role, BackendFramer().feed(body_of(chunks)))
 
-    def _say_part(self, answer: Answer, role: Role, chunks: tuple[Timed, ...], statement: str) -> None:
+    def _say_part(self, answer: PendingAnswer, role: Role, chunks: tuple[Timed, ...], statement: str) -> None:
         """Say one part of an answer, with the time that parts took which were not asked for here; what follows from it."""
         parts, call = answer.parts, answer.call
         if parts.cut and parts.stops is not None and role >= parts.stops:
@@ -321,7 +321,7 @@ class PostgresSession(Session):
         answer.done = role
         if owed and chunks:
             chunks = (Timed(chunks[0].after_ns + owed, chunks[0].data), *chunks[1:])
-        self.acts.say(chunks)
+        self.acts.send(chunks)
         if parts.stops is not None and role >= parts.stops and call is not None:
             self.acts.end(call.end, call.end_after_ns)
         if parts.failed is role:
@@ -330,7 +330,7 @@ class PostgresSession(Session):
         elif role is Role.EXECUTE:
             self.state = state_after(self.state, statement, parts.tags)
 
-    def _part(self, answer: Answer, unit: Unit, role: Role) -> tuple[Timed, ...] | None:
+    def _part(self, answer: PendingAnswer, unit: Unit, role: Role) -> tuple[Timed, ...] | None:
         """What a role is answered; None where it is not known."""
         parts = answer.parts
         if parts.stops is not None and role >= parts.stops:
@@ -386,13 +386,13 @@ class PostgresSession(Session):
         chunks = parts.answers.get(Role.SYNC, ())
         if last is not None and parts.stops is Role.SYNC:
             assert last.call is not None
-            self.acts.say(chunks)
+            self.acts.send(chunks)
             self.acts.end(last.call.end, last.call.end_after_ns)
             return
         if parts.ready_at is None or not chunks:
             self.acts.say_now(ready(self.state))
         else:
-            self.acts.say(_with_state(chunks, parts.ready_at, self.state))
+            self.acts.send(_with_state(chunks, parts.ready_at, self.state))
         if last is not None and last.own:
             self.acts.follow(parts.trail)
 
@@ -413,7 +413,7 @@ class PostgresSession(Session):
         if not self._takes_data(asked):
             return False
         begin = self.lore.copying(self.database, asked["statement"]) or ()
-        self.acts.say(begin)
+        self.acts.send(begin)
         size = sum(len(chunk.data) for chunk in begin)
         self._copying = _Copying(statement, asked, unit, size, bytearray())
         return True
@@ -439,7 +439,7 @@ class PostgresSession(Session):
         found = self._find(copying.asked, copying.statement, copying.unit)
         if copying.unit is None:
             self._answer_alone(found, copying.statement, copying.begun)
-        elif isinstance(found, Found):
+        elif isinstance(found, PoolMatch):
             self._miss(found)
             self.skipping = True
         else:
@@ -451,7 +451,7 @@ class PostgresSession(Session):
 
     # -- looking up ----------------------------------------------------------------------------------------------------------
 
-    def _find(self, asked: Mapping[str, Any], statement: str, unit: Unit | None) -> Answer | Found:
+    def _find(self, asked: Mapping[str, Any], statement: str, unit: Unit | None) -> PendingAnswer | PoolMatch:
         """The answer; or the miss."""
         if self.state == "E" and not ends_transaction(statement):
             waiting = self.pool.peek(QUERY, asked, dialogue=self.own)
@@ -470,8 +470,8 @@ class PostgresSession(Session):
         )
         call = found.call
         if call is not None and (recorded := parts_of(call)) is not None:
-            return Answer(recorded, call, own=call.dialogue == self.own and not found.again)
-        return found if known is None else Answer(known)
+            return PendingAnswer(recorded, call, own=call.dialogue == self.own and not found.again)
+        return found if known is None else PendingAnswer(known)
 
     def _known(self, statement: str, unit: Unit | None) -> Parts | None:
         """An answer that needs no recorded call."""
@@ -486,13 +486,15 @@ class PostgresSession(Session):
             return None
         return Parts()
 
-    def _aborted(self, unit: Unit | None) -> Answer:
+    def _aborted(self, unit: Unit | None) -> PendingAnswer:
         parts = aborted_parts()
         if unit is None:
-            return Answer(Parts({Role.EXECUTE: parts.answers[Role.PARSE]}, failed=Role.EXECUTE, simple=True))
-        return Answer(parts)
+            return PendingAnswer(
+                Parts({Role.EXECUTE: parts.answers[Role.PARSE]}, failed=Role.EXECUTE, simple=True)
+            )
+        return PendingAnswer(parts)
 
-    def _miss(self, found: Found) -> None:
+    def _miss(self, found: PoolMatch) -> None:
         if self._on_miss == "reset":
             self.acts.end(CallEnd.RESET, 0)
             return

@@ -28,7 +28,7 @@ from relive.protocols.postgres.messages import (
 from relive.protocols.postgres.statements import told_statement
 from relive.protocols.postgres.values import decode
 
-__all__ = ["UNKNOWN", "Book", "Portal", "Role", "Statement", "Unit", "asked_of", "copied_of", "learn"]
+__all__ = ["UNKNOWN", "Book", "Portal", "PreparedStatement", "Role", "Unit", "asked_of", "copied_of", "learn"]
 
 INLINE = 4096  # [bytes] of a parameter's value, or of what a COPY was given, that are told; of more the length and digest
 UNKNOWN = "<a prepared statement that this connection does not have>"
@@ -46,7 +46,7 @@ class Role(IntEnum):
 
 
 @dataclass(slots=True)
-class Statement:
+class PreparedStatement:
     """A prepared statement.
 
     Attributes:
@@ -63,7 +63,7 @@ class Statement:
 class Portal:
     """A bound statement. ``executed``: how many times."""
 
-    statement: Statement
+    statement: PreparedStatement
     bind: Bind
     columns: tuple[Column, ...] | None = None
     executed: int = 0
@@ -78,7 +78,7 @@ class Unit:
         limit: of the Execute; part: which Execute of the portal it is, from 1; 0 without one.
     """
 
-    statement: Statement
+    statement: PreparedStatement
     portal: Portal | None = None
     roles: list[tuple[int, Role]] = field(default_factory=list)
     limit: int = 0
@@ -93,7 +93,7 @@ class Book:
     """The statements and portals of a connection. Unknown names are taken as statements without a text."""
 
     def __init__(self) -> None:
-        self._statements: dict[str, Statement] = {}
+        self._statements: dict[str, PreparedStatement] = {}
         self._portals: dict[str, Portal] = {}
 
     def read(self, batch: Sequence[Message]) -> tuple[list[Unit], dict[int, tuple[Unit, Role]]]:
@@ -106,7 +106,7 @@ class Book:
 
 
 class _Reading:
-    def __init__(self, statements: dict[str, Statement], portals: dict[str, Portal]) -> None:
+    def __init__(self, statements: dict[str, PreparedStatement], portals: dict[str, Portal]) -> None:
         self.units: list[Unit] = []
         self._statements = statements
         self._portals = portals
@@ -126,19 +126,23 @@ class _Reading:
             case "C":
                 self._close(message.body)
 
-    def _unit(self, statement: Statement, portal: Portal | None = None) -> Unit:
+    def _unit(self, statement: PreparedStatement, portal: Portal | None = None) -> Unit:
         self.units.append(Unit(statement, portal))
         return self.units[-1]
 
     def _parse(self, index: int, body: bytes) -> None:
         parse = read_parse(body)
-        statement = Statement(parse.statement, parse.types) if parse is not None else Statement(UNKNOWN)
+        statement = (
+            PreparedStatement(parse.statement, parse.types)
+            if parse is not None
+            else PreparedStatement(UNKNOWN)
+        )
         self._statements[parse.name if parse is not None else ""] = statement
         unit = self._loose[id(statement)] = self._unit(statement)
         unit.roles.append((index, Role.PARSE))
 
-    def _named(self, name: str) -> Statement:
-        return self._statements.setdefault(name, Statement(UNKNOWN))
+    def _named(self, name: str) -> PreparedStatement:
+        return self._statements.setdefault(name, PreparedStatement(UNKNOWN))
 
     def _bind(self, index: int, body: bytes) -> None:
         bind = read_bind(body) or Bind("", "", (), (), ())
@@ -167,7 +171,7 @@ class _Reading:
         execute = read_execute(body)
         name = execute.portal if execute is not None else ""
         if name not in self._portals:
-            self._portals[name] = Portal(Statement(UNKNOWN), Bind(name, "", (), (), ()))
+            self._portals[name] = Portal(PreparedStatement(UNKNOWN), Bind(name, "", (), (), ()))
         portal = self._portals[name]
         unit = self._bound.pop(id(portal), None) or self._unit(portal.statement, portal)
         portal.executed += 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from relive.protocols.redis.commands import SUBSCRIBING, name_of
 from relive.protocols.redis.resp import Said, encode
-from relive.protocols.redis.state import State
+from relive.protocols.redis.state import RedisState
 
 __all__ = ["housekeeping_answer", "is_housekeeping"]
 
@@ -29,7 +29,7 @@ def is_housekeeping(words: list[bytes]) -> bool:
     return name in _ALWAYS
 
 
-def housekeeping_answer(words: list[bytes], state: State, connection: int) -> bytes | None:
+def housekeeping_answer(words: list[bytes], state: RedisState, connection: int) -> bytes | None:
     """What is said to it; None for other commands than these and INFO, which clients ask when they connect.
 
     Args:
@@ -46,7 +46,7 @@ def housekeeping_answer(words: list[bytes], state: State, connection: int) -> by
     return encode(_said(name, words, state, connection), state.version)
 
 
-def _said(name: str, words: list[bytes], state: State, connection: int) -> Said:
+def _said(name: str, words: list[bytes], state: RedisState, connection: int) -> Said:
     if name == "HELLO":
         fields: list[Said] = [
             *((b"$", b"server"), (b"$", b"redis"), (b"$", b"version"), (b"$", b"7.0.0")),
@@ -70,7 +70,7 @@ def _said(name: str, words: list[bytes], state: State, connection: int) -> Said:
     return _OK
 
 
-def _confirmations(name: str, given: list[bytes], state: State) -> bytes:
+def _confirmations(name: str, given: list[bytes], state: RedisState) -> bytes:
     kind = b">" if state.version == 3 else b"*"
     word = name.lower().encode()
     count = len(state.subscriptions("")) + len(state.subscriptions("P"))

@@ -20,8 +20,8 @@ from relive.protocols.call import Call, CallEnd
 from relive.protocols.opaque import rest_as_bytes
 from relive.protocols.redis.commands import MESSAGES, name_of, told_answer, told_command
 from relive.protocols.redis.housekeeping import is_housekeeping
-from relive.protocols.redis.resp import Asked, Commands, Said, Values, Whole
-from relive.protocols.redis.state import State
+from relive.protocols.redis.resp import Commands, RedisCommand, Said, Values, Whole
+from relive.protocols.redis.state import RedisState
 from relive.protocols.timing import Timing
 from relive.recording.dialogues import Dialogue, Way
 from relive.recording.events import EventKind
@@ -81,7 +81,7 @@ class _Reading:
         self._timing = Timing(dialogue)
         self._server = f"{dialogue.to[0]}:{dialogue.to[1]}"
         self._commands, self._values = Commands(), Values()
-        self._state = State()
+        self._state = RedisState()
         self._up = self._down = 0
         self._drafts: list[
             _Draft
@@ -102,7 +102,7 @@ class _Reading:
                 break
         return self._made()
 
-    def _take_command(self, asked: Asked) -> None:
+    def _take_command(self, asked: RedisCommand) -> None:
         begin, self._up = self._up, self._up + asked.size
         state, draft = self._state, self._transaction
         if draft is not None:

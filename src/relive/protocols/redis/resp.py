@@ -18,7 +18,7 @@ import shlex
 from abc import ABC, abstractmethod
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-__all__ = ["Asked", "Commands", "Said", "Values", "Whole", "encode"]
+__all__ = ["Commands", "RedisCommand", "Said", "Values", "Whole", "encode"]
 
 Said: TypeAlias = tuple[bytes, Any]
 _LONGEST_LINE = 64 << 10  # [bytes]
@@ -31,7 +31,7 @@ _BULKS = b"$=!"
 _NUMBER_LENGTH = 20
 
 
-class Asked(NamedTuple):
+class RedisCommand(NamedTuple):
     """A command: its words, and how many bytes it took with what stood before it."""
 
     words: list[bytes]
@@ -133,7 +133,7 @@ class _Reader(ABC, Generic[_Found]):
         return taken
 
 
-class Commands(_Reader[Asked]):
+class Commands(_Reader[RedisCommand]):
     """What a client sends: arrays of bulk strings, or lines of words (inline commands)."""
 
     def __init__(self) -> None:
@@ -141,14 +141,14 @@ class Commands(_Reader[Asked]):
         self._left = 0  # words that are still to come
         self._words: list[bytes] = []
 
-    def _take_bulk(self, body: bytes, found: list[Asked]) -> None:
+    def _take_bulk(self, body: bytes, found: list[RedisCommand]) -> None:
         self._words.append(body)
         self._left -= 1
         if not self._left:
-            found.append(Asked(self._words, self._whole()))
+            found.append(RedisCommand(self._words, self._whole()))
             self._words = []
 
-    def _take_line(self, line: bytes, found: list[Asked]) -> None:
+    def _take_line(self, line: bytes, found: list[RedisCommand]) -> None:
         if self._left:
             self._size = _number(line[1:], _LONGEST_BULK) if line[:1] == b"$" else None
             self.is_broken = self._size is None or self._size < 0
@@ -160,7 +160,7 @@ class Commands(_Reader[Asked]):
             words = _words(line)
             self.is_broken = words is None
             if words:
-                found.append(Asked(words, self._whole()))
+                found.append(RedisCommand(words, self._whole()))
 
 
 class Values(_Reader[Whole]):

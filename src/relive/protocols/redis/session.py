@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relive.protocols.call import Call, CallEnd, Timed
-from relive.protocols.pool import Found, Pool
+from relive.protocols.pool import Pool, PoolMatch
 from relive.protocols.redis.commands import name_of, told_command
 from relive.protocols.redis.effects import is_read
 from relive.protocols.redis.housekeeping import housekeeping_answer, is_housekeeping
 from relive.protocols.redis.reading import asked_of
 from relive.protocols.redis.resp import Commands, Said, Values, encode
 from relive.protocols.redis.simulation import Simulation
-from relive.protocols.redis.state import State
+from relive.protocols.redis.state import RedisState
 from relive.protocols.resuming import standing
 from relive.protocols.session import Act, Close, Reset, Resume, Send, Session
 from relive.protocols.timing import Timing, ending_acts, rest_of, sends
@@ -57,7 +57,7 @@ class RedisSession(Session):
         self._resets = resets
         self._stand = stand
         self._commands = Commands()
-        self._state = State()
+        self._state = RedisState()
         self._transaction: _Transaction | None = None
         self._dialogue: int | None = None  # number of the recorded connection that this one follows
         self._half: Call | None = None  # of that, the call that is being asked when the session begins
@@ -266,7 +266,7 @@ class RedisSession(Session):
     def _say(self, data: bytes) -> list[Act]:
         return [] if self._is_mute else [Send(data)]
 
-    def _miss(self, found: Found) -> list[Act]:
+    def _miss(self, found: PoolMatch) -> list[Act]:
         if self._is_mute:
             return []
         if self._resets:
@@ -306,7 +306,7 @@ def _mapped(said: Said, words: list[bytes] | None) -> Said:
     return said
 
 
-def _miss_words(found: Found) -> str:
+def _miss_words(found: PoolMatch) -> str:
     """One line, without anything that would end it."""
     commands = found.asked.get("commands") or [found.asked.get("command", [])]
     text = "; ".join(_shown(one) for one in commands[:4]) + " was not recorded"

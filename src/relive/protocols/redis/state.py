@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from relive.protocols.redis.commands import SUBSCRIBING, name_of
 
-__all__ = ["State"]
+__all__ = ["RedisState"]
 
 
-class State:
+class RedisState:
     """Follows a connection by the commands that were sent on it, taking each for granted.
 
     Attributes:

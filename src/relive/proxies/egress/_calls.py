@@ -22,7 +22,7 @@ from relive.proxies.marks import Mark, mark_for
 from relive.recording.events import EventKind
 from relive.recording.writer import RecordingWriter
 
-__all__ = ["Calls"]
+__all__ = ["EgressConnections"]
 
 Key: TypeAlias = tuple[tuple[str, int], tuple[str, int]]  # own end, goal
 Stands: TypeAlias = Callable[[Opening, socket.socket, socket.socket], None]
@@ -37,7 +37,7 @@ _WORD = 0xFFFFFFFF
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
-class Calls:
+class EgressConnections:
     """Lives in the event loop.
 
     Args:
@@ -165,7 +165,7 @@ class _Attempt:
         sequence: of its first packet.
     """
 
-    def __init__(self, calls: Calls, key: Key, waiting: int, packet: Packet) -> None:
+    def __init__(self, calls: EgressConnections, key: Key, waiting: int, packet: Packet) -> None:
         self.began = (time.monotonic_ns(), time.time_ns())
         self.sequence = packet.sequence
         self._calls = calls

@@ -13,7 +13,7 @@ import os
 import socket
 from collections.abc import Callable
 
-from relive.kernel.sockdiag import Taken
+from relive.kernel.sockdiag import BoundAddress
 from relive.proxies.egress._capsule_network import InnerNetwork
 from relive.proxies.marks import ENTRANCE
 from relive.proxies.service_socket import ServiceSocket
@@ -43,7 +43,7 @@ class Reach:
         self._loop = loop
         self._inner = inner
         self._on_trouble = on_trouble
-        self._doors: dict[Taken, socket.socket | None] = {}
+        self._doors: dict[BoundAddress, socket.socket | None] = {}
         self._carried: set[_Carried] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._look()
@@ -70,7 +70,7 @@ class Reach:
         for taken in now - self._doors.keys():
             self._open(taken)
 
-    def _open(self, taken: Taken) -> None:
+    def _open(self, taken: BoundAddress) -> None:
         family = socket.AF_INET6 if ":" in taken.address else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         try:
@@ -94,7 +94,7 @@ class Reach:
         if door.fileno() >= 0:
             self._loop.add_reader(door.fileno(), self._come, door)
 
-    def _shut(self, taken: Taken) -> None:
+    def _shut(self, taken: BoundAddress) -> None:
         sock = self._doors.pop(taken)
         if sock is not None:
             self._loop.remove_reader(sock.fileno())

@@ -34,7 +34,7 @@ from typing import Any
 from relive.errors import HostIncapable, ReliveError
 from relive.kernel.packets import read_packet
 from relive.proxies.control import ControlHub, ControlLink, error_reply
-from relive.proxies.egress._calls import Calls
+from relive.proxies.egress._calls import EgressConnections
 from relive.proxies.egress._capsule_network import InnerNetwork
 from relive.proxies.egress._carrier import Carrier, Opening
 from relive.proxies.egress._datagrams import Datagrams
@@ -46,7 +46,7 @@ from relive.proxies.running import run
 from relive.recording.events import EventKind
 from relive.recording.writer import RecordingWriter
 
-__all__ = ["Egress", "EgressOptions", "main"]
+__all__ = ["EgressOptions", "EgressRecorder", "main"]
 
 DRAIN_SECONDS = 5.0
 _CALLS, _DATAGRAMS = 0, -1  # at the gate; connections are numbered from 1
@@ -69,7 +69,7 @@ class EgressOptions:
     authority: Path | None = None
 
 
-class Egress:
+class EgressRecorder:
     """The recorder's state. Lives in one event loop.
 
     Raises:
@@ -88,7 +88,7 @@ class Egress:
             ) from error
         self.gate: Gate[GateKeeper] = Gate(loop, self.writer)
         self.hub = ControlHub(self)
-        self.calls = Calls(loop, self.inner, self.writer, self._stands)
+        self.calls = EgressConnections(loop, self.inner, self.writer, self._stands)
         self.datagrams = Datagrams(loop, self.inner, self.writer)
         self.carriers: dict[int, Carrier] = {}
         self.gate.keepers |= {_CALLS: self.calls, _DATAGRAMS: self.datagrams}
@@ -258,7 +258,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     # Not uvloop: when an error comes with data, libuv takes the descriptor out of its epoll set after one callback
     # (uv__poll_io), and of a socket that takes errors for single datagrams nothing is heard again.
-    return run(lambda: Egress(options, asyncio.get_running_loop()).serve(), told)
+    return run(lambda: EgressRecorder(options, asyncio.get_running_loop()).serve(), told)
 
 
 if __name__ == "__main__":

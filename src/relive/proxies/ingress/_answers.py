@@ -57,7 +57,7 @@ class AnswerSide:
         """A request of that method goes to the service."""
         self._framer.expect(method)
 
-    def take(self, data: bytes) -> None:
+    def service_data(self, data: bytes) -> None:
         """Bytes of the service: record them, then pass them on."""
         connection, framer = self._connection, self._framer
         if self._is_unframed:

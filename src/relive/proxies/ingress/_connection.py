@@ -29,7 +29,7 @@ from relive.proxies.service_socket import Dialer, ServiceSocket
 from relive.recording.events import EventKind
 from relive.recording.http1 import Body, End, Piece, RequestFramer, RequestHead, Stream, Violation
 
-__all__ = ["Connection"]
+__all__ = ["ClientConnection"]
 
 BACKLOG_HIGH_BYTES = 256 * 1024  # more than this waiting for the service, and the client is not read
 LINGER_SECONDS = 2.0  # how long a client may take to read our last bytes and close
@@ -37,7 +37,7 @@ SILENT_SECONDS = 0.2  # a client that says nothing for so long may wait for the 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
-# Why nothing goes on to the service: bits of ``Connection._stops`` (plain numbers, since flags of ``enum`` are slow).
+# Why nothing goes on to the service: bits of ``ClientConnection._stops`` (plain numbers, since flags of ``enum`` are slow).
 _GATE = 1
 _HOLD = 2
 _REFUSED = 4  # for good: we answer ourselves and close
@@ -53,7 +53,7 @@ class _Released(NamedTuple):
 _Waiting: TypeAlias = Piece | _Released
 
 
-class Connection(asyncio.Protocol):
+class ClientConnection(asyncio.Protocol):
     """The client's side of the pair, and the owner of the service's side (``AnswerSide`` does the way back)."""
 
     def __init__(self, traffic: Traffic) -> None:
@@ -227,7 +227,7 @@ class Connection(asyncio.Protocol):
             self._plain_down += len(data)
             self.to_client(data)
         else:
-            self._answers.take(data)
+            self._answers.service_data(data)
 
     def service_eof(self) -> None:
         """The service closed its side."""

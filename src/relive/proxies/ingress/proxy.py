@@ -74,7 +74,7 @@ from typing import Any
 from relive.errors import ReliveError
 from relive.kernel.namespaces import Namespace, enter
 from relive.proxies.control import ControlHub, ControlLink, error_reply
-from relive.proxies.ingress._connection import Connection
+from relive.proxies.ingress._connection import ClientConnection
 from relive.proxies.ingress._traffic import Traffic
 from relive.proxies.ingress.options import ProxyOptions, parse_options
 from relive.proxies.ingress.takeover import StandIn
@@ -125,7 +125,7 @@ class Proxy:
         """An agent went away: what it had stopped goes on."""
         self.gate.owner_gone(link)
         if was_last:
-            self.holds.go_all("handed on without the agent's word: no agent is connected")
+            self.holds.release_all("handed on without the agent's word: no agent is connected")
 
     def _close(self, link: ControlLink, _message: dict[str, Any]) -> dict[str, Any]:
         if self.gate.is_closed:
@@ -155,7 +155,7 @@ class Proxy:
         ):  # else ``open`` has recorded it, with its cursor
             self._commits.add(commit)
             self.gate.record_commit(commit, self.writer.last_seq, None)
-        gone = self.holds.go(number for number in requests if isinstance(number, int))
+        gone = self.holds.release(number for number in requests if isinstance(number, int))
         return {"op": "gone", "requests": gone} if "id" in message else None
 
     def _status(self, _link: ControlLink, _message: dict[str, Any]) -> dict[str, Any]:
@@ -207,7 +207,9 @@ class Proxy:
         servers = [
             await self.loop.create_unix_server(self.hub.link, sock=control),
             *[
-                await self.loop.create_server(lambda: Connection(self.traffic), sock=one, backlog=BACKLOG)
+                await self.loop.create_server(
+                    lambda: ClientConnection(self.traffic), sock=one, backlog=BACKLOG
+                )
                 for one in listeners
             ],
         ]

@@ -15,9 +15,9 @@ from relive.model.commit import Manifest
 from relive.model.outcome import End, Outcome, Verdict
 from relive.model.value import Value
 from relive.replay.outcomes import read_log, replayed_answer
-from relive.replay.plan import Pace, Plan
-from relive.replay.sender import Answer, Sender, service_address
-from relive.replay.stubs.lifecycle import Stage
+from relive.replay.plan import Pace, ReplayPlan
+from relive.replay.sender import ReceivedAnswer, Sender, service_address
+from relive.replay.stubs.lifecycle import StubLifecycle
 from relive.replay.verdict import compare
 from relive.sandbox.branch import Branch
 
@@ -46,11 +46,11 @@ class Sending:
 
     branch: Branch
     manifest: Manifest
-    plan: Plan
+    plan: ReplayPlan
     recorded: Outcome
     on_subject: Callable[[], None] = lambda: None
-    stage: Stage | None = None
-    _answer: Answer | None = None
+    stage: StubLifecycle | None = None
+    _answer: ReceivedAnswer | None = None
     _log_from: int = 0
     _thread: threading.Thread = field(init=False)
 

@@ -21,9 +21,9 @@ from relive.model.incident import FailureKind, Incident
 from relive.recording.rings import RingMode
 from relive.replay.debug.outcome import Sending
 from relive.replay.debug.terminal import DebugLine
-from relive.replay.replay import Wishes, answers_for
+from relive.replay.replay import ReplayOptions, answers_for
 from relive.replay.replay_input import case_of_incident, open_in_commit
-from relive.replay.stubs.lifecycle import Stage
+from relive.replay.stubs.lifecycle import StubLifecycle
 from relive.sandbox.branch import Branch
 from relive.sandbox.restore_request import RestoreRequest
 from relive.store import Store
@@ -121,8 +121,8 @@ def at_request(settings: Settings, store: Store, incident: Incident) -> Iterator
             remedy=f"`relive debug {incident.number}` opens the commit at the failure",
         )
     case = replace(case, plan=replace(case.plan, subject=number))
-    answers = answers_for(case, Wishes())
-    stage = Stage(case.stubs)
+    answers = answers_for(case, ReplayOptions())
+    stage = StubLifecycle(case.stubs)
     branch = restore(
         settings,
         store,

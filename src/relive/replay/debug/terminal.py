@@ -70,7 +70,7 @@ class DebugLine:
             remedy="`relive debug --keep` keeps the branch, `relive logs BRANCH` shows what it said",
         )
 
-    def hear(self) -> tuple[str, bool]:
+    def read_text(self) -> tuple[str, bool]:
         """Text until the debugger wants a line, and True; the rest of the text and False when it has ended.
 
         Raises:
@@ -101,8 +101,8 @@ class DebugLine:
         text, _, self._rest = whole.partition(_ASK)
         return self._decoder.decode(text), True
 
-    def say(self, line: str) -> None:
-        """Send one line; that the debugger has ended is seen at the next ``hear``."""
+    def send_line(self, line: str) -> None:
+        """Send one line; that the debugger has ended is seen at the next ``read_text``."""
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._connection.sendall(line.rstrip("\n").encode("utf-8", "replace") + b"\n")
 

@@ -21,7 +21,7 @@ from relive.model.launch import Launch
 from relive.model.outcome import Outcome
 from relive.recording.exchanges import Exchange, Exchanges
 from relive.recording.reader import Recording
-from relive.replay.fresh.evidence import Case
+from relive.replay.fresh.evidence import FreshInput
 from relive.replay.inprocess_events import read_window, request_inside
 from relive.replay.outcomes import read_log, recorded_answer
 
@@ -30,7 +30,7 @@ __all__ = ["case_of_answer"]
 _KINDS = (FailureKind.ANSWER, FailureKind.BROKEN)
 
 
-def case_of_answer(settings: Settings, incident: Incident) -> Case:
+def case_of_answer(settings: Settings, incident: Incident) -> FreshInput:
     """Gather it.
 
     Raises:
@@ -48,7 +48,7 @@ def case_of_answer(settings: Settings, incident: Incident) -> Case:
         wire = exchange.request_bytes()
     except (OSError, ValidationError, RecordingError) as error:
         raise _missing(incident, f"what was recorded of its request is not here: {error}") from error
-    case = Case(
+    case = FreshInput(
         incident=incident,
         package=None,
         events=[],
@@ -98,7 +98,7 @@ def _answered(log: Path, exchange: Exchange) -> Outcome:
     return recorded_answer(exchange, read_log(log, begin, end))
 
 
-def _with_inside(case: Case, paths: LifePaths, exchange: Exchange) -> Case:
+def _with_inside(case: FreshInput, paths: LifePaths, exchange: Exchange) -> FreshInput:
     """With what the recorder inside knows of the request; of a server that it does not know, of all that was asked meanwhile."""
     end = exchange.ended_mono_ns or exchange.started_mono_ns
     window = read_window(paths.inside, exchange.started_mono_ns, end)

@@ -9,19 +9,19 @@ from collections.abc import Callable
 from relive.config import Settings
 from relive.errors import ReliveError
 from relive.model.reproduction import Attempt, ReproductionKind
-from relive.replay.fresh.attempt_plan import Plan, Wishes
+from relive.replay.fresh.attempt_plan import AttemptPlan, ReproduceOptions
 from relive.replay.fresh.life import Life, last_lines
-from relive.replay.fresh.recorded_answers import lay
+from relive.replay.fresh.recorded_answers import write_answers
 from relive.replay.fresh.sending import is_loopback
 from relive.replay.fresh.tree import lay_tree
 from relive.replay.ring_collector import BranchDrain
-from relive.sandbox.fresh_process import AfreshSpec, Place, prepared_place, start_afresh
+from relive.sandbox.fresh_process import AfreshSpec, SandboxDirectory, prepared_place, start_afresh
 
 __all__ = ["attempt"]
 
 
 def attempt(
-    settings: Settings, plan: Plan, wishes: Wishes, number: int, tell: Callable[[str], None]
+    settings: Settings, plan: AttemptPlan, wishes: ReproduceOptions, number: int, tell: Callable[[str], None]
 ) -> Attempt:
     """Make one. Call it from a process with one thread.
 
@@ -40,7 +40,7 @@ def attempt(
         for path, source in wishes.databases.items():
             place.laying.file(source, path)
         has_request = plan.request is not None
-        lay(plan.case, place.rings, wishes.on_miss, has_request=has_request)
+        write_answers(plan.case, place.rings, wishes.on_miss, has_request=has_request)
         tell(f"Starting {' '.join(plan.start.command)} in a sealed sandbox.")
         try:
             sandbox = start_afresh(settings, place, _spec(plan, place))
@@ -60,7 +60,7 @@ def attempt(
         )
 
 
-def _spec(plan: Plan, place: Place) -> AfreshSpec:
+def _spec(plan: AttemptPlan, place: SandboxDirectory) -> AfreshSpec:
     start = plan.start
     address = start.address
     return AfreshSpec(

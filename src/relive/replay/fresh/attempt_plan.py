@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from relive.model.reproduction import Tree
-from relive.replay.fresh.command import Start
-from relive.replay.fresh.evidence import Case
+from relive.replay.fresh.command import StartCommand
+from relive.replay.fresh.evidence import FreshInput
 from relive.replay.fresh.request import SentRequest
 
-__all__ = ["Plan", "Wishes"]
+__all__ = ["AttemptPlan", "ReproduceOptions"]
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class ReproduceOptions:
     """How to reproduce.
 
     Attributes:
@@ -32,7 +32,7 @@ class Wishes:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class AttemptPlan:
     """What every attempt does.
 
     Attributes:
@@ -40,8 +40,8 @@ class Plan:
         environment: all variables, the recorder's own among them.
     """
 
-    case: Case
-    start: Start
+    case: FreshInput
+    start: StartCommand
     request: SentRequest | None
     environment: Mapping[str, str]
     tree: Tree

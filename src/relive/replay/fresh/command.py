@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relive.errors import UsageError
-from relive.replay.fresh.evidence import Case
+from relive.replay.fresh.evidence import FreshInput
 from relive.replay.fresh.request import PLACEHOLDER
 
-__all__ = ["Start", "start_for"]
+__all__ = ["StartCommand", "start_for"]
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartCommand:
     """Attributes:
     user: name of the user it runs as; None: the caller.
     port: where it will listen, as far as that is known; address: the host it binds to then.
@@ -29,7 +29,7 @@ class Start:
     notes: list[str]
 
 
-def start_for(case: Case, given: Sequence[str], port: int | None) -> Start:
+def start_for(case: FreshInput, given: Sequence[str], port: int | None) -> StartCommand:
     """How to start it.
 
     Args:
@@ -62,10 +62,10 @@ def start_for(case: Case, given: Sequence[str], port: int | None) -> Start:
     address = launch.address if launch is not None else None
     if port is None and address is not None and not given:
         port = address[1]
-    return Start(command, directory, user, port, address[0] if address is not None else None, notes)
+    return StartCommand(command, directory, user, port, address[0] if address is not None else None, notes)
 
 
-def _no_queue(case: Case) -> UsageError:
+def _no_queue(case: FreshInput) -> UsageError:
     name = case.failed_request.method if case.failed_request is not None else ""
     module, _, function = name.rpartition(".")
     known = bool(module) and all(part.isidentifier() for part in name.split("."))

@@ -16,11 +16,11 @@ from relive.model.outcome import Outcome
 from relive.model.reproduction import Raised
 from relive.recording.events import Event, EventKind
 
-__all__ = ["Case", "case_of"]
+__all__ = ["FreshInput", "case_of"]
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class FreshInput:
     """What lies beside one incident.
 
     Attributes:
@@ -89,7 +89,7 @@ class Case:
         return self.incident.sighting.answer_status
 
 
-def case_of(directory: Path, number: int, without: Callable[[Incident], Case]) -> Case:
+def case_of(directory: Path, number: int, without: Callable[[Incident], FreshInput]) -> FreshInput:
     """Gather what is kept of an incident.
 
     Args:
@@ -109,7 +109,7 @@ def case_of(directory: Path, number: int, without: Callable[[Incident], Case]) -
         incident = _of_package(number, package)
     if package is None:
         return without(incident)
-    return Case(
+    return FreshInput(
         incident,
         package,
         events_of(directory, number),

@@ -12,7 +12,7 @@ from relive.model.failure import Where
 from relive.model.outcome import InsideEvent
 from relive.model.reproduction import Attempt, ReproductionKind
 from relive.recording.events import EventKind
-from relive.replay.fresh.attempt_plan import Plan, Wishes
+from relive.replay.fresh.attempt_plan import AttemptPlan, ReproduceOptions
 from relive.replay.fresh.judge import Came, Judgement, judge, judge_answer
 from relive.replay.fresh.raised import raised_in
 from relive.replay.fresh.recorded_answers import is_whole, judged_events
@@ -23,7 +23,7 @@ from relive.replay.network import Network
 from relive.replay.outcomes import read_log, replayed_answer
 from relive.replay.ring_collector import BranchDrain
 from relive.replay.sequence import miss_words, misses_of, sequence_of
-from relive.sandbox.fresh_process import Afresh, Place
+from relive.sandbox.fresh_process import Afresh, SandboxDirectory
 
 __all__ = ["Life", "last_lines"]
 
@@ -33,7 +33,7 @@ _LOG_LINES = 40
 _NOTED = 5
 
 
-def last_lines(place: Place) -> list[str]:
+def last_lines(place: SandboxDirectory) -> list[str]:
     """The end of what it wrote to its standard error."""
     return read_log(place.log("stderr"), 0)[-_LOG_LINES:]
 
@@ -42,8 +42,8 @@ def last_lines(place: Place) -> list[str]:
 class Life:
     """One life; ``tell`` is called with a sentence on what is being done."""
 
-    plan: Plan
-    wishes: Wishes
+    plan: AttemptPlan
+    wishes: ReproduceOptions
     sandbox: Afresh
     drain: BranchDrain
     tell: Callable[[str], None]
@@ -125,7 +125,7 @@ class Life:
         if wait_until(self.sandbox, self.drain, is_over, self.wishes.limit) and ends:
             # Its end follows; a service goes on after an exception in a thread.
             wait_until(self.sandbox, self.drain, lambda: self._exit_status() is not None, self.wishes.limit)
-        self.drain.look()
+        self.drain.drain()
         raised = raised_in(self.drain.events, None)
         pid = next((e.fields["pid"] for e in self.drain.events if e.kind is EventKind.FAILURE), None)
         if pid is None:

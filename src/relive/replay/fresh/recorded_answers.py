@@ -16,15 +16,15 @@ from pathlib import Path
 from relive.recording.bodies import is_body_name
 from relive.recording.events import Event, EventKind, is_within_a_call
 from relive.replay.answers import event_line
-from relive.replay.fresh.evidence import Case
+from relive.replay.fresh.evidence import FreshInput
 
-__all__ = ["ANSWERS", "is_whole", "judged_events", "lay"]
+__all__ = ["ANSWERS", "is_whole", "judged_events", "write_answers"]
 
 ANSWERS = ("1.jsonl", "2.jsonl")
 _READINGS = frozenset({EventKind.CLOCK, EventKind.RANDOM})
 
 
-def lay(case: Case, rings: Path, policy: Mapping[str, str], *, has_request: bool) -> None:
+def write_answers(case: FreshInput, rings: Path, policy: Mapping[str, str], *, has_request: bool) -> None:
     """Write them, readable for every user of the sandbox.
 
     Args:
@@ -59,7 +59,7 @@ def lay(case: Case, rings: Path, policy: Mapping[str, str], *, has_request: bool
                 (directory / name).chmod(0o644)
 
 
-def judged_events(case: Case, *, has_request: bool) -> list[Event]:
+def judged_events(case: FreshInput, *, has_request: bool) -> list[Event]:
     """The recorded events of what is judged, in their order.
 
     Of a program all that is known of its process, as if nothing of it had belonged to a request: a job is done there without its
@@ -81,13 +81,13 @@ def judged_events(case: Case, *, has_request: bool) -> list[Event]:
     ]
 
 
-def is_whole(case: Case) -> bool:
+def is_whole(case: FreshInput) -> bool:
     """All that a program did before it failed is kept: its beginning goes on to where the events beside the incident begin."""
     first = min((_place(event) for event in case.events), default=0)
     return first == 1 or max((_place(event) for event in _own_beginning(case)), default=0) >= first > 0
 
 
-def _own_beginning(case: Case) -> list[Event]:
+def _own_beginning(case: FreshInput) -> list[Event]:
     return [event for event in case.beginning if event.fields.get("pid") == case.pid]
 
 

@@ -10,15 +10,15 @@ from relive.config import Settings
 from relive.model.reproduction import Attempt, Reproduction
 from relive.replay.fresh.answered import case_of_answer
 from relive.replay.fresh.attempt import attempt
-from relive.replay.fresh.attempt_plan import Plan, Wishes
+from relive.replay.fresh.attempt_plan import AttemptPlan, ReproduceOptions
 from relive.replay.fresh.command import start_for
 from relive.replay.fresh.environment import environment_for
-from relive.replay.fresh.evidence import Case, case_of
+from relive.replay.fresh.evidence import FreshInput, case_of
 from relive.replay.fresh.recorded_answers import ANSWERS
 from relive.replay.fresh.request import request_for
 from relive.replay.fresh.tree import choose_tree
 
-__all__ = ["Prepared", "What", "prepare", "reproduce"]
+__all__ = ["PreparedReproduction", "What", "prepare", "reproduce"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +44,15 @@ class What:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedReproduction:
     """What is going to be reproduced: ``plan`` for every attempt, and what is known of the whole before the first one."""
 
-    plan: Plan
+    plan: AttemptPlan
     times: int
     whole: Reproduction
 
 
-def prepare(settings: Settings, what: What) -> Prepared:
+def prepare(settings: Settings, what: What) -> PreparedReproduction:
     """Gather what is kept of the failure, and decide what is started.
 
     Raises:
@@ -83,13 +83,13 @@ def prepare(settings: Settings, what: What) -> Prepared:
         notes=[*start.notes, *made.notes, *(request.notes if request is not None else [])],
         attempts=[],
     )
-    return Prepared(Plan(case, start, request, made.variables, tree), what.times, whole)
+    return PreparedReproduction(AttemptPlan(case, start, request, made.variables, tree), what.times, whole)
 
 
 def reproduce(
     settings: Settings,
-    prepared: Prepared,
-    wishes: Wishes,
+    prepared: PreparedReproduction,
+    wishes: ReproduceOptions,
     tell: Callable[[str], None] = lambda _text: None,
     progress: Callable[[int], None] = lambda _done: None,
     *,
@@ -116,5 +116,5 @@ def reproduce(
     return prepared.whole.model_copy(update={"attempts": [attempts[number] for number in sorted(attempts)]})
 
 
-def _recorded_environment(case: Case) -> Mapping[str, str]:
+def _recorded_environment(case: FreshInput) -> Mapping[str, str]:
     return case.package.environment if case.package is not None else case.environment

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from relive.errors import RequestTruncated, UsageError
 from relive.recording.bodies import is_body_name
 from relive.recording.events import EventKind
-from relive.replay.fresh.evidence import Case
+from relive.replay.fresh.evidence import FreshInput
 
 __all__ = ["SentRequest", "request_for"]
 
@@ -40,7 +40,7 @@ class SentRequest:
         return f"{self.method} {self.target}"
 
 
-def request_for(case: Case) -> SentRequest | None:
+def request_for(case: FreshInput) -> SentRequest | None:
     """The request of a failure; None where it escaped outside of any, so that the program is only run.
 
     Raises:
@@ -98,7 +98,7 @@ def _pairs(given: object) -> Iterable[tuple[str, str]]:
                 yield name, value
 
 
-def _read_body(case: Case, request: int) -> bytes:
+def _read_body(case: FreshInput, request: int) -> bytes:
     kept = [e for e in case.events if e.kind is EventKind.HANDLING_BODY and e.request == request]
     if not kept:
         return b""
@@ -114,7 +114,7 @@ def _read_body(case: Case, request: int) -> bytes:
     return body
 
 
-def _truncated(case: Case, size: object) -> RequestTruncated:
+def _truncated(case: FreshInput, size: object) -> RequestTruncated:
     return RequestTruncated(
         f"the request of incident {case.incident.number} cannot be sent again",
         cause=f"of its body of {size} bytes not all was kept",

@@ -10,7 +10,7 @@ from relive.kernel.namespaces import in_network
 from relive.model.outcome import End
 from relive.replay.fresh.request import SentRequest
 from relive.replay.ring_collector import BranchDrain
-from relive.replay.sender import Answer, Connection
+from relive.replay.sender import BranchConnection, ReceivedAnswer
 from relive.sandbox.fresh_process import Afresh
 
 __all__ = ["is_loopback", "send"]
@@ -26,7 +26,7 @@ def is_loopback(address: str) -> bool:
 
 def send(
     sandbox: Afresh, drain: BranchDrain, request: SentRequest, to: tuple[str | None, int], limit: float
-) -> tuple[Answer, str]:
+) -> tuple[ReceivedAnswer, str]:
     """Send it and wait for the answer; what is in the rings is taken meanwhile, so that none runs over.
 
     Args:
@@ -36,7 +36,7 @@ def send(
     Returns:
         The answer as far as it came, and in words why no more did; empty when it is whole.
     """
-    answer = Answer()
+    answer = ReceivedAnswer()
     try:
         asyncio.run(_exchange(sandbox, drain, request, to, limit, answer))
     except TimeoutError:
@@ -52,11 +52,11 @@ async def _exchange(
     request: SentRequest,
     to: tuple[str | None, int],
     limit: float,
-    answer: Answer,
+    answer: ReceivedAnswer,
 ) -> None:
     async with asyncio.timeout(limit):
         looking = asyncio.create_task(drain.run())
-        connection = Connection(await _connect(sandbox, *to))
+        connection = BranchConnection(await _connect(sandbox, *to))
         try:
             await connection.exchange(request.data, [request.method.encode("latin-1")], answer)
         finally:

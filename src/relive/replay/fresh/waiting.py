@@ -35,7 +35,7 @@ def wait_until(sandbox: Afresh, drain: BranchDrain, is_there: Callable[[], bool]
     try:
         while True:
             has_ended = root < 0 or bool(poller.poll(_PERIOD_MS))
-            drain.look()
+            drain.drain()
             if is_there():
                 return True
             if has_ended or time.monotonic() > until:

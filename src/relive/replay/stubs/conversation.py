@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from relive.protocols.session import Act, Close, Reset, Send, Session
 from relive.replay.stubs.speed import Speed
-from relive.replay.stubs.transport import Line
+from relive.replay.stubs.transport import Transport
 
 __all__ = ["Conversation"]
 
@@ -35,7 +35,9 @@ class Conversation:
         on_fault: told in one sentence when the session failed on what was sent; the connection is then broken.
     """
 
-    def __init__(self, line: Line, session: Session, speed: Speed, on_fault: Callable[[str], None]) -> None:
+    def __init__(
+        self, line: Transport, session: Session, speed: Speed, on_fault: Callable[[str], None]
+    ) -> None:
         self._line = line
         self._session = session
         self._speed = speed
@@ -71,7 +73,7 @@ class Conversation:
         try:
             while True:
                 await self._room.wait()
-                data = await self._line.hear()
+                data = await self._line.receive()
                 if not self._acts:
                     self._free_at = max(self._free_at, time.monotonic())
                 self._heard += 1
@@ -120,7 +122,7 @@ class Conversation:
             if isinstance(act, Close):
                 await self._line.end()
                 return
-            await self._line.say(act.data)
+            await self._line.send(act.data)
             self._waiting -= len(act.data)
             if self._waiting <= _MOST_WAITING // 2 and len(self._acts) <= _MOST_ACTS // 2:
                 self._room.set()

@@ -8,18 +8,18 @@ from collections.abc import Callable, Collection, Mapping
 from relive.images.sockets import TcpConnection
 from relive.model.commit import Manifest
 from relive.model.outcome import Miss, Stubbed
-from relive.protocols.registry import Known
-from relive.replay.stubs.plan import Plan, Stubs, position_of
+from relive.protocols.registry import ProtocolRegistry
+from relive.replay.stubs.plan import StubPlan, Stubs, position_of
 from relive.replay.stubs.report import misses_of_stubs, stubbed
 from relive.replay.stubs.server import StubServer
 from relive.replay.stubs.speed import AS_RECORDED, Speed
 from relive.sandbox.branch import Branch
 from relive.sandbox.endpoints import Outside
 
-__all__ = ["Stage"]
+__all__ = ["StubLifecycle"]
 
 
-class Stage:
+class StubLifecycle:
     """For one event loop, and one branch. Without stubs it does nothing.
 
     Args:
@@ -39,7 +39,7 @@ class Stage:
         on_miss: Mapping[str, str] | None = None,
     ) -> None:
         self.seconds = 0.0
-        self.plan: Plan | None = None
+        self.plan: StubPlan | None = None
         self._stubs = stubs
         self._speed = speed
         self._ignore = ignore
@@ -65,7 +65,7 @@ class Stage:
         self._server = StubServer(
             self.plan,
             branch.ends,
-            Known(self._on_miss),
+            ProtocolRegistry(self._on_miss),
             init=branch.facts.init,
             authority=self.plan.authority,
             speed=self._speed,

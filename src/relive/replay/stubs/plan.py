@@ -27,13 +27,13 @@ from typing import NamedTuple
 
 from relive.images.sockets import TcpConnection
 from relive.protocols.call import Call
-from relive.protocols.egress_window import Egress
+from relive.protocols.egress_window import EgressWindow
 from relive.protocols.session import Protocol, Resume
 from relive.recording.dialogues import Dialogue, Tls, Way
 from relive.recording.events import Event
 from relive.sandbox.endpoints import Address, Door, Outside, plain_address
 
-__all__ = ["Attempt", "Goal", "Plan", "Position", "Stubs", "position_of"]
+__all__ = ["ConnectAttempt", "Goal", "Position", "StubPlan", "Stubs", "position_of"]
 
 _ESTABLISHED = 1
 _WORD = 0xFFFFFFFF
@@ -72,7 +72,7 @@ def position_of(connection: TcpConnection) -> Position:
     )
 
 
-class Attempt(NamedTuple):
+class ConnectAttempt(NamedTuple):
     """What became of an attempt to connect, and how long it took to become that."""
 
     door: Door
@@ -88,16 +88,16 @@ class Goal:
         example: a dialogue in which is spoken what is spoken there.
     """
 
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[ConnectAttempt, ...]
     example: Dialogue
 
-    def attempt(self, number: int) -> Attempt:
+    def attempt(self, number: int) -> ConnectAttempt:
         """What becomes of an attempt, counted from 0."""
         return self.attempts[min(number, len(self.attempts) - 1)]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class StubPlan:
     """What a branch gets.
 
     Attributes:
@@ -146,7 +146,7 @@ class Stubs:
 
     def __init__(
         self,
-        egress: Egress,
+        egress: EgressWindow,
         protocol_of: Callable[[Dialogue], Protocol],
         until_ns: int | None = None,
         authority: Path | None = None,
@@ -161,7 +161,7 @@ class Stubs:
         has_calls = dialogue.error is None and dialogue.tls is not Tls.CLOSED and _has_beginning(dialogue)
         return _Spoken(dialogue, self._protocol_of(dialogue).calls(dialogue) if has_calls else [])
 
-    def plan(self, positions: Iterable[Position]) -> Plan:
+    def plan(self, positions: Iterable[Position]) -> StubPlan:
         """Decide, for the connections that the service of a commit had opened."""
         resumes: dict[tuple[Address, Address], Resume] = {}
         notes: list[str] = []
@@ -175,7 +175,7 @@ class Stubs:
         notes = [*_shortened(notes), *self._troubles()]
         held = {where.dialogue.number: where for where in resumes.values()}
         calls = self._calls()
-        return Plan(
+        return StubPlan(
             goals=self._goals(held),
             names=self._names(),
             lookups=self.egress.lookups,
@@ -222,10 +222,10 @@ class Stubs:
                 goals[address] = Goal(attempts, _spoken_there(by_goal[address]))
         return goals
 
-    def _attempts(self, there: list[_Spoken], held: dict[int, Resume]) -> tuple[Attempt, ...]:
+    def _attempts(self, there: list[_Spoken], held: dict[int, Resume]) -> tuple[ConnectAttempt, ...]:
         if all(one.dialogue.error in _UNREACHABLE for one in there):
             return ()  # no address, so that it is not reached now
-        known = [Attempt(_door(one.dialogue), one.dialogue.connect_ns) for one in there]
+        known = [ConnectAttempt(_door(one.dialogue), one.dialogue.connect_ns) for one in there]
         later = [
             attempt
             for attempt, one in zip(known, there, strict=True)

@@ -23,9 +23,9 @@ from pathlib import Path
 from relive.errors import RestoreFailed
 from relive.kernel.plainfile import open_plain
 from relive.kernel.procfs import read_stat
-from relive.protocols.registry import Known
+from relive.protocols.registry import ProtocolRegistry
 from relive.replay.sequence import miss_words
-from relive.replay.stubs.plan import Plan
+from relive.replay.stubs.plan import StubPlan
 from relive.replay.stubs.report import misses_of_stubs
 from relive.replay.stubs.server import StubServer
 from relive.replay.stubs.speed import Speed
@@ -43,7 +43,7 @@ _STARTS_WITHIN = 60.0  # [s]
 class _Order:
     """What the process has to do."""
 
-    plan: Plan
+    plan: StubPlan
     ends: Ends
     init: int
     speed: float
@@ -58,7 +58,7 @@ def stubs_log(branch: Branch) -> Path:
 
 
 def answer_branch(
-    branch: Branch, plan: Plan, speed: Speed, own_ports: Sequence[int], on_miss: Mapping[str, str]
+    branch: Branch, plan: StubPlan, speed: Speed, own_ports: Sequence[int], on_miss: Mapping[str, str]
 ) -> None:
     """Let a process answer a branch that was just restored, until it ends, and note it in the branch's state.
 
@@ -148,7 +148,7 @@ async def _serve(order: _Order) -> None:
     server = StubServer(
         order.plan,
         order.ends,
-        Known(order.on_miss),
+        ProtocolRegistry(order.on_miss),
         init=order.init,
         authority=order.plan.authority,
         speed=Speed(order.speed),

@@ -7,9 +7,9 @@ from typing import Any
 
 from relive.model.outcome import Miss, Stranger, Stubbed, Unasked
 from relive.protocols.call import Call
-from relive.protocols.pool import Found
+from relive.protocols.pool import PoolMatch
 from relive.replay.sequence import asked_words
-from relive.replay.stubs.plan import Plan
+from relive.replay.stubs.plan import StubPlan
 from relive.replay.stubs.server import StubServer
 from relive.sandbox.endpoints import Address
 
@@ -21,7 +21,7 @@ _MOST_NAMES = 20
 _LONG = 2048  # characters of one value that are kept
 
 
-def stubbed(server: StubServer, plan: Plan, until_ns: int | None) -> Stubbed:
+def stubbed(server: StubServer, plan: StubPlan, until_ns: int | None) -> Stubbed:
     """What they did.
 
     Args:
@@ -48,7 +48,7 @@ def misses_of_stubs(server: StubServer) -> list[Miss]:
     return [_miss(goal, found) for goal, found in server.misses]
 
 
-def _miss(goal: Address | None, found: Found) -> Miss:
+def _miss(goal: Address | None, found: PoolMatch) -> Miss:
     return Miss(
         kind=found.kind.value,
         asked=_kept(found.asked),

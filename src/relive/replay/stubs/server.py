@@ -19,15 +19,15 @@ from typing import Any
 from relive.kernel.handshakes import Handshake, read_handshake
 from relive.kernel.namespaces import in_network_of
 from relive.protocols.call import Call
-from relive.protocols.pool import Found, Pool
-from relive.protocols.registry import Known
+from relive.protocols.pool import Pool, PoolMatch
+from relive.protocols.registry import ProtocolRegistry
 from relive.protocols.session import Act, Session
 from relive.recording.dialogues import Tls, Way
 from relive.recording.events import EventKind
 from relive.replay.stubs.conversation import Conversation
-from relive.replay.stubs.plan import Goal, Plan
+from relive.replay.stubs.plan import Goal, StubPlan
 from relive.replay.stubs.speed import Speed
-from relive.replay.stubs.transport import Line, TlsLine, Trust
+from relive.replay.stubs.transport import StubAuthority, TlsTransport, Transport
 from relive.sandbox.endpoints import Address, Door, Ends, plain_address, set_door
 
 __all__ = ["StubServer"]
@@ -77,9 +77,9 @@ class StubServer:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: StubPlan,
         ends: Ends,
-        known: Known,
+        known: ProtocolRegistry,
         *,
         init: int,
         authority: Path | None,
@@ -87,7 +87,7 @@ class StubServer:
         ignore: Collection[str] = (),
         own_ports: Collection[int] = (),
     ) -> None:
-        self.misses: list[tuple[Address | None, Found]] = []
+        self.misses: list[tuple[Address | None, PoolMatch]] = []
         self.missed = self.given = self.simulated = self.opened = 0
         self.strangers: dict[Address, int] = {}
         self.attempted: Counter[Address] = Counter()
@@ -136,7 +136,7 @@ class StubServer:
             where = self._plan.resumes[name]
             protocol = self._known.protocol_of(where.dialogue)
             session, first = protocol.resume(self._pool, self._number(name[1]), where)
-            self._converse(Line(sock), session, first)
+            self._converse(Transport(sock), session, first)
         self._continued = []
         for door in self._doors.values():
             self._listen(door)
@@ -204,14 +204,14 @@ class StubServer:
             self._converse(self._line(sock, door), session, session.begin())
             self._attempted(door)
 
-    def _line(self, sock: socket.socket, door: _Door) -> Line:
+    def _line(self, sock: socket.socket, door: _Door) -> Transport:
         example = door.goal.example
         if example.tls is not Tls.OPENED or self._authority is None:
-            return Line(sock)
-        trust = Trust(self._authority, speaks_http2=example.text(Way.UP, 0, len(_HTTP_2)) == _HTTP_2)
-        return TlsLine(sock, trust, door.address[0])
+            return Transport(sock)
+        trust = StubAuthority(self._authority, speaks_http2=example.text(Way.UP, 0, len(_HTTP_2)) == _HTTP_2)
+        return TlsTransport(sock, trust, door.address[0])
 
-    def _converse(self, line: Line, session: Session, first: list[Act]) -> None:
+    def _converse(self, line: Transport, session: Session, first: list[Act]) -> None:
         # Or the second of two short answers waits until the service has acknowledged the first, which takes 40 ms.
         line.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         conversation = Conversation(line, session, self._speed, self._note)
@@ -291,7 +291,7 @@ class StubServer:
 
     # -- what is told ----------------------------------------------------------------------------------------------------
 
-    def _found(self, found: Found) -> None:
+    def _found(self, found: PoolMatch) -> None:
         if found.simulated:
             self.simulated += 1
         elif not found.is_miss:

@@ -19,7 +19,7 @@ from relive.proxies.egress._client_hello import HELLO_MOST, Hello, looks_like_he
 if TYPE_CHECKING:  # `cryptography` takes its time to be imported
     from relive.proxies.egress.authority import Authority
 
-__all__ = ["Line", "TlsLine", "Trust"]
+__all__ = ["StubAuthority", "TlsTransport", "Transport"]
 
 _READ = 1 << 16  # [bytes]
 _POSTGRES_ASKS = bytes([0, 0, 0, 8, 4, 210, 22, 47])  # SSLRequest
@@ -27,17 +27,17 @@ _POSTGRES_AGREES = b"S"
 _HTTP_2, _HTTP_1 = "h2", "http/1.1"
 
 
-class Line:
+class Transport:
     """Plain bytes. ``sock`` does not block, and belongs to the line."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
 
-    async def hear(self) -> bytes:
+    async def receive(self) -> bytes:
         """What comes next; nothing when the service has ended its direction. Raises OSError when it broke the connection."""
         return await asyncio.get_running_loop().sock_recv(self.sock, _READ)
 
-    async def say(self, data: bytes) -> None:
+    async def send(self, data: bytes) -> None:
         """Send; raises OSError when the service has gone."""
         await asyncio.get_running_loop().sock_sendall(self.sock, data)
 
@@ -49,7 +49,7 @@ class Line:
         self.sock.close()
 
 
-class Trust:
+class StubAuthority:
     """Certificates for whatever name a service asks for.
 
     Args:
@@ -73,14 +73,14 @@ class Trust:
         return self._authority.context_for(self_signed(hello.name or address), protocol)
 
 
-class TlsLine(Line):
+class TlsTransport(Transport):
     """As a line, and what is inside where the service begins TLS.
 
     Args:
         address: of the goal, which is its name where the service gives none.
     """
 
-    def __init__(self, sock: socket.socket, trust: Trust, address: str) -> None:
+    def __init__(self, sock: socket.socket, trust: StubAuthority, address: str) -> None:
         super().__init__(sock)
         self._trust = trust
         self._address = address
@@ -89,22 +89,22 @@ class TlsLine(Line):
         self._tls: ssl.SSLObject | None = None
         self._sending = asyncio.Lock()
 
-    async def hear(self) -> bytes:
+    async def receive(self) -> bytes:
         if self._tls is not None:
             return await self._hear_inside()
-        data = await super().hear()
+        data = await super().receive()
         if self._may_begin and data == _POSTGRES_ASKS:
-            await super().say(_POSTGRES_AGREES)
-            data = await super().hear()
+            await super().send(_POSTGRES_AGREES)
+            data = await super().receive()
         if data and self._may_begin and looks_like_hello(data):
             await self._begin(data)
             return await self._hear_inside()
         self._may_begin = False
         return data
 
-    async def say(self, data: bytes) -> None:
+    async def send(self, data: bytes) -> None:
         if self._tls is None:
-            await super().say(data)
+            await super().send(data)
             return
         self._tls.write(data)
         await self._flush()
@@ -145,7 +145,7 @@ class TlsLine(Line):
                 return self._tls.read(_READ)
             except ssl.SSLWantReadError:
                 await self._flush()
-                data = await super().hear()
+                data = await super().receive()
                 if not data:
                     return b""
                 self._incoming.write(data)
@@ -153,7 +153,7 @@ class TlsLine(Line):
                 return b""
 
     async def _more(self) -> bytes:
-        data = await super().hear()
+        data = await super().receive()
         if not data:
             raise ConnectionResetError("it ended within the handshake of TLS")
         return data
@@ -161,4 +161,4 @@ class TlsLine(Line):
     async def _flush(self) -> None:
         async with self._sending:  # two may have something to send, and a record must stay in one piece
             while data := self._outgoing.read():
-                await super().say(data)
+                await super().send(data)

@@ -13,7 +13,7 @@ from pathlib import Path
 from relive.errors import MemoryLost, ReliveError
 from relive.model.branch import MemoryFailure, MemoryState
 from relive.sandbox.lazy.handover import Handover, HandoverBroken
-from relive.sandbox.lazy.keeper import Keeper
+from relive.sandbox.lazy.keeper import DescriptorKeeper
 from relive.sandbox.lazy.lifeline import Lifeline
 from relive.sandbox.lazy.server import BranchGone, PageServer
 from relive.sandbox.lazy.state import pager_killed, write_failure, write_memory
@@ -38,7 +38,7 @@ def serve_branch(
         on_held: called when the processes may run.
     """
     # Before there is any other thread: it is forked by a bare system call.
-    keeper = Keeper(lifeline, lambda: _note(directory, pager_killed()))
+    keeper = DescriptorKeeper(lifeline, lambda: _note(directory, pager_killed()))
     server = PageServer(pages, handover, lifeline, keeper)
     progress = _Progress(directory, server)
     progress.write()

@@ -15,13 +15,13 @@ from collections.abc import Callable
 from relive.kernel import libc
 from relive.sandbox.lazy.lifeline import Lifeline
 
-__all__ = ["Keeper"]
+__all__ = ["DescriptorKeeper"]
 
 _SYS_CLONE = 56
 _CLONE_FILES = 0x00000400
 
 
-class Keeper:
+class DescriptorKeeper:
     """Made by the daemon, from its only thread.
 
     Attributes:

@@ -37,7 +37,7 @@ class Lifeline:
             part = array.array("i", descriptors[start : start + _RIGHTS_MOST])
             self._line.sendmsg([b"h"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, part)])
 
-    def let_go(self) -> None:
+    def release_branch(self) -> None:
         """All memory is there: the branch needs nobody any more. Returns when process 1 has heard it, or is gone."""
         with contextlib.suppress(OSError):
             self._line.send(b"d")

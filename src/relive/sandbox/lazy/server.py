@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from relive.errors import MemoryLost
 from relive.kernel.userfault import UserFault
 from relive.sandbox.lazy.handover import Handover
-from relive.sandbox.lazy.keeper import Keeper
+from relive.sandbox.lazy.keeper import DescriptorKeeper
 from relive.sandbox.lazy.lifeline import Lifeline
 from relive.sandbox.lazy.missing import Missing, Stretch
 from relive.sandbox.lazy.space import AddressSpace
@@ -31,7 +31,9 @@ class PageServer:
         total: pages that are missing in the beginning; present: those of them that are there.
     """
 
-    def __init__(self, pages: CommitPages, handover: Handover, lifeline: Lifeline, keeper: Keeper) -> None:
+    def __init__(
+        self, pages: CommitPages, handover: Handover, lifeline: Lifeline, keeper: DescriptorKeeper
+    ) -> None:
         self._pages = pages
         self._handover = handover
         self._lifeline = lifeline
@@ -71,7 +73,7 @@ class PageServer:
             self._attend(0 if space.stream() else _NOT_NOW_MS)
             on_progress()
         # Until then faults on pages that never were, and forks, have to be answered; afterwards the kernel does it.
-        self._lifeline.let_go()
+        self._lifeline.release_branch()
         for space in self._spaces:
             space.close()
 

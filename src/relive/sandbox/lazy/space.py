@@ -10,7 +10,7 @@ import errno
 from collections.abc import Callable
 from typing import Protocol
 
-from relive.kernel.userfault import EventKind, UserFault
+from relive.kernel.userfault import FaultEventKind, UserFault
 from relive.sandbox.lazy.missing import Missing, Stretch
 from relive.store.pages.page_reader import Content
 
@@ -74,17 +74,17 @@ class AddressSpace:
         """
         for event in self.fault.events():
             match event.kind:
-                case EventKind.FAULT:
+                case FaultEventKind.FAULT:
                     self._waiting.append(event.first)
                     self._at_once = _WINDOW  # the next one shall not have to wait long
-                case EventKind.FORK:
+                case FaultEventKind.FORK:
                     on_child(AddressSpace(UserFault(event.child), self.missing.fork(), self._pages))
-                case EventKind.REMAP:
+                case FaultEventKind.REMAP:
                     self.missing.move(event.first, event.goal, event.pages)
                     self.fault.wake(event.first, event.pages)
-                case EventKind.REMOVE:  # its pages read as zeros from now on
+                case FaultEventKind.REMOVE:  # its pages read as zeros from now on
                     self.missing.drop(event.first, event.pages)
-                case EventKind.UNMAP:
+                case FaultEventKind.UNMAP:
                     self.missing.drop(event.first, event.pages)
                     self.fault.wake(event.first, event.pages)
         waiting, self._waiting = self._waiting, []

@@ -25,7 +25,7 @@ from relive.operations.branches import (
 from relive.operations.operation import Wish
 from relive.operations.progress import Silent
 from relive.operations.restoring import RESTORE, RestoreWish
-from relive.server.audit import note
+from relive.server.audit import note_for_audit
 from relive.server.authentication import is_loopback
 from relive.server.routers.provided import (
     TASK_ANSWER,
@@ -96,7 +96,7 @@ def executed(
     request: Request,
 ) -> Executed:
     """Run a command inside a branch, until it ends; who may do this can read its memory"""
-    note(request.scope, target=f"{branch}: {' '.join(wish.command)}")
+    note_for_audit(request.scope, target=f"{branch}: {' '.join(wish.command)}")
     full = ExecWish(branch=branch, command=wish.command, limit=wish.limit, most=wish.most)
     return performed(EXEC, settings, full)
 
@@ -119,5 +119,5 @@ def logs(
 @router.delete("/{branch}", operation_id="stop_branch")
 def stopped(branch: Id, settings: Configured, _caller: Operator, request: Request) -> Stopped:
     """End a branch and remove what was its own"""
-    note(request.scope, target=branch)
+    note_for_audit(request.scope, target=branch)
     return stop(settings, [branch], Silent(), only_branches=True)

@@ -20,7 +20,7 @@ from relive.operations.committing import COMMIT, CommitWish, TargetWish
 from relive.operations.operation import Wish
 from relive.operations.progress import Silent
 from relive.operations.tags import Tag, add_tag, delete_tag, list_tags
-from relive.server.audit import note
+from relive.server.audit import note_for_audit
 from relive.server.routers.provided import TASK_ANSWER, Configured, Operator, Reader, Submitted
 from relive.server.task import Task
 
@@ -64,7 +64,7 @@ def shown(ref: Ref, settings: Configured, _caller: Reader) -> CommitDetail:
 @router.delete("/commits/{ref}", operation_id="delete_commit")
 def deleted(ref: Ref, settings: Configured, _caller: Operator, request: Request) -> Deleted:
     """Drop a commit that neither a tag nor an incident holds"""
-    note(request.scope, target=ref)
+    note_for_audit(request.scope, target=ref)
     return delete_commit(settings, ref)
 
 
@@ -90,7 +90,7 @@ def tagged(
     request: Request,
 ) -> Tag:
     """Give a commit a name that keeps it"""
-    note(request.scope, target=wish.ref)
+    note_for_audit(request.scope, target=wish.ref)
     return add_tag(settings, name, wish.ref, force=wish.force)
 
 

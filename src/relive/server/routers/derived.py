@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from relive.operations.catalogue import OPERATIONS
 from relive.operations.operation import Operation, Route, named_target
-from relive.server.audit import note
+from relive.server.audit import note_for_audit
 from relive.server.authentication import Caller, needs
 from relive.server.routers.provided import TASK_ANSWER, Configured, Submitted, performed
 from relive.server.task import Task
@@ -46,7 +46,7 @@ def _task(operation: Operation[Any, Any], route: Route) -> Callable[..., Task]:
 
 def _at_once(operation: Operation[Any, Any], route: Route) -> Callable[..., BaseModel]:
     def endpoint(wish: Any, settings: Any, request: Request, **_callers: Caller) -> BaseModel:
-        note(request.scope, target=named_target(dict(wish)))
+        note_for_audit(request.scope, target=named_target(dict(wish)))
         result: BaseModel = performed(operation, settings, wish)
         return result
 

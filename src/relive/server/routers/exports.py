@@ -10,8 +10,8 @@ from pydantic import BaseModel, Field
 
 from relive.operations.exports import EXPORT
 from relive.operations.operation import Wish
-from relive.server.audit import note
-from relive.server.export_shelf import Shelf
+from relive.server.audit import note_for_audit
+from relive.server.export_shelf import ExportStore
 from relive.server.routers.provided import TASK_ANSWER, MemoryReader, Submitted
 from relive.server.signed_urls import LONGEST, SignedUrls
 from relive.server.task import Task
@@ -23,8 +23,8 @@ router = APIRouter(prefix="/exports", tags=["exports"])
 Id = Annotated[str, Path(description="The export's id, which is that of its task", max_length=100)]
 
 
-def _shelf(request: Request) -> Shelf:
-    shelf: Shelf = request.app.state.shelf
+def _shelf(request: Request) -> ExportStore:
+    shelf: ExportStore = request.app.state.shelf
     return shelf
 
 
@@ -33,7 +33,7 @@ def _links(request: Request) -> SignedUrls:
     return links
 
 
-Kept = Annotated[Shelf, Depends(_shelf)]
+Kept = Annotated[ExportStore, Depends(_shelf)]
 Signed = Annotated[SignedUrls, Depends(_links)]
 
 
@@ -104,7 +104,7 @@ def listed(shelf: Kept, _caller: MemoryReader) -> list[ExportKept]:
 @router.delete("/{export}", operation_id="delete_export", status_code=204)
 def deleted(export: Id, shelf: Kept, _caller: MemoryReader, request: Request) -> Response:
     """Remove an export; its addresses lead nowhere then"""
-    note(request.scope, target=export)
+    note_for_audit(request.scope, target=export)
     shelf.delete(export)
     return Response(status_code=204)
 
@@ -125,7 +125,7 @@ def signed(
     request: Request,
 ) -> NewAddress:
     """Make another signed address"""
-    note(request.scope, target=export)
+    note_for_audit(request.scope, target=export)
     link, url = links.issue(shelf.get(export).id, lifetime=wish.lifetime, asked_by=caller.who)
     return NewAddress(**asdict(link), url=url)
 
@@ -139,5 +139,5 @@ def revoked(
     request: Request,
 ) -> Address:
     """Revoke an address, at once and for good"""
-    note(request.scope, target=f"{export} {link}")
+    note_for_audit(request.scope, target=f"{export} {link}")
     return Address(**asdict(links.revoke(link)))

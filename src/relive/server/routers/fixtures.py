@@ -12,10 +12,10 @@ from relive.operations.fixtures import FIXTURE
 from relive.server.routers.provided import (
     TASK_ANSWER,
     Configured,
-    Keeper,
     MemoryReader,
     Operator,
     Submitted,
+    TasksDep,
 )
 from relive.server.task import Task
 from relive.server.task_kinds import FixtureTask, fixture_directory
@@ -47,7 +47,7 @@ def file(
         str, Path(max_length=200, description="One of `files` of the task's result, without directory")
     ],
     settings: Configured,
-    tasks: Keeper,
+    tasks: TasksDep,
     _caller: MemoryReader,
 ) -> FileResponse:
     """A file of a fixture: its rules, its database"""

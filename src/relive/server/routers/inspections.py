@@ -22,7 +22,7 @@ from relive.operations.inspections import (
     StacksWish,
 )
 from relive.operations.operation import Wish
-from relive.server.audit import note
+from relive.server.audit import note_for_audit
 from relive.server.routers.provided import Configured, MemoryReader, Operator, performed
 
 __all__ = ["router"]
@@ -67,7 +67,7 @@ def stacks(
     process: Process = None,
 ) -> PythonStacks:
     """Stacks of its Python threads with locals, asked in a sealed branch that is removed at once"""
-    note(request.scope, target=ref)
+    note_for_audit(request.scope, target=ref)
     return performed(STACKS, settings, StacksWish(ref=ref, process=process))
 
 
@@ -96,7 +96,7 @@ def evaluated(
     request: Request,
 ) -> Evaluated:
     """Evaluate a Python expression in the process as it was, in a sealed branch that is removed in any case"""
-    note(request.scope, target=f"{ref}: {wish.expression}")
+    note_for_audit(request.scope, target=f"{ref}: {wish.expression}")
     return performed(EVALUATE, settings, EvaluateWish(ref=ref, **dict(wish)))
 
 
@@ -131,5 +131,5 @@ def value_differences(
     request: Request,
 ) -> CommitDifference:
     """The same, with the values of the service's own Python modules, asked in a branch of each"""
-    note(request.scope, target=f"{wish.before} {ref}")
+    note_for_audit(request.scope, target=f"{wish.before} {ref}")
     return performed(DIFF, settings, DiffWish(after=ref, python=True, **dict(wish)))

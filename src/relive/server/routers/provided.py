@@ -12,7 +12,7 @@ from relive.config import Settings
 from relive.errors import ServerBusy
 from relive.operations.operation import Operation, Wish
 from relive.operations.subprocess_runner import perform_apart
-from relive.server.audit import note
+from relive.server.audit import note_for_audit
 from relive.server.authentication import Caller, needs
 from relive.server.credentials import Scope
 from relive.server.task import Task
@@ -22,11 +22,11 @@ __all__ = [
     "TASK_ANSWER",
     "Administrator",
     "Configured",
-    "Keeper",
     "MemoryReader",
     "Operator",
     "Reader",
     "Submitted",
+    "TasksDep",
     "performed",
 ]
 
@@ -47,7 +47,7 @@ def _tasks(request: Request) -> Tasks:
 
 
 Configured = Annotated[Settings, Depends(_settings)]
-Keeper = Annotated[Tasks, Depends(_tasks)]
+TasksDep = Annotated[Tasks, Depends(_tasks)]
 
 W = TypeVar("W", bound=Wish)
 R = TypeVar("R", bound=BaseModel)
@@ -69,7 +69,7 @@ class Submitted:
         self,
         request: Request,
         response: Response,
-        tasks: Keeper,
+        tasks: TasksDep,
         idempotency_key: Annotated[
             str | None,
             Header(
@@ -89,7 +89,7 @@ class Submitted:
     def __call__(self, kind: str, wish: BaseModel, caller: Caller, target: str) -> Task:
         """Take it on, durable on return; ``target`` is what the audit log names. Raises as ``Tasks.submit`` does."""
         task = self._tasks.submit(kind, wish, by=caller.who, key=self._key)
-        note(self._scope, target=target, task=task.id)
+        note_for_audit(self._scope, target=target, task=task.id)
         self._response.headers["Location"] = f"/tasks/{task.id}"
         return task
 

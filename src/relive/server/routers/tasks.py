@@ -13,11 +13,11 @@ from relive.operations.debugging import DEBUG
 from relive.operations.operation import Route
 from relive.operations.replays import REPLAY
 from relive.operations.reproductions import REPRODUCE
-from relive.server.audit import note
+from relive.server.audit import note_for_audit
 from relive.server.authentication import Caller
 from relive.server.credentials import Scope
 from relive.server.errors import JSON_ERROR_RESPONSES
-from relive.server.routers.provided import Keeper, Operator, Reader
+from relive.server.routers.provided import Operator, Reader, TasksDep
 from relive.server.task import Task, TaskPage, TaskState
 
 __all__ = ["router"]
@@ -27,7 +27,7 @@ Id = Annotated[str, Path(description="The task's id", max_length=100)]
 
 
 def _known(
-    task: Id, tasks: Keeper, _caller: Reader
+    task: Id, tasks: TasksDep, _caller: Reader
 ) -> str:  # else who may not ask would be told which ids there are
     return tasks.get(task).id
 
@@ -62,7 +62,7 @@ def _for(caller: Caller, task: Task) -> Task:
 
 @router.get("", operation_id="list_tasks")
 def listed(
-    tasks: Keeper,
+    tasks: TasksDep,
     caller: Reader,
     after: Annotated[str | None, Query(max_length=200, description="`next` of the page before")] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
@@ -75,15 +75,15 @@ def listed(
 
 
 @router.get("/{task}", operation_id="show_task")
-def shown(task: Id, tasks: Keeper, caller: Reader) -> Task:
+def shown(task: Id, tasks: TasksDep, caller: Reader) -> Task:
     """One task, with its result or error when it has ended; of a replay or reproduction these need the scope memory"""
     return _for(caller, tasks.get(task))
 
 
 @router.delete("/{task}", operation_id="cancel_task")
-def cancelled(task: Id, tasks: Keeper, caller: Operator, request: Request) -> Task:
+def cancelled(task: Id, tasks: TasksDep, caller: Operator, request: Request) -> Task:
     """End a task; one that runs takes back what it has begun"""
-    note(request.scope, task=task)
+    note_for_audit(request.scope, task=task)
     return _for(caller, tasks.cancel(task))
 
 
@@ -95,7 +95,7 @@ def cancelled(task: Id, tasks: Keeper, caller: Operator, request: Request) -> Ta
 )
 async def events(
     task: Known,
-    tasks: Keeper,
+    tasks: TasksDep,
     caller: Reader,
     last_event_id: Annotated[
         int | None,

@@ -16,9 +16,9 @@ from relive.store.pages.packfile import FRAME_PAGES
 from relive.store.pages.packreader import Held, HeldWords, PackReader, Stored
 from relive.store.pages.packwriter import BATCH
 from relive.store.pages.page_diff import WORDS, Numbers, Pages
-from relive.store.pages.table import NOWHERE, Table, pack_of, slot_of
+from relive.store.pages.table import NOWHERE, PageTable, pack_of, slot_of
 
-__all__ = ["Window", "untrue"]
+__all__ = ["PageBatch", "untrue"]
 
 _Put = Callable[[Numbers, Held, Numbers], None]
 
@@ -64,11 +64,11 @@ class _Lot:
         return self.frames[self.is_begun :][first : first + BATCH]
 
 
-class Window:
+class PageBatch:
     """To be used in this order: ``fetch``, ``full``, ``apply_xor``, each once; ``fetch`` may be left out."""
 
     def __init__(
-        self, table: Table, reader: Callable[[int], PackReader], before: Window | None = None
+        self, table: PageTable, reader: Callable[[int], PackReader], before: PageBatch | None = None
     ) -> None:
         """Plan.
 
@@ -85,7 +85,7 @@ class Window:
             for pack in lots.keys() & others.keys():
                 lots[pack].is_begun = others[pack].frames[-1] == lots[pack].frames[0]
 
-    def fetch(self) -> Window:
+    def fetch(self) -> PageBatch:
         """Read and check the bytes of the frames, though not more of them than fit into memory; in any thread.
 
         Raises:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from relive.store.pages.packfile import Kind
+from relive.store.pages.packfile import FrameKind
 from relive.store.pages.page_diff import Numbers
-from relive.store.pages.table import NOWHERE, Dictionaries, Table, pack_of, slot_of
+from relive.store.pages.table import NOWHERE, Dictionaries, PageTable, pack_of, slot_of
 
 __all__ = [
     "continued",
@@ -24,7 +24,7 @@ _LEAST_OF_COMMIT = 8  # a pack with less than this part of a commit's pages is f
 _LEAST_OF_PACK = 2  # and one less than this part of which is used
 
 
-def packs_used(tables: Iterable[Table]) -> set[int]:
+def packs_used(tables: Iterable[PageTable]) -> set[int]:
     """Positions of the packs that hold something of these pages."""
     used: set[int] = set()
     for table in tables:
@@ -32,18 +32,22 @@ def packs_used(tables: Iterable[Table]) -> set[int]:
     return used - {NOWHERE}
 
 
-def dictionaries_used(tables: Iterable[Table], dictionaries: Dictionaries) -> dict[tuple[int, Kind], int]:
+def dictionaries_used(
+    tables: Iterable[PageTable], dictionaries: Dictionaries
+) -> dict[tuple[int, FrameKind], int]:
     """Those of ``dictionaries`` without which pages of these tables cannot be read, with what these continue."""
-    used: set[tuple[int, Kind]] = set()
+    used: set[tuple[int, FrameKind]] = set()
     for table in tables:
-        for what, places in ((Kind.PAGES, table.full), (Kind.WORDS, table.xor)):
+        for what, places in ((FrameKind.PAGES, table.full), (FrameKind.WORDS, table.xor)):
             used.update((pack, what) for pack in np.unique(pack_of(places)).tolist())
     return continued(used, dictionaries)
 
 
-def continued(users: Iterable[tuple[int, Kind]], dictionaries: Dictionaries) -> dict[tuple[int, Kind], int]:
+def continued(
+    users: Iterable[tuple[int, FrameKind]], dictionaries: Dictionaries
+) -> dict[tuple[int, FrameKind], int]:
     """The dictionaries of some packs, with those that these continue, to the first."""
-    found: dict[tuple[int, Kind], int] = {}
+    found: dict[tuple[int, FrameKind], int] = {}
     for pack, what in users:
         user, has = pack, dictionaries.get((pack, what))
         while has is not None and (user, what) not in found:
@@ -54,12 +58,12 @@ def continued(users: Iterable[tuple[int, Kind]], dictionaries: Dictionaries) -> 
     return {one: has for one, has in found.items() if one in wanted or has != one[0]}
 
 
-def dictionaries_in(dictionaries: Dictionaries, pack: int) -> list[Kind]:
+def dictionaries_in(dictionaries: Dictionaries, pack: int) -> list[FrameKind]:
     """Which dictionaries of a pack are needed: of full pages (PAGES), of changed words (WORDS)."""
     return sorted({what for (_, what), has in dictionaries.items() if has == pack})
 
 
-def used_slots(tables: Iterable[Table], pack: int) -> Numbers:
+def used_slots(tables: Iterable[PageTable], pack: int) -> Numbers:
     """The slots of one pack that hold something of these pages, in order."""
     columns = [column for table in tables for column in (table.full, table.xor)]
     places = np.concatenate([np.empty(0, np.int64), *columns])
@@ -67,8 +71,8 @@ def used_slots(tables: Iterable[Table], pack: int) -> Numbers:
 
 
 def packs_to_fold(
-    tables: Sequence[Table],
-    others: Sequence[Table],
+    tables: Sequence[PageTable],
+    others: Sequence[PageTable],
     size: Callable[[int], int],
     dictionaries: Dictionaries | None = None,
 ) -> Numbers:
@@ -88,20 +92,20 @@ def packs_to_fold(
     for pack, count in counts.items():
         held = size(pack)
         used = count + also.get(pack, 0)
-        leans = (dictionaries or {}).get((pack, Kind.PAGES), pack) != pack
+        leans = (dictionaries or {}).get((pack, FrameKind.PAGES), pack) != pack
         if leans or count * _LEAST_OF_COMMIT < total or used * _LEAST_OF_PACK < held or held == 0:
             folded.append(pack)
     return np.array(folded, np.int64)
 
 
-def _counted(tables: Sequence[Table]) -> dict[int, int]:
+def _counted(tables: Sequence[PageTable]) -> dict[int, int]:
     """How many full versions lie in each pack, by its position."""
     full = np.concatenate([np.empty(0, np.int64), *(table.full for table in tables)])
     packs, counts = np.unique(pack_of(full[full != NOWHERE]), return_counts=True)
     return dict(zip(packs.tolist(), counts.tolist(), strict=True))
 
 
-def numbered_anew(tables: Mapping[str, Table], keep: Sequence[int]) -> dict[str, Table]:
+def numbered_anew(tables: Mapping[str, PageTable], keep: Sequence[int]) -> dict[str, PageTable]:
     """The tables after all packs but ``keep`` are struck from the list; the others move up."""
     numbers = np.full(max(keep) + 1, NOWHERE, np.int64)
     numbers[list(keep)] = np.arange(len(keep))
@@ -112,4 +116,4 @@ def numbered_anew(tables: Mapping[str, Table], keep: Sequence[int]) -> dict[str,
         found[there] = slot_of(places[there]) | (numbers[pack_of(places[there])] << 32)
         return found
 
-    return {name: Table(moved(table.full), moved(table.xor)) for name, table in tables.items()}
+    return {name: PageTable(moved(table.full), moved(table.xor)) for name, table in tables.items()}

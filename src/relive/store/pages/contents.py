@@ -22,12 +22,12 @@ from blake3 import blake3
 
 from relive.errors import ObjectCorrupt, ObjectMissing
 from relive.model.advance import Advance
-from relive.store.pages.batch import Window
+from relive.store.pages.batch import PageBatch
 from relive.store.pages.materialize import OpenPacks
 from relive.store.pages.packwriter import PackWriter
 from relive.store.pages.page_diff import WORDS, Flags, Numbers, Pages
 from relive.store.pages.size import PAGE, page_count
-from relive.store.pages.table import NOWHERE, Contents, Table, pack_of, place
+from relive.store.pages.table import NOWHERE, ContentTable, PageTable, pack_of, slot_places
 from relive.store.small_files import Part
 
 __all__ = ["SPARSE", "ContentIntake", "NewContent", "read_new"]
@@ -109,7 +109,12 @@ class ContentIntake:
     """The contents of one commit on their way into its pack."""
 
     def __init__(
-        self, before: Contents, prints: Mapping[str, bytes], reader: OpenPacks, writer: PackWriter, pack: int
+        self,
+        before: ContentTable,
+        prints: Mapping[str, bytes],
+        reader: OpenPacks,
+        writer: PackWriter,
+        pack: int,
     ) -> None:
         """Begin.
 
@@ -134,7 +139,7 @@ class ContentIntake:
         is_key: bool,
         fold: Numbers,
         advance: Advance,
-    ) -> Contents:
+    ) -> ContentTable:
         """Write what is new to the pack.
 
         Args:
@@ -152,7 +157,7 @@ class ContentIntake:
             [self._before.sizes[known[name]] if name in known else new[name].size for name in names], np.int64
         )
         total = int((-(-sizes // PAGE)).sum())
-        found = Contents(names, sizes, Table.of_zeros(total))
+        found = ContentTable(names, sizes, PageTable.of_zeros(total))
         self._inherit(found)
         if is_key or len(fold):
             self._keep_anew(found.table, is_key=is_key, fold=fold)
@@ -166,7 +171,7 @@ class ContentIntake:
         self._writer.end_frame()
         return found
 
-    def _inherit(self, found: Contents) -> None:
+    def _inherit(self, found: ContentTable) -> None:
         pairs = [
             (position, self._before.positions[name])
             for position, name in enumerate(found.names)
@@ -182,19 +187,19 @@ class ContentIntake:
         found.table.full[goal] = self._before.table.full[source]
         found.table.xor[goal] = self._before.table.xor[source]
 
-    def _keep_anew(self, table: Table, *, is_key: bool, fold: Numbers) -> None:
+    def _keep_anew(self, table: PageTable, *, is_key: bool, fold: Numbers) -> None:
         """Write what was inherited and shall not be referred to any more; what cannot be read stays as it is."""
         wanted = np.isin(pack_of(table.full), fold)
         if is_key:
             wanted |= table.xor != NOWHERE
         for numbers in _chunks(np.flatnonzero(wanted)):
             with contextlib.suppress(ObjectCorrupt, ObjectMissing):
-                window = self._reader.window(Table(table.full[numbers], table.xor[numbers]))
+                window = self._reader.window(PageTable(table.full[numbers], table.xor[numbers]))
                 pages = window.apply_xor(window.full())
-                table.full[numbers] = place(self._pack, self._writer.add_pages(pages))
+                table.full[numbers] = slot_places(self._pack, self._writer.add_pages(pages))
                 table.xor[numbers] = NOWHERE
 
-    def _look_at(self, content: NewContent, begin: int, table: Table, *, is_key: bool) -> None:
+    def _look_at(self, content: NewContent, begin: int, table: PageTable, *, is_key: bool) -> None:
         """Keep what can be kept as changed words, note what has to be kept full."""
         count = page_count(content.size)
         end = begin + count
@@ -227,12 +232,19 @@ class ContentIntake:
         return np.flatnonzero(~np.repeat(same, _STRETCH)[:both])
 
     def _compare(
-        self, content: NewContent, begin: int, old: Table, wanted: Numbers, table: Table, *, is_key: bool
+        self,
+        content: NewContent,
+        begin: int,
+        old: PageTable,
+        wanted: Numbers,
+        table: PageTable,
+        *,
+        is_key: bool,
     ) -> None:
-        last: Window | None = None
+        last: PageBatch | None = None
         with content.path.open("rb", buffering=0) as file:
             for numbers in _chunks(wanted):
-                part = Table(old.full[numbers], old.xor[numbers])
+                part = PageTable(old.full[numbers], old.xor[numbers])
                 last = self._reader.window(part, last)
                 bases = last.full()
                 before = last.apply_xor(bases.copy())
@@ -246,16 +258,18 @@ class ContentIntake:
                     keeps = self._keep_sparse(begin + some, pages, bases, part.full[differs], table)
                 self._full.append((content, begin, some[~keeps]))
 
-    def _keep_sparse(self, rows: Numbers, pages: Pages, bases: Pages, places: Numbers, table: Table) -> Flags:
+    def _keep_sparse(
+        self, rows: Numbers, pages: Pages, bases: Pages, places: Numbers, table: PageTable
+    ) -> Flags:
         """Keep the changed words of those pages that are worth it; returns for each whether it was."""
         mask = bases != pages
         words = np.count_nonzero(mask, axis=1)
         is_sparse: Flags = (words <= SPARSE) & (places != NOWHERE)
         some = is_sparse & (words > 0)
-        table.xor[rows[some]] = place(self._pack, self._writer.add_words(pages[some], mask[some]))
+        table.xor[rows[some]] = slot_places(self._pack, self._writer.add_words(pages[some], mask[some]))
         return is_sparse
 
-    def _write_full(self, table: Table, advance: Advance) -> None:
+    def _write_full(self, table: PageTable, advance: Advance) -> None:
         writing = advance.begin("writing pages of files", sum(len(numbers) for _, _, numbers in self._full))
         for _, begin, numbers in self._full:
             table.xor[begin + numbers] = table.full[begin + numbers] = NOWHERE
@@ -276,10 +290,10 @@ class ContentIntake:
                     writing.step(len(pages))
                     has_content = np.asarray(pages.any(axis=1))
                     slots = self._writer.add_pages(pages[has_content])
-                    table.full[rows[begin : begin + _CHUNK][has_content]] = place(self._pack, slots)
+                    table.full[rows[begin : begin + _CHUNK][has_content]] = slot_places(self._pack, slots)
 
 
-def _ordered(wanted: Sequence[str], before: Contents, new: Mapping[str, NewContent]) -> list[str]:
+def _ordered(wanted: Sequence[str], before: ContentTable, new: Mapping[str, NewContent]) -> list[str]:
     """As in the parent, what took the place of something in its place; so that tables differ little from each other."""
     left = dict.fromkeys(wanted)
     followers = {

@@ -35,7 +35,7 @@ from relive.store.pages.dictionary_policy import Generation, Trial, begun, may_b
 from relive.store.pages.mapped import WINDOW, unmap_pages
 from relive.store.pages.materialize import OpenPacks
 from relive.store.pages.nodes import is_node, leans_on
-from relive.store.pages.packfile import Kind
+from relive.store.pages.packfile import FrameKind
 from relive.store.pages.packreader import PackReader
 from relive.store.pages.packs import Packs
 from relive.store.pages.packwriter import PackWriter
@@ -44,10 +44,18 @@ from relive.store.pages.parent_cache import KnownCommit, KnownContents, KnownFil
 from relive.store.pages.placement import FramePlace
 from relive.store.pages.runs import PageFile, match
 from relive.store.pages.similarity import novel_pages
-from relive.store.pages.table import NOWHERE, Dictionaries, Index, Table, encode_index, pack_of, place
-from relive.store.pages.xor_bases import Bases
+from relive.store.pages.table import (
+    NOWHERE,
+    Dictionaries,
+    PackIndex,
+    PageTable,
+    encode_index,
+    pack_of,
+    slot_places,
+)
+from relive.store.pages.xor_bases import XorBases
 
-__all__ = ["KEY_EVERY", "CommitIntake", "TakenPages"]
+__all__ = ["KEY_EVERY", "CommitIntake", "IngestedPages"]
 
 KEY_EVERY = 32  # [commits] so many packs at most lie between a commit and its key commit
 # The dictionary in use from now on, and the position of the pack whose dictionary is needed for what was kept, None if none is.
@@ -57,7 +65,7 @@ _CHUNK = 128  # [pages] looked at together, so that they stay in the processor's
 
 
 @dataclass(frozen=True, slots=True)
-class TakenPages:
+class IngestedPages:
     """A commit's pages, durable in packs but not yet referred to by a placement.
 
     Attributes:
@@ -86,7 +94,7 @@ class CommitIntake:
         self._parent = parent
         self._packs = packs
         self._writer = PackWriter(packs)
-        self._bases = self._onward.bases if self._onward is not None else Bases(packs.incoming)
+        self._bases = self._onward.bases if self._onward is not None else XorBases(packs.incoming)
         self._works: list[_Work] = []
         self._contents = KnownContents.none()
         self._dictionaries = dict(parent.dictionaries) if parent is not None else {}
@@ -110,12 +118,12 @@ class CommitIntake:
             is_key=self._onward is None,
             fold=self._folded(tables, others),
         )
-        intake.begin_words(self._generations.get(Kind.WORDS))
+        intake.begin_words(self._generations.get(FrameKind.WORDS))
         for file, pages in files:
             intake.look_at(file, pages)
         kept = {
-            Kind.WORDS: intake.end_words(),
-            Kind.PAGES: intake.keep_full(self._generations.get(Kind.PAGES)),
+            FrameKind.WORDS: intake.end_words(),
+            FrameKind.PAGES: intake.keep_full(self._generations.get(FrameKind.PAGES)),
         }
         for what, (generation, against) in kept.items():
             if generation is not None:
@@ -155,7 +163,7 @@ class CommitIntake:
         kept = {name: found for name, found in prints.items() if found}
         self._contents = KnownContents.of(contents, kept, layers)
 
-    def finish(self, bundle: bytes, listing: bytes) -> TakenPages:
+    def finish(self, bundle: bytes, listing: bytes) -> IngestedPages:
         """Write the index and make the pack durable.
 
         Args:
@@ -183,7 +191,7 @@ class CommitIntake:
                 if all(node.pack in keep for node in one.nodes)
             }
         contents = replace(self._contents.contents, table=tables.pop(_CONTENTS))
-        data = encode_index(Index(bundle, tables, contents, listing, dictionaries))
+        data = encode_index(PackIndex(bundle, tables, contents, listing, dictionaries))
         number = onward.since_key + 1 if onward is not None else 0
         bases = (
             [one for one in onward.indexes if one.number <= leans_on(number)] if onward is not None else []
@@ -208,13 +216,13 @@ class CommitIntake:
             dictionaries=dictionaries,
             generations=self._generations,
         )
-        return TakenPages(known, index, bases, writer.size)
+        return IngestedPages(known, index, bases, writer.size)
 
     def discard(self) -> None:
         """Throw the pack away, unless it is finished."""
         self._writer.discard()
 
-    def _readable_generations(self) -> dict[Kind, Generation]:
+    def _readable_generations(self) -> dict[FrameKind, Generation]:
         """The dictionaries in use. A key commit reads them once more: so the series heals where one is gone or damaged."""
         parent = self._parent
         if parent is None or self._onward is not None:
@@ -232,7 +240,7 @@ class CommitIntake:
         """Packs whose dictionaries are needed, or will be by the commits that follow."""
         return {pack for pack, _ in self._going_on()} | set(dictionaries.values())
 
-    def _going_on(self) -> list[tuple[int, Kind]]:
+    def _going_on(self) -> list[tuple[int, FrameKind]]:
         """Packs that have the dictionaries in use, and of what."""
         return [
             (node.pack, what)
@@ -241,7 +249,7 @@ class CommitIntake:
             for node in one.nodes
         ]
 
-    def _folded(self, tables: Sequence[Table], others: Sequence[Table]) -> Numbers:
+    def _folded(self, tables: Sequence[PageTable], others: Sequence[PageTable]) -> Numbers:
         """Packs of the parent that a key commit keeps anew; none for another commit."""
         parent = self._parent
         if parent is None or self._onward is not None:
@@ -269,7 +277,7 @@ class _Work:
 
     file: PageFile
     pages: Pages
-    table: Table
+    table: PageTable
     bases: Numbers
     full: list[Numbers]
 
@@ -278,7 +286,7 @@ class _Intake:
     """The steps on all page files of one commit."""
 
     def __init__(
-        self, parent: KnownCommit | None, writer: PackWriter, bases: Bases, *, is_key: bool, fold: Numbers
+        self, parent: KnownCommit | None, writer: PackWriter, bases: XorBases, *, is_key: bool, fold: Numbers
     ) -> None:
         self._parent = parent
         self._writer = writer
@@ -288,28 +296,30 @@ class _Intake:
         self.pack = len(parent.packs) if parent is not None else 0
         self.works: list[_Work] = []
         self._words: Generation | None = None
-        self._kind_of_words, self._pages_of_words = Kind.WORDS, 0
+        self._kind_of_words, self._pages_of_words = FrameKind.WORDS, 0
 
     def begin_words(self, generation: Generation | None) -> None:
         """Say which dictionary of changed words is in use."""
         self._words = generation
         if generation is not None and may_use(generation, 1):
-            self._writer.compress_against(Kind.WORDS, generation.against.dictionary)
-            self._kind_of_words |= Kind.DELTA | (Kind.DICTIONARY if generation.adds_node else Kind.PAGES)
+            self._writer.compress_against(FrameKind.WORDS, generation.against.dictionary)
+            self._kind_of_words |= FrameKind.DELTA | (
+                FrameKind.DICTIONARY if generation.adds_node else FrameKind.PAGES
+            )
         elif may_begin(generation, DICTIONARY_MOST):
-            self._kind_of_words |= Kind.DICTIONARY
+            self._kind_of_words |= FrameKind.DICTIONARY
 
     def end_words(self) -> _Kept:
         """The last of the changed words is there."""
         self._writer.end_frame()
         words, count = self._words, self._pages_of_words
-        if words is not None and self._kind_of_words & Kind.DELTA and count:
-            return self._after(words, Kind.WORDS, 0), words.against.pack
-        if self._kind_of_words & Kind.DICTIONARY and may_begin(words, count):
-            return begun(self.pack, self._writer.dictionary(Kind.WORDS), after=words), None
+        if words is not None and self._kind_of_words & FrameKind.DELTA and count:
+            return self._after(words, FrameKind.WORDS, 0), words.against.pack
+        if self._kind_of_words & FrameKind.DICTIONARY and may_begin(words, count):
+            return begun(self.pack, self._writer.dictionary(FrameKind.WORDS), after=words), None
         return words.unused() if words is not None else None, None
 
-    def _after(self, generation: Generation, what: Kind, raw: int) -> Generation:
+    def _after(self, generation: Generation, what: FrameKind, raw: int) -> Generation:
         """When so many bytes, decompressed, had been written, what is DELTA began."""
         if generation.adds_node:
             return generation.with_node(self.pack, self._writer.dictionary(what).data)
@@ -320,7 +330,7 @@ class _Intake:
     def look_at(self, file: PageFile, pages: Pages) -> None:
         """Compare a page file, keep what can be kept as changed words, note what has to be kept full."""
         count = len(pages)
-        work = _Work(file, pages, Table.of_zeros(count), np.full(count, NOWHERE, np.int64), [])
+        work = _Work(file, pages, PageTable.of_zeros(count), np.full(count, NOWHERE, np.int64), [])
         self.works.append(work)
         before = self._parent.files.get(file.key) if self._parent is not None else None
         there = np.full(count, NOWHERE, np.int64)  # position of the same page in the parent
@@ -382,13 +392,13 @@ class _Intake:
         work.bases[numbers[fresh]] = self._bases.add(bases[fresh])
         some = is_sparse & (words > 0)
         self._pages_of_words += int(np.count_nonzero(some))
-        is_full = self._kind_of_words & Kind.DICTIONARY and self._pages_of_words > DICTIONARY_MOST
+        is_full = self._kind_of_words & FrameKind.DICTIONARY and self._pages_of_words > DICTIONARY_MOST
         slots = self._writer.add_words(
             pages[some],
             mask[some],
-            self._kind_of_words & ~Kind.DICTIONARY if is_full else self._kind_of_words,
+            self._kind_of_words & ~FrameKind.DICTIONARY if is_full else self._kind_of_words,
         )
-        work.table.xor[numbers[some]] = place(self.pack, slots)
+        work.table.xor[numbers[some]] = slot_places(self.pack, slots)
         return is_sparse
 
     def keep_full(self, generation: Generation | None) -> _Kept:
@@ -398,18 +408,18 @@ class _Intake:
             return self._begin(count, generation)
         raw = self._writer.raw
         if generation is None or not may_use(generation, count):
-            self._keep_all(Kind.PAGES)
+            self._keep_all(FrameKind.PAGES)
             return generation.unused() if generation is not None else None, None
-        self._writer.compress_against(Kind.PAGES, generation.against.dictionary)
+        self._writer.compress_against(FrameKind.PAGES, generation.against.dictionary)
         if generation.adds_node:
             parts, pages, novel = self._novel(count, NODE_MOST)
-            self._put_some(parts, pages, novel, Kind.DICTIONARY | Kind.DELTA)
-            self._put_some(parts, pages, ~novel, Kind.DELTA)
+            self._put_some(parts, pages, novel, FrameKind.DICTIONARY | FrameKind.DELTA)
+            self._put_some(parts, pages, ~novel, FrameKind.DELTA)
         else:
-            self._keep_all(Kind.DELTA)
-        return self._after(generation, Kind.PAGES, raw), generation.against.pack
+            self._keep_all(FrameKind.DELTA)
+        return self._after(generation, FrameKind.PAGES, raw), generation.against.pack
 
-    def _keep_all(self, kind: Kind) -> None:
+    def _keep_all(self, kind: FrameKind) -> None:
         for work, numbers in self._noted():
             self._put(work, numbers, work.pages[numbers], kind)
         self._writer.end_frame()
@@ -422,17 +432,17 @@ class _Intake:
                 yield work, numbers
                 unmap_pages(work.pages[numbers[0] : numbers[-1] + 1])
 
-    def _put(self, work: _Work, numbers: Numbers, pages: Pages, kind: Kind) -> None:
-        work.table.full[numbers] = place(self.pack, self._writer.add_pages(pages, kind))
+    def _put(self, work: _Work, numbers: Numbers, pages: Pages, kind: FrameKind) -> None:
+        work.table.full[numbers] = slot_places(self.pack, self._writer.add_pages(pages, kind))
         work.table.xor[numbers] = NOWHERE
 
     def _begin(self, count: int, after: Generation | None) -> _Kept:
         """Keep some of the pages as a dictionary, the others compressed against it."""
         parts, pages, novel = self._novel(count, DICTIONARY_MOST)
-        self._put_some(parts, pages, novel, Kind.DICTIONARY)
-        dictionary = self._writer.dictionary(Kind.PAGES)
-        self._writer.compress_against(Kind.PAGES, dictionary)
-        self._put_some(parts, pages, ~novel, Kind.DELTA)
+        self._put_some(parts, pages, novel, FrameKind.DICTIONARY)
+        dictionary = self._writer.dictionary(FrameKind.PAGES)
+        self._writer.compress_against(FrameKind.PAGES, dictionary)
+        self._put_some(parts, pages, ~novel, FrameKind.DELTA)
         return begun(self.pack, dictionary, after=after), None if novel.all() else self.pack
 
     def _novel(self, count: int, most: int) -> tuple[list[tuple[_Work, Numbers]], Pages, Flags]:
@@ -445,7 +455,7 @@ class _Intake:
         return parts, pages, novel
 
     def _put_some(
-        self, parts: Sequence[tuple[_Work, Numbers]], pages: Pages, wanted: Flags, kind: Kind
+        self, parts: Sequence[tuple[_Work, Numbers]], pages: Pages, wanted: Flags, kind: FrameKind
     ) -> None:
         begin = 0
         for work, numbers in parts:

@@ -19,10 +19,10 @@ from typing import Self
 import numpy as np
 
 from relive.model.commit import ImageFile
-from relive.store.pages.batch import Window, untrue
+from relive.store.pages.batch import PageBatch, untrue
 from relive.store.pages.compaction import dictionaries_used
 from relive.store.pages.dictionary import Dictionary
-from relive.store.pages.packfile import FRAME_PAGES, Kind
+from relive.store.pages.packfile import FRAME_PAGES, FrameKind
 from relive.store.pages.packreader import PackReader
 from relive.store.pages.packs import Packs
 from relive.store.pages.page_diff import Numbers, Pages
@@ -32,8 +32,8 @@ from relive.store.pages.size import PAGE, page_count
 from relive.store.pages.table import (
     NOWHERE,
     Dictionaries,
-    Index,
-    Table,
+    PackIndex,
+    PageTable,
     decode_index,
     pack_of,
 )
@@ -67,7 +67,7 @@ class OpenPacks:
         self._open.clear()
         self._stack.close()
 
-    def windows(self, table: Table) -> Generator[Window, None, None]:
+    def windows(self, table: PageTable) -> Generator[PageBatch, None, None]:
         """All pages from the first to the last, in parts that are to be used in their order.
 
         Raises:
@@ -75,11 +75,11 @@ class OpenPacks:
         """
         # What the next part needs is read and checked in a thread while this one is worked on.
         with ThreadPoolExecutor(1) as pool:
-            window: Window | None = None
-            ahead: Future[Window] | None = None
+            window: PageBatch | None = None
+            ahead: Future[PageBatch] | None = None
             for begin in range(0, len(table.full), _WINDOW):
-                part = Table(table.full[begin : begin + _WINDOW], table.xor[begin : begin + _WINDOW])
-                window = Window(part, self._reader, window)
+                part = PageTable(table.full[begin : begin + _WINDOW], table.xor[begin : begin + _WINDOW])
+                window = PageBatch(part, self._reader, window)
                 found, ahead = ahead, pool.submit(window.fetch)
                 if found is not None:
                     yield found.result()
@@ -97,7 +97,7 @@ class OpenPacks:
             found.dictionary_of = partial(self.dictionary_for, position)
         return found
 
-    def dictionary_for(self, position: int, what: Kind) -> Dictionary:
+    def dictionary_for(self, position: int, what: FrameKind) -> Dictionary:
         """What full pages (PAGES) or changed words (WORDS) of a pack are compressed against.
 
         Raises:
@@ -110,7 +110,7 @@ class OpenPacks:
             raise untrue("it names a dictionary that is newer than what needs it")
         return self.own_dictionary(pack, what)
 
-    def own_dictionary(self, position: int, what: Kind) -> Dictionary:
+    def own_dictionary(self, position: int, what: FrameKind) -> Dictionary:
         """The dictionary that a pack has; raises as ``dictionary_for``."""
         return self._reader(position).own_dictionary(what)
 
@@ -122,7 +122,7 @@ class OpenPacks:
         """The list by whose positions tables name packs."""
         return self._names
 
-    def open_packs(self, table: Table) -> None:
+    def open_packs(self, table: PageTable) -> None:
         """Open every pack that pages of a table need, so that what happens to the store meanwhile does not matter.
 
         Raises:
@@ -134,18 +134,18 @@ class OpenPacks:
         for position in dictionaries_used([table], self._dictionaries).values():
             self._reader(position)
 
-    def read(self, table: Table, numbers: Numbers) -> Pages:
+    def read(self, table: PageTable, numbers: Numbers) -> Pages:
         """Some pages of a table, checked, in the order of their numbers.
 
         Raises:
             ObjectMissing, ObjectCorrupt, KeyMissing, KeyWrong: a pack is gone or damaged or sealed.
         """
-        window = self.window(Table(table.full[numbers], table.xor[numbers]))
+        window = self.window(PageTable(table.full[numbers], table.xor[numbers]))
         return window.apply_xor(window.full())
 
-    def window(self, table: Table, before: Window | None = None) -> Window:
-        """The pages of a table, to be made (``Window``). Safe in several threads once all their packs are open."""
-        return Window(table, self._reader, before)
+    def window(self, table: PageTable, before: PageBatch | None = None) -> PageBatch:
+        """The pages of a table, to be made (``PageBatch``). Safe in several threads once all their packs are open."""
+        return PageBatch(table, self._reader, before)
 
 
 class PageSource(OpenPacks):
@@ -165,7 +165,7 @@ class PageSource(OpenPacks):
             self.indexes: list[bytes] = []
             for place in (*self._placement.bases, self._placement.index):
                 self.indexes.append(self._blob(place, self.indexes[-1] if self.indexes else None))
-            self.index: Index = decode_index(self.indexes[-1])
+            self.index: PackIndex = decode_index(self.indexes[-1])
             self._dictionaries = self.index.dictionaries
         except BaseException:
             self._stack.close()
@@ -175,9 +175,9 @@ class PageSource(OpenPacks):
     def _blob(self, place: FramePlace, dictionary: bytes | None) -> bytes:
         return self._reader(place.pack).blob(place.frame, dictionary)
 
-    def table_of(self, image: ImageFile) -> Table:
+    def table_of(self, image: ImageFile) -> PageTable:
         """The table of a page file; raises ObjectCorrupt where there is none of its length."""
-        tables: Mapping[str, Table] = self.index.tables
+        tables: Mapping[str, PageTable] = self.index.tables
         table = tables.get(image.name)
         if table is None or len(table.full) != page_count(image.size):
             raise untrue(f"it does not fit the image {image.name!r}")

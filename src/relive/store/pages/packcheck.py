@@ -9,7 +9,7 @@ from relive.errors import ObjectCorrupt, ObjectMissing
 from relive.store.pages.packfile import (
     COUNT,
     HEAD_SIZE,
-    Frame,
+    PackFrame,
     damaged,
     decode_head,
     decode_table,
@@ -19,7 +19,7 @@ from relive.store.pages.packfile import (
 __all__ = ["check_pack", "damaged_frames", "read_frames"]
 
 
-def read_frames(path: Path, name: str) -> list[Frame]:
+def read_frames(path: Path, name: str) -> list[PackFrame]:
     """The frames of a pack, as its header lists them.
 
     Raises:

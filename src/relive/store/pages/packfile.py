@@ -20,8 +20,8 @@ __all__ = [
     "COUNT",
     "FRAME_PAGES",
     "HEAD_SIZE",
-    "Frame",
-    "Kind",
+    "FrameKind",
+    "PackFrame",
     "damaged",
     "decode_head",
     "decode_table",
@@ -47,7 +47,7 @@ _PAGES_RAW = (1 << 20) - 1
 _COUNT_SHIFT, _COUNT_MOST = 20, 127  # of changed words: how many pages they are of, less one
 
 
-class Kind(IntFlag):
+class FrameKind(IntFlag):
     """What a frame is, in the place of the highest bits of its raw size; 0: pages, full or XORs.
 
     Attributes:
@@ -69,7 +69,7 @@ class Kind(IntFlag):
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class PackFrame:
     """A frame's bytes in the file, their checksum, and how many they are when opened and decompressed.
 
     Attributes:
@@ -81,13 +81,13 @@ class Frame:
     stored: int
     raw: int
     checksum: bytes
-    kind: Kind
+    kind: FrameKind
     pages: int
 
     @property
     def is_index(self) -> bool:
         """It holds no pages."""
-        return bool(self.kind & Kind.INDEX)
+        return bool(self.kind & FrameKind.INDEX)
 
     def check(self, name: str, number: int, data: bytes | memoryview) -> None:
         """Raises ObjectCorrupt where the stored bytes are not these."""
@@ -110,13 +110,13 @@ def decode_head(name: str, head: bytes) -> tuple[bytes, bool]:
     return pack_id, bool(flags & _SEALED)
 
 
-def encode_table(frames: Sequence[Frame]) -> bytes:
+def encode_table(frames: Sequence[PackFrame]) -> bytes:
     """The last bytes: an entry for each frame and their count."""
     entries = [_FRAME.pack(frame.stored, _encode_field(frame), frame.checksum) for frame in frames]
     return b"".join(entries) + COUNT.pack(len(frames))
 
 
-def decode_table(name: str, head: bytes, table: bytes, frames_end: int) -> list[Frame]:
+def decode_table(name: str, head: bytes, table: bytes, frames_end: int) -> list[PackFrame]:
     """The frames, which must fill the file between head and table.
 
     Raises:
@@ -126,24 +126,24 @@ def decode_table(name: str, head: bytes, table: bytes, frames_end: int) -> list[
         raise damaged(name, "its header does not match its name")
     frames, offset = [], HEAD_SIZE
     for stored, field, checksum in _FRAME.iter_unpack(table[: -COUNT.size]):
-        frames.append(Frame(offset, stored, *_decode_field(field, checksum)))
+        frames.append(PackFrame(offset, stored, *_decode_field(field, checksum)))
         offset += stored
     if offset != frames_end:
         raise damaged(name, "its frames do not fill it")
     return frames
 
 
-def _encode_field(frame: Frame) -> int:
-    count = frame.pages - 1 if frame.kind & Kind.WORDS else 0
+def _encode_field(frame: PackFrame) -> int:
+    count = frame.pages - 1 if frame.kind & FrameKind.WORDS else 0
     return frame.raw | frame.kind | count << _COUNT_SHIFT
 
 
-def _decode_field(field: int, checksum: bytes) -> tuple[int, bytes, Kind, int]:
+def _decode_field(field: int, checksum: bytes) -> tuple[int, bytes, FrameKind, int]:
     """All of a frame from its raw size on."""
-    if field & Kind.INDEX:
-        return field & _INDEX_RAW, checksum, Kind.INDEX, 0
-    raw, kind = field & _PAGES_RAW, Kind(field >> 27 << 27)
-    pages = (field >> _COUNT_SHIFT & _COUNT_MOST) + 1 if kind & Kind.WORDS else raw // PAGE
+    if field & FrameKind.INDEX:
+        return field & _INDEX_RAW, checksum, FrameKind.INDEX, 0
+    raw, kind = field & _PAGES_RAW, FrameKind(field >> 27 << 27)
+    pages = (field >> _COUNT_SHIFT & _COUNT_MOST) + 1 if kind & FrameKind.WORDS else raw // PAGE
     return raw, checksum, kind, pages
 
 

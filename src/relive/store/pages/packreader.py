@@ -18,8 +18,8 @@ from relive.store.pages.packfile import (
     COUNT,
     FRAME_PAGES,
     HEAD_SIZE,
-    Frame,
-    Kind,
+    FrameKind,
+    PackFrame,
     damaged,
     decode_head,
     decode_table,
@@ -37,11 +37,16 @@ __all__ = ["Held", "HeldPages", "HeldWords", "PackReader", "Stored"]
 Stored: TypeAlias = bytes | bytearray | memoryview
 _MOST_RAW = 1 << 30  # [bytes] no frame is larger; asked before memory is taken for it
 _KINDS = {  # of frames of pages
-    Kind.OVERLAY,
+    FrameKind.OVERLAY,
     *(
         what | how
-        for what in (Kind.PAGES, Kind.WORDS)
-        for how in (Kind.PAGES, Kind.DELTA, Kind.DICTIONARY, Kind.DICTIONARY | Kind.DELTA)
+        for what in (FrameKind.PAGES, FrameKind.WORDS)
+        for how in (
+            FrameKind.PAGES,
+            FrameKind.DELTA,
+            FrameKind.DICTIONARY,
+            FrameKind.DICTIONARY | FrameKind.DELTA,
+        )
     ),
 }
 
@@ -110,7 +115,7 @@ class PackReader:
             where that is known: only the indexes of commits say it.
     """
 
-    dictionary_of: Callable[[Kind], Dictionary] | None = None
+    dictionary_of: Callable[[FrameKind], Dictionary] | None = None
 
     def __init__(self, packs: Packs, name: str) -> None:
         """Open it and check its header.
@@ -135,8 +140,8 @@ class PackReader:
             # Which of them it was is found out with the first frame; the key is changed seldom.
             keys = _keys(packs, name) if is_sealed else []
             self._seals = [FrameSeal(key, pack_id, head) for key in keys]
-            self._dictionaries: dict[Kind, Dictionary] = {}
-            self._in_the_making: set[Kind] = set()
+            self._dictionaries: dict[FrameKind, Dictionary] = {}
+            self._in_the_making: set[FrameKind] = set()
         except BaseException:
             os.close(self._file)
             raise
@@ -157,7 +162,7 @@ class PackReader:
         """How many it holds."""
         return sum(frame.pages for frame in self._frames)
 
-    def own_dictionary(self, what: Kind) -> Dictionary:
+    def own_dictionary(self, what: FrameKind) -> Dictionary:
         """What its frames of kind DICTIONARY hold, those of full pages (PAGES) or those of changed words (WORDS), behind the
         dictionary that they continue.
 
@@ -171,7 +176,7 @@ class PackReader:
             frames = [self._frame(number) for number in numbers]
             if not 0 < sum(frame.pages for frame in frames) <= DICTIONARY_MOST:
                 raise damaged(self._name, "it has no dictionary, or one that is too large")
-            hows = {frame.kind & Kind.DELTA for frame in frames}
+            hows = {frame.kind & FrameKind.DELTA for frame in frames}
             if len(hows) > 1:
                 raise damaged(self._name, "a part of its dictionary continues another, and a part does not")
             against = self._against(frames[0].kind)
@@ -186,7 +191,7 @@ class PackReader:
             self._in_the_making.discard(what)
         return found
 
-    def dictionary_slots(self, what: Kind) -> Numbers:
+    def dictionary_slots(self, what: FrameKind) -> Numbers:
         """The slots of the pages that these frames hold something of."""
         slots = [
             number * FRAME_PAGES + np.arange(self._frames[number].pages)
@@ -194,11 +199,13 @@ class PackReader:
         ]
         return np.concatenate([np.empty(0, np.int64), *slots])
 
-    def _dictionary_frames(self, what: Kind) -> list[int]:
-        wanted = what | Kind.DICTIONARY
-        return [number for number, frame in enumerate(self._frames) if frame.kind & ~Kind.DELTA == wanted]
+    def _dictionary_frames(self, what: FrameKind) -> list[int]:
+        wanted = what | FrameKind.DICTIONARY
+        return [
+            number for number, frame in enumerate(self._frames) if frame.kind & ~FrameKind.DELTA == wanted
+        ]
 
-    def _read_header(self) -> tuple[bytes, list[Frame]]:
+    def _read_header(self) -> tuple[bytes, list[PackFrame]]:
         size = os.fstat(self._file).st_size
         if size < HEAD_SIZE + COUNT.size:
             raise damaged(self._name, "it is cut off")
@@ -268,12 +275,12 @@ class PackReader:
                 yield self._held(frame, raw)
 
     @staticmethod
-    def _against(kind: Kind) -> Kind | None:
+    def _against(kind: FrameKind) -> FrameKind | None:
         """The kind of dictionary that a frame of that kind needs; None if it needs none."""
-        return kind & Kind.WORDS if kind & Kind.DELTA else None
+        return kind & FrameKind.WORDS if kind & FrameKind.DELTA else None
 
     def _decompressed(
-        self, frames: Sequence[Frame], stored: Sequence[Stored], against: Kind | None
+        self, frames: Sequence[PackFrame], stored: Sequence[Stored], against: FrameKind | None
     ) -> list[memoryview]:
         decompressor = zstandard.ZstdDecompressor() if against is None else self._decompressor(against)
         try:
@@ -284,31 +291,31 @@ class PackReader:
             raise damaged(self._name, str(error)) from error
         return [cast(memoryview, found[position]) for position in range(len(frames))]
 
-    def _decompressor(self, against: Kind) -> zstandard.ZstdDecompressor:
+    def _decompressor(self, against: FrameKind) -> zstandard.ZstdDecompressor:
         return self._dictionary_of(against).decompressor
 
-    def _dictionary_of(self, against: Kind) -> Dictionary:
+    def _dictionary_of(self, against: FrameKind) -> Dictionary:
         if self.dictionary_of is None:
             raise damaged(self._name, "nothing says what a frame of it is compressed against")
         return self.dictionary_of(against)
 
-    def _held(self, frame: Frame, raw: memoryview) -> Held:
-        if frame.kind & Kind.WORDS:
+    def _held(self, frame: PackFrame, raw: memoryview) -> Held:
+        if frame.kind & FrameKind.WORDS:
             try:
                 return HeldWords(frame.pages, *decode_words(raw, frame.pages))
             except ValueError as error:
                 raise damaged(self._name, str(error)) from error
         pages = np.frombuffer(raw, np.uint64)
-        if frame.kind == Kind.OVERLAY:
+        if frame.kind == FrameKind.OVERLAY:
             at = np.flatnonzero(pages)
             return HeldWords(frame.pages, at, pages[at])
         return HeldPages(pages.reshape(-1, WORDS))
 
-    def kind(self, number: int) -> Kind:
+    def kind(self, number: int) -> FrameKind:
         """What a frame is; raises ObjectCorrupt where there is none of that number."""
         return self._frame(number).kind
 
-    def _frame(self, number: int) -> Frame:
+    def _frame(self, number: int) -> PackFrame:
         if not 0 <= number < len(self._frames):
             raise damaged(self._name, f"it has no frame {number}")
         return self._frames[number]
@@ -330,10 +337,10 @@ class PackReader:
         return opened
 
 
-def _can_be_pages(frame: Frame) -> bool:
+def _can_be_pages(frame: PackFrame) -> bool:
     if frame.kind not in _KINDS:
         return False
-    if frame.kind & Kind.WORDS:
+    if frame.kind & FrameKind.WORDS:
         return frame.raw <= FRAME_PAGES * (PAGE + WORDS // 8)
     return frame.raw <= FRAME_PAGES * PAGE and frame.raw % PAGE == 0
 

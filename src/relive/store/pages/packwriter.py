@@ -10,7 +10,7 @@ from blake3 import blake3
 
 from relive.store.atomic_io import FreshFile
 from relive.store.pages.dictionary import Dictionary
-from relive.store.pages.packfile import FRAME_PAGES, Frame, Kind, encode_head, encode_table
+from relive.store.pages.packfile import FRAME_PAGES, FrameKind, PackFrame, encode_head, encode_table
 from relive.store.pages.packs import Packs
 from relive.store.pages.page_diff import WORDS, Flags, Numbers, Pages
 from relive.store.pages.sealing import FrameSeal
@@ -38,16 +38,16 @@ class PackWriter:
         self._packs = packs
         self._head = encode_head(pack_id, is_sealed=store_key is not None)
         self._seal = None if store_key is None else FrameSeal(store_key, pack_id, self._head)
-        self._frames: list[Frame] = []
+        self._frames: list[PackFrame] = []
         # One buffer for all that waits: fresh memory costs as much as copying there.
         self._waiting: Pages = np.empty((BATCH * FRAME_PAGES, WORDS), np.uint64)
         self._waiting_masks: Flags = np.empty((0, WORDS), np.bool_)
         self._waiting_pages = 0
-        self._kind = Kind.PAGES
+        self._kind = FrameKind.PAGES
         self._raw = 0
-        self._dictionaries: dict[Kind, Dictionary] = {}
-        self._samples: dict[Kind, tuple[int, int]] = {}
-        self._for_dictionary: dict[Kind, list[bytes]] = {}
+        self._dictionaries: dict[FrameKind, Dictionary] = {}
+        self._samples: dict[FrameKind, tuple[int, int]] = {}
+        self._for_dictionary: dict[FrameKind, list[bytes]] = {}
         self._file = FreshFile(packs.incoming, "pack")
         try:
             self._file.write(self._head)
@@ -65,34 +65,34 @@ class PackWriter:
         """Bytes of all frames so far, before they were compressed."""
         return self._raw
 
-    def add_pages(self, pages: Pages, kind: Kind = Kind.PAGES) -> Numbers:
+    def add_pages(self, pages: Pages, kind: FrameKind = FrameKind.PAGES) -> Numbers:
         """Append pages; returns their slots. Those of each kind (PAGES, DICTIONARY, DELTA) lie in frames for themselves."""
         return self._add(pages, None, kind)
 
-    def add_words(self, pages: Pages, mask: Flags, kind: Kind = Kind.WORDS) -> Numbers:
+    def add_words(self, pages: Pages, mask: Flags, kind: FrameKind = FrameKind.WORDS) -> Numbers:
         """Append changed words of pages: those that ``mask`` says; returns their slots. ``kind`` is WORDS, with what pages have."""
         if not len(self._waiting_masks):
             self._waiting_masks = np.empty(self._waiting.shape, np.bool_)
         return self._add(pages, mask, kind)
 
-    def compress_against(self, what: Kind, dictionary: Dictionary) -> None:
+    def compress_against(self, what: FrameKind, dictionary: Dictionary) -> None:
         """From now on full pages (``what`` is PAGES) or changed words (WORDS) may be added as DELTA; all against the same."""
         self._dictionaries[what] = dictionary
 
-    def compressed_against(self, what: Kind) -> Dictionary:
+    def compressed_against(self, what: FrameKind) -> Dictionary:
         """What was last given to ``compress_against``, which there must have been."""
         return self._dictionaries[what]
 
-    def sample(self, what: Kind) -> tuple[int, int]:
+    def sample(self, what: FrameKind) -> tuple[int, int]:
         """Bytes of some of the frames that were added as DELTA, and what they would be without; (0, 0) if there is none."""
         return self._samples.get(what, (0, 0))
 
-    def dictionary(self, what: Kind) -> Dictionary:
+    def dictionary(self, what: FrameKind) -> Dictionary:
         """All that has been added as DICTIONARY, of full pages (PAGES) or changed words (WORDS)."""
         self.end_frame()
         return Dictionary(b"".join(self._for_dictionary.get(what, [])))
 
-    def _add(self, pages: Pages, masks: Flags | None, kind: Kind) -> Numbers:
+    def _add(self, pages: Pages, masks: Flags | None, kind: FrameKind) -> Numbers:
         if kind != self._kind:
             self.end_frame()
             self._kind = kind
@@ -119,7 +119,7 @@ class PackWriter:
     def add_blob(self, data: bytes, dictionary: bytes | None) -> int:
         """Append bytes as one frame, compressed with ``dictionary`` as what came before; returns the frame's number."""
         self.end_frame()
-        self._write_frame(_compress_blob(data, dictionary), len(data), Kind.INDEX, 0)
+        self._write_frame(_compress_blob(data, dictionary), len(data), FrameKind.INDEX, 0)
         return len(self._frames) - 1
 
     def finish(self) -> str:
@@ -147,32 +147,32 @@ class PackWriter:
         compressed = self._compressor().multi_compress_to_buffer(pieces, threads=THREADS)
         for number, (piece, count) in enumerate(zip(pieces, counts, strict=True)):
             self._write_frame(compressed[number].tobytes(), len(piece), self._kind, count)
-        if self._kind & Kind.DELTA:
-            against, alone = self.sample(self._kind & Kind.WORDS)
+        if self._kind & FrameKind.DELTA:
+            against, alone = self.sample(self._kind & FrameKind.WORDS)
             against += sum(len(compressed[number]) for number in range(0, len(pieces), _SAMPLE))
             compressor = zstandard.ZstdCompressor(level=_LEVEL)
             alone += sum(len(compressor.compress(piece)) for piece in pieces[::_SAMPLE])
-            self._samples[self._kind & Kind.WORDS] = (against, alone)
-        if self._kind & Kind.DICTIONARY:
-            self._for_dictionary.setdefault(self._kind & Kind.WORDS, []).extend(map(bytes, pieces))
+            self._samples[self._kind & FrameKind.WORDS] = (against, alone)
+        if self._kind & FrameKind.DICTIONARY:
+            self._for_dictionary.setdefault(self._kind & FrameKind.WORDS, []).extend(map(bytes, pieces))
         self._waiting_pages = 0
 
     def _piece(self, begin: int, count: int) -> bytes | memoryview:
         pages = self._waiting[begin : begin + count]
-        if self._kind & Kind.WORDS:
+        if self._kind & FrameKind.WORDS:
             return encode_words(pages, self._waiting_masks[begin : begin + count])
         return pages.reshape(-1).view(np.uint8).data
 
     def _compressor(self) -> zstandard.ZstdCompressor:
-        if self._kind & Kind.DELTA:
-            return self._dictionaries[self._kind & Kind.WORDS].compressor
+        if self._kind & FrameKind.DELTA:
+            return self._dictionaries[self._kind & FrameKind.WORDS].compressor
         return zstandard.ZstdCompressor(level=_LEVEL)
 
-    def _write_frame(self, compressed: bytes, raw: int, kind: Kind, pages: int) -> None:
+    def _write_frame(self, compressed: bytes, raw: int, kind: FrameKind, pages: int) -> None:
         number = len(self._frames)
         stored = compressed if self._seal is None else self._seal.seal(number, compressed)
         checksum = blake3(stored).digest()
-        self._frames.append(Frame(self._file.size, len(stored), raw, checksum, kind, pages))
+        self._frames.append(PackFrame(self._file.size, len(stored), raw, checksum, kind, pages))
         self._raw += raw
         self._file.write(stored)
 

@@ -14,14 +14,14 @@ from relive.images.pagemap import Run
 from relive.model.commit import CommitId, Layer
 from relive.store.pages.dictionary_policy import Generation
 from relive.store.pages.mapped import unmap_pages
-from relive.store.pages.packfile import Kind
+from relive.store.pages.packfile import FrameKind
 from relive.store.pages.page_diff import Numbers, Pages
 from relive.store.pages.placement import FramePlace
 from relive.store.pages.places import Places
-from relive.store.pages.table import Contents, Dictionaries, Table
-from relive.store.pages.xor_bases import Bases
+from relive.store.pages.table import ContentTable, Dictionaries, PageTable
+from relive.store.pages.xor_bases import XorBases
 
-__all__ = ["KnownCommit", "KnownCommits", "KnownContents", "KnownFile", "KnownIndex"]
+__all__ = ["KnownCommit", "KnownContents", "KnownFile", "KnownIndex", "ParentCache"]
 
 _MOST = 4  # commits known at once: one for each life that a process takes in
 
@@ -32,7 +32,7 @@ class KnownFile:
 
     runs: Sequence[Run]
     pages: Pages
-    table: Table
+    table: PageTable
     bases: Numbers
 
 
@@ -45,17 +45,19 @@ class KnownContents:
         places: where each stood.
     """
 
-    contents: Contents
+    contents: ContentTable
     prints: Mapping[str, bytes]
     places: Places
 
     @classmethod
     def none(cls) -> KnownContents:
         """Of no files."""
-        return cls.of(Contents.none(), {}, ())
+        return cls.of(ContentTable.none(), {}, ())
 
     @classmethod
-    def of(cls, contents: Contents, prints: Mapping[str, bytes], layers: Sequence[Layer]) -> KnownContents:
+    def of(
+        cls, contents: ContentTable, prints: Mapping[str, bytes], layers: Sequence[Layer]
+    ) -> KnownContents:
         """Those that the layers name."""
         return cls(contents, prints, Places(layers, contents))
 
@@ -90,19 +92,19 @@ class KnownCommit:
 
     files: Mapping[str, KnownFile]
     contents: KnownContents
-    bases: Bases
+    bases: XorBases
     packs: Sequence[str | None]
     indexes: Sequence[KnownIndex]
     since_key: int
     dictionaries: Dictionaries
-    generations: Mapping[Kind, Generation]
+    generations: Mapping[FrameKind, Generation]
 
 
-class KnownCommits:
+class ParentCache:
     """A few of them, the one known longest going first.
 
-    What is given up stays in memory until ``let_go``: taking it apart costs up to a quarter of a millisecond for each of its
-    megabytes, which nobody shall wait for.
+    What is given up stays in memory until ``release_memory``: taking it apart costs up to a quarter of a millisecond for each of
+    its megabytes, which nobody shall wait for.
     """
 
     def __init__(self) -> None:
@@ -121,7 +123,7 @@ class KnownCommits:
         while len(self._known) > _MOST:
             self._given_up.append(self._known.popitem(last=False)[1])
 
-    def let_go(self) -> None:
+    def release_memory(self) -> None:
         """Give the memory back of what was given up, and of pages that are to be compared with. Other threads go on meanwhile.
 
         Of the latter only what this process has mapped of it: they come back from their file, mostly from the page cache.
@@ -130,4 +132,4 @@ class KnownCommits:
         for known in self._known.values():
             for file in known.files.values():
                 unmap_pages(file.pages)
-            known.bases.let_go()
+            known.bases.release_memory()

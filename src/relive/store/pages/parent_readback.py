@@ -19,7 +19,7 @@ from relive.store.pages.parent_cache import KnownCommit, KnownContents, KnownFil
 from relive.store.pages.placement import Placement
 from relive.store.pages.runs import PageFile, page_files
 from relive.store.pages.table import NOWHERE
-from relive.store.pages.xor_bases import Bases
+from relive.store.pages.xor_bases import XorBases
 
 __all__ = ["read_back"]
 
@@ -31,7 +31,7 @@ def read_back(manifest: Manifest, placement: Placement, packs: Packs) -> KnownCo
         ObjectMissing, ObjectCorrupt, KeyMissing, KeyWrong: something of it is gone, damaged or sealed.
         OSError: the disk is full.
     """
-    bases = Bases(packs.incoming)
+    bases = XorBases(packs.incoming)
     files: dict[str, KnownFile] = {}
     with PageSource(placement, packs) as source:
         images = {image.name: image for image in manifest.images}
@@ -66,7 +66,7 @@ def _indexes(placement: Placement, source: PageSource) -> list[KnownIndex]:
     return [*known, KnownIndex(own, placement.index, source.indexes[-1])] if is_node(own) else known
 
 
-def _read_back_file(file: PageFile, image: ImageFile, source: PageSource, bases: Bases) -> KnownFile:
+def _read_back_file(file: PageFile, image: ImageFile, source: PageSource, bases: XorBases) -> KnownFile:
     table = source.table_of(image)
     numbers = np.full(len(table.full), NOWHERE, np.int64)
     begin = 0

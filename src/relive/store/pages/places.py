@@ -13,7 +13,7 @@ import numpy as np
 
 from relive.model.commit import Layer
 from relive.store.pages.page_diff import Numbers
-from relive.store.pages.table import Contents
+from relive.store.pages.table import ContentTable
 
 __all__ = ["Places"]
 
@@ -21,7 +21,7 @@ __all__ = ["Places"]
 class Places:
     """The contents of files by the point of their layer and their path there. Only within the process that made it."""
 
-    def __init__(self, layers: Sequence[Layer], contents: Contents) -> None:
+    def __init__(self, layers: Sequence[Layer], contents: ContentTable) -> None:
         """``contents`` has all that the layers name; what it has not is left out."""
         found = [
             (hash((layer.point, entry.path)), contents.positions[entry.object])

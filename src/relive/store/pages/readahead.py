@@ -9,12 +9,12 @@ from collections import OrderedDict
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from relive.model.commit import ImageFile
-from relive.store.pages.batch import Window
+from relive.store.pages.batch import PageBatch
 from relive.store.pages.mapped import hash_pages, map_pages
 from relive.store.pages.materialize import PageSource
 from relive.store.pages.packfile import FRAME_PAGES
 from relive.store.pages.page_diff import Pages
-from relive.store.pages.table import Table
+from relive.store.pages.table import PageTable
 
 __all__ = ["ReadAhead"]
 
@@ -45,7 +45,7 @@ class ReadAhead:
         self._pool: ThreadPoolExecutor | None = None
         self._checked: Future[Pages | None] | None = None
         self._parts: OrderedDict[int, Future[Pages]] = OrderedDict()
-        self._last: tuple[int, Window] | None = None  # of the thread
+        self._last: tuple[int, PageBatch] | None = None  # of the thread
 
     def begin(self) -> bool:
         """Begin, or go on; False as long as ``read`` would have to wait for the check of a file that is laid out."""
@@ -116,7 +116,7 @@ class ReadAhead:
     def _make(self, part: int) -> Pages:
         before = self._last[1] if self._last is not None and self._last[0] == part - 1 else None
         begin = part * _PART
-        table = Table(self.table.full[begin : begin + _PART], self.table.xor[begin : begin + _PART])
+        table = PageTable(self.table.full[begin : begin + _PART], self.table.xor[begin : begin + _PART])
         window = self._source.window(table, before)
         pages = window.apply_xor(window.full())
         self._last = part, window

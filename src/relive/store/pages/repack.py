@@ -15,13 +15,13 @@ from relive.model.commit import CommitId
 from relive.store.pages.compaction import dictionaries_in, packs_used, used_slots
 from relive.store.pages.dictionary import Dictionary
 from relive.store.pages.materialize import PageSource
-from relive.store.pages.packfile import FRAME_PAGES, Kind
+from relive.store.pages.packfile import FRAME_PAGES, FrameKind
 from relive.store.pages.packreader import HeldWords, PackReader
 from relive.store.pages.packs import Packs
 from relive.store.pages.packwriter import PackWriter
 from relive.store.pages.page_diff import Numbers
 from relive.store.pages.placement import FramePlace, Placement, Placements
-from relive.store.pages.table import Index, Table, encode_index, pack_of, place, slot_of
+from relive.store.pages.table import PackIndex, PageTable, encode_index, pack_of, slot_of, slot_places
 
 __all__ = ["dead_share", "repack_one"]
 
@@ -105,9 +105,9 @@ def _move(name: str, live: Numbers, users: Sequence[Placement], placements: Plac
         placements.write(Placement(CommitId(old.commit), names, own_index, bases, old.since_key))
 
 
-def _moved_index(index: Index, pack: int, live: Numbers, slots: Numbers) -> Index:
-    def moved(table: Table) -> Table:
-        return Table(_moved(table.full, pack, live, slots), _moved(table.xor, pack, live, slots))
+def _moved_index(index: PackIndex, pack: int, live: Numbers, slots: Numbers) -> PackIndex:
+    def moved(table: PageTable) -> PageTable:
+        return PageTable(_moved(table.full, pack, live, slots), _moved(table.xor, pack, live, slots))
 
     return replace(
         index,
@@ -124,28 +124,30 @@ def _copy_pages(
     frames, begins = np.unique(live // FRAME_PAGES, return_index=True)
     ends = np.append(begins, len(live))[1:]  # none if all that is needed of the pack is an index
     with PackReader(packs, name) as pack:
-        against = {what: _dictionary_of(name, what, users, packs) for what in (Kind.PAGES, Kind.WORDS)}
+        against = {
+            what: _dictionary_of(name, what, users, packs) for what in (FrameKind.PAGES, FrameKind.WORDS)
+        }
         for what, dictionary in against.items():
             if dictionary is not None:
                 writer.compress_against(what, dictionary)
         pack.dictionary_of = writer.compressed_against
         is_whole = {what: bool(np.isin(pack.dictionary_slots(what), live).all()) for what in against}
         for (frame, held), begin, end in zip(pack.page_frames(frames.tolist()), begins, ends, strict=True):
-            rows, kind = live[begin:end] % FRAME_PAGES, pack.kind(frame) & ~Kind.OVERLAY
-            if not is_whole[kind & Kind.WORDS]:
+            rows, kind = live[begin:end] % FRAME_PAGES, pack.kind(frame) & ~FrameKind.OVERLAY
+            if not is_whole[kind & FrameKind.WORDS]:
                 kind &= (
-                    ~Kind.DICTIONARY
+                    ~FrameKind.DICTIONARY
                 )  # nobody needs it any more, and it has lost pages: the rest are as others
             if isinstance(held, HeldWords):
                 pages, mask = held.expanded()
-                slots.append(writer.add_words(pages[rows], mask[rows], kind | Kind.WORDS))
+                slots.append(writer.add_words(pages[rows], mask[rows], kind | FrameKind.WORDS))
             else:
                 slots.append(writer.add_pages(held.pages[rows], kind))
     writer.end_frame()
     return np.concatenate(slots)
 
 
-def _dictionary_of(name: str, what: Kind, users: Sequence[Placement], packs: Packs) -> Dictionary | None:
+def _dictionary_of(name: str, what: FrameKind, users: Sequence[Placement], packs: Packs) -> Dictionary | None:
     """What pages of a pack are compressed against; None where no commit needs such pages."""
     for placement in users:
         with PageSource(placement, packs) as source:
@@ -159,5 +161,5 @@ def _moved(places: Numbers, pack: int, live: Numbers, slots: Numbers) -> Numbers
     """The places, those in ``pack`` exchanged: slot ``live[i]`` is now ``slots[i]``."""
     found = places.copy()
     here = pack_of(places) == pack
-    found[here] = place(pack, slots[np.searchsorted(live, slot_of(places[here]))])
+    found[here] = slot_places(pack, slots[np.searchsorted(live, slot_of(places[here]))])
     return found

@@ -18,50 +18,50 @@ import msgpack
 import numpy as np
 
 from relive.errors import ObjectCorrupt
-from relive.store.pages.packfile import Kind
+from relive.store.pages.packfile import FrameKind
 from relive.store.pages.page_diff import Numbers
 from relive.store.pages.size import PAGE
 
 __all__ = [
     "NOWHERE",
-    "Contents",
+    "ContentTable",
     "Dictionaries",
-    "Index",
-    "Table",
+    "PackIndex",
+    "PageTable",
     "decode_index",
     "encode_index",
     "pack_of",
-    "place",
     "slot_of",
+    "slot_places",
 ]
 
 NOWHERE = -1  # as the place of a full version: the page is all zeros; of an XOR: there is none
 # By position of a pack, and of what in it (PAGES: full ones, or WORDS): position of the pack that has the dictionary for these.
-Dictionaries: TypeAlias = Mapping[tuple[int, Kind], int]
+Dictionaries: TypeAlias = Mapping[tuple[int, FrameKind], int]
 _PLANES = 4  # bytes of a column's numbers
 _HASH = 32  # [bytes] of a content's name
 _SLOT_MASK = _LOW = 0xFFFF_FFFF
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class PageTable:
     """For each page, in the file's order, the place of its last full version and of its XOR with that."""
 
     full: Numbers
     xor: Numbers
 
     @classmethod
-    def of_zeros(cls, pages: int) -> Table:
+    def of_zeros(cls, pages: int) -> PageTable:
         """So many pages that are all zeros."""
         return cls(np.full(pages, NOWHERE, np.int64), np.full(pages, NOWHERE, np.int64))
 
-    def part(self, begin: int, end: int) -> Table:
+    def part(self, begin: int, end: int) -> PageTable:
         """Some of the pages, without a copy."""
-        return Table(self.full[begin:end], self.xor[begin:end])
+        return PageTable(self.full[begin:end], self.xor[begin:end])
 
 
 @dataclass(frozen=True)
-class Contents:
+class ContentTable:
     """The contents of a commit's files, each once.
 
     Attributes:
@@ -72,12 +72,12 @@ class Contents:
 
     names: Sequence[str]
     sizes: Numbers
-    table: Table
+    table: PageTable
 
     @classmethod
-    def none(cls) -> Contents:
+    def none(cls) -> ContentTable:
         """Of a commit without files."""
-        return cls((), np.empty(0, np.int64), Table.of_zeros(0))
+        return cls((), np.empty(0, np.int64), PageTable.of_zeros(0))
 
     @cached_property
     def begins(self) -> Numbers:
@@ -95,7 +95,7 @@ class Contents:
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class PackIndex:
     """What a commit has beside pages.
 
     Attributes:
@@ -107,18 +107,18 @@ class Index:
     """
 
     bundle: bytes
-    tables: Mapping[str, Table]
-    contents: Contents
+    tables: Mapping[str, PageTable]
+    contents: ContentTable
     listing: bytes = b""
     dictionaries: Dictionaries = field(default_factory=dict)
 
-    def all_tables(self) -> Iterator[Table]:
+    def all_tables(self) -> Iterator[PageTable]:
         """Of the page files and of the contents."""
         yield from self.tables.values()
         yield self.contents.table
 
 
-def place(pack: int, slots: Numbers) -> Numbers:
+def slot_places(pack: int, slots: Numbers) -> Numbers:
     """Places of slots of one pack."""
     return slots | (pack << 32)
 
@@ -133,7 +133,7 @@ def slot_of(places: Numbers) -> Numbers:
     return places & _SLOT_MASK
 
 
-def encode_index(index: Index) -> bytes:
+def encode_index(index: PackIndex) -> bytes:
     """Msgpack; each table as four columns."""
     value: dict[str, object] = {
         "bundle": index.bundle,
@@ -151,23 +151,23 @@ def encode_index(index: Index) -> bytes:
         value["listing"] = index.listing
     if index.dictionaries:
         value["dictionaries"] = sorted(
-            [user, int(what == Kind.WORDS), pack] for (user, what), pack in index.dictionaries.items()
+            [user, int(what == FrameKind.WORDS), pack] for (user, what), pack in index.dictionaries.items()
         )
     packed: bytes = msgpack.packb(value)
     return packed
 
 
-def decode_index(data: bytes) -> Index:
+def decode_index(data: bytes) -> PackIndex:
     """The opposite; raises ObjectCorrupt where the bytes are none."""
     try:
         value = msgpack.unpackb(data)
         bundle, tables, listing = value["bundle"], value["tables"], value.get("listing", b"")
         if not isinstance(bundle, bytes) or not isinstance(listing, bytes):
             raise TypeError("the small images or the list of files are no bytes")
-        return Index(
+        return PackIndex(
             bundle,
             {str(name): _decode_table(columns) for name, columns in tables.items()},
-            _decode_contents(value["contents"]) if "contents" in value else Contents.none(),
+            _decode_contents(value["contents"]) if "contents" in value else ContentTable.none(),
             listing,
             _decode_dictionaries(value.get("dictionaries", ())),
         )
@@ -179,7 +179,7 @@ def decode_index(data: bytes) -> Index:
         ) from error
 
 
-def _encode_table(table: Table) -> list[bytes]:
+def _encode_table(table: PageTable) -> list[bytes]:
     return [
         _encode_column(pack_of(table.full)),
         _encode_column(slot_of(table.full)),
@@ -188,11 +188,11 @@ def _encode_table(table: Table) -> list[bytes]:
     ]
 
 
-def _decode_contents(value: Mapping[str, Any]) -> Contents:
+def _decode_contents(value: Mapping[str, Any]) -> ContentTable:
     packed = value["names"].hex()
     names = [packed[begin : begin + 2 * _HASH] for begin in range(0, len(packed), 2 * _HASH)]
     low, high = (_decode_column(column) for column in value["sizes"])
-    found = Contents(names, low | (high << 32), _decode_table(value["table"]))
+    found = ContentTable(names, low | (high << 32), _decode_table(value["table"]))
     if not len(names) == len(low) == len(high) or len(packed) % (2 * _HASH) or np.any(high >> 31):
         raise ValueError("its contents have names and sizes that do not fit")
     if found.begins[-1] != len(found.table.full):
@@ -201,7 +201,10 @@ def _decode_contents(value: Mapping[str, Any]) -> Contents:
 
 
 def _decode_dictionaries(value: Sequence[Sequence[int]]) -> Dictionaries:
-    found = {(int(user), Kind.WORDS if is_words else Kind.PAGES): int(pack) for user, is_words, pack in value}
+    found = {
+        (int(user), FrameKind.WORDS if is_words else FrameKind.PAGES): int(pack)
+        for user, is_words, pack in value
+    }
     if any(user < 0 or pack < 0 for (user, _), pack in found.items()):
         raise ValueError("it names a dictionary of no pack")
     return found
@@ -213,11 +216,11 @@ def _encode_column(numbers: Numbers) -> bytes:
     return np.ascontiguousarray(differences.astype("<u4").view(np.uint8).reshape(-1, _PLANES).T).tobytes()
 
 
-def _decode_table(columns: Sequence[bytes]) -> Table:
+def _decode_table(columns: Sequence[bytes]) -> PageTable:
     full_packs, full_slots, xor_packs, xor_slots = (_decode_column(column) for column in columns)
     if not len(full_packs) == len(full_slots) == len(xor_packs) == len(xor_slots):
         raise ValueError("the columns of a table have different lengths")
-    return Table(_joined(full_packs, full_slots), _joined(xor_packs, xor_slots))
+    return PageTable(_joined(full_packs, full_slots), _joined(xor_packs, xor_slots))
 
 
 def _decode_column(data: bytes) -> Numbers:

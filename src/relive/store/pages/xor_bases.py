@@ -17,12 +17,12 @@ from relive.store.pages.mapped import unmap_pages
 from relive.store.pages.page_diff import WORDS, Numbers, Pages
 from relive.store.pages.size import PAGE
 
-__all__ = ["Bases"]
+__all__ = ["XorBases"]
 
 _FIRST = 64  # [pages] of the file at first; it doubles
 
 
-class Bases:
+class XorBases:
     """Pages by number, counted from 0. They are only added, until all are thrown away together."""
 
     def __init__(self, directory: Path) -> None:
@@ -48,7 +48,7 @@ class Bases:
         """A copy of pages."""
         return self._pages[numbers]
 
-    def let_go(self) -> None:
+    def release_memory(self) -> None:
         """Have them count as this process's memory no more, until they are used again."""
         unmap_pages(self._pages)
 

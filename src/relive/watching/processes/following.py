@@ -36,9 +36,9 @@ from relive.kernel.fanotify import (
 )
 from relive.kernel.namespaces import Namespace, namespace_id
 from relive.kernel.procevents import Forks
-from relive.watching.processes.journal import CHANGED, CREATED, TREE, Journal
+from relive.watching.processes.journal import CHANGED, CREATED, TREE, JournalWriter
 
-__all__ = ["Following", "Mount", "names_of", "read_mounts"]
+__all__ = ["FileTracker", "TrackedMount", "names_of", "read_mounts"]
 
 # Kernel interfaces, which hold no files of anybody.
 _NO_FILES = frozenset(
@@ -51,7 +51,7 @@ _CACHED_MOST = 50_000
 
 
 @dataclass(frozen=True, slots=True)
-class Mount:
+class TrackedMount:
     """A line of mountinfo: directory ``root`` of a file system stands at ``point``."""
 
     root: str
@@ -61,7 +61,7 @@ class Mount:
     is_writable: bool
 
 
-def read_mounts(pid: int) -> list[Mount]:
+def read_mounts(pid: int) -> list[TrackedMount]:
     """What is mounted where a process looks, without the kernel's own interfaces; empty when it is gone."""
     try:
         lines = Path(f"/proc/{pid}/mountinfo").read_bytes().splitlines()
@@ -72,7 +72,7 @@ def read_mounts(pid: int) -> list[Mount]:
         fields = [os.fsdecode(_unescaped(word)) for word in line.split(b" ")]
         kind, options = fields[fields.index("-") + 1], (*fields[5].split(","), *fields[-1].split(","))
         if kind not in _NO_FILES:
-            found.append(Mount(fields[3], fields[4], kind, fields[2], "ro" not in options))
+            found.append(TrackedMount(fields[3], fields[4], kind, fields[2], "ro" not in options))
     return found
 
 
@@ -82,7 +82,7 @@ def _unescaped(word: bytes) -> bytes:
     return word
 
 
-def names_of(path: str, through: Mount, mounts: Iterable[Mount]) -> list[str]:
+def names_of(path: str, through: TrackedMount, mounts: Iterable[TrackedMount]) -> list[str]:
     """All places at which a path, seen through one mount, can stand where the same file system is mounted again."""
     below = path[len(through.point.rstrip("/")) :] if through.point != "/" else path
     whole = f"{through.root.rstrip('/')}{below}" or "/"
@@ -94,7 +94,7 @@ def names_of(path: str, through: Mount, mounts: Iterable[Mount]) -> list[str]:
     return found
 
 
-class Following:
+class FileTracker:
     """From its making until ``close``. ``look`` may be called in any thread.
 
     Args:
@@ -102,7 +102,7 @@ class Following:
         home: of Relive; what lies below it is none of the service's files.
     """
 
-    def __init__(self, root: int, journal: Journal, home: Path) -> None:
+    def __init__(self, root: int, journal: JournalWriter, home: Path) -> None:
         self._root = root
         self._journal = journal
         self._home = f"{str(home).rstrip('/')}/"
@@ -110,7 +110,7 @@ class Following:
         self._lock = threading.Lock()
         self._dropped: set[str] = set()
         self._places: dict[tuple[tuple[int, int], bytes], list[str]] = {}
-        self._by_system: dict[tuple[int, int], Mount] = {}
+        self._by_system: dict[tuple[int, int], TrackedMount] = {}
         shares = namespace_id(root, Namespace.MOUNT) == namespace_id("self", Namespace.MOUNT)
         self.view = "" if shares else f"/proc/{root}/root"
         self._mounts = read_mounts(root)

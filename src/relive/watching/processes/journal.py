@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["CHANGED", "CREATED", "TREE", "Journal", "Journaled", "read_journal"]
+__all__ = ["CHANGED", "CREATED", "TREE", "JournalWriter", "Journaled", "read_journal"]
 
 CREATED, CHANGED, TREE = "created", "changed", "tree"
 
@@ -53,7 +53,7 @@ def read_journal(path: Path) -> Journaled:
     return found
 
 
-class Journal:
+class JournalWriter:
     """One that is written to. Not for several threads at once.
 
     Attributes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from relive.agent.commits.dumper import Taker
+from relive.agent.commits.dumper import Dumper
 from relive.agent.failures.log_files import find_logs
 from relive.config import Settings
 from relive.errors import TargetUnknown, UsageError
@@ -15,7 +15,7 @@ from relive.watching.engine import Output, OutputGoal
 from relive.watching.processes.answering import answering_of
 from relive.watching.processes.output import FileOutput
 from relive.watching.processes.running import ended_state, life_of, name_of, read_life, running_state
-from relive.watching.processes.taking import ProcessTaker
+from relive.watching.processes.taking import ProcessDumper
 from relive.watching.state import ContainerState
 
 __all__ = ["Processes"]
@@ -36,7 +36,7 @@ class Processes:
         self._called = called
         self._answering = answering_of(spec)
 
-    def look(self, container: str) -> ContainerState:
+    def inspect(self, container: str) -> ContainerState:
         """See ``Engine``. Of a process that has ended nobody is left who could tell more than that."""
         found = read_life(container)
         if found is None:
@@ -80,9 +80,9 @@ class Processes:
 
     def output(self, container: str, goal: OutputGoal) -> Output:
         """See ``Engine``."""
-        return FileOutput(lambda: find_logs(self.look(container).pid, self._spec), goal)
+        return FileOutput(lambda: find_logs(self.inspect(container).pid, self._spec), goal)
 
-    def taker(self, settings: Settings, container: str, name: str, paths: LifePaths) -> Taker:
+    def taker(self, settings: Settings, container: str, name: str, paths: LifePaths) -> Dumper:
         """See ``Engine``."""
         files = self._spec.files if self._spec is not None else []
-        return ProcessTaker(settings, lambda: self.look(container).pid, name, container, paths, files)
+        return ProcessDumper(settings, lambda: self.inspect(container).pid, name, container, paths, files)

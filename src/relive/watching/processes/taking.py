@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from relive.agent.commits.dumper import CriuTaker, Taken
-from relive.checkpoint.dump import Gate, StoppedBy
+from relive.agent.commits.dumper import CriuDumper, DumpedCommit
+from relive.checkpoint.dump import RequestGate, StoppedBy
 from relive.checkpoint.file_layers import LayerSource
 from relive.checkpoint.target import Target, process_target
 from relive.checkpoint.watched_files import WatchedFiles, WatchedScanner
@@ -18,16 +18,16 @@ from relive.kernel import procfs
 from relive.model.advance import Advance
 from relive.model.capsule import LifePaths
 from relive.model.commit import LayerKind, Trigger
-from relive.watching.processes.following import Following
-from relive.watching.processes.journal import Journal
+from relive.watching.processes.following import FileTracker
+from relive.watching.processes.journal import JournalWriter
 
-__all__ = ["ProcessTaker"]
+__all__ = ["ProcessDumper"]
 
 _MEMORY = ("/run", "/dev/shm")  # a branch has its own, with what was committed
 
 
-class ProcessTaker:
-    """See ``Taker``. Its files are followed from its making on, if it runs then.
+class ProcessDumper:
+    """See ``Dumper``. Its files are followed from its making on, if it runs then.
 
     Args:
         find: the pid of the service as it runs now, 0 while it does not.
@@ -47,23 +47,23 @@ class ProcessTaker:
         self._find = find
         self._name, self._life = name, life
         self._named = files
-        self._journal = Journal(paths.followed)
+        self._journal = JournalWriter(paths.followed)
         self._lock = threading.Lock()
-        self._following: tuple[int, int, Following] | None = None
+        self._following: tuple[int, int, FileTracker] | None = None
         self._scanners: dict[str, WatchedScanner] = {}
         self._files_before: WatchedFiles | None = None
-        self._criu = CriuTaker(settings, self._target)
+        self._criu = CriuDumper(settings, self._target)
         root = find()
         if root:
             self.begin(root)
 
     @property
     def advance(self) -> Advance:
-        """See ``Taker``."""
+        """See ``Dumper``."""
         return self._criu.advance
 
     def begin(self, root: int) -> None:
-        """See ``Taker``."""
+        """See ``Dumper``."""
         stat = procfs.read_stat(root)
         if stat is None:
             return
@@ -74,7 +74,7 @@ class ProcessTaker:
                     return
                 following.close()
                 self._following, self._journal.last_alive_ns = None, None
-            self._following = (root, stat.start_ticks, Following(root, self._journal, self._settings.home))
+            self._following = (root, stat.start_ticks, FileTracker(root, self._journal, self._settings.home))
 
     def _target(self) -> Target:
         root = self._find()
@@ -117,12 +117,14 @@ class ProcessTaker:
         )
         return scanner
 
-    def take(self, trigger: Trigger, gate: Gate, stopped: StoppedBy | None, name: str | None) -> Taken:
-        """See ``Taker``."""
-        return self._criu.take(trigger, gate, stopped, name)
+    def dump(
+        self, trigger: Trigger, gate: RequestGate, stopped: StoppedBy | None, name: str | None
+    ) -> DumpedCommit:
+        """See ``Dumper``."""
+        return self._criu.dump(trigger, gate, stopped, name)
 
     def close(self) -> None:
-        """See ``Taker``."""
+        """See ``Dumper``."""
         self._criu.close()
         with self._lock:
             if self._following is not None:

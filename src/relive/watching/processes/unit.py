@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 
-from relive.agent.commits.dumper import Taker
+from relive.agent.commits.dumper import Dumper
 from relive.agent.failures.log_files import find_logs
 from relive.config import Settings
 from relive.errors import HostIncapable, TargetUnknown, ToolMissing
@@ -18,7 +18,7 @@ from relive.watching.output import OutputFollower
 from relive.watching.processes.answering import answering_of
 from relive.watching.processes.output import FileOutput
 from relive.watching.processes.running import ended_state, running_state
-from relive.watching.processes.taking import ProcessTaker
+from relive.watching.processes.taking import ProcessDumper
 from relive.watching.state import ContainerState, Health
 
 __all__ = ["Units", "read_unit"]
@@ -47,7 +47,7 @@ class Units:
         self._called = called
         self._answering = answering_of(spec)
 
-    def look(self, container: str) -> ContainerState:
+    def inspect(self, container: str) -> ContainerState:
         """See ``Engine``."""
         return read_unit(
             _shown(container),
@@ -72,16 +72,16 @@ class Units:
     def output(self, container: str, goal: OutputGoal) -> Output:
         """See ``Engine``: files where there are some, else the journal."""
         if self._spec is not None and self._spec.log_files:
-            return FileOutput(lambda: find_logs(self.look(container).pid, self._spec), goal)
+            return FileOutput(lambda: find_logs(self.inspect(container).pid, self._spec), goal)
         if _shown(container).get("StandardOutput") in _JOURNALED:
             module = "relive.watching.processes.journald"
             return OutputFollower(lambda since: [sys.executable, "-P", "-m", module, container, since], goal)
-        return FileOutput(lambda: find_logs(self.look(container).pid, self._spec), goal)
+        return FileOutput(lambda: find_logs(self.inspect(container).pid, self._spec), goal)
 
-    def taker(self, settings: Settings, container: str, name: str, paths: LifePaths) -> Taker:
+    def taker(self, settings: Settings, container: str, name: str, paths: LifePaths) -> Dumper:
         """See ``Engine``."""
         files = self._spec.files if self._spec is not None else []
-        return ProcessTaker(settings, lambda: self.look(container).pid, name, container, paths, files)
+        return ProcessDumper(settings, lambda: self.inspect(container).pid, name, container, paths, files)
 
 
 def read_unit(

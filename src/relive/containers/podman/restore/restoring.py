@@ -31,7 +31,7 @@ from relive.checkpoint.kernel_cache import place_kerndat
 from relive.config import Settings
 from relive.containers.archive.exporting import Changes, write_checkpoint
 from relive.containers.archive.layout import CONFIG, IMAGE, SPEC
-from relive.containers.podman.command import Answer, Call, ask, refuse_without_root
+from relive.containers.podman.command import CommandResult, PodmanCall, ask, refuse_without_root
 from relive.containers.podman.restore.configuration import Dress, dressed, mounts_of
 from relive.containers.podman.restore.criu_script import CriuForRuntime
 from relive.containers.podman.restore.images import ready_image
@@ -357,7 +357,7 @@ class _Reviving:
             directory=self._directory / "bin",
         )
         try:
-            call = Call(
+            call = PodmanCall(
                 "container",
                 "restore",
                 f"--import={archive}",
@@ -381,7 +381,7 @@ class _Reviving:
             raise self._failure(answer, criu)
         return answer.output.split()[-1]
 
-    def _answer(self, call: Call) -> Answer:
+    def _answer(self, call: PodmanCall) -> CommandResult:
         limit = self._settings.restore_limit * 2
         try:
             return call.answer(limit)
@@ -399,7 +399,7 @@ class _Reviving:
         path.write_text("unqualified-search-registries = []\n")
         return path
 
-    def _failure(self, answer: Answer, criu: CriuForRuntime) -> ReliveError:
+    def _failure(self, answer: CommandResult, criu: CriuForRuntime) -> ReliveError:
         if _NAME_TAKEN in answer.errors:
             return UsageError(
                 f"podman has a container {self._name!r} already",
@@ -424,7 +424,7 @@ class _Reviving:
             remedy=explanation.remedy,
         )
 
-    def _clean_up_after(self, answer: Answer) -> None:
+    def _clean_up_after(self, answer: CommandResult) -> None:
         if _NAME_TAKEN not in answer.errors:  # that container is somebody's
             self._clean_up()
 
