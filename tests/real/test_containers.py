@@ -56,6 +56,7 @@ def test_real_podman_takes_what_is_exported(relive: Relive, pods: Pods, tmp_path
         "exec sleep 1000"
     )
     pods.start("web", "/bin/sh", "-c", shell)
+    eventually(lambda: pods.run("exec", "web", "cat", "/proc/1/comm").strip() == "sleep", "all is changed")
     commit = relive.commit("podman:web")
     pods.run("rm", "--force", "--time=0", "web")
     archive = tmp_path / "web.tar.zst"
@@ -138,6 +139,7 @@ def test_volumes_are_copied_shared_or_refused(relive: Relive, pods: Pods) -> Non
     """A restored container writes to its own copy of what was committed; what was not is shared on demand only."""
     shell = "echo before > /data/one; exec sleep 1000"
     pods.start("web", "/bin/sh", "-c", shell, options=("--volume=kept:/data",))
+    eventually(lambda: pods.run("exec", "web", "cat", "/proc/1/comm").strip() == "sleep", "it has written")
     plain = relive.commit("podman:web")
     held = relive.commit("podman:web", "--with-volumes")
     with pytest.raises(Refused, match="same files as the original") as refused:

@@ -98,6 +98,7 @@ class BranchBuilder:
         self._built: Future[Built] = Future()
         self._joined: Future[None] = Future()
         self._host: dict[str, str] = {}
+        self._is_abandoned = False
         self._moved_at = 0.0  # [s] monotonic, written by the builder's thread
         threading.Thread(target=self._work, name="branch-builder", daemon=True).start()
         # The builder cannot start it: a thread that has left its PID namespace for one of its children gets none (clone(2)).
@@ -132,17 +133,23 @@ class BranchBuilder:
         """Give up: end what has been started. Doing it twice, or after a failure, is no error."""
         self._ground.cancel()
         self._plan.cancel()
-        has_failed = self._built.done() and self._built.exception() is not None
-        if self._init.done() and not has_failed:
+        if self._is_abandoned:
+            return
+        self._is_abandoned = True
+        if self._init.done() and not self._has_failed():
             # Whatever the thread waits for ends with the namespaces.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._init.result(), signal.SIGKILL)
-        if self._built.done() and not has_failed:
+        wait([self._built], timeout=_SPARE)  # it may be writing into the branch's directory
+        # Looked at anew: a thread that failed of the kill has reaped process 1 and closed all by itself.
+        if self._built.done() and not self._has_failed():
             os.waitpid(self._init.result(), 0)
             for descriptor in self._built.result().peers.values():
                 os.close(descriptor)
             self._built.result().ends.close()
-        wait([self._built], timeout=_SPARE)  # it may be writing into the branch's directory
+
+    def _has_failed(self) -> bool:
+        return self._built.done() and self._built.exception() is not None
 
     def _work(self) -> None:
         try:

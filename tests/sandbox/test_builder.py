@@ -1,0 +1,48 @@
+"""Building a branch, and undoing it at any moment."""
+
+from __future__ import annotations
+
+import os
+import threading
+from concurrent.futures import wait
+from pathlib import Path
+
+import pytest
+
+from relive.checkpoint.criu import CriuTools
+from relive.config import load_settings
+from relive.kernel import procfs
+from relive.sandbox import builder
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+
+class NoGroups:
+    """Control groups that nobody is moved into."""
+
+    def add(self, pid: int) -> None:
+        """Nothing."""
+
+
+def test_a_branch_that_fails_of_being_given_up_is_reaped_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GIVEN a builder at work; WHEN it fails between the look at it and the end of its process 1; THEN that is no error."""
+    (tmp_path / "images").mkdir()
+    killed = threading.Event()
+    monkeypatch.setattr(builder, "check_sealed", lambda: killed.wait(60))
+    made = builder.BranchBuilder(tmp_path, CriuTools(load_settings().tools_path), NoGroups())  # type: ignore[arg-type]
+    init = made._init.result(60)
+    really = os.kill
+
+    def kill(pid: int, number: int) -> None:
+        really(pid, number)
+        if not killed.is_set():
+            killed.set()
+            wait([made._built], 60)
+
+    monkeypatch.setattr(os, "kill", kill)
+    made.abandon()
+    assert made._built.exception() is not None
+    assert not procfs.exists(init)
+    made.abandon()
