@@ -89,7 +89,9 @@ async def client(traffic: Traffic, http: httpx.AsyncClient, accounts: list[int],
 async def run(traffic: Traffic, url: str, *, clients: int, seed: int | None) -> None:
     """Let all clients work until the first of them is done."""
     dice = random.Random(seed)
-    async with httpx.AsyncClient(base_url=url, timeout=30) as http:
+    # uvicorn closes a connection that was idle for 5 s; who keeps it as long may send a request just then.
+    limits = httpx.Limits(keepalive_expiry=2)
+    async with httpx.AsyncClient(base_url=url, timeout=30, limits=limits) as http:
         accounts = [account["id"] for account in (await traffic.send(http, "GET", "/accounts")).json()]
         working = [
             asyncio.create_task(client(traffic, http, accounts, random.Random(dice.random())))

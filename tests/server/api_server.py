@@ -25,7 +25,10 @@ class Api:
     def __init__(self, address: str, token: str, process: subprocess.Popen[str]) -> None:
         self.address, self.token, self.process = address, token, process
         self.http = httpx.Client(
-            base_url=address, headers={"Authorization": f"Bearer {token}"}, timeout=LIMIT
+            base_url=address,
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=LIMIT,
+            limits=httpx.Limits(keepalive_expiry=2),  # the server closes what was idle for 5 s
         )
 
     def get(self, path: str, **query: Any) -> Any:
