@@ -36,6 +36,7 @@ __all__ = ["ExitWatch"]
 _MESSAGE_MOST = 64  # [bytes]
 _STOPS_WITHIN = 1.0  # [s] all threads of a process that is held
 _POLL = 0.002  # [s]
+_MISSES = 60  # connections in a row that fail
 _PAUSE = 1.0  # [s] before another connection to process 1, which mostly has ended
 _SETTLE = 0.3  # [s] after a worker's end, in which the whole service may end
 _SAME_MOMENT = 1.0  # [s]
@@ -99,8 +100,15 @@ class ExitWatch:
         self._seen_at = float("-inf")  # monotonic [s]
 
     async def watch(self) -> None:
-        """Hear of them until the capsule has ended."""
-        while (line := self._connect()) is not None:
+        """Hear of them until the capsule has ended. One in which nobody can be heard is given up after a minute."""
+        misses = 0
+        while misses < _MISSES and self._capsule.is_alive:
+            line = self._connect()
+            if line is None:  # not yet, or process 1 has had no time to accept others
+                misses += 1
+                await asyncio.sleep(_PAUSE)
+                continue
+            misses = 0
             self._log.info("process 1 holds who exits with a failure")
             with line, contextlib.suppress(ConnectionError):
                 while message := await asyncio.get_running_loop().sock_recv(line, _MESSAGE_MOST):
