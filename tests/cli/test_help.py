@@ -136,3 +136,10 @@ def test_without_a_command_help_is_shown(relive):
 
 def test_the_version(relive):
     assert str(relive("--version")) == f"relive {__version__}\n= 0"
+
+
+@pytest.mark.parametrize("words", [("run", "--evry", "3s", "--", "sleep", "1"), ("exec", "--evry", "b", "--", "ls")])
+def test_a_misspelt_option_before_the_command_is_not_taken_for_the_command(relive, words):
+    said = relive(*words)
+    assert said.status == 2
+    assert "No such option: --evry" in said.err

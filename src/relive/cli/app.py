@@ -20,7 +20,7 @@ from relive.errors import PermissionMissing, ReliveError, UsageError
 __all__ = ["application", "application_for", "main"]
 
 _FRAMES = 4  # of a defect that are told
-_PASSES_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+_PASSES_ON = {"allow_interspersed_args": False}
 
 
 @dataclass(frozen=True, slots=True)
