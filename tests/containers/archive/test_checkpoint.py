@@ -25,12 +25,12 @@ from relive.remotes.exporting import export
 from relive.remotes.pull import pull
 from relive.remotes.push import push
 from relive.store.manifests import canonical
+from remotes.conftest import silent
 from store import independent_reader
 from store.builders import commit, contents
 from store.test_damage import frame_of
 
 from .checkpoints import FIRST, SECOND, changed, contents_of, entries_of, image, plain, tar_of
-from .conftest import silent
 
 HERE = HostFacts(name="here", kernel="6.1", criu="4.2", machine="x86_64")
 
