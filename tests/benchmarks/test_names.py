@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from .test_smallest import LEFT_OUT, SMALLEST, BENCHMARKS
+from .test_smallest import BENCHMARKS, LEFT_OUT, SMALLEST
 
 # Runs each as far as its arguments are read, and imports the parts that it puts a stopwatch to; in one process, which imports
 # Relive once. What it says is one line: {name: what is wrong}.
