@@ -146,7 +146,7 @@ def test_a_commit_that_lost_a_part_is_whole_when_it_is_imported_again(sender):
     one, two = take(sender, FIRST).commit, take(sender, SECOND).commit
     for entry in sender.store.manifest(two).layers[0].entries:
         if entry.object is not None:
-            sender.store.anatomy.objects.delete(entry.object)
+            sender.store.internals.objects.delete(entry.object)
     assert take(sender, SECOND).commit == two
     assert take(sender, FIRST).commit == one
     assert verify(sender.store, data=True).problems == []

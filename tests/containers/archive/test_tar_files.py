@@ -36,7 +36,7 @@ def take(store, path):
 
 def kept(store: Store) -> list[Path]:
     """Files of the store that hold something of a commit or of one in the making."""
-    home = store.anatomy.directory
+    home = store.internals.directory
     return [
         path
         for kind in ("objects", "packs", "placements", "manifests", "incoming", "arriving")
