@@ -69,7 +69,7 @@ def kept_bytes(store: Path) -> int:
 def restore_cost(place: Lab, commits: list[CommitId]) -> dict[str, Any]:
     """What laying out the images takes, of the one of some commits that lies in the most packs."""
     store = Store(place.settings.store)
-    packs = {one: len(store.anatomy.placements.read(one).needed()) for one in commits}
+    packs = {one: len(store.internals.placements.read(one).needed()) for one in commits}
     commit = max(commits, key=lambda one: packs[one])
     manifest, times = store.manifest(commit), []
     store.make_ready()

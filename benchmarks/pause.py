@@ -59,12 +59,12 @@ def _copying(dump: Any) -> str:
 
 # In the order in which they happen; a deeper row is part of the one above it.
 PARTS: list[tuple[str, int, Part]] = [
-    (BEFORE, 0, Part("relive.signals.client:Tracer.detach", "tracer steps aside")),
+    (BEFORE, 0, Part("relive.signals.client:TracerClient.detach", "tracer steps aside")),
     (BEFORE, 0, Part("relive.checkpoint.dump:check_dumpable", "check the target")),
     (BEFORE, 0, Part("relive.store.store:Store.stage", "make the staging directory")),
     (BEFORE, 0, Part("relive.checkpoint.dump:_Dump._copy_files", _copying)),
     (BEFORE, 0, Part("relive.checkpoint.copied_ahead:CopiedAhead.wait", "copy memory, running")),
-    (BEFORE, 0, Part("relive.checkpoint.watchdog:Watchdog.tell", "watchdog: arm, name CRIU, disarm")),
+    (BEFORE, 0, Part("relive.checkpoint.watchdog:Watchdog.send_command", "watchdog: arm, name CRIU, disarm")),
     (BEFORE, 0, Part("relive.checkpoint.criu:place_kerndat", "look after the kernel cache")),
     (BEFORE, 0, Part("relive.checkpoint.criu:_spawn", "start nsenter and CRIU")),
     (PAUSE, 0, Part("relive.checkpoint.dump:_Dump._notified", lambda _self, script, *_: _NOTIFIED + script)),
@@ -73,8 +73,8 @@ PARTS: list[tuple[str, int, Part]] = [
     (PAUSE, 1, Part("relive.checkpoint.file_layers:LayerScanner.scan", "scan and copy layers (twice)")),
     (AFTER, 0, Part("relive.checkpoint.criu:_reap", "CRIU ends")),
     (AFTER, 0, Part("relive.agent.control.proxy_client:ProxyGate.open", "open the gate")),
-    (AFTER, 0, Part("relive.checkpoint.criu:Conversation.ask", "CRIU, all of it")),
-    (AFTER, 0, Part("relive.signals.client:Tracer.attach", "tracer comes back")),
+    (AFTER, 0, Part("relive.checkpoint.criu:CriuProcess.ask", "CRIU, all of it")),
+    (AFTER, 0, Part("relive.signals.client:TracerClient.attach", "tracer comes back")),
     (STORE, 0, Part("relive.checkpoint.dumped:Capture._manifest", "images, files, manifest")),
     (STORE, 1, Part("relive.checkpoint.dumped:read_files", "parse files.img")),
     (STORE, 1, Part("relive.checkpoint.dumped:read_processes", "parse core images")),

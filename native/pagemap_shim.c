@@ -13,6 +13,8 @@
  * rest is asked about.
  */
 #define _GNU_SOURCE
+#include "pagemap_scan.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -20,23 +22,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* linux/fs.h of Linux 6.7 */
-struct scan_arg {
-	uint64_t size, flags, start, end, walk_end, vec, vec_len, max_pages;
-	uint64_t category_inverted, category_mask, category_anyof_mask, return_mask;
-};
-struct region {
-	uint64_t start, end, categories;
-};
-#define SCAN _IOWR('f', 16, struct scan_arg)
-#define IS_WPALLOWED 1
-#define IS_WRITTEN 2
-#define IS_FILE 4
-#define CHECK_WPASYNC 2
 enum { MOST = 1024, PATH = 64 };
 
 static long raw_ioctl(int fd, unsigned long request, void *argument)

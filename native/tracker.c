@@ -34,6 +34,8 @@
  * FILTERS: processes under more seccomp filters than that are skipped: one might end a process for the call.
  */
 #define _GNU_SOURCE
+#include "pagemap_scan.h"
+
 #include <dirent.h>
 #include <elf.h>
 #include <errno.h>
@@ -71,20 +73,6 @@ enum {
 	RED_ZONE = 128,
 };
 
-/* linux/fs.h of Linux 6.7, which the headers of the build host need not have. */
-struct scan_arg {
-	uint64_t size, flags, start, end, walk_end, vec, vec_len, max_pages;
-	uint64_t category_inverted, category_mask, category_anyof_mask, return_mask;
-};
-struct region {
-	uint64_t start, end, categories;
-};
-#define SCAN _IOWR('f', 16, struct scan_arg)
-#define SCAN_WP_MATCHING 1
-#define IS_WRITTEN 2
-#define IS_PRESENT 8
-#define IS_SWAPPED 16
-#define IS_PFNZERO 32
 #define TASK_END 0x7ffffffff000ULL
 
 #define USER_MODE_ONLY 1

@@ -8,6 +8,7 @@ file of the process that started them.
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,10 @@ from payments import Payments, payments_home
 from real.harness import Relive
 from relive.checkpoint.criu_errors import UNKNOWN_NOTED_IN
 from syncless import wait_for_no_disk
+
+# Of test modules alone, and not of what they start: rewriting their assertions is more than half of what collecting costs, and is
+# then done once and not in every run, also where the environment has PYTHONDONTWRITEBYTECODE.
+sys.dont_write_bytecode = False
 
 # Machines are shared: how long an example takes says nothing.
 settings.register_profile("suite", deadline=None)

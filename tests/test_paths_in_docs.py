@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from pathlib import Path
 
@@ -35,6 +36,21 @@ def test_paths_are_found_and_placeholders_are_not() -> None:
 def test_each_is_there(page: Path) -> None:
     missing = [path for path in paths(page.read_text()) if not (ROOT / path).exists()]
     assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_its_examples_import_is_there(page: Path) -> None:
+    """An example that is followed literally must not fail at its first line."""
+    asked = [
+        (module, name.strip())
+        for module, names in re.findall(
+            r"^ *from (relive[\w.]*) import ([\w, ]+)$", page.read_text(), re.MULTILINE
+        )
+        for name in names.split(",")
+    ]
+    assert [
+        f"{module}.{name}" for module, name in asked if not hasattr(importlib.import_module(module), name)
+    ] == []
 
 
 def test_the_table_of_rooms_is_the_tree() -> None:

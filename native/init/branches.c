@@ -17,13 +17,14 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { BRANCHES_MOST = 128, POINTS_MOST = 64, BETWEEN_MOST = 8, MESSAGE_MOST = 65536 };
+/* Two descriptors for each point, and the kernel hands over 253 with one message (SCM_MAX_FD). */
+enum { BRANCHES_MOST = 128, POINTS_MOST = 126, MESSAGE_MOST = 65536 };
 
 struct branch {
 	int line, count;
 	char *points[POINTS_MOST];
 	int roots[POINTS_MOST], uppers[POINTS_MOST];
-	int between[POINTS_MOST][BETWEEN_MOST];	/* ends with -1, if it is not full */
+	int *between[POINTS_MOST]; /* ends with -1 */
 };
 
 static struct branch *branches[BRANCHES_MOST];
@@ -61,7 +62,7 @@ static void copy_up(int directory, const char *name)
 /* A layer between the upper one and the host's files has the name: what it says hides the host's anyway. */
 static bool is_decided(const int *between, const char *below)
 {
-	for (int i = 0; i < BETWEEN_MOST && between[i] >= 0; i++) {
+	for (int i = 0; between[i] >= 0; i++) {
 		int found = open_below(between[i], below, O_PATH);
 
 		if (found < 0 && errno == ENOENT)
@@ -162,24 +163,40 @@ static void drop(struct branch *branch)
 			close(branch->roots[i]);
 		if (branch->uppers[i] >= 0)
 			close(branch->uppers[i]);
-		for (int j = 0; j < BETWEEN_MOST && branch->between[i][j] >= 0; j++)
+		for (int j = 0; branch->between[i] && branch->between[i][j] >= 0; j++)
 			close(branch->between[i][j]);
+		free(branch->between[i]);
 	}
-	close(branch->line);
+	if (branch->line >= 0)
+		close(branch->line);
 	free(branch);
 }
 
-/* The layers that lie between an upper one and the host's files: links beside it lead to them, of which each starts where it lies. */
-static void open_between(int upper, int *between)
+/* The layers that lie between an upper one and the host's files: links beside it lead to them, of which each starts where it lies.
+ * NULL: not all of them can be opened. A branch that some are missing of would hide what they hold. */
+static int *open_between(int upper)
 {
-	for (int i = 0; i < BETWEEN_MOST; i++) {
+	int *between = NULL;
+
+	for (int i = 0;; i++) {
+		int *more = realloc(between, (size_t)(i + 1) * sizeof *between);
 		char link[32];
 
+		if (!more)
+			break;
+		between = more;
 		snprintf(link, sizeof link, "../between/%d", i);
 		between[i] = openat(upper, link, O_PATH | O_DIRECTORY | O_CLOEXEC);
-		if (between[i] < 0)
-			return;
+		if (between[i] >= 0)
+			continue;
+		if (errno == ENOENT)
+			return between;
+		while (i-- > 0)
+			close(between[i]);
+		break;
 	}
+	free(between);
+	return NULL;
 }
 
 /* Take over what a new branch says. NULL: it is none. */
@@ -194,10 +211,11 @@ static struct branch *take(int line)
 	struct branch *branch = calloc(1, sizeof *branch);
 	int came = given ? (int)((given->cmsg_len - CMSG_LEN(0)) / sizeof(int)) : 0, fds[2 * POINTS_MOST];
 	char *at = text + 1;
+	bool is_whole = true;
 
 	if (given)
 		memcpy(fds, CMSG_DATA(given), (size_t)came * sizeof(int));
-	if (!branch || length < 1 || came != 2 * text[0] || text[0] > POINTS_MOST) {
+	if (!branch || length < 1 || message.msg_flags & (MSG_TRUNC | MSG_CTRUNC) || came != 2 * text[0] || text[0] > POINTS_MOST) {
 		for (int i = 0; i < came; i++)
 			close(fds[i]);
 		free(branch);
@@ -210,9 +228,15 @@ static struct branch *take(int line)
 		branch->points[i] = strdup(at);
 		branch->roots[i] = fds[2 * i];
 		branch->uppers[i] = fds[2 * i + 1];
-		open_between(branch->uppers[i], branch->between[i]);
+		branch->between[i] = open_between(branch->uppers[i]);
+		is_whole = is_whole && branch->points[i] && branch->between[i];
 		if (at < text + length)
 			at += strlen(at) + 1;
+	}
+	if (!is_whole) {
+		branch->line = -1; /* the caller closes it */
+		drop(branch);
+		return NULL;
 	}
 	return branch;
 }

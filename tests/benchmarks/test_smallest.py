@@ -24,8 +24,8 @@ _OWN_TEST = {  # these look at what is measured too
     "following": "real/test_following_benchmark.py",
     "growth": "real/test_growth_benchmark.py",
 }
-_LEFT_OUT = {"recorder"}  # it installs others' packages from the network
-_SMALLEST: dict[str, str] = {
+LEFT_OUT = {"recorder"}  # it installs others' packages from the network
+SMALLEST: dict[str, str] = {
     "api": "--seconds 0.2 --clients 1 --rounds 1",
     "archives": "--rounds 1 --megabytes 20",
     "branch": "--rounds 1 --program python-12 --many 2",
@@ -69,18 +69,18 @@ def _run(name: str, *options: str, home: Path) -> str:
 
 def test_each_benchmark_has_its_smallest_form() -> None:
     found = {path.stem for path in BENCHMARKS.glob("[!_]*.py")}
-    assert found == set(_SMALLEST) | set(_OWN_TEST) | _LEFT_OUT
+    assert found == set(SMALLEST) | set(_OWN_TEST) | LEFT_OUT
     for path in _OWN_TEST.values():
         assert (Path(__file__).parents[1] / path).is_file()
 
 
 @pytest.mark.benchmark
 @pytest.mark.timeout(2 * _LIMIT)
-@pytest.mark.parametrize("name", _SMALLEST)
+@pytest.mark.parametrize("name", SMALLEST)
 def test_it_ends_with_a_table(name: str, tmp_path: Path) -> None:
-    options = _SMALLEST[name].split()
+    options = SMALLEST[name].split()
     if name == "api":  # it asks a home that another one fills
-        _run("index", *_SMALLEST["index"].split(), "--home", str(tmp_path), "--fill-only", home=tmp_path)
+        _run("index", *SMALLEST["index"].split(), "--home", str(tmp_path), "--fill-only", home=tmp_path)
         options += ["--home", str(tmp_path)]
     said = _run(name, *options, home=tmp_path)
     # What stands below the table, such as ratios, may have a paragraph of its own.

@@ -7,7 +7,7 @@ import json
 import pytest
 from cryptography.fernet import Fernet
 
-from remotes.checkpoints import FIRST, SECOND, contents_of, plain
+from containers.archive.checkpoints import FIRST, SECOND, contents_of, plain
 from store.builders import commit
 
 

@@ -138,7 +138,9 @@ def test_the_version(relive):
     assert str(relive("--version")) == f"relive {__version__}\n= 0"
 
 
-@pytest.mark.parametrize("words", [("run", "--evry", "3s", "--", "sleep", "1"), ("exec", "--evry", "b", "--", "ls")])
+@pytest.mark.parametrize(
+    "words", [("run", "--evry", "3s", "--", "sleep", "1"), ("exec", "--evry", "b", "--", "ls")]
+)
 def test_a_misspelt_option_before_the_command_is_not_taken_for_the_command(relive, words):
     said = relive(*words)
     assert said.status == 2

@@ -18,9 +18,9 @@ from .test_listing import cells
 
 
 def is_sealed(store, commit_id):
-    placement = store.anatomy.placements.read(commit_id)
+    placement = store.internals.placements.read(commit_id)
     (name,) = placement.needed()
-    return store.anatomy.packs.path(name).read_bytes()[:9] == b"RELPACK4\1"
+    return store.internals.packs.path(name).read_bytes()[:9] == b"RELPACK4\1"
 
 
 def test_from_the_new_key_on_nothing_is_written_without_it(relive, home, store):

@@ -37,7 +37,7 @@ def test_verify_says_that_all_is_well(relive, three):
 def test_verify_names_what_is_wrong_and_ends_with_7(relive, store, three):
     name = store.manifest(three[1]).layers[0].entries[-1].object
     assert name is not None
-    store.anatomy.objects.path(name).unlink()
+    store.internals.objects.path(name).unlink()
     said = relive("verify")
     assert said.status == 7
     assert [cells(line) for line in said.out.splitlines()] == [
@@ -80,7 +80,7 @@ def test_retain_follows_the_configuration(relive, store, three, monkeypatch):
 
 def test_gc_says_what_would_go_and_what_went(relive, store, home, three):
     assert str(relive("gc")) == "! Freed 0 B; 0 B condemned.\n= 0"
-    (store.anatomy.directory / "manifests" / f"{three[0]}.json").unlink()
+    (store.internals.directory / "manifests" / f"{three[0]}.json").unlink()
     store._index.remove(three[0])
     foreseen = relive("gc", "--dry-run")
     assert {tuple(cells(line)[:2]) for line in foreseen.out.splitlines()[1:]} == {
@@ -104,13 +104,13 @@ def test_repair_fetches_from_a_copy(relive, store, home, three, tmp_path):
     shutil.copytree(home / "store", tmp_path / "copy")
     name = store.manifest(three[1]).layers[0].entries[-1].object
     assert name is not None
-    store.anatomy.objects.path(name).unlink()
+    store.internals.objects.path(name).unlink()
     said = relive("repair", "--from", str(tmp_path / "copy"), three[0])
     assert str(said) == "! Fetched 0 things, 0 B. All is well.\n= 0"
     said = relive("repair", "--from", (tmp_path / "copy").as_uri())
     assert (said.status, said.err) == (0, "Fetched 1 things, 1 B. All is well.\n")
     assert cells(said.out.splitlines()[1]) == ["fetched", "object", name[:12], "1 B"]
-    store.anatomy.objects.path(name).unlink()
+    store.internals.objects.path(name).unlink()
     (tmp_path / "copy" / "objects" / name[:2] / name[2:]).unlink()
     said = relive("repair", "--from", str(tmp_path / "copy"))
     assert said.status == 7

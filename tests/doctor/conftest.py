@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,11 @@ from relive.doctor import CHECKLIST, Finding, examine
 from relive.doctor.probe import Probe
 
 COMMAND = "import sys; from relive.cli import main; sys.argv[0] = 'relive'; main()"
+# The same of some rows alone, for who looks at no other.
+ONLY = """
+import relive.doctor.checklist as checklist
+checklist.examine.__defaults__ = (tuple(one for one in checklist.CHECKLIST if one.name in {rows!r}),)
+"""
 LIMIT = 100.0  # [s]
 MARK = "_RELIVE_DOCTOR_TEST"  # not RELIVE_...: settings of that form are checked
 
@@ -45,7 +50,10 @@ def tools() -> Path:
 
 @pytest.fixture
 def doctor(tmp_path: Path, tools: Path) -> Callable[..., Said]:
-    """Run ``relive doctor --json``, through the command line ``before``; ``arguments`` replace ``--json``."""
+    """Run ``relive doctor --json``, through the command line ``before``; ``arguments`` replace ``--json``.
+
+    ``rows``: only these are tried; None: all.
+    """
 
     def run(*, home: Path = tmp_path, **others: Any) -> Said:
         return _run(home, tools, **others)
@@ -68,7 +76,10 @@ def _run(
     arguments: Sequence[str] = ("--json",),
     environment: Mapping[str, str] | None = None,
     program: str = COMMAND,
+    rows: Collection[str] | None = None,
 ) -> Said:
+    if rows is not None:
+        program = ONLY.format(rows=rows) + program
     mark = uuid.uuid4().hex
     given = {"RELIVE_HOME": str(home), "RELIVE_TOOLS": str(tools), MARK: mark, **(environment or {})}
     done = subprocess.run(

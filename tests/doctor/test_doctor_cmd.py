@@ -87,7 +87,7 @@ def test_nothing_is_left_behind(here: tuple[Said, Path]) -> None:
 
 
 def test_a_home_that_does_not_exist_yet_is_not_made(doctor: Doctor, tmp_path: Path) -> None:
-    said = doctor(home=tmp_path / "not" / "yet")
+    said = doctor(home=tmp_path / "not" / "yet", rows=["disk", "overlayfs", "CRIU dump and restore"])
     assert said.status == 0
     assert f"free at {tmp_path} " in said.findings["disk"]["found"]
     assert list(tmp_path.iterdir()) == []
@@ -150,7 +150,10 @@ def test_a_disk_that_is_full_is_named_by_every_row_that_writes(doctor: Doctor, t
 
 @pytest.mark.parametrize(("room", "outcome"), [("100m", "fails"), ("600m", "limited")])
 def test_a_disk_with_little_room_is_told(doctor: Doctor, tmp_path: Path, room: str, outcome: str) -> None:
-    said = doctor(before=in_own_mounts(f"mount -t tmpfs -o size={room} none {tmp_path}"))
+    said = doctor(
+        before=in_own_mounts(f"mount -t tmpfs -o size={room} none {tmp_path}"),
+        rows=["disk", "CRIU dump and restore"],
+    )
     assert said.findings["disk"]["outcome"] == outcome
     assert "MiB free" in said.findings["disk"]["found"]
     assert said.findings["CRIU dump and restore"]["outcome"] == "works"
@@ -173,7 +176,9 @@ def test_a_home_that_cannot_hold_an_upper_layer_is_told(doctor: Doctor, tmp_path
     for directory in (*(layers / name for name in ("lower", "upper", "work")), home):
         directory.mkdir(parents=True)
     options = f"lowerdir={layers}/lower,upperdir={layers}/upper,workdir={layers}/work"
-    said = doctor(before=in_own_mounts(f"mount -t overlay -o {options} none {home}"), home=home)
+    said = doctor(
+        before=in_own_mounts(f"mount -t overlay -o {options} none {home}"), home=home, rows=["overlayfs"]
+    )
     assert said.status == 4
     assert said.findings["overlayfs"]["found"] == "not on overlay"
     assert "set RELIVE_HOME to a directory on ext4" in said.findings["overlayfs"]["remedy"]
@@ -195,6 +200,7 @@ def test_a_kernel_cache_that_is_absent_is_told(doctor: Doctor, tools: Path, tmp_
         before=in_own_mounts(f"mount --bind {rundir} {where}"),
         home=tmp_path,
         environment={"RELIVE_TOOLS": str(bare)},
+        rows=["CRIU kernel cache"],
     )
     row = said.findings["CRIU kernel cache"]
     assert row["outcome"] == "limited" and "is not there" in row["cause"] and "make setup" in row["remedy"], (

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from containers.archive.checkpoints import Entry, entries_of, tar_of
 from relive.errors import ObjectCorrupt
 from relive.images import criu_images_pb2 as pb
 from relive.images.image_file import write_entries
 from relive.images.mounts import limit_mounts, read_mount_images
-from remotes.checkpoints import Entry, entries_of, tar_of
 
 _HEAD = struct.pack("<II", 0x54564319, 0x55563928)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
+from containers.archive.checkpoints import FIRST, contents_of, plain
 from relive.images import criu_images_pb2 as pb
 from relive.images.image_file import read_entries, write_entries
 from relive.images.shared_namespaces import forget_network_lock, networks_from_outside, unsupported_namespace
-from remotes.checkpoints import FIRST, contents_of, plain
 
 _IMAGES = {
     name.removeprefix("checkpoint/"): data

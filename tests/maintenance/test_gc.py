@@ -39,7 +39,7 @@ def test_deaths_at_every_change_with_a_committer_beside_lose_nothing(memory_dire
 
 def forget(store: Store, commit_id: CommitId) -> None:
     """As a crash between removing a manifest and what it names."""
-    (store.anatomy.directory / "manifests" / f"{commit_id}.json").unlink()
+    (store.internals.directory / "manifests" / f"{commit_id}.json").unlink()
     store._index.remove(commit_id)
 
 
@@ -96,7 +96,7 @@ def test_a_commit_on_its_way_in_is_waited_for(store, home):
     staging = stage(store, pages=os.urandom(8192), small={"core-1.img": b"c"}, files=files)
     other = Store(home)
     seen = []
-    before = other.anatomy.lock.held
+    before = other.internals.lock.held
 
     def held(*, shared: bool):
         assert not shared
@@ -133,13 +133,13 @@ def test_a_mostly_dead_pack_is_repacked_as_it_was_foreseen(store, monkeypatch):
         pages[:50] += 1_000_003
     service.live()
     second = take(store, service, first).id
-    (dead,) = store.anatomy.placements.read(first).needed()
+    (dead,) = store.internals.placements.read(first).needed()
     assert foresee(store).repacked == []
     store.delete(first)
     foreseen = foresee(store)
-    before = sum(path.stat().st_size for path in (store.anatomy.directory / "packs").iterdir())
+    before = sum(path.stat().st_size for path in (store.internals.directory / "packs").iterdir())
     done = collect(store)
-    after = sum(path.stat().st_size for path in (store.anatomy.directory / "packs").iterdir())
+    after = sum(path.stat().st_size for path in (store.internals.directory / "packs").iterdir())
     assert foreseen.repacked == done.repacked == [dead]
     assert before - after == done.freed > 0
     assert abs(foreseen.freed - done.freed) < before / 5
@@ -157,7 +157,7 @@ def test_a_restore_beside_repacking_gets_its_pages(store, home, monkeypatch):
     second = take(store, service, first).id
     store.delete(first)
     reader = Store(home)
-    read, moved = reader.anatomy.placements.read, []
+    read, moved = reader.internals.placements.read, []
 
     def read_then_repack(commit_id: CommitId):
         found = read(commit_id)
@@ -165,7 +165,7 @@ def test_a_restore_beside_repacking_gets_its_pages(store, home, monkeypatch):
             moved.extend(collect(store).repacked)
         return found
 
-    monkeypatch.setattr(reader.anatomy.placements, "read", read_then_repack)
+    monkeypatch.setattr(reader.internals.placements, "read", read_then_repack)
     assert contents(reader, second)[0] == service.images()
     assert len(moved) == 1
     reader.close()

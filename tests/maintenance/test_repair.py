@@ -47,7 +47,7 @@ def test_each_damage_is_healed_from_a_copy(store, two, copy, damage):
     assert [(one.kind, one.bytes) for one in done.fetched] == [(kind, size)]
     assert done.left == []
     assert contents(store, two[0]) == before
-    assert list(store.anatomy.incoming.iterdir()) == []
+    assert list(store.internals.incoming.iterdir()) == []
     assert repair(store, DirectorySource(copy)).fetched == []
 
 
@@ -55,7 +55,7 @@ def test_each_damage_is_healed_from_a_copy(store, two, copy, damage):
 def test_what_is_damaged_there_too_is_not_taken(store, two, copy, damage):
     _, find, harm, _ = DAMAGES[damage]
     path = find(store, two[0])
-    flip(copy / path.relative_to(store.anatomy.directory), 77)
+    flip(copy / path.relative_to(store.internals.directory), 77)
     harm(path)
     left = path.read_bytes() if path.exists() else None
     done = repair(store, DirectorySource(copy))
@@ -76,7 +76,7 @@ def test_a_copy_that_has_other_packs_for_a_commit_gives_them_with_its_placement(
     service.live()
     second = take(store, service, first).id
     shutil.copytree(home, tmp_path / "copy")
-    copy = Store(tmp_path / "copy", store.anatomy.keyring)
+    copy = Store(tmp_path / "copy", store.internals.keyring)
     copy.delete(first)
     assert gc.collect(copy, grace=0).repacked
     copy.close()
@@ -100,11 +100,11 @@ def test_a_placement_that_is_signed_by_a_stranger_is_not_taken(store, two, copy,
     ).id
     assert theirs == two[0]
     stranger.close()
-    (store.anatomy.directory / "placements" / two[0]).unlink()
-    done = repair(store, DirectorySource(stranger.anatomy.directory))
+    (store.internals.directory / "placements" / two[0]).unlink()
+    done = repair(store, DirectorySource(stranger.internals.directory))
     assert (done.fetched, [problem.kind for problem in done.left]) == ([], [Kind.PLACEMENT])
-    store.anatomy.keyring.trust("stranger", stranger.anatomy.keyring.public_key)
-    done = repair(store, DirectorySource(stranger.anatomy.directory))
+    store.internals.keyring.trust("stranger", stranger.internals.keyring.public_key)
+    done = repair(store, DirectorySource(stranger.internals.directory))
     assert ({one.kind for one in done.fetched}, done.left) == ({Kind.PACK, Kind.PLACEMENT}, [])
     assert is_whole(store, two[0])
 

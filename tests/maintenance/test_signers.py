@@ -33,8 +33,8 @@ def test_what_the_old_key_signed_is_accepted_and_the_new_one_signs(store, home):
 def signer(store: Store, commit_id: CommitId) -> bytes:
     found = {
         key
-        for key in (*store.anatomy.keyring.own_before(), store.anatomy.keyring.public_key)
-        if key in store.anatomy.placements.raw(commit_id)
+        for key in (*store.internals.keyring.own_before(), store.internals.keyring.public_key)
+        if key in store.internals.placements.raw(commit_id)
     }
     (only,) = found
     return only
@@ -47,20 +47,20 @@ def test_a_key_that_is_disowned_signs_nothing_that_is_accepted(store, home, tmp_
     change_signer(store, disown=False)
     two = commit(store, capture="2").id
     damaged = commit(store, capture="3").id
-    flip(store.anatomy.directory / "placements" / damaged, 9)
+    flip(store.internals.directory / "placements" / damaged, 9)
     friend = Keyring(tmp_path / "friend")
     Keyring(keys).trust("friend", friend.public_key)
     third = commit(store, capture="4").id
     theirs = Store(home, friend)
     friend.trust("host", Keyring(keys).public_key)
-    theirs.anatomy.placements.write(theirs.anatomy.placements.read(third))
+    theirs.internals.placements.write(theirs.internals.placements.read(third))
     stolen = (keys / "signing.key").read_bytes()
-    before = store.anatomy.placements.raw(third)
+    before = store.internals.placements.raw(third)
 
     _, count = change_signer(store, disown=True)
 
     assert count == 2
-    assert store.anatomy.placements.raw(third) == before
+    assert store.internals.placements.raw(third) == before
     assert Keyring(keys).own_before() == set()
     here = Store(home)
     assert all(is_whole(here, commit_id) for commit_id in (one, two, third))
@@ -70,6 +70,6 @@ def test_a_key_that_is_disowned_signs_nothing_that_is_accepted(store, home, tmp_
     thief = Keyring(tmp_path / "thief")
     thief.trust("host", Keyring(keys).public_key)
     theirs = Store(home, thief)
-    theirs.anatomy.placements.write(theirs.anatomy.placements.read(one))
+    theirs.internals.placements.write(theirs.internals.placements.read(one))
     with pytest.raises(SignatureInvalid, match="not trusted"):
         is_whole(here, one)

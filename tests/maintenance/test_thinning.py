@@ -54,9 +54,9 @@ def test_nothing_is_dropped_while_a_commit_is_being_pinned(store, home, incident
     with (
         store.nothing_dropped(),
         pytest.raises(BlockingIOError),
-        other.anatomy.lock.held(shared=False, wait=False),
+        other.internals.lock.held(shared=False, wait=False),
     ):
         pass
-    with other.anatomy.lock.held(shared=False, wait=False):
+    with other.internals.lock.held(shared=False, wait=False):
         pass
     other.close()

@@ -30,13 +30,13 @@ from store.test_damage import flip
 def one_object(store: Store, commit_id: CommitId) -> Path:
     (entry,) = (entry for entry in store.manifest(commit_id).layers[0].entries if entry.object)
     assert entry.object is not None
-    return store.anatomy.objects.path(entry.object)
+    return store.internals.objects.path(entry.object)
 
 
 def pack_of(store: Store, commit_id: CommitId) -> Path:
     """The pack that the commit wrote."""
-    placement = store.anatomy.placements.read(commit_id)
-    return store.anatomy.packs.path(placement.packs[placement.index.pack] or "")
+    placement = store.internals.placements.read(commit_id)
+    return store.internals.packs.path(placement.packs[placement.index.pack] or "")
 
 
 @pytest.fixture
@@ -75,14 +75,19 @@ DAMAGES: dict[str, tuple[Kind, Callable[[Store, CommitId], Path], Callable[[Path
     "flipped page": (Kind.PACK, pack_of, begin, True),
     "lost placement": (
         Kind.PLACEMENT,
-        lambda s, c: s.anatomy.directory / "placements" / c,
+        lambda s, c: s.internals.directory / "placements" / c,
         Path.unlink,
         False,
     ),
-    "flipped placement": (Kind.PLACEMENT, lambda s, c: s.anatomy.directory / "placements" / c, begin, False),
+    "flipped placement": (
+        Kind.PLACEMENT,
+        lambda s, c: s.internals.directory / "placements" / c,
+        begin,
+        False,
+    ),
     "flipped manifest": (
         Kind.MANIFEST,
-        lambda s, c: s.anatomy.directory / "manifests" / f"{c}.json",
+        lambda s, c: s.internals.directory / "manifests" / f"{c}.json",
         begin,
         False,
     ),
@@ -132,7 +137,7 @@ def test_a_frame_that_nobody_uses_any_more_spoils_nobody(store, parent_and_child
     store.delete(parent)
     frames = read_frames(base, base.name)
     dead = set(range(len(frames))) - frames_used(
-        store.anatomy.placements.read(child), base.name, store.anatomy.packs
+        store.internals.placements.read(child), base.name, store.internals.packs
     )
     assert dead
     flip(base, frames[min(dead)].offset)
@@ -168,7 +173,7 @@ def test_an_index_that_fits_and_leads_to_other_pages_is_found_by_the_pages_alone
     pages = os.urandom(40 * 4096)
     good = commit(store, capture="1", pages=os.urandom(40 * 4096)).id
     one = commit(store, capture="2", pages=pages).id
-    parts = store.anatomy
+    parts = store.internals
     placement = parts.placements.read(one)
     with PageSource(placement, parts.packs) as source:
         index = source.index
@@ -188,7 +193,7 @@ def test_an_index_that_fits_and_leads_to_other_pages_is_found_by_the_pages_alone
 
 def test_tags_without_a_commit_are_problems(store, two):
     store.tag("good", two[0])
-    (store.anatomy.directory / "tags" / "junk").write_text("no id")
+    (store.internals.directory / "tags" / "junk").write_text("no id")
     store.tag("lost", two[1])
     store.delete(two[1])
     found = [(problem.name, problem.code) for problem in verify(store).problems]

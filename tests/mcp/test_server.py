@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from anyio.from_thread import start_blocking_portal
 from jsonschema import Draft202012Validator
 
 from mcp import Client, MCPError, StdioServerParameters
@@ -26,6 +27,19 @@ def stdio(payments: Payments) -> StdioServerParameters:
     return StdioServerParameters(command=str(RELIVE), args=["mcp"], env=payments.relive.environment)
 
 
+Talk = Callable[[Client], Awaitable[None]]
+
+
+@pytest.fixture(scope="module")
+def agent(payments: Payments) -> Iterator[Callable[[Talk], None]]:
+    """Has an agent talk with one ``relive mcp`` over its standard streams, as long as these tests last."""
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(Client(stdio(payments))) as client,
+    ):
+        yield lambda talk: portal.call(talk, client)
+
+
 async def refused(client: Client, tool: str, **arguments: Any) -> Any:
     """The four parts of a tool's error."""
     result = await client.call_tool(tool, arguments)
@@ -34,12 +48,11 @@ async def refused(client: Client, tool: str, **arguments: Any) -> Any:
     return json.loads(text[text.index("{") :])
 
 
-def test_from_list_to_verdict_over_stdio(payments):
-    async def talk() -> None:
-        async with Client(stdio(payments)) as client:
-            await from_list_to_verdict(client, payments)
+def test_from_list_to_verdict_over_stdio(agent, payments):
+    async def talk(client: Client) -> None:
+        await from_list_to_verdict(client, payments)
 
-    anyio.run(talk)
+    agent(talk)
 
 
 def test_every_schema_is_one_and_unknown_arguments_are_refused(payments):
@@ -75,101 +88,93 @@ def patterns_of(schema: Any) -> Iterator[str]:
             yield from patterns_of(inner)
 
 
-def test_a_service_is_checked(payments):
-    async def talk() -> None:
-        async with Client(stdio(payments)) as client:
-            assert (await value(client, "check", target=payments.name))["verdict"] == "whole"
-            assert (await refused(client, "check", target="nobody"))["code"] == "target-unknown"
+def test_a_service_is_checked(agent, payments):
+    async def talk(client: Client) -> None:
+        assert (await value(client, "check", target=payments.name))["verdict"] == "whole"
+        assert (await refused(client, "check", target="nobody"))["code"] == "target-unknown"
 
-    anyio.run(talk)
-
-
-def test_a_branch_is_restored_looked_into_and_stopped(payments):
-    async def talk() -> None:
-        async with Client(stdio(payments)) as client:
-            story = await value(client, "incident", number=payments.incident)
-            branch = (await value(client, "restore", ref=story["before"]))["id"]
-            told = await value(
-                client,
-                "exec",
-                branch=branch,
-                command=["sh", "-c", "echo out; echo err >&2; ls /proc | grep -c '^[0-9]'; exit 3"],
-            )
-            assert (told["status"], told["stdout"].split()[0], told["stderr"]) == (3, "out", "err\n")
-            listed = (await value(client, "branches"))["items"]
-            assert [one["facts"]["id"] for one in listed if one["is_alive"]] == [branch]
-            assert (await refused(client, "stop_branches", branches=[payments.name]))[
-                "code"
-            ] == "branch-unknown"
-            assert (await value(client, "stop_branches", branches=[branch]))["stopped"] == [branch]
-            error = await refused(client, "exec", branch=branch, command=["true"])
-            assert (error["code"], error["remedy"]) == ("branch-unknown", "`relive ps` lists branches")
-
-    anyio.run(talk)
+    agent(talk)
 
 
-def test_a_commit_is_looked_into_asked_and_compared(payments):
-    async def talk() -> None:
-        async with Client(stdio(payments)) as client:
-            ref = (await value(client, "incident", number=payments.incident))["before"]
-            state = await value(client, "inspect", ref=ref)
-            assert state["processes"][0]["descriptors"]
-            assert (await value(client, "evaluate", ref=ref, expression="6 * 7"))["text"] == "42"
-            assert (await value(client, "diff", before=ref, after=ref))["memory"]["changed"] == 0
-            assert (await refused(client, "evaluate", ref="nobody", expression="1"))["code"] == "ref-unknown"
+def test_a_branch_is_restored_looked_into_and_stopped(agent, payments):
+    async def talk(client: Client) -> None:
+        story = await value(client, "incident", number=payments.incident)
+        branch = (await value(client, "restore", ref=story["before"]))["id"]
+        told = await value(
+            client,
+            "exec",
+            branch=branch,
+            command=["sh", "-c", "echo out; echo err >&2; ls /proc | grep -c '^[0-9]'; exit 3"],
+        )
+        assert (told["status"], told["stdout"].split()[0], told["stderr"]) == (3, "out", "err\n")
+        listed = (await value(client, "branches"))["items"]
+        assert [one["facts"]["id"] for one in listed if one["is_alive"]] == [branch]
+        assert (await refused(client, "stop_branches", branches=[payments.name]))["code"] == "branch-unknown"
+        assert (await value(client, "stop_branches", branches=[branch]))["stopped"] == [branch]
+        error = await refused(client, "exec", branch=branch, command=["true"])
+        assert (error["code"], error["remedy"]) == ("branch-unknown", "`relive ps` lists branches")
 
-    anyio.run(talk)
+    agent(talk)
 
 
-def test_a_failure_is_debugged_in_a_branch_of_its_own(payments):
+def test_a_commit_is_looked_into_asked_and_compared(agent, payments):
+    async def talk(client: Client) -> None:
+        ref = (await value(client, "incident", number=payments.incident))["before"]
+        state = await value(client, "inspect", ref=ref)
+        assert state["processes"][0]["descriptors"]
+        assert (await value(client, "evaluate", ref=ref, expression="6 * 7"))["text"] == "42"
+        assert (await value(client, "diff", before=ref, after=ref))["memory"]["changed"] == 0
+        assert (await refused(client, "evaluate", ref="nobody", expression="1"))["code"] == "ref-unknown"
+
+    agent(talk)
+
+
+def test_a_failure_is_debugged_in_a_branch_of_its_own(agent, payments):
     """What an agent asks of the failing frame; nothing is left running, and no tool acts on the host."""
 
-    async def talk() -> None:
-        async with Client(stdio(payments)) as client:
-            names = {one.name for one in (await client.list_tools()).tools}
-            assert not names & {"start_service", "push", "pull", "stop", "key_new"}
-            told = await value(
-                client,
-                "debug",
-                number=payments.incident,
-                command=["p account_id + 1", "p type(self).__name__"],
-            )
-            assert [one["answer"].strip() for one in told["answers"]] == ["8", "'Ledger'"]
-            listed = (await value(client, "branches"))["items"]
-            assert told["branch"] not in [one["facts"]["id"] for one in listed if one["is_alive"]]
+    async def talk(client: Client) -> None:
+        names = {one.name for one in (await client.list_tools()).tools}
+        assert not names & {"start_service", "push", "pull", "stop", "key_new"}
+        told = await value(
+            client,
+            "debug",
+            number=payments.incident,
+            command=["p account_id + 1", "p type(self).__name__"],
+        )
+        assert [one["answer"].strip() for one in told["answers"]] == ["8", "'Ledger'"]
+        listed = (await value(client, "branches"))["items"]
+        assert told["branch"] not in [one["facts"]["id"] for one in listed if one["is_alive"]]
 
-    anyio.run(talk)
-
-
-def test_errors_say_cause_and_remedy(payments):
-    async def talk() -> None:
-        async with Client(stdio(payments)) as client:
-            assert (await refused(client, "incident", number=999))["code"] == "incident-unknown"
-            assert (await refused(client, "commit", target="nobody"))["code"] == "target-unknown"
-            assert (await refused(client, "replay", what="1", speed="quick"))["code"] == "usage"
-            error = await refused(client, "replay", what="HEAD~1")
-            assert error["remedy"]
-            wrong = await client.call_tool("replay", {"times": 0, "what": "1"})
-            assert wrong.is_error
-            unknown = await client.call_tool("incident", {})
-            assert unknown.is_error
-
-    anyio.run(talk)
+    agent(talk)
 
 
-def test_resources_and_prompts(payments):
-    async def talk() -> None:
-        async with Client(stdio(payments)) as client:
-            listed = await client.read_resource("relive://incidents")
-            assert f"relive://incidents/{payments.incident} payments" in listed.contents[0].text
-            one = await client.read_resource(f"relive://incidents/{payments.incident}")
-            assert json.loads(one.contents[0].text)["service"] == "payments"
-            with pytest.raises(MCPError):
-                await client.read_resource("relive://incidents/999")
-            prompt = await client.get_prompt("what_failed_and_why", {"incident": "1"})
-            assert "incident 1" in prompt.messages[0].content.text
+def test_errors_say_cause_and_remedy(agent, payments):
+    async def talk(client: Client) -> None:
+        assert (await refused(client, "incident", number=999))["code"] == "incident-unknown"
+        assert (await refused(client, "commit", target="nobody"))["code"] == "target-unknown"
+        assert (await refused(client, "replay", what="1", speed="quick"))["code"] == "usage"
+        error = await refused(client, "replay", what="HEAD~1")
+        assert error["remedy"]
+        wrong = await client.call_tool("replay", {"times": 0, "what": "1"})
+        assert wrong.is_error
+        unknown = await client.call_tool("incident", {})
+        assert unknown.is_error
 
-    anyio.run(talk)
+    agent(talk)
+
+
+def test_resources_and_prompts(agent, payments):
+    async def talk(client: Client) -> None:
+        listed = await client.read_resource("relive://incidents")
+        assert f"relive://incidents/{payments.incident} payments" in listed.contents[0].text
+        one = await client.read_resource(f"relive://incidents/{payments.incident}")
+        assert json.loads(one.contents[0].text)["service"] == "payments"
+        with pytest.raises(MCPError):
+            await client.read_resource("relive://incidents/999")
+        prompt = await client.get_prompt("what_failed_and_why", {"incident": "1"})
+        assert "incident 1" in prompt.messages[0].content.text
+
+    agent(talk)
 
 
 def test_every_tool_says_what_it_does_gives_and_changes(tmp_path):

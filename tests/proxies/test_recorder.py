@@ -252,20 +252,25 @@ def test_what_the_service_listens_on_is_reached_by_itself_directly_and_by_the_ho
 
 
 def test_a_hundred_connections_at_once_do_not_get_mixed_up(shared):
-    with Server(echo) as server:
+    with Server(echo) as server, contextlib.ExitStack() as stack:
 
-        def talk(number: int) -> bool:
-            with shared.connect(server.name) as sock:
-                said = f"{number}:".encode() * 500
-                sock.sendall(said)
-                came = exactly(sock, len(said)) == said
-                # What the peer has got is recorded, and may not be written yet.
-                return came and bool(
-                    eventually(lambda: shared.dialogue(sock).text(Way.DOWN) == said, "it is recorded")
-                )
+        def talk(number: int) -> tuple[tuple[str, int], bytes]:
+            sock = stack.enter_context(shared.connect(server.name))
+            said = f"{number}:".encode() * 500
+            sock.sendall(said)
+            assert exactly(sock, len(said)) == said
+            return sock.getsockname()[:2], said
 
         with ThreadPoolExecutor(100) as pool:
-            assert all(pool.map(talk, range(100)))
+            said_by = dict(pool.map(talk, range(100)))
+        assert len(said_by) == 100  # none is closed yet
+
+        def recorded() -> bool:
+            of = {one.origin: one.text(Way.DOWN) for one in shared.dialogues() if one.to == server.name}
+            return of == said_by
+
+        # What the peers have got is recorded, and may not be written yet.
+        eventually(recorded, "all of it is recorded")
 
 
 def test_a_hundred_megabytes_pass_unchanged(border):

@@ -5,8 +5,10 @@ The service does what it is told (``services/told.py``), so the files stand stil
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import socket
 import stat
 import tempfile
 import urllib.request
@@ -17,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from ports import free_port
+from relive.kernel.unixpath import near
 from relive.sandbox.branch import list_branches
 from waiting import LIMIT, eventually
 
@@ -303,6 +306,30 @@ def test_process_1_forgets_a_branch_that_has_ended(told: Told, place: Path) -> N
     assert (place / "old").read_text() == "new"
     told.relive("stop", branch.id)
     assert not list_branches(told.relive.settings)
+
+
+def test_process_1_looks_into_every_layer_over_the_host(told: Told, place: Path) -> None:
+    """Each name that the service makes is hidden from a branch, unless one of the layers below the branch's own has it."""
+    told.start()
+    (files,) = told.relive.settings.home.glob("capsules/told/**/files")
+    branch = files / "branch-of-the-test"
+    layers = [branch / "between" / str(number) for number in range(20)]
+    for directory in (branch / "root", branch / "upper", *layers):
+        directory.mkdir(parents=True)
+    (layers[-1] / "of-the-last").touch()
+    with contextlib.ExitStack() as stack:
+        line = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+        with near(files / "branches") as name:
+            line.connect(name)
+        line.settimeout(LIMIT)
+        held = [os.open(branch / name, os.O_PATH | os.O_DIRECTORY) for name in ("root", "upper")]
+        for descriptor in held:
+            stack.callback(os.close, descriptor)
+        socket.send_fds(line, [b"\1" + os.fsencode(place) + b"\0"], held)
+        assert line.recv(1) == b"k"
+        told("open('of-the-last', 'w').close(); open('of-none', 'w').close()")
+        assert [path.name for path in (branch / "upper").iterdir()] == ["of-none"]
+        assert stat.S_ISCHR((branch / "upper" / "of-none").lstat().st_mode)
 
 
 def test_content_is_compared_by_what_it_is() -> None:

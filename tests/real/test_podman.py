@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from containers.archive.checkpoints import FIRST
 from relive.store import Store
-from remotes.checkpoints import FIRST
 
 from .harness import PROGRAMS, TOOLS, Process, Relive, compiled
 from .podman import Podman

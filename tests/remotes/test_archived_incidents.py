@@ -57,7 +57,7 @@ def other(tmp_path: Path, home: Home) -> Home:
     made = Home(tmp_path / "two")
     trusted = made.settings.home / "keys" / "trusted"
     trusted.mkdir(parents=True)
-    (trusted / "friend.pub").write_text(home.store.anatomy.keyring.public_key.hex() + "\n")
+    (trusted / "friend.pub").write_text(home.store.internals.keyring.public_key.hex() + "\n")
     return made
 
 

@@ -36,10 +36,10 @@ def test_each_damage_is_healed_from_a_remote(sender: Host, remote: Remote, damag
 def test_what_is_damaged_or_cut_there_is_not_taken(sender: Host, directory_remote: Remote) -> None:
     one = commit(sender.store, files={"f": b"one"})
     send(sender, directory_remote, one.id)
-    (pack,) = sender.store.anatomy.packs.names()
+    (pack,) = sender.store.internals.packs.names()
     there = open_path(directory_remote, PartKind.PACK, pack)
     flip(there, 40)
-    sender.store.anatomy.packs.path(pack).unlink()
+    sender.store.internals.packs.path(pack).unlink()
     assert repair(sender.store, RemoteSource(directory_remote)).fetched == []
     there.unlink()
     assert repair(sender.store, RemoteSource(directory_remote)).fetched == []

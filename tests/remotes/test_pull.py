@@ -127,15 +127,15 @@ def large(sender, directory_remote):
 
 def break_off(host: Host, remote, commit_id, keep: int) -> TransferPart:
     """Let a pull end when ``keep`` bytes of the pack have arrived."""
-    commit = host.store.deliveries.open(
+    commit = host.store.transfers.open(
         commit_id,
         *(remote.read(path) for path in paths(commit_id)[:1]),
         lambda: remote.read(paths(commit_id)[1]),
     )
     (pack,) = [part for part in commit.parts if part.kind is PartKind.PACK]
-    with host.store.deliveries.receiving():
+    with host.store.transfers.receiving():
         data = b"".join(remote.read(piece.path) for piece in pieces_of(pack, keep))
-        host.store.deliveries.arriving(pack).write_bytes(data[:keep])
+        host.store.transfers.arriving(pack).write_bytes(data[:keep])
     return pack
 
 
@@ -150,22 +150,22 @@ def test_a_pull_goes_on_behind_the_last_whole_piece(receiver, directory_remote, 
     break_off(receiver, directory_remote, large.id, PIECE_SIZE + 5)
     pulled = fetch(receiver, directory_remote, large.id)
     assert whole - PIECE_SIZE - 4096 < pulled.bytes < whole - PIECE_SIZE + 4096
-    assert receiver.store.deliveries.whole(large.id)
+    assert receiver.store.transfers.whole(large.id)
     assert arrived(receiver) == []
 
 
 def test_what_rotted_here_since_the_break_is_fetched_anew(receiver, directory_remote, large):
     pack = break_off(receiver, directory_remote, large.id, PIECE_SIZE)
-    flip(receiver.store.deliveries.arriving(pack), 1000)
+    flip(receiver.store.transfers.arriving(pack), 1000)
     pulled = fetch(receiver, directory_remote, large.id)
     assert pulled.bytes > large.new_bytes
-    assert receiver.store.deliveries.whole(large.id)
+    assert receiver.store.transfers.whole(large.id)
 
 
 def test_a_part_that_had_arrived_whole_and_rotted_is_not_taken_in(receiver, directory_remote, large):
     size = sum(directory_remote.sizes(pack_directory(directory_remote)).values())
     pack = break_off(receiver, directory_remote, large.id, size)
-    flip(receiver.store.deliveries.arriving(pack), 1000)
+    flip(receiver.store.transfers.arriving(pack), 1000)
     with pytest.raises(ObjectCorrupt):
         fetch(receiver, directory_remote, large.id)
     assert receiver.store.log() == []

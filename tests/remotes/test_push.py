@@ -129,7 +129,7 @@ def test_a_bit_that_was_flipped_at_the_remote_is_refused_by_name_and_nothing_is_
 ):
     one = commit(sender.store, version=OLD)
     send(sender, remote, one.id)
-    with sender.store.deliveries.hold(one.id) as held:
+    with sender.store.transfers.hold(one.id) as held:
         paths = {part.kind.removesuffix("s"): f"{part_directory(part)}/000000" for part in held.commit.parts}
     path = (paths | {"manifest": manifest_path(one.id), "placement": placement_path(one.id)})[kind]
     data = bytearray(remote.read(path))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from relive.checkpoint.journal import JournalRecord, RecordKind
+from relive.errors import RestoreUnsupported
 from relive.sandbox.changed_files import Change
 from relive.sandbox.preserved_files import keep_files
 
@@ -113,3 +114,11 @@ def test_a_link_in_its_own_place_is_replaced(roots: tuple[Path, Path], tmp_path:
     keep(roots, change("/data/f", RecordKind.REGULAR, base))
     assert (roots[0] / "data" / "f").read_text() == "as it was"
     assert not (roots[0] / "data" / "f").is_symlink() and outside.read_text() == "of the host"
+
+
+def test_more_file_systems_than_process_1_can_look_after_are_refused(roots: tuple[Path, Path]) -> None:
+    mounted, upper = roots
+    later = Later(Life(mounted.parent / "files"), {})
+    points = [(f"/mount/{number}", upper) for number in range(127)]
+    with pytest.raises(RestoreUnsupported, match="127 file systems"):
+        keep_files(later, {}, points, mounted.joinpath)  # type: ignore[arg-type]

@@ -113,11 +113,11 @@ def test_a_damaged_placement_keeps_all_packs_until_its_commit_is_dropped(store, 
 
 def frame_of(store: Store, commit_id: CommitId) -> tuple[Path, int]:
     """Where the first frame of the commit's files begins: the pack, and the byte."""
-    placement = store.anatomy.placements.read(commit_id)
-    with PageSource(placement, store.anatomy.packs) as source:
+    placement = store.internals.placements.read(commit_id)
+    with PageSource(placement, store.internals.packs) as source:
         (place, *_) = source.index.contents.table.full.tolist()
     pack, frame = place >> 32, (place & 0xFFFFFFFF) // FRAME_PAGES
-    path = store.anatomy.packs.path(placement.packs[pack] or "")
+    path = store.internals.packs.path(placement.packs[pack] or "")
     return path, read_frames(path, path.name)[frame].offset
 
 
@@ -131,7 +131,7 @@ def test_a_flipped_bit_in_a_file_is_reported_and_never_returned(store, size):
         store.content(layer.entries[0])
     with pytest.raises(ObjectCorrupt, match=path.name[:12]):
         store.lay_out_layer(layer)
-    assert list((store._trees._directory).iterdir()) == []
+    assert list((store._layer_cache._directory).iterdir()) == []
 
 
 def test_a_content_that_its_pages_do_not_make_is_refused(store):
@@ -282,7 +282,7 @@ def test_an_image_name_that_is_a_path_is_refused(store, home, name):
 def bundle_of(store: Store, data: bytes) -> ImageFile:
     staging = store.stage()
     (staging.files / "b").write_bytes(data)
-    name = store.anatomy.objects.take(staging.files / "b")
+    name = store.internals.objects.take(staging.files / "b")
     staging.discard()
     return ImageFile(name="bundle", size=len(data), object=name)
 
@@ -450,7 +450,7 @@ def test_facts_that_no_capture_writes_give_a_declared_error(store, evil, facts):
     layer = Layer(point="/", kind=LayerKind.OVERLAY, entries=[entry("f", **value)])
     with pytest.raises((StoreError, RefUnknown)):
         store.lay_out_layer(layer)
-    assert list(store._trees._directory.iterdir()) == []
+    assert list(store._layer_cache._directory.iterdir()) == []
 
 
 def test_an_entry_without_its_directory_gives_a_declared_error(store):

@@ -50,14 +50,14 @@ def series(store: Store, service: Service, count: int) -> tuple[dict[CommitId, d
 
 def dictionary_of(store: Store, commit_id: CommitId, what: FrameKind = FrameKind.PAGES) -> str:
     """The pack that has the dictionary which the commit's newest pages or words need."""
-    placement = store.anatomy.placements.read(commit_id)
-    with PageSource(placement, store.anatomy.packs) as source:
+    placement = store.internals.placements.read(commit_id)
+    with PageSource(placement, store.internals.packs) as source:
         newest = max(pack for pack, kind in source.index.dictionaries if kind == what)
         return placement.packs[source.index.dictionaries[newest, what]] or ""
 
 
 def flip_frame(store: Store, pack: str, kind: FrameKind) -> None:
-    path = store.anatomy.packs.path(pack)
+    path = store.internals.packs.path(pack)
     frame = next(frame for frame in read_frames(path, pack) if frame.kind == kind)
     data = bytearray(path.read_bytes())
     data[frame.offset + 9] ^= 1
@@ -72,7 +72,7 @@ def test_content_that_comes_back_at_other_addresses_is_hardly_kept_again(store, 
     _, without = series(other, moving(records=0), 6)
     other.close()
     assert sum(sizes[2:]) < sum(without[2:]) / 3
-    restarted = Store(store.anatomy.directory)
+    restarted = Store(store.internals.directory)
     for commit_id, images in states.items():
         assert contents(restarted, commit_id)[0] == images
     restarted.close()
@@ -96,7 +96,7 @@ def test_a_series_goes_on_through_restarts_and_key_commits(home, store, sealed, 
     for commit_id, images in states.items():
         assert contents(found, commit_id)[0] == images
     assert verify(found, data=True).problems == []
-    needed = [len(found.anatomy.placements.read(commit_id).needed()) for commit_id in states]
+    needed = [len(found.internals.placements.read(commit_id).needed()) for commit_id in states]
     assert max(needed) <= 5 + 8 + 2
     found.close()
 
@@ -114,7 +114,7 @@ def test_whatever_is_dropped_and_moved_the_others_come_back(store, monkeypatch):
         del states[gone]
         collect(store, grace=0)
     assert verify(store, data=True).problems == []
-    assert before - store.anatomy.packs.names()
+    assert before - store.internals.packs.names()
     for commit_id, images in states.items():
         assert contents(store, commit_id)[0] == images
     parent = take(store, service, list(states)[-1]).id
@@ -128,19 +128,19 @@ def test_a_damaged_dictionary_is_named_with_all_commits_that_need_it(store, what
     pack = dictionary_of(store, newest, what)
     users = []
     for commit_id in states:
-        placement = store.anatomy.placements.read(commit_id)
-        frames = read_frames(store.anatomy.packs.path(pack), pack)
+        placement = store.internals.placements.read(commit_id)
+        frames = read_frames(store.internals.packs.path(pack), pack)
         first = next(
             number for number, frame in enumerate(frames) if frame.kind == what | FrameKind.DICTIONARY
         )
-        if pack in placement.needed() and first in frames_used(placement, pack, store.anatomy.packs):
+        if pack in placement.needed() and first in frames_used(placement, pack, store.internals.packs):
             users.append(commit_id)
     assert newest in users and len(users) > 2
     flip_frame(store, pack, what | FrameKind.DICTIONARY)
     problems = verify(store, data=True).problems
     assert {one for problem in problems for one in problem.commits} >= set(users)
     assert any(pack[:12] in problem.message or problem.name == pack for problem in problems)
-    fresh = Store(store.anatomy.directory)
+    fresh = Store(store.internals.directory)
     with pytest.raises(ObjectCorrupt, match=pack[:12]):
         contents(fresh, newest)
     fresh.close()
@@ -158,7 +158,7 @@ def test_a_damaged_continuation_is_named_with_those_that_need_it_and_no_others(s
     problems = verify(store, data=True).problems
     named = {one for problem in problems for one in problem.commits}
     assert commits[-1] in named and not named & set(commits[:4])
-    fresh = Store(store.anatomy.directory)
+    fresh = Store(store.internals.directory)
     with pytest.raises(ObjectCorrupt, match=node[:12]):
         contents(fresh, commits[-1])
     assert contents(fresh, commits[3])[0] == states[commits[3]]
@@ -168,20 +168,20 @@ def test_a_damaged_continuation_is_named_with_those_that_need_it_and_no_others(s
 @pytest.mark.parametrize("newer", [0, 1], ids=["itself", "a newer one"])
 def test_a_dictionary_that_continues_itself_on_whatever_way_is_refused(store, newer):
     states, _ = series(store, moving(), 8)
-    placement = store.anatomy.placements.read(list(states)[-1])
-    with PageSource(placement, store.anatomy.packs) as source:
+    placement = store.internals.placements.read(list(states)[-1])
+    with PageSource(placement, store.internals.packs) as source:
         node = max(source.index.dictionaries.values())
         untrue = dict(source.index.dictionaries) | {(node, FrameKind.PAGES): node + newer}
     refused = pytest.raises(ObjectCorrupt, match=r"continues itself|newer")
-    with OpenPacks(placement.packs, store.anatomy.packs, untrue) as packs, refused:
+    with OpenPacks(placement.packs, store.internals.packs, untrue) as packs, refused:
         packs.own_dictionary(node, FrameKind.PAGES)
 
 
 def test_a_lost_dictionary_is_missing(store):
     states, _ = series(store, moving(), 4)
     pack = dictionary_of(store, list(states)[-1])
-    store.anatomy.packs.delete(pack)
-    fresh = Store(store.anatomy.directory)
+    store.internals.packs.delete(pack)
+    fresh = Store(store.internals.directory)
     with pytest.raises(ObjectMissing, match=pack[:12]):
         contents(fresh, list(states)[-1])
     fresh.close()
@@ -195,8 +195,8 @@ def test_a_series_heals_with_a_key_commit_where_its_dictionary_is_damaged(store,
     for what in PAGES:
         flip_frame(store, dictionary_of(store, newest, what), what | FrameKind.DICTIONARY)
     healed = take(store, service, newest)
-    fresh = Store(store.anatomy.directory)
-    placement = fresh.anatomy.placements.read(healed.id)
+    fresh = Store(store.internals.directory)
+    placement = fresh.internals.placements.read(healed.id)
     assert placement.since_key == 0
     assert contents(fresh, healed.id)[0] == service.images()
     fresh.close()
@@ -205,11 +205,11 @@ def test_a_series_heals_with_a_key_commit_where_its_dictionary_is_damaged(store,
 def test_bytes_of_dictionaries_are_of_use(store):
     states, _ = series(store, moving(), 4)
     newest = list(states)[-1]
-    placement = store.anatomy.placements.read(newest)
-    kinds = kinds_of_frames(placement, store.anatomy.packs)
+    placement = store.internals.placements.read(newest)
+    kinds = kinds_of_frames(placement, store.internals.packs)
     for what, kind in zip(PAGES, ("full", "xor"), strict=True):
         pack = dictionary_of(store, newest, what)
-        frames = read_frames(store.anatomy.packs.path(pack), pack)
+        frames = read_frames(store.internals.packs.path(pack), pack)
         own = [number for number, frame in enumerate(frames) if frame.kind == what | FrameKind.DICTIONARY]
         assert own and all(kinds[pack][number] == kind for number in own)
 
@@ -222,8 +222,8 @@ def test_content_that_is_like_nothing_before_is_kept_without_after_a_while(store
         for pages in service._memory.values():
             pages[:60] = np.frombuffer(os.urandom(60 * 4096), np.uint64).reshape(60, 512)
         service.turn += 1
-    newest = max(store.anatomy.packs.names(), key=lambda name: _time(store.anatomy.packs.path(name)))
-    kinds = {frame.kind for frame in read_frames(store.anatomy.packs.path(newest), newest)}
+    newest = max(store.internals.packs.names(), key=lambda name: _time(store.internals.packs.path(name)))
+    kinds = {frame.kind for frame in read_frames(store.internals.packs.path(newest), newest)}
     assert FrameKind.PAGES | FrameKind.DELTA not in kinds
     assert contents(store, take(store, service, parent).id)[0] == service.images()
 
@@ -234,6 +234,6 @@ def _time(path: Path) -> int:
 
 def test_a_frame_holds_as_many_pages_as_its_entry_says(store):
     series(store, moving(), 3)
-    for name in store.anatomy.packs.names():
-        for frame in read_frames(store.anatomy.packs.path(name), name):
+    for name in store.internals.packs.names():
+        for frame in read_frames(store.internals.packs.path(name), name):
             assert frame.is_index or 1 <= frame.pages <= FRAME_PAGES

@@ -483,7 +483,7 @@ def test_after_any_edits_the_layer_is_the_directory_at_the_time_of_the_scan(roun
 
 def test_what_nobody_mounts_or_asks_for_does_not_stay_laid_out(around, monkeypatch):
     layer = around.capture()
-    trees = around.store._trees
+    trees = around.store._layer_cache
     kept = trees.made("a" * 64, lambda goal: (goal / "f").write_text("kept"))
     gone = trees.made("b" * 64, lambda goal: (goal / "f").write_text("gone"))
     trees.drop_unused(lambda: "")

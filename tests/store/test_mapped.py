@@ -57,5 +57,5 @@ def test_a_commit_that_was_stored_holds_nothing_of_the_page_files(store: Store):
     parent = None
     for _ in range(3):
         parent = take(store, service, parent).id
-        assert mapped_kib(str(store.anatomy.directory), "pages-") == 0
+        assert mapped_kib(str(store.internals.directory), "pages-") == 0
         service.live()

@@ -73,7 +73,7 @@ from relive.store.atomic_io import FreshFile
 store = Store(Path(sys.argv[1]))
 staging = store.stage()
 (staging.files / "copy").write_bytes(bytes(1000))
-pack = FreshFile(store.anatomy.incoming, "pack")
+pack = FreshFile(store.internals.incoming, "pack")
 print("begun", flush=True)
 time.sleep(1000)
 """
@@ -114,4 +114,4 @@ def test_layers_laid_out_before_the_last_boot_are_not_trusted(store, home):
     tree.parent.rename(stale)
     Store(home).close()
     assert not stale.exists()
-    assert (store._trees.get(store.manifest(one.id).layers[0])).is_dir()
+    assert (store._layer_cache.get(store.manifest(one.id).layers[0])).is_dir()

@@ -100,7 +100,7 @@ def test_all_pages_are_right_whatever_is_read_at_once(store, one, memory, tmp_pa
 
 def test_a_file_that_is_laid_out_and_rotted_is_not_used(store, one, memory, tmp_path):
     store.lay_out_images(store.manifest(one), tmp_path)
-    (laid,) = (store.anatomy.directory / "laid").iterdir()
+    (laid,) = (store.internals.directory / "laid").iterdir()
     flip(laid, 4096 * 300)
     with opened(store, one) as (_, process):
         all_are_right(process, memory, _PART)
@@ -109,7 +109,7 @@ def test_a_file_that_is_laid_out_and_rotted_is_not_used(store, one, memory, tmp_
 
 def test_a_file_that_is_laid_out_and_cut_is_not_used(store, one, memory, tmp_path):
     store.lay_out_images(store.manifest(one), tmp_path)
-    (laid,) = (store.anatomy.directory / "laid").iterdir()
+    (laid,) = (store.internals.directory / "laid").iterdir()
     laid.chmod(0o600)
     os.truncate(laid, 8192)
     with opened(store, one) as (_, process):

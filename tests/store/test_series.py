@@ -300,7 +300,7 @@ def test_a_commit_of_many_parts_comes_back_whatever_lies_across_their_borders(st
         service.live()
         parent = take(store, service, parent).id
         assert contents(store, parent)[0] == service.images()
-    restarted = Store(store.anatomy.directory)
+    restarted = Store(store.internals.directory)
     service.live()
     again = take(restarted, service, parent)
     assert contents(restarted, again.id)[0] == service.images()
@@ -338,9 +338,9 @@ def test_records_that_take_the_place_of_others_are_kept_as_they_are_not_as_diffe
     as_differences = sum(len(zstandard.compress(some.tobytes(), 3)) for some in xored)
     assert added < as_differences * 0.9
     (newest,) = needed(store, ids[-1]) - needed(store, ids[-2])
-    kinds = {frame.kind for frame in read_frames(store.anatomy.packs.path(newest), newest)}
+    kinds = {frame.kind for frame in read_frames(store.internals.packs.path(newest), newest)}
     assert any(kind & FrameKind.WORDS for kind in kinds)
-    restarted = Store(store.anatomy.directory)
+    restarted = Store(store.internals.directory)
     assert all(contents(restarted, commit_id)[0] == images for commit_id, (images, _) in states.items())
     restarted.close()
 

@@ -39,7 +39,7 @@ def test_it_comes_back_and_a_new_commit_follows(old, monkeypatch):
     monkeypatch.setattr(sweep, "_REPACK_FROM", 1)
     monkeypatch.setattr(repack, "_LIVE_LEAST", 1)
     monkeypatch.setattr(ingest, "KEY_EVERY", 6)
-    packs = old.anatomy.packs
+    packs = old.internals.packs
     kinds = {frame.kind for name in packs.names() for frame in read_frames(packs.path(name), name)}
     assert kinds == {FrameKind.PAGES, FrameKind.OVERLAY, FrameKind.INDEX}
     assert verify(old, data=True).problems == []
@@ -48,16 +48,16 @@ def test_it_comes_back_and_a_new_commit_follows(old, monkeypatch):
     commits = [line.id for line in old.log()][::-1]
     for commit_id in commits:
         assert contents(old, commit_id)[0] == service.images()
-        assert independent_reader.read_images(old.anatomy.directory, commit_id, signer) == service.images()
+        assert independent_reader.read_images(old.internals.directory, commit_id, signer) == service.images()
         parent = commit_id
         service.live()
-    assert (old.anatomy.directory / "format").read_text() == '{"version": 5}'
+    assert (old.internals.directory / "format").read_text() == '{"version": 5}'
     states = {}
     for _ in range(3):
         parent = take(old, service, parent).id
         states[parent] = service.images()
         service.live()
-    assert (old.anatomy.directory / "format").read_text() == '{"version": 7}'
+    assert (old.internals.directory / "format").read_text() == '{"version": 7}'
     old.delete(commits[2])
     old.delete(commits[1])
     assert verify(old, data=True).problems == []

@@ -30,6 +30,7 @@ from relive.checkpoint.page_runs import Placed, Span, difference, newest, placed
 from relive.images import criu_images_pb2 as pb
 from relive.images.image_file import decode, messages, read_first, write_entries
 from relive.kernel import procfs
+from relive.kernel.children import wait_or_kill
 
 __all__ = ["CopiedAhead"]
 
@@ -169,11 +170,7 @@ class CopiedAhead:
         assert process.stdin is not None and process.stdout is not None
         with contextlib.suppress(OSError):
             process.stdin.close()
-        try:
-            process.wait(_ENDS_WITHIN)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        wait_or_kill(process, _ENDS_WITHIN)
         process.stdout.close()
 
     def discard(self) -> None:

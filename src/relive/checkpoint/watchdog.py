@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 
 from relive.errors import CapsuleError, ToolMissing
+from relive.kernel.children import wait_or_kill
 
 __all__ = ["Watchdog", "WatchdogPeriod"]
 
@@ -129,11 +130,7 @@ class Watchdog:
         assert process.stdin is not None and process.stdout is not None
         with contextlib.suppress(OSError):
             process.stdin.close()
-        try:
-            process.wait(_ANSWER_WITHIN)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        wait_or_kill(process, _ANSWER_WITHIN)
         process.stdout.close()
 
     def __enter__(self) -> Watchdog:

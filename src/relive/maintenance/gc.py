@@ -54,7 +54,7 @@ class Collected:
 
 def foresee(store: Store, *, grace: float = GRACE, progress: Progress = silent) -> Collected:
     """What ``collect`` would do now; nothing is changed. What a commit on its way in needs may be named, too."""
-    parts = store.anatomy
+    parts = store.internals
     with disk_errors("looking for garbage", parts.directory):
         references = References()
         garbage = _look(references, parts, progress)
@@ -74,7 +74,7 @@ def collect(store: Store, *, grace: float = GRACE, progress: Progress = silent) 
     Raises:
         DiskFull, StoreError: it could not go on; nothing that a commit needs is gone.
     """
-    parts = store.anatomy
+    parts = store.internals
     with disk_errors("freeing what nothing needs", parts.directory):
         references = References()
         suspects = _look(references, parts, progress)

@@ -64,7 +64,7 @@ def repair(
     Raises:
         DiskFull, StoreError: it could not go on; what was fetched before is in place.
     """
-    parts, tried, fetched = store.anatomy, set[tuple[Kind, str]](), list[Fetched]()
+    parts, tried, fetched = store.internals, set[tuple[Kind, str]](), list[Fetched]()
     with disk_errors("repairing the store", parts.directory):
         while True:
             problems = verify(store, commits, data=True, progress=progress).problems

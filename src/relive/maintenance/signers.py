@@ -21,7 +21,7 @@ def change_signer(store: Store, *, disown: bool) -> tuple[bytes, int]:
     Raises:
         DiskFull, StoreError: it could not be done to its end.
     """
-    parts, count = store.anatomy, 0
+    parts, count = store.internals, 0
     with disk_errors("changing the signing key", parts.directory), parts.lock.held(shared=False):
         fresh = parts.keyring.rotate_signing_key()
         if disown:

@@ -50,7 +50,7 @@ def measure(store: Store, *, progress: Progress = silent) -> StoreStats:
         StoreError, PermissionMissing: the store itself cannot be read.
     """
     load_numpy()
-    parts = store.anatomy
+    parts = store.internals
     with disk_errors("measuring the store", parts.directory):
         sizes = {name: _size(parts.packs.path(name)) for name in parts.packs.names()}
         objects = {name: _size(parts.objects.path(name)) for name in parts.objects.names()}

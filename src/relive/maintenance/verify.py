@@ -54,17 +54,17 @@ def verify(
     Raises:
         StoreError, PermissionMissing: the store itself cannot be read.
     """
-    with disk_errors("checking the store", store.anatomy.directory):
-        wanted = sorted(store.anatomy.manifests.ids() if commits is None else commits)
-        check = _Check(store.anatomy, progress)
+    with disk_errors("checking the store", store.internals.directory):
+        wanted = sorted(store.internals.manifests.ids() if commits is None else commits)
+        check = _Check(store.internals, progress)
         problems = check.look(wanted, (lambda _: True) if data else (lambda _: False))
         if problems:
             with store.nothing_dropped():
-                there = store.anatomy.manifests.ids() if commits is None else set(commits)
+                there = store.internals.manifests.ids() if commits is None else set(commits)
                 doubtful = {problem.name for problem in problems}
                 spoiled = {commit for problem in problems for commit in problem.commits}
                 again = sorted(there & spoiled.union(*(check.packs.get(name, ()) for name in doubtful)))
-                problems = _Check(store.anatomy, silent).look(again, lambda name: data and name in doubtful)
+                problems = _Check(store.internals, silent).look(again, lambda name: data and name in doubtful)
         if commits is None:
             problems += [*_tag_problems(store), *_derived_problems(store)]
     return Report(
@@ -246,7 +246,7 @@ def _derived_problems(store: Store) -> list[Problem]:
     remedy = "`relive repair` makes it anew"
     found = [
         Problem(Kind.INDEX, name, ObjectCorrupt.code, f"the index is wrong here: {what}; {remedy}", [])
-        for name, what in sorted(store.index_faults(store.anatomy.manifests.ids()).items())
+        for name, what in sorted(store.index_faults(store.internals.manifests.ids()).items())
     ]
     return found + [
         Problem(
@@ -258,9 +258,9 @@ def _derived_problems(store: Store) -> list[Problem]:
 
 def _tag_problems(store: Store) -> list[Problem]:
     """Tags that hold no id, and such whose commit is not there."""
-    good, commits = store.tags(), store.anatomy.manifests.ids()
+    good, commits = store.tags(), store.internals.manifests.ids()
     problems = []
-    for name in sorted(os.listdir(store.anatomy.directory / "tags")):
+    for name in sorted(os.listdir(store.internals.directory / "tags")):
         if name not in good:
             problems.append(Problem(Kind.TAG, name, ObjectCorrupt.code, "the tag holds no commit's id", []))
         elif good[name] not in commits:

@@ -6,11 +6,13 @@ from typing import Literal
 
 from pydantic import Field, ValidationError
 
+from relive.config import Settings
 from relive.errors import RecordingCorrupt
+from relive.model.capsule import CapsuleSpec
 from relive.model.text import NativeText
 from relive.model.value import Value
 
-__all__ = ["Launch", "read_launch"]
+__all__ = ["Launch", "launch_of", "read_launch"]
 
 _MOST_BYTES = 4 << 20
 
@@ -36,6 +38,22 @@ class Launch(Value):
     record_not: list[str] = []
     secret_names: list[str] = []
     secret_patterns: list[str] = []
+
+
+def launch_of(spec: CapsuleSpec, settings: Settings) -> Launch:
+    """How the service of a capsule was started, with these settings of its recorder."""
+    return Launch(
+        command=spec.command,
+        directory=spec.directory,
+        user=spec.user,
+        address=spec.upstream,
+        ring=settings.ring,
+        inline_limit=settings.inline_limit,
+        body_limit=settings.body_limit,
+        record_not=settings.record_not,
+        secret_names=settings.secret_names,
+        secret_patterns=settings.secret_patterns,
+    )
 
 
 def read_launch(data: bytes) -> Launch:

@@ -79,16 +79,16 @@ def make_store_key(settings: Settings, wish: StoreKeyWish, _progress: Progress) 
         KeyMissing: the store is sealed with one that is not there.
     """
     store = Store(settings.store)
-    keyring = store.anatomy.keyring
+    keyring = store.internals.keyring
     brought = _brought(wish)
     if brought is not None:
         keyring.take_store_key(brought)
     elif not keyring.is_given and keyring.store_key() is not None:
         raise UsageError("there is a store key already", remedy="`relive key rotate` changes it")
-    elif store.anatomy.format.noted_key is not None:
+    elif store.internals.format.noted_key is not None:
         raise KeyMissing(
             "the store is sealed with a key that is not there",
-            cause=f"the store knows the key {store.anatomy.format.noted_key}",
+            cause=f"the store knows the key {store.internals.format.noted_key}",
             remedy="put that one there: `relive key new --from FILE`",
         )
     else:
@@ -99,7 +99,7 @@ def make_store_key(settings: Settings, wish: StoreKeyWish, _progress: Progress) 
 def rotate_store_key(settings: Settings, wish: StoreKeyWish, _progress: Progress) -> StoreKey:
     """Seal with another key from now on; what was sealed before stays readable. Raises UsageError, KeyMissing."""
     store = Store(settings.store)
-    store.anatomy.keyring.rotate_store_key(_brought(wish))
+    store.internals.keyring.rotate_store_key(_brought(wish))
     return _noted(store)
 
 
@@ -116,8 +116,8 @@ def _brought(wish: StoreKeyWish) -> bytes | None:
 def _noted(store: Store) -> StoreKey:
     """Note the key in the store, so that nothing is written without it."""
     with store.nothing_dropped():
-        store.anatomy.format.make_writable()
-    return StoreKey(store_key=store.anatomy.format.noted_key or "")
+        store.internals.format.make_writable()
+    return StoreKey(store_key=store.internals.format.noted_key or "")
 
 
 KEY_NEW = Operation(
@@ -249,8 +249,8 @@ class Keys(Result):
 def list_keys(settings: Settings, _wish: KeyListWish, _progress: Progress) -> Keys:
     """This host's signer, the signers it trusts, and the names of its store keys; no secret. Raises StoreError."""
     store = Store(settings.store)
-    keyring = store.anatomy.keyring
-    store_key, noted = keyring.store_key(), store.anatomy.format.noted_key
+    keyring = store.internals.keyring
+    store_key, noted = keyring.store_key(), store.internals.format.noted_key
     found = [Key(kind=KeyKind.SIGNER, name=socket.gethostname(), key=keyring.public_key.hex())]
     found += [Key(kind=KeyKind.TRUSTED, name=name, key=one.hex()) for name, one in keyring.trusted().items()]
     if store_key is not None:

@@ -155,7 +155,7 @@ def pull(settings: Settings, wish: PullWish, progress: Progress) -> Pulled:
     if name is not None:
         store.check_tag(name, found.commit, force=wish.force)
     came = fetch(store, source, found.commit, here, force=wish.force, show=progress.transfer)
-    records = records_of(source, store.anatomy.keyring, found.commit) if wish.incidents else []
+    records = records_of(source, store.internals.keyring, found.commit) if wish.incidents else []
     for commit in {commit: None for one in records for commit in one.commits if commit != found.commit}:
         fetch(store, source, commit, here, force=wish.force, show=progress.transfer)
     taken = [fetch_incident(settings, store, source, one, progress.transfer) for one in records]

@@ -54,7 +54,7 @@ def incident_id(store: Store, incident: Incident) -> str:
     """32 hexadecimal digits that the incident has in every home."""
     if incident.origin is not None:
         return incident.origin.id
-    signer = store.anatomy.keyring.public_key.hex()
+    signer = store.internals.keyring.public_key.hex()
     text = "\0".join((signer, incident.service, incident.life, str(incident.number)))
     return hash_bytes(text.encode(errors="surrogateescape"))[:32]
 
@@ -125,7 +125,7 @@ def pack_case(settings: Settings, store: Store, incident: Incident, goal: Path) 
         *([_text("life/stderr", stderr)] if stderr else []),
         *_recordings(settings, store, incident),
     ]
-    parts = store.anatomy
+    parts = store.internals
     write_case(goal, pieces, parts.keyring, sealed=parts.format.noted_key is not None)
 
 
@@ -247,7 +247,7 @@ def take_case(
         ArchiveInvalid, KeyMissing, KeyWrong, StoreVersionUnknown: it cannot be read; nothing was taken in.
         DiskFull, StoreError: it could not be written.
     """
-    facts = read_case(path, directory, store.anatomy.keyring)
+    facts = read_case(path, directory, store.internals.keyring)
     try:
         incident = decode_incident((directory / "incident.json").read_bytes())
     except (OSError, RecordingError) as error:

@@ -58,7 +58,7 @@ def export(
     needed = {commit_id: None} | {one: None for incident in incidents for one in incident.facts.commits}
     with contextlib.ExitStack() as stack:
         fresh = stack.enter_context(writing(goal, force=force))
-        commits = [stack.enter_context(store.deliveries.hold(one)) for one in needed]
+        commits = [stack.enter_context(store.transfers.hold(one)) for one in needed]
         paths = {part: path for outgoing in commits for part, path in outgoing.paths.items()}
         total = sum(path.stat().st_size for path in paths.values()) + sum(one.facts.size for one in incidents)
         with show(f"Exporting {commit_id[:10]}", total) as done:

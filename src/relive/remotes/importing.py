@@ -30,7 +30,7 @@ class ArchiveImport:
 
     def __init__(self, store: Store, reader: ArchiveReader, host: HostFacts, *, force: bool) -> None:
         self._store, self._reader = store, reader
-        self._deliveries = store.deliveries
+        self._transfers = store.transfers
         self._host, self._force = host, force
         self._passed: set[TransferPart] = set()
         self._arrived: set[TransferPart] = set()
@@ -38,10 +38,10 @@ class ArchiveImport:
 
     def run(self, settings: Settings | None, size: int, show: Show) -> Imported:
         """Durable on return; ``size``: of the archive. Raises as ``operations.imports.import_archive``."""
-        with self._deliveries.receiving(), contextlib.ExitStack() as stack:
+        with self._transfers.receiving(), contextlib.ExitStack() as stack:
             held = self._reader.held()
             first = held.commits[0]
-            if not held.incidents and self._deliveries.whole(first) is not None:
+            if not held.incidents and self._transfers.whole(first) is not None:
                 return Imported(first, 0, 0, len(self._open(held, first).parts), False)
             with show(f"Importing {first[:10]}", size) as done:
                 read = [self._read_commit(held, one, done) for one in held.commits]
@@ -58,21 +58,21 @@ class ArchiveImport:
     def _open(self, held: ArchiveContents, commit_id: CommitId) -> TransferCommit:
         manifest = self._reader.content(held.manifest(commit_id))
         placement = self._reader.content(held.placement(commit_id))
-        return self._deliveries.open(commit_id, manifest, lambda: placement)
+        return self._transfers.open(commit_id, manifest, lambda: placement)
 
     def _read_commit(
         self, held: ArchiveContents, commit_id: CommitId, done: Callable[[int], None]
     ) -> tuple[TransferCommit, bool, int]:
         """(the commit, whether it was not here before, bytes of it that were gathered)."""
-        is_new = self._deliveries.whole(commit_id) is None
+        is_new = self._transfers.whole(commit_id) is None
         commit = self._open(held, commit_id)
         if is_new and not self._force:
             refuse_unfit(commit.manifest.host, self._host)
-        missing = set(self._deliveries.missing(commit))
+        missing = set(self._transfers.missing(commit))
         size = 0
         for part in commit.parts:
             if part not in self._passed:
-                size += _take(self._deliveries, self._reader, part, part in missing, done)
+                size += _take(self._transfers, self._reader, part, part in missing, done)
         self._arrived |= missing - self._passed
         self._passed |= set(commit.parts)
         self._bytes += size
@@ -82,7 +82,7 @@ class ArchiveImport:
         self, uid: str, stack: contextlib.ExitStack, done: Callable[[int], None]
     ) -> tuple[IncidentRecord, Staging]:
         """Its record, and where its case file lies; both are as they were signed."""
-        name, keyring = self._reader.name, self._store.anatomy.keyring
+        name, keyring = self._reader.name, self._store.internals.keyring
         record = read_record(
             f"the incident {uid[:10]} in {name}", self._reader.content(record_name(uid)), keyring
         )
@@ -100,7 +100,7 @@ class ArchiveImport:
         return record, staging
 
     def _receive(self, commit: TransferCommit, new_bytes: int) -> None:
-        if self._deliveries.whole(commit.id) is None and self._deliveries.receive(commit, new_bytes):
+        if self._transfers.whole(commit.id) is None and self._transfers.receive(commit, new_bytes):
             raise ObjectMissing(
                 "parts of the commit are gone again",
                 cause="other commits that it shares them with are being dropped here",
@@ -115,7 +115,7 @@ class ArchiveImport:
 
 
 def _take(
-    deliveries: Transfers,
+    transfers: Transfers,
     reader: ArchiveReader,
     part: TransferPart,
     is_missing: bool,
@@ -128,16 +128,16 @@ def _take(
             done(len(chunk))
         return 0
     size = 0
-    goal = deliveries.arriving(part)
+    goal = transfers.arriving(part)
     with disk_errors("receiving a commit", goal.parent), goal.open("wb") as file:
         for chunk in chunks:
             if size == 0 and part.kind is PartKind.PACK:
-                deliveries.check_seal(part, chunk[:HEAD_SIZE])
+                transfers.check_seal(part, chunk[:HEAD_SIZE])
             file.write(chunk)
             size += len(chunk)
             done(len(chunk))
     try:
-        deliveries.check_arrived(part)
+        transfers.check_arrived(part)
     except ObjectCorrupt as error:
         raise invalid(reader.name, f"{part} was changed: {error.cause}") from error
     return size

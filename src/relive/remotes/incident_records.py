@@ -80,7 +80,7 @@ def packed(settings: Settings, store: Store, incident: Incident) -> Iterator[Pac
                 commits=commits_of(store, incident),
             )
         body = facts.model_dump_json()
-        signed = store.anatomy.keyring.sign(_CONTEXT + body.encode())
+        signed = store.internals.keyring.sign(_CONTEXT + body.encode())
         yield Packed(uid, _written(body, signed), facts, case)
     finally:
         staging.discard()

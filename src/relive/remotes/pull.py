@@ -65,20 +65,20 @@ def pull(
         ExchangeError, DiskFull: the transfer broke off; what has arrived counts the next time.
     """
     remote.check_format()
-    deliveries = store.deliveries
-    with deliveries.receiving():
-        here = deliveries.whole(commit_id)
+    transfers = store.transfers
+    with transfers.receiving():
+        here = transfers.whole(commit_id)
         if here is not None:
             return Pulled(commit_id, 0, 0, len(here.parts), False)
-        commit = _open(deliveries, remote, commit_id)
+        commit = _open(transfers, remote, commit_id)
         if not force:
             refuse_unfit(commit.manifest.host, host)
         fetched: set[TransferPart] = set()
         size = 0
         for _ in range(_ROUNDS):
-            parts, more = _fetch_missing(deliveries, remote, commit, show)
+            parts, more = _fetch_missing(transfers, remote, commit, show)
             fetched, size = fetched | parts, size + more
-            if not deliveries.receive(commit, size):
+            if not transfers.receive(commit, size):
                 return Pulled(commit_id, len(fetched), size, len(commit.parts) - len(fetched), True)
     raise ObjectMissing(
         "parts of the commit are gone again",
@@ -87,7 +87,7 @@ def pull(
     )
 
 
-def _open(deliveries: Transfers, remote: Remote, commit_id: CommitId) -> TransferCommit:
+def _open(transfers: Transfers, remote: Remote, commit_id: CommitId) -> TransferCommit:
     manifest = remote.read(manifest_path(commit_id))
     if manifest is None:
         raise unknown_there(remote, commit_id)
@@ -98,22 +98,22 @@ def _open(deliveries: Transfers, remote: Remote, commit_id: CommitId) -> Transfe
             raise _not_there(remote, f"the placement of {commit_id[:10]}")
         return found
 
-    return deliveries.open(commit_id, manifest, placement)
+    return transfers.open(commit_id, manifest, placement)
 
 
 def _fetch_missing(
-    deliveries: Transfers, remote: Remote, commit: TransferCommit, show: Show
+    transfers: Transfers, remote: Remote, commit: TransferCommit, show: Show
 ) -> tuple[set[TransferPart], int]:
     """Gather what is not in the store; returns the parts that travelled, and how many bytes did."""
-    sizes = _sizes_there(remote, deliveries.missing(commit))
-    _refuse_sealed(deliveries, remote, commit, sizes)
-    pieces = pieces_to_fetch(sizes, {part: _gathered(deliveries.arriving(part)) for part in sizes})
+    sizes = _sizes_there(remote, transfers.missing(commit))
+    _refuse_sealed(transfers, remote, commit, sizes)
+    pieces = pieces_to_fetch(sizes, {part: _gathered(transfers.arriving(part)) for part in sizes})
     total = sum(piece.size for piece in pieces)
     with show(f"Pulling {commit.id[:10]}", total) as done:
-        spoilt = _fetch(deliveries, remote, pieces, done)
+        spoilt = _fetch(transfers, remote, pieces, done)
         # What lay here from the last time was not sound; now all of these parts is fetched anew.
         anew = [piece for part in spoilt for piece in pieces_of(part, sizes[part])]
-        _fetch(deliveries, remote, anew, done)
+        _fetch(transfers, remote, anew, done)
     return {piece.part for piece in pieces}, total + sum(piece.size for piece in anew)
 
 
@@ -139,7 +139,7 @@ def _gathered(path: Path) -> int | None:
 
 
 def _fetch(
-    deliveries: Transfers, remote: Remote, pieces: Sequence[Piece], done: Callable[[int], None]
+    transfers: Transfers, remote: Remote, pieces: Sequence[Piece], done: Callable[[int], None]
 ) -> list[TransferPart]:
     """Fetch pieces, and check each part when its last one is there; returns parts whose earlier pieces were not sound."""
     first = {piece.part: piece.number for piece in reversed(pieces)}
@@ -148,12 +148,12 @@ def _fetch(
     for piece, data in in_order(lambda piece: remote.read(piece.path), pieces):
         if data is None or len(data) != piece.size:
             raise _not_there(remote, str(piece.part))
-        with disk_errors("receiving a commit", deliveries.arriving(piece.part).parent):
-            _write_piece(deliveries.arriving(piece.part), piece, data)
+        with disk_errors("receiving a commit", transfers.arriving(piece.part).parent):
+            _write_piece(transfers.arriving(piece.part), piece, data)
         done(piece.size)
         if piece.number == last[piece.part]:
             try:
-                deliveries.check_arrived(piece.part)
+                transfers.check_arrived(piece.part)
             except ObjectCorrupt as error:
                 if first[piece.part] == 0:
                     raise _changed(remote, piece.part, error) from error
@@ -184,7 +184,7 @@ def _sizes_there(remote: Remote, parts: Sequence[TransferPart]) -> dict[Transfer
 
 
 def _refuse_sealed(
-    deliveries: Transfers, remote: Remote, commit: TransferCommit, missing: Mapping[TransferPart, int]
+    transfers: Transfers, remote: Remote, commit: TransferCommit, missing: Mapping[TransferPart, int]
 ) -> None:
     """Raises KeyMissing, KeyWrong where the commit will not be opened here, before it travels."""
     index = commit.placement.index
@@ -192,7 +192,7 @@ def _refuse_sealed(
     if pack in missing:
         pieces = pieces_of(pack, missing[pack])
         try:
-            deliveries.check_opens(
+            transfers.check_opens(
                 pack,
                 missing[pack],
                 index.frame,

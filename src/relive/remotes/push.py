@@ -53,7 +53,7 @@ def push(
         UsageError: the tag names another commit there, and ``force`` is not given; nothing is sent then.
         ExchangeError: the remote cannot take it; what has arrived there counts the next time.
     """
-    with store.deliveries.hold(commit_id) as outgoing:
+    with store.transfers.hold(commit_id) as outgoing:
         remote.begin_sending()
         if tag is not None and not force:
             refuse_move(remote, tag, commit_id)
@@ -75,7 +75,7 @@ def _is_there(store: Store, remote: Remote, outgoing: Outgoing) -> bool:
     if placement is None:
         return False
     try:
-        parts = store.deliveries.parts_named(commit, placement)
+        parts = store.transfers.parts_named(commit, placement)
     except ObjectCorrupt:
         return False
     return all(whole_size(sizes) is not None for sizes in _sizes_there(remote, parts).values())

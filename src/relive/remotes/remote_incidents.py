@@ -43,7 +43,7 @@ def push_incident(settings: Settings, store: Store, remote: Remote, incident: In
         RecordingCorrupt: something of it is damaged here; nothing is sent then.
         ExchangeError, DiskFull, KeyMissing, KeyWrong: it could not be written or sent.
     """
-    keyring, commits = store.anatomy.keyring, commits_of(store, incident)
+    keyring, commits = store.internals.keyring, commits_of(store, incident)
     name = f"{incident_id(store, incident)}.json"
     for record in _readable(remote, keyring, commits[:1], name):
         if record.times >= incident.times and _is_whole(remote, record):

@@ -15,6 +15,7 @@ import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from relive.errors import RestoreUnsupported
 from relive.kernel.mounts import forget_names
 from relive.kernel.openat2 import look_without_links
 from relive.kernel.unixpath import near
@@ -23,7 +24,7 @@ from relive.sandbox.changed_files import Change, LaterFiles, lay_change
 __all__ = ["keep_files"]
 
 _ANSWER_WITHIN = 10.0  # [s]
-_POINTS_MOST = 64
+_POINTS_MOST = 126  # as in native/init/branches.c: so many pairs of descriptors the kernel hands over at once (SCM_MAX_FD)
 
 
 def keep_files(
@@ -43,11 +44,18 @@ def keep_files(
 
     Raises:
         OSError: process 1 of the capsule does not answer, or the disk is full.
+        RestoreUnsupported: the branch has too many file systems of the host for process 1 to look after.
     """
     life = later.living
     if life is None:
         return None
-    line = _register(life.files / "branches", points[:_POINTS_MOST], inside)
+    if len(points) > _POINTS_MOST:
+        raise RestoreUnsupported(
+            f"the branch would lie over {len(points)} file systems of the host",
+            cause=f"of no more than {_POINTS_MOST} what the running service changes can be kept from it",
+            remedy="stop the service first, or restore on another host",
+        )
+    line = _register(life.files / "branches", points, inside)
     for path, change in later.read().items():
         if path not in laid:
             _put(change, path, points, inside)

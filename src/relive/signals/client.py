@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from relive.errors import CapsuleError, ProcessGone, ReliveError
+from relive.kernel.children import wait_or_kill
 from relive.signals.crash import HOLD_LIMIT
 from relive.signals.messages import Event, parse_event
 
@@ -189,17 +190,10 @@ class TracerClient:
     async def close(self) -> None:
         """End the tracer; held processes die of their signals, and all others run on untraced."""
         self._writer.close()
-        await asyncio.to_thread(self._end)
+        await asyncio.to_thread(wait_or_kill, self._process, _CLOSE_LIMIT)
         self._reading.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._reading
-
-    def _end(self) -> None:
-        try:
-            self._process.wait(_CLOSE_LIMIT)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
 
     async def __aenter__(self) -> TracerClient:
         return self

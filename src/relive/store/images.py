@@ -52,12 +52,12 @@ class Images:
         self,
         packs: Packs,
         placements: Placements,
-        laid_out: ImageCache,
+        image_cache: ImageCache,
         manifests: Manifests,
     ) -> None:
         self._packs = packs
         self._placements = placements
-        self._laid_out = laid_out
+        self._image_cache = image_cache
         self._manifests = manifests
         self._known = ParentCache()
         self._read_back: tuple[CommitId, KnownCommit] | None = None  # asked for twice within one commit
@@ -256,11 +256,11 @@ class Images:
     def _make_page_files(self, manifest: Manifest, source: PageSource, directory: Path) -> None:
         page_images = [image for image in manifest.images if image.name != BUNDLE]
         for image in page_images:
-            if not self._laid_out.link_page_file(image, directory / image.name):
+            if not self._image_cache.link_page_file(image, directory / image.name):
                 source.write(image, directory / image.name)
         # What is sealed does not lie about plain for longer than its branch.
         is_sealed = self._packs.store_key() is not None
-        self._laid_out.keep([] if is_sealed else page_images, directory)
+        self._image_cache.keep([] if is_sealed else page_images, directory)
 
     def _lay_out_lazily(self, manifest: Manifest, placement: Placement, directory: Path) -> None:
         # Files with holes are not kept for the next branch.
@@ -285,7 +285,7 @@ class Images:
             stack.enter_context(source)
             small = _small(manifest, source)
             stack.pop_all()
-        return CommitPages(source, manifest.images, small, self._laid_out.open)
+        return CommitPages(source, manifest.images, small, self._image_cache.open)
 
     def open_memory(self, manifest: Manifest) -> CommitMemory:
         """Open the packs of all its pages; to be called, and raises, as ``open_pages``."""

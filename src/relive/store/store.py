@@ -103,8 +103,8 @@ class Store:
                 directory / "packs", self._incoming, keyring.store_key, keyring.old_store_keys
             )
             self._placements = Placements(directory / "placements", self._incoming, keyring)
-            self._laid_out = ImageCache(directory / "laid")
-            self._trees = LayerCache(directory / "trees", self._write_content)
+            self._image_cache = ImageCache(directory / "laid")
+            self._layer_cache = LayerCache(directory / "trees", self._write_content)
             self._index = open_index(directory / "index.sqlite", self._lock)
             try:
                 sweep_left_overs(self._incoming)
@@ -125,7 +125,7 @@ class Store:
         self.__dict__.pop("_images", None)
 
     @property
-    def anatomy(self) -> StoreInternals:
+    def internals(self) -> StoreInternals:
         """What it is made of, for who works on all of it."""
         return StoreInternals(
             directory=self._directory,
@@ -145,7 +145,7 @@ class Store:
         load_numpy()
         from relive.store.images import Images  # noqa: PLC0415
 
-        return Images(self._packs, self._placements, self._laid_out, self._manifests)
+        return Images(self._packs, self._placements, self._image_cache, self._manifests)
 
     @cached_property
     def _contents(self) -> StoredContents:
@@ -363,7 +363,7 @@ class Store:
     def _drop_plain_trees(self) -> None:
         """What is sealed does not lie about plain for longer than its branch."""
         if self._format.noted_key is not None:
-            self._trees.drop_unused()
+            self._layer_cache.drop_unused()
 
     def _refuse_missing(self, manifest: Manifest) -> None:
         missing = {name for name in objects_of(manifest) if not self._objects.path(name).exists()}
@@ -484,7 +484,7 @@ class Store:
     def lay_out_layer(self, layer: Layer) -> Path:
         """A directory with the layer's files, for reading only."""
         with disk_errors("laying out files", self._directory):
-            return self._trees.get(layer)
+            return self._layer_cache.get(layer)
 
     def lay_out_files(self, layer: Layer, directory: Path) -> None:
         """Make the layer's files below an existing directory; raises as ``lay_out_layer``."""
@@ -498,17 +498,17 @@ class Store:
             name: BLAKE3 of all that decides what is in it.
         """
         with disk_errors("laying out files", self._directory):
-            return self._trees.made(name, make)
+            return self._layer_cache.made(name, make)
 
     def damaged_trees(self) -> list[str]:
         """Names of what was laid out and is not any more what it was then; each use finds it, too, and makes it anew."""
         with disk_errors("reading what was laid out", self._directory):
-            return self._trees.damaged()
+            return self._layer_cache.damaged()
 
     def renew_derived(self) -> list[str]:
         """Make anew what is derived and wrong: laid-out layers, the index. Returns what it was, in words."""
         with disk_errors("making anew what is derived", self._directory):
-            done = [f"laid-out layer {name[:12]}" for name in self._trees.drop_damaged()]
+            done = [f"laid-out layer {name[:12]}" for name in self._layer_cache.drop_damaged()]
             faults = self.index_faults(self._manifests.ids())
         if faults:
             self.rebuild_index()
@@ -528,7 +528,7 @@ class Store:
             held = self._held_file(name)
             if held is not None:
                 return held
-            made = self._trees.made(
+            made = self._layer_cache.made(
                 hash_bytes(f"content {name}".encode()),
                 lambda goal: self._write_content(name, goal / _CONTENT),
             )
@@ -563,9 +563,9 @@ class Store:
     # -- to and from other stores --------------------------------------------------------------------------------
 
     @cached_property
-    def deliveries(self) -> Transfers:
+    def transfers(self) -> Transfers:
         """Commits that leave for another store, or come from there."""
-        return Transfers(self.anatomy, self._index, self.stage)
+        return Transfers(self.internals, self._index, self.stage)
 
     # -- names ---------------------------------------------------------------------------------------------------
 
@@ -724,7 +724,7 @@ class Store:
     def _drop(self, commits: Sequence[CommitId]) -> int:
         """Remove commits and what only they used; returns the bytes freed."""
         self._manifests.delete(commits)  # for good before all else: one that comes back must be whole
-        self._laid_out.clear()
+        self._image_cache.clear()
         if "_contents" in self.__dict__:
             self._contents.forget(commits)
         freed = self._sweep()  # early, since the index may need a little space

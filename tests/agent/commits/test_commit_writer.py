@@ -182,7 +182,7 @@ def test_no_commit_can_be_dropped_between_finding_and_naming_it(keeping, setting
     def save_and_look(self: Incidents, incident: Incident) -> None:
         with contextlib.closing(Store(settings.store)) as other:
             try:
-                with other.anatomy.lock.held(shared=False, wait=False):
+                with other.internals.lock.held(shared=False, wait=False):
                     locks.append(False)
             except BlockingIOError:
                 locks.append(True)

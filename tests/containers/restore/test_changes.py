@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from containers.archive.checkpoints import Entry, tar_of
 from relive.containers.restore.changes import (
     delete_files,
     deleted_paths,
@@ -18,7 +19,6 @@ from relive.containers.restore.changes import (
     unpack_tar,
 )
 from relive.errors import ObjectCorrupt
-from remotes.checkpoints import Entry, tar_of
 
 
 @pytest.fixture

@@ -12,12 +12,12 @@ from typing import cast
 
 import pytest
 
+from containers.archive.checkpoints import Entry, tar_of
 from relive.containers.restore.image import IMAGE_MEMBER, image_layers
 from relive.containers.restore.specification import ContainerSpecification
 from relive.errors import ImageUnavailable, ObjectCorrupt
 from relive.model.commit import CommitId, EntryKind, FileEntry
 from relive.store import Store
-from remotes.checkpoints import Entry, tar_of
 
 COMMIT = CommitId("c" * 64)
 

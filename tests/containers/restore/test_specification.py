@@ -7,11 +7,11 @@ from typing import cast
 
 import pytest
 
+from containers.archive.checkpoints import FIRST, contents_of, plain
 from relive.containers.restore.specification import BindMount, ContainerSpecification, read_told
 from relive.errors import RestoreFailed
 from relive.model.commit import EntryKind, FileEntry, Layer, LayerKind, Manifest
 from relive.store import Store
-from remotes.checkpoints import FIRST, contents_of, plain
 
 
 class Members:

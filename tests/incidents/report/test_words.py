@@ -28,40 +28,72 @@ FIELDS = (
 PARTS = ("statement", "url", "command", "commands", "argv", "path", "operation", "key", "status", "errno")
 
 
-@pytest.mark.parametrize(
-    ("kind", "fields", "what", "result", "failed"),
-    [
-        ("query", {"asked": {"statement": "SELECT 1"}, "rows_fetched": 1}, "SELECT 1", "1 row", False),
-        ("query", {"asked": {"statement": "DELETE FROM a"}, "answer": {"rowcount": 2}}, "DELETE FROM a", "2 rows", False),
-        ("query", {"asked": {"statement": "COMMIT"}, "answer": {"rowcount": -1}}, "COMMIT", "done", False),
-        ("query", {"asked": {"statement": "SELECT 1"}, "answer": {"columns": ["a"]}}, "SELECT 1", "no rows fetched", False),
-        ("query", {"asked": {"statement": "X"}, "answer": {"error": {"code": "57014", "message": "no"}}}, "X", "no (57014)", True),
-        ("query", {"asked": {"statement": "X"}, "error": TIMED_OUT}, "X", "timeout: timed out, 3", True),
-        ("http-call", {"asked": {"method": "GET", "url": "a"}, "answer": {"status": 404}}, "GET a", "404 Not Found", False),
-        ("http-call", UNAVAILABLE, "PUT http://a", "503 Service Unavailable", True),
-        ("redis-command", {"asked": {"command": ["SET", "a", 1]}, "answer": True}, "SET a 1", "True", False),
-        ("redis-command", {"asked": {"commands": [["GET", "a"], ["GET", "b"]]}, "answer": []}, "GET a; GET b", "[]", False),
-        ("s3-call", {"asked": OBJECT, "answer": {"status": 200}}, "GetObject b/k/1", "200 OK", False),
-        ("redis-command", {"asked": {"command": ["GET", "a"]}, "answer": REFUSED}, "GET a", "timeout: timed out, 3", True),
-        ("redis-command", {"asked": {"command": ["KEYS"]}, "answer_in_data": True, "bytes": 9}, "KEYS", "9 bytes", False),
-        ("redis-command", {"message": ["message", "news", "x"]}, "message", "['message', 'news', 'x']", False),
-        ("redis-command", {"asked": {"commands": [["PING"]] * 10}}, "; ".join(["PING"] * 8) + "; 2 more", "None", False),
-        ("file-read", {"asked": {"path": "/x.conf"}, "answer": {"bytes": 12}}, "/x.conf", "12 bytes", False),
-        ("file-read", {"asked": {"path": "/x.conf"}, "error": MISSING}, "/x.conf", NOT_FOUND, True),
-        ("subprocess", {"asked": {"argv": ["ls", "-l"]}, "answer": {"status": 2}}, "ls -l", "exit 2", True),
-        ("subprocess", {"asked": {"argv": ["ls"]}, "answer": {"status": -9}}, "ls", "signal 9", True),
-        ("subprocess", {"asked": {"argv": ["ls"]}, "answer": {"status": 0}}, "ls", "exit 0", False),
-        ("clock", {"source": "time.time", "value": 1.5}, "time.time", "1.5", False),
-        ("environment-read", {"name": "HOME"}, "HOME", "not set", False),
-        ("environment-read", {"name": "HOME", "value": "/"}, "HOME", "'/'", False),
-        ("log-record", {"level": "ERROR", "text": "a\n b\x1b[31m"}, "a b\\x1b[31m", "ERROR", True),
-        ("failure", {"type": "builtins.KeyError", "text": "'x'"}, "KeyError: 'x'", "escaped", True),
-        ("miss", MISSED, "SELECT 2", "differs in statement", True),
-        ("miss", {"kind": [], "asked": 3}, "3", "not recorded", True),
-        ("handling-ended", {"method": "GET", "target": "/", "status": 200}, "GET /", "200 OK", False),
-        ("note", {}, "note", "", False),
-    ],
-)  # fmt: skip
+EXAMPLES: list[tuple[str, dict[str, object], str, str, bool]] = [
+    ("query", {"asked": {"statement": "SELECT 1"}, "rows_fetched": 1}, "SELECT 1", "1 row", False),
+    ("query", {"asked": {"statement": "DELETE FROM a"}, "answer": {"rowcount": 2}}, "DELETE FROM a", "2 rows", False),
+    ("query", {"asked": {"statement": "COMMIT"}, "answer": {"rowcount": -1}}, "COMMIT", "done", False),
+    ("query", {"asked": {"statement": "SELECT 1"}, "answer": {"columns": ["a"]}}, "SELECT 1", "no rows fetched", False),
+    ("query", {"asked": {"statement": "X"}, "answer": {"error": {"code": "57014", "message": "no"}}}, "X", "no (57014)", True),
+    ("query", {"asked": {"statement": "X"}, "error": TIMED_OUT}, "X", "timeout: timed out, 3", True),
+    ("http-call", {"asked": {"method": "GET", "url": "a"}, "answer": {"status": 404}}, "GET a", "404 Not Found", False),
+    ("http-call", UNAVAILABLE, "PUT http://a", "503 Service Unavailable", True),
+    ("redis-command", {"asked": {"command": ["SET", "a", 1]}, "answer": True}, "SET a 1", "True", False),
+    ("redis-command", {"asked": {"commands": [["GET", "a"], ["GET", "b"]]}, "answer": []}, "GET a; GET b", "[]", False),
+    ("s3-call", {"asked": OBJECT, "answer": {"status": 200}}, "GetObject b/k/1", "200 OK", False),
+    ("redis-command", {"asked": {"command": ["GET", "a"]}, "answer": REFUSED}, "GET a", "timeout: timed out, 3", True),
+    ("redis-command", {"asked": {"command": ["KEYS"]}, "answer_in_data": True, "bytes": 9}, "KEYS", "9 bytes", False),
+    ("redis-command", {"message": ["message", "news", "x"]}, "message", "['message', 'news', 'x']", False),
+    ("redis-command", {"asked": {"commands": [["PING"]] * 10}}, "; ".join(["PING"] * 8) + "; 2 more", "None", False),
+    ("file-read", {"asked": {"path": "/x.conf"}, "answer": {"bytes": 12}}, "/x.conf", "12 bytes", False),
+    ("file-read", {"asked": {"path": "/x.conf"}, "error": MISSING}, "/x.conf", NOT_FOUND, True),
+    ("subprocess", {"asked": {"argv": ["ls", "-l"]}, "answer": {"status": 2}}, "ls -l", "exit 2", True),
+    ("subprocess", {"asked": {"argv": ["ls"]}, "answer": {"status": -9}}, "ls", "signal 9", True),
+    ("subprocess", {"asked": {"argv": ["ls"]}, "answer": {"status": 0}}, "ls", "exit 0", False),
+    ("clock", {"source": "time.time", "value": 1.5}, "time.time", "1.5", False),
+    ("environment-read", {"name": "HOME"}, "HOME", "not set", False),
+    ("environment-read", {"name": "HOME", "value": "/"}, "HOME", "'/'", False),
+    ("log-record", {"level": "ERROR", "text": "a\n b\x1b[31m"}, "a b\\x1b[31m", "ERROR", True),
+    ("failure", {"type": "builtins.KeyError", "text": "'x'"}, "KeyError: 'x'", "escaped", True),
+    ("miss", MISSED, "SELECT 2", "differs in statement", True),
+    ("miss", {"kind": [], "asked": 3}, "3", "not recorded", True),
+    ("handling-ended", {"method": "GET", "target": "/", "status": 200}, "GET /", "200 OK", False),
+    ("random", {"source": "os.urandom", "value": 7}, "os.urandom", "7", False),
+    ("name-lookup", {"asked": {"name": "db"}, "answer": ["10.0.0.1"]}, "db", "['10.0.0.1']", False),
+    ("dialogue-opened", {"to": ["10.0.0.1", 5432], "error": "ECONNREFUSED"}, "connect 10.0.0.1:5432", "ECONNREFUSED", True),
+    ("dialogue-up", {"asked": {"server": "a:1", "data": "x"}, "answer": {"data": "y"}}, "a:1 'x'", "'y'", False),
+    ("handling-started", {"method": "GET", "target": "/"}, "GET /", "", False),
+]  # fmt: skip
+# Rows of a timeline that are made of several events, or shown by their name alone.
+BY_NAME = {
+    *(
+        "recorder-started",
+        "connection-opened",
+        "connection-closed",
+        "request-started",
+        "request-body",
+        "request-ended",
+    ),
+    *(
+        "interim-answer",
+        "answer-started",
+        "answer-body",
+        "answer-ended",
+        "stream-to-service",
+        "stream-to-client",
+    ),
+    *("request-abandoned", "answer-broken", "commit-taken", "process-started", "handling-body", "rows"),
+    *("dialogue-down", "dialogue-ended", "note"),
+}
+
+
+def test_every_kind_of_event_has_its_words_or_is_known_to_have_none():
+    told = {kind for kind, *_ in EXAMPLES}
+    assert told | BY_NAME == {kind.value for kind in EventKind}
+    for kind in BY_NAME - told:
+        assert phrase(EventKind(kind), {}) == (kind, "", False)
+
+
+@pytest.mark.parametrize(("kind", "fields", "what", "result", "failed"), EXAMPLES)
 def test_an_event_in_words(kind, fields, what, result, failed):
     assert phrase(EventKind(kind), fields) == (what, result, failed)
 

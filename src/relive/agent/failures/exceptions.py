@@ -32,7 +32,7 @@ from relive.kernel import procfs
 from relive.kernel.inotify import MadeNames
 from relive.model.commit import CommitId, Trigger
 from relive.model.failure import ErrorPackage, read_package
-from relive.model.launch import Launch
+from relive.model.launch import launch_of
 from relive.recording.events import Event, EventKind
 from relive.recording.exchanges import Exchanges
 from relive.recording.reader import Recording
@@ -272,24 +272,9 @@ class ExceptionWatch:
             package,
             events,
             beginning=beginning_for(paths.beginnings, event.fields["pid"]),
-            launch=self._launch(),
+            launch=launch_of(self._capsule.facts.spec, self._settings),
             request=self._request_bytes(request),
             bodies=paths.inside / "bodies",
-        )
-
-    def _launch(self) -> Launch:
-        spec, settings = self._capsule.facts.spec, self._settings
-        return Launch(
-            command=spec.command,
-            directory=spec.directory,
-            user=spec.user,
-            address=spec.upstream,
-            ring=settings.ring,
-            inline_limit=settings.inline_limit,
-            body_limit=settings.body_limit,
-            record_not=settings.record_not,
-            secret_names=settings.secret_names,
-            secret_patterns=settings.secret_patterns,
         )
 
     def _request_bytes(self, request: int | None) -> bytes | None:

@@ -72,7 +72,7 @@ def export_checkpoint(
         raise _no_container(manifest)
     staging = store.stage()
     try:
-        with store.deliveries.hold(commit_id) as outgoing, writing(goal, force=force) as fresh:
+        with store.transfers.hold(commit_id) as outgoing, writing(goal, force=force) as fresh:
             store.lay_out_images(manifest, staging.images)
             if only_to_inspect:
                 count_for_older_readers(staging.images)

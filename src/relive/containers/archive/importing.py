@@ -76,7 +76,7 @@ def import_checkpoint(
         others = [line for line in lines if line.capture != unpacked.fingerprint]
         for line in lines:
             # One that lost a part is taken in once more, and so is whole again.
-            whole = store.deliveries.whole(line.id) if line not in others else None
+            whole = store.transfers.whole(line.id) if line not in others else None
             if whole is not None:
                 return Imported(line.id, 0, 0, len(whole.parts), False)
         facts = HostFacts(name=_UNKNOWN, kernel=_UNKNOWN, criu=_UNKNOWN, machine=machine_of(staging.images))

@@ -62,7 +62,7 @@ def export_image(
         raise _no_container(manifest)
     staging = store.stage()
     try:
-        with store.deliveries.hold(commit_id) as outgoing, writing(goal, force=force) as fresh:
+        with store.transfers.hold(commit_id) as outgoing, writing(goal, force=force) as fresh:
             store.lay_out_images(manifest, staging.images)
             with disk_errors("writing an image", staging.directory):
                 plain, packed = staging.files / "layer.tar", staging.files / "layer.blob"

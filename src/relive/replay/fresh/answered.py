@@ -17,7 +17,7 @@ from relive.incidents.evidence import read_events
 from relive.kernel import procfs
 from relive.model.capsule import CapsuleFacts, LifePaths
 from relive.model.incident import FailureKind, Incident
-from relive.model.launch import Launch
+from relive.model.launch import launch_of
 from relive.model.outcome import Outcome
 from relive.recording.exchanges import Exchange, Exchanges
 from relive.recording.reader import Recording
@@ -53,7 +53,7 @@ def case_of_answer(settings: Settings, incident: Incident) -> FreshInput:
         package=None,
         events=[],
         beginning=[],
-        launch=_launch(settings, facts),
+        launch=launch_of(facts.spec, settings),
         wire=wire,
         bodies=paths.inside / "bodies",
         environment=_environment(facts),
@@ -75,22 +75,6 @@ def _environment(facts: CapsuleFacts) -> dict[str, str]:
     if not procfs.is_same_process(facts.init, facts.init_started):
         return {}
     return procfs.environment_of(facts.root)
-
-
-def _launch(settings: Settings, facts: CapsuleFacts) -> Launch:
-    spec = facts.spec
-    return Launch(
-        command=spec.command,
-        directory=spec.directory,
-        user=spec.user,
-        address=spec.upstream,
-        ring=settings.ring,
-        inline_limit=settings.inline_limit,
-        body_limit=settings.body_limit,
-        record_not=settings.record_not,
-        secret_names=settings.secret_names,
-        secret_patterns=settings.secret_patterns,
-    )
 
 
 def _answered(log: Path, exchange: Exchange) -> Outcome:

@@ -246,7 +246,7 @@ class _Reviving:
         """(podman's id of the container, host pid of its process 1)."""
         staging = self._store.stage()
         try:
-            with ThreadPoolExecutor(1) as aside, self._store.deliveries.hold(self._commit) as outgoing:
+            with ThreadPoolExecutor(1) as aside, self._store.transfers.hold(self._commit) as outgoing:
                 image = aside.submit(self._ready_image)
                 self._store.lay_out_small_images(self._manifest, staging.images)
                 network = self._make_network(staging.images)

@@ -25,12 +25,12 @@ from relive.remotes.exporting import export
 from relive.remotes.pull import pull
 from relive.remotes.push import push
 from relive.store.manifests import canonical
+from remotes.conftest import silent
 from store import independent_reader
 from store.builders import commit, contents
 from store.test_damage import frame_of
 
 from .checkpoints import FIRST, SECOND, changed, contents_of, entries_of, image, plain, tar_of
-from .conftest import silent
 
 HERE = HostFacts(name="here", kernel="6.1", criu="4.2", machine="x86_64")
 
@@ -146,7 +146,7 @@ def test_a_commit_that_lost_a_part_is_whole_when_it_is_imported_again(sender):
     one, two = take(sender, FIRST).commit, take(sender, SECOND).commit
     for entry in sender.store.manifest(two).layers[0].entries:
         if entry.object is not None:
-            sender.store.anatomy.objects.delete(entry.object)
+            sender.store.internals.objects.delete(entry.object)
     assert take(sender, SECOND).commit == two
     assert take(sender, FIRST).commit == one
     assert verify(sender.store, data=True).problems == []

@@ -20,10 +20,10 @@ from relive.containers.archive.compression import Compression
 from relive.containers.archive.oci_image import export_image, image_name_of
 from relive.errors import UsageError
 from relive.model.commit import HostFacts, TargetKind
+from remotes.conftest import silent
 from store.builders import commit
 
 from .checkpoints import FIRST, contents_of, plain
-from .conftest import silent
 from .test_checkpoint import take
 
 UNPACK = {

@@ -21,9 +21,9 @@ from relive.images.image_file import messages
 from relive.model.commit import HostFacts
 from relive.operations.imports import import_archive
 from relive.store import Store
+from remotes.conftest import silent
 
 from .checkpoints import FIRST, Entry, changed, contents_of, entries_of, image, plain, tar_of
-from .conftest import silent
 
 HERE = HostFacts(name="here", kernel="6.1", criu="4.2", machine="x86_64")
 FILES = contents_of(plain(FIRST))
@@ -36,7 +36,7 @@ def take(store, path):
 
 def kept(store: Store) -> list[Path]:
     """Files of the store that hold something of a commit or of one in the making."""
-    home = store.anatomy.directory
+    home = store.internals.directory
     return [
         path
         for kind in ("objects", "packs", "placements", "manifests", "incoming", "arriving")
