@@ -10,7 +10,14 @@ import pytest
 
 from relive.kernel import procfs
 from relive.kernel.namespaces import Namespace, unshare
-from relive.kernel.pidfds import copy_descriptor, exit_status, has_ended, open_member, open_process, send_signal
+from relive.kernel.pidfds import (
+    copy_descriptor,
+    exit_status,
+    has_ended,
+    open_member,
+    open_process,
+    send_signal,
+)
 
 from .helpers import fork, in_child, needs_root
 

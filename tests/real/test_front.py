@@ -83,16 +83,14 @@ class Fronted:
                 continue
             if any(os.fsencode(self.life) in word for word in words):
                 found |= {int(name): kind for mark, kind in MARKS.items() if mark in words}
-                program = os.path.basename(words[0])
-                if program in (b"relive-supervisor", b"relive-front"):
-                    found[int(name)] = program.decode().removeprefix("relive-")
+                program = Path(os.fsdecode(words[0])).name
+                if program in ("relive-supervisor", "relive-front"):
+                    found[int(name)] = program.removeprefix("relive-")
         return found
 
     def kill(self, *what: str) -> None:
         """At once, when all kinds are there."""
-        eventually(
-            lambda: set(self.processes().values()) == self.kinds and self.records(), "all are there"
-        )
+        eventually(lambda: set(self.processes().values()) == self.kinds and self.records(), "all are there")
         pids = [pid for pid, name in self.processes().items() if name in what]
         for pid in pids:
             os.kill(pid, signal.SIGKILL)

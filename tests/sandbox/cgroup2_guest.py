@@ -1,4 +1,4 @@
-"""What runs as process 1 of a virtual machine whose only hierarchy is cgroups v2: Relive's groups on a real kernel; see test_cgroup2.py.
+"""Process 1 of a virtual machine whose only hierarchy is cgroups v2: Relive's groups on a real kernel; see test_cgroup2.py.
 
 Prints one line of JSON, then powers the machine off.
 """

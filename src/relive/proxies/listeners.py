@@ -1,4 +1,4 @@
-"""Sockets that the proxy and the agent listen at: made, or got from who keeps the port open (process 1 of a capsule, ``relive-front``)."""
+"""Sockets that the proxy and the agent listen at: made, or got from who keeps the port open (``native/init/front.h``)."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def bind_control(path: Path) -> socket.socket:
 
 
 def take_listener(front: Path) -> tuple[socket.socket, socket.socket]:
-    """The listener that somebody keeps (``native/init/front.h``), and the line by which that one knows that connections are accepted.
+    """The listener that somebody keeps (``native/init/front.h``), and the line by which they know that connections are accepted.
 
     Raises:
         CapsuleStartFailed: nobody gives it.

@@ -1,8 +1,8 @@
 """The port at which clients reach a watched service through the proxy (``--listen``), which stays open whoever is killed.
 
-``relive-front`` (``native/front.c``) keeps it, as process 1 does in a capsule: the proxy gets the listener from there, and while there is
-no proxy connections are carried to the service. It outlives the agent. The agent has the listener as well, so that it can start
-another ``relive-front`` without anybody being refused meanwhile; an agent that finds none has it from the proxy.
+``relive-front`` (``native/front.c``) keeps it, as process 1 does in a capsule: the proxy gets the listener from there, and while
+there is no proxy connections are carried to the service. It outlives the agent. The agent has the listener as well, so that it
+can start another ``relive-front`` without anybody being refused meanwhile; an agent that finds none has it from the proxy.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from relive.kernel.pidfds import copy_descriptor, open_process
 from relive.kernel.unixpath import near
 from relive.model.capsule import CapsuleSpec, LifePaths
 from relive.proxies.listeners import take_listener
-from relive.sandbox.spawn import Front
 
 __all__ = ["PublicPort"]
 

@@ -11,9 +11,7 @@ from relive.sandbox.spawn import Front
 __all__ = ["open_front", "written_address"]
 
 
-def open_front(
-    spec: CapsuleSpec, paths: LifePaths, listener: socket.socket | None = None
-) -> Front | None:
+def open_front(spec: CapsuleSpec, paths: LifePaths, listener: socket.socket | None = None) -> Front | None:
     """Listen where clients of the service connect; None where no recording proxy stands before it.
 
     Args:
