@@ -6,8 +6,8 @@ The clients, four, each open a connection, send one request, read the answer, an
 is killed (SIGKILL); ``agent``: the agent alone; ``both``: these two; ``all``: and the supervisor of the agent, after which nobody
 is left but who keeps the port, and the next command of Relive (`relive ps`, 3 s later) starts another agent. With ``--watch`` the
 service is none of Relive's, and ``relive-front`` keeps the port, not process 1 of a capsule; ``front``: that is killed. A connect
-is *refused* where nobody listens; a request is *broken* when its connection stood at the moment of the kill, which nothing of ours can
-carry on. *Away* is the time from the kill until another agent has its proxy.
+is *refused* where nobody listens; a request is *broken* when its connection stood at the moment of the kill, which nothing of ours
+can carry on. *Away* is the time from the kill until another agent has its proxy.
 """
 
 from __future__ import annotations
