@@ -1,12 +1,13 @@
 """Everything of Relive beside a service killed at once, again and again, while clients ask: what do they see?
 
-    python benchmarks/front.py [--rounds 10] [--json]
+    python benchmarks/front.py [--rounds 10] [--watch] [--json]
 
 The clients, four, each open a connection, send one request, read the answer, and do it again. ``proxy``: the recording proxy alone
 is killed (SIGKILL); ``agent``: the agent alone; ``both``: these two; ``all``: and the supervisor of the agent, after which nobody
-is left but process 1 of the capsule, and the next command of Relive (`relive ps`, 3 s later) starts another agent. A connect is
-*refused* where nobody listens; a request is *broken* when its connection stood at the moment of the kill, which nothing of ours can
-carry on. *Away* is the time from the kill until another agent has its proxy.
+is left but who keeps the port, and the next command of Relive (`relive ps`, 3 s later) starts another agent. With ``--watch`` the
+service is none of Relive's, and ``relive-front`` keeps the port, not process 1 of a capsule; ``front``: that is killed. A connect
+is *refused* where nobody listens; a request is *broken* when its connection stood at the moment of the kill, which nothing of ours
+can carry on. *Away* is the time from the kill until another agent has its proxy.
 """
 
 from __future__ import annotations
@@ -31,6 +32,11 @@ from relive.config import load_settings
 
 RELIVE = Path(sysconfig.get_path("scripts")) / "relive"
 LIMIT = 60.0  # [s]
+MARKS = (
+    ("agent", b"relive.agent"),
+    ("agent", b"relive.watching"),
+    ("proxy", b"relive.proxies.ingress.proxy"),
+)
 
 
 class Clients:
@@ -83,11 +89,13 @@ def processes(directory: Path) -> dict[str, int]:
             words = (place / "cmdline").read_bytes().split(b"\0") if place.name.isdigit() else []
         except OSError:
             continue
-        for name, mark in (("agent", b"relive.agent"), ("proxy", b"relive.proxies.ingress.proxy")):
+        for name, mark in MARKS:
             if mark in words and any(bytes(directory) in word for word in words):
                 found[name] = int(place.name)
-        if words and words[0].endswith(b"relive-supervisor") and words[1] == bytes(directory):
-            found[f"supervisor {place.name}"] = int(place.name)
+        if len(words) > 1 and words[1] == bytes(directory):
+            for kind in ("supervisor", "front"):
+                if words[0].endswith(f"relive-{kind}".encode()):
+                    found[f"{kind} {place.name}"] = int(place.name)
     return found
 
 
@@ -110,6 +118,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description="Kill all of Relive while clients ask")
     parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--watch", action="store_true", help="watch a service that runs already")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     rows = []
@@ -122,17 +131,25 @@ def main() -> None:
         port, inner = free_port(), free_port()
         given = ["--listen", f"127.0.0.1:{port}", "--upstream", f"127.0.0.1:{inner}", "--every", "2s"]
         service = SERVICE.replace('b"x" * (65536 if self.path == "/large" else 2)', 'b"ok"')
-        relive("run", "--detach", "--name", "front", *given, "--", sys.executable, "-c", service, str(inner))
-        directory = (Path(home) / "capsules/front/current").resolve()
+        command = [sys.executable, "-c", service, str(inner)]
+        stranger = subprocess.Popen(command, stderr=subprocess.DEVNULL) if options.watch else None
+        if stranger is not None:
+            wait_for(inner)
+            relive("watch", f"pid:{stranger.pid}", "--name", "front", *given)
+            directory = next((Path(home) / "capsules/front").glob("*/watch.json")).parent
+        else:
+            relive("run", "--detach", "--name", "front", *given, "--", *command)
+            directory = (Path(home) / "capsules/front/current").resolve()
         wait_for(port)
         clients = Clients(port, 4)
         try:
-            for what, marks in {
+            kinds = {
                 "proxy": ("proxy",),
                 "agent": ("agent",),
                 "both": ("agent", "proxy"),
                 "all": ("agent", "proxy", "supervisor"),
-            }.items():
+            }
+            for what, marks in (kinds | {"front": ("front",)} if options.watch else kinds).items():
                 away = []
                 while not is_whole(directory, set()):
                     time.sleep(0.05)
@@ -163,7 +180,11 @@ def main() -> None:
         finally:
             clients.stop()
             relive("stop", "front")
-            wait_until_closed(Path(home))
+            if stranger is not None:
+                stranger.kill()
+                stranger.wait()
+            else:
+                wait_until_closed(Path(home))
     if options.json:
         print(json.dumps({"rows": rows}))
         return

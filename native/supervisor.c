@@ -43,11 +43,14 @@ static bool is_over(void)
 	return fstat(directory, &facts) < 0 || facts.st_nlink == 0 || faccessat(directory, "closed", F_OK, 0) == 0;
 }
 
+/* When a process began (clock ticks after boot); 0: nothing of it runs any more. Its state is that of the first thread alone: while others
+ * run, or are being killed, it holds its memory, files and sockets. */
 static unsigned long long start_of(int pid)
 {
 	char path[64], line[1024], *tail;
 	unsigned long long started = 0;
 	char state = 'Z';
+	int threads = 0;
 	FILE *file;
 
 	snprintf(path, sizeof path, "/proc/%d/stat", pid);
@@ -56,10 +59,10 @@ static unsigned long long start_of(int pid)
 		return 0;
 	tail = fgets(line, sizeof line, file) ? strrchr(line, ')') : NULL;
 	fclose(file);
-	if (!tail || sscanf(tail + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-			    &state, &started) != 2)
+	if (!tail || sscanf(tail + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %d %*d %llu",
+			    &state, &threads, &started) != 3)
 		return 0;
-	return state == 'Z' || state == 'X' ? 0 : started;
+	return (state == 'Z' || state == 'X') && threads <= 1 ? 0 : started;
 }
 
 /* A descriptor of the agent that is noted (pidfd_open(2)); -1 if it does not live. */

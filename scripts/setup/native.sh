@@ -7,7 +7,7 @@
 
 make_scratch
 flags=(-std=gnu11 -O2 -g -Wall -Wextra -Werror)
-# Headers count for every program that lies beside them.
+# Headers and parts count for every program: front.c takes one of init.c's.
 headers=("$REPO"/native/*.h "$REPO"/native/*/*.h)
 made=()
 python_headers=
@@ -30,7 +30,7 @@ for source in "$REPO"/native/*.c; do
     else
         target=relive-$name command=(gcc "${flags[@]}" -static -pthread "$source" "$REPO/native/$name"/*.c)
     fi
-    key="$(sha256_of "$source" "$REPO/native/$name"/*.c "${headers[@]}" "$0") $(gcc -dumpfullversion)"
+    key="$(sha256_of "$source" "$REPO"/native/*/*.c "${headers[@]}" "$0") $(gcc -dumpfullversion)"
     # Of what lies in this checkout, and not with the tools, another checkout with the same tools knows nothing.
     stamp=native-$name
     [[ $place == "$RELIVE_TOOLS"* ]] || stamp+=-$(cksum <<<"$REPO" | cut -d' ' -f1)

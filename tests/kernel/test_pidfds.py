@@ -10,7 +10,14 @@ import pytest
 
 from relive.kernel import procfs
 from relive.kernel.namespaces import Namespace, unshare
-from relive.kernel.pidfds import exit_status, has_ended, open_member, open_process, send_signal
+from relive.kernel.pidfds import (
+    copy_descriptor,
+    exit_status,
+    has_ended,
+    open_member,
+    open_process,
+    send_signal,
+)
 
 from .helpers import fork, in_child, needs_root
 
@@ -94,3 +101,21 @@ def test_a_process_of_a_namespace_within_is_a_member():
             os.kill(inner, signal.SIGKILL)
 
     assert in_child(work)
+
+
+def test_a_descriptor_of_another_process_is_copied():
+    reading, writing = os.pipe()
+    pid = paused()
+    os.close(writing)
+    handle = open_process(pid)
+    assert handle is not None
+    try:
+        copy = copy_descriptor(handle, writing)
+        os.write(copy, b"x")
+        os.close(copy)
+        assert os.read(reading, 2) == b"x"
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(handle)
+        os.close(reading)

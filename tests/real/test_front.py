@@ -16,7 +16,7 @@ from relive.kernel import procfs
 from relive.recording import EventKind, Recording
 from waiting import eventually
 
-from .harness import PYTHON, SERVICES, Capsule, Http, Relive, ask
+from .harness import PYTHON, SERVICES, Capsule, Http, Process, Relive, ask
 
 
 class Asking:
@@ -51,8 +51,18 @@ class Asking:
             thread.join()
 
 
+AGENT, PROXY, SUPERVISOR, FRONT = "agent", "proxy", "supervisor", "front"
+MARKS = {
+    b"relive.agent": AGENT,
+    b"relive.watching": AGENT,
+    b"relive.proxies.ingress.proxy": PROXY,
+}
+
+
 class Fronted:
     """A service in a capsule, with a proxy before it."""
+
+    kinds = frozenset({AGENT, PROXY, SUPERVISOR})
 
     def __init__(self, relive: Relive) -> None:
         self.relive, self.port, inner = relive, free_port(), free_port()
@@ -64,7 +74,7 @@ class Fronted:
         ask(self.port, "/")
 
     def processes(self) -> dict[int, str]:
-        """Of those that look after the life: the agent, the proxy, supervisors, by their pids."""
+        """Of those that look after the life, by their pids."""
         found = {}
         for name in filter(str.isdigit, os.listdir("/proc")):
             try:
@@ -72,16 +82,15 @@ class Fronted:
             except OSError:
                 continue
             if any(os.fsencode(self.life) in word for word in words):
-                for mark in ("relive.agent", "relive.proxies.ingress.proxy"):
-                    if mark.encode() in words:
-                        found[int(name)] = mark
-                if words[0].endswith(b"relive-supervisor"):
-                    found[int(name)] = "supervisor"
+                found |= {int(name): kind for mark, kind in MARKS.items() if mark in words}
+                program = Path(os.fsdecode(words[0])).name
+                if program in ("relive-supervisor", "relive-front"):
+                    found[int(name)] = program.removeprefix("relive-")
         return found
 
     def kill(self, *what: str) -> None:
         """At once, when all kinds are there."""
-        eventually(lambda: len(set(self.processes().values())) == 3 and self.records(), "all are there")
+        eventually(lambda: set(self.processes().values()) == self.kinds and self.records(), "all are there")
         pids = [pid for pid, name in self.processes().items() if name in what]
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
@@ -98,6 +107,21 @@ class Fronted:
         return sum(event.kind is EventKind.REQUEST_STARTED for event in recording.events())
 
 
+class Watched(Fronted):
+    """A service that nothing of Relive started, with a proxy beside it."""
+
+    kinds = Fronted.kinds | {FRONT}
+
+    def __init__(self, relive: Relive) -> None:
+        self.relive, self.port, inner = relive, free_port(), free_port()
+        self.service = Process(PYTHON, SERVICES / "attached.py", str(inner), relive.home / "counts")
+        ask(inner, "/")
+        given = ["--listen", f"127.0.0.1:{self.port}", "--upstream", f"127.0.0.1:{inner}"]
+        relive("watch", f"pid:{self.service.pid}", "--name", "front", "--every", "never", *given)
+        self.life = next((relive.home / "capsules" / "front").glob("*/watch.json")).parent
+        ask(self.port, "/")
+
+
 @pytest.fixture
 def fronted(relive: Relive) -> Iterator[Fronted]:
     made = Fronted(relive)
@@ -106,17 +130,29 @@ def fronted(relive: Relive) -> Iterator[Fronted]:
     eventually(lambda: not made.processes(), "nothing is left")
 
 
+@pytest.fixture
+def watched(relive: Relive) -> Iterator[Watched]:
+    made = Watched(relive)
+    yield made
+    relive("stop", "front")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", made.port))
+    assert made.service.popen.poll() is None
+    made.service.close()
+    eventually(lambda: not made.processes(), "nothing is left")
+
+
 def test_no_connection_is_refused_and_all_come_back_without_a_command(fronted: Fronted) -> None:
     clients = Asking(fronted.port)
     try:
         clients.more()
         for _ in range(2):
-            fronted.kill("relive.agent", "relive.proxies.ingress.proxy")
+            fronted.kill(AGENT, PROXY)
             clients.more()
             eventually(fronted.records, "another agent has another proxy")
-        fronted.kill("supervisor")
+        fronted.kill(SUPERVISOR)
         for _ in range(2):
-            fronted.kill("relive.agent")
+            fronted.kill(AGENT)
         eventually(fronted.records, "it is recorded")
     finally:
         clients.stop()
@@ -127,13 +163,41 @@ def test_with_nobody_left_process_1_carries_connections_until_the_next_command(f
     clients = Asking(fronted.port)
     try:
         clients.more()
-        fronted.kill("relive.agent", "relive.proxies.ingress.proxy", "supervisor")
+        fronted.kill(AGENT, PROXY, SUPERVISOR)
         recorded = fronted.requests()
         clients.more()
         assert fronted.requests() == recorded and fronted.processes() == {}
         fronted.relive("ps")
         eventually(fronted.records, "another proxy has the port")
         clients.more()
+    finally:
+        clients.stop()
+    assert clients.refused == 0
+
+
+def test_the_port_of_a_watched_service_stays_open_whoever_is_killed(watched: Watched) -> None:
+    clients = Asking(watched.port)
+    try:
+        clients.more()
+        for killed in ((PROXY,), (FRONT,), (AGENT, PROXY), (AGENT, FRONT), (PROXY, FRONT)):
+            watched.kill(*killed)
+            clients.more()
+            eventually(watched.records, "it is recorded again")
+    finally:
+        clients.stop()
+    assert clients.refused == 0
+
+
+def test_the_port_of_a_watched_service_is_carried_with_nobody_else_left(watched: Watched) -> None:
+    clients = Asking(watched.port)
+    try:
+        clients.more()
+        watched.kill(AGENT, PROXY, SUPERVISOR)
+        recorded = watched.requests()
+        clients.more()
+        assert watched.requests() == recorded and set(watched.processes().values()) == {FRONT}
+        watched.relive("ps")
+        eventually(watched.records, "another proxy has the port")
     finally:
         clients.stop()
     assert clients.refused == 0
@@ -151,5 +215,5 @@ def test_that_bytes_are_no_http_is_told(fronted: Fronted) -> None:
         client.sendall(b"*1\r\n$4\r\nPING\r\n")
         told = eventually(notes, "it is told")
     assert told[0].startswith("1 connection ")
-    fronted.kill("relive.agent")
+    fronted.kill(AGENT)
     assert eventually(notes, "the next agent tells it") == told

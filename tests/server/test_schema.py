@@ -22,7 +22,7 @@ from server.filled import filled
 
 # Each of these looks at the whole host or store, in a process of its own; and they have no parameters.
 _DEAR = frozenset({"doctor", "store_stats"})
-_FEW, _MANY = 1, 150
+_FEW, _SOME, _MANY = 1, 10, 150
 _CHECKS = [
     schemathesis.checks.not_a_server_error,
     checks.status_code_conformance,
@@ -124,3 +124,12 @@ def test_lists_go_on_after_what_they_call_next(api):
 @pytest.mark.timeout(1800)
 def test_every_answer_of_many_is_as_the_schema_says(api):
     assert list(_wrong(api, examples=_MANY)) == []
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("scope", ["read", "operate", "memory", "admin"])
+def test_every_answer_to_each_scope_is_as_the_schema_says(scope):
+    """Not to ``host``: whatever the schema allows would then be done to this machine."""
+    with filled() as home, serving(home.environment, scope) as api:
+        assert list(_wrong(api, examples=_SOME)) == []

@@ -65,6 +65,11 @@ class CriuTools:
         return self.directory / "relive-supervisor"
 
     @property
+    def front(self) -> Path:
+        """Keeps the public port of a watched service open."""
+        return self.directory / "relive-front"
+
+    @property
     def enter(self) -> Path:
         """The program that runs a command in a branch."""
         return self.directory / "relive-enter"
@@ -106,7 +111,7 @@ class CriuTools:
     @property
     def required(self) -> tuple[Path, ...]:
         """All without which nothing is committed or restored."""
-        programs = (self.criu, self.init, self.enter, self.watchdog, self.supervisor)
+        programs = (self.criu, self.init, self.enter, self.watchdog, self.supervisor, self.front)
         return (*programs, self.prlimit_shim, self.plugins)
 
     def check(self) -> None:

@@ -12,10 +12,12 @@ import select
 import signal
 import struct
 
-from relive.kernel import procfs
+from relive.kernel import libc, procfs
 from relive.kernel.namespaces import Namespace, namespace_id
 
-__all__ = ["exit_status", "has_ended", "open_member", "open_process", "send_signal"]
+__all__ = ["copy_descriptor", "exit_status", "has_ended", "open_member", "open_process", "send_signal"]
+
+_GETFD = 438  # pidfd_getfd(2)
 
 # linux/pidfd.h: struct pidfd_info as of its first version, without what stands between.
 _INFO = struct.Struct("=Q52xi")
@@ -71,6 +73,11 @@ def _descends(pid: int, first: int) -> bool:
         if pid == first:
             return True
     return False
+
+
+def copy_descriptor(handle: int, number: int) -> int:
+    """A descriptor of our own of what a process has open under that number (Linux 5.6), which the caller closes; raises OSError."""
+    return libc.syscall(_GETFD, handle, number, 0)
 
 
 def send_signal(handle: int, number: int) -> bool:

@@ -325,7 +325,7 @@ class LifePaths:
 
     @property
     def front_socket(self) -> Path:
-        """Where process 1 gives the listener of the public port away; absent where it keeps none."""
+        """Where process 1, or ``relive-front``, gives the listener of the public port away; absent where neither keeps one."""
         return self.directory / "front.sock"
 
     @property

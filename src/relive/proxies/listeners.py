@@ -1,4 +1,4 @@
-"""Sockets that the proxy and the agent listen at: made, or got from process 1 of a capsule, which keeps the port open."""
+"""Sockets that the proxy and the agent listen at: made, or got from who keeps the port open (``native/init/front.h``)."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def bind_control(path: Path) -> socket.socket:
 
 
 def take_listener(front: Path) -> tuple[socket.socket, socket.socket]:
-    """The listener that process 1 keeps (``native/init/front.h``), and the line by which it knows that somebody accepts from it.
+    """The listener that somebody keeps (``native/init/front.h``), and the line by which they know that connections are accepted.
 
     Raises:
         CapsuleStartFailed: nobody gives it.
@@ -104,7 +104,7 @@ def take_listener(front: Path) -> tuple[socket.socket, socket.socket]:
     except OSError as error:
         line.close()
         raise CapsuleStartFailed(
-            "process 1 of the capsule does not give its port away",
+            "who keeps the public port does not give it away",
             cause=str(error),
             remedy="See whether the service still runs (`relive ps`).",
         ) from error

@@ -22,7 +22,7 @@ from typing import Any
 
 from relive.model.outcome import InsideEvent, Miss
 from relive.recording.events import Event, EventKind, is_within_a_call
-from relive.replay.difference import first_difference, short
+from relive.replay.difference import first_difference, is_equal, short
 
 __all__ = [
     "MOST_EVENTS",
@@ -89,8 +89,6 @@ def sequence_of(events: Sequence[Event], pid: int, request: int) -> list[InsideE
 
 def _as_compared(event: Event) -> InsideEvent:
     about = {name: _bounded(event.fields[name]) for name in _PARTS[event.kind] if name in event.fields}
-    if event.kind is EventKind.LOG_RECORD and isinstance(about.get("text"), str):
-        about["text"] = _NUMBER.sub("N", _ADDRESS.sub("A", about["text"]))  # of ports, above all
     if event.data and "asked" in event.fields and "file" not in event.fields:
         about["body"] = _digest(event.data)
     kind = event.kind.value
@@ -207,7 +205,19 @@ def _difference(one: InsideEvent, other: InsideEvent | None, ignore: Collection[
 def _part_difference(one: InsideEvent, other: InsideEvent, ignore: Collection[str]) -> str | None:
     begin = f"event:{one.kind}:"
     paths = {item.removeprefix(begin) for item in ignore if item.startswith(begin)}
-    return first_difference(one.about, other.about, paths)
+    is_same = _is_same_logged if one.kind == EventKind.LOG_RECORD else is_equal
+    return first_difference(one.about, other.about, paths, is_same=is_same)
+
+
+def _is_same_logged(one: Any, other: Any) -> bool:
+    """But for numbers, of ports above all, and addresses. The texts are kept as they are: a secret is masked by its value."""
+    if isinstance(one, str) and isinstance(other, str):
+        return _plain(one) == _plain(other)
+    return is_equal(one, other)
+
+
+def _plain(text: str) -> str:
+    return _NUMBER.sub("N", _ADDRESS.sub("A", text))
 
 
 def event_words(event: InsideEvent) -> str:

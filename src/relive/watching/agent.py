@@ -25,12 +25,13 @@ from relive.agent.control.server import serve_control
 from relive.agent.failures.ring_drain import InsideDrain
 from relive.agent.failures.sightings import loop_sighting
 from relive.config import STORE_KEY, Settings, give_store_keys
-from relive.errors import HostIncapable, TargetUnknown
+from relive.errors import HostIncapable, ReliveError, TargetUnknown
 from relive.model.commit import Trigger
 from relive.model.incident import Sighting
 from relive.recording.events import Event
 from relive.watching.engine import Engine, OutputGoal
 from relive.watching.life import Watch, service_of
+from relive.watching.public_port import PublicPort
 from relive.watching.restarts import Restarts
 from relive.watching.rings import remove_place
 from relive.watching.start import Common, ContainerStart, StartEnd
@@ -72,8 +73,11 @@ class ContainerAgent:
         )
         self._taker = engine.taker(settings, facts.id, facts.name, paths)
         self._committer = Committer(self._taker, paths, facts.name, self._keeper, self._protection)
+        service = service_of(watch)
+        has_port = facts.spec.listen is not None and not facts.spec.stands_in
+        self._port = PublicPort(settings, service.facts.spec, paths) if has_port else None
         self._recorder = ProxySupervisor(
-            settings, service_of(watch), self._committer, self._tasks, self._hear_proxy
+            settings, service, self._committer, self._tasks, self._hear_proxy, has_front=has_port
         )
         self._supervisor = Supervisor(settings, paths)
         self._bounding = Bounding([*paths.logs, paths.agent_log], settings.output_keep)
@@ -123,8 +127,11 @@ class ContainerAgent:
     async def run(self, ready: Callable[[], None]) -> None:
         """Watch until that is ended, or the container is gone; ``ready`` is called when it takes commands."""
         server = await serve_control(self._watch.paths.agent_socket, self._handle, self._committer.advance)
+        self._open_port()
         ready()
         try:
+            if self._port is not None:
+                self._tasks.start_guarded("port", self._port.keep)
             self._tasks.begin(self._keeper.make_ready())
             self._tasks.start_guarded("proxy", self._recorder.run)
             self._tasks.start_guarded("output", lambda: self._output.follow(self._starts))
@@ -138,6 +145,14 @@ class ContainerAgent:
         finally:
             server.close()
             await self._shut_down()
+
+    def _open_port(self) -> None:
+        """Before there is a proxy, which gets the listener from there. What hinders it may pass: it is tried again."""
+        if self._port is not None:
+            try:
+                self._port.open()
+            except (ReliveError, OSError) as error:
+                self._log.error("the public port is not open yet", cause=str(error))
 
     async def _go_from_start_to_start(self) -> None:
         state: ContainerState | None = None
@@ -267,6 +282,8 @@ class ContainerAgent:
         await self._tasks.end()
         await self._keeper.close_incidents()
         self._keeper.close()
+        if self._is_over and self._port is not None:
+            self._port.close()
         await self._recorder.end()
         if self._drain is not None:
             await asyncio.to_thread(self._drain.close)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 from pathlib import Path
 
@@ -31,6 +32,13 @@ def test_only_the_inner_directory_is_everybodys(place, paths):
     injection.make_rings(paths)
     assert stat.S_IMODE(place.stat().st_mode) == 0o700
     assert stat.S_IMODE(paths.rings.stat().st_mode) == 0o1777
+    injection.remove_rings(paths)
+    assert list(place.iterdir()) == []
+
+
+def test_they_are_removed_when_the_home_is_gone(place, paths):
+    injection.make_rings(paths)
+    shutil.rmtree(paths.directory)
     injection.remove_rings(paths)
     assert list(place.iterdir()) == []
 

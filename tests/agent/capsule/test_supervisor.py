@@ -17,6 +17,7 @@ from relive.kernel import procfs
 from waiting import eventually
 
 LIMIT = 20.0  # [s]
+POLL = "7"  # the number of poll(2)
 # Starts an agent, and notes that it did; an agent that fails is one that ends at once.
 STARTER = """
 import os, subprocess, sys
@@ -27,6 +28,11 @@ if seconds == "0":
 started = open(f"/proc/{made.pid}/stat").read().rpartition(")")[2].split()[19] if seconds != "0" else "1"
 open(f"{directory}/agent.pid", "w").write(f"{made.pid} {started}")
 open(f"{directory}/starts", "a").write(f"{made.pid}\\n")
+"""
+HEADLESS = """
+import ctypes, threading
+threading.Thread(target=threading.Event().wait).start()
+ctypes.CDLL(None).pthread_exit(None)
 """
 
 
@@ -96,4 +102,20 @@ def test_a_second_one_waits_and_takes_over(life: Life):
 def test_it_takes_nobody_for_the_agent_who_has_its_number(life: Life):
     (life.directory / "agent.pid").write_text(f"{os.getpid()} 1")
     life.supervise()
+    eventually(lambda: len(life.starts()) == 1)
+
+
+def test_an_agent_whose_first_thread_has_ended_lives(life: Life):
+    """Its state is Z then; the others hold what it has."""
+    agent = subprocess.Popen([sys.executable, "-c", HEADLESS])
+    try:
+        headless = eventually(lambda: (stat := procfs.read_stat(agent.pid)) and stat.state == "Z" and stat)
+        (life.directory / "agent.pid").write_text(f"{agent.pid} {headless.start_ticks}")
+        life.supervise()
+        supervisor = Path("/proc", str(life.running[0].pid), "syscall")
+        eventually(lambda: supervisor.read_text().split()[0] == POLL, "it waits for the end of an agent")
+        assert life.starts() == []
+    finally:
+        agent.kill()
+        agent.wait()
     eventually(lambda: len(life.starts()) == 1)

@@ -118,3 +118,13 @@ def test_secrets_of_a_running_process_are_known():
 def test_of_a_service_that_is_gone_only_the_settings_are_known(tmp_path):
     settings = load_settings(home=tmp_path, secret_names=["door"])
     assert mask_for(settings, "pay").is_secret_name("door")
+
+
+def test_a_secret_that_was_cut_with_its_line_shows_no_beginning():
+    mask = Mask()
+    mask.learn("q7lki67kizuzwu6xdq3w")
+    assert mask.sentence("$.text: 'the door is q7lki67kiz...' was recorded") == (
+        f"$.text: 'the door is {MASK}...' was recorded"
+    )
+    plain = "'it says qqq...' and waits ... \"for q7l...\""
+    assert mask.sentence(plain) == plain

@@ -29,7 +29,7 @@ def make_rings(paths: LifePaths) -> None:
     Raises:
         HostIncapable: there is no place in memory, or somebody else has taken its name.
     """
-    rings = IN_MEMORY / paths.directory.name
+    rings = _place(paths)
     try:
         _make_ours(rings)
         rings.chmod(0o1777)
@@ -40,6 +40,10 @@ def make_rings(paths: LifePaths) -> None:
             remedy="mount a tmpfs at /dev/shm",
         ) from error
     paths.rings.symlink_to(rings)
+
+
+def _place(paths: LifePaths) -> Path:
+    return IN_MEMORY / paths.directory.name
 
 
 def _make_ours(rings: Path) -> None:
@@ -65,8 +69,8 @@ def _check_ours(directory: Path) -> None:
 
 
 def remove_rings(paths: LifePaths) -> None:
-    """Remove them, once all that was in them is in the recording."""
-    shutil.rmtree(paths.rings.resolve(), ignore_errors=True)
+    """Remove them, once all that was in them is in the recording, or there is no recording any more: RELIVE_HOME may be gone."""
+    shutil.rmtree(_place(paths), ignore_errors=True)
     paths.rings.unlink(missing_ok=True)
 
 

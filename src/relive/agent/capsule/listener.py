@@ -1,4 +1,4 @@
-"""The public port of a capsule: opened before the service starts, and kept by process 1 for as long as the service lives."""
+"""The public port of a service, which is kept for as long as that is looked after: in a capsule by process 1."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from relive.sandbox.spawn import Front
 __all__ = ["open_front", "written_address"]
 
 
-def open_front(spec: CapsuleSpec, paths: LifePaths) -> Front | None:
+def open_front(spec: CapsuleSpec, paths: LifePaths, listener: socket.socket | None = None) -> Front | None:
     """Listen where clients of the service connect; None where no recording proxy stands before it.
+
+    Args:
+        listener: one that listens there already.
 
     Raises:
         CapsuleStartFailed: somebody else listens there.
@@ -23,11 +26,12 @@ def open_front(spec: CapsuleSpec, paths: LifePaths) -> Front | None:
     found = resolve(written_address(spec.upstream))
     # A service mostly listens at the IPv4 address of "localhost".
     _, address = next((one for one in found if one[0] == socket.AF_INET), found[0])
-    listener = bind_listener(written_address(spec.listen))
+    made = listener or bind_listener(written_address(spec.listen))
     try:
-        return Front(listener, bind_control(paths.front_socket), (address[0], spec.upstream[1]))
+        return Front(made, bind_control(paths.front_socket), (address[0], spec.upstream[1]))
     except BaseException:
-        listener.close()
+        if listener is None:
+            made.close()
         raise
 
 

@@ -31,6 +31,7 @@ class ProxySupervisor:
 
     Args:
         on_trouble: called with each message of the proxy about a failing request (see ``relive.proxies.ingress.proxy``).
+        has_front: somebody keeps the public port, or soon will; None: if somebody does now.
     """
 
     def __init__(
@@ -40,9 +41,12 @@ class ProxySupervisor:
         committer: Committer,
         tasks: BackgroundTasks,
         on_trouble: Callable[[dict[str, Any]], None],
+        *,
+        has_front: bool | None = None,
     ) -> None:
         self._settings = settings
         self._capsule = capsule
+        self._has_front = capsule.paths.front_socket.exists() if has_front is None else has_front
         self._committer = committer
         self._tasks = tasks
         self._on_trouble = on_trouble
@@ -84,7 +88,7 @@ class ProxySupervisor:
             options += ["--hang-after", str(spec.hang_after)]
         if spec.stands_in:
             options.append("--stand-in")
-        if paths.front_socket.exists():
+        if self._has_front:
             options += ["--front", str(paths.front_socket)]
         if spec.record_egress:
             options += ["--network-of", str(self._capsule.facts.init)]

@@ -38,6 +38,8 @@ MASK = "<secret>"
 _TRIES = 5
 _LOG_BYTES = 64 << 10
 _RULES = frozenset({"secret_names", "secret_patterns"})  # settings, which tell what is secret
+_CUT = re.compile(r"\.\.\.(?=['\"])")  # where a quoted text was cut to fit its line
+_BEGINNING = 4  # [characters] of a secret that must not be shown before such a place
 _PAIR = re.compile(r"(?P<name>[^=&?#\s]+)=(?P<value>[^&#\s)]*)")
 
 
@@ -143,7 +145,21 @@ class Mask(Scrubber):
     def sentence(self, text: str) -> str:
         """A sentence or a line of a log, which may hold the target of a request."""
         checker = self.checker if self.checker is not None else self.make_checker()
-        return text if checker and checker.clean(text) else self._pairs(text)
+        masked = text if checker and checker.clean(text) else self._pairs(text)
+        if "..." not in masked:
+            return masked
+        pieces = _CUT.split(masked)
+        return "...".join([*map(self._without_beginning, pieces[:-1]), pieces[-1]])
+
+    def _without_beginning(self, text: str) -> str:
+        """Without the beginning of a secret at its end."""
+        cut = 0
+        for secret in (*self._lasting, *self._recent):
+            for length in range(min(len(secret) - 1, len(text)), max(cut, _BEGINNING - 1), -1):
+                if text.endswith(secret[:length]):
+                    cut = length
+                    break
+        return text[:-cut] + MASK if cut else text
 
     def _pairs(self, query: str) -> str:
         def masked(found: re.Match[str]) -> str:

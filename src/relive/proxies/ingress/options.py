@@ -23,7 +23,7 @@ class ProxyOptions:
         keep_bytes, keep_seconds: bounds of the recording's size and age; None keeps everything.
         logs: files whose sizes are recorded with requests; they need not exist yet.
         stand_in: the upstream's own port is taken; ``listen`` then says nothing.
-        front: where process 1 of a capsule gives its listener away (``native/init/front.h``); None: the proxy binds its own.
+        front: where the listener is given away (``native/init/front.h``); None: the proxy binds its own.
         network_of: pid of a process in whose network namespace the service listens; None: in the proxy's own.
     """
 

@@ -7,7 +7,8 @@
 
 With ``--stand-in`` it takes the new connections of the upstream's own port (see ``takeover``) instead of listening anywhere.
 
-With ``--front`` it gets the listening socket of ``--listen`` from process 1 of a capsule, which keeps the port open when it dies.
+With ``--front`` it gets the listening socket of ``--listen`` from who keeps the port open when it dies (process 1 of a capsule,
+``relive-front``), and tells another of those, should one follow, that it is there.
 
 When it listens it writes one JSON line to descriptor N and closes it: ``{"listen": [ADDR, PORT], "pid": PID}``.
 On SIGTERM it takes no more connections, lets requests in flight end for up to ``DRAIN_SECONDS``, and exits 0.
@@ -60,6 +61,7 @@ proxy to every agent, or to the next that comes     when
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import importlib
 import json
@@ -92,6 +94,7 @@ __all__ = ["Proxy", "main"]
 
 DRAIN_SECONDS = 5.0
 _LAST_ACCEPTS = 0.05  # [s]
+_LINE_PAUSE = 0.1  # [s]
 
 
 class Proxy:
@@ -214,7 +217,7 @@ class Proxy:
             ],
         ]
         self._say_ready(listeners[0])
-        watch = asyncio.create_task(self._watch_for_hangs())
+        watching = [asyncio.create_task(self._watch_for_hangs()), asyncio.create_task(self._stay_in_line())]
         gc.collect()
         gc.freeze()
         try:
@@ -226,7 +229,8 @@ class Proxy:
                 server.close()
             await self._drain()
         finally:
-            watch.cancel()
+            for task in watching:
+                task.cancel()
             for server in servers:
                 server.close()
             for keeper in list(self.gate.keepers.values()):
@@ -239,6 +243,19 @@ class Proxy:
             return bind_listener(self.options.listen)
         listener, self._line = take_listener(self.options.front)
         return listener
+
+    async def _stay_in_line(self) -> None:
+        """Tell each who keeps the port from now on that connections are taken here, before they carry any themselves."""
+        front = self.options.front
+        while front is not None and self._line is not None:
+            await _hung_up(self._line)
+            self._line.close()
+            self._line = None
+            while self._line is None:
+                await asyncio.sleep(_LINE_PAUSE)
+                with contextlib.suppress(ReliveError):
+                    listener, self._line = await asyncio.to_thread(take_listener, front)
+                    listener.close()  # it is the same
 
     def _stand_in(self) -> StandIn:
         host, port = split_address(self.options.upstream)
@@ -266,6 +283,17 @@ class Proxy:
             line = json.dumps({"listen": listener.getsockname()[:2], "pid": os.getpid()}) + "\n"
             os.write(self.options.ready_fd, line.encode())
             os.close(self.options.ready_fd)
+
+
+async def _hung_up(line: socket.socket) -> None:
+    """Wait until the other end, which says nothing, has hung up."""
+    loop = asyncio.get_running_loop()
+    gone = asyncio.Event()
+    loop.add_reader(line, gone.set)
+    try:
+        await gone.wait()
+    finally:
+        loop.remove_reader(line)
 
 
 def _say(text: str) -> None:

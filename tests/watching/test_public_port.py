@@ -1,0 +1,81 @@
+"""Who keeps the port of a watched service, with the real ``relive-front`` and no agent."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ports import free_port
+from relive.config import load_settings
+from relive.kernel import procfs
+from relive.model.capsule import CapsuleSpec, LifePaths, Policy
+from relive.proxies.listeners import take_listener
+from relive.watching.public_port import PublicPort
+from waiting import eventually
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> Iterator[LifePaths]:
+    made = LifePaths(tmp_path)
+    yield made
+    made.closed.touch()
+
+
+@pytest.fixture
+def spec() -> CapsuleSpec:
+    return CapsuleSpec(
+        name="web",
+        command=["web"],
+        directory="/",
+        environment={},
+        policy=Policy(at_start=False),
+        listen=("127.0.0.1", free_port()),
+        upstream=("127.0.0.1", 1),
+    )
+
+
+def keepers(paths: LifePaths) -> list[int]:
+    found = []
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        words = procfs.command_of(pid)
+        if str(paths.directory) in words and words[0].endswith("relive-front"):
+            found.append(pid)
+    return found
+
+
+def test_the_next_agent_takes_it_over(paths: LifePaths, spec: CapsuleSpec) -> None:
+    first, second = (PublicPort(load_settings(), spec, paths) for _ in range(2))
+    first.open()
+    (keeper,) = keepers(paths)
+    second.open()
+    assert keepers(paths) == [keeper]
+    second.close()
+    first.close()
+    assert keepers(paths) == []
+
+
+def test_another_has_the_same_listener(paths: LifePaths, spec: CapsuleSpec) -> None:
+    port = PublicPort(load_settings(), spec, paths)
+    port.open()
+    (keeper,) = keepers(paths)
+    os.kill(keeper, signal.SIGKILL)
+    eventually(lambda: not procfs.exists(keeper), "it is gone")
+    port.open()
+    listener, line = take_listener(paths.front_socket)
+    assert listener.getsockname() == spec.listen
+    listener.close()
+    line.close()
+    port.close()
+    assert keepers(paths) == []
+
+
+def test_it_ends_with_the_watch(paths: LifePaths, spec: CapsuleSpec) -> None:
+    port = PublicPort(load_settings(), spec, paths)
+    port.open()
+    paths.closed.touch()
+    eventually(lambda: not keepers(paths), "it has ended")
+    port.close()
