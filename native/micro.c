@@ -66,7 +66,7 @@ enum {
 
 struct mapping {
 	uint64_t start, end;
-	bool is_file, is_special; /* shared, or the kernel's own */
+	bool is_file, is_code, is_special; /* shared, or the kernel's own */
 };
 
 struct run_list {
@@ -122,6 +122,14 @@ __attribute__((format(printf, 1, 2))) static void say(const char *form, ...)
 	va_end(words);
 }
 
+static void append(const char *what, size_t size)
+{
+	if (size > TEXT_MOST - text_size)
+		size = TEXT_MOST - text_size;
+	memcpy(text + text_size, what, size);
+	text_size += size;
+}
+
 __attribute__((format(printf, 1, 2))) static bool refuse(const char *form, ...)
 {
 	va_list words;
@@ -167,15 +175,19 @@ static void say_file(const char *label, const char *path)
 	static char read_now[1 << 16];
 	ssize_t size = slurp(path, read_now, sizeof read_now);
 
-	say("%s ", label);
-	for (ssize_t i = 0; i < size; i++)
-		if (read_now[i] == '\n')
-			say("|");
-		else if (read_now[i] >= ' ' && read_now[i] < 127)
-			say("%c", read_now[i]);
+	append(label, strlen(label));
+	append(" ", 1);
+	for (ssize_t i = 0; i < size; i++) {
+		const unsigned char byte = (unsigned char)read_now[i];
+
+		if (byte == '\n')
+			append("|", 1);
+		else if ((byte >= ' ' && byte < 127) || byte == '\t')
+			append(&read_now[i], 1);
 		else
-			say("\\x%02x", (unsigned char)read_now[i]);
-	say("\n");
+			say("\\x%02x", byte);
+	}
+	append("\n", 1);
 }
 
 static void say_link(const char *label, const char *path)
@@ -372,7 +384,7 @@ static void say_descriptor(int number, const struct stat *facts, int same)
 	}
 	say("fd %d info ", number);
 	for (char *at = info; *at; at++)
-		say("%c", *at == '\n' ? '|' : *at);
+		append(*at == '\n' ? "|" : at, 1);
 	if (S_ISSOCK(facts->st_mode) || S_ISFIFO(facts->st_mode) || !(facts->st_mode & S_IFMT)) {
 		int mine = (int)syscall(SYS_pidfd_getfd, process.handle, number, 0), waiting = -1;
 
@@ -442,12 +454,14 @@ static bool read_mappings(void)
 		if (sscanf(line, "%llx-%llx %7s %*x %*s %llu %n", &start, &end, rights, &inode, &at) < 4)
 			return refuse("its mappings cannot be read");
 		mappings[mapping_count++] =
-			(struct mapping){ start, end, inode != 0, rights[3] != 'p' || !strncmp(line + at, "[v", 2) };
+			(struct mapping){ start, end, inode != 0, rights[2] == 'x', rights[3] != 'p' || !strncmp(line + at, "[v", 2) };
 		if (!strncmp(line + at, "[stack]", 7)) {
 			process.stack = start;
 			process.stack_end = end;
 		}
-		say("=map %s\n", line);
+		append("=map ", 5);
+		append(line, (size_t)(next - line));
+		append("\n", 1);
 		line = next + 1;
 	}
 	return true;
@@ -464,14 +478,13 @@ static bool look(void)
 	say_link("cwd", of_process("cwd"));
 	say_link("root", of_process("root"));
 	say_file("timers", of_process("timers"));
-	say_file("auxv", of_process("auxv"));
 	return say_descriptors() && read_mappings();
 }
 
 /* What seldom changes, or takes long to be seen; looked at when the process runs again. */
 static void look_afterwards(void)
 {
-	static const char *const files[] = { "limits",	   "personality", "oom_score_adj", "loginuid", "cgroup",
+	static const char *const files[] = { "auxv",	   "limits",	   "personality", "oom_score_adj", "loginuid", "cgroup",
 					     "uid_map",	   "timens_offsets" };
 	static const char *const spaces[] = { "mnt", "pid", "net", "ipc", "uts", "user", "cgroup", "time" };
 	char *keep = text, *line;
@@ -595,9 +608,10 @@ static bool stop_all(void)
 
 /* -- the round trip ----------------------------------------------------------------------------------------------- */
 
+static const unsigned char store_answer[] = { 0x48, 0x89, 0x02, 0xc3 };
+
 static bool find_gadget(void)
 {
-	static const unsigned char gadget[] = { 0x48, 0x89, 0x02, 0xc3 };
 	char path[64], line[512], rights[8];
 	unsigned long long start, end;
 	FILE *f;
@@ -615,7 +629,7 @@ static bool find_gadget(void)
 
 			if (!peek(process.pid, start, buffer, size))
 				break;
-			found = memmem(buffer, size, gadget, sizeof gadget);
+			found = memmem(buffer, size, store_answer, sizeof store_answer);
 			if (found)
 				keep_answer = start + (uint64_t)(found - buffer);
 		}
@@ -645,12 +659,12 @@ static bool find_stack(struct thread *t)
 	const struct mapping *at;
 
 	if (t->tid == process.pid) {
-		t->stack = (struct mapping){ process.stack, process.stack_end, false, false };
+		t->stack = (struct mapping){ process.stack, process.stack_end, false, false, false };
 	} else {
 		at = mapping_of(r->rsp);
 		if (!at || at->is_file || r->fs_base < at->start || r->fs_base >= at->end || r->rsp >= r->fs_base)
 			return refuse("thread %d is not on a stack that is known to be its own", (int)t->tid);
-		t->stack = (struct mapping){ at->start, r->fs_base, false, false };
+		t->stack = (struct mapping){ at->start, r->fs_base, false, false, false };
 	}
 	return true;
 }
@@ -680,7 +694,7 @@ static int find_calls(const struct thread *t, struct call *calls, uint64_t resul
 			if (signal == SIGCHLD || caught >> (signal - 1) & 1)
 				ASK(32, SYS_rt_sigaction, signal, 0, at, 8, false);
 	}
-	ASK(0, SYS_tgkill, process.pid, t->inside, (uint64_t)wake, 0, false);
+	ASK(0, SYS_tgkill, threads[0].inside, t->inside, (uint64_t)wake, 0, false);
 #undef ASK
 	*room = at - results;
 	return count;
@@ -705,6 +719,27 @@ static void lay_call(unsigned char *to, const struct call *call, uint64_t stack,
 	g[REG_EFL] = 0x202;
 	g[REG_CSGSFS] = (greg_t)((r->cs & 0xffff) | (r->ss & 0xffff) << 48);
 	memcpy((unsigned char *)u + 296, &mask, sizeof mask);
+}
+
+static bool is_code(uint64_t address, const unsigned char *wanted, size_t size)
+{
+	const struct mapping *at = mapping_of(address);
+	unsigned char found[8];
+
+	return at && at->is_code && size <= sizeof found && peek(process.pid, address, found, size) && !memcmp(found, wanted, size);
+}
+
+/* Whether what a round trip runs is where it was found: after exec, or when a library was unloaded, it is not. */
+static bool has_code(void)
+{
+	static const unsigned char call[] = { 0x0f, 0x05, 0xc3 }, wide[] = { 0x48, 0xc7, 0xc0, 15, 0, 0, 0 },
+				   narrow[] = { 0xb8, 15, 0, 0, 0, 0x0f, 0x05 };
+
+	if (is_code(process.call, call, sizeof call) && is_code(keep_answer, store_answer, sizeof store_answer) &&
+	    ((is_code(process.restore, wide, sizeof wide) && is_code(process.restore + 7, call, 2)) ||
+	     is_code(process.restore, narrow, sizeof narrow)))
+		return true;
+	return refuse("its code is not where it was");
 }
 
 /* Lays all frames, and has the thread stand before the first; *room of what the calls answer is at t->results. */
@@ -820,6 +855,8 @@ static bool make_round_trips(void)
 		return refuse("it catches every signal that could be used");
 	if (__builtin_popcountll(caught) > 64 - 20)
 		return refuse("it catches too many signals");
+	if (!has_code())
+		return false;
 	for (int i = 0; i < thread_count; i++)
 		if (!lay_round_trip(&threads[i]))
 			return false; /* those that are laid run through their frames when they are let go */

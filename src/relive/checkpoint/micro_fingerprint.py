@@ -29,6 +29,7 @@ _ADVICE = {"hg": 14, "nh": 15, "dd": 16}  # MADV_*, without effect on what a pro
 _PLAIN = frozenset({"rd", "wr", "ex", "mr", "mw", "me", "ac", "nr", *_ADVICE})
 _NOT_KEPT = frozenset({"sd", "uw"})  # soft-dirty, and our own tracking
 _OF_THE_KERNEL = "[v"
+_NOT_FOLLOWED = ("/[aio]", "/anon_hugepage", "/SYSV", "/dev/zero", "[uprobes]")
 
 
 def check_trackable(seen: Seen) -> None:
@@ -49,10 +50,11 @@ def check_trackable(seen: Seen) -> None:
         elif line.startswith("fd ") and " info " in line:
             _check_state(line)
     for mapping in seen.mappings:
-        if "s" in mapping.rights and ("w" in mapping.rights or not mapping.inode):
-            raise FullCommitNeeded("it has shared memory")
-        if mapping.name.startswith(("/[aio]", "/anon_hugepage", "/memfd:", "[uprobes]")):
-            raise FullCommitNeeded(f"it has a mapping of {mapping.name}")
+        # What is shared with a file belongs to the file, in a full commit too. A memfd that is neither open (see above) nor mapped
+        # shared cannot be written by the process.
+        is_of_a_file = mapping.name.startswith("/") and not mapping.name.endswith(" (deleted)")
+        if mapping.name.startswith(_NOT_FOLLOWED) or ("s" in mapping.rights and not is_of_a_file):
+            raise FullCommitNeeded(f"it has shared or special memory: {mapping.line}")
 
 
 def _check_descriptor(line: str) -> None:

@@ -39,16 +39,12 @@ _REGISTERS = (  # of user_regs_struct, by the names of CRIU's image
 _FX = struct.Struct("<HHHHQQII")
 _WITH_STATE = (
     "tcp-stream-",
-    "pagemap-shmem-",
     "ghost-file-",
-    "memfd",
     "remap-fpath",
     "packetsk",
     "netlinksk",
     "tunfile",
 )
-_QUEUES = ("sk-queues.img", "pipes-data.img", "fifo-data.img")
-_EMPTY_IMAGE = 8  # [bytes] its two magic numbers
 
 Numbers = npt.NDArray[np.int64]
 
@@ -112,6 +108,11 @@ class MicroBase:
         self._held = _Pages(*_by_address(runs))
         self._pages = pages
         self._link(images)
+        # Of memory files that cannot change (``check_trackable``).
+        self._others = [path.name for path in images.glob("pages-*.img") if path.name != self._pages_name]
+        for name in self._others:
+            self._beside(name).unlink(missing_ok=True)
+            os.link(images / name, self._beside(name))
         new_mappings(seen, seen, self._memory.vmas)  # each must be found in CRIU's images
 
     @property
@@ -122,12 +123,13 @@ class MicroBase:
         for path in images.iterdir():
             if path.name.startswith(_WITH_STATE):
                 raise FullCommitNeeded(f"CRIU has saved {path.name}")
-            if path.name in _QUEUES and path.stat().st_size > _EMPTY_IMAGE:
-                raise FullCommitNeeded(f"CRIU has saved data in {path.name}")
 
     def _link(self, images: Path) -> None:
         self._pages.unlink(missing_ok=True)
         os.link(images / self._pages_name, self._pages)
+
+    def _beside(self, name: str) -> Path:
+        return self._pages.with_name(name)
 
     def decide(self, record: MicroRecord, root: Path) -> MicroCommit:
         """See whether a commit can be made of a record.
@@ -218,6 +220,8 @@ class MicroBase:
         """
         for name, data in self._small.items():
             (images / name).write_bytes(data)
+        for name in self._others:
+            os.link(self._beside(name), images / name)
         record = commit.record
         for tid, core in commit.cores.items():
             write_entries(images / f"core-{tid}.img", [core])
@@ -275,10 +279,6 @@ class MicroBase:
             for first, end in _adjacent(commit.files, commit.offsets):
                 source = sources[int(commit.files[first])]
                 _copy(source, goal.fileno(), int(commit.offsets[first]), (end - first) * _PAGE)
-
-    def close(self) -> None:
-        """Let go of its pages."""
-        self._pages.unlink(missing_ok=True)
 
 
 def _by_address(runs: Iterable[tuple[int, int]]) -> tuple[Numbers, Numbers]:
