@@ -156,7 +156,9 @@ def test_commits_follow_each_other_while_a_process_works(told: Told, taking: Tak
     ],
     ids=" ".join,
 )
-def test_changes_of_memory_files_and_masks_are_followed(told: Told, taking: Taking, words: tuple[str, ...]) -> None:
+def test_changes_of_memory_files_and_masks_are_followed(
+    told: Told, taking: Taking, words: tuple[str, ...]
+) -> None:
     taking.commit(told.pid)
     for word in words:
         told.ask(word)
@@ -215,7 +217,9 @@ def test_what_is_not_followed_leads_to_a_full_commit(
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_memory_that_changes_in_every_way_is_committed_as_it_stands(taking: Taking, moves: Path, seed: int) -> None:
+def test_memory_that_changes_in_every_way_is_committed_as_it_stands(
+    taking: Taking, moves: Path, seed: int
+) -> None:
     process = Told(moves, str(seed), "6", "24", "alone")
     try:
         kinds = [taking.commit(process.pid) for _ in range(8)]
@@ -225,6 +229,7 @@ def test_memory_that_changes_in_every_way_is_committed_as_it_stands(taking: Taki
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", range(100, 140))
 def test_memory_is_committed_as_it_stands_for_long(taking: Taking, moves: Path, seed: int) -> None:
     """``pytest -m soak tests/checkpoint/test_micro_commits.py -k for_long``."""
@@ -238,6 +243,7 @@ def test_memory_is_committed_as_it_stands_for_long(taking: Taking, moves: Path, 
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", range(200, 260))
 def test_nothing_is_lost_whenever_the_tracker_dies(taking: Taking, moves: Path, seed: int) -> None:
     """``pytest -m soak tests/checkpoint/test_micro_commits.py -k tracker_dies``: 3,600 kills at any moment of a commit."""
@@ -247,7 +253,9 @@ def test_nothing_is_lost_whenever_the_tracker_dies(taking: Taking, moves: Path, 
             if number % 2:
                 tracker = taking.micro._tracker
                 if tracker is not None:
-                    threading.Timer(chance.choice([0.001, 0.01, 0.1]) * chance.random(), tracker._process.kill).start()
+                    threading.Timer(
+                        chance.choice([0.001, 0.01, 0.1]) * chance.random(), tracker._process.kill
+                    ).start()
             taking.commit(process.pid)
             assert process.process.poll() is None
     finally:

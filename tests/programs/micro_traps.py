@@ -15,6 +15,7 @@ import socket
 import sys
 import tempfile
 import threading
+from pathlib import Path
 
 kept: list[object] = []
 libc = ctypes.CDLL(None, use_errno=True)
@@ -139,7 +140,7 @@ DOES = {
 }
 
 counted = 0
-kept_file = open(sys.argv[1], "ab")
+kept_file = Path(sys.argv[1]).open("ab")  # noqa: SIM115  it stays open
 listener = socket.create_server(("127.0.0.1", 0))
 epoll = select.epoll()
 print("ready", flush=True)

@@ -72,6 +72,11 @@ class MicroCommit(NamedTuple):
     end_of_heap: int
     cores: dict[int, pb.CoreEntry]
 
+    @property
+    def copied_pages(self) -> int:
+        """So many were not in the base as they are now."""
+        return int(np.count_nonzero(self.files))
+
 
 class MicroBase:
     """The last commit of a process, on top of which the next may be taken.
