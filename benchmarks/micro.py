@@ -2,9 +2,9 @@
 
     python benchmarks/micro.py [--megabytes 14 --megabytes 100] [--requests 100] [--json]
 
-For each request: it is answered, a micro-commit is taken and stored; every tenth time raw CRIU dumps the same process then. *pause*:
-how long the process stood still, as the tracker and CRIU measure it; *durable*: until the commit was safely on disk; *bytes*: what
-the directory of the store grew by. Full commits that were taken instead are counted, and not among the pauses.
+For each request: it is answered, a micro-commit is taken and stored; every tenth time raw CRIU dumps the same process then.
+*pause*: how long the process stood still, as the tracker and CRIU measure it; *durable*: until the commit was safely on disk;
+*bytes*: what the directory of the store grew by. Full commits that were taken instead are counted, and not among the pauses.
 """
 
 from __future__ import annotations

@@ -56,6 +56,7 @@ enum {
 	CALLS_MOST = 96,
 	FRAME = 8 + 304, /* return address, and as much of ucontext_t as the kernel reads */
 	IOV = 512,
+	NEAR = 128, /* [pages] so many are looked at sooner than the kernel is asked once more */
 };
 #define COPIED_MOST (1ULL << 30)
 #define PAUSED_MOST (64ULL << 20) /* [bytes] copied with all stopped; what changes so much is better dumped */
@@ -883,20 +884,23 @@ static bool make_round_trips(void)
 
 /* -- memory ------------------------------------------------------------------------------------------------------- */
 
-static bool scan_into(struct run_list *list, uint64_t flags, uint64_t mask, uint64_t returned)
+/* Adds the regions of a range that a dump would hold. Whether a page is a file's own is asked only where there are files: the kernel
+ * has to look at each page for it, which takes ten times as long. */
+static bool scan_range(struct run_list *list, const struct mapping *range, uint64_t flags, uint64_t mask, uint64_t returned)
 {
+	const uint64_t without = IS_PFNZERO | (range->is_file ? IS_FILE : 0);
 	struct scan_arg scan = {
 		.size = sizeof scan,
 		.flags = flags,
-		.end = TASK_END,
-		.category_inverted = IS_PFNZERO | IS_FILE,
-		.category_mask = IS_PFNZERO | IS_FILE | mask,
+		.start = range->start,
+		.end = range->end,
+		.category_inverted = without,
+		.category_mask = without | mask,
 		.category_anyof_mask = IS_PRESENT | IS_SWAPPED,
 		.return_mask = returned,
 	};
 	long found;
 
-	list->count = list->size = 0;
 	do {
 		if (list->count == RUNS_MOST)
 			return refuse("its memory is in too many pieces");
@@ -910,7 +914,24 @@ static bool scan_into(struct run_list *list, uint64_t flags, uint64_t mask, uint
 		if (scan.walk_end <= scan.start && !found)
 			break;
 		scan.start = scan.walk_end;
-	} while (scan.start < TASK_END);
+	} while (scan.start < scan.end);
+	return true;
+}
+
+/* All mappings but the kernel's own and shared ones, as they were read last; neighbours of one kind at a time. */
+static bool scan_all(struct run_list *list, uint64_t flags, uint64_t mask, uint64_t returned)
+{
+	list->count = list->size = 0;
+	for (int i = 0; i < mapping_count;) {
+		struct mapping range = mappings[i++];
+
+		if (range.is_special)
+			continue;
+		while (i < mapping_count && !mappings[i].is_special && mappings[i].is_file == range.is_file)
+			range.end = mappings[i++].end;
+		if (!scan_range(list, &range, flags, mask, returned))
+			return false;
+	}
 	return true;
 }
 
@@ -960,7 +981,27 @@ static bool open_pagemap(void)
 
 static bool copy_ahead(void)
 {
-	return open_pagemap() && scan_into(&ahead, SCAN_WP_MATCHING, IS_WRITTEN, IS_PRESENT) && copy_runs(&ahead, COPIED_MOST);
+	return open_pagemap() && scan_all(&ahead, SCAN_WP_MATCHING, IS_WRITTEN, IS_PRESENT) && copy_runs(&ahead, COPIED_MOST);
+}
+
+/* Has writes to the pages of regions noted anew; of memory without files also of what lies between two of one mapping. */
+static bool protect(const struct run_list *list)
+{
+	protected.count = 0;
+	for (size_t i = 0; i < list->count;) {
+		const struct mapping *of = mapping_of(list->at[i].start);
+		struct mapping range = { list->at[i].start, list->at[i].end, false, false, false };
+
+		for (i++; i < list->count && of && !of->is_file && list->at[i].start < of->end; i++) {
+			if (list->at[i].start - range.end > (uint64_t)NEAR * PAGE)
+				break;
+			range.end = list->at[i].end;
+		}
+		protected.count = 0;
+		if (!scan_range(&protected, &range, SCAN_WP_MATCHING, IS_WRITTEN, IS_PRESENT))
+			return false;
+	}
+	return true;
 }
 
 /* With all stopped: what there is of memory, and copies of what may differ from the last copy. */
@@ -968,7 +1009,7 @@ static bool copy_late(void)
 {
 	bool is_tracked = false, is_new = false;
 
-	if (!open_pagemap() || !scan_into(&present, 0, 0, IS_WPALLOWED | IS_WRITTEN | IS_SWAPPED))
+	if (!open_pagemap() || !scan_all(&present, 0, 0, IS_WPALLOWED | IS_WRITTEN | IS_SWAPPED))
 		return false;
 	late.count = 0;
 	for (size_t i = 0; i < present.count; i++) {
@@ -997,7 +1038,7 @@ static bool copy_late(void)
 		if (!mappings[i].is_special)
 			(void)ioctl(process.uffd, UFFDIO_REGISTER, &asked);
 	}
-	return scan_into(&protected, SCAN_WP_MATCHING, IS_WRITTEN, IS_PRESENT);
+	return protect(&late);
 }
 
 /* -- commits ------------------------------------------------------------------------------------------------------ */
@@ -1171,7 +1212,8 @@ static bool commit(const char *path)
 
 static bool begin_base(void)
 {
-	return open_pagemap() && scan_into(&protected, SCAN_WP_MATCHING, IS_WRITTEN, IS_PRESENT);
+	text_size = 0;
+	return read_mappings() && open_pagemap() && scan_all(&protected, SCAN_WP_MATCHING, IS_WRITTEN, IS_PRESENT);
 }
 
 static const char *begin_tracking(long filters)

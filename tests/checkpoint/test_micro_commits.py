@@ -1,4 +1,4 @@
-"""Commits on top of others, compared page for page with the memory of the process that stands still. With the real CRIU and tracker."""
+"""Commits on top of others, compared page for page with the memory of the process that stands still. With the real CRIU."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_changes_of_memory_files_and_masks_are_followed(
 
 
 @pytest.mark.parametrize(
-    "before, word, reason",
+    ("before", "word", "reason"),
     [
         ("nothing", "fork", "child"),
         ("nothing", "execute", ""),

@@ -80,7 +80,7 @@ def connected() -> None:
 
 
 def pipe_with_data() -> None:
-    reading, writing = os.pipe()
+    _, writing = os.pipe()
     os.write(writing, b"left")
 
 
@@ -119,7 +119,7 @@ DOES = {
     "memory file": lambda: os.memfd_create("trap"),
     "descriptor": lambda: os.open("/dev/null", os.O_RDONLY),
     "replace descriptor": replace_descriptor,
-    "unlinked": lambda: kept.append(tempfile.TemporaryFile()),
+    "unlinked": lambda: kept.append(tempfile.TemporaryFile()),  # noqa: SIM115  it stays open
     "handle": lambda: signal.signal(signal.SIGUSR1, lambda *_: None),
     "handle otherwise": handle_otherwise,
     "timer": lambda: signal.setitimer(signal.ITIMER_REAL, 3600),

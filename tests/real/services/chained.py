@@ -18,7 +18,7 @@ lock = threading.Lock()
 
 
 def chain() -> None:
-    global links, digest  # noqa: PLW0603  a program of a few lines
+    global links, digest
     while True:
         with lock:
             for _ in range(50):
