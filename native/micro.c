@@ -52,7 +52,7 @@ enum {
 	TEXT_MOST = 16 << 20,
 	SPINS = 400,
 	GIVE_UP_MS = 100,
-	GO_WITHIN_MS = 2000,
+	GO_WITHIN_MS = 30000, /* whoever asked sees to it that it is sooner, as for CRIU (native/watchdog.c) */
 	CALLS_MOST = 96,
 	FRAME = 8 + 304, /* return address, and as much of ucontext_t as the kernel reads */
 	IOV = 512,
@@ -320,6 +320,7 @@ static void say_socket(int fd)
 	struct sockaddr_storage name;
 	socklen_t size = sizeof name;
 	struct pollfd asked = { .fd = fd, .events = POLLIN | POLLPRI | POLLRDHUP };
+	struct tcp_info info = { 0 };
 	int waiting = -1, sent = -1, result;
 
 	result = getsockname(fd, (struct sockaddr *)&name, &size);
@@ -332,6 +333,9 @@ static void say_socket(int fd)
 	ioctl(fd, SIOCOUTQ, &sent);
 	poll(&asked, 1, 0);
 	say(" in=%d out=%d ready=%x", waiting, sent, (unsigned)asked.revents);
+	size = sizeof info;
+	if (!getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size))
+		say(" state=%d backlog=%u", info.tcpi_state, info.tcpi_state == TCP_LISTEN ? info.tcpi_sacked : 0);
 	for (size_t i = 0; i < sizeof general / sizeof *general; i++)
 		say_option(fd, SOL_SOCKET, general[i]);
 	for (size_t i = 0; i < sizeof tcp / sizeof *tcp; i++)
@@ -392,6 +396,10 @@ static void say_descriptor(int number, const struct stat *facts, int same)
 		if (mine < 0) {
 			say(" hidden=%d", errno);
 		} else {
+			struct f_owner_ex owner = { 0 };
+
+			fcntl(mine, F_GETOWN_EX, &owner);
+			say(" owner=%d signal=%d", owner.pid, fcntl(mine, F_GETSIG));
 			if (S_ISSOCK(facts->st_mode))
 				say_socket(mine);
 			else if (S_ISFIFO(facts->st_mode) && !ioctl(mine, FIONREAD, &waiting))
@@ -684,6 +692,7 @@ static int find_calls(const struct thread *t, struct call *calls, uint64_t resul
 	ASK(24, SYS_sigaltstack, 0, (long)at, 0, 0, false);
 	ASK(8, SYS_prctl, PR_GET_TID_ADDRESS, (long)at, 0, 0, false);
 	ASK(8, SYS_prctl, PR_GET_PDEATHSIG, (long)at, 0, 0, false);
+	ASK(8, SYS_prctl, PR_GET_SECUREBITS, 0, at, 0, true);
 	if (is_first) {
 		ASK(8, SYS_prctl, PR_GET_CHILD_SUBREAPER, (long)at, 0, 0, false);
 		ASK(8, SYS_prctl, PR_GET_DUMPABLE, 0, at, 0, true);
@@ -818,6 +827,7 @@ static bool give_back_all(struct thread *t)
 static bool say_hidden(struct thread *t)
 {
 	struct call calls[CALLS_MOST];
+	struct rseq_place place = { 0 };
 	uint64_t room, at[2048 / 8 * 2];
 	int count = find_calls(t, calls, t->results, &room), next = 0;
 
@@ -825,14 +835,17 @@ static bool say_hidden(struct thread *t)
 		return refuse("what thread %d answers cannot be read", (int)t->tid);
 	say("?altstack %d %" PRIx64 " %" PRIx64 " %" PRIx64 "\n", (int)t->inside, at[0], at[1] & 0xffffffff, at[2]);
 	say("?tid_address %d %" PRIx64 "\n?pdeath_sig %d %" PRIu64 "\n", (int)t->inside, at[3], (int)t->inside, at[4] & 0xffffffff);
+	say("?securebits %d %" PRIx64 "\n", (int)t->inside, at[5]);
+	if (ptrace(GET_RSEQ, t->tid, sizeof place, &place) >= 0)
+		say("?rseq %d %" PRIx64 " %" PRIx32 " %" PRIx32 "\n", (int)t->inside, place.pointer, place.size, place.signature);
 	if (t->tid != process.pid)
 		return true;
-	say("?subreaper %" PRIu64 "\n?dumpable %" PRIu64 "\n?brk %" PRIx64 "\n?membarrier %" PRIx64 "\n", at[5] & 0xffffffff, at[6],
-	    at[7], at[8]);
+	say("?subreaper %" PRIu64 "\n?dumpable %" PRIu64 "\n?brk %" PRIx64 "\n?membarrier %" PRIx64 "\n", at[6] & 0xffffffff, at[7],
+	    at[8], at[9]);
 	for (int i = 0; i < 12; i++)
-		next |= at[9 + i] != 0;
+		next |= at[10 + i] != 0;
 	say("?timers %d\n", next);
-	next = 21;
+	next = 22;
 	for (int i = 0; i < count; i++)
 		if (calls[i].number == SYS_rt_sigaction) {
 			say("?action %ld %" PRIx64 " %" PRIx64 " %" PRIx64 " %" PRIx64 "\n", calls[i].first, at[next], at[next + 1],

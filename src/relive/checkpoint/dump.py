@@ -336,6 +336,8 @@ class _Dump:
                     self._collect_open_files()
                     taken = micro.go(self._target)
                 self._is_whole = taken is not None
+        except _IpcAppeared:
+            micro.let_go()
         except BaseException:
             micro.let_go()
             raise

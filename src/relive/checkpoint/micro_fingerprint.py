@@ -49,6 +49,8 @@ def check_trackable(seen: Seen) -> None:
             _check_descriptor(line)
         elif line.startswith("fd ") and " info " in line:
             _check_state(line)
+    if any("ss" in flags for flags in seen.flags.values()):
+        raise FullCommitNeeded("it has shadow stacks")
     for mapping in seen.mappings:
         # What is shared with a file belongs to the file, in a full commit too. A memfd that is neither open (see above) nor mapped
         # shared cannot be written by the process.
@@ -148,6 +150,12 @@ def _check_one(
         expected, found = (cores[int(words[0])].thread_info.clear_tid_addr,), (int(words[1], 16),)
     elif kind == "pdeath_sig":
         expected, found = (cores[int(words[0])].thread_core.pdeath_sig,), (int(words[1]),)
+    elif kind == "securebits":
+        expected, found = (cores[int(words[0])].thread_core.creds.secbits,), (int(words[1], 16),)
+    elif kind == "rseq":
+        rseq = cores[int(words[0])].thread_core.rseq_entry
+        expected = (rseq.rseq_abi_pointer, rseq.rseq_abi_size, rseq.signature)
+        found = tuple(int(word, 16) for word in words[1:])
     elif kind == "subreaper":
         expected, found = (int(task.child_subreaper),), (int(words[0]),)
     elif kind == "dumpable":

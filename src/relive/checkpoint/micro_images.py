@@ -361,6 +361,8 @@ def _core_of(base: pb.CoreEntry, thread: ThreadState, offsets: Sequence[tuple[in
         setattr(core.thread_info.gpregs, name, value)
     _set_floating_point(core.thread_info.fpregs, thread.xstate, offsets)
     core.thread_core.blk_sigset = thread.mask
+    if core.thread_core.HasField("rseq_entry"):
+        core.thread_core.rseq_entry.ClearField("rseq_cs_pointer")  # it is inside none (``native/micro.c``)
     if core.HasField("tc"):
         core.tc.blk_sigset = thread.mask
     return core

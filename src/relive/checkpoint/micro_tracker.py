@@ -15,7 +15,7 @@ from relive.checkpoint.micro_record import FullCommitNeeded
 __all__ = ["MicroTracker"]
 
 _FILTERS_OF_CAPSULES = 2  # of ``relive.kernel.seccomp``; neither ends a process
-_ANSWER_WITHIN = 10.0  # [s]
+_ANSWER_WITHIN = 30.0  # [s]
 _ANSWER_MOST = 4096  # [bytes]
 _ENDS_WITHIN = 5.0  # [s]
 
@@ -65,7 +65,7 @@ class MicroTracker:
         self._expect("ok")
 
     def stop(self, goal: Path) -> None:
-        """Stop the process and copy what has changed; ``go`` has to follow within two seconds."""
+        """Stop the process and copy what has changed; ``go`` has to follow soon: the process waits for it."""
         self._send(f"commit {goal}")
         self._expect("stopped")
 

@@ -983,11 +983,13 @@ class CredsEntry(_message.Message):
     CAP_PRM_FIELD_NUMBER: _builtins.int
     CAP_EFF_FIELD_NUMBER: _builtins.int
     CAP_BND_FIELD_NUMBER: _builtins.int
+    SECBITS_FIELD_NUMBER: _builtins.int
     LSM_PROFILE_FIELD_NUMBER: _builtins.int
     LSM_SOCKCREATE_FIELD_NUMBER: _builtins.int
     CAP_AMB_FIELD_NUMBER: _builtins.int
     uid: _builtins.int
     gid: _builtins.int
+    secbits: _builtins.int
     lsm_profile: _builtins.str
     lsm_sockcreate: _builtins.str
     @_builtins.property
@@ -1009,13 +1011,14 @@ class CredsEntry(_message.Message):
         cap_prm: _abc.Iterable[_builtins.int] | None = ...,
         cap_eff: _abc.Iterable[_builtins.int] | None = ...,
         cap_bnd: _abc.Iterable[_builtins.int] | None = ...,
+        secbits: _builtins.int | None = ...,
         lsm_profile: _builtins.str | None = ...,
         lsm_sockcreate: _builtins.str | None = ...,
         cap_amb: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["gid", b"gid", "lsm_profile", b"lsm_profile", "lsm_sockcreate", b"lsm_sockcreate", "uid", b"uid"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["gid", b"gid", "lsm_profile", b"lsm_profile", "lsm_sockcreate", b"lsm_sockcreate", "secbits", b"secbits", "uid", b"uid"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cap_amb", b"cap_amb", "cap_bnd", b"cap_bnd", "cap_eff", b"cap_eff", "cap_inh", b"cap_inh", "cap_prm", b"cap_prm", "gid", b"gid", "lsm_profile", b"lsm_profile", "lsm_sockcreate", b"lsm_sockcreate", "uid", b"uid"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cap_amb", b"cap_amb", "cap_bnd", b"cap_bnd", "cap_eff", b"cap_eff", "cap_inh", b"cap_inh", "cap_prm", b"cap_prm", "gid", b"gid", "lsm_profile", b"lsm_profile", "lsm_sockcreate", b"lsm_sockcreate", "secbits", b"secbits", "uid", b"uid"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1181,6 +1184,34 @@ class SignalStackEntry(_message.Message):
 Global___SignalStackEntry: _TypeAlias = SignalStackEntry  # noqa: Y015
 
 @_typing.final
+class RseqEntry(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RSEQ_ABI_POINTER_FIELD_NUMBER: _builtins.int
+    RSEQ_ABI_SIZE_FIELD_NUMBER: _builtins.int
+    SIGNATURE_FIELD_NUMBER: _builtins.int
+    RSEQ_CS_POINTER_FIELD_NUMBER: _builtins.int
+    rseq_abi_pointer: _builtins.int
+    rseq_abi_size: _builtins.int
+    signature: _builtins.int
+    rseq_cs_pointer: _builtins.int
+    def __init__(
+        self,
+        *,
+        rseq_abi_pointer: _builtins.int | None = ...,
+        rseq_abi_size: _builtins.int | None = ...,
+        signature: _builtins.int | None = ...,
+        rseq_cs_pointer: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["rseq_abi_pointer", b"rseq_abi_pointer", "rseq_abi_size", b"rseq_abi_size", "rseq_cs_pointer", b"rseq_cs_pointer", "signature", b"signature"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["rseq_abi_pointer", b"rseq_abi_pointer", "rseq_abi_size", b"rseq_abi_size", "rseq_cs_pointer", b"rseq_cs_pointer", "signature", b"signature"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RseqEntry: _TypeAlias = RseqEntry  # noqa: Y015
+
+@_typing.final
 class ThreadCoreEntry(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1194,6 +1225,7 @@ class ThreadCoreEntry(_message.Message):
     SECCOMP_MODE_FIELD_NUMBER: _builtins.int
     SECCOMP_FILTER_FIELD_NUMBER: _builtins.int
     COMM_FIELD_NUMBER: _builtins.int
+    RSEQ_ENTRY_FIELD_NUMBER: _builtins.int
     CG_SET_FIELD_NUMBER: _builtins.int
     sched_nice: _builtins.int
     sched_policy: _builtins.int
@@ -1211,6 +1243,8 @@ class ThreadCoreEntry(_message.Message):
     def sas(self) -> Global___SignalStackEntry: ...
     @_builtins.property
     def creds(self) -> Global___CredsEntry: ...
+    @_builtins.property
+    def rseq_entry(self) -> Global___RseqEntry: ...
     def __init__(
         self,
         *,
@@ -1224,11 +1258,12 @@ class ThreadCoreEntry(_message.Message):
         seccomp_mode: _builtins.int | None = ...,
         seccomp_filter: _builtins.int | None = ...,
         comm: _builtins.str | None = ...,
+        rseq_entry: Global___RseqEntry | None = ...,
         cg_set: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["blk_sigset", b"blk_sigset", "cg_set", b"cg_set", "comm", b"comm", "creds", b"creds", "pdeath_sig", b"pdeath_sig", "sas", b"sas", "sched_nice", b"sched_nice", "sched_policy", b"sched_policy", "sched_prio", b"sched_prio", "seccomp_filter", b"seccomp_filter", "seccomp_mode", b"seccomp_mode"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["blk_sigset", b"blk_sigset", "cg_set", b"cg_set", "comm", b"comm", "creds", b"creds", "pdeath_sig", b"pdeath_sig", "rseq_entry", b"rseq_entry", "sas", b"sas", "sched_nice", b"sched_nice", "sched_policy", b"sched_policy", "sched_prio", b"sched_prio", "seccomp_filter", b"seccomp_filter", "seccomp_mode", b"seccomp_mode"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["blk_sigset", b"blk_sigset", "cg_set", b"cg_set", "comm", b"comm", "creds", b"creds", "pdeath_sig", b"pdeath_sig", "sas", b"sas", "sched_nice", b"sched_nice", "sched_policy", b"sched_policy", "sched_prio", b"sched_prio", "seccomp_filter", b"seccomp_filter", "seccomp_mode", b"seccomp_mode"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blk_sigset", b"blk_sigset", "cg_set", b"cg_set", "comm", b"comm", "creds", b"creds", "pdeath_sig", b"pdeath_sig", "rseq_entry", b"rseq_entry", "sas", b"sas", "sched_nice", b"sched_nice", "sched_policy", b"sched_policy", "sched_prio", b"sched_prio", "seccomp_filter", b"seccomp_filter", "seccomp_mode", b"seccomp_mode"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
