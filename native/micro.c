@@ -51,7 +51,7 @@ enum {
 	RUNS_MOST = 1 << 19,
 	TEXT_MOST = 16 << 20,
 	SPINS = 400,
-	GIVE_UP_MS = 100,
+	GIVE_UP_MS = 2000, /* a thread has to be given a processor before it can stop */
 	GO_WITHIN_MS = 30000, /* whoever asked sees to it that it is sooner, as for CRIU (native/watchdog.c) */
 	CALLS_MOST = 96,
 	FRAME = 8 + 304, /* return address, and as much of ucontext_t as the kernel reads */
