@@ -60,8 +60,6 @@ enum {
 };
 #define COPIED_MOST (1ULL << 30)
 #define PAUSED_MOST (64ULL << 20) /* [bytes] copied with all stopped; what changes so much is better dumped */
-#define IS_WPALLOWED 1
-#define IS_FILE 4
 #define UNREAD (1ULL << 32)
 #define COPIED (1ULL << 33)
 
