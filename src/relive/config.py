@@ -57,6 +57,11 @@ class Settings(BaseModel):
         description="copy memory while the service runs, and with it frozen only what has changed since: the pause of a commit "
         "then hardly grows with memory",
     )
+    micro: bool = Field(
+        False,
+        description="take commits of a single process on top of the one before: it stands still only while what has changed is "
+        "copied; a full commit is taken by itself wherever that could not be right",
+    )
     pause_limit: float = Field(
         1.0,
         ge=0,

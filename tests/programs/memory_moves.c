@@ -1,11 +1,11 @@
 /* memory_moves: changes its memory in every way that a program has, without end, from several threads. Used by tests that compare
  * what was kept of it with what it is.
  *
- *   memory_moves SEED REGIONS PAGES     (says "ready" on standard output once each region was written)
+ *   memory_moves SEED REGIONS PAGES [alone]     (says "ready" on standard output once each region was written)
  *
  * Each thread has regions of its own. It writes bytes here and there, fills pages, gives them back (MADV_DONTNEED, MADV_FREE), maps
  * anew at the same address, unmaps, moves (mremap), changes rights, moves its break, changes a file's private mapping, and now and
- * then has a child that does so, too.
+ * then has a child that does so, too; not with "alone".
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -21,7 +21,7 @@
 
 enum { PAGE = 4096, THREADS = 3, MOST = 64 };
 
-static int regions, pages;
+static int regions, pages, is_alone;
 static pthread_barrier_t filled;
 
 struct mover {
@@ -92,7 +92,7 @@ static void step(struct mover *m, int has_children)
 			abort();
 		break;
 	case 7:
-		if (has_children && next(m) % 64 == 0) {
+		if (has_children && !is_alone && next(m) % 64 == 0) {
 			pid_t child = fork();
 
 			if (child == 0) {
@@ -161,6 +161,7 @@ int main(int argc, char **argv)
 
 	regions = argc > 2 ? atoi(argv[2]) : 8;
 	pages = argc > 3 ? atoi(argv[3]) : 64;
+	is_alone = argc > 4;
 	if (regions > MOST)
 		return 2;
 	pthread_barrier_init(&filled, NULL, THREADS);

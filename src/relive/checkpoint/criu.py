@@ -90,6 +90,11 @@ class CriuTools:
         return self.directory / "relive-tracker"
 
     @property
+    def micro(self) -> Path:
+        """The program that takes what has changed since a commit, for the next one on top of it."""
+        return self.directory / "relive-micro"
+
+    @property
     def pagemap_shim(self) -> Path:
         """Library that lets CRIU leave out pages that were copied ahead."""
         return self.directory / "pagemap_shim.so"

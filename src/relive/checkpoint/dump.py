@@ -6,6 +6,7 @@
 4. CRIU freezes the tree and writes its images. Meanwhile files that changed since step 1 are copied again: from the
    moment at which CRIU opens ``files.img``, which is right after the freeze; at the latest on "post-dump".
 5. CRIU resumes the tree; the gate opens. What the target felt is the time between 3 and 5.
+   With ``micro_commits`` 2 to 5 are its own, wherever it can take the commit on top of the one before.
 6. ``Capture.store`` hashes, fsyncs and writes the manifest. Only now is the commit durable.
 """
 
@@ -28,6 +29,7 @@ from relive.checkpoint.criu_errors import NOT_THE_TARGET, Explanation, explain, 
 from relive.checkpoint.dumped import Capture
 from relive.checkpoint.file_layers import ScannedEntry, Source
 from relive.checkpoint.inotify_watches import watched_paths
+from relive.checkpoint.micro_commits import MicroCommits
 from relive.checkpoint.open_files import OpenFiles
 from relive.checkpoint.open_paths import open_paths, shared_writable_paths
 from relive.checkpoint.target import (
@@ -124,12 +126,13 @@ def capture(
     stopped: StoppedBy | None = None,
     name: str | None = None,
     advance: Advance | None = None,
+    micro: MicroCommits | None = None,
 ) -> Capture:
     """Take a commit of a target, which runs on afterwards whatever happens (unless it was stopped before).
 
     ``name``, of 32 hexadecimal digits, is what the manifest calls the capture, by which it can be found
     (``Store.captured_as``); it is given to one commit only. Without it is a random one. ``advance`` is told how far it is, also
-    while it is stored.
+    while it is stored. ``micro`` takes it on top of the one before where it can.
 
     Raises:
         TargetUndumpable: the target holds something that cannot be saved.
@@ -144,14 +147,15 @@ def capture(
     begun = procfs.read_stat(target.root)
     staging = store.stage()
     dump = _Dump(
-        target, settings, tools, staging, gate or NoRequestGate(), stopped, name, advance or Advance()
+        target, settings, tools, staging, gate or NoRequestGate(), stopped, name, advance or Advance(), micro
     )
     try:
         with _disk_full("copying files", staging.directory):
             dump.copy_ahead()
             with watchdog.watching(target.root, settings.commit_limit) as watch:
                 try:
-                    dump.run_twice(watch)
+                    if not dump.run_micro(watch):
+                        dump.run_twice(watch)
                 except CommitFailed:
                     # What CRIU then says is only that it was ended.
                     if watch.stepped_in:
@@ -162,6 +166,8 @@ def capture(
             return dump.result(trigger)
     except BaseException as error:
         dump.forget_memory()
+        if micro is not None:
+            micro.forget("the commit before it failed")
         staging.discard()
         _forget_copies(target)
         if isinstance(error, CommitFailed) and _has_ended(target, begun):
@@ -234,8 +240,12 @@ class _Dump:
         stopped: StoppedBy | None,
         name: str | None,
         advance: Advance,
+        micro: MicroCommits | None,
     ) -> None:
         self._target = target
+        # What stands before its fatal signal is not made to run; a container has namespaces to be saved.
+        self._micro = micro if stopped is None and target.contained is None else None
+        self._pause_us: int | None = None
         self._advance = advance
         self._settings = settings
         self._tools = tools
@@ -252,7 +262,7 @@ class _Dump:
         self._locks: list[PosixLock] = []
         self._memory: CopiedAhead | None = None
         self._looked_frozen = False
-        self._open_files = None if target.holds_files else OpenFiles(settings.open_file_limit)
+        self._open_files = self._new_open_files()
         is_process = target.kind is TargetKind.PROCESS
         self._terminals = terminals_of(target.root) if is_process else []
         # An empty IPC namespace costs 2 ms of pause to save; a branch gets an empty one anyway.
@@ -262,10 +272,13 @@ class _Dump:
         self._watched = watched_paths(target.root) if not is_process else []
         self._root_inside = procfs.innermost_pid(target.root) or target.root
 
+    def _new_open_files(self) -> OpenFiles | None:
+        return None if self._target.holds_files else OpenFiles(self._settings.open_file_limit)
+
     def copy_ahead(self) -> None:
         """Copy what can be copied while the target runs."""
         # A process that stands before its fatal signal is not made to run for this.
-        if self._settings.pre_copy and self._stopped is None:
+        if self._settings.pre_copy and self._stopped is None and self._micro is None:
             with contextlib.suppress(OSError):  # then CRIU dumps all of it
                 self._memory = CopiedAhead(
                     self._tools,
@@ -306,8 +319,46 @@ class _Dump:
             entries = source.scanner.scan(copies, always, source.skip)
             self._layers.append((source, entries))
 
+    def run_micro(self, watch: WatchdogPeriod) -> bool:
+        """Take it on top of the one before; False where that cannot be: the target runs, and nothing was taken."""
+        micro = self._micro
+        if micro is None or micro.tracker_pid is None:
+            return False
+        watch.tool_is(micro.tracker_pid)
+        taken = None
+        try:
+            self._gate_closed = True
+            self._cursor = self._gate.close()
+            if micro.stop(self._target):
+                if not self._leaves_out_ipc or not holds_ipc(self._target.root):
+                    self._stands_still()
+                    self._look_frozen()
+                    self._collect_open_files()
+                    taken = micro.go(self._target)
+                self._is_whole = taken is not None
+        except _IpcAppeared:
+            micro.let_go()
+        except BaseException:
+            micro.let_go()
+            raise
+        finally:
+            self._open_gate()
+        if taken is None:
+            self._looked_frozen = False
+            if self._open_files is not None:
+                self._open_files.discard()
+                self._open_files = self._new_open_files()
+            micro.forget(None)
+            return False
+        self._taken = (taken.record.wall_ns, taken.record.monotonic_ns)
+        self._pause_us = taken.record.pause_ns // 1000
+        micro.write(taken, self._staging.images)
+        return True
+
     def run_twice(self, watch: WatchdogPeriod) -> None:
         """Run; once more if System V objects appeared meanwhile, or copies of pages are missing."""
+        if self._micro is not None:
+            self._micro.begin_base(self._target)
         try:
             self.run(watch)
         except (_IpcAppeared, _PagesMissing):
@@ -373,9 +424,7 @@ class _Dump:
             self._gate_closed = True
             self._cursor = self._gate.close()
         elif script == "post-dump":
-            self._taken = (time.time_ns(), time.monotonic_ns())
-            if self._cursor is not None:
-                self._cursor = self._gate.settle(self._cursor)
+            self._stands_still()
             # CRIU saves those of the root itself; of its descendants not all (``images.locks``).
             held = held_posix_locks(procfs.tree_of(self._target.root)[1:])
             self._locks = [lock._replace(pid=procfs.innermost_pid(lock.pid) or 0) for lock in held]
@@ -383,13 +432,23 @@ class _Dump:
             has_links = (self._staging.images / _LINKS_MADE).exists()
             if not self._looked_frozen or has_links:
                 self._look_frozen(has_links=has_links)
-            if self._open_files is not None:
-                self._open_files.collect(self._target.root, self._staging.files)
-                for path in self._target.extra_files:
-                    self._open_files.add_path(path, self._staging.files)
+            self._collect_open_files()
+            if self._micro is not None:
+                self._micro.look()
             if self._memory is not None and not self._memory.lacks_nothing():
                 raise _PagesMissing
             self._is_whole = True
+
+    def _stands_still(self) -> None:
+        self._taken = (time.time_ns(), time.monotonic_ns())
+        if self._cursor is not None:
+            self._cursor = self._gate.settle(self._cursor)
+
+    def _collect_open_files(self) -> None:
+        if self._open_files is not None:
+            self._open_files.collect(self._target.root, self._staging.files)
+            for path in self._target.extra_files:
+                self._open_files.add_path(path, self._staging.files)
 
     def _look_frozen(self, *, has_links: bool = False) -> None:
         """The tree stands still: look what it has made since the look before.
@@ -436,12 +495,14 @@ class _Dump:
         Raises:
             DiskFull, CommitFailed: CRIU says that all went well, and yet an image is not there or not whole.
         """
-        stats = self._stats()
+        pause_us = self._pause_us if self._pause_us is not None else self._stats().dump.frozen_time
         add_posix_locks(self._staging.images, self._locks)
         files = read_files(self._staging.images)
         if self._target.followed is not None:
             self._layers += self._target.followed.settle(files)
         write_inode_numbers(self._staging.images, self._inode_numbers(written_files(files)))
+        if self._micro is not None and self._pause_us is None:
+            self._micro.keep_base(self._staging.images)
         return Capture(
             name=self._name,
             target=self._target,
@@ -458,7 +519,7 @@ class _Dump:
             open_files=self._open_files,
             terminals=self._terminals,
             stopped=self._stopped_inside(),
-            pause_us=stats.dump.frozen_time,
+            pause_us=pause_us,
             advance=self._advance,
             memory=self._memory,
         )

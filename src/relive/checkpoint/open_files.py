@@ -57,6 +57,11 @@ class OpenFiles:
         for name, source in opened_files(root).items():
             self._take(name, source, staging)
 
+    def discard(self) -> None:
+        """Remove the copies: the files are to be copied once more."""
+        for copy in self.copies.values():
+            copy.unlink(missing_ok=True)
+
     def add_path(self, path: Path, staging: Path) -> bool:
         """Copy a file, or a directory with all below it, by name; tells whether all of it was taken.
 

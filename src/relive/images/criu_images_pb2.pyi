@@ -733,6 +733,7 @@ class VmaEntry(_message.Message):
     FLAGS_FIELD_NUMBER: _builtins.int
     STATUS_FIELD_NUMBER: _builtins.int
     FD_FIELD_NUMBER: _builtins.int
+    MADV_FIELD_NUMBER: _builtins.int
     start: _builtins.int
     end: _builtins.int
     pgoff: _builtins.int
@@ -744,6 +745,8 @@ class VmaEntry(_message.Message):
     status: _builtins.int
     """VMA_* of criu/include/image.h"""
     fd: _builtins.int
+    madv: _builtins.int
+    """1 << MADV_*"""
     def __init__(
         self,
         *,
@@ -755,10 +758,11 @@ class VmaEntry(_message.Message):
         flags: _builtins.int | None = ...,
         status: _builtins.int | None = ...,
         fd: _builtins.int | None = ...,
+        madv: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "fd", b"fd", "flags", b"flags", "pgoff", b"pgoff", "prot", b"prot", "shmid", b"shmid", "start", b"start", "status", b"status"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "fd", b"fd", "flags", b"flags", "madv", b"madv", "pgoff", b"pgoff", "prot", b"prot", "shmid", b"shmid", "start", b"start", "status", b"status"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "fd", b"fd", "flags", b"flags", "pgoff", b"pgoff", "prot", b"prot", "shmid", b"shmid", "start", b"start", "status", b"status"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "fd", b"fd", "flags", b"flags", "madv", b"madv", "pgoff", b"pgoff", "prot", b"prot", "shmid", b"shmid", "start", b"start", "status", b"status"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -781,6 +785,7 @@ class MmEntry(_message.Message):
     MM_ENV_END_FIELD_NUMBER: _builtins.int
     EXE_FILE_ID_FIELD_NUMBER: _builtins.int
     VMAS_FIELD_NUMBER: _builtins.int
+    DUMPABLE_FIELD_NUMBER: _builtins.int
     mm_start_code: _builtins.int
     mm_end_code: _builtins.int
     mm_start_data: _builtins.int
@@ -793,6 +798,7 @@ class MmEntry(_message.Message):
     mm_env_start: _builtins.int
     mm_env_end: _builtins.int
     exe_file_id: _builtins.int
+    dumpable: _builtins.int
     @_builtins.property
     def vmas(self) -> _containers.RepeatedCompositeFieldContainer[Global___VmaEntry]: ...
     def __init__(
@@ -811,14 +817,63 @@ class MmEntry(_message.Message):
         mm_env_end: _builtins.int | None = ...,
         exe_file_id: _builtins.int | None = ...,
         vmas: _abc.Iterable[Global___VmaEntry] | None = ...,
+        dumpable: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["exe_file_id", b"exe_file_id", "mm_arg_end", b"mm_arg_end", "mm_arg_start", b"mm_arg_start", "mm_brk", b"mm_brk", "mm_end_code", b"mm_end_code", "mm_end_data", b"mm_end_data", "mm_env_end", b"mm_env_end", "mm_env_start", b"mm_env_start", "mm_start_brk", b"mm_start_brk", "mm_start_code", b"mm_start_code", "mm_start_data", b"mm_start_data", "mm_start_stack", b"mm_start_stack"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["dumpable", b"dumpable", "exe_file_id", b"exe_file_id", "mm_arg_end", b"mm_arg_end", "mm_arg_start", b"mm_arg_start", "mm_brk", b"mm_brk", "mm_end_code", b"mm_end_code", "mm_end_data", b"mm_end_data", "mm_env_end", b"mm_env_end", "mm_env_start", b"mm_env_start", "mm_start_brk", b"mm_start_brk", "mm_start_code", b"mm_start_code", "mm_start_data", b"mm_start_data", "mm_start_stack", b"mm_start_stack"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["exe_file_id", b"exe_file_id", "mm_arg_end", b"mm_arg_end", "mm_arg_start", b"mm_arg_start", "mm_brk", b"mm_brk", "mm_end_code", b"mm_end_code", "mm_end_data", b"mm_end_data", "mm_env_end", b"mm_env_end", "mm_env_start", b"mm_env_start", "mm_start_brk", b"mm_start_brk", "mm_start_code", b"mm_start_code", "mm_start_data", b"mm_start_data", "mm_start_stack", b"mm_start_stack", "vmas", b"vmas"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dumpable", b"dumpable", "exe_file_id", b"exe_file_id", "mm_arg_end", b"mm_arg_end", "mm_arg_start", b"mm_arg_start", "mm_brk", b"mm_brk", "mm_end_code", b"mm_end_code", "mm_end_data", b"mm_end_data", "mm_env_end", b"mm_env_end", "mm_env_start", b"mm_env_start", "mm_start_brk", b"mm_start_brk", "mm_start_code", b"mm_start_code", "mm_start_data", b"mm_start_data", "mm_start_stack", b"mm_start_stack", "vmas", b"vmas"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___MmEntry: _TypeAlias = MmEntry  # noqa: Y015
+
+@_typing.final
+class ClockTime(_message.Message):
+    """timens-0.img: the clocks as the processes saw them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TV_SEC_FIELD_NUMBER: _builtins.int
+    TV_NSEC_FIELD_NUMBER: _builtins.int
+    tv_sec: _builtins.int
+    tv_nsec: _builtins.int
+    def __init__(
+        self,
+        *,
+        tv_sec: _builtins.int | None = ...,
+        tv_nsec: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["tv_nsec", b"tv_nsec", "tv_sec", b"tv_sec"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["tv_nsec", b"tv_nsec", "tv_sec", b"tv_sec"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClockTime: _TypeAlias = ClockTime  # noqa: Y015
+
+@_typing.final
+class TimensEntry(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MONOTONIC_FIELD_NUMBER: _builtins.int
+    BOOTTIME_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def monotonic(self) -> Global___ClockTime: ...
+    @_builtins.property
+    def boottime(self) -> Global___ClockTime: ...
+    def __init__(
+        self,
+        *,
+        monotonic: Global___ClockTime | None = ...,
+        boottime: Global___ClockTime | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["boottime", b"boottime", "monotonic", b"monotonic"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["boottime", b"boottime", "monotonic", b"monotonic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TimensEntry: _TypeAlias = TimensEntry  # noqa: Y015
 
 @_typing.final
 class TcpStreamEntry(_message.Message):
@@ -928,11 +983,13 @@ class CredsEntry(_message.Message):
     CAP_PRM_FIELD_NUMBER: _builtins.int
     CAP_EFF_FIELD_NUMBER: _builtins.int
     CAP_BND_FIELD_NUMBER: _builtins.int
+    SECBITS_FIELD_NUMBER: _builtins.int
     LSM_PROFILE_FIELD_NUMBER: _builtins.int
     LSM_SOCKCREATE_FIELD_NUMBER: _builtins.int
     CAP_AMB_FIELD_NUMBER: _builtins.int
     uid: _builtins.int
     gid: _builtins.int
+    secbits: _builtins.int
     lsm_profile: _builtins.str
     lsm_sockcreate: _builtins.str
     @_builtins.property
@@ -954,17 +1011,102 @@ class CredsEntry(_message.Message):
         cap_prm: _abc.Iterable[_builtins.int] | None = ...,
         cap_eff: _abc.Iterable[_builtins.int] | None = ...,
         cap_bnd: _abc.Iterable[_builtins.int] | None = ...,
+        secbits: _builtins.int | None = ...,
         lsm_profile: _builtins.str | None = ...,
         lsm_sockcreate: _builtins.str | None = ...,
         cap_amb: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["gid", b"gid", "lsm_profile", b"lsm_profile", "lsm_sockcreate", b"lsm_sockcreate", "uid", b"uid"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["gid", b"gid", "lsm_profile", b"lsm_profile", "lsm_sockcreate", b"lsm_sockcreate", "secbits", b"secbits", "uid", b"uid"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cap_amb", b"cap_amb", "cap_bnd", b"cap_bnd", "cap_eff", b"cap_eff", "cap_inh", b"cap_inh", "cap_prm", b"cap_prm", "gid", b"gid", "lsm_profile", b"lsm_profile", "lsm_sockcreate", b"lsm_sockcreate", "uid", b"uid"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cap_amb", b"cap_amb", "cap_bnd", b"cap_bnd", "cap_eff", b"cap_eff", "cap_inh", b"cap_inh", "cap_prm", b"cap_prm", "gid", b"gid", "lsm_profile", b"lsm_profile", "lsm_sockcreate", b"lsm_sockcreate", "secbits", b"secbits", "uid", b"uid"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CredsEntry: _TypeAlias = CredsEntry  # noqa: Y015
+
+@_typing.final
+class SaEntry(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SIGACTION_FIELD_NUMBER: _builtins.int
+    FLAGS_FIELD_NUMBER: _builtins.int
+    RESTORER_FIELD_NUMBER: _builtins.int
+    MASK_FIELD_NUMBER: _builtins.int
+    sigaction: _builtins.int
+    flags: _builtins.int
+    restorer: _builtins.int
+    mask: _builtins.int
+    def __init__(
+        self,
+        *,
+        sigaction: _builtins.int | None = ...,
+        flags: _builtins.int | None = ...,
+        restorer: _builtins.int | None = ...,
+        mask: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["flags", b"flags", "mask", b"mask", "restorer", b"restorer", "sigaction", b"sigaction"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flags", b"flags", "mask", b"mask", "restorer", b"restorer", "sigaction", b"sigaction"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SaEntry: _TypeAlias = SaEntry  # noqa: Y015
+
+@_typing.final
+class ItimerEntry(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ISEC_FIELD_NUMBER: _builtins.int
+    IUSEC_FIELD_NUMBER: _builtins.int
+    VSEC_FIELD_NUMBER: _builtins.int
+    VUSEC_FIELD_NUMBER: _builtins.int
+    isec: _builtins.int
+    iusec: _builtins.int
+    vsec: _builtins.int
+    vusec: _builtins.int
+    def __init__(
+        self,
+        *,
+        isec: _builtins.int | None = ...,
+        iusec: _builtins.int | None = ...,
+        vsec: _builtins.int | None = ...,
+        vusec: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["isec", b"isec", "iusec", b"iusec", "vsec", b"vsec", "vusec", b"vusec"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["isec", b"isec", "iusec", b"iusec", "vsec", b"vsec", "vusec", b"vusec"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ItimerEntry: _TypeAlias = ItimerEntry  # noqa: Y015
+
+@_typing.final
+class TaskTimersEntry(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REAL_FIELD_NUMBER: _builtins.int
+    VIRT_FIELD_NUMBER: _builtins.int
+    PROF_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def real(self) -> Global___ItimerEntry: ...
+    @_builtins.property
+    def virt(self) -> Global___ItimerEntry: ...
+    @_builtins.property
+    def prof(self) -> Global___ItimerEntry: ...
+    def __init__(
+        self,
+        *,
+        real: Global___ItimerEntry | None = ...,
+        virt: Global___ItimerEntry | None = ...,
+        prof: Global___ItimerEntry | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["prof", b"prof", "real", b"real", "virt", b"virt"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["prof", b"prof", "real", b"real", "virt", b"virt"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TaskTimersEntry: _TypeAlias = TaskTimersEntry  # noqa: Y015
 
 @_typing.final
 class TaskCoreEntry(_message.Message):
@@ -972,30 +1114,102 @@ class TaskCoreEntry(_message.Message):
 
     TASK_STATE_FIELD_NUMBER: _builtins.int
     EXIT_CODE_FIELD_NUMBER: _builtins.int
+    BLK_SIGSET_FIELD_NUMBER: _builtins.int
     COMM_FIELD_NUMBER: _builtins.int
+    TIMERS_FIELD_NUMBER: _builtins.int
     CG_SET_FIELD_NUMBER: _builtins.int
     OOM_SCORE_ADJ_FIELD_NUMBER: _builtins.int
+    SIGACTIONS_FIELD_NUMBER: _builtins.int
+    CHILD_SUBREAPER_FIELD_NUMBER: _builtins.int
+    MEMBARRIER_REGISTRATION_MASK_FIELD_NUMBER: _builtins.int
     task_state: _builtins.int
     exit_code: _builtins.int
+    blk_sigset: _builtins.int
     comm: _builtins.str
     cg_set: _builtins.int
     oom_score_adj: _builtins.int
+    child_subreaper: _builtins.bool
+    membarrier_registration_mask: _builtins.int
+    @_builtins.property
+    def timers(self) -> Global___TaskTimersEntry: ...
+    @_builtins.property
+    def sigactions(self) -> _containers.RepeatedCompositeFieldContainer[Global___SaEntry]:
+        """of signals 1 to 64 without SIGKILL and SIGSTOP"""
+
     def __init__(
         self,
         *,
         task_state: _builtins.int | None = ...,
         exit_code: _builtins.int | None = ...,
+        blk_sigset: _builtins.int | None = ...,
         comm: _builtins.str | None = ...,
+        timers: Global___TaskTimersEntry | None = ...,
         cg_set: _builtins.int | None = ...,
         oom_score_adj: _builtins.int | None = ...,
+        sigactions: _abc.Iterable[Global___SaEntry] | None = ...,
+        child_subreaper: _builtins.bool | None = ...,
+        membarrier_registration_mask: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cg_set", b"cg_set", "comm", b"comm", "exit_code", b"exit_code", "oom_score_adj", b"oom_score_adj", "task_state", b"task_state"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["blk_sigset", b"blk_sigset", "cg_set", b"cg_set", "child_subreaper", b"child_subreaper", "comm", b"comm", "exit_code", b"exit_code", "membarrier_registration_mask", b"membarrier_registration_mask", "oom_score_adj", b"oom_score_adj", "task_state", b"task_state", "timers", b"timers"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cg_set", b"cg_set", "comm", b"comm", "exit_code", b"exit_code", "oom_score_adj", b"oom_score_adj", "task_state", b"task_state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blk_sigset", b"blk_sigset", "cg_set", b"cg_set", "child_subreaper", b"child_subreaper", "comm", b"comm", "exit_code", b"exit_code", "membarrier_registration_mask", b"membarrier_registration_mask", "oom_score_adj", b"oom_score_adj", "sigactions", b"sigactions", "task_state", b"task_state", "timers", b"timers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TaskCoreEntry: _TypeAlias = TaskCoreEntry  # noqa: Y015
+
+@_typing.final
+class SignalStackEntry(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SS_SP_FIELD_NUMBER: _builtins.int
+    SS_SIZE_FIELD_NUMBER: _builtins.int
+    SS_FLAGS_FIELD_NUMBER: _builtins.int
+    ss_sp: _builtins.int
+    ss_size: _builtins.int
+    ss_flags: _builtins.int
+    def __init__(
+        self,
+        *,
+        ss_sp: _builtins.int | None = ...,
+        ss_size: _builtins.int | None = ...,
+        ss_flags: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ss_flags", b"ss_flags", "ss_size", b"ss_size", "ss_sp", b"ss_sp"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ss_flags", b"ss_flags", "ss_size", b"ss_size", "ss_sp", b"ss_sp"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SignalStackEntry: _TypeAlias = SignalStackEntry  # noqa: Y015
+
+@_typing.final
+class RseqEntry(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RSEQ_ABI_POINTER_FIELD_NUMBER: _builtins.int
+    RSEQ_ABI_SIZE_FIELD_NUMBER: _builtins.int
+    SIGNATURE_FIELD_NUMBER: _builtins.int
+    RSEQ_CS_POINTER_FIELD_NUMBER: _builtins.int
+    rseq_abi_pointer: _builtins.int
+    rseq_abi_size: _builtins.int
+    signature: _builtins.int
+    rseq_cs_pointer: _builtins.int
+    def __init__(
+        self,
+        *,
+        rseq_abi_pointer: _builtins.int | None = ...,
+        rseq_abi_size: _builtins.int | None = ...,
+        signature: _builtins.int | None = ...,
+        rseq_cs_pointer: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["rseq_abi_pointer", b"rseq_abi_pointer", "rseq_abi_size", b"rseq_abi_size", "rseq_cs_pointer", b"rseq_cs_pointer", "signature", b"signature"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["rseq_abi_pointer", b"rseq_abi_pointer", "rseq_abi_size", b"rseq_abi_size", "rseq_cs_pointer", b"rseq_cs_pointer", "signature", b"signature"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RseqEntry: _TypeAlias = RseqEntry  # noqa: Y015
 
 @_typing.final
 class ThreadCoreEntry(_message.Message):
@@ -1004,15 +1218,21 @@ class ThreadCoreEntry(_message.Message):
     SCHED_NICE_FIELD_NUMBER: _builtins.int
     SCHED_POLICY_FIELD_NUMBER: _builtins.int
     SCHED_PRIO_FIELD_NUMBER: _builtins.int
+    BLK_SIGSET_FIELD_NUMBER: _builtins.int
+    SAS_FIELD_NUMBER: _builtins.int
+    PDEATH_SIG_FIELD_NUMBER: _builtins.int
     CREDS_FIELD_NUMBER: _builtins.int
     SECCOMP_MODE_FIELD_NUMBER: _builtins.int
     SECCOMP_FILTER_FIELD_NUMBER: _builtins.int
     COMM_FIELD_NUMBER: _builtins.int
+    RSEQ_ENTRY_FIELD_NUMBER: _builtins.int
     CG_SET_FIELD_NUMBER: _builtins.int
     sched_nice: _builtins.int
     sched_policy: _builtins.int
     """SCHED_*"""
     sched_prio: _builtins.int
+    blk_sigset: _builtins.int
+    pdeath_sig: _builtins.int
     seccomp_mode: _builtins.int
     """SECCOMP_MODE_*: 0 none, 1 strict, 2 filter"""
     seccomp_filter: _builtins.int
@@ -1020,22 +1240,30 @@ class ThreadCoreEntry(_message.Message):
     comm: _builtins.str
     cg_set: _builtins.int
     @_builtins.property
+    def sas(self) -> Global___SignalStackEntry: ...
+    @_builtins.property
     def creds(self) -> Global___CredsEntry: ...
+    @_builtins.property
+    def rseq_entry(self) -> Global___RseqEntry: ...
     def __init__(
         self,
         *,
         sched_nice: _builtins.int | None = ...,
         sched_policy: _builtins.int | None = ...,
         sched_prio: _builtins.int | None = ...,
+        blk_sigset: _builtins.int | None = ...,
+        sas: Global___SignalStackEntry | None = ...,
+        pdeath_sig: _builtins.int | None = ...,
         creds: Global___CredsEntry | None = ...,
         seccomp_mode: _builtins.int | None = ...,
         seccomp_filter: _builtins.int | None = ...,
         comm: _builtins.str | None = ...,
+        rseq_entry: Global___RseqEntry | None = ...,
         cg_set: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cg_set", b"cg_set", "comm", b"comm", "creds", b"creds", "sched_nice", b"sched_nice", "sched_policy", b"sched_policy", "sched_prio", b"sched_prio", "seccomp_filter", b"seccomp_filter", "seccomp_mode", b"seccomp_mode"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["blk_sigset", b"blk_sigset", "cg_set", b"cg_set", "comm", b"comm", "creds", b"creds", "pdeath_sig", b"pdeath_sig", "rseq_entry", b"rseq_entry", "sas", b"sas", "sched_nice", b"sched_nice", "sched_policy", b"sched_policy", "sched_prio", b"sched_prio", "seccomp_filter", b"seccomp_filter", "seccomp_mode", b"seccomp_mode"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cg_set", b"cg_set", "comm", b"comm", "creds", b"creds", "sched_nice", b"sched_nice", "sched_policy", b"sched_policy", "sched_prio", b"sched_prio", "seccomp_filter", b"seccomp_filter", "seccomp_mode", b"seccomp_mode"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blk_sigset", b"blk_sigset", "cg_set", b"cg_set", "comm", b"comm", "creds", b"creds", "pdeath_sig", b"pdeath_sig", "rseq_entry", b"rseq_entry", "sas", b"sas", "sched_nice", b"sched_nice", "sched_policy", b"sched_policy", "sched_prio", b"sched_prio", "seccomp_filter", b"seccomp_filter", "seccomp_mode", b"seccomp_mode"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1113,6 +1341,12 @@ class UserX86RegsEntry(_message.Message):
     FLAGS_FIELD_NUMBER: _builtins.int
     FS_BASE_FIELD_NUMBER: _builtins.int
     GS_BASE_FIELD_NUMBER: _builtins.int
+    CS_FIELD_NUMBER: _builtins.int
+    SS_FIELD_NUMBER: _builtins.int
+    DS_FIELD_NUMBER: _builtins.int
+    ES_FIELD_NUMBER: _builtins.int
+    FS_FIELD_NUMBER: _builtins.int
+    GS_FIELD_NUMBER: _builtins.int
     ip: _builtins.int
     sp: _builtins.int
     r15: _builtins.int
@@ -1134,6 +1368,12 @@ class UserX86RegsEntry(_message.Message):
     flags: _builtins.int
     fs_base: _builtins.int
     gs_base: _builtins.int
+    cs: _builtins.int
+    ss: _builtins.int
+    ds: _builtins.int
+    es: _builtins.int
+    fs: _builtins.int
+    gs: _builtins.int
     def __init__(
         self,
         *,
@@ -1158,30 +1398,142 @@ class UserX86RegsEntry(_message.Message):
         flags: _builtins.int | None = ...,
         fs_base: _builtins.int | None = ...,
         gs_base: _builtins.int | None = ...,
+        cs: _builtins.int | None = ...,
+        ss: _builtins.int | None = ...,
+        ds: _builtins.int | None = ...,
+        es: _builtins.int | None = ...,
+        fs: _builtins.int | None = ...,
+        gs: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["ax", b"ax", "bp", b"bp", "bx", b"bx", "cx", b"cx", "di", b"di", "dx", b"dx", "flags", b"flags", "fs_base", b"fs_base", "gs_base", b"gs_base", "ip", b"ip", "orig_ax", b"orig_ax", "r10", b"r10", "r11", b"r11", "r12", b"r12", "r13", b"r13", "r14", b"r14", "r15", b"r15", "r8", b"r8", "r9", b"r9", "si", b"si", "sp", b"sp"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ax", b"ax", "bp", b"bp", "bx", b"bx", "cs", b"cs", "cx", b"cx", "di", b"di", "ds", b"ds", "dx", b"dx", "es", b"es", "flags", b"flags", "fs", b"fs", "fs_base", b"fs_base", "gs", b"gs", "gs_base", b"gs_base", "ip", b"ip", "orig_ax", b"orig_ax", "r10", b"r10", "r11", b"r11", "r12", b"r12", "r13", b"r13", "r14", b"r14", "r15", b"r15", "r8", b"r8", "r9", b"r9", "si", b"si", "sp", b"sp", "ss", b"ss"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ax", b"ax", "bp", b"bp", "bx", b"bx", "cx", b"cx", "di", b"di", "dx", b"dx", "flags", b"flags", "fs_base", b"fs_base", "gs_base", b"gs_base", "ip", b"ip", "orig_ax", b"orig_ax", "r10", b"r10", "r11", b"r11", "r12", b"r12", "r13", b"r13", "r14", b"r14", "r15", b"r15", "r8", b"r8", "r9", b"r9", "si", b"si", "sp", b"sp"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ax", b"ax", "bp", b"bp", "bx", b"bx", "cs", b"cs", "cx", b"cx", "di", b"di", "ds", b"ds", "dx", b"dx", "es", b"es", "flags", b"flags", "fs", b"fs", "fs_base", b"fs_base", "gs", b"gs", "gs_base", b"gs_base", "ip", b"ip", "orig_ax", b"orig_ax", "r10", b"r10", "r11", b"r11", "r12", b"r12", "r13", b"r13", "r14", b"r14", "r15", b"r15", "r8", b"r8", "r9", b"r9", "si", b"si", "sp", b"sp", "ss", b"ss"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___UserX86RegsEntry: _TypeAlias = UserX86RegsEntry  # noqa: Y015
 
 @_typing.final
-class ThreadInfoX86(_message.Message):
+class UserX86XsaveEntry(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
-    GPREGS_FIELD_NUMBER: _builtins.int
+    XSTATE_BV_FIELD_NUMBER: _builtins.int
+    YMMH_SPACE_FIELD_NUMBER: _builtins.int
+    BNDREG_STATE_FIELD_NUMBER: _builtins.int
+    BNDCSR_STATE_FIELD_NUMBER: _builtins.int
+    OPMASK_REG_FIELD_NUMBER: _builtins.int
+    ZMM_UPPER_FIELD_NUMBER: _builtins.int
+    HI16_ZMM_FIELD_NUMBER: _builtins.int
+    PKRU_FIELD_NUMBER: _builtins.int
+    xstate_bv: _builtins.int
     @_builtins.property
-    def gpregs(self) -> Global___UserX86RegsEntry: ...
+    def ymmh_space(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def bndreg_state(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def bndcsr_state(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def opmask_reg(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def zmm_upper(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def hi16_zmm(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def pkru(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     def __init__(
         self,
         *,
-        gpregs: Global___UserX86RegsEntry | None = ...,
+        xstate_bv: _builtins.int | None = ...,
+        ymmh_space: _abc.Iterable[_builtins.int] | None = ...,
+        bndreg_state: _abc.Iterable[_builtins.int] | None = ...,
+        bndcsr_state: _abc.Iterable[_builtins.int] | None = ...,
+        opmask_reg: _abc.Iterable[_builtins.int] | None = ...,
+        zmm_upper: _abc.Iterable[_builtins.int] | None = ...,
+        hi16_zmm: _abc.Iterable[_builtins.int] | None = ...,
+        pkru: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["gpregs", b"gpregs"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["xstate_bv", b"xstate_bv"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["gpregs", b"gpregs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bndcsr_state", b"bndcsr_state", "bndreg_state", b"bndreg_state", "hi16_zmm", b"hi16_zmm", "opmask_reg", b"opmask_reg", "pkru", b"pkru", "xstate_bv", b"xstate_bv", "ymmh_space", b"ymmh_space", "zmm_upper", b"zmm_upper"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UserX86XsaveEntry: _TypeAlias = UserX86XsaveEntry  # noqa: Y015
+
+@_typing.final
+class UserX86FpregsEntry(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CWD_FIELD_NUMBER: _builtins.int
+    SWD_FIELD_NUMBER: _builtins.int
+    TWD_FIELD_NUMBER: _builtins.int
+    FOP_FIELD_NUMBER: _builtins.int
+    RIP_FIELD_NUMBER: _builtins.int
+    RDP_FIELD_NUMBER: _builtins.int
+    MXCSR_FIELD_NUMBER: _builtins.int
+    MXCSR_MASK_FIELD_NUMBER: _builtins.int
+    ST_SPACE_FIELD_NUMBER: _builtins.int
+    XMM_SPACE_FIELD_NUMBER: _builtins.int
+    XSAVE_FIELD_NUMBER: _builtins.int
+    cwd: _builtins.int
+    swd: _builtins.int
+    twd: _builtins.int
+    fop: _builtins.int
+    rip: _builtins.int
+    rdp: _builtins.int
+    mxcsr: _builtins.int
+    mxcsr_mask: _builtins.int
+    @_builtins.property
+    def st_space(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def xmm_space(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def xsave(self) -> Global___UserX86XsaveEntry: ...
+    def __init__(
+        self,
+        *,
+        cwd: _builtins.int | None = ...,
+        swd: _builtins.int | None = ...,
+        twd: _builtins.int | None = ...,
+        fop: _builtins.int | None = ...,
+        rip: _builtins.int | None = ...,
+        rdp: _builtins.int | None = ...,
+        mxcsr: _builtins.int | None = ...,
+        mxcsr_mask: _builtins.int | None = ...,
+        st_space: _abc.Iterable[_builtins.int] | None = ...,
+        xmm_space: _abc.Iterable[_builtins.int] | None = ...,
+        xsave: Global___UserX86XsaveEntry | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cwd", b"cwd", "fop", b"fop", "mxcsr", b"mxcsr", "mxcsr_mask", b"mxcsr_mask", "rdp", b"rdp", "rip", b"rip", "swd", b"swd", "twd", b"twd", "xsave", b"xsave"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cwd", b"cwd", "fop", b"fop", "mxcsr", b"mxcsr", "mxcsr_mask", b"mxcsr_mask", "rdp", b"rdp", "rip", b"rip", "st_space", b"st_space", "swd", b"swd", "twd", b"twd", "xmm_space", b"xmm_space", "xsave", b"xsave"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UserX86FpregsEntry: _TypeAlias = UserX86FpregsEntry  # noqa: Y015
+
+@_typing.final
+class ThreadInfoX86(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLEAR_TID_ADDR_FIELD_NUMBER: _builtins.int
+    GPREGS_FIELD_NUMBER: _builtins.int
+    FPREGS_FIELD_NUMBER: _builtins.int
+    clear_tid_addr: _builtins.int
+    @_builtins.property
+    def gpregs(self) -> Global___UserX86RegsEntry: ...
+    @_builtins.property
+    def fpregs(self) -> Global___UserX86FpregsEntry: ...
+    def __init__(
+        self,
+        *,
+        clear_tid_addr: _builtins.int | None = ...,
+        gpregs: Global___UserX86RegsEntry | None = ...,
+        fpregs: Global___UserX86FpregsEntry | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["clear_tid_addr", b"clear_tid_addr", "fpregs", b"fpregs", "gpregs", b"gpregs"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clear_tid_addr", b"clear_tid_addr", "fpregs", b"fpregs", "gpregs", b"gpregs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from relive.checkpoint.criu import CriuTools
 from relive.checkpoint.dump import RequestGate, StoppedBy, capture
+from relive.checkpoint.micro_commits import MicroCommits
 from relive.checkpoint.target import Target
 from relive.checkpoint.watchdog import Watchdog
 from relive.config import Settings
@@ -69,6 +70,7 @@ class CriuDumper:
         self._tools.check()
         self._store = Store(settings.store)
         self._watchdog = Watchdog(self._tools.watchdog)
+        self._micro = MicroCommits(self._tools, self._store) if settings.micro else None
         self.advance = Advance()
 
     def dump(
@@ -87,6 +89,7 @@ class CriuDumper:
                 stopped=stopped,
                 name=name,
                 advance=self.advance,
+                micro=self._micro,
             )
         except CapsuleError:  # of the watchdog, which has ended
             self._watchdog.close()
@@ -97,6 +100,8 @@ class CriuDumper:
         """Nothing is to be done: the target is found at each commit."""
 
     def close(self) -> None:
-        """End the watchdog and close the store."""
+        """End the watchdog and the tracker, and close the store."""
         self._watchdog.close()
+        if self._micro is not None:
+            self._micro.close()
         self._store.close()

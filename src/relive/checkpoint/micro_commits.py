@@ -1,0 +1,187 @@
+"""Commits on top of another: only what has changed is copied while a process stands still, by ``native/micro.c``.
+
+1. With a full commit tracking begins: before CRIU is started what is written is noted from then on, and while CRIU holds the
+   process it is looked at (``begin_base``, ``look``). When the commit's images are whole, it is the base (``keep_base``).
+2. The next commit stops the process for a moment (``stop``, ``go``). ``micro_images`` decides whether a commit can be made of what
+   was copied, and makes the images of a whole commit; these are the next base.
+3. Whatever goes wrong, or cannot be told: the base is forgotten, and the commit is taken by CRIU.
+
+A base is only in the memory of this process, and only while the tracker lives that has noted all writes since. It is taken out
+before anything is copied, and put back when all of the new one is there. So what was interrupted, by whichever death, is never
+built upon.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import structlog
+
+from relive.checkpoint.criu import CriuTools
+from relive.checkpoint.micro_images import MicroBase, MicroCommit
+from relive.checkpoint.micro_record import FullCommitNeeded, read_record, read_seen
+from relive.checkpoint.micro_tracker import MicroTracker
+from relive.checkpoint.target import Target
+from relive.errors import ReliveError
+from relive.kernel import procfs
+from relive.model.commit import TargetKind
+from relive.store import Staging, Store
+
+__all__ = ["MicroCommits"]
+
+_PATIENCE_MOST = 64  # full commits without a try, of a process that can never be tracked
+
+
+class MicroCommits:
+    """Of one target; belongs to the thread that takes its commits.
+
+    Attributes:
+        reason: why the last commit was not taken on top of another; None: it was.
+    """
+
+    def __init__(self, tools: CriuTools, store: Store) -> None:
+        self._tools = tools
+        self._staging: Staging | None = None
+        self._store = store
+        self._tracker: MicroTracker | None = None
+        self._begun: tuple[int, int] | None = None  # pid and start of what is tracked
+        self._base: MicroBase | None = None
+        self._under_way: tuple[MicroBase, Path] | None = None
+        self._refusals = 0
+        self._left_alone = 0
+        self._log = structlog.get_logger()
+        self.reason: str | None = None
+
+    # -- a full commit ---------------------------------------------------------------------------------------------
+
+    def begin_base(self, target: Target) -> None:
+        """A full commit is about to be taken; note what is written from now on."""
+        self.forget(None)
+        if self._left_alone > 0:
+            self._left_alone -= 1
+            return
+        try:
+            if len(procfs.tree_of(target.root)) != 1:
+                raise FullCommitNeeded("it is more than one process")
+            begun = _identity(target.root)
+            if self._tracker is None or not self._tracker.is_alive or self._begun != begun:
+                self._end_tracker()
+                self._tracker = MicroTracker(
+                    self._tools, target.root, is_capsule=target.kind is TargetKind.CAPSULE
+                )
+                self._begun = begun
+            self._tracker.begin_base()
+        except FullCommitNeeded as refusal:
+            self._refused(str(refusal))
+
+    def look(self) -> None:
+        """To be called while CRIU holds the process, before it lets go."""
+        if self._tracker is not None:
+            try:
+                self._tracker.look(self._directory / "look")
+            except FullCommitNeeded as refusal:
+                self._refused(str(refusal))
+
+    def keep_base(self, images: Path) -> None:
+        """The images of the full commit are whole; the next one may be taken on top of it."""
+        if self._tracker is None:
+            return
+        try:
+            seen = read_seen(self._directory / "look")
+            self._base = MicroBase(images, seen, self._directory / "pages")
+        except (FullCommitNeeded, OSError, ReliveError, ValueError, KeyError) as refusal:
+            self._refused(str(refusal))
+
+    # -- a commit on top of it -------------------------------------------------------------------------------------
+
+    @property
+    def tracker_pid(self) -> int | None:
+        """Of the tracker that ``stop`` would ask; None where there is no base."""
+        return self._tracker.pid if self._tracker is not None and self._base is not None else None
+
+    def stop(self, target: Target) -> bool:
+        """Stop the process and copy what has changed; False: there is to be a full commit, and it runs."""
+        base, self._base = self._base, None  # until all is there
+        if base is None or self._tracker is None:
+            return False
+        try:
+            if self._begun != _identity(target.root):
+                raise FullCommitNeeded("it is another process")
+            record = self._directory / "record"
+            self._tracker.stop(record)
+            self._under_way = base, record
+        except FullCommitNeeded as refusal:
+            self._refused(str(refusal))
+            return False
+        return True
+
+    def go(self, target: Target) -> MicroCommit | None:
+        """Have it run on; what was taken, or None where there is to be a full commit."""
+        assert self._under_way is not None and self._tracker is not None
+        base, path = self._under_way
+        try:
+            self._tracker.go()
+            return base.decide(read_record(path), Path(f"/proc/{target.root}/root"))
+        except (FullCommitNeeded, ReliveError, ValueError, KeyError, StopIteration) as refusal:
+            self._refused(str(refusal))
+            return None
+
+    def let_go(self) -> None:
+        """Something else went wrong while the process stood still: it runs on, and nothing was taken."""
+        self.forget("the commit was given up")
+
+    def write(self, commit: MicroCommit, images: Path) -> None:
+        """Write the images, from which the next commit goes on.
+
+        Raises:
+            OSError: the disk is full.
+        """
+        assert self._under_way is not None
+        (base, _), self._under_way = self._under_way, None
+        base.write(commit, images)
+        self._base = base
+        self._refusals = 0
+        self.reason = None
+        self._log.info("taken on top of the one before", pages=commit.copied_pages)
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    def _refused(self, reason: str) -> None:
+        self._refusals += 1
+        self._left_alone = min(1 << min(self._refusals - 1, 16), _PATIENCE_MOST) - 1
+        self._log.info("a full commit is needed", reason=reason)
+        self.forget(reason)
+        self._end_tracker()
+
+    def forget(self, reason: str | None) -> None:
+        """What has been noted is of no use; a tracker that holds the process lets go of it."""
+        self.reason = reason or self.reason
+        if self._under_way is not None:
+            self._end_tracker()
+        self._base = self._under_way = None
+
+    def _end_tracker(self) -> None:
+        tracker, self._tracker = self._tracker, None
+        if tracker is not None:
+            tracker.close()
+
+    @property
+    def _directory(self) -> Path:
+        if self._staging is None:
+            self._staging = self._store.stage()
+        return self._staging.directory
+
+    def close(self) -> None:
+        """End the tracker and remove what lies about."""
+        self.forget(None)
+        self._end_tracker()
+        staging, self._staging = self._staging, None
+        if staging is not None:
+            staging.discard()
+
+
+def _identity(pid: int) -> tuple[int, int]:
+    facts = procfs.read_stat(pid)
+    if facts is None:
+        raise FullCommitNeeded("it has ended")
+    return pid, facts.start_ticks

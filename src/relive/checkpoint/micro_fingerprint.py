@@ -1,0 +1,247 @@
+"""Whether a commit may be taken on top of another: decisions over two looks at a process. Nothing here reads a file.
+
+The rule: each object that CRIU would save must be the same as in the base, or be one that ``micro_images`` writes anew. What is not
+known to be either leads to a full commit. docs/micro-commits.md has the table of what is compared.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import stat
+from collections.abc import Iterable, Sequence
+
+from relive.checkpoint.micro_record import FullCommitNeeded, Mapping, Seen
+from relive.images import criu_images_pb2 as pb
+
+__all__ = ["check_hidden", "check_same", "check_trackable", "new_mappings"]
+
+_DEVICES = frozenset({"1:3", "1:5", "1:7", "1:8", "1:9"})  # null, zero, full, random, urandom
+_POLLIN = 1
+_O_DIRECT = 0o40000
+_TIMER = re.compile(r"it_value: \(0, 0\)")
+_ANONYMOUS = ("anon_inode:[eventpoll]", "anon_inode:[eventfd]", "anon_inode:[signalfd]", "anon_inode:inotify")
+_FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6)
+_SIGNALS = [number for number in range(1, 65) if number not in (9, 19)]  # as CRIU lists them
+_REGULAR, _HEAP, _ANON_PRIVATE = 1, 1 << 5, 1 << 9  # of criu/include/image.h
+_MAP_PRIVATE_ANONYMOUS, _MAP_NORESERVE = 0x22, 0x4000
+_ADVICE = {"hg": 14, "nh": 15, "dd": 16}  # MADV_*, without effect on what a program computes
+_PLAIN = frozenset({"rd", "wr", "ex", "mr", "mw", "me", "ac", "nr", *_ADVICE})
+_NOT_KEPT = frozenset({"sd", "uw"})  # soft-dirty, and our own tracking
+_OF_THE_KERNEL = "[v"
+_NOT_FOLLOWED = ("/[aio]", "/anon_hugepage", "/SYSV", "/dev/zero", "[uprobes]")
+
+
+def check_trackable(seen: Seen) -> None:
+    """Raise FullCommitNeeded where a process has what is not followed from one commit to the next."""
+    for line in seen.lines:
+        kind, _, rest = line.partition(" ")
+        if kind == "children" and rest.strip():
+            raise FullCommitNeeded("it has child processes")
+        if kind == "timers" and rest.strip():
+            raise FullCommitNeeded("it has timers of its own (timer_create)")
+        if kind == "timens_offsets" and re.search(r"[1-9]", re.sub(r"[a-z]+", "", rest)):
+            raise FullCommitNeeded("it is in a time namespace with clocks of its own")
+        if kind == "thread" and re.search(r" (SigPnd|ShdPnd):\t0*[1-9a-f]", line):
+            raise FullCommitNeeded("a signal is pending")
+    for line in seen.lines:
+        if line.startswith("fd ") and " goal " in line:
+            _check_descriptor(line)
+        elif line.startswith("fd ") and " info " in line:
+            _check_state(line)
+    if any("ss" in flags for flags in seen.flags.values()):
+        raise FullCommitNeeded("it has shadow stacks")
+    for mapping in seen.mappings:
+        # What is shared with a file belongs to the file, in a full commit too. A memfd that is neither open (see above) nor mapped
+        # shared cannot be written by the process.
+        is_of_a_file = mapping.name.startswith("/") and not mapping.name.endswith(" (deleted)")
+        if mapping.name.startswith(_NOT_FOLLOWED) or ("s" in mapping.rights and not is_of_a_file):
+            raise FullCommitNeeded(f"it has shared or special memory: {mapping.line}")
+
+
+def _check_descriptor(line: str) -> None:
+    head, _, goal = line.partition(" goal ")
+    words = head.split()
+    number, facts = words[1], _pairs(words[2:])
+    mode, flags = int(facts["mode"], 8), int(facts["flags"], 8)
+    kind = stat.S_IFMT(mode)
+    if flags & _O_DIRECT:
+        raise FullCommitNeeded(f"descriptor {number} is open with O_DIRECT")
+    if kind == stat.S_IFREG and (
+        facts["links"] == "0" or goal.endswith(" (deleted)") or goal.startswith("/memfd:")
+    ):
+        raise FullCommitNeeded(f"descriptor {number} is of a file without a name: {goal}")
+    if kind == stat.S_IFCHR and facts["special"] not in _DEVICES:
+        raise FullCommitNeeded(f"descriptor {number} is of a device: {goal}")
+    if kind == stat.S_IFBLK:
+        raise FullCommitNeeded(f"descriptor {number} is of a device: {goal}")
+    if kind == 0 and goal not in (*_ANONYMOUS, "anon_inode:[timerfd]"):
+        raise FullCommitNeeded(f"descriptor {number} is {goal}")
+
+
+def _check_state(line: str) -> None:
+    number = line.split(maxsplit=2)[1]
+    facts = dict(re.findall(r" ([a-z.0-9]+)=(-?[0-9a-f]*)", line))
+    if "hidden" in facts:
+        raise FullCommitNeeded(f"descriptor {number} cannot be looked into")
+    if "it_value" in line and not _TIMER.search(line):
+        raise FullCommitNeeded(f"descriptor {number} is a timer that runs")
+    if facts.get("in", "0") not in ("0", "-1") or facts.get("out", "0") not in ("0", "-1"):
+        raise FullCommitNeeded(f"there is data in descriptor {number}")
+    if "family" not in facts:
+        return
+    family = int(facts["family"])
+    if family not in _FAMILIES:
+        raise FullCommitNeeded(f"descriptor {number} is a socket of family {family}")
+    if facts["peer"] and family != socket.AF_UNIX:
+        raise FullCommitNeeded(f"descriptor {number} is connected")
+    if int(facts["ready"], 16) & _POLLIN:
+        raise FullCommitNeeded(f"something waits in descriptor {number}")
+
+
+def _pairs(words: Sequence[str]) -> dict[str, str]:
+    return dict(zip(words[::2], words[1::2], strict=False))
+
+
+def check_same(base: Seen, now: Seen) -> None:
+    """Raise FullCommitNeeded where what is compared word for word differs."""
+    if base.lines == now.lines:
+        return
+    before, after = set(base.lines), set(now.lines)
+    changed = next(iter(sorted(after - before) or sorted(before - after)), "their order")
+    raise FullCommitNeeded(f"something has changed: {changed[:160]}")
+
+
+def check_hidden(now: Seen, cores: dict[int, pb.CoreEntry], memory: pb.MmEntry) -> int:
+    """Raise FullCommitNeeded where what the process told differs from the base's images; returns its break (brk(2)).
+
+    Args:
+        cores: by the number of the thread inside; the one with ``tc`` is the first.
+    """
+    task = next(core.tc for core in cores.values() if core.HasField("tc"))
+    actions = dict(zip(_SIGNALS, task.sigactions, strict=True))
+    told = [line.split() for line in now.hidden]
+    for kind, *words in told:
+        _check_one(kind, words, cores, task, actions, memory)
+    for timer in (task.timers.real, task.timers.virt, task.timers.prof):
+        if timer.isec or timer.iusec or timer.vsec or timer.vusec:
+            raise FullCommitNeeded("it has an interval timer")
+    breaks = [int(words[0], 16) for kind, *words in told if kind == "brk"]
+    stacks = {int(words[0]) for kind, *words in told if kind == "altstack"}
+    if len(breaks) != 1 or stacks != set(cores):
+        raise FullCommitNeeded("not all threads answered")
+    return breaks[0]
+
+
+def _check_one(
+    kind: str,
+    words: list[str],
+    cores: dict[int, pb.CoreEntry],
+    task: pb.TaskCoreEntry,
+    actions: dict[int, pb.SaEntry],
+    memory: pb.MmEntry,
+) -> None:
+    expected: tuple[int, ...]
+    if kind == "altstack":
+        sas = cores[int(words[0])].thread_core.sas
+        expected = (sas.ss_sp, sas.ss_flags, sas.ss_size)
+        found = tuple(int(word, 16) for word in words[1:])
+    elif kind == "tid_address":
+        expected, found = (cores[int(words[0])].thread_info.clear_tid_addr,), (int(words[1], 16),)
+    elif kind == "pdeath_sig":
+        expected, found = (cores[int(words[0])].thread_core.pdeath_sig,), (int(words[1]),)
+    elif kind == "securebits":
+        expected, found = (cores[int(words[0])].thread_core.creds.secbits,), (int(words[1], 16),)
+    elif kind == "rseq":
+        rseq = cores[int(words[0])].thread_core.rseq_entry
+        expected = (rseq.rseq_abi_pointer, rseq.rseq_abi_size, rseq.signature)
+        found = tuple(int(word, 16) for word in words[1:])
+    elif kind == "subreaper":
+        expected, found = (int(task.child_subreaper),), (int(words[0]),)
+    elif kind == "dumpable":
+        expected, found = (memory.dumpable if memory.HasField("dumpable") else 1,), (int(words[0]),)
+    elif kind == "membarrier":
+        expected, found = (task.membarrier_registration_mask,), (int(words[0], 16),)
+    elif kind == "timers":
+        expected, found = (0,), (int(words[0]),)
+    elif kind == "action":
+        action = actions[int(words[0])]
+        expected = (action.sigaction, action.flags, action.restorer, action.mask)
+        found = tuple(int(word, 16) for word in words[1:])
+    else:
+        return
+    if expected != found:
+        raise FullCommitNeeded(f"{kind} has changed: {expected} to {found}")
+
+
+def new_mappings(base: Seen, now: Seen, entries: Iterable[pb.VmaEntry]) -> list[pb.VmaEntry]:
+    """The mappings of a commit, from those of its base: memory that is private and in no file may come, go and change.
+
+    Raises:
+        FullCommitNeeded: another mapping has changed.
+    """
+    known = {(one.start, one.end): one for one in base.mappings}
+    by_span = {(one.start, one.end): one for one in entries}
+    found: list[pb.VmaEntry] = []
+    for mapping in now.mappings:
+        span = (mapping.start, mapping.end)
+        before = known.get(span)
+        flags, flags_before = _flags(now, mapping), _flags(base, mapping)
+        is_same = before is not None and before.line == mapping.line and flags == flags_before
+        if mapping.name.startswith(_OF_THE_KERNEL):
+            if not is_same:
+                raise FullCommitNeeded(f"{mapping.name} has changed")
+            if span in by_span:
+                found.append(by_span[span])
+        elif is_same:
+            if span not in by_span:
+                raise FullCommitNeeded(f"CRIU has no mapping {mapping.line}")
+            found.append(by_span[span])
+        else:
+            found.append(_new_mapping(mapping, flags, base, by_span))
+    gone = {one.line for one in base.mappings} - {one.line for one in now.mappings}
+    for line in gone:
+        if line.split(maxsplit=5)[4] != "0":
+            raise FullCommitNeeded(f"a mapping of a file is gone: {line}")
+    return found
+
+
+def _flags(seen: Seen, mapping: Mapping) -> frozenset[str]:
+    return seen.flags.get(mapping.start, frozenset({"?"})) - _NOT_KEPT
+
+
+def _new_mapping(
+    mapping: Mapping, flags: frozenset[str], base: Seen, by_span: dict[tuple[int, int], pb.VmaEntry]
+) -> pb.VmaEntry:
+    name = mapping.name
+    if (
+        mapping.inode
+        or mapping.rights[3] != "p"
+        or not (name in ("", "[heap]", "[stack]") or name.startswith("[anon:"))
+    ):
+        raise FullCommitNeeded(f"a mapping is new or has changed: {mapping.line}")
+    protection = sum(bit for bit, letter in ((1, "r"), (2, "w"), (4, "x")) if letter in mapping.rights)
+    if name == "[stack]":
+        before = next((one for one in base.mappings if one.name == "[stack]"), None)
+        if before is None or before.end != mapping.end or flags != _flags(base, before):
+            raise FullCommitNeeded("the stack has changed")
+        entry = pb.VmaEntry()
+        entry.CopyFrom(by_span[before.start, before.end])
+        entry.start, entry.prot = mapping.start, protection
+        return entry
+    if not flags <= _PLAIN:
+        raise FullCommitNeeded(
+            f"a mapping has been given advice: {mapping.line}, {' '.join(sorted(flags - _PLAIN))}"
+        )
+    advice = sum(1 << bit for name, bit in _ADVICE.items() if name in flags)
+    return pb.VmaEntry(
+        madv=advice or None,
+        start=mapping.start,
+        end=mapping.end,
+        pgoff=0,
+        shmid=0,
+        prot=protection,
+        flags=_MAP_PRIVATE_ANONYMOUS | (_MAP_NORESERVE if "nr" in flags else 0),
+        status=_REGULAR | _ANON_PRIVATE | (_HEAP if name == "[heap]" else 0),
+        fd=-1,
+    )

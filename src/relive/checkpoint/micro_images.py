@@ -1,0 +1,400 @@
+"""CRIU's images of a process at a later moment, made of those of its base and of what has been copied since.
+
+What is written anew: registers and masks of its threads, its mappings and memory, positions and sizes of its open files, and
+the clocks. All else is as in the base; ``micro_fingerprint`` has seen to it that it is the same. Only of one process.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from relive.checkpoint.micro_fingerprint import check_hidden, check_same, check_trackable, new_mappings
+from relive.checkpoint.micro_record import FullCommitNeeded, MicroRecord, Seen, ThreadState
+from relive.checkpoint.page_runs import Span
+from relive.images import criu_images_pb2 as pb
+from relive.images.image_file import decode, messages, read_entries, read_first, write_entries
+from relive.images.pagemap import read_pagemap
+
+__all__ = ["MicroBase", "MicroCommit"]
+
+_PAGE = 4096
+_ENTRY_MOST = 256  # [pages] as CRIU's own
+_PRESENT, _LAZY = 4, 2
+_MAP_PRIVATE, _MAP_ANONYMOUS, _MAP_LOCKED = 0x02, 0x20, 0x2000
+_RESTARTED, _RESTART_BLOCK = (-512, -513, -514), -516
+_EINTR = -4
+_TILES = 3 << 17  # AMX, which CRIU does not save
+_NS = 1_000_000_000
+_REGISTERS = (  # of user_regs_struct, by the names of CRIU's image
+    "r15 r14 r13 r12 bp bx r11 r10 r9 r8 ax cx dx si di orig_ax ip cs flags sp ss fs_base gs_base ds es fs gs"
+).split()
+_FX = struct.Struct("<HHHHQQII")
+_WITH_STATE = (
+    "tcp-stream-",
+    "ghost-file-",
+    "remap-fpath",
+    "packetsk",
+    "netlinksk",
+    "tunfile",
+)
+
+Numbers = npt.NDArray[np.int64]
+
+
+class _Pages(NamedTuple):
+    """Page numbers in ascending order, and where each lies in a file: its offset in pages there."""
+
+    numbers: Numbers
+    slots: Numbers
+
+
+class MicroCommit(NamedTuple):
+    """What has been decided on; nothing is written as yet.
+
+    Attributes:
+        pages: all pages of the commit, by address; sources: for each the file (0: the base's pages, 1: the record) and the offset
+            there [bytes].
+    """
+
+    record: MicroRecord
+    pages: Numbers
+    files: npt.NDArray[np.int8]
+    offsets: Numbers
+    mappings: list[pb.VmaEntry]
+    end_of_heap: int
+    cores: dict[int, pb.CoreEntry]
+
+    @property
+    def copied_pages(self) -> int:
+        """So many were not in the base as they are now."""
+        return int(np.count_nonzero(self.files))
+
+
+class MicroBase:
+    """The last commit of a process, on top of which the next may be taken.
+
+    Args:
+        images: of a commit by CRIU, whole.
+        seen: the process as it was seen from outside while CRIU held it.
+        pages: where its pages are linked to, on the same file system as the images.
+
+    Raises:
+        FullCommitNeeded: no commit can be taken on top of it.
+        OSError: they cannot be read.
+        ObjectCorrupt: an image is damaged.
+    """
+
+    def __init__(self, images: Path, seen: Seen, pages: Path) -> None:
+        check_trackable(seen)
+        tree = read_entries(images / "pstree.img", pb.PstreeEntry)
+        if len(tree) != 1:
+            raise FullCommitNeeded("it is more than one process")
+        self._pid = tree[0].pid
+        self._refuse_unfollowed(images)
+        self._seen = seen
+        self._small = {
+            path.name: path.read_bytes()
+            for path in images.iterdir()
+            if path.suffix == ".img" and not path.name.startswith("pages-")
+        }
+        self._cores = {tid: read_first(images / f"core-{tid}.img", pb.CoreEntry) for tid in tree[0].threads}
+        self._memory = read_first(images / f"mm-{self._pid}.img", pb.MmEntry)
+        name = self._pagemap
+        number, runs = read_pagemap(name, self._small[name])
+        self._pages_name = f"pages-{number}.img"
+        self._held = _Pages(*_by_address(runs))
+        self._pages = pages
+        self._link(images)
+        # Of memory files that cannot change (``check_trackable``).
+        self._others = [path.name for path in images.glob("pages-*.img") if path.name != self._pages_name]
+        for name in self._others:
+            self._beside(name).unlink(missing_ok=True)
+            os.link(images / name, self._beside(name))
+        new_mappings(seen, seen, self._memory.vmas)  # each must be found in CRIU's images
+
+    @property
+    def _pagemap(self) -> str:
+        return f"pagemap-{self._pid}.img"
+
+    def _refuse_unfollowed(self, images: Path) -> None:
+        for path in images.iterdir():
+            if path.name.startswith(_WITH_STATE):
+                raise FullCommitNeeded(f"CRIU has saved {path.name}")
+
+    def _link(self, images: Path) -> None:
+        self._pages.unlink(missing_ok=True)
+        os.link(images / self._pages_name, self._pages)
+
+    def _beside(self, name: str) -> Path:
+        return self._pages.with_name(name)
+
+    def decide(self, record: MicroRecord, root: Path) -> MicroCommit:
+        """See whether a commit can be made of a record.
+
+        Args:
+            root: the root directory that the process sees.
+
+        Raises:
+            FullCommitNeeded: it cannot, and never with this base.
+        """
+        seen = record.seen
+        check_same(self._seen, seen)
+        check_trackable(seen)
+        end_of_heap = check_hidden(seen, self._cores, self._memory)
+        mappings = new_mappings(self._seen, seen, self._memory.vmas)
+        if {one.tid for one in record.threads} != set(self._cores):
+            raise FullCommitNeeded("its threads have changed")
+        if any(struct.unpack_from("<Q", one.xstate, 512)[0] & _TILES for one in record.threads):
+            raise FullCommitNeeded("a thread uses AMX")
+        self._check_sizes(seen, root)
+        special = [
+            (one.start // _PAGE, one.end // _PAGE) for one in seen.mappings if one.name.startswith("[v")
+        ]
+        private = [(one.start // _PAGE, one.end // _PAGE) for one in seen.mappings if "p" in one.rights]
+        files, offsets, pages = self._find_pages(record, special, private)
+        cores = {one.tid: _core_of(self._cores[one.tid], one, record.xsave) for one in record.threads}
+        return MicroCommit(record, pages, files, offsets, mappings, end_of_heap, cores)
+
+    def _check_sizes(self, seen: Seen, root: Path) -> None:
+        """Files that are mapped or run, as CRIU will check them when it restores; open ones are noted anew."""
+        opened = {self._regular_of(number) for number in seen.positions}
+        for entry in self._files():
+            if entry.HasField("reg") and entry.id not in opened and entry.reg.HasField("size"):
+                try:
+                    size = os.stat(f"{root}{entry.reg.name}").st_size
+                except OSError:
+                    size = -1
+                if size != entry.reg.size:
+                    raise FullCommitNeeded(f"{entry.reg.name} has changed")
+
+    def _files(self) -> list[pb.FileEntry]:
+        bodies = messages("files.img", self._small["files.img"])
+        return [decode("files.img", body, pb.FileEntry) for body in bodies]
+
+    def _regular_of(self, number: int) -> int:
+        """The id of the file that a descriptor stands for."""
+        for name, data in self._small.items():
+            if name.startswith("fdinfo-"):
+                for body in messages(name, data):
+                    entry = decode(name, body, pb.FdinfoEntry)
+                    if entry.fd == number:
+                        return entry.id
+        raise FullCommitNeeded(f"descriptor {number} is not in the base")
+
+    def _find_pages(
+        self, record: MicroRecord, special: Sequence[Span], private: Sequence[Span]
+    ) -> tuple[npt.NDArray[np.int8], Numbers, Numbers]:
+        """For each page of the commit the file and the offset in it; the kernel's own pages are those of the base."""
+        present = _numbers(record.present)
+        present = present[_within(present, private) & ~_within(present, special)]
+        kept = self._held.numbers[_within(self._held.numbers, special)]
+        pages = np.union1d(present, kept)
+        files = np.zeros(len(pages), np.int8)
+        offsets = np.full(len(pages), -1, np.int64)
+        if len(self._held.numbers):
+            at = np.searchsorted(self._held.numbers, pages).clip(max=len(self._held.numbers) - 1)
+            is_held = self._held.numbers[at] == pages
+            offsets[is_held] = self._held.slots[at[is_held]] * _PAGE
+        for run in record.copied:
+            first, end = np.searchsorted(pages, (run.first, run.end))
+            if run.offset is None:
+                offsets[first:end] = -1
+            else:
+                offsets[first:end] = (pages[first:end] - run.first) * _PAGE + run.offset
+                files[first:end] = 1
+        missing = pages[offsets < 0]
+        if len(missing):
+            raise FullCommitNeeded(
+                f"there is no copy of {len(missing)} pages, the first at {int(missing[0]) * _PAGE:x}"
+            )
+        return files, offsets, pages
+
+    def write(self, commit: MicroCommit, images: Path) -> None:
+        """Write all images into an empty directory; afterwards this is the base of the next one.
+
+        Raises:
+            OSError: the disk is full; this is then of no use any more.
+        """
+        for name, data in self._small.items():
+            (images / name).write_bytes(data)
+        for name in self._others:
+            os.link(self._beside(name), images / name)
+        record = commit.record
+        for tid, core in commit.cores.items():
+            write_entries(images / f"core-{tid}.img", [core])
+        memory = pb.MmEntry()
+        memory.CopyFrom(self._memory)
+        del memory.vmas[:]
+        memory.vmas.extend(commit.mappings)
+        memory.mm_brk = commit.end_of_heap
+        write_entries(images / f"mm-{self._pid}.img", [memory])
+        self._write_files(record.seen, images)
+        self._write_clocks(record, images)
+        self._write_pages(commit, images)
+        self._held = _Pages(commit.pages, np.arange(len(commit.pages), dtype=np.int64))
+        self._link(images)
+
+    def _write_files(self, seen: Seen, images: Path) -> None:
+        regular = {self._regular_of(number): place for number, place in seen.positions.items()}
+        entries = self._files()
+        for entry in entries:
+            if entry.id in regular and entry.HasField("reg"):
+                entry.reg.pos, size = regular[entry.id]
+                if entry.reg.HasField("size"):
+                    entry.reg.size = size
+        write_entries(images / "files.img", entries)
+
+    def _write_clocks(self, record: MicroRecord, images: Path) -> None:
+        path = images / "timens-0.img"
+        if path.exists():
+            clocks = read_first(path, pb.TimensEntry)
+            for clock, ns in ((clocks.monotonic, record.monotonic_ns), (clocks.boottime, record.boot_ns)):
+                clock.tv_sec, clock.tv_nsec = divmod(ns, _NS)
+            write_entries(path, [clocks])
+
+    def _write_pages(self, commit: MicroCommit, images: Path) -> None:
+        lazy = _within(commit.pages, _lazy_spans(commit.mappings))
+        flags = np.where(lazy, _PRESENT | _LAZY, _PRESENT)
+        head_body, *_ = messages(self._pagemap, self._small[self._pagemap])
+        entries = [
+            pb.PagemapEntry(
+                vaddr=int(commit.pages[first]) * _PAGE,
+                compat_nr_pages=0,
+                in_parent=False,
+                flags=int(flags[first]),
+                nr_pages=end - first,
+            )
+            for first, end in _runs(commit.pages, flags)
+        ]
+        write_entries(images / self._pagemap, [decode(self._pagemap, head_body, pb.PagemapHead), *entries])
+        with (
+            self._pages.open("rb") as held,
+            commit.record.path.open("rb") as copied,
+            (images / self._pages_name).open("wb") as goal,
+        ):
+            sources = (held.fileno(), copied.fileno())
+            for first, end in _adjacent(commit.files, commit.offsets):
+                source = sources[int(commit.files[first])]
+                _copy(source, goal.fileno(), int(commit.offsets[first]), (end - first) * _PAGE)
+
+
+def _by_address(runs: Iterable[tuple[int, int]]) -> tuple[Numbers, Numbers]:
+    numbers = _numbers((first, first + count) for first, count in runs)
+    order = np.argsort(numbers, kind="stable")
+    return numbers[order], order.astype(np.int64)
+
+
+def _numbers(spans: Iterable[Span]) -> Numbers:
+    parts = [np.arange(first, end, dtype=np.int64) for first, end in spans]
+    return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+
+def _within(pages: Numbers, spans: Sequence[Span]) -> npt.NDArray[np.bool_]:
+    """Of each page whether it is in one of the spans, which do not overlap and are in ascending order."""
+    if not spans:
+        return np.zeros(len(pages), np.bool_)
+    bounds = np.array(spans, np.int64)
+    at = np.searchsorted(bounds[:, 0], pages, side="right") - 1
+    inside: npt.NDArray[np.bool_] = (at >= 0) & (pages < bounds[at.clip(min=0), 1])
+    return inside
+
+
+def _lazy_spans(mappings: Iterable[pb.VmaEntry]) -> list[Span]:
+    """Pages that CRIU marks as such which can come after a restore (``vma_entry_can_be_lazy``)."""
+    wanted = _MAP_PRIVATE | _MAP_ANONYMOUS
+    return [
+        (one.start // _PAGE, one.end // _PAGE)
+        for one in mappings
+        if one.flags & (wanted | _MAP_LOCKED) == wanted
+    ]
+
+
+def _runs(pages: Numbers, flags: Numbers) -> list[tuple[int, int]]:
+    """Indices of runs of pages that follow each other, are alike, and are not longer than CRIU's."""
+    if not len(pages):
+        return []
+    breaks = np.flatnonzero((np.diff(pages) != 1) | (np.diff(flags) != 0)) + 1
+    bounds = [0, *breaks.tolist(), len(pages)]
+    return [
+        (begin, min(begin + _ENTRY_MOST, end))
+        for first, end in pairwise(bounds)
+        for begin in range(first, end, _ENTRY_MOST)
+    ]
+
+
+def _adjacent(files: npt.NDArray[np.int8], offsets: Numbers) -> list[tuple[int, int]]:
+    """Indices of runs that lie one after the other in the same file."""
+    if not len(files):
+        return []
+    breaks = np.flatnonzero((np.diff(files) != 0) | (np.diff(offsets) != _PAGE)) + 1
+    bounds = [0, *breaks.tolist(), len(files)]
+    return list(pairwise(bounds))
+
+
+def _copy(source: int, goal: int, offset: int, size: int) -> None:
+    while size:
+        done = os.copy_file_range(source, goal, size, offset)
+        if done == 0:
+            raise OSError(f"a copied page is missing at byte {offset}")
+        offset, size = offset + done, size - done
+
+
+def _core_of(base: pb.CoreEntry, thread: ThreadState, offsets: Sequence[tuple[int, int]]) -> pb.CoreEntry:
+    core = pb.CoreEntry()
+    core.CopyFrom(base)
+    values = dict(zip(_REGISTERS, thread.registers, strict=True))
+    if _signed(values["orig_ax"]) >= 0:  # as CRIU's own dump does it (compel_get_task_regs)
+        result = _signed(values["ax"])
+        if result in _RESTARTED:
+            values["ax"], values["ip"] = values["orig_ax"], values["ip"] - 2
+        elif result == _RESTART_BLOCK:
+            values["ax"] = _EINTR & (1 << 64) - 1
+    for name, value in values.items():
+        setattr(core.thread_info.gpregs, name, value)
+    _set_floating_point(core.thread_info.fpregs, thread.xstate, offsets)
+    core.thread_core.blk_sigset = thread.mask
+    if core.thread_core.HasField("rseq_entry"):
+        core.thread_core.rseq_entry.ClearField("rseq_cs_pointer")  # it is inside none (``native/micro.c``)
+    if core.HasField("tc"):
+        core.tc.blk_sigset = thread.mask
+    return core
+
+
+def _set_floating_point(
+    goal: pb.UserX86FpregsEntry, state: bytes, offsets: Sequence[tuple[int, int]]
+) -> None:
+    (goal.cwd, goal.swd, goal.twd, goal.fop, goal.rip, goal.rdp, goal.mxcsr, goal.mxcsr_mask) = (
+        _FX.unpack_from(state)
+    )
+    goal.st_space[:] = struct.unpack_from("<32I", state, 32)
+    goal.xmm_space[:] = struct.unpack_from("<64I", state, 160)
+    if not goal.HasField("xsave"):
+        return
+    (goal.xsave.xstate_bv,) = struct.unpack_from("<Q", state, 512)
+    for component, field, letter, size in (
+        (2, goal.xsave.ymmh_space, "I", 4),
+        (3, goal.xsave.bndreg_state, "Q", 8),
+        (4, goal.xsave.bndcsr_state, "Q", 8),
+        (5, goal.xsave.opmask_reg, "Q", 8),
+        (6, goal.xsave.zmm_upper, "Q", 8),
+        (7, goal.xsave.hi16_zmm, "Q", 8),
+        (9, goal.xsave.pkru, "I", 4),
+    ):
+        if len(field):
+            offset, room = offsets[component]
+            count = len(field)
+            if offset + count * size > len(state) or count * size > room:
+                raise FullCommitNeeded("the registers are of another form than CRIU's")
+            field[:] = struct.unpack_from(f"<{count}{letter}", state, offset)
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 64) if value >> 63 else value

@@ -1,0 +1,214 @@
+"""What ``native/micro.c`` writes of a process: a look at it, or all that a commit on top of another needs.
+
+All numbers are this machine's, u64 unless said: a file is a sequence of (kind, length, payload), kinds as in its ``enum section``.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from relive.checkpoint.page_runs import Span
+
+__all__ = [
+    "CopiedRun",
+    "FullCommitNeeded",
+    "Mapping",
+    "MicroRecord",
+    "Seen",
+    "ThreadState",
+    "read_record",
+    "read_seen",
+]
+
+_TEXT, _AFTERWARDS, _THREAD, _PRESENT, _AHEAD_RUNS, _AHEAD_PAGES, _RUNS, _PAGES, _CLOCKS, _OFFSETS = range(
+    1, 11
+)
+_HEAD = struct.Struct("=QQ")
+_REGION = struct.Struct("=QQQ")
+_THREAD_HEAD = struct.Struct("=QQ27Q")
+_CLOCK_NUMBERS = struct.Struct("=4q")
+_PAGE = 4096
+_UNREAD = 1 << 32
+
+
+class FullCommitNeeded(Exception):
+    """A commit cannot be taken on top of another, for the reason given; the process runs on, and CRIU has to dump all of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """One line of /proc/PID/maps."""
+
+    start: int
+    end: int
+    rights: str
+    line: str
+
+    @property
+    def name(self) -> str:
+        """What stands behind the numbers; empty for memory without a name."""
+        words = self.line.split(maxsplit=5)
+        return words[5] if len(words) > 5 else ""
+
+    @property
+    def inode(self) -> int:
+        """0 for memory that is in no file."""
+        return int(self.line.split(maxsplit=5)[4])
+
+
+@dataclass(slots=True)
+class Seen:
+    """A process as it is seen from outside, and by a round trip through it.
+
+    Attributes:
+        lines: compared word for word with another look.
+        positions: descriptor of a regular file to (position, size).
+        mappings: by address.
+        hidden: lines that only the process itself could tell.
+        flags: start of a mapping to what smaps says of it, a moment later.
+    """
+
+    lines: list[str] = field(default_factory=list)
+    positions: dict[int, tuple[int, int]] = field(default_factory=dict)
+    mappings: list[Mapping] = field(default_factory=list)
+    hidden: list[str] = field(default_factory=list)
+    flags: dict[int, frozenset[str]] = field(default_factory=dict)
+
+    def read(self, text: str) -> None:
+        """Take in a section of lines."""
+        for line in text.splitlines():
+            if line.startswith("=map "):
+                span, rights, _ = line[5:].split(maxsplit=2)
+                start, _, end = span.partition("-")
+                self.mappings.append(Mapping(int(start, 16), int(end, 16), rights, line[5:]))
+            elif line.startswith("=position "):
+                number, position, size = (int(word) for word in line.split()[1:])
+                self.positions[number] = (position, size)
+            elif line.startswith("=flags "):
+                words = line.split()
+                self.flags[int(words[1], 16)] = frozenset(words[2:])
+            elif line.startswith("?"):
+                self.hidden.append(line[1:])
+            else:
+                self.lines.append(line)
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadState:
+    """Of a thread that stood still: its pid inside, its mask, the words of ``user_regs_struct``, its XSAVE area."""
+
+    tid: int
+    mask: int
+    registers: tuple[int, ...]
+    xstate: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedRun:
+    """Pages ``first`` to ``end`` that were to be copied; ``offset`` [bytes] into the file, None where they could not be read."""
+
+    first: int
+    end: int
+    offset: int | None
+
+
+@dataclass(slots=True)
+class MicroRecord:
+    """All that a commit on top of another needs.
+
+    Attributes:
+        present: pages that a dump would hold.
+        copied: in the order of copying; of a page that comes twice the later counts.
+        xsave: offset and size [bytes] of each component of the XSAVE area.
+        wall_ns, monotonic_ns, boot_ns: when it stood still. pause_ns: for how long.
+    """
+
+    path: Path
+    seen: Seen = field(default_factory=Seen)
+    threads: list[ThreadState] = field(default_factory=list)
+    present: list[Span] = field(default_factory=list)
+    copied: list[CopiedRun] = field(default_factory=list)
+    xsave: list[tuple[int, int]] = field(default_factory=list)
+    wall_ns: int = 0
+    monotonic_ns: int = 0
+    boot_ns: int = 0
+    pause_ns: int = 0
+
+
+def read_seen(path: Path) -> Seen:
+    """Read a file of "look".
+
+    Raises:
+        FullCommitNeeded: it is not whole.
+    """
+    return read_record(path, is_look=True).seen
+
+
+def read_record(path: Path, *, is_look: bool = False) -> MicroRecord:
+    """Read a file of "commit"; its pages stay where they are.
+
+    Raises:
+        FullCommitNeeded: it is not whole.
+    """
+    record = MicroRecord(path)
+    runs: list[tuple[int, int, int]] = []
+    kinds = set()
+    try:
+        with path.open("rb") as file:
+            end = file.seek(0, 2)
+            at = 0
+            while at < end:
+                file.seek(at)
+                kind, size = _HEAD.unpack(file.read(_HEAD.size))
+                at += _HEAD.size
+                if at + size > end:
+                    raise _damaged(path, "it is cut off")
+                kinds.add(kind)
+                if kind in (_AHEAD_PAGES, _PAGES):
+                    record.copied += _placed(path, runs, at, size)
+                else:
+                    data = file.read(size)
+                    if kind in (_AHEAD_RUNS, _RUNS):
+                        runs = list(_REGION.iter_unpack(data))
+                    else:
+                        _take(record, kind, data)
+                at += size
+    except (OSError, struct.error, ValueError, IndexError) as error:
+        raise _damaged(path, str(error)) from error
+    wanted = {_TEXT, _AFTERWARDS} if is_look else set(range(_TEXT, _OFFSETS + 1))
+    if not wanted <= kinds:
+        raise _damaged(path, "it is cut off")
+    return record
+
+
+def _take(record: MicroRecord, kind: int, data: bytes) -> None:
+    if kind in (_TEXT, _AFTERWARDS):
+        record.seen.read(data.decode(errors="surrogateescape"))
+    elif kind == _THREAD:
+        tid, mask, *registers = _THREAD_HEAD.unpack_from(data)
+        record.threads.append(ThreadState(tid, mask, tuple(registers), data[_THREAD_HEAD.size :]))
+    elif kind == _PRESENT:
+        record.present = [(start // _PAGE, end // _PAGE) for start, end, _ in _REGION.iter_unpack(data)]
+    elif kind == _CLOCKS:
+        record.wall_ns, record.monotonic_ns, record.boot_ns, record.pause_ns = _CLOCK_NUMBERS.unpack(data)
+    elif kind == _OFFSETS:
+        record.xsave = list(_HEAD.iter_unpack(data))
+
+
+def _placed(path: Path, runs: list[tuple[int, int, int]], offset: int, size: int) -> list[CopiedRun]:
+    found, begin = [], offset
+    for start, end, flags in runs:
+        if flags & _UNREAD:
+            found.append(CopiedRun(start // _PAGE, end // _PAGE, None))
+        else:
+            found.append(CopiedRun(start // _PAGE, end // _PAGE, offset))
+            offset += end - start
+    if offset - begin != size:
+        raise _damaged(path, "runs and pages do not fit together")
+    return found
+
+
+def _damaged(path: Path, cause: str) -> FullCommitNeeded:
+    return FullCommitNeeded(f"what the tracker wrote to {path.name} cannot be read: {cause}")

@@ -1,0 +1,113 @@
+"""The process that tracks one other for micro-commits; ``native/micro.c`` describes its protocol."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import subprocess
+import time
+from pathlib import Path
+
+from relive.checkpoint.criu import CriuTools
+from relive.checkpoint.micro_record import FullCommitNeeded
+
+__all__ = ["MicroTracker"]
+
+_FILTERS_OF_CAPSULES = 2  # of ``relive.kernel.seccomp``; neither ends a process
+_ANSWER_WITHIN = 30.0  # [s]
+_ANSWER_MOST = 4096  # [bytes]
+_ENDS_WITHIN = 5.0  # [s]
+
+
+class MicroTracker:
+    """Of one process. Every method raises FullCommitNeeded when the tracker refuses, has died or says nothing; it has ended then.
+
+    Args:
+        is_capsule: the process's seccomp filters are Relive's.
+    """
+
+    def __init__(self, tools: CriuTools, root: int, *, is_capsule: bool) -> None:
+        self.root = root
+        filters = _FILTERS_OF_CAPSULES if is_capsule else 0
+        try:
+            self._process = subprocess.Popen(
+                [str(tools.micro), str(filters), str(root)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                bufsize=0,
+                cwd="/",
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise FullCommitNeeded(f"the tracker cannot be started: {error}") from error
+        self._expect("tracked")
+
+    @property
+    def pid(self) -> int:
+        """Of the tracker."""
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        """It has not ended."""
+        return self._process.poll() is None
+
+    def begin_base(self) -> None:
+        """Have what is written from now on noted; a commit of all of it is to follow."""
+        self._send("base")
+        self._expect("ok")
+
+    def look(self, goal: Path) -> None:
+        """Have written down what is seen of the process, which somebody holds."""
+        self._send(f"look {goal}")
+        self._expect("ok")
+
+    def stop(self, goal: Path) -> None:
+        """Stop the process and copy what has changed; ``go`` has to follow soon: the process waits for it."""
+        self._send(f"commit {goal}")
+        self._expect("stopped")
+
+    def go(self) -> None:
+        """Have it run on, and what was copied written to the file that was named."""
+        self._send("go")
+        self._expect("done")
+
+    def _send(self, line: str) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(line.encode() + b"\n")
+        except OSError as error:
+            self.close()
+            raise FullCommitNeeded("the tracker has died") from error
+
+    def _expect(self, wanted: str) -> None:
+        answer = self._read_line()
+        if answer.split(maxsplit=1)[:1] != [wanted]:
+            self.close()
+            raise FullCommitNeeded(answer.partition(" ")[2] or "the tracker has died")
+
+    def _read_line(self) -> str:
+        pipe = self._process.stdout
+        assert pipe is not None
+        deadline, said = time.monotonic() + _ANSWER_WITHIN, b""
+        while not said.endswith(b"\n"):
+            readable, _, _ = select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))
+            data = os.read(pipe.fileno(), _ANSWER_MOST) if readable else b""
+            if not data:
+                return ""
+            said += data
+        return said.decode(errors="replace").strip()
+
+    def close(self) -> None:
+        """End it, and with it the tracking; the process it tracked runs on. Doing it twice is no error."""
+        process = self._process
+        assert process.stdin is not None and process.stdout is not None
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+        # It may be stopped, or wait for a thread that does not stop: nothing is lost by its death.
+        process.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_ENDS_WITHIN)
+        process.stdout.close()

@@ -1,0 +1,331 @@
+"""Commits on top of others, compared page for page with the memory of the process that stands still. With the real CRIU."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkpoint.test_copied_ahead import Pages, differences, memory_of, pages_of
+from relive.checkpoint import dump as room
+from relive.checkpoint.criu import CriuTools
+from relive.checkpoint.dump import capture
+from relive.checkpoint.dumped import Capture
+from relive.checkpoint.micro_commits import MicroCommits
+from relive.checkpoint.micro_images import MicroBase
+from relive.checkpoint.micro_tracker import MicroTracker
+from relive.checkpoint.target import process_target
+from relive.checkpoint.watchdog import Watchdog
+from relive.config import load_settings
+from relive.errors import DiskFull
+from relive.model.commit import Trigger
+from relive.store import Store
+
+TRIES = 10
+PROGRAMS = Path(__file__).parent.parent / "programs"
+
+
+class Told:
+    """A process that does what it is told."""
+
+    def __init__(self, *command: str | Path) -> None:
+        self.process = subprocess.Popen(
+            command,
+            # The kernel writes to a thread's rseq area whenever that ran, which it does for CRIU before it is compared.
+            env={**os.environ, "GLIBC_TUNABLES": "glibc.pthread.rseq=0"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            bufsize=0,
+        )
+        assert self._line() == "ready"
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def _line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().decode().strip()
+
+    def ask(self, word: str) -> str:
+        assert self.process.stdin is not None
+        self.process.stdin.write(word.encode() + b"\n")
+        return self._line()
+
+    def end(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None
+            pipe.close()
+
+
+class Taking:
+    """Takes commits of a process, and reads all its memory while it stands still for them."""
+
+    def __init__(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.settings = load_settings(home=home, tools=load_settings().tools_path, micro=True)
+        self.store = Store(self.settings.store)
+        tools = CriuTools(self.settings.tools_path)
+        self.micro = MicroCommits(tools, self.store)
+        self._watchdog = Watchdog(tools.watchdog)
+        self.frozen: Pages = {}
+        collect = room._Dump._collect_open_files
+
+        def note(dump: Any) -> None:
+            self.frozen = memory_of(dump._target.root)
+            collect(dump)
+
+        monkeypatch.setattr(room._Dump, "_collect_open_files", note)
+
+    def take(self, pid: int) -> Capture:
+        return capture(
+            process_target(pid),
+            Trigger.MANUAL,
+            settings=self.settings,
+            store=self.store,
+            watchdog=self._watchdog,
+            micro=self.micro,
+        )
+
+    def commit(self, pid: int) -> bool:
+        """Take one, which has to hold all memory as it was; whether it was taken on top of another."""
+        self.micro.reason = "a full commit"
+        taken = self.take(pid)
+        committed = pages_of(taken.staging.images, pid)
+        taken.discard()
+        assert not differences(committed, self.frozen)
+        return self.micro.reason is None
+
+    def base(self, pid: int) -> None:
+        """Take full commits until the next could be taken on top; on a loaded machine a thread may not stop in time."""
+        for _ in range(TRIES):
+            self.commit(pid)
+            if self.micro._base is not None:
+                return
+        pytest.fail(str(self.micro.reason))
+
+    def follow(self, told: Told, *words: str) -> None:
+        """Have words done, and take a commit on top; once more where a full one was taken."""
+        for _ in range(TRIES):
+            for word in words:
+                told.ask(word)
+            if self.commit(told.pid):
+                return
+        pytest.fail(str(self.micro.reason))
+
+    def close(self) -> None:
+        self.micro.close()
+        self._watchdog.close()
+        self.store.close()
+
+
+@pytest.fixture
+def taking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Taking]:
+    found = Taking(tmp_path / "home", monkeypatch)
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="module")
+def moves(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("programs") / "memory_moves"
+    source = PROGRAMS / "memory_moves.c"
+    subprocess.run(["gcc", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", made, source], check=True)
+    return made
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> Iterator[Told]:
+    found = Told(sys.executable, PROGRAMS / "micro_traps.py", tmp_path / "written")
+    yield found
+    found.end()
+
+
+def test_commits_follow_each_other_while_a_process_works(told: Told, taking: Taking) -> None:
+    assert not taking.commit(told.pid)
+    for _ in range(5):
+        taking.follow(told, "count")
+    assert int(told.ask("count")) >= 6
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("objects",),
+        ("map", "unmap", "give back", "free"),
+        ("huge pages", "move"),
+        ("regions",),
+        ("write", "mask", "break"),
+    ],
+    ids=" ".join,
+)
+def test_changes_of_memory_files_and_masks_are_followed(
+    told: Told, taking: Taking, words: tuple[str, ...]
+) -> None:
+    taking.base(told.pid)
+    taking.follow(told, *words)
+    taking.follow(told, "count")
+    assert int(told.ask("count")) >= 2
+
+
+@pytest.mark.parametrize(
+    ("before", "word", "reason"),
+    [
+        ("nothing", "fork", "child"),
+        ("nothing", "execute", ""),
+        ("nothing", "thread", "something has changed"),
+        ("nothing", "not to children", "advice"),
+        ("nothing", "shared", "shared or special memory"),
+        ("nothing", "memory file", "something has changed"),
+        ("nothing", "descriptor", "something has changed"),
+        ("nothing", "replace descriptor", "something has changed"),
+        ("nothing", "unlinked", "something has changed"),
+        ("handle", "handle otherwise", "action has changed"),
+        ("nothing", "timer", "timers has changed"),
+        ("nothing", "alternate stack", "altstack has changed"),
+        ("nothing", "directory", "something has changed"),
+        ("nothing", "mode of files", "something has changed"),
+        ("nothing", "name", "something has changed"),
+        ("nothing", "subreaper", "subreaper has changed"),
+        ("nothing", "death signal", "pdeath_sig has changed"),
+        ("nothing", "not dumpable", "dumpable has changed"),
+        ("nothing", "limit", "something has changed"),
+        ("nothing", "listen", "something has changed"),
+        ("nothing", "socket option", "something has changed"),
+        ("nothing", "data in a pipe", "something has changed"),
+        ("nothing", "epoll", "something has changed"),
+    ],
+)
+def test_what_is_not_followed_leads_to_a_full_commit(
+    told: Told, taking: Taking, before: str, word: str, reason: str
+) -> None:
+    """And the commit that is taken instead holds all as it is."""
+    told.ask(before)
+    taking.base(told.pid)
+    reasons = []
+    refused = taking.micro._refused
+    taking.micro._refused = lambda said: (reasons.append(said), refused(said))  # type: ignore[method-assign]
+    if word == "execute":
+        assert told.ask(word) == "ready"
+    else:
+        told.ask(word)
+    assert not taking.commit(told.pid)
+    assert any(reason in said for said in reasons)
+    assert told.ask("count") == "1"
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_memory_that_changes_in_every_way_is_committed_as_it_stands(
+    taking: Taking, moves: Path, seed: int
+) -> None:
+    process = Told(moves, str(seed), "6", "24", "alone")
+    try:
+        taking.base(process.pid)
+        on_top = 0
+        for _ in range(4 * TRIES):
+            on_top += taking.commit(process.pid)
+            if on_top == 3:
+                break
+    finally:
+        process.end()
+    assert on_top == 3
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", range(100, 140))
+def test_memory_is_committed_as_it_stands_for_long(taking: Taking, moves: Path, seed: int) -> None:
+    """``pytest -m soak tests/checkpoint/test_micro_commits.py -k for_long``."""
+    words = ["alone"] if seed % 4 else []
+    process = Told(moves, str(seed), "6", "24", *words)
+    try:
+        for _ in range(250):
+            taking.commit(process.pid)
+    finally:
+        process.end()
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", range(200, 260))
+def test_nothing_is_lost_whenever_the_tracker_dies(taking: Taking, moves: Path, seed: int) -> None:
+    """``pytest -m soak tests/checkpoint/test_micro_commits.py -k tracker_dies``: 3,600 kills at any moment of a commit."""
+    process, chance = Told(moves, str(seed), "4", "16", "alone"), random.Random(seed)
+    try:
+        for number in range(120):
+            if number % 2:
+                tracker = taking.micro._tracker
+                if tracker is not None:
+                    threading.Timer(
+                        chance.choice([0.001, 0.01, 0.1]) * chance.random(), tracker._process.kill
+                    ).start()
+            taking.commit(process.pid)
+            assert process.process.poll() is None
+    finally:
+        process.end()
+
+
+@pytest.mark.parametrize("moment", ["before", "stop", "go"])
+def test_without_its_tracker_a_full_commit_is_taken(
+    told: Told, taking: Taking, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    taking.base(told.pid)
+    told.ask("objects")
+
+    def kill(tracker: MicroTracker) -> None:
+        tracker._process.kill()
+        tracker._process.wait()
+
+    assert taking.micro._tracker is not None
+    stop, go = MicroTracker.stop, MicroTracker.go
+    if moment == "before":
+        kill(taking.micro._tracker)
+    elif moment == "stop":
+        monkeypatch.setattr(MicroTracker, "stop", lambda one, goal: (stop(one, goal), kill(one)))
+    else:
+        monkeypatch.setattr(MicroTracker, "go", lambda one: (kill(one), go(one)))
+    taking.commit(told.pid)
+    monkeypatch.setattr(MicroTracker, "stop", stop)
+    monkeypatch.setattr(MicroTracker, "go", go)
+    taking.follow(told, "count")
+    assert int(told.ask("count")) >= 2
+
+
+def test_a_full_disk_is_said_and_nothing_is_built_on_what_was_not_written(
+    told: Told, taking: Taking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taking.base(told.pid)
+    told.ask("objects")
+    write = MicroBase._write_pages
+
+    def fail(base: MicroBase, *words: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(MicroBase, "_write_pages", fail)
+    with pytest.raises(DiskFull):
+        taking.take(told.pid)
+    monkeypatch.setattr(MicroBase, "_write_pages", write)
+    assert not taking.commit(told.pid)
+    taking.follow(told, "count")
+
+
+def test_a_process_with_a_userfaultfd_of_its_own_is_committed_whole(told: Told, taking: Taking) -> None:
+    """CRIU cannot dump one either, so all that is to be seen is that the process is left alone."""
+    told.ask("userfaultfd")
+    taking.micro.begin_base(process_target(told.pid))
+    assert "userfaultfd" in (taking.micro.reason or "")
+    assert told.ask("count") == "1"

@@ -1,0 +1,86 @@
+"""What the tracker writes, whole and cut off anywhere."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from relive.checkpoint.micro_record import CopiedRun, FullCommitNeeded, read_record, read_seen
+
+PAGE = 4096
+TEXT = b"stat 1\n=position 3 40 200\n=map 1000-3000 rw-p 00000000 00:00 0 \n?brk 1000\n"
+AFTERWARDS = b"=flags 1000 rd wr sd\npersonality 0\n"
+UNREAD = 1 << 32
+
+
+def section(kind: int, data: bytes) -> bytes:
+    return struct.pack("=QQ", kind, len(data)) + data
+
+
+def region(start: int, end: int, flags: int = 0) -> bytes:
+    return struct.pack("=QQQ", start * PAGE, end * PAGE, flags)
+
+
+WHOLE = b"".join(
+    (
+        section(1, TEXT),
+        section(2, AFTERWARDS),
+        section(3, struct.pack("=29Q", 7, 0x10, *range(27)) + b"x" * 576),
+        section(4, region(1, 4)),
+        section(5, region(1, 3)),
+        section(6, b"a" * PAGE + b"b" * PAGE),
+        section(7, region(2, 3) + region(3, 4, UNREAD)),
+        section(8, b"c" * PAGE),
+        section(9, struct.pack("=4q", 1, 2, 3, 4)),
+        section(10, struct.pack("=QQ", 576, 256) * 20),
+    )
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    made = tmp_path / "record"
+    made.write_bytes(WHOLE)
+    return made
+
+
+def test_a_whole_record_is_read(path: Path) -> None:
+    record = read_record(path)
+    assert record.seen.lines == ["stat 1", "personality 0"]
+    assert record.seen.positions == {3: (40, 200)}
+    assert record.seen.hidden == ["brk 1000"]
+    assert record.seen.flags == {0x1000: frozenset({"rd", "wr", "sd"})}
+    [mapping] = record.seen.mappings
+    assert (mapping.start, mapping.end, mapping.rights, mapping.name, mapping.inode) == (
+        0x1000,
+        0x3000,
+        "rw-p",
+        "",
+        0,
+    )
+    [thread] = record.threads
+    assert (thread.tid, thread.mask, thread.registers) == (7, 0x10, tuple(range(27)))
+    assert record.present == [(1, 4)]
+    assert (record.wall_ns, record.monotonic_ns, record.boot_ns, record.pause_ns) == (1, 2, 3, 4)
+
+
+def test_copies_are_found_in_the_file_in_the_order_of_copying(path: Path) -> None:
+    first, second, lost = read_record(path).copied
+    assert (first.first, first.end) == (1, 3)
+    assert first.offset is not None and WHOLE[first.offset + PAGE : first.offset + PAGE + 1] == b"b"
+    assert second.offset is not None and WHOLE[second.offset : second.offset + 1] == b"c"
+    assert lost == CopiedRun(3, 4, None)
+
+
+@pytest.mark.parametrize("size", [*range(0, len(WHOLE) - 1, 503), len(WHOLE) - 1])
+def test_one_that_is_cut_off_is_never_taken_for_whole(path: Path, size: int) -> None:
+    path.write_bytes(WHOLE[:size])
+    with pytest.raises(FullCommitNeeded):
+        read_record(path)
+
+
+def test_a_look_needs_no_pages(path: Path) -> None:
+    path.write_bytes(section(1, TEXT) + section(2, AFTERWARDS))
+    assert read_seen(path).lines == ["stat 1", "personality 0"]

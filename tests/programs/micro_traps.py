@@ -1,0 +1,154 @@
+"""Does what it is told by lines on standard input, and says when it is done. For tests of commits on top of others.
+
+``count`` says a number that grows by one each time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+kept: list[object] = []
+libc = ctypes.CDLL(None, use_errno=True)
+libc.sbrk.restype = ctypes.c_void_p
+libc.signal.argtypes = (ctypes.c_int, ctypes.c_void_p)
+GUARD_INSTALL = 102
+USERFAULTFD, USER_MODE_ONLY, UFFDIO_API = 323, 1, 0xC018AA3F
+
+
+def fork() -> None:
+    if os.fork() == 0:
+        signal.pause()
+
+
+def userfaultfd() -> None:
+    found = libc.syscall(USERFAULTFD, USER_MODE_ONLY)
+    if libc.ioctl(found, UFFDIO_API, (ctypes.c_uint64 * 3)(0xAA, 0, 0)):
+        raise OSError(ctypes.get_errno(), "UFFDIO_API")
+
+
+def thread() -> None:
+    begun = threading.Event()
+
+    def run() -> None:
+        begun.set()
+        threading.Event().wait()
+
+    threading.Thread(target=run, daemon=True).start()
+    begun.wait()
+
+
+def private(size: int = 1 << 20) -> mmap.mmap:
+    area = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    for at in range(0, size, mmap.PAGESIZE):
+        area[at] = 1 + at // mmap.PAGESIZE % 255
+    kept.append(area)
+    return area
+
+
+def advise(area: mmap.mmap, at: int, size: int, advice: int) -> None:
+    start = ctypes.addressof(ctypes.c_char.from_buffer(area))
+    if libc.madvise(ctypes.c_void_p(start + at), size, advice):
+        raise OSError(ctypes.get_errno(), "madvise")
+
+
+def regions() -> None:
+    """More pieces of memory than the kernel tells of at a time."""
+    area = private(1500 * 2 * mmap.PAGESIZE)
+    for at in range(1500):
+        advise(area, at * 2 * mmap.PAGESIZE, mmap.PAGESIZE, mmap.MADV_DONTNEED)
+
+
+def alternate_stack() -> None:
+    room = ctypes.create_string_buffer(65536)
+    kept.append(room)
+    libc.sigaltstack((ctypes.c_uint64 * 3)(ctypes.addressof(room), 0, 65536), None)
+
+
+def connected() -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    kept.extend((listener, socket.create_connection(listener.getsockname()), listener.accept()))
+
+
+def pipe_with_data() -> None:
+    _, writing = os.pipe()
+    os.write(writing, b"left")
+
+
+def replace_descriptor() -> None:
+    os.dup2(os.open("/etc/hostname", os.O_RDONLY), kept_file.fileno())
+
+
+def write() -> None:
+    kept_file.write(b"line\n")
+    kept_file.flush()
+
+
+def handle_otherwise() -> None:
+    libc.signal(signal.SIGUSR1, ctypes.cast(libc.abs, ctypes.c_void_p))
+
+
+DOES = {
+    "nothing": lambda: None,
+    "objects": lambda: kept.append([str(number) * 9 for number in range(60000)]),
+    "map": private,
+    "unmap": lambda: private().close(),
+    "give back": lambda: private().madvise(mmap.MADV_DONTNEED),
+    "free": lambda: private().madvise(mmap.MADV_FREE),
+    "huge pages": lambda: private(8 << 20).madvise(mmap.MADV_HUGEPAGE),
+    "move": lambda: private().resize(3 << 20),
+    "regions": regions,
+    "write": write,
+    "mask": lambda: signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2}),
+    "break": lambda: libc.sbrk(100),
+    "fork": fork,
+    "execute": lambda: os.execv(sys.executable, [sys.executable, *sys.argv]),
+    "thread": thread,
+    "guard": lambda: advise(private(), 0, 2 * mmap.PAGESIZE, GUARD_INSTALL),
+    "not to children": lambda: private().madvise(mmap.MADV_DONTFORK),
+    "shared": lambda: kept.append(mmap.mmap(-1, 1 << 16)),
+    "memory file": lambda: os.memfd_create("trap"),
+    "descriptor": lambda: os.open("/dev/null", os.O_RDONLY),
+    "replace descriptor": replace_descriptor,
+    "unlinked": lambda: kept.append(tempfile.TemporaryFile()),  # noqa: SIM115  it stays open
+    "handle": lambda: signal.signal(signal.SIGUSR1, lambda *_: None),
+    "handle otherwise": handle_otherwise,
+    "timer": lambda: signal.setitimer(signal.ITIMER_REAL, 3600),
+    "alternate stack": alternate_stack,
+    "directory": lambda: os.chdir("/usr"),
+    "mode of files": lambda: os.umask(0o77),
+    "name": lambda: libc.prctl(15, b"other", 0, 0, 0),
+    "subreaper": lambda: libc.prctl(36, 1, 0, 0, 0),
+    "death signal": lambda: libc.prctl(1, 10, 0, 0, 0),
+    "not dumpable": lambda: libc.prctl(4, 0, 0, 0, 0),
+    "limit": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (512, 1024)),
+    "listen": lambda: kept.append(socket.create_server(("127.0.0.1", 0))),
+    "socket option": lambda: listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    "connect": connected,
+    "data in a pipe": pipe_with_data,
+    "userfaultfd": userfaultfd,
+    "epoll": lambda: epoll.register(listener, select.EPOLLIN),
+}
+
+counted = 0
+kept_file = Path(sys.argv[1]).open("ab")  # noqa: SIM115  it stays open
+listener = socket.create_server(("127.0.0.1", 0))
+epoll = select.epoll()
+print("ready", flush=True)
+for line in sys.stdin:
+    word = line.strip()
+    if word == "count":
+        counted += 1
+        print(counted, flush=True)
+    else:
+        DOES[word]()
+        print("done", flush=True)
