@@ -132,13 +132,22 @@ def find_jumps(
 
 def _contradiction(wanted: Judgement, said: Judgement, seen: str) -> UsageError:
     which, option = ("last", "--bad") if wanted is Judgement.BAD else ("first", "--good")
-    cannot = said in (Judgement.SKIPPED, Judgement.FAILED)
+    if said is Judgement.FAILED:
+        return UsageError(
+            f"the predicate failed in the {which} commit ({option}), which is no judgement",
+            cause=seen,
+            remedy="mend it; `relive eval COMMIT EXPRESSION` tries an expression, `relive restore` and `relive exec` a command",
+        )
+    if said is Judgement.SKIPPED:
+        return UsageError(
+            f"the {which} commit ({option}) cannot be judged",
+            cause=seen,
+            remedy="name another (`relive log`)",
+        )
     return UsageError(
-        f"the {which} commit ({option}) {'cannot be judged' if cannot else f'is {said.value}, not {wanted.value}'}",
+        f"the {which} commit ({option}) is {said.value}, not {wanted.value}",
         cause=seen,
-        remedy="name another commit (`relive log`), or say it the other way round"
-        if not cannot
-        else "name another commit (`relive log`)",
+        remedy="name another (`relive log`), or turn the predicate round",
     )
 
 
@@ -158,16 +167,20 @@ def find_rate_jumps(
         further: commits beside those that the jump asks for, which are probed several times for a second jump.
     """
     prober = _Prober(count, probe, most, done)
-    posterior = jump_posterior(prober.evidence.counts())
-    while max(posterior) < confidence or no_jump(prober.evidence.counts()) > 1 - confidence:
-        at = most_telling(prober.evidence.counts(), posterior, prober.evidence.useless())
-        if at is None or prober.is_spent:
-            break
+    _narrow(prober, confidence)
+    _look_further(prober, further)
+    _narrow(prober, confidence)  # what was seen elsewhere may have made it doubtful again
+    return _rate_jumps(prober.evidence, confidence)
+
+
+def _narrow(prober: _Prober, confidence: float) -> None:
+    """Probe until one jump, or two, are probable enough."""
+    while not prober.is_spent and not _rate_jumps(prober.evidence, confidence).spans:
+        counts = prober.evidence.counts()
+        at = most_telling(counts, jump_posterior(counts), prober.evidence.useless())
+        if at is None:
+            return
         prober.ask(at)
-        posterior = jump_posterior(prober.evidence.counts())
-    else:
-        _look_further(prober, further)
-    return _rate_jumps(prober.evidence, confidence, most)
 
 
 def _look_further(prober: _Prober, further: int) -> None:
@@ -183,7 +196,8 @@ def _look_further(prober: _Prober, further: int) -> None:
             prober.ask(sum(span) // 2)
 
 
-def _rate_jumps(evidence: Evidence, confidence: float, most: int) -> Jumps:
+def _rate_jumps(evidence: Evidence, confidence: float) -> Jumps:
+    """What the evidence says by now."""
     counts = evidence.counts()
     posterior, none = jump_posterior(counts), no_jump(counts)
     second = two_jumps(counts)
@@ -194,13 +208,9 @@ def _rate_jumps(evidence: Evidence, confidence: float, most: int) -> Jumps:
     if max(posterior) >= confidence and none <= 1 - confidence:
         at = posterior.index(max(posterior))
         return Jumps(evidence, [Span(at - 1, at)], posterior, none, two)
-    why = (
-        "one rate for all commits explains it as well"
-        if none > 1 - confidence
-        else "no commit is probable enough"
-    )
+    why = "one rate for all explains it as well" if none > 1 - confidence else "no commit is probable enough"
     return Jumps(
-        evidence, [], posterior, none, two, f"after {len(evidence.probes)} probes of at most {most} {why}"
+        evidence, [], posterior, none, two, f"{why} after {len(evidence.probes)} probes (--most allows more)"
     )
 
 
