@@ -33,9 +33,12 @@ class Poisoned:
     relive: Relive
     commits: list[str]
     stranger: str
+    later: str
 
     def bisect(self, *words: str) -> Any:
-        return self.relive("bisect", "--good", self.commits[0], "--bad", self.commits[-1], *words)
+        """Between the first and the last; with time enough on a busy machine."""
+        limit = () if "--limit" in words else ("--limit", "60")
+        return self.relive("bisect", "--good", self.commits[0], "--bad", self.commits[-1], *limit, *words)
 
 
 def get(port: int, path: str) -> int:
@@ -64,7 +67,8 @@ def service(commands: None) -> Iterator[Poisoned]:
     assert get(outer, FAILING) == 500
     eventually(lambda: relive("incidents"), "the incident")
     other = relive.run(PYTHON, "-c", "import signal; signal.pause()", name="stranger")
-    yield Poisoned(relive, commits, relive.commit(other, measured=False).id)
+    later = relive.commit(capsule, measured=False).id
+    yield Poisoned(relive, commits, relive.commit(other, measured=False).id, later)
     relive.close()
     shutil.rmtree(home)
 
@@ -121,7 +125,7 @@ def test_the_request_that_poisoned_the_cache_is_named(service, asked):
 
 
 def test_the_incident_itself_says_from_which_commits_it_fails(service):
-    found = service.relive("bisect", "--replay", "1")
+    found = service.relive("bisect", "--replay", "1", "--limit", "60")
     check_the_poisoning(service, found)
     assert found["commits"] == found["probes"] == len(service.commits)
 
@@ -193,6 +197,10 @@ def test_what_cannot_be_meant_is_refused(service, words, cause):
 def test_commits_of_another_service_and_in_the_wrong_order_are_refused(service):
     with pytest.raises(Refused, match=r"is of 'stranger'"):
         service.relive("bisect", "--good", service.stranger, "--bad", service.commits[-1], "--when", "1")
+    with pytest.raises(Refused, match=r"is of 'stranger'"):
+        service.relive("bisect", "--replay", "1", "--bad", service.stranger)
+    with pytest.raises(Refused, match=r"was taken after the failing request"):
+        service.relive("bisect", "--replay", "1", "--bad", service.later)
     with pytest.raises(Refused, match=r"was not taken before"):
         service.relive("bisect", "--good", service.commits[1], "--bad", service.commits[0], "--when", "1")
 

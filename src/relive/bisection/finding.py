@@ -116,8 +116,8 @@ def find_jumps(
         UsageError: the first is bad, the last is good, or the predicate crashes or hangs.
     """
     prober = _Prober(count, probe, most, done)
-    for at, wanted in ((count - 1, Judgement.BAD), (0, Judgement.GOOD)):
-        said = prober.ask(at)
+    for end, wanted in ((count - 1, Judgement.BAD), (0, Judgement.GOOD)):
+        said = prober.ask(end)
         if said is not wanted:
             raise _contradiction(wanted, said, prober.evidence.probes[-1][1].seen)
     why_not = None

@@ -264,12 +264,20 @@ def _check(wish: BisectWish) -> None:
 
 def _line(store: Store, wish: BisectWish, incident: Incident | None) -> list[StoredCommit]:
     """The commits from good to bad, in the order in which they were taken; at least two."""
-    last = store.get(store.resolve(wish.bad)) if wish.bad is not None else _before(store, incident)
+    before = _before(store, incident) if incident is not None else None
+    last = store.get(store.resolve(wish.bad)) if wish.bad is not None else before
+    assert last is not None, "it was checked that bad is given, or an incident"
     of_target = store.log(last.name)[::-1]
     if incident is not None:
         of_target = [one for one in of_target if one.life == incident.life]
     if not of_target or (incident is not None and last.life != incident.life):
         raise _other_service(last, incident.service if incident is not None else last.name)
+    if before is not None and (last.taken_wall_ns, last.id) > (before.taken_wall_ns, before.id):
+        raise UsageError(
+            f"commit {last.id[:10]} (bad) was taken after the failing request of incident {wish.replay} had begun",
+            cause="from there it cannot be sent again",
+            remedy=f"leave it out: then it is {before.id[:10]}, the last one before the incident",
+        )
     first = store.get(store.resolve(wish.good)) if wish.good is not None else of_target[0]
     if first.name != last.name:
         raise _other_service(first, last.name)
@@ -286,8 +294,7 @@ def _line(store: Store, wish: BisectWish, incident: Incident | None) -> list[Sto
     ]
 
 
-def _before(store: Store, incident: Incident | None) -> StoredCommit:
-    assert incident is not None
+def _before(store: Store, incident: Incident) -> StoredCommit:
     before = incident.occurrence(first=False).before
     if before is None:
         raise UsageError(
