@@ -24,7 +24,11 @@ __all__ = ["Span", "jumps", "next_probe"]
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """From the judged commit ``before`` to the judged commit ``after``; ``unjudged`` lie between and told nothing."""
+    """From one judged commit to the next.
+
+    Attributes:
+        unjudged: those between, which told nothing or were not asked.
+    """
 
     before: int
     after: int
@@ -61,7 +65,7 @@ def _agreeing(known: Mapping[int, Judgement]) -> list[Span]:
 def _spans(known: Mapping[int, Judgement]) -> Iterator[Span]:
     judged = sorted(at for at, said in known.items() if said in (Judgement.GOOD, Judgement.BAD))
     for before, after in pairwise(judged):
-        yield Span(before, after, tuple(sorted(at for at in known if before < at < after)))
+        yield Span(before, after, tuple(range(before + 1, after)))
 
 
 def _open(span: Span, known: Mapping[int, Judgement]) -> list[int]:
