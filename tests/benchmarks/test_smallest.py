@@ -28,6 +28,7 @@ LEFT_OUT = {"recorder"}  # it installs others' packages from the network
 SMALLEST: dict[str, str] = {
     "api": "--seconds 0.2 --clients 1 --rounds 1",
     "archives": "--rounds 1 --megabytes 20",
+    "bisection": "--commits 4 --rounds 1 --replays 1",
     "branch": "--rounds 1 --program python-12 --many 2",
     "check": "--rounds 2",
     "containers": "--rounds 1 --megabytes 20",

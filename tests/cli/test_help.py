@@ -55,6 +55,7 @@ def test_the_commands_are_those_that_are_documented():
             "inspect",
             "eval",
             "diff",
+            "bisect",
             "tag",
             "push",
             "pull",

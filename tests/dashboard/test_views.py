@@ -200,6 +200,59 @@ def test_a_commit_is_looked_into_and_searched_on_its_page(look, home):
     assert "cannot be looked for in memory" in app.error[0].value
 
 
+def test_when_something_began_is_asked_on_a_commits_page(look, home):
+    store = Store(home / "store")
+    commits = [
+        commit(store, capture=str(at), wall_ns=BEGAN_NS + at, files={"f": b"x"}, small={"pstree.img": b""})
+        for at in range(2)
+    ]
+    store.close()
+    app = look("commit", id=commits[1].id)
+    app.text_input("good").set_value(commits[0].id)
+    app.text_input("expression").set_value("app.cache is None")
+    next(one for one in app.button if one.label == "Find when it began").click().run()
+    ended(home)
+    app.run()
+    assert "the predicate failed in the last commit" in app.error[0].value  # there is no process in it
+
+
+def test_a_bisection_is_told_with_its_requests_and_values():
+    def page() -> None:
+        from relive.dashboard.bisected import show_bisection
+        from relive.inspection.memory_changes import MemoryChanges
+        from relive.inspection.state_changes import FieldChange, StateChanges
+        from relive.operations.bisecting import BisectedCommit, Bisection, Jump, RequestBetween
+        from relive.operations.differences import CommitDifference, PythonChanges
+
+        one, two = (
+            BisectedCommit(commit=letter * 64, number=at, taken_wall_ns=at) for at, letter in enumerate("ab")
+        )
+        request = RequestBetween(number=7, method="GET", target="/x?a=<b>", status=404, began_wall_ns=0)
+        values = PythonChanges(
+            changes=[FieldChange(name="cache['<k>']", before=None, after="1")], compared=1, cut=False
+        )
+        memory = MemoryChanges.model_construct()
+        changes = CommitDifference(
+            before=one.commit, after=two.commit, target="s", same_life=True, files=[],
+            state=StateChanges.model_construct(), memory=memory, python=values,
+        )  # fmt: skip
+        jump = Jump(
+            before=one, after=two, unjudged=[], begins=True, probability=0.97, sides=None, requests=[request],
+            request_count=1, difference=changes, why_no_difference=None,
+        )  # fmt: skip
+        shared = {"service": "s", "question": "when x", "commits": 2, "lives": 1, "probes": 2, "failed": 0}
+        empty = {"probed": [], "suspects": [], "no_jump": None, "two_jumps": None}
+        show_bisection(Bisection(**shared, **empty, jumps=[jump], why_not=None))
+        show_bisection(Bisection(**shared, **empty, jumps=[], why_not="too few probes"))
+
+    app = AppTest.from_function(page).run()
+    assert not app.exception
+    told = said(app)
+    assert "begins with commit **bbbbbbbbbb**" in told and "probability of 97 %" in told
+    assert "/x?a=&lt;b&gt;" in told and "404" in told and "cache[&#x27;&lt;k&gt;&#x27;]" in told
+    assert "It cannot be told when it began: too few probes" in told
+
+
 def test_commits_are_added_up_by_service_and_listed(look, home):
     store = Store(home / "store")
     for number in range(3):

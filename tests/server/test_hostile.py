@@ -44,7 +44,7 @@ NEEDED: dict[str, set[Scope]] = {
     },
     **{
         name: {Scope.OPERATE, Scope.MEMORY}
-        for name in ("execute", "reproduce", "debug", "python_stacks", "evaluate", "diff_values")
+        for name in ("execute", "reproduce", "debug", "python_stacks", "evaluate", "diff_values", "bisect")
     },
     **{
         name: {Scope.MEMORY}

@@ -84,6 +84,10 @@ _COMMANDS = (
     _Command(
         "diff", "Compare two commits of a service: files, processes, descriptors, memory, Python values"
     ),
+    _Command(
+        "bisect",
+        "Find the first commit in which something holds, the requests before it, and what they changed",
+    ),
     _Command("tag", "List tags, or give a commit a tag, or remove one"),
     _Command("delete", "Drop commits that neither a tag nor an incident holds"),
     _Command("push", "Send a commit to a remote, of which only what it does not have travels"),

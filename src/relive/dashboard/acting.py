@@ -10,12 +10,20 @@ from relive.config import Settings
 from relive.dashboard.jobs import JOBS
 from relive.dashboard.refusals import telling
 from relive.model.commit import CommitId
+from relive.operations.bisecting import BISECT, BisectWish
 from relive.operations.exports import EXPORT, ExportWish
 from relive.operations.replays import REPLAY, ReplayWish
 from relive.operations.reproductions import REPRODUCE, ReproduceWish
 from relive.operations.restoring import RESTORE, RestoreWish
 
-__all__ = ["export_button", "replay_buttons", "reproduce_button", "restore_button"]
+__all__ = [
+    "bisect_button",
+    "bisect_form",
+    "export_button",
+    "replay_buttons",
+    "reproduce_button",
+    "restore_button",
+]
 
 _TIMES = 5
 
@@ -58,6 +66,32 @@ def reproduce_button(settings: Settings, number: int, subject: str) -> None:
         with telling():
             wish = ReproduceWish(incident=str(number))
             JOBS.start(settings, REPRODUCE, wish, title="Reproducing in a fresh process", subject=subject)
+
+
+def bisect_button(settings: Settings, number: int, subject: str) -> None:
+    """Since when the request of an incident fails."""
+    if st.button(
+        "Find when it began",
+        key="bisect",
+        icon=":material/manage_search:",
+        help="Sends the failing request from earlier commits, in sealed sandboxes: the first from which it fails, what came before",
+    ):
+        with telling():
+            JOBS.start(
+                settings, BISECT, BisectWish(replay=number), title="Finding when it began", subject=subject
+            )
+
+
+def bisect_form(settings: Settings, commit: CommitId, subject: str) -> None:
+    """Since when a Python expression is true, up to a commit."""
+    with st.form("bisect", border=False), st.container(horizontal=True, vertical_alignment="bottom"):
+        good = st.text_input("Not yet so in", key="good", placeholder="an earlier commit: id or tag")
+        expression = st.text_input("So when", key="expression", placeholder="app.cache.get('rates') is None")
+        wanted = st.form_submit_button("Find when it began", icon=":material/manage_search:")
+    if wanted:
+        with telling():
+            wish = BisectWish(good=good, bad=commit, when=expression or None)
+            JOBS.start(settings, BISECT, wish, title="Finding when it began", subject=subject)
 
 
 def restore_button(settings: Settings, commit: CommitId, words: str, subject: str, key: str) -> None:

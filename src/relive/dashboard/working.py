@@ -7,6 +7,7 @@ from pathlib import Path
 import streamlit as st
 
 from relive.config import Settings
+from relive.dashboard.bisected import show_bisection
 from relive.dashboard.jobs import JOBS, Job, JobState
 from relive.dashboard.look import label
 from relive.dashboard.refusals import refuse
@@ -16,6 +17,7 @@ from relive.model.branch import BranchFacts
 from relive.model.outcome import Replay
 from relive.model.quantities import duration, size
 from relive.model.reproduction import Reproduction
+from relive.operations.bisecting import Bisection
 from relive.operations.exports import ExportWritten
 from relive.operations.storage import Verification
 
@@ -101,6 +103,8 @@ def _show_result(settings: Settings, job: Job) -> None:
                 f"Written to **{label(written.file)}**, {size(written.bytes)}; `relive import` takes it in elsewhere.",
                 icon=":material/archive:",
             )
+        case Bisection() as bisection:
+            show_bisection(bisection)
         case Verification() as found:
             _show_verification(found)
         case _:

@@ -40,6 +40,8 @@ _TARGETS = (
     "target",
     "ref",
     "refs",
+    "good",
+    "bad",
     "branch",
     "what",
     "incident",

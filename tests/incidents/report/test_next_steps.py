@@ -18,13 +18,19 @@ def steps(
     has_request: bool = True,
     has_handler: bool = False,
     can_reproduce: bool = False,
+    has_earlier: bool = False,
     **parts: object,
 ) -> list[str]:
     incident = Incident(
         number=7, service="s", life="L", sighting=sighting(**parts), before=before, at=at, last_seen_wall_ns=0
     )
     found = next_steps(
-        incident, held=held, has_request=has_request, has_handler=has_handler, can_reproduce=can_reproduce
+        incident,
+        held=held,
+        has_request=has_request,
+        has_handler=has_handler,
+        can_reproduce=can_reproduce,
+        has_earlier=has_earlier,
     )
     return [one.command or one.why.partition(":")[0] for one in found]
 
@@ -53,3 +59,9 @@ def test_a_replay_that_would_refuse_or_cannot_show_it_is_not_offered():
     thread = steps(kind=FailureKind.EXCEPTION, request=None, throw="throw-1-2")
     assert thread == ["no replay", "relive debug 7"]
     assert steps(kind=FailureKind.EXCEPTION, request=None, exit_status=1, at=None) == ["relive replay 7"]
+
+
+def test_when_it_began_is_asked_where_there_are_commits_to_ask_and_a_request_to_send():
+    assert steps(has_earlier=True) == ["relive replay 7", "relive bisect --replay 7"]
+    assert steps(has_earlier=True, has_request=False) == ["no replay"]
+    assert steps(has_earlier=True, before=None) == ["no replay"]

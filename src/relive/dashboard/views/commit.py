@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import streamlit as st
 
 from relive.config import Settings
-from relive.dashboard.acting import export_button, restore_button
+from relive.dashboard.acting import bisect_form, export_button, restore_button
 from relive.dashboard.asking import text_asked
 from relive.dashboard.inside import show_inside
 from relive.dashboard.look import chip, escape, facts, label, table
@@ -51,6 +51,7 @@ def _show(settings: Settings, found: CommitDetail) -> None:
     _show_processes(found, masking(settings))
     if found.images:
         show_inside(settings, found.id, found.parents[0] if found.parents else None)
+        bisect_form(settings, found.id, subject)
 
 
 def _facts(found: CommitDetail, mask: Mask) -> Iterator[tuple[str, str]]:

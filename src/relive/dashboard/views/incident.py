@@ -7,7 +7,13 @@ from collections.abc import Iterator
 import streamlit as st
 
 from relive.config import Settings
-from relive.dashboard.acting import export_button, replay_buttons, reproduce_button, restore_button
+from relive.dashboard.acting import (
+    bisect_button,
+    export_button,
+    replay_buttons,
+    reproduce_button,
+    restore_button,
+)
 from relive.dashboard.asking import number_asked
 from relive.dashboard.commitlist import show_commits
 from relive.dashboard.exchange import show_exchange
@@ -110,6 +116,8 @@ def _show_actions(settings: Settings, account: Account) -> None:
         replay_buttons(settings, incident.number, subject, can=f"relive replay {incident.number}" in commands)
         if f"relive reproduce {incident.number}" in commands:
             reproduce_button(settings, incident.number, subject)
+        if f"relive bisect --replay {incident.number}" in commands:
+            bisect_button(settings, incident.number, subject)
         if before is not None:
             restore_button(settings, before, "Restore the state before", subject, "restore before")
         if at is not None:

@@ -172,6 +172,7 @@ def account_of(settings: Settings, incident: Incident) -> Account:
             has_request=_can_be_sent(directory / "recording", incident, exchange),
             has_handler=facts.own_request is not None,
             can_reproduce=package is not None,
+            has_earlier=_has_earlier(settings, incident),
         ),
         notes=[*notes, *(f"left out: {what}" for what in (package.cut if package is not None else []))],
     )
@@ -505,6 +506,19 @@ def _commits(settings: Settings, incident: Incident) -> Iterator[CommitFacts]:
             pause_us=manifest.pause_us,
             size=stored.bytes,
         )
+
+
+def _has_earlier(settings: Settings, incident: Incident) -> bool:
+    """There is a commit of the same start of the service that is older than the one before the incident."""
+    before = incident.occurrence(first=False).before
+    if before is None:
+        return False
+    store = Store(settings.store)
+    try:
+        last = store.get(before)
+    except ReliveError:
+        return False
+    return last.sequence is not None and store.before_event(incident.life, last.sequence) is not None
 
 
 def _facts(directory: Path, exchange: Exchange | None, inside: Handled, calls: int) -> RecordingFacts:

@@ -26,6 +26,7 @@ def next_steps(
     has_request: bool,
     has_handler: bool,
     can_reproduce: bool,
+    has_earlier: bool = False,
 ) -> list[NextStep]:
     """In the order in which they are worth trying.
 
@@ -34,11 +35,17 @@ def next_steps(
         has_request: the request that failed last is in the recording, and can be sent again; has_handler: the recorder inside saw
             one begin.
         can_reproduce: what ``relive reproduce`` needs is kept.
+        has_earlier: the store has a commit of the same start of the service that is older than the one before it.
     """
-    steps = [
-        *_replay(incident, held, has_request=has_request),
-        *_debug(incident, held, has_handler=has_handler),
-    ]
+    replaying = list(_replay(incident, held, has_request=has_request))
+    steps = [*replaying, *_debug(incident, held, has_handler=has_handler)]
+    if has_earlier and has_request and any(one.command is not None for one in replaying):
+        steps.append(
+            NextStep(
+                command=f"relive bisect --replay {incident.number}",
+                why="since when does that request fail: the first commit, the requests before it, the values they changed",
+            )
+        )
     if can_reproduce:
         steps.append(
             NextStep(

@@ -1,0 +1,93 @@
+"""A probe that sends the request of an incident: a commit from which it fails as recorded is bad.
+
+Only that request is sent, at once, with those that the commit holds half served: what is asked is whether the state of the
+commit is one in which it fails. The requests that had come in between would make that state anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from dataclasses import dataclass
+
+from relive.bisection.judgement import Judged, Judgement
+from relive.config import Settings
+from relive.errors import UsageError
+from relive.incidents.report.masking import Mask
+from relive.kernel import procfs
+from relive.model.commit import CommitId
+from relive.model.incident import Incident
+from relive.model.outcome import Outcome, Verdict, VerdictKind, verdict_words
+from relive.replay.plan import Pace, ReplayPlan
+from relive.replay.replay import ReplayOptions, replay
+from relive.replay.replay_input import ReplayInput, case_of_incident
+from relive.store import Store
+
+__all__ = ["FailureProbe", "judged_verdict", "with_the_request_alone"]
+
+
+@dataclass(frozen=True, slots=True)
+class FailureProbe:
+    """The latest time that an incident was seen; ``limit``: seconds that the request has; None: as a replay gives it."""
+
+    settings: Settings
+    store: Store
+    incident: Incident
+    limit: float | None
+
+    def __call__(self, commit: CommitId) -> Judged:
+        """Raises ReliveError where the request cannot be sent again from that commit."""
+        mask = Mask.configured(self.settings)
+        occurrence = self.incident.occurrence(first=False).model_copy(update={"before": commit})
+        case = with_the_request_alone(case_of_incident(self.settings, self.store, self.incident, occurrence))
+        wishes = ReplayOptions(
+            times=1,
+            jobs=1,
+            pace=Pace.FAST,
+            limit=self.limit,
+            sees=lambda root: mask.learn_environment(procfs.environment_of(root)),
+        )
+        (run,) = asyncio.run(replay(self.settings, self.store, case, wishes)).runs
+        judged = judged_verdict(run.verdict, run.outcome)
+        return judged.model_copy(update={"seen": mask.sentence(judged.seen)})
+
+
+def with_the_request_alone(case: ReplayInput) -> ReplayInput:
+    """The case without the requests that came between the commit and the failing one; raises UsageError where there is none."""
+    if case.exchange is None:
+        raise UsageError(
+            f"incident {case.incident} has no request that could be sent from another commit",
+            cause="it did not fail in a request that the proxy recorded",
+            remedy="ask the commits otherwise: --when, --run or --http",
+        )
+    number, plan = case.exchange.number, case.plan
+    kept = [step for step in plan.steps if step.continues or step.exchange.number == number]
+    alone = ReplayPlan(
+        steps=[dataclasses.replace(step, after_commit_ns=0) for step in kept],
+        subject=plan.subject,
+        until_ns=0,
+        left_out=plan.left_out,
+        answered=plan.answered,
+    )
+    numbers = {step.exchange.number for step in kept}
+    earlier = {one: outcome for one, outcome in case.earlier.items() if one in numbers}
+    return dataclasses.replace(case, plan=alone, earlier=earlier)
+
+
+def judged_verdict(verdict: Verdict, outcome: Outcome | None) -> Judged:
+    """What a verdict says: a failure of another kind says nothing of this one, so its commit is skipped."""
+    seen = verdict_words(verdict.kind)
+    if verdict.kind is VerdictKind.NOT_REPRODUCED and outcome is not None and outcome.status is not None:
+        seen = f"{seen}: status {outcome.status}"
+    elif verdict.difference:
+        seen = f"{seen}: {verdict.difference}"
+    match verdict.kind:
+        case VerdictKind.REPRODUCED | VerdictKind.SAME_ANSWER:
+            judgement = Judgement.BAD
+        case VerdictKind.NOT_REPRODUCED:
+            judgement = Judgement.GOOD
+        case VerdictKind.DIVERGED:
+            judgement = Judgement.SKIPPED
+        case _:
+            judgement = Judgement.FAILED
+    return Judged(judgement=judgement, seen=seen)

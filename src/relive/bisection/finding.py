@@ -1,0 +1,220 @@
+"""Probing until it is known where the judgement, or its rate, changes, or until no more probes may be made."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from relive.bisection.judgement import Judged, Judgement
+from relive.bisection.posterior import Counts, jump_posterior, most_telling, no_jump, two_jumps
+from relive.bisection.search import Span, jumps, next_probe
+from relive.errors import UsageError
+
+__all__ = ["Evidence", "Jumps", "find_jumps", "find_rate_jumps"]
+
+_MOST_FAILED = 3  # probes that fail before it is given up
+_TOLD_AT_ONCE = 5  # probes of each further commit, where each says so sometimes only
+_SKIPS = 2  # probes of one commit that tell nothing before it is left out
+
+
+@dataclass(slots=True)
+class Evidence:
+    """All probes by the commits' numbers, in the order in which they were made."""
+
+    count: int
+    probes: list[tuple[int, Judged]] = field(default_factory=list)
+
+    def known(self) -> dict[int, Judgement]:
+        """What each commit said last."""
+        return {at: judged.judgement for at, judged in self.probes}
+
+    def counts(self) -> list[Counts]:
+        """Good and bad probes of every commit."""
+        found = [Counts()] * self.count
+        for at, judged in self.probes:
+            if judged.judgement in (Judgement.GOOD, Judgement.BAD):
+                found[at] = found[at] + Counts(
+                    bad=int(judged.judgement is Judgement.BAD), good=int(judged.judgement is Judgement.GOOD)
+                )
+        return found
+
+    def failed(self) -> list[tuple[int, Judged]]:
+        """Probes that crashed, hung, or had no branch."""
+        return [(at, judged) for at, judged in self.probes if judged.judgement is Judgement.FAILED]
+
+    def useless(self) -> frozenset[int]:
+        """Commits that told nothing so often that they are not asked again."""
+        told = [at for at, judged in self.probes if judged.judgement in (Judgement.SKIPPED, Judgement.FAILED)]
+        return frozenset(at for at in told if told.count(at) >= _SKIPS)
+
+
+@dataclass(frozen=True, slots=True)
+class Jumps:
+    """What was found.
+
+    Attributes:
+        spans: where it changes, first to last; empty where that cannot be told.
+        posterior: for each commit the probability that the jump is right before it; None where each probe says the same.
+        no_jump: the probability that there is none; two: that there are two (both None as above).
+        why_not: why nothing was found, or not all; None where all is well.
+    """
+
+    evidence: Evidence
+    spans: list[Span]
+    posterior: list[float] | None = None
+    no_jump: float | None = None
+    two: float | None = None
+    why_not: str | None = None
+
+
+class _Prober:
+    """Asks, keeps what was said, and gives up in time."""
+
+    def __init__(
+        self, count: int, probe: Callable[[int], Judged], most: int, done: Callable[[int], None]
+    ) -> None:
+        self.evidence = Evidence(count)
+        self._probe, self._most, self._done = probe, most, done
+
+    @property
+    def is_spent(self) -> bool:
+        return len(self.evidence.probes) >= self._most
+
+    def ask(self, at: int) -> Judgement:
+        """Raises UsageError where the predicate itself is at fault."""
+        judged = self._probe(at)
+        self.evidence.probes.append((at, judged))
+        self._done(len(self.evidence.probes))
+        failed = self.evidence.failed()
+        if judged.is_final or len(failed) >= _MOST_FAILED:
+            seen = dict.fromkeys(one.seen for _, one in failed)
+            raise UsageError(
+                "the predicate does not judge the commits",
+                cause=f"{'; '.join(seen)} ({len(failed)} of {len(self.evidence.probes)} probes)",
+                remedy="try it with `relive eval` or `relive exec`; status 125 of a command skips a commit",
+            )
+        return judged.judgement
+
+
+def find_jumps(
+    count: int,
+    probe: Callable[[int], Judged],
+    *,
+    further: int,
+    most: int,
+    done: Callable[[int], None] = lambda _probes: None,
+) -> Jumps:
+    """Where each commit always says the same; see ``search``.
+
+    Args:
+        count: commits; the first is said to be good, the last to be bad.
+        further: probes that look for further jumps; most: of all probes.
+        done: called with the number of probes so far.
+
+    Raises:
+        UsageError: the first is bad, the last is good, or the predicate crashes or hangs.
+    """
+    prober = _Prober(count, probe, most, done)
+    for end, wanted in ((count - 1, Judgement.BAD), (0, Judgement.GOOD)):
+        said = prober.ask(end)
+        if said is not wanted:
+            raise _contradiction(wanted, said, prober.evidence.probes[-1][1].seen)
+    why_not = None
+    while (at := next_probe(prober.evidence.known(), further=further)) is not None:
+        if prober.is_spent:
+            why_not = f"{most} probes were made (--most)"
+            break
+        further -= next_probe(prober.evidence.known(), further=0) is None
+        prober.ask(at)
+    return Jumps(prober.evidence, jumps(prober.evidence.known()), why_not=why_not)
+
+
+def _contradiction(wanted: Judgement, said: Judgement, seen: str) -> UsageError:
+    which, option = ("last", "--bad") if wanted is Judgement.BAD else ("first", "--good")
+    if said is Judgement.FAILED:
+        return UsageError(
+            f"the predicate failed in the {which} commit ({option}), which is no judgement",
+            cause=seen,
+            remedy="mend it; `relive eval COMMIT EXPRESSION` tries an expression, `relive restore` and `relive exec` a command",
+        )
+    if said is Judgement.SKIPPED:
+        return UsageError(
+            f"the {which} commit ({option}) cannot be judged",
+            cause=seen,
+            remedy="name another (`relive log`)",
+        )
+    return UsageError(
+        f"the {which} commit ({option}) is {said.value}, not {wanted.value}",
+        cause=seen,
+        remedy="name another (`relive log`), or turn the predicate round",
+    )
+
+
+def find_rate_jumps(
+    count: int,
+    probe: Callable[[int], Judged],
+    *,
+    confidence: float,
+    further: int,
+    most: int,
+    done: Callable[[int], None] = lambda _probes: None,
+) -> Jumps:
+    """Where a commit may say good once and bad another time; see ``posterior``, and ``find_jumps``.
+
+    Args:
+        confidence: how probable the jump has to be before it is told, above 0.5 and below 1.
+        further: commits beside those that the jump asks for, which are probed several times for a second jump.
+    """
+    prober = _Prober(count, probe, most, done)
+    _narrow(prober, confidence)
+    _look_further(prober, further)
+    _narrow(prober, confidence)  # what was seen elsewhere may have made it doubtful again
+    return _rate_jumps(prober.evidence, confidence)
+
+
+def _narrow(prober: _Prober, confidence: float) -> None:
+    """Probe until one jump, or two, are probable enough."""
+    while not prober.is_spent and not _rate_jumps(prober.evidence, confidence).spans:
+        counts = prober.evidence.counts()
+        at = most_telling(counts, jump_posterior(counts), prober.evidence.useless())
+        if at is None:
+            return
+        prober.ask(at)
+
+
+def _look_further(prober: _Prober, further: int) -> None:
+    """Probe the middles of the widest spans that were not looked into."""
+    for _ in range(further):
+        probed = sorted({0, prober.evidence.count - 1} | set(prober.evidence.known()))
+        span = max(itertools.pairwise(probed), key=lambda pair: pair[1] - pair[0])
+        if span[1] - span[0] < 2:
+            return
+        for _ in range(_TOLD_AT_ONCE):
+            if prober.is_spent:
+                return
+            prober.ask(sum(span) // 2)
+
+
+def _rate_jumps(evidence: Evidence, confidence: float) -> Jumps:
+    """What the evidence says by now."""
+    counts = evidence.counts()
+    posterior, none = jump_posterior(counts), no_jump(counts)
+    second = two_jumps(counts)
+    two = second.probability if second is not None else None
+    if second is not None and second.probability >= confidence:
+        spans = [_span(counts, second.first), _span(counts, second.second)]
+        return Jumps(evidence, spans, posterior, none, two)
+    if max(posterior) >= confidence and none <= 1 - confidence:
+        at = posterior.index(max(posterior))
+        return Jumps(evidence, [Span(at - 1, at)], posterior, none, two)
+    why = "one rate for all explains it as well" if none > 1 - confidence else "no commit is probable enough"
+    return Jumps(
+        evidence, [], posterior, none, two, f"{why} after {len(evidence.probes)} probes (--most allows more)"
+    )
+
+
+def _span(counts: list[Counts], second: int) -> Span:
+    """From the last commit before ``second`` that was probed."""
+    first = max(at for at in range(second) if counts[at].bad + counts[at].good)
+    return Span(first, second, tuple(range(first + 1, second)))

@@ -1,0 +1,1 @@
+"""Which commit is probed next, and what is known then."""
