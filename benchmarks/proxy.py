@@ -1,10 +1,12 @@
-"""What the recording proxy costs: a bare service against the same service behind it, in pairs, in one run.
+"""What the recording proxy costs: a bare service against the same service behind it, in turns, in one run.
 
-    python benchmarks/proxy.py [--seconds 0.5] [--rounds 7] [--raw] [--json]
+    python benchmarks/proxy.py [--service node|nginx|flask|uvicorn|raw] [--seconds 0.5] [--rounds 7] [--json]
 
-The service is uvicorn with its fastest parts (uvloop, httptools) where they are installed; ``--raw`` takes a service of
-forty lines instead, beside which every microsecond of the proxy shows. The client is a loop over raw sockets in a
-process of its own; bare and proxied rounds alternate, and each number is the median of its rounds.
+Three sides: the service; the service behind the proxy as Relive starts it (*relay*: plain HTTP/1 is carried by threads in C); and
+behind a proxy whose Python carries all (*python*). uvicorn has its fastest parts (uvloop, httptools) where they are installed.
+``raw`` is a service of forty lines, beside which every microsecond shows. The client is a loop over raw sockets. Rounds of the
+sides alternate, and each number is the median of its rounds. *cpu us* is the processor time that the proxy took for a request,
+which says something also where other work keeps the machine busy.
 """
 
 from __future__ import annotations
@@ -23,6 +25,10 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
+
+from relive.config import load_settings
+from relive.proxies.ingress.options import RELAY
 
 UVICORN_APP = """
 BODIES = {"/small": b"x" * 200, "/large": b"x" * 1048576}
@@ -51,6 +57,39 @@ async def main():
     await s.serve_forever()
 run(main())
 """
+FLASK_APP = """
+import sys
+from flask import Flask, Response
+from werkzeug.serving import WSGIRequestHandler, make_server
+app = Flask(__name__)
+BODIES = {"small": b"x" * 200, "large": b"x" * 1048576}
+@app.route("/<name>")
+def body(name):
+    return Response(BODIES[name], mimetype="text/plain")
+class Quiet(WSGIRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def log_request(self, *args): pass
+make_server("127.0.0.1", int(sys.argv[1]), app, threaded=True, request_handler=Quiet).serve_forever()
+"""
+NODE_APP = """
+const bodies = {"/small": Buffer.alloc(200, "x"), "/large": Buffer.alloc(1048576, "x")};
+require("http").createServer((request, answer) => {
+    const body = bodies[request.url];
+    answer.writeHead(200, {"content-length": body.length, "content-type": "text/plain"});
+    answer.end(body);
+}).listen(+process.argv[2], "127.0.0.1");
+"""
+NGINX_CONFIGURATION = """
+daemon off; worker_processes 1; pid %(directory)s/nginx.pid; error_log /dev/null;
+events { worker_connections 512; }
+http {
+    access_log off; keepalive_requests 100000000; client_body_temp_path %(directory)s/t1; proxy_temp_path %(directory)s/t2;
+    fastcgi_temp_path %(directory)s/t3; uwsgi_temp_path %(directory)s/t4; scgi_temp_path %(directory)s/t5;
+    server { listen 127.0.0.1:%(port)d; root %(directory)s/pages; }
+}
+"""
+SERVICES = ("node", "nginx", "flask", "uvicorn", "raw")
+KEPT_BYTES = 1 << 30  # as Relive starts it
 HEADERS = b"Host: localhost\r\nUser-Agent: bench/1\r\nAccept: */*\r\nAccept-Encoding: gzip\r\nX-Request-Id: 12345\r\n"
 
 
@@ -118,70 +157,110 @@ def wait_until_listening(port: int) -> None:
             return
 
 
-@contextlib.contextmanager
-def stack(directory: Path, *, raw: bool) -> Iterator[dict[str, int]]:
-    """Ports of the service and of the proxy before it."""
-    app, port = directory / "app.py", free_port()
-    app.write_text(RAW_APP if raw else UVICORN_APP)
-    uvicorn = [
-        "-m",
-        "uvicorn",
-        "--app-dir",
-        str(directory),
-        "--port",
-        str(port),
-        "--no-access-log",
-        "app:app",
-    ]
-    options = [str(app), str(port)] if raw else [*uvicorn, "--log-level", "warning"]
-    service = subprocess.Popen([sys.executable, *options])
-    wait_until_listening(port)
+def service_command(kind: str, directory: Path, port: int) -> list[str]:
+    """Write what the service needs, and say how it is started."""
+    if kind == "nginx":
+        pages = directory / "pages"
+        pages.mkdir()
+        for name, size in (("small", 200), ("large", 1048576)):
+            (pages / name).write_bytes(b"x" * size)
+        directory.chmod(0o755)  # its worker is another user
+        configuration = directory / "nginx.conf"
+        configuration.write_text(NGINX_CONFIGURATION % {"directory": directory, "port": port})
+        return ["nginx", "-c", str(configuration)]
+    if kind == "node":
+        (directory / "app.js").write_text(NODE_APP)
+        return ["node", str(directory / "app.js"), str(port)]
+    app = directory / "app.py"
+    app.write_text({"uvicorn": UVICORN_APP, "flask": FLASK_APP, "raw": RAW_APP}[kind])
+    if kind != "uvicorn":
+        return [sys.executable, str(app), str(port)]
+    options = ["--port", str(port), "--no-access-log", "--log-level", "warning", "app:app"]
+    return [sys.executable, "-m", "uvicorn", "--app-dir", str(directory), *options]
+
+
+def start_proxy(
+    directory: Path, name: str, upstream: int, *options: str
+) -> tuple[subprocess.Popen[bytes], int]:
+    """A proxy with a recording of its own, and the port at which it listens."""
     ready, ready_in = os.pipe()
     proxy = subprocess.Popen(
         [
-            *(sys.executable, "-m", "relive.proxies.ingress.proxy", "--listen", "127.0.0.1:0", "--upstream"),
-            *(
-                f"127.0.0.1:{port}",
-                "--recording",
-                str(directory / "rec"),
-                "--control",
-                str(directory / "ctl"),
-            ),
-            *("--ready-fd", str(ready_in), "--log", str(app), "--hang-after", "5"),
+            *(sys.executable, "-m", "relive.proxies.ingress.proxy", "--listen", "127.0.0.1:0"),
+            *("--upstream", f"127.0.0.1:{upstream}", "--recording", str(directory / name)),
+            *("--control", str(directory / f"{name}.control"), "--ready-fd", str(ready_in)),
+            *("--log", str(directory), "--hang-after", "5", "--keep-bytes", str(KEPT_BYTES), *options),
         ],
         pass_fds=[ready_in],
     )
     os.close(ready_in)
     with os.fdopen(ready) as file:
-        listen = json.loads(file.readline())["listen"][1]
+        return proxy, json.loads(file.readline())["listen"][1]
+
+
+class Side(NamedTuple):
+    """Where clients ask, and the proxy that stands there, if any."""
+
+    port: int
+    proxy: int | None
+
+    def cpu_seconds(self) -> float:
+        """Processor time that the proxy has had in all."""
+        threads = Path(f"/proc/{self.proxy}/task").glob("*/schedstat") if self.proxy is not None else ()
+        return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
+
+
+@contextlib.contextmanager
+def stack(directory: Path, kind: str) -> Iterator[dict[str, Side]]:
+    """The service and the proxies before it."""
+    port = free_port()
+    service = subprocess.Popen(service_command(kind, directory, port))
+    wait_until_listening(port)
+    relay, relay_port = start_proxy(
+        directory, "relay", port, "--relay", str(load_settings().tools_path / RELAY)
+    )
+    python, python_port = start_proxy(directory, "python", port)
     try:
-        yield {"bare": port, "proxied": listen}
+        yield {
+            "bare": Side(port, None),
+            "relay": Side(relay_port, relay.pid),
+            "python": Side(python_port, python.pid),
+        }
     finally:
-        for process in (proxy, service):
+        for process in (relay, python, service):
             process.terminate()
             process.wait()
 
 
 def measure(
-    ports: dict[str, int], path: str, connections: int, seconds: float, rounds: int
+    sides: dict[str, Side], path: str, connections: int, seconds: float, rounds: int
 ) -> dict[str, object]:
     """Medians over the rounds of one case; the rounds of both sides alternate."""
-    found: dict[str, list[dict[str, float]]] = {"bare": [], "proxied": []}
+    found: dict[str, list[dict[str, float]]] = {side: [] for side in sides}
     for turn in range(rounds + 1):
-        for side, port in ports.items():
-            begun = time.perf_counter()
-            times = sorted(asyncio.run(load(port, path, connections, seconds)))
-            elapsed = time.perf_counter() - begun
+        for side, there in sides.items():
+            cpu, begun = there.cpu_seconds(), time.perf_counter()
+            times = sorted(asyncio.run(load(there.port, path, connections, seconds)))
+            elapsed, cpu = time.perf_counter() - begun, there.cpu_seconds() - cpu
             if turn:  # the first warms up
                 p50, p99 = times[len(times) // 2], times[int(len(times) * 0.99)]
                 found[side].append(
-                    {"p50_us": p50 * 1e6, "p99_us": p99 * 1e6, "per_second": len(times) / elapsed}
+                    {
+                        "p50_us": p50 * 1e6,
+                        "p99_us": p99 * 1e6,
+                        "per_second": len(times) / elapsed,
+                        "cpu_us": cpu * 1e6 / len(times),
+                    }
                 )
     row: dict[str, object] = {"path": path, "connections": connections}
+    bare: dict[str, float] | None = None
     for side, results in found.items():
-        row[side] = {key: round(statistics.median(r[key] for r in results), 1) for key in results[0]}
-    row["added_p50_us"] = round(row["proxied"]["p50_us"] - row["bare"]["p50_us"], 1)  # type: ignore[index]
-    row["throughput_ratio"] = round(row["proxied"]["per_second"] / row["bare"]["per_second"], 3)  # type: ignore[index]
+        middle = {key: round(statistics.median(r[key] for r in results), 1) for key in results[0]}
+        bare = bare or middle
+        middle["added_p50_us"] = round(middle["p50_us"] - bare["p50_us"], 1)
+        middle["p99_ratio"] = round(middle["p99_us"] / bare["p99_us"], 2)
+        middle["ratio"] = round(middle["per_second"] / bare["per_second"], 2)
+        row[side] = middle
     return row
 
 
@@ -190,30 +269,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measure what the recording proxy costs")
     parser.add_argument("--seconds", type=float, default=0.5, help="of each round")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--raw", action="store_true", help="a bare asyncio service instead of uvicorn")
+    parser.add_argument("--service", choices=SERVICES, default="node")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with contextlib.suppress(ImportError):
         asyncio.set_event_loop_policy(importlib.import_module("uvloop").EventLoopPolicy())
-    with tempfile.TemporaryDirectory() as directory, stack(Path(directory), raw=options.raw) as ports:
+    with tempfile.TemporaryDirectory() as directory, stack(Path(directory), options.service) as sides:
         rows = [
-            measure(ports, path, connections, options.seconds, options.rounds)
+            measure(sides, path, connections, options.seconds, options.rounds)
             for path in ("small", "large")
-            for connections in (1, 32)
+            for connections in (1, 4, 32)
         ]
     if options.json:
-        print(json.dumps({"service": "raw" if options.raw else "uvicorn", "rows": rows}))
+        print(json.dumps({"service": options.service, "rows": rows}))
         return
-    print(
-        f"{'answer':8}{'conns':>6}{'side':>9}{'p50 us':>10}{'p99 us':>10}{'req/s':>9}{'added p50':>11}{'ratio':>7}"
-    )
+    names = ("conns", "side", "p50 us", "p99 us", "req/s", "cpu us", "p50 +us", "p99 x", "ratio")
+    print("answer  " + "".join(f"{name:>9}" for name in names))
     for row in rows:
-        for side in ("bare", "proxied"):
+        for side in ("bare", "relay", "python"):
             numbers = row[side]
             assert isinstance(numbers, dict)
-            print(f"{row['path']:8}{row['connections']:>6}{side:>9}", end="")
-            print(f"{numbers['p50_us']:>10}{numbers['p99_us']:>10}{numbers['per_second']:>9}", end="")
-            print(f"{row['added_p50_us']:>11}{row['throughput_ratio']:>7}" if side == "proxied" else "")
+            columns = ("p50_us", "p99_us", "per_second", "cpu_us", "added_p50_us", "p99_ratio", "ratio")
+            cells = (row["connections"], side, *(numbers[name] for name in columns))
+            print(f"{row['path']:8}" + "".join(f"{cell:>9}" for cell in cells))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 # The C programs of native/, compiled into $RELIVE_TOOLS: NAME.c, with what lies in NAME/, becomes relive-NAME, a static program
 # that runs in any root file system; prlimit_shim.c becomes prlimit_shim.so, which CRIU is started with; quick_abi3.c becomes the recorder's
 # _quick.abi3.so, which lies beside its Python modules, since it goes with them into capsules;
+# what ends in _library is loaded by Relive's own Python processes;
 # what ends in _plugin is one of CRIU's, in a directory of their own.
 . "$(dirname "$0")/prelude.sh"
 
@@ -27,6 +28,9 @@ for source in "$REPO"/native/*.c; do
         place=$RELIVE_TOOLS/plugins target=$name.so command=(gcc "${flags[@]}" -shared -fPIC "$source")
     elif [[ $name == *_shim ]]; then
         target=$name.so command=(gcc "${flags[@]}" -shared -fPIC "$source" -ldl)
+    elif [[ $name == *_library ]]; then
+        target=$name.so
+        command=(gcc "${flags[@]}" -shared -fPIC -fvisibility=hidden -pthread "$source" "$REPO/native/$name"/*.c)
     else
         target=relive-$name command=(gcc "${flags[@]}" -static -pthread "$source" "$REPO/native/$name"/*.c)
     fi

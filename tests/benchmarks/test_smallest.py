@@ -41,7 +41,7 @@ SMALLEST: dict[str, str] = {
     "long_series": "--commits 3 --series fastapi",
     "memory": "--case many --services 1",
     "pause": "--rounds 1 --program python-12",
-    "proxy": "--seconds 0.1 --rounds 1 --raw",
+    "proxy": "--seconds 0.1 --rounds 1 --service raw",
     "reproduction": "--times 1 --only dnsplans",
     "start": "--rounds 1",
     "store": "--rounds 1 --series fastapi",

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from relive.config import load_settings
+from relive.proxies.ingress.options import RELAY
 from relive.recording import Event, EventKind, Exchange, Exchanges, Recording
 
 TIMEOUT_SECONDS = 10.0
@@ -217,13 +219,19 @@ def service() -> Iterator[PlayedService]:
     played.close()
 
 
+@pytest.fixture(params=["relay", "python"])
+def way(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    """Options by which plain HTTP/1 is carried by threads in C, or by Python: what is seen from outside is the same."""
+    return ("--relay", str(load_settings().tools_path / RELAY)) if request.param == "relay" else ()
+
+
 @pytest.fixture
-def start_proxy(tmp_path: Path) -> Iterator[Callable[..., RunningProxy]]:
+def start_proxy(tmp_path: Path, way: tuple[str, ...]) -> Iterator[Callable[..., RunningProxy]]:
     """Starts proxies on the same recording, one after the other; each must end well."""
     running: list[RunningProxy] = []
 
     def start(upstream: int, *options: str) -> RunningProxy:
-        proxy = RunningProxy(tmp_path, upstream, *options)
+        proxy = RunningProxy(tmp_path, upstream, *way, *options)
         running.append(proxy)
         return proxy
 

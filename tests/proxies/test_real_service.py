@@ -37,11 +37,12 @@ async def app(scope, receive, send):
         if not message["more_body"]:
             break
     if scope["path"] == "/together":  # answers when 200 requests are there at once
-        everyone = everyone or asyncio.Event()
+        mine = everyone = everyone or asyncio.Event()
         waiting += 1
         if waiting == 200:
             everyone.set()
-        await everyone.wait()
+            waiting, everyone = 0, None
+        await mine.wait()
     await send({"type": "http.response.start", "status": 200, "headers": []})
     await send({"type": "http.response.body", "body": scope["method"].encode(), "more_body": True})
     await send({"type": "http.response.body", "body": b" " + body})

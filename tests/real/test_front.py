@@ -13,6 +13,7 @@ import pytest
 
 from ports import free_port
 from relive.kernel import procfs
+from relive.proxies.ingress.options import RELAY
 from relive.recording import EventKind, Recording
 from waiting import eventually
 
@@ -96,6 +97,11 @@ class Fronted:
             os.kill(pid, signal.SIGKILL)
         eventually(lambda: not any(map(procfs.exists, pids)), "they are gone")
 
+    def is_carried_in_c(self) -> bool:
+        """The proxy that runs has its relay."""
+        proxies = [pid for pid, name in self.processes().items() if name == "relive.proxies.ingress.proxy"]
+        return len(proxies) == 1 and RELAY in Path(f"/proc/{proxies[0]}/maps").read_text()
+
     def records(self) -> bool:
         """What is asked now is recorded."""
         before = self.requests()
@@ -143,6 +149,7 @@ def watched(relive: Relive) -> Iterator[Watched]:
 
 
 def test_no_connection_is_refused_and_all_come_back_without_a_command(fronted: Fronted) -> None:
+    assert fronted.is_carried_in_c()
     clients = Asking(fronted.port)
     try:
         clients.more()

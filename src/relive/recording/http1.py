@@ -130,6 +130,10 @@ class _Framer:
             return [Cut(self._take_held())]
         return []
 
+    def go_on_with_body(self, left: int) -> None:
+        """From here on, as if the head of a message had come whose body has so many bytes more (> 0). Before any ``feed``."""
+        self._state, self._left = _LENGTH, left
+
     def become_stream(self) -> list[Piece]:
         """From here on there are no messages (101, or CONNECT was granted). Gives out what was held."""
         self._state = _STREAM

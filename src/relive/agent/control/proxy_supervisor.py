@@ -19,6 +19,7 @@ from relive.agent.control.background import BackgroundTasks
 from relive.agent.control.supervised_process import ProcessSupervisor
 from relive.config import Settings
 from relive.model.commit import Trigger
+from relive.proxies.ingress.options import RELAY
 
 __all__ = ["ProxySupervisor"]
 
@@ -84,6 +85,9 @@ class ProxySupervisor:
             options += ["--log", str(log)]
         if spec.policy.each_request:
             options.append("--every-request")
+        relay = self._settings.tools_path / RELAY
+        if relay.exists():
+            options += ["--relay", str(relay)]
         if spec.hang_after is not None:
             options += ["--hang-after", str(spec.hang_after)]
         if spec.stands_in:

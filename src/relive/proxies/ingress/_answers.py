@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from relive.proxies.ingress._flight import BodyKeeper, Flight
@@ -56,6 +57,12 @@ class AnswerSide:
     def expect(self, method: bytes) -> None:
         """A request of that method goes to the service."""
         self._framer.expect(method)
+
+    def adopt(self, answered: int, methods: Sequence[bytes]) -> None:
+        """Go on where so many answers have come and the next one, to the first of these requests, is to begin."""
+        self._answered = answered
+        for method in methods:
+            self.expect(method)
 
     def service_data(self, data: bytes) -> None:
         """Bytes of the service: record them, then pass them on."""

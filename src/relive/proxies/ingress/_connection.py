@@ -21,6 +21,7 @@ from typing import NamedTuple, TypeAlias, cast
 from relive.proxies.ingress import _own_answers as own_answers
 from relive.proxies.ingress._answers import AnswerSide
 from relive.proxies.ingress._flight import BodyKeeper, Flight
+from relive.proxies.ingress._relay import Handed, HandedFlight
 from relive.proxies.ingress._speech import Speech, speech_of
 from relive.proxies.ingress._traffic import Traffic
 from relive.proxies.ingress.takeover import OWN_ADDRESS
@@ -89,6 +90,7 @@ class ClientConnection(asyncio.Protocol):
         self._service_eof = False
         self._has_answered_ourselves = False
         self._ended = False
+        self._handed: Handed | None = None  # by the relay; its bytes are not passed on yet
 
     # The client's side, called by asyncio
 
@@ -96,6 +98,9 @@ class ClientConnection(asyncio.Protocol):
         """A client connected. The service hears of it with the client's first byte, or when it may have to speak first."""
         self._client = client = cast(asyncio.Transport, transport)  # uvloop's is none by its bases
         client.set_write_buffer_limits(high=BACKLOG_HIGH_BYTES)
+        if self._handed is not None:
+            self._go_on(self._handed)
+            return
         peer = transport.get_extra_info("peername")
         self._client_address = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else ""
         self.number = self.traffic.writer.next_connection()
@@ -106,6 +111,61 @@ class ClientConnection(asyncio.Protocol):
             self._dial()
         elif not self.traffic.speaks_http:
             self._silence = self.traffic.loop.call_later(SILENT_SECONDS, self._client_is_silent)
+
+    def adopt(self, handed: Handed) -> None:
+        """Stand for a connection that the relay has carried until now. ``connection_made`` follows; the gate may close before."""
+        traffic = self.traffic
+        self._handed = handed
+        self.number, self.requests, self._client_address = handed.connection, handed.requests, handed.address
+        traffic.gate.keepers[self.number] = self
+        for known in handed.flights:
+            flight = self._adopted(known)
+            self.flights.append(flight)
+            traffic.flights[flight.number] = (flight, self)
+        self._answers.adopt(handed.answered, [flight.method for flight in self.flights])
+        if handed.upload is not None:
+            self._adopt_upload(*handed.upload)
+        if handed.service_fd is not None:
+            self._opening = None
+            self.service = ServiceSocket(traffic.loop, socket.socket(fileno=handed.service_fd), self)
+            self.service.sent = handed.sent
+            self.service.pause_reading()  # there is nobody yet to whom it could be passed on
+        if traffic.gate.is_closed:
+            self.freeze()
+
+    def _adopted(self, known: HandedFlight) -> Flight:
+        limit = self.traffic.options.body_limit
+        body = BodyKeeper(limit, known.announced, seen=known.total)
+        flight = Flight(known.number, b"HEAD" if known.is_head else b"GET", body, known.started)
+        flight.touched, flight.is_sent, flight.reported = known.touched, known.is_sent, known.is_reported
+        return flight
+
+    def _adopt_upload(self, number: int, left: int, seen: int) -> None:
+        self._framer.go_on_with_body(left)
+        if self.flights and self.flights[-1].number == number:
+            self._uploading = self.flights[-1]
+        else:  # it was answered before its body was whole
+            body = BodyKeeper(self.traffic.options.body_limit, left + seen, seen=seen)
+            self._uploading = Flight(number, b"GET", body, self.traffic.gate.clock())
+
+    def _go_on(self, handed: Handed) -> None:
+        """There is a transport now: pass on what the relay had read."""
+        self._handed = None
+        if self._ended:
+            cast(asyncio.Transport, self._client).abort()
+            return
+        if self.service is not None:
+            self.service.resume_reading()  # first: a client that is slow already stops it again
+        if handed.to_client:
+            self.to_client(handed.to_client)
+        if self.service is not None and handed.to_service:
+            self.service.send(handed.to_service)
+        if handed.from_service:
+            self.service_data(handed.from_service)
+        if handed.from_client:
+            self.data_received(handed.from_client)
+        elif handed.is_silent:
+            self._dial()
 
     def _client_is_silent(self) -> None:
         if not (self.traffic.speaks_http or self._ended):
@@ -220,7 +280,7 @@ class ClientConnection(asyncio.Protocol):
         """The service sent bytes."""
         is_first = not (self._is_plain or self.requests or self._stops & _REFUSED)
         if is_first and not data.startswith(b"HTTP/"):
-            self.traffic.service_speaks_first = True
+            self.traffic.heard_service_first()
             self._become_plain("the service speaks first")
             self._advance()
         if self._is_plain:
@@ -375,7 +435,7 @@ class ClientConnection(asyncio.Protocol):
         self._opening += data
         speech = speech_of(self._opening)
         if speech is Speech.HTTP:
-            self.traffic.speaks_http = True
+            self.traffic.heard_http()
             self._pieces.extend(self._framer.feed(self._opening))
             self._opening = None
         elif speech is Speech.OTHER:

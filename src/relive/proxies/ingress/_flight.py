@@ -16,11 +16,12 @@ class BodyKeeper:
 
     __slots__ = ("_hash", "_kept", "_limit", "total")
 
-    def __init__(self, limit: int, announced: int | None) -> None:
+    def __init__(self, limit: int, announced: int | None, *, seen: int = 0) -> None:
+        """``seen``: bytes that were recorded before, of a body that announced to fit the limit."""
         self._limit = limit
-        self._kept = 0
+        self._kept = seen
         self._hash = None if announced is not None and announced <= limit else hashlib.blake2b(digest_size=32)
-        self.total = 0
+        self.total = seen
 
     def keep(self, raw: bytes) -> bytes:
         """The part of ``raw``, the next bytes of the body, that is recorded."""

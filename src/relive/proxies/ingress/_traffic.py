@@ -16,6 +16,8 @@ from relive.proxies.control import ControlHub
 from relive.proxies.gate import Gate, GateKeeper, Holder, Holds
 from relive.proxies.ingress._flight import Flight
 from relive.proxies.ingress._log_sizes import LogSizes
+from relive.proxies.ingress._relay import Relay
+from relive.proxies.ingress._relay_writer import RelayWriter
 from relive.proxies.ingress.options import ProxyOptions
 from relive.proxies.listeners import resolve
 from relive.proxies.service_socket import Address
@@ -45,6 +47,7 @@ class Traffic:
         flights: by their numbers, in the order they were handed on, each with its connection.
         service_seen: it has taken a connection.
         speaks_http: a client did.
+        relay: it carries connections beside those that are known here; None: nothing does.
         answered_count, broken_count: requests whose answer was whole, or will never be.
         errors: answers with a status of 500 or above.
         refused: requests that the proxy answered itself.
@@ -67,12 +70,7 @@ class Traffic:
         self.loop = loop
         self._hub = hub
         self.addresses: Sequence[Address] = resolve(options.upstream)
-        self.writer = RecordingWriter(
-            options.recording,
-            keep_bytes=options.keep_bytes,
-            keep_seconds=options.keep_seconds,
-            on_trouble=on_trouble,
-        )
+        self.writer = _writer(options, on_trouble)
         self.gate: Gate[ProxiedConnection] = Gate(loop, self.writer)
         self.holds = Holds(loop, self.writer)
         self.logs = LogSizes(options.logs)
@@ -80,6 +78,7 @@ class Traffic:
         self.service_seen = False
         self.speaks_http = False
         self.service_speaks_first = False
+        self.relay: Relay | None = None
         self.answered_count = self.errors = self.broken_count = self.refused = self.unframed = 0
 
     def dial_seconds(self) -> float:
@@ -103,15 +102,14 @@ class Traffic:
         if flight.status is not None and flight.status >= 500:
             self.errors += 1
             self.writer.flush()  # the agent may look it up at once
-            message = {"op": "answered", "request": flight.number, "status": flight.status}
-            self._hub.tell_all(message | self._when(flight) | {"seq": self.writer.last_seq})
+            seconds = self.gate.clock() - flight.started
+            self.tell_answered(flight.number, flight.status, seconds, time.time_ns(), self.writer.last_seq)
 
     def broken(self, flight: Flight, how: str, reused: int) -> None:
         """The service ended the connection before the answer was whole."""
         self.broken_count += 1
         self.writer.flush()  # the agent may look it up at once
-        message = {"op": "broken", "request": flight.number, "how": how, "reused": reused}
-        self._hub.tell_all(message | self._when(flight))
+        self.tell_broken(flight.number, how, reused, self.gate.clock() - flight.started, time.time_ns())
 
     def service_unreachable(self, flight: Flight, error: OSError) -> None:
         """The service took no connection for this request."""
@@ -125,5 +123,56 @@ class Traffic:
             self.writer.append(EventKind.NOTE, connection, fields={"about": "unframed", "text": text})
             self._hub.tell_all({"op": "unframed", "connection": connection, "text": text})
 
-    def _when(self, flight: Flight) -> dict[str, Any]:
-        return {"seconds": round(self.gate.clock() - flight.started, 6), "wall_ns": time.time_ns()}
+    def heard_http(self) -> None:
+        """A client speaks HTTP/1, so one that is silent need not be waiting for the service."""
+        self.speaks_http = True
+        if self.relay is not None:
+            self.relay.client_speaks_http()
+
+    def heard_service_first(self) -> None:
+        """The service speaks before its clients."""
+        self.service_speaks_first = True
+        if self.relay is not None:
+            self.relay.service_speaks_first()
+
+    # To agents: the messages of ``proxy``'s table
+
+    def tell_answered(self, request: int, status: int, seconds: float, wall_ns: int, seq: int) -> None:
+        """A 5xx answer is whole, and recorded."""
+        message = {"op": "answered", "request": request, "status": status}
+        self._tell(message, round(seconds, 6), wall_ns, {"seq": seq})
+
+    def tell_broken(self, request: int, how: str, reused: int, seconds: float, wall_ns: int) -> None:
+        """An answer will never be whole, and that is recorded."""
+        message = {"op": "broken", "request": request, "how": how, "reused": reused}
+        self._tell(message, round(seconds, 6), wall_ns)
+
+    def tell_unanswered(self, request: int, seconds: float, wall_ns: int) -> None:
+        """A request waits for its answer's head for longer than the service may take."""
+        self._tell({"op": "unanswered", "request": request}, round(seconds, 3), wall_ns)
+
+    def _tell(
+        self, message: dict[str, Any], seconds: float, wall_ns: int, more: dict[str, Any] | None = None
+    ) -> None:
+        self._hub.tell_all(message | {"seconds": seconds, "wall_ns": wall_ns} | (more or {}))
+
+
+def _writer(options: ProxyOptions, on_trouble: Callable[[str], None]) -> RecordingWriter:
+    """The recording's writer: with a relay where there can be one and no request is held."""
+    if options.relay is not None and not options.every_request:
+        try:
+            return RelayWriter(
+                options.relay,
+                options.recording,
+                keep_bytes=options.keep_bytes,
+                keep_seconds=options.keep_seconds,
+                on_trouble=on_trouble,
+            )
+        except OSError as error:
+            on_trouble(f"all traffic is carried by Python, which is slower: {error}")
+    return RecordingWriter(
+        options.recording,
+        keep_bytes=options.keep_bytes,
+        keep_seconds=options.keep_seconds,
+        on_trouble=on_trouble,
+    )

@@ -3,12 +3,15 @@
     python -m relive.proxies.ingress.proxy --listen ADDR:PORT --upstream HOST:PORT --recording DIR --control UNIXSOCKET
         [--ready-fd N] [--every-request] [--hang-after SECONDS] [--body-limit BYTES] [--keep-bytes BYTES]
         [--keep-seconds SECONDS]
-        [--log FILE ...] [--network-of PID] [--stand-in | --front UNIXSOCKET]
+        [--log FILE ...] [--network-of PID] [--stand-in | --front UNIXSOCKET] [--relay FILE]
 
 With ``--stand-in`` it takes the new connections of the upstream's own port (see ``takeover``) instead of listening anywhere.
 
 With ``--front`` it gets the listening socket of ``--listen`` from who keeps the port open when it dies (process 1 of a capsule,
 ``relive-front``), and tells another of those, should one follow, that it is there.
+
+With ``--relay`` plain HTTP/1 is carried by threads in C (``native/relay_library.c``), and every connection on which something else
+comes by this process's event loop, to which it is handed. With ``--every-request`` the event loop carries all.
 
 When it listens it writes one JSON line to descriptor N and closes it: ``{"listen": [ADDR, PORT], "pid": PID}``.
 On SIGTERM it takes no more connections, lets requests in flight end for up to ``DRAIN_SECONDS``, and exits 0.
@@ -76,7 +79,10 @@ from typing import Any
 from relive.errors import ReliveError
 from relive.kernel.namespaces import Namespace, enter
 from relive.proxies.control import ControlHub, ControlLink, error_reply
+from relive.proxies.ingress._carriage import AT_THE_GATE, Carriage
 from relive.proxies.ingress._connection import ClientConnection
+from relive.proxies.ingress._relay import Counts
+from relive.proxies.ingress._relay_writer import RelayWriter
 from relive.proxies.ingress._traffic import Traffic
 from relive.proxies.ingress.options import ProxyOptions, parse_options
 from relive.proxies.ingress.takeover import StandIn
@@ -108,6 +114,7 @@ class Proxy:
         self.writer, self.gate, self.holds = self.traffic.writer, self.traffic.gate, self.traffic.holds
         self._line: socket.socket | None = None  # to who keeps the port: while it is open, it takes none
         self._commits: set[str] = set()
+        self.carriage: Carriage | None = None
 
     # For agents
 
@@ -134,7 +141,11 @@ class Proxy:
         if self.gate.is_closed:
             return error_reply("gate-closed", "the gate is closed already")
         cursor = self.gate.close(link)
+        if self.carriage is not None:
+            self.carriage.hear()  # connections that it has handed over before the gate closed
         connections = [report for c in self.gate.keepers.values() if (report := c.report()) is not None]
+        if self.carriage is not None:
+            connections += self.carriage.reports()
         return {"op": "closed", "cursor": cursor, "connections": connections}
 
     def _open(self, link: ControlLink, message: dict[str, Any]) -> dict[str, Any]:
@@ -162,18 +173,20 @@ class Proxy:
         return {"op": "gone", "requests": gone} if "id" in message else None
 
     def _status(self, _link: ControlLink, _message: dict[str, Any]) -> dict[str, Any]:
+        carried = self._carried()
+        python_ways = len(self.gate.keepers) - (AT_THE_GATE in self.gate.keepers)
         return {
             "op": "status",
             "pid": os.getpid(),
             "gate": "closed" if self.gate.is_closed else "open",
             "opened_by_itself": self.gate.opened_by_itself,
-            "connections": len(self.gate.keepers),
-            "in_flight": len(self.traffic.flights),
+            "connections": python_ways + carried.connections,
+            "in_flight": len(self.traffic.flights) + carried.in_flight,
             "held": len(self.holds),
             "requests": self.writer.last_request,
-            "answered": self.traffic.answered_count,
-            "server_errors": self.traffic.errors,
-            "broken": self.traffic.broken_count,
+            "answered": self.traffic.answered_count + carried.answered,
+            "server_errors": self.traffic.errors + carried.errors,
+            "broken": self.traffic.broken_count + carried.broken,
             "refused": self.traffic.refused,
             "unframed": self.traffic.unframed,
             "cursor": self.writer.last_seq,
@@ -207,15 +220,8 @@ class Proxy:
         }
         self.writer.append(EventKind.RECORDER_STARTED, fields=fields)
         self.writer.flush()
-        servers = [
-            await self.loop.create_unix_server(self.hub.link, sock=control),
-            *[
-                await self.loop.create_server(
-                    lambda: ClientConnection(self.traffic), sock=one, backlog=BACKLOG
-                )
-                for one in listeners
-            ],
-        ]
+        servers = [await self.loop.create_unix_server(self.hub.link, sock=control)]
+        servers += await self._accept(listeners)
         self._say_ready(listeners[0])
         watching = [asyncio.create_task(self._watch_for_hangs()), asyncio.create_task(self._stay_in_line())]
         gc.collect()
@@ -227,16 +233,39 @@ class Proxy:
                 await asyncio.sleep(_LAST_ACCEPTS)  # of connections that the kernel has made for us already
             for server in servers[1:]:
                 server.close()
+            if self.carriage is not None:
+                self.carriage.stop_accepting()
+                for listener in listeners:
+                    listener.close()
+                self.carriage.hear()
             await self._drain()
         finally:
             for task in watching:
                 task.cancel()
             for server in servers:
                 server.close()
+            if self.carriage is not None:
+                self.carriage.shut()  # first: what it hands over now is shut with the others
             for keeper in list(self.gate.keepers.values()):
                 keeper.shut()
             self.options.control.unlink(missing_ok=True)
             self.writer.close()
+
+    async def _accept(self, listeners: list[socket.socket]) -> list[asyncio.Server]:
+        """Take connections, by the relay if there is one; else by the servers that are returned."""
+        if isinstance(self.writer, RelayWriter):
+            carriage = Carriage(self.traffic, self.writer)
+            if carriage.start(listeners):
+                self.carriage = carriage
+                return []
+            _say("all traffic is carried by Python, which is slower: the relay did not start")
+        return [
+            await self.loop.create_server(lambda: ClientConnection(self.traffic), sock=one, backlog=BACKLOG)
+            for one in listeners
+        ]
+
+    def _carried(self) -> Counts:
+        return self.carriage.counts() if self.carriage is not None else Counts()
 
     def _listener(self) -> socket.socket:
         if self.options.front is None:
@@ -263,20 +292,21 @@ class Proxy:
 
     async def _drain(self) -> None:
         end = self.loop.time() + DRAIN_SECONDS
-        while self.traffic.flights and self.loop.time() < end:
+        while (self.traffic.flights or self._carried().in_flight) and self.loop.time() < end:
             await asyncio.sleep(0.02)
 
     async def _watch_for_hangs(self) -> None:
         limit = self.options.hang_after
         while limit is not None:
             await asyncio.sleep(max(0.02, min(limit / 4, 1.0)))
+            if self.carriage is not None:
+                self.carriage.look_for_hangs(limit)
             now = self.gate.clock()
             for flight, connection in self.traffic.flights.values():
                 seconds = now - flight.touched
                 if seconds >= limit and not flight.reported and connection.waits_on_service(flight):
                     flight.reported = True
-                    message = {"op": "unanswered", "request": flight.number, "seconds": round(seconds, 3)}
-                    self.hub.tell_all(message | {"wall_ns": time.time_ns()})
+                    self.traffic.tell_unanswered(flight.number, seconds, time.time_ns())
 
     def _say_ready(self, listener: socket.socket) -> None:
         if self.options.ready_fd is not None:

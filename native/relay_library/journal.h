@@ -1,0 +1,51 @@
+/* The writer of a recording in C: relive.recording.writer is its specification, relive.recording.layout the bytes.
+ *
+ * The Python side makes the directory, the head file and the first segment, and drops old segments. Everything between is here, so that
+ * threads that carry traffic need no Python. All calls but `journal_open` want the lock. */
+#ifndef RELAY_JOURNAL_H
+#define RELAY_JOURNAL_H
+
+#include <pthread.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Shared with Python (`_native.py`), which reads it; each number is stored whole. */
+struct numbers {
+    uint64_t seq, request, connection; /* the last ones given */
+    uint64_t first_seq, offset; /* of the segment that is being written */
+    uint64_t segment_bytes; /* how large one may be */
+    uint64_t full_at_ns, full_for_ns; /* when it has been written to for long enough, and how long that is; 0: never */
+    uint64_t lost, retry_at_ns; /* retry_at_ns: not 0 while the recording is off */
+    int64_t fd;
+};
+
+struct journal {
+    pthread_mutex_t lock;
+    struct numbers *numbers;
+    volatile uint64_t *head;
+    char directory[4096];
+    uint8_t *waiting; /* records that the kernel does not have yet */
+    size_t waiting_bytes, waiting_room;
+    uint64_t waiting_events;
+    void (*tell)(void *who, int what, uint64_t value); /* JOURNAL_* below, with the lock held */
+    void *who;
+};
+
+enum { JOURNAL_OFF = 1, JOURNAL_ON, JOURNAL_SEGMENT }; /* value: errno, events lost, lowest seq of the segment */
+
+/* msgpack, as much as records need. `at` is advanced; there is room. */
+uint8_t *put_number(uint8_t *at, uint64_t value);
+uint8_t *put_text(uint8_t *at, const char *text, size_t size); /* less than 65536 bytes */
+#define PUT_TEXT_MOST(size) ((size) + 3)
+#define PUT_NUMBER_MOST 9
+
+int journal_open(struct journal *journal, const char *directory, struct numbers *numbers, uint64_t *head);
+/* One event; `fields` is a packed map of at most FIELDS_MOST bytes. Returns its seq. */
+#define FIELDS_MOST (1024 * 1024)
+uint64_t journal_append(struct journal *journal, const char *kind, uint64_t connection, uint64_t request, const uint8_t *fields,
+                        size_t fields_size, const uint8_t *data, size_t data_size);
+/* Hand all events to the kernel. */
+void journal_flush(struct journal *journal);
+uint64_t clock_ns(int clock);
+
+#endif

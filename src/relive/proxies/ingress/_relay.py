@@ -1,0 +1,368 @@
+"""The relay: threads in C that carry plain HTTP/1 traffic and write the recording. ``native/relay_library.c`` tells what it does.
+
+This is its door to Python, one method for one function; nothing is decided here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import NamedTuple
+
+__all__ = ["Counts", "Handed", "HandedFlight", "Numbers", "Post", "PostKind", "Relay", "SocketName"]
+
+_U64, _I64, _I32, _U32 = ctypes.c_uint64, ctypes.c_int64, ctypes.c_int32, ctypes.c_uint32
+_SIZE, _TEXT, _AT = ctypes.c_size_t, ctypes.c_char_p, ctypes.c_void_p
+_CLIENT, _SERVICE = 0, 1
+_VERSION = 1  # RELAY_VERSION of relay_library.c
+
+
+class Numbers(ctypes.Structure):
+    """``struct numbers`` of ``journal.h``: where the writer is, in memory that both sides see."""
+
+    _fields_ = [
+        *((name, _U64) for name in ("seq", "request", "connection", "first_seq", "offset", "segment_bytes")),
+        *((name, _U64) for name in ("full_at_ns", "full_for_ns", "lost", "retry_at_ns")),
+        ("fd", _I64),
+    ]
+    seq: int
+    request: int
+    connection: int
+    first_seq: int
+    offset: int
+    segment_bytes: int
+    full_at_ns: int
+    full_for_ns: int
+    lost: int
+    retry_at_ns: int
+    fd: int
+
+
+class _Flight(ctypes.Structure):
+    _fields_ = [
+        *((name, _U64) for name in ("number", "announced", "total", "started", "touched")),
+        *((name, _I32) for name in ("is_head", "is_sent", "status", "is_reported")),
+    ]
+
+
+class _Handed(ctypes.Structure):
+    _fields_ = [
+        ("fd", _I32 * 2),
+        *((name, _I32) for name in ("is_silent", "is_uploading")),
+        *((name, _U64) for name in ("connection", "requests", "answered", "sent")),
+        *((name, _U64) for name in ("upload_number", "upload_left", "upload_total", "flights")),
+        ("flight", ctypes.POINTER(_Flight)),
+        *((name, ctypes.POINTER(ctypes.c_char) * 2) for name in ("read", "passed")),
+        *((name, _U64 * 2) for name in ("read_bytes", "passed_bytes")),
+        ("address", ctypes.c_char * 64),
+    ]
+
+
+class _Post(ctypes.Structure):
+    _fields_ = [
+        *((name, _I32) for name in ("kind", "value")),
+        *((name, _U64) for name in ("number", "extra", "wall_ns", "seq")),
+        ("seconds", ctypes.c_double),
+        ("handed", ctypes.POINTER(_Handed)),
+    ]
+
+
+class _Report(ctypes.Structure):
+    _fields_ = [(name, _U64) for name in ("connection", "local_port", "request", "sent")]
+
+
+class _Counts(ctypes.Structure):
+    _fields_ = [(name, _U64) for name in ("connections", "in_flight", "answered", "errors", "broken")]
+
+
+class Counts(NamedTuple):
+    """What the relay has at this moment (the first two), and has seen so far."""
+
+    connections: int = 0
+    in_flight: int = 0
+    answered: int = 0
+    errors: int = 0
+    broken: int = 0
+
+
+class PostKind(IntEnum):
+    """``enum post_kind`` of ``engine.h``, and the journal's."""
+
+    RECORDING_OFF = 1
+    RECORDING_ON = 2
+    SEGMENT_BEGUN = 3
+    HANDED = 16
+    SPEAKS_HTTP = 17
+    SERVICE_SEEN = 18
+    ANSWERED = 19
+    BROKEN = 20
+    UNANSWERED = 21
+
+
+class HandedFlight(NamedTuple):
+    """A request whose answer is not whole; times in seconds on the gate's clock."""
+
+    number: int
+    announced: int
+    total: int
+    started: float
+    touched: float
+    is_head: bool
+    is_sent: bool
+    is_reported: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """A connection that the relay carries no longer, with all that it knows. Its descriptors belong to who has this.
+
+    Attributes:
+        service_fd: None: there is no connection to the service yet.
+        is_silent: the service may have to speak first.
+        upload: number, bytes to come and bytes so far of the request whose body the client is sending; None: of none.
+        from_client, from_service: read, and not passed on.
+        to_client, to_service: passed on, and not sent.
+    """
+
+    client_fd: int
+    service_fd: int | None
+    connection: int
+    requests: int
+    answered: int
+    sent: int
+    address: str
+    is_silent: bool
+    upload: tuple[int, int, int] | None
+    flights: tuple[HandedFlight, ...]
+    from_client: bytes
+    from_service: bytes
+    to_client: bytes
+    to_service: bytes
+
+
+class Post(NamedTuple):
+    """Something of which Python has to hear; ``engine.h`` says which numbers a kind has."""
+
+    kind: PostKind
+    value: int
+    number: int
+    extra: int
+    wall_ns: int
+    seq: int
+    seconds: float
+    handed: Handed | None
+
+
+class SocketName(NamedTuple):
+    """An address as the kernel has it."""
+
+    raw: bytes
+
+
+class Relay:
+    """One relay, with the writer of its recording. Only ``close`` needs to be called at the end.
+
+    Args:
+        library: ``relay_library.so``.
+        directory: of the recording, whose first segment is there already.
+        numbers, head: kept as long as the relay lives.
+
+    Raises:
+        OSError: the library cannot be loaded, or there is no memory.
+    """
+
+    def __init__(self, library: Path, directory: Path, numbers: Numbers, head: mmap.mmap) -> None:
+        self._c = _load(library)
+        self._numbers = numbers
+        self._head: ctypes.Array[ctypes.c_char] | None = (ctypes.c_char * len(head)).from_buffer(head)
+        self._at = self._c.relay_new(
+            bytes(directory), ctypes.addressof(numbers), ctypes.addressof(self._head)
+        )
+        if not self._at:
+            raise OSError(f"{library}: the relay cannot be made")
+
+    # The recording
+
+    def append(self, kind: str, connection: int, request: int, fields: bytes, data: bytes) -> int:
+        """Record an event; ``fields`` is a packed map."""
+        seq: int = self._c.relay_append(
+            self._at, kind.encode(), connection, request, fields, len(fields), data, len(data)
+        )
+        return seq
+
+    def flush(self) -> None:
+        """Hand all events to the kernel."""
+        self._c.relay_flush(self._at)
+
+    def let_go(self) -> None:
+        """The head may be unmapped. Only what was posted can be had from then on."""
+        self._head = None
+
+    def next_request(self) -> int:
+        """A request number never given before."""
+        return int(self._c.relay_next_request(self._at))
+
+    def next_connection(self) -> int:
+        """A connection number never given before."""
+        return int(self._c.relay_next_connection(self._at))
+
+    # Carrying
+
+    def start(
+        self,
+        listeners: Sequence[int],
+        upstream: SocketName,
+        *,
+        logs: Sequence[str],
+        source: SocketName | None,
+        mark: int,
+        body_limit: int,
+        threads: int,
+    ) -> bool:
+        """Accept and carry from now on. False: it cannot, and has accepted nothing."""
+        if any(self._c.relay_log(self._at, path.encode()) for path in logs):
+            return False
+        own = source.raw if source is not None else None
+        descriptors = (_I32 * len(listeners))(*listeners)
+        begun = self._c.relay_start(
+            self._at,
+            *(descriptors, len(listeners), upstream.raw, len(upstream.raw)),
+            *(own, len(own or b""), mark, body_limit, threads),
+        )
+        return bool(begun == 0)
+
+    @property
+    def posts_fd(self) -> int:
+        """Readable when ``posts`` has something."""
+        return int(self._c.relay_posts_fd(self._at))
+
+    def posts(self) -> Iterator[Post]:
+        """All that has been posted by now."""
+        raw = _Post()
+        while self._c.relay_take(self._at, ctypes.byref(raw)):
+            yield Post(
+                PostKind(raw.kind),
+                *(raw.value, raw.number, raw.extra, raw.wall_ns, raw.seq, raw.seconds),
+                self._take_handed(raw.handed) if raw.kind == PostKind.HANDED else None,
+            )
+
+    def freeze(self) -> None:
+        """When it returns nothing goes to the service any more."""
+        self._c.relay_freeze(self._at)
+
+    def thaw(self) -> None:
+        """Go on."""
+        self._c.relay_thaw(self._at)
+
+    def reports(self) -> list[dict[str, int | None]]:
+        """What the agent is told of each connection that has reached the service."""
+        room = (
+            self.counts().connections + 16
+        )  # a frozen relay accepts on, and what it accepts reaches no service
+        found = (_Report * room)()
+        count = min(int(self._c.relay_report(self._at, found, room)), room)
+        return [
+            {
+                "connection": one.connection,
+                "local_port": one.local_port,
+                "request": one.request or None,
+                "sent": one.sent,
+            }
+            for one in found[:count]
+        ]
+
+    def counts(self) -> Counts:
+        """Its counters."""
+        raw = _Counts()
+        self._c.relay_count(self._at, ctypes.byref(raw))
+        return Counts(*(getattr(raw, name) for name in Counts._fields))
+
+    def look_for_hangs(self, seconds: float) -> None:
+        """Post, once each, the requests that have waited for so long."""
+        self._c.relay_look_for_hangs(self._at, int(seconds * 1e9))
+
+    def service_speaks_first(self) -> None:
+        """Post every connection to come at once."""
+        self._c.relay_service_speaks_first(self._at)
+
+    def client_speaks_http(self) -> None:
+        """A silent client is not waiting for the service."""
+        self._c.relay_client_speaks_http(self._at)
+
+    def stop_accepting(self) -> None:
+        """Take no new connections."""
+        self._c.relay_stop_accepting(self._at)
+
+    def close(self) -> None:
+        """End all connections; what was posted can still be had."""
+        self._c.relay_end(self._at)
+
+    def _take_handed(self, pointer: ctypes._Pointer[_Handed]) -> Handed:
+        raw = pointer.contents
+
+        try:
+            return Handed(
+                client_fd=raw.fd[_CLIENT],
+                service_fd=raw.fd[_SERVICE] if raw.fd[_SERVICE] >= 0 else None,
+                connection=raw.connection,
+                requests=raw.requests,
+                answered=raw.answered,
+                sent=raw.sent,
+                address=raw.address.decode(),
+                is_silent=bool(raw.is_silent),
+                upload=(raw.upload_number, raw.upload_left, raw.upload_total) if raw.is_uploading else None,
+                flights=tuple(_flight(one) for one in raw.flight[: raw.flights]),
+                from_client=ctypes.string_at(raw.read[_CLIENT], raw.read_bytes[_CLIENT]),
+                from_service=ctypes.string_at(raw.read[_SERVICE], raw.read_bytes[_SERVICE]),
+                to_client=ctypes.string_at(raw.passed[_CLIENT], raw.passed_bytes[_CLIENT]),
+                to_service=ctypes.string_at(raw.passed[_SERVICE], raw.passed_bytes[_SERVICE]),
+            )
+        finally:
+            self._c.relay_forget(pointer)
+
+
+def _flight(raw: _Flight) -> HandedFlight:
+    return HandedFlight(
+        *(raw.number, raw.announced, raw.total, raw.started / 1e9, raw.touched / 1e9),
+        *(bool(raw.is_head), bool(raw.is_sent), bool(raw.is_reported)),
+    )
+
+
+def _load(library: Path) -> ctypes.CDLL:
+    loaded = ctypes.CDLL(str(library))
+    sizes = [ctypes.sizeof(one) for one in (Numbers, _Handed, _Flight, _Post)]
+    layout = getattr(loaded, "relay_layout", None)
+    if layout is None or [layout(number) for number in range(len(sizes) + 1)] != [_VERSION, *sizes]:
+        raise OSError(f"{library} is of another version of Relive: run `make setup` where this one is")
+    signatures: dict[str, tuple[object, list[object]]] = {
+        "relay_new": (_AT, [_TEXT, _AT, _AT]),
+        "relay_posts_fd": (ctypes.c_int, [_AT]),
+        "relay_take": (ctypes.c_int, [_AT, _AT]),
+        "relay_forget": (None, [_AT]),
+        "relay_append": (_U64, [_AT, _TEXT, _U64, _U64, _TEXT, _SIZE, _TEXT, _SIZE]),
+        "relay_flush": (None, [_AT]),
+        "relay_next_request": (_U64, [_AT]),
+        "relay_next_connection": (_U64, [_AT]),
+        "relay_log": (ctypes.c_int, [_AT, _TEXT]),
+        "relay_start": (
+            ctypes.c_int,
+            [_AT, _AT, ctypes.c_int, _TEXT, _SIZE, _TEXT, _SIZE, _U32, _U64, ctypes.c_int],
+        ),
+        "relay_freeze": (None, [_AT]),
+        "relay_thaw": (None, [_AT]),
+        "relay_report": (_SIZE, [_AT, _AT, _SIZE]),
+        "relay_count": (None, [_AT, _AT]),
+        "relay_look_for_hangs": (None, [_AT, _U64]),
+        "relay_service_speaks_first": (None, [_AT]),
+        "relay_client_speaks_http": (None, [_AT]),
+        "relay_stop_accepting": (None, [_AT]),
+        "relay_end": (None, [_AT]),
+    }
+    for name, (result, arguments) in signatures.items():
+        function = getattr(loaded, name)
+        function.restype, function.argtypes = result, arguments
+    return loaded
