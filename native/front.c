@@ -13,23 +13,26 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
-#include <sys/stat.h>
 
 /* One translation unit: a program's parts lie in the directory of its name, and these lie in that of relive-init. */
 #include "init/front.c"
 
-static bool is_over(int directory)
-{
-	struct stat facts;
+enum { LOOK_MS = 5000 };
 
-	return fstat(directory, &facts) < 0 || facts.st_nlink == 0 || faccessat(directory, "closed", F_OK, 0) == 0;
+/* By name, now and then: that a directory was removed the kernel tells (IN_DELETE_SELF) once nobody has a file open that was in it. */
+static bool is_over(const char *directory)
+{
+	char closed[PATH_MAX];
+
+	snprintf(closed, sizeof closed, "%s/closed", directory);
+	return access(directory, F_OK) < 0 || access(closed, F_OK) == 0;
 }
 
 int main(int argc, char **argv)
 {
 	struct front asked = { .listener = NONE };
 	char events[sizeof(struct inotify_event) + NAME_MAX + 1];
-	int directory, changes, code;
+	int changes, code;
 	sigset_t ending;
 
 	if (argc != 6) {
@@ -42,9 +45,8 @@ int main(int argc, char **argv)
 	sigprocmask(SIG_BLOCK, &ending, NULL);
 	asked.listener = atoi(argv[2]), asked.control = atoi(argv[3]);
 	code = read_upstream(&asked, argv[4], argv[5]);
-	directory = open(argv[1], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	changes = inotify_init1(IN_CLOEXEC);
-	if (code == 0 && (directory < 0 || inotify_add_watch(changes, argv[1], IN_CREATE | IN_MOVED_TO | IN_DELETE_SELF) < 0))
+	if (code == 0 && inotify_add_watch(changes, argv[1], IN_CREATE | IN_MOVED_TO | IN_DELETE_SELF) < 0)
 		code = errno;
 	/* Once more, since the kernel tells those who connect who called this last (SO_PEERCRED): so an agent knows whom to wait for. */
 	if (code == 0 && listen(asked.control, 16) < 0)
@@ -55,8 +57,11 @@ int main(int argc, char **argv)
 		fprintf(stderr, "relive-front: %s\n", strerror(code));
 		return 1;
 	}
-	while (!is_over(directory))
-		if (read(changes, events, sizeof events) < 0 && errno != EINTR)
+	while (!is_over(argv[1])) {
+		struct pollfd changed = { changes, POLLIN, 0 };
+
+		if (poll(&changed, 1, LOOK_MS) > 0 && read(changes, events, sizeof events) < 0 && errno != EINTR)
 			return 1;
+	}
 	return 0;
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,9 +21,11 @@ from waiting import eventually
 
 @pytest.fixture
 def paths(tmp_path: Path) -> Iterator[LifePaths]:
-    made = LifePaths(tmp_path)
+    made = LifePaths(tmp_path / "life")
+    made.directory.mkdir()
     yield made
-    made.closed.touch()
+    if made.directory.exists():
+        made.closed.touch()
 
 
 @pytest.fixture
@@ -73,9 +76,14 @@ def test_another_has_the_same_listener(paths: LifePaths, spec: CapsuleSpec) -> N
     assert keepers(paths) == []
 
 
-def test_it_ends_with_the_watch(paths: LifePaths, spec: CapsuleSpec) -> None:
+@pytest.mark.parametrize("how", ["closed", "removed"])
+def test_it_ends_with_the_watch(paths: LifePaths, spec: CapsuleSpec, how: str) -> None:
     port = PublicPort(load_settings(), spec, paths)
     port.open()
-    paths.closed.touch()
-    eventually(lambda: not keepers(paths), "it has ended")
+    (keeper,) = keepers(paths)
+    if how == "closed":
+        paths.closed.touch()
+    else:
+        shutil.rmtree(paths.directory)
+    eventually(lambda: keeper not in keepers(paths), "it has ended")
     port.close()
