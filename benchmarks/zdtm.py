@@ -47,7 +47,7 @@ RELIVE = Path(sysconfig.get_path("scripts")) / "relive"
 WAYS = ("bare", "plain", "capsule")
 _LIMIT = 120.0  # [s] for one command
 _PR_SET_CHILD_SUBREAPER = 36
-_END = 60.0  # [s] for a program to judge itself
+_END = 30.0  # [s] for a program to judge itself
 _LEFT_OUT = re.compile(
     r"cgroup|apparmor|selinux|loginuid|console|rtc|vt$|deleted_dev"  # the host's administration, and its devices
     r"|net_lock|netns_lock|socket-tcp-ipt|socket-tcp-nft|socket-tcp-reseted|socket-tcp-syn-sent"  # packet filters
