@@ -1,6 +1,6 @@
 """Does a failure that depends on the state come back, and is the word for it true? 30 small services of ``corpus/``, 11 languages.
 
-    python benchmarks/fidelity.py [--only NAME,...] [--rates 30s,2s,request] [--replays 40] [--others twin,...] [--keep FILE] [--json]
+    python benchmarks/fidelity.py [--only NAME,...] [--rates 30s,2s,request] [--replays 40] [--others twin,...] [--keep FILE]
 
 All of it takes hours. With ``--keep`` each row is kept in a file as soon as it is measured, and what the file has is not measured
 again: a run that was ended goes on, and parts are told as one.

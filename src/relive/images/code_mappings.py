@@ -25,7 +25,9 @@ def read_code_mappings(images: Path, pid: int) -> list[Mapping]:
     if not image.exists():
         return []
     names = {
-        one.id: one.reg.name for one in read_entries(images / "files.img", pb.FileEntry) if one.HasField("reg")
+        one.id: one.reg.name
+        for one in read_entries(images / "files.img", pb.FileEntry)
+        if one.HasField("reg")
     }
     return [
         Mapping(vma.start, vma.end, "r-xp", vma.pgoff, os.fsdecode(names.get(vma.shmid, "")))

@@ -31,7 +31,14 @@ from relive.replay.sequence import sequence_of
 from relive.replay.stubs.plan import Stubs
 from relive.store import Store
 
-__all__ = ["HalfServedRequest", "ReplayInput", "case_of_incident", "case_of_request", "hang_limit", "open_in_commit"]
+__all__ = [
+    "HalfServedRequest",
+    "ReplayInput",
+    "case_of_incident",
+    "case_of_request",
+    "hang_limit",
+    "open_in_commit",
+]
 
 _FATAL_KINDS = (FailureKind.SIGNAL, FailureKind.EXIT, FailureKind.MEMORY)
 _LATE_MOST = 1 << 16  # [bytes]

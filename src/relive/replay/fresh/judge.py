@@ -98,7 +98,7 @@ def judge(
 def judge_end(
     recorded: Outcome, recorded_events: Sequence[InsideEvent], came: Came, ignore: Collection[str] = ()
 ) -> Judgement:
-    """Of a failure of which no exception was seen (an answer, silence, a death): compared as a replay's is (``relive.replay.cause``).
+    """Of a failure without an exception (an answer, silence, a death): compared as a replay's is (``relive.replay.cause``).
 
     Where it ended the same way, and nothing shows the cause, or something was missing, that is no reproduction.
     """

@@ -17,8 +17,8 @@ from relive.replay.fresh.attempt_plan import AttemptPlan, ReproduceOptions
 from relive.replay.fresh.judge import Came, Judgement, judge, judge_end
 from relive.replay.fresh.raised import raised_in
 from relive.replay.fresh.recorded_answers import is_whole, judged_events
-from relive.replay.fresh.request import SentRequest
 from relive.replay.fresh.relocating import relocated
+from relive.replay.fresh.request import SentRequest
 from relive.replay.fresh.sending import Sent, send
 from relive.replay.fresh.waiting import wait_until
 from relive.replay.network import Network

@@ -79,11 +79,17 @@ def _request_of(incident: Incident) -> int:
         number = sighting.open_requests[0] if len(sighting.open_requests) == 1 else None
         if len(sighting.open_requests) > 1:
             count = len(sighting.open_requests)
-            raise _missing(incident, f"{count} requests were being served, and which of them is to blame is not known")
+            raise _missing(
+                incident, f"{count} requests were being served, and which of them is to blame is not known"
+            )
     if number is None or kind not in (*_ANSWERS, *_ENDS, FailureKind.HANG):
-        raise _missing(incident, "no Python exception was seen to escape, and it did not happen to one request")
+        raise _missing(
+            incident, "no Python exception was seen to escape, and it did not happen to one request"
+        )
     if sighting.from_outside:
-        raise _missing(incident, f"the signal was sent {sighting.sender}, so no process of the service can bring it back")
+        raise _missing(
+            incident, f"the signal was sent {sighting.sender}, so no process of the service can bring it back"
+        )
     return number
 
 
