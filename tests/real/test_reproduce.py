@@ -441,16 +441,6 @@ def _of_kind(relive: Relive, kind: str) -> list[dict[str, Any]]:
             "not-reproduced",
             "status 200 came, and the service",
         ),
-        (
-            "/exit?",
-            "exit",
-            [],
-            "ended with status 3",
-            1,
-            "not-reproduced",
-            "status 200 came, and the service",
-        ),
-        ("/hang?", "hang", [], "no answer came", 1, "not-reproduced", "status 200 came"),
     ],
 )
 def test_a_request_that_alone_kills_or_hangs_a_service_is_told_from_one_that_needs_its_state(
