@@ -422,15 +422,6 @@ def _of_kind(relive: Relive, kind: str) -> list[dict[str, Any]]:
         ),
         ("/abort", "signal", ["worker"], "died of signal 6", 0, "reproduced", "the same signal at the same"),
         ("/exit", "exit", [], "ended with status 3", 0, "reproduced", "the same last line in the log"),
-        (
-            "/exit",
-            "exit",
-            ["worker"],
-            "ended with status 3",
-            0,
-            "reproduced",
-            "the same last line in the log",
-        ),
         ("/hang", "hang", [], "no answer came", 10, "same-answer", "neither side printed"),
         (
             "/segv?",
