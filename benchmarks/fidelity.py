@@ -1,6 +1,9 @@
-"""Does a failure that depends on the state come back, and is the word for it true? 27 small services of ``corpus/``, 8 languages.
+"""Does a failure that depends on the state come back, and is the word for it true? 30 small services of ``corpus/``, 11 languages.
 
-    python benchmarks/fidelity.py [--only NAME,...] [--rates 30s,2s,request] [--replays 40] [--others twin,...] [--json]
+    python benchmarks/fidelity.py [--only NAME,...] [--rates 30s,2s,request] [--replays 40] [--others twin,...] [--keep FILE]
+
+All of it takes hours. With ``--keep`` each row is kept in a file as soon as it is measured, and what the file has is not measured
+again: a run that was ended goes on, and parts are told as one.
 
 Each service runs under ``relive run`` with its default options. It is asked what builds its state, what poisons it, and what then
 fails; the incident is replayed with the default options. ``30s``, ``2s``, ``request``: the rate of commits (``--every``) and the
@@ -332,6 +335,32 @@ def summary(rows: list[dict[str, Any]], rates: list[str], declared: dict[str, De
     }
 
 
+class Kept:
+    """The rows of a file, one JSON object a line; None: nothing is kept."""
+
+    def __init__(self, path: Path | None, asked: dict[str, Any]) -> None:
+        self._path, self._asked = path, asked
+        self.rows: dict[str, dict[str, Any]] = {}
+        for line in path.read_text().splitlines() if path is not None and path.exists() else ():
+            kept = json.loads(line)
+            if kept["asked"] == asked:
+                self.rows[kept["row"]["service"]] = _counted(kept["row"])
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Keep one more."""
+        self.rows[row["service"]] = row
+        if self._path is not None:
+            with self._path.open("a") as file:
+                file.write(json.dumps({"asked": self._asked, "row": row}, default=str) + "\n")
+
+
+def _counted(row: dict[str, Any]) -> dict[str, Any]:
+    for detail in row["details"].values():
+        if "replays" in detail:
+            detail["replays"] = Counter(detail["replays"])
+    return row
+
+
 def main() -> None:
     """Measure and tell."""
     parser = argparse.ArgumentParser(
@@ -344,6 +373,7 @@ def main() -> None:
         "--others", default=",".join(_OTHERS), help="twins and controls (default %(default)s)"
     )
     parser.add_argument("--directory", default="/var/tmp", help="where to work (default %(default)s)")
+    parser.add_argument("--keep", type=Path, help="a file of rows: those in it are told, others are added")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
     signal.signal(
@@ -351,9 +381,13 @@ def main() -> None:
     )  # so that it is cleaned up then, too
     declared = corpus()
     wanted = options.only.split(",") if options.only else list(declared)
-    rows, load = [], load_average()
+    load = load_average()
+    asked = {"rates": options.rates, "replays": options.replays, "others": options.others}
+    kept = Kept(options.keep, asked)
     for name in wanted:
         one = declared[name]
+        if name in kept.rows:
+            continue
         if one.missing:
             print(f"{name}: left out, since {', '.join(one.missing)} is not installed", file=sys.stderr)
             continue
@@ -363,11 +397,12 @@ def main() -> None:
             around(Path(directory)) as place,
         ):
             row = measure(Bench(Path(directory), place), place, one, options)
-        rows.append(row)
+        kept.add(row | {"load": load_average(), "on": time.strftime("%Y-%m-%d")})
         if not options.json:
             print({key: value for key, value in row.items() if key != "details"}, file=sys.stderr)
             for what, detail in row["details"].items():
                 print(f"    {what}: {detail['word']}: {detail.get('why', '')}", file=sys.stderr)
+    rows = [kept.rows[name] for name in wanted if name in kept.rows]
     found = summary(rows, options.rates.split(","), declared)
     if options.json:
         print_json({"load": load, "summary": found, "rows": rows})

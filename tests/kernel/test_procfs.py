@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import pty
+import signal
 import socket
 import subprocess
 import sys
@@ -20,6 +22,25 @@ from waiting import eventually
 from .helpers import fork
 
 PR_SET_NAME = 15
+
+
+def test_a_process_without_a_terminal_has_none_and_one_that_took_one_has_that():
+    assert procfs.terminal_of(1 << 22) == 0
+    ready, told = os.pipe()
+    child, terminal = pty.fork()
+    if child == 0:
+        os.write(told, b"x")
+        signal.pause()
+        os._exit(0)
+    try:
+        assert os.read(ready, 1) == b"x"
+        assert os.major(procfs.terminal_of(child)) == 136
+        assert Path(f"/dev/pts/{os.minor(procfs.terminal_of(child))}").is_char_device()
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        for number in (ready, told, terminal):
+            os.close(number)
 
 
 def test_the_dead_have_no_name() -> None:

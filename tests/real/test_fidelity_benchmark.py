@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -18,8 +19,8 @@ DECLARED = sorted((BENCHMARKS / "corpus").glob("*/service.toml"))
 
 
 def test_the_corpus_is_of_many_services_and_languages() -> None:
-    assert len(DECLARED) >= 20
-    assert len({tomllib.loads(place.read_text())["language"] for place in DECLARED}) >= 6
+    assert len(DECLARED) >= 30
+    assert len({tomllib.loads(place.read_text())["language"] for place in DECLARED}) >= 11
 
 
 @pytest.mark.parametrize("place", DECLARED, ids=lambda place: place.parent.name)
@@ -31,6 +32,31 @@ def test_a_service_declares_how_it_fails(place: Path) -> None:
     named = [word for word in declared["command"] if word.startswith(("{here}/", "{corpus}/"))]
     for word in named:
         assert Path(word.format(here=place.parent, corpus=place.parent.parent)).exists()
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("name", "program", "twin"),
+    [("basket-php", "php", "diverged"), ("stock-ruby", "ruby", "diverged"), ("shelf-go", "go", "diverged")],
+)
+def test_a_language_that_need_not_be_installed(name: str, program: str, twin: str) -> None:
+    if shutil.which(program) is None:
+        pytest.skip(f"{program} is not installed")
+    options = ["--only", name, "--rates", "request", "--replays", "0", "--others", "twin", "--json"]
+    done = subprocess.run(
+        [sys.executable, str(BENCHMARKS / "fidelity.py"), *options],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)["rows"]
+    assert (row["fresh"], row["request"], row["twin"], row["incidents"]) == (
+        "well",
+        "reproduced",
+        twin,
+        1,
+    ), row
 
 
 @pytest.mark.real

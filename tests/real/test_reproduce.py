@@ -375,6 +375,92 @@ def test_without_an_error_package_the_request_alone_is_tried(relive: Relive, rec
     assert verdicts == {"GET /price": (1, "not-reproduced"), "GET /nowhere": (0, "reproduced")}
 
 
+@pytest.fixture(scope="session")
+def dying(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """``services/afresh/dying.c``, built."""
+    program = tmp_path_factory.mktemp("dying") / "dying"
+    subprocess.run(["gcc", "-g", "-O1", "-o", str(program), str(AFRESH / "dying.c")], check=True)
+    program.chmod(0o755)
+    return str(program)
+
+
+def _incident_of(relive: Relive, command: list[str], paths: list[str], kind: str) -> int:
+    """Number of the incident of a service that was asked these, the last of which kills it, or hangs."""
+    inner, outer = free_port(), free_port()
+    relive(
+        *("run", "--detach", "--name", "dying", "--every", "never", "--hang-after", "1"),
+        *("--listen", f"127.0.0.1:{outer}", "--upstream", str(inner), "--"),
+        *(command[0], str(inner), *command[1:]),
+        environment={"NEEDED": "k-7712-ee01"},
+    )
+    eventually(lambda: got(outer, "/ok") == 200, "it answers")
+    eventually(lambda: relive("show", relive("commit", "dying")["id"])["cursor"], "a commit with a cursor")
+    for path in paths[:-1]:
+        assert got(outer, path) == 200
+    with socket.create_connection(("127.0.0.1", outer), LIMIT) as client:
+        client.sendall(f"GET {paths[-1]} HTTP/1.1\r\nHost: shop\r\n\r\n".encode())
+        eventually(lambda: _of_kind(relive, kind), "the incident")
+    (found,) = _of_kind(relive, kind)
+    return int(found["number"])
+
+
+def _of_kind(relive: Relive, kind: str) -> list[dict[str, Any]]:
+    return [one for one in relive("incidents", "dying") if one["sighting"]["kind"] == kind]
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "more", "end", "status", "word", "words"),
+    [
+        (
+            "/segv",
+            "signal",
+            [],
+            "died of signal 11",
+            0,
+            "reproduced",
+            "the same signal at the same instruction",
+        ),
+        ("/abort", "signal", ["worker"], "died of signal 6", 0, "reproduced", "the same signal at the same"),
+        ("/exit", "exit", [], "ended with status 3", 0, "reproduced", "the same last line in the log"),
+        ("/hang", "hang", [], "no answer came", 10, "same-answer", "neither side printed"),
+        (
+            "/segv?",
+            "signal",
+            [],
+            "died of signal 11",
+            1,
+            "not-reproduced",
+            "status 200 came, and the service",
+        ),
+    ],
+)
+def test_a_request_that_alone_kills_or_hangs_a_service_is_told_from_one_that_needs_its_state(
+    *,
+    relive: Relive,
+    dying: str,
+    path: str,
+    kind: str,
+    more: list[str],
+    end: str,
+    status: int,
+    word: str,
+    words: str,
+) -> None:
+    """THEN it is known from the request alone, also when the service has ended, whose environment a commit has."""
+    number = _incident_of(relive, [dying, *more], ["/poison", path] if "?" in path else [path], kind)
+    if kind == "hang":
+        relive("stop", "dying", "--timeout", "1")
+    done = relive.say("reproduce", str(number), "--limit", "20")
+    told = json.loads(done.stdout)
+    assert "attempts" in told, told
+    (one,) = told["attempts"]
+    assert (done.returncode, one["kind"]) == (status, word), told
+    assert end in told["recorded_end"]
+    assert words in " ".join([one["difference"] or "", *one["notes"]]), one
+    assert "k-7712-ee01" not in done.stdout + done.stderr
+    assert list(relive.settings.branches.iterdir()) == []
+
+
 def test_a_program_dies_of_the_same_again(died: Kept) -> None:
     status, told = died("--times", "2")
     assert (status, told["request"], len(told["attempts"])) == (0, None, 2)

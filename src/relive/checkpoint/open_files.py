@@ -154,7 +154,9 @@ def _considered(link: Path) -> list[tuple[str, Path]]:
         flags = int((link.parent.parent / "fdinfo" / link.name).read_text().split("flags:")[1].split()[0], 8)
     except (OSError, IndexError, ValueError):
         return []
-    if not stat.S_ISREG(facts.st_mode):
+    if not stat.S_ISREG(facts.st_mode) or not name.startswith(
+        "/"
+    ):  # a namespace (nsfs) counts as a regular file
         return []
     if name.endswith(" (deleted)"):
         # CRIU saves deleted files itself, but of one that has another name it saves only that (link_remap).

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import socket
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,6 +28,11 @@ __all__ = [
     "process_target",
     "terminals_of",
 ]
+
+# admin-guide/devices.rst of the kernel
+_TTY, _PTMX = os.makedev(5, 0), os.makedev(5, 2)
+_PTS_MAJOR, _PTS_EACH = 136, 256  # the first of eight major numbers, and how many terminals each has
+_TTY_INDEX = re.compile(r"^tty-index:\s*(?P<index>[0-9]+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,19 +185,43 @@ def host_facts(criu: str) -> HostFacts:
 
 
 def terminals_of(root: int) -> list[str]:
-    """CRIU's keys (``tty[RDEV:DEV]``, hexadecimal) of terminals that the tree has open."""
+    """CRIU's keys (``tty[RDEV:DEV]``, hexadecimal) of terminals that the tree has open, and whose other side is outside of it."""
     keys: set[str] = set()
-    for pid in procfs.tree_of(root):
+    found = [one for pid in procfs.tree_of(root) for one in _character_devices(pid)]
+    own = {_own_side(pid, descriptor) for pid, descriptor, facts, _ in found if facts.st_rdev == _PTMX}
+    for pid, _, facts, goal in found:
+        if not goal.startswith(("/dev/pts/", "/dev/tty", "/dev/console")):
+            continue
+        # /dev/tty is the terminal of the process's session, whichever that is.
+        device = procfs.terminal_of(pid) if facts.st_rdev == _TTY else facts.st_rdev
+        if device not in own:
+            keys.add(f"tty[{facts.st_rdev:x}:{facts.st_dev:x}]")
+    return sorted(keys)
+
+
+def _character_devices(pid: int) -> Iterator[tuple[int, str, os.stat_result, str]]:
+    """(pid, descriptor, its facts, its name) of each that a process has open."""
+    try:
+        descriptors = os.listdir(f"/proc/{pid}/fd")
+    except OSError:
+        return
+    for descriptor in descriptors:
+        path = f"/proc/{pid}/fd/{descriptor}"
         try:
-            descriptors = os.listdir(f"/proc/{pid}/fd")
+            facts, goal = os.stat(path), os.readlink(path)
         except OSError:
             continue
-        for descriptor in descriptors:
-            path = f"/proc/{pid}/fd/{descriptor}"
-            try:
-                facts, goal = os.stat(path), os.readlink(path)
-            except OSError:
-                continue
-            if stat.S_ISCHR(facts.st_mode) and goal.startswith(("/dev/pts/", "/dev/tty", "/dev/console")):
-                keys.add(f"tty[{facts.st_rdev:x}:{facts.st_dev:x}]")
-    return sorted(keys)
+        if stat.S_ISCHR(facts.st_mode):
+            yield pid, descriptor, facts, goal
+
+
+def _own_side(pid: int, descriptor: str) -> int | None:
+    """The device of the terminal that belongs to a master side (pty(7)); None where the kernel does not tell."""
+    try:
+        match = _TTY_INDEX.search(Path(f"/proc/{pid}/fdinfo/{descriptor}").read_text())
+    except OSError:
+        return None
+    if match is None:
+        return None
+    index = int(match["index"])
+    return os.makedev(_PTS_MAJOR + index // _PTS_EACH, index % _PTS_EACH)

@@ -68,7 +68,7 @@ def _recorded_words(result: Reproduction) -> str:
     status = _status_words(result.recorded_status)
     if result.recorded is not None:
         return _raised_words(result.recorded) + status
-    return f"no exception{status or ', no answer'}"
+    return f"no exception, {result.recorded_end or 'no answer'}"
 
 
 def _raised_words(raised: Raised) -> str:
@@ -85,7 +85,7 @@ def _attempt_lines(attempt: Attempt) -> list[str]:
     line = f"  attempt {attempt.number}: {attempt.kind.value.replace('-', ' ')}"
     if attempt.raised is not None:
         line += f": {_raised_words(attempt.raised)}"
-    line += _status_words(attempt.status)
+    line += f", {attempt.ended}" if attempt.ended is not None else _status_words(attempt.status)
     if attempt.ready_seconds is not None:
         line += f"; ready after {duration(attempt.ready_seconds * 1e6)}"
     if attempt.packets_left is not None:

@@ -93,8 +93,15 @@ def read_connections(images: Path, files: list[pb.FileEntry]) -> list[TcpConnect
                 stream=read_first(stream, pb.TcpStreamEntry),  # unsent and unread bytes follow it
             )
         )
-    own = {(one.local, one.peer) for one in found}
-    return [one for one in found if (one.peer, one.local) not in own]
+    own = {(_unmapped(one.local), _unmapped(one.peer)) for one in found}
+    return [one for one in found if (_unmapped(one.peer), _unmapped(one.local)) not in own]
+
+
+def _unmapped(end: tuple[str, int]) -> tuple[str, int]:
+    """An IPv4 address that an IPv6 socket uses (RFC 4291, 2.5.5.2): the other end need not be of that family."""
+    address = ipaddress.ip_address(end[0])
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address), end[1]
 
 
 def read_listening(files: list[pb.FileEntry]) -> list[tuple[str, int]]:

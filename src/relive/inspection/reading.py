@@ -30,7 +30,7 @@ from relive.model.commit import CommitId, Manifest
 from relive.store.pages.commit_memory import CommitMemory
 from relive.store.pages.size import PAGE
 
-__all__ = ["SmallImages", "learn_secrets", "read_state"]
+__all__ = ["SmallImages", "learn_secrets", "read_environment", "read_state"]
 
 _MOST_TEXT = 1 << 20  # [bytes] of arguments or environment; the kernel allows 2 MB of both together
 _STATES = {1: "running", 2: "dead", 3: "stopped", 6: "zombie"}  # TASK_* of CRIU
@@ -118,6 +118,16 @@ def learn_secrets(memory: CommitMemory, mask: Mask) -> None:
     """Have a mask know the secrets in the arguments and the environment of a commit's processes; raises as ``read_state``."""
     for one in _processes(SmallImages(memory.small), memory):
         _learn(one, mask)
+
+
+def read_environment(memory: CommitMemory) -> dict[str, str]:
+    """With which the first process of a commit was started, its secrets among it; empty where that is not known.
+
+    Raises:
+        As ``read_state``.
+    """
+    first = next(iter(_processes(SmallImages(memory.small), memory)), None)
+    return _environment(first) if first is not None else {}
 
 
 def _processes(images: SmallImages, memory: CommitMemory) -> list[_Process]:

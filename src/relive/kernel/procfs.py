@@ -26,6 +26,7 @@ __all__ = [
     "read_stat",
     "registers_of",
     "status_field",
+    "terminal_of",
     "threads_of",
     "tree_of",
 ]
@@ -65,6 +66,16 @@ class ProcessStat:
 
 
 _PF_KTHREAD = 0x00200000
+
+
+def terminal_of(pid: int) -> int:
+    """The device of the terminal that controls a process, as in ``st_rdev``; 0 where none does, or it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    number = int(fields[4])  # the minor number's upper bits stand above the major one
+    return os.makedev((number >> 8) & 0xFFF, (number & 0xFF) | ((number >> 12) & 0xFFF00)) if number else 0
 
 
 def read_stat(pid: int) -> ProcessStat | None:

@@ -82,6 +82,7 @@ class Attempt(Value):
         notes: what makes the comparison weaker, or differs without weight.
         raised: what escaped from the request (or the program); None if nothing did.
         status: of the answer; exit_status: of the service, as a shell shows it, if it ended.
+        ended: how it ended where no exception had been seen, in words.
         log: last lines of its standard error.
         misses: calls without a recorded answer, of the request and of the time before it (policy "pass").
         packets_left, refused: counters of the sandbox, None where it was not made.
@@ -95,6 +96,7 @@ class Attempt(Value):
     raised: Raised | None = None
     status: int | None = None
     exit_status: int | None = None
+    ended: str | None = None
     log: list[str] = []
     misses: list[Miss] = []
     packets_left: int | None = None
@@ -110,6 +112,7 @@ class Reproduction(Value):
         request: method and target of what was sent; None when the program was only run.
         recorded: the exception; None where none was seen, and the answer is judged.
         recorded_status: of the answer; None when it is not known.
+        recorded_end: how it ended where no exception was seen, in words: ``no answer came``.
         placeholders: environment variables that held a placeholder in the place of a secret.
         notes: on what was started, for all attempts.
     """
@@ -123,6 +126,7 @@ class Reproduction(Value):
     request: str | None
     recorded: Raised | None
     recorded_status: int | None
+    recorded_end: str | None = None
     placeholders: list[str]
     notes: list[str]
     attempts: list[Attempt]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 from pydantic import Field
 
 from relive.config import Settings
-from relive.errors import UsageError
+from relive.errors import StoreError, UsageError
 from relive.incidents.report.masking import Mask
 from relive.incidents.report.outcomes import masked_attempt
+from relive.model.incident import Incident
 from relive.model.reproduction import Attempt, Reproduction, ReproductionKind
 from relive.model.text import is_number
 from relive.operations.operation import Effect, Face, Faces, Only, Operation, Tool, Wish
@@ -21,6 +23,7 @@ from relive.replay.fresh.attempt_plan import ReproduceOptions
 from relive.replay.fresh.environment import parse_variable, read_variables
 from relive.replay.fresh.reproduce import What, prepare
 from relive.replay.fresh.reproduce import reproduce as run_reproduction
+from relive.store import Store
 
 __all__ = ["REPRODUCE", "FreshWish", "ReproduceWish", "reproduce", "reproduction_status"]
 
@@ -110,7 +113,7 @@ def reproduce(settings: Settings, wish: ReproduceWish, progress: Progress) -> Re
         return mask.model(masked_attempt(attempt, mask))
 
     with progress.progress("reproducing", wish.times) as done:
-        prepared = prepare(settings, what)
+        prepared = prepare(settings, what, lambda incident: _committed_environment(settings, incident))
         mask.learn_command(prepared.whole.command)
         mask.learn_environment(prepared.plan.environment)  # that of a service that lives holds its secrets
         result = run_reproduction(
@@ -149,6 +152,17 @@ REPRODUCE = Operation(
         ),
     ),
 )
+
+
+def _committed_environment(settings: Settings, incident: Incident) -> dict[str, str]:
+    """Of a service that has ended, from the commit at its failure, or before it; empty where neither can be read."""
+    from relive.inspection.reading import read_environment
+
+    store = Store(settings.store)
+    for commit in filter(None, (incident.before, incident.at)):
+        with contextlib.suppress(StoreError, UsageError), store.open_memory(store.facts(commit)) as memory:
+            return read_environment(memory)
+    return {}
 
 
 def _incident(text: str) -> tuple[Path | None, int]:

@@ -6,17 +6,18 @@ import asyncio
 import contextlib
 import os
 import signal
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum, auto
 
 from relive.errors import ReliveError
 from relive.kernel import pidfds, procfs
 from relive.kernel.return_addresses import callers_of
 from relive.model.outcome import Fault, Outcome, ThreadPlace
-from relive.sandbox.branch import Branch
 from relive.signals.client import TracerClient
 from relive.signals.messages import Exited, Fatal
 
-__all__ = ["Deaths", "places_of"]
+__all__ = ["Deaths", "Watched", "places_of"]
 
 _LOOKS = (
     300  # at a thread that runs: a loop of an interpreter goes through some thousand bytes of instructions
@@ -42,8 +43,24 @@ class _Awaited(Enum):
         return cls.SIGNAL if recorded.fault is not None else None
 
 
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """The processes that are watched: those of a branch, or of a fresh process.
+
+    Attributes:
+        root: host pid of the service's first process; init: of the sandbox's process 1.
+        oom_kills: how many of them the kernel has killed for want of memory.
+        sees: told the host pid of a process that got a fatal signal, while it stands stopped.
+    """
+
+    root: int
+    init: int
+    oom_kills: Callable[[], int]
+    sees: Callable[[int], None] = lambda _pid: None
+
+
 class Deaths:
-    """Watches the processes of one branch. For one event loop; made by ``watch``.
+    """Watches the processes of one sandbox. For one event loop; made by ``watch``.
 
     Attributes:
         seen: set at the first fatal signal.
@@ -52,39 +69,40 @@ class Deaths:
     """
 
     def __init__(
-        self, tracer: TracerClient, branch: Branch, awaited: _Awaited, exit_status: int | None
+        self, tracer: TracerClient, watched: Watched, awaited: _Awaited, exit_status: int | None
     ) -> None:
-        root = branch.facts.root
+        root = watched.root
         self.seen = asyncio.Event()
         self.faults: list[Fault] = []
         self.exit_status: int | None = None
-        self._branch = branch
+        self._watched = watched
         self._awaited = awaited
         self._expected = exit_status
-        self._workers = {*procfs.children_of(root), *procfs.children_of(branch.facts.init)}
+        self._workers = {*procfs.children_of(root), *procfs.children_of(watched.init)}
         self._tracer = tracer
         self._root = root
         self._following = asyncio.create_task(self._follow())
 
     @classmethod
-    async def watch(cls, branch: Branch, recorded: Outcome) -> Deaths | None:
-        """Begin; None where nothing is awaited but the end of the first process, or the branch has ended, or may not be traced."""
+    async def watch(cls, watched: Watched, recorded: Outcome) -> Deaths | None:
+        """Begin; None where nothing is awaited but the end of the first process, or it has ended, or may not be traced."""
         awaited = _Awaited.by(recorded)
         if awaited is None:
             return None
         tracer = await TracerClient.start()
         try:
-            await tracer.attach(branch.facts.root)
+            await tracer.attach(watched.root)
         except ReliveError:
             await tracer.close()
             return None
-        return cls(tracer, branch, awaited, recorded.exit_status)
+        return cls(tracer, watched, awaited, recorded.exit_status)
 
     async def _follow(self) -> None:
         async for event in self._tracer.events():
             if isinstance(event, Fatal):
                 # It stands stopped until the release, so that its registers can be read.
                 self.faults.append(_fault(event, self._root))
+                self._watched.sees(event.pid)
                 self.seen.set()
                 with contextlib.suppress(ReliveError):
                     await self._tracer.release()
@@ -93,7 +111,7 @@ class Deaths:
 
     def _note_end(self, event: Exited) -> None:
         if self._awaited is _Awaited.MEMORY and event.signal == signal.SIGKILL:
-            if self._branch.groups.oom_kills():
+            if self._watched.oom_kills():
                 self.seen.set()
         elif self._awaited is _Awaited.EXIT and self.exit_status is None and event.status is not None:
             status = os.waitstatus_to_exitcode(event.status)

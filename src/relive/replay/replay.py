@@ -21,7 +21,7 @@ from relive.model.outcome import End, Outcome, Replay, Run, Steps, Verdict, Verd
 from relive.recording.events import EventKind
 from relive.recording.rings import RingMode
 from relive.replay.answers import AnswerFiles, Calls
-from relive.replay.deaths import Deaths, places_of
+from relive.replay.deaths import Deaths, Watched, places_of
 from relive.replay.inprocess_events import EventWindow, request_again
 from relive.replay.network import Network
 from relive.replay.outcomes import (
@@ -182,7 +182,8 @@ async def _run(
     deaths: Deaths | None = None
     try:
         network = _network(branch, case)
-        deaths = await Deaths.watch(branch, case.recorded)
+        watched = Watched(branch.facts.root, branch.facts.init, branch.groups.oom_kills)
+        deaths = await Deaths.watch(watched, case.recorded)
         wishes.sees(branch.facts.root)
         stage.open(branch, case.manifest)
         opened = time.monotonic()

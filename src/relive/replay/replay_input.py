@@ -31,7 +31,14 @@ from relive.replay.sequence import sequence_of
 from relive.replay.stubs.plan import Stubs
 from relive.store import Store
 
-__all__ = ["HalfServedRequest", "ReplayInput", "case_of_incident", "case_of_request", "open_in_commit"]
+__all__ = [
+    "HalfServedRequest",
+    "ReplayInput",
+    "case_of_incident",
+    "case_of_request",
+    "hang_limit",
+    "open_in_commit",
+]
 
 _FATAL_KINDS = (FailureKind.SIGNAL, FailureKind.EXIT, FailureKind.MEMORY)
 _LATE_MOST = 1 << 16  # [bytes]
@@ -275,6 +282,11 @@ def _with_inside(
     return replace(case, window=window, exchange=exchange, inside=inside, recorded=recorded)
 
 
+def hang_limit(hung_seconds: float) -> float:
+    """Seconds that a replay waits for the answer to a request that had hung for so long."""
+    return _HANG_LEAST + hung_seconds * _HANG_SLOWER
+
+
 def _log_window(exchange: Exchange | None, log: Path) -> tuple[int, int | None]:
     if exchange is None:
         return 0, None
@@ -318,7 +330,7 @@ def _case(
         for step in plan.steps
         if step.exchange.number != subject and not step.continues
     }
-    limit = max(_LEAST_LIMIT, seconds * _SLOWER) if hung is None else _HANG_LEAST + hung * _HANG_SLOWER
+    limit = max(_LEAST_LIMIT, seconds * _SLOWER) if hung is None else hang_limit(hung)
     return ReplayInput(
         *(manifest.target.name, incident, commit, manifest, plan, recorded, earlier, limit), hung_seconds=hung
     )

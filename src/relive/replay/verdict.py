@@ -37,7 +37,16 @@ from relive.replay.difference import first_difference, is_equal, short
 from relive.replay.placeholders import is_same_text
 from relive.replay.sequence import first_differing_event, is_call
 
-__all__ = ["VOLATILE_HEADERS", "Earlier", "compare", "ended_otherwise", "is_failure", "same_answer"]
+__all__ = [
+    "VOLATILE_HEADERS",
+    "Earlier",
+    "compare",
+    "ended_otherwise",
+    "is_failure",
+    "outcome_words",
+    "same_answer",
+    "way_it_ended",
+]
 
 VOLATILE_HEADERS = frozenset(
     {
@@ -120,7 +129,7 @@ def _judge(
 ) -> Verdict:
     """By the rules; ``call``: the first difference inside, if it is a call."""
     notes = [f"before it: {earlier.difference}"] if earlier else []
-    how = _way_it_ended(recorded, replayed)
+    how = way_it_ended(recorded, replayed)
     if how is not None:
         if is_failure(replayed) or not is_failure(recorded):
             return Verdict(kind=VerdictKind.DIVERGED, difference=how, notes=notes)
@@ -155,21 +164,22 @@ def _unseen(replayed: Outcome, cause: Cause, earlier: Earlier | None) -> list[st
 
 def ended_otherwise(recorded: Outcome, replayed: Outcome) -> bool:
     """They did not end the same way: another status, no answer, a death."""
-    return _way_it_ended(recorded, replayed) is not None
+    return way_it_ended(recorded, replayed) is not None
 
 
 def same_answer(recorded: Outcome, replayed: Outcome, ignore: Collection[str] = ()) -> str | None:
     """The difference between two answers that matters (way of ending, status, body), or None."""
-    return _way_it_ended(recorded, replayed) or _bodies(recorded, replayed, ignore)
+    return way_it_ended(recorded, replayed) or _bodies(recorded, replayed, ignore)
 
 
-def _way_it_ended(recorded: Outcome, replayed: Outcome) -> str | None:
+def way_it_ended(recorded: Outcome, replayed: Outcome) -> str | None:
+    """Where the ways differ in which two outcomes ended (status, signal, silence), in words; None: they do not."""
     if recorded.end is not replayed.end:
-        return f"recorded: {_words(recorded)}; replayed: {_words(replayed)}"
+        return f"recorded: {outcome_words(recorded)}; replayed: {outcome_words(replayed)}"
     if recorded.status != replayed.status:
         return f"status {recorded.status} was recorded, {replayed.status} came"
     if recorded.end is End.DIED and _death(recorded) != _death(replayed):
-        return f"recorded: {_words(recorded)}; replayed: {_words(replayed)}"
+        return f"recorded: {outcome_words(recorded)}; replayed: {outcome_words(replayed)}"
     return None
 
 
@@ -177,7 +187,8 @@ def _death(outcome: Outcome) -> tuple[int | None, int | None, bool]:
     return outcome.signal, outcome.exit_status, outcome.worker
 
 
-def _words(outcome: Outcome) -> str:
+def outcome_words(outcome: Outcome) -> str:
+    """How it ended: ``answered with status 500``."""
     match outcome.end:
         case End.ANSWERED:
             return f"answered with status {outcome.status}"

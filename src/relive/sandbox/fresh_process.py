@@ -30,6 +30,9 @@ from relive.kernel.capabilities import WITHHELD
 from relive.kernel.claims import claimed
 from relive.kernel.mounts import make_private, pivot_root, read_mounts
 from relive.kernel.namespaces import Namespace, in_network
+from relive.sandbox.branch import group_prefix
+from relive.sandbox.cgroups import GroupLimits, Groups
+from relive.sandbox.limits import limits_for
 from relive.sandbox.overlay_files import Laying
 from relive.sandbox.proc_lockdown import close_proc
 from relive.sandbox.rootfs import RootBuilder, plan_points
@@ -55,6 +58,7 @@ class AfreshSpec:
     Attributes:
         user: name of the user it runs as; None: the caller.
         addresses: addresses that must be local, beside those of loopback.
+        memory: bytes that it may use; None: the share of the machine that a branch may have.
     """
 
     command: Sequence[str]
@@ -63,6 +67,7 @@ class AfreshSpec:
     user: str | None
     addresses: Sequence[str]
     hostname: str
+    memory: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +118,18 @@ class Afresh:
     Attributes:
         init: host pid of its process 1; root: of the service, 0 when it has ended by now.
         network: a descriptor of its network namespace, which so outlives its processes.
+        groups: its control groups.
 
     Args:
         refused: attempts to reach an address outside that were made to prove that there is no way.
     """
 
-    def __init__(self, place: SandboxDirectory, init: int, lifeline: socket.socket, refused: int) -> None:
+    def __init__(
+        self, place: SandboxDirectory, init: int, lifeline: socket.socket, refused: int, groups: Groups
+    ) -> None:
         self.place = place
         self.init = init
+        self.groups = groups
         self._lifeline = lifeline
         self._refused = refused
         self._init_handle = os.pidfd_open(init)
@@ -168,6 +177,7 @@ class Afresh:
         os.close(self._init_handle)
         os.close(self.network)
         self.network = -1
+        self.groups.remove()
 
 
 def start_afresh(settings: Settings, place: SandboxDirectory, spec: AfreshSpec) -> Afresh:
@@ -186,27 +196,42 @@ def start_afresh(settings: Settings, place: SandboxDirectory, spec: AfreshSpec) 
             os.chown(place.log(name), user.pw_uid, user.pw_gid)
     (place.directory / "status").touch(mode=0o600)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    first = _First(settings, place, spec, tools, user, theirs)
+    groups = Groups.make(group_prefix(settings) + place.directory.name)
+    first = _First(settings, place, spec, tools, user, theirs, groups)
     channel = SpawnChannel()
     try:
+        groups.limit(_limits(settings, spec))
         init = spawn_first_process(_NAMESPACES, lambda: first.run(channel), channel)
         theirs.close()
         channel.theirs.close()
         report = channel.receive(time.monotonic() + _START_LIMIT)
         if report is None:
             raise CapsuleStartFailed("the sandbox was not ready in time", cause=f"{_START_LIMIT:g} s")
-        return Afresh(place, init, ours, int(str(report["refused"])))
+        return Afresh(place, init, ours, int(str(report["refused"])), groups)
     except OSError as error:
         ours.close()
+        groups.remove()
         raise CapsuleStartFailed(
             "the sandbox's namespaces cannot be made", cause=str(error), remedy="run `relive doctor`"
         ) from error
     except BaseException:
         ours.close()  # its process 1 ends by that
+        groups.remove()
         raise
     finally:
         theirs.close()
         channel.close()
+
+
+def _limits(settings: Settings, spec: AfreshSpec) -> GroupLimits:
+    return limits_for(
+        given=spec.memory,
+        held=0,
+        machine=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+        share=settings.branch_memory,
+        threads=0,
+        processes=settings.branch_processes,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,11 +244,13 @@ class _First:
     tools: CriuTools
     user: pwd.struct_passwd | None
     lifeline: socket.socket
+    groups: Groups
 
     def run(self, channel: SpawnChannel) -> NoReturn:
         spec = self.spec
         status = os.open(self.place.directory / "status", os.O_WRONLY | os.O_CLOEXEC)
         try:
+            self.groups.add(0)  # this process, and so the service
             loopback.bring_up()
             check_sealed()
             refused = read_seal("thread-self").refused

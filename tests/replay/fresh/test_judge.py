@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from relive.model.outcome import End, InsideEvent, Outcome, Stranger
+from relive.model.outcome import End, Fault, InsideEvent, Outcome, Stranger, ThreadPlace
 from relive.model.reproduction import Raised, ReproductionKind
-from relive.replay.fresh.judge import Came, judge, judge_answer, same_failure
+from relive.replay.fresh.judge import Came, judge, judge_end, same_failure
 
 KEY = Raised(
     type="builtins.KeyError",
@@ -172,6 +172,47 @@ GONE = bad(*STACK, unreached=[Stranger(to="/run/x", times=1)])
 def test_an_answer_without_an_exception_is_judged_by_what_shows_its_cause(
     again: Came, kind: ReproductionKind, words: str
 ) -> None:
-    made = judge_answer(bad(*STACK), [], again)
+    made = judge_end(bad(*STACK), [], again)
     assert made.kind is kind
     assert words in (made.difference or "".join(made.notes))
+
+
+DEAD = Outcome(
+    end=End.DIED,
+    signal=11,
+    exit_status=139,
+    fault=Fault(
+        process=4,
+        is_root=True,
+        signal=11,
+        code="SEGV_MAPERR",
+        address=16,
+        place=ThreadPlace(thread=4, instruction=0x1010, stack=0x7F00),
+        callers=[0x2020],
+    ),
+)
+EXITED = Outcome(end=End.DIED, exit_status=3, log=["no room"])
+SILENT = Outcome(end=End.NO_ANSWER)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "again", "kind", "words"),
+    [
+        (DEAD, came(DEAD), REPRODUCED, "the same signal at the same instruction"),
+        (DEAD, came(bad(status=200)), NOT, "status 200 came, and the service went on"),
+        (DEAD, came(bad()), DIVERGED, "died of signal 11; replayed: answered with status 500"),
+        (DEAD, came(EXITED), DIVERGED, "ended with status 3"),
+        (EXITED, came(EXITED), REPRODUCED, "the same last line in the log"),
+        (EXITED, came(EXITED.model_copy(update={"exit_status": 4})), DIVERGED, "ended with status 4"),
+        (EXITED, came(EXITED.model_copy(update={"worker": True})), DIVERGED, "a worker ended"),
+        (SILENT, came(SILENT, how="no answer came"), SAME, "neither side printed"),
+        (SILENT, came(bad(status=200)), NOT, "status 200 came"),
+        (SILENT, came(bad()), DIVERGED, "no answer came; replayed: answered with status 500"),
+    ],
+)
+def test_a_death_and_silence_are_judged_by_how_it_ends_and_what_shows_its_cause(
+    recorded: Outcome, again: Came, kind: ReproductionKind, words: str
+) -> None:
+    made = judge_end(recorded, [], again)
+    assert made.kind is kind
+    assert words in " ".join([made.difference or "", *made.notes])

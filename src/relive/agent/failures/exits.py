@@ -96,6 +96,7 @@ class ExitWatch:
         self._limit = RateLimit(settings.incident_pause)
         self._log = structlog.get_logger()
         self._at_end: asyncio.Task[CommitId | None] | None = None
+        self._taken_at_end: DumpedCommit | None = None
         self._running: set[asyncio.Task[None]] = set()
         self._seen_at = float("-inf")  # monotonic [s]
 
@@ -139,6 +140,17 @@ class ExitWatch:
         if self._running:
             await asyncio.wait(self._running)
         return await self._at_end if self._at_end is not None else None
+
+    async def at_the_end(self, sighting: Sighting) -> Sighting:
+        """The service's own end, with the requests that were being served at it, and its last words."""
+        return await self.with_last_words(await self._with_requests(sighting, self._taken_at_end))
+
+    async def _with_requests(self, sighting: Sighting, taken: DumpedCommit | None) -> Sighting:
+        requests, known = await self._failures.about_open_requests(taken)
+        if not requests:
+            return sighting
+        known["request"] = requests[0] if len(requests) == 1 else None
+        return sighting.model_copy(update=known | {"open_requests": requests})
 
     async def with_last_words(self, sighting: Sighting) -> Sighting:
         """With the exception that the log ends with, if it does."""
@@ -186,6 +198,7 @@ class ExitWatch:
         self._seen_at = time.monotonic()
         if is_first:
             # The end itself is noted when it has come.
+            self._taken_at_end = taken
             self._at_end = asyncio.create_task(self._failures.keep(taken))
         else:
             self._begin(self._report(sighting, taken))
@@ -197,10 +210,9 @@ class ExitWatch:
 
     async def _report(self, sighting: Sighting, taken: DumpedCommit | None) -> None:
         """Of a worker."""
-        requests, known = await self._failures.about_open_requests(taken)
+        sighting = await self._with_requests(sighting, taken)
         at = await self._failures.keep(taken)
-        known["request"] = requests[0] if len(requests) == 1 else None
-        sighting = await self.with_last_words(sighting.model_copy(update=known | {"open_requests": requests}))
+        sighting = await self.with_last_words(sighting)
         await asyncio.sleep(_SETTLE)
         # One that went with the whole service is no failure of its own.
         if procfs.name_of(self._capsule.lead) is not None and not self._failures.is_due_to_stop:

@@ -415,7 +415,7 @@ class FailureWatch:
         at: CommitId | None = None
         if sighting.kind is FailureKind.EXIT and self.exits is not None:
             at = await self.exits.committed_at_end()
-            sighting = await self.exits.with_last_words(sighting)
+            sighting = await self.exits.at_the_end(sighting)
         await self.report(sighting, at, before)
 
     async def keep(self, taken: DumpedCommit | None) -> CommitId | None:

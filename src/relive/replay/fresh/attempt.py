@@ -70,4 +70,5 @@ def _spec(plan: AttemptPlan, place: SandboxDirectory) -> AfreshSpec:
         user=start.user,
         addresses=[address] if address is not None and not is_loopback(address) else [],
         hostname=f"reproduce-{place.directory.name}",
+        memory=plan.case.memory,
     )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from relive.errors import IncidentUnknown
 from relive.incidents.evidence import beginning_of, bodies_of, events_of, launch_of, package_of, request_of
 from relive.incidents.incidents import Incidents
+from relive.kernel.procfs import Mapping as MappedCode
 from relive.model.failure import ErrorPackage, FailedRequest
 from relive.model.incident import FailureKind, Incident, Sighting
 from relive.model.launch import Launch
@@ -24,13 +25,16 @@ class FreshInput:
     """What lies beside one incident.
 
     Attributes:
-        package: None where no exception was seen; then ``answered`` tells how the request ended.
+        package: None where no exception was seen; then ``ended`` tells how the request, or the service, ended.
         events: of the failing request, or of the process where it failed outside of any.
         beginning: of its process and of those that forked it.
         wire: the request as the proxy saw it; None where it did not, or not whole.
         bodies: directory of long bodies.
-        environment: of the service, with its secrets, where there is no package and it lives.
+        environment: of the service, with its secrets, where there is no package; empty: not known.
         number: of the failing request in its process, where there is no package; 0: not known.
+        hung_seconds: without an answer for so long the request counts as hanging; None where it did not hang.
+        code: where the code of the process lay that got the fatal signal of ``ended``.
+        memory: bytes that the service might use; None: no limit, or not known.
     """
 
     incident: Incident
@@ -41,8 +45,11 @@ class FreshInput:
     wire: bytes | None
     bodies: Path
     environment: Mapping[str, str] = field(default_factory=dict)
-    answered: Outcome | None = None
+    ended: Outcome | None = None
     number: int = 0
+    hung_seconds: float | None = None
+    code: Sequence[MappedCode] = ()
+    memory: int | None = None
 
     @property
     def started(self) -> Event | None:
@@ -80,8 +87,8 @@ class FreshInput:
     @property
     def recorded_status(self) -> int | None:
         """Of the answer to the failing request; None when it is not kept."""
-        if self.answered is not None:
-            return self.answered.status
+        if self.ended is not None:
+            return self.ended.status
         for event in self.events:
             status = event.fields.get("status")
             if event.kind is EventKind.HANDLING_ENDED and isinstance(status, int):

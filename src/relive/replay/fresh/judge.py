@@ -19,14 +19,15 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from relive.model.outcome import InsideEvent, Outcome
+from relive.model.outcome import End, InsideEvent, Outcome
 from relive.model.reproduction import Raised, ReproductionKind
 from relive.recording.events import EventKind
 from relive.replay.cause import find_cause, missing_words
 from relive.replay.difference import short
 from relive.replay.sequence import first_differing_event
+from relive.replay.verdict import is_failure, way_it_ended
 
-__all__ = ["Came", "Judgement", "first_difference_inside", "judge", "judge_answer", "same_failure"]
+__all__ = ["Came", "Judgement", "first_difference_inside", "judge", "judge_end", "same_failure"]
 
 _PLACEHOLDER = re.compile(r"<secret:[0-9a-f]{8}>")
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
@@ -45,7 +46,8 @@ class Came:
         is_answered: a request was sent, and its answer is whole.
         is_request: a request was sent.
         missed: the first call of what is judged that had no recorded answer, in words; None: none.
-        outcome: of the request, with its body, the log meanwhile, and what was not reached; None: none was sent.
+        outcome: of the request, with its body, the log meanwhile, and what was not reached, or of the service, where that ended
+            as it had ended; None: none was sent.
     """
 
     raised: Sequence[Raised]
@@ -93,22 +95,23 @@ def judge(
     return Judgement(ReproductionKind.DIVERGED, first, [outcome], other)
 
 
-def judge_answer(
+def judge_end(
     recorded: Outcome, recorded_events: Sequence[InsideEvent], came: Came, ignore: Collection[str] = ()
 ) -> Judgement:
-    """Of a failing answer of which no exception was seen: it is compared as a replay's is (``relive.replay.cause``).
+    """Of a failure without an exception (an answer, silence, a death): compared as a replay's is (``relive.replay.cause``).
 
-    Where the same answer came, and nothing shows the cause, or something was missing, that is no reproduction.
+    Where it ended the same way, and nothing shows the cause, or something was missing, that is no reproduction.
     """
     inside = first_difference_inside(recorded_events, came.events, ignore)
-    if _went_well(came):
-        return Judgement(
-            ReproductionKind.NOT_REPRODUCED, f"status {came.status} came", [inside] if inside else []
-        )
     assert came.outcome is not None
-    if (recorded.end, recorded.status) != (came.outcome.end, came.outcome.status):
-        what = f"status {recorded.status} was recorded, " if recorded.status is not None else ""
-        how = f"{what}{f'status {came.status}' if came.is_answered else came.how or 'no answer'} came"
+    if not is_failure(came.outcome):
+        lives = ", and the service went on" if recorded.end is End.DIED else ""
+        return Judgement(
+            ReproductionKind.NOT_REPRODUCED, f"status {came.status} came{lives}", [inside] if inside else []
+        )
+    other = way_it_ended(recorded, came.outcome)
+    if other is not None:
+        how = _answer_words(recorded, came) if recorded.end in (End.ANSWERED, End.BROKEN) else other
         first = inside or came.missed
         return Judgement(ReproductionKind.DIVERGED, first or how, [how] if first else [])
     cause = find_cause(recorded, came.outcome)
@@ -119,6 +122,11 @@ def judge_answer(
     if unseen:
         return Judgement(ReproductionKind.SAME_ANSWER, unseen[0], [*unseen[1:], *cause.evidence])
     return Judgement(ReproductionKind.REPRODUCED, None, [*cause.evidence, *([inside] if inside else [])])
+
+
+def _answer_words(recorded: Outcome, came: Came) -> str:
+    what = f"status {recorded.status} was recorded, " if recorded.status is not None else ""
+    return f"{what}{f'status {came.status}' if came.is_answered else came.how or 'no answer'} came"
 
 
 def _went_well(came: Came) -> bool:

@@ -5,24 +5,35 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from relive.kernel.procfs import Mapping
 from relive.model.failure import Where
-from relive.model.outcome import InsideEvent
+from relive.model.outcome import End, InsideEvent, Outcome
 from relive.model.reproduction import Attempt, ReproductionKind
 from relive.recording.events import EventKind
 from relive.replay.fresh.attempt_plan import AttemptPlan, ReproduceOptions
-from relive.replay.fresh.judge import Came, Judgement, judge, judge_answer
+from relive.replay.fresh.judge import Came, Judgement, judge, judge_end
 from relive.replay.fresh.raised import raised_in
 from relive.replay.fresh.recorded_answers import is_whole, judged_events
+from relive.replay.fresh.relocating import relocated
 from relive.replay.fresh.request import SentRequest
-from relive.replay.fresh.sending import send
+from relive.replay.fresh.sending import Sent, send
 from relive.replay.fresh.waiting import wait_until
 from relive.replay.network import Network
-from relive.replay.outcomes import read_log, replayed_answer
+from relive.replay.outcomes import (
+    died_outcome,
+    read_log,
+    replayed_answer,
+    with_fault,
+    with_memory_used_up,
+    with_worker_exit,
+)
+from relive.replay.replay_input import hang_limit
 from relive.replay.ring_collector import BranchDrain
 from relive.replay.sequence import miss_words, misses_of, sequence_of
+from relive.replay.verdict import outcome_words
 from relive.sandbox.fresh_process import Afresh, SandboxDirectory
 
 __all__ = ["Life", "last_lines"]
@@ -48,6 +59,7 @@ class Life:
     drain: BranchDrain
     tell: Callable[[str], None]
     ready: float | None = None
+    code: Sequence[Mapping] = ()
 
     def live(self) -> Attempt:
         """Live it. The attempt has no number yet."""
@@ -77,7 +89,9 @@ class Life:
         log = self.sandbox.place.log("stderr")
         log_from = log.stat().st_size
         with contextlib.closing(Network(self.sandbox.init, [port])) as network:
-            answer, how = send(self.sandbox, self.drain, request, (address, port), self.wishes.limit)
+            case = self.plan.case
+            limit = hang_limit(case.hung_seconds) if case.hung_seconds is not None else self.wishes.limit
+            sent = send(self.sandbox, self.drain, request, (address, port), limit, case.ended)
             unreached = network.unreached()
         number = self.plan.case.judged if self.plan.case.started is not None else None
         # What a thread or a task dies of may come after the answer.
@@ -91,16 +105,41 @@ class Life:
         )
         return Came(
             raised=raised_in(self.drain.events, number),
-            status=answer.status,
-            how=how,
+            status=sent.answer.status,
+            how=sent.how,
             exit_status=self._exit_status(),
             events=self._events(number),
-            is_answered=not how,
+            is_answered=not sent.how,
             missed=self._missed(),
-            outcome=replayed_answer(answer, read_log(log, log_from)).model_copy(
-                update={"unreached": unreached}
-            ),
+            outcome=self._outcome(sent, read_log(log, log_from)).model_copy(update={"unreached": unreached}),
         )
+
+    def _outcome(self, sent: Sent, lines: list[str]) -> Outcome:
+        """Of the request; where the service had died, of the process that died here, if one did."""
+        outcome, recorded = replayed_answer(sent.answer, lines), self.plan.case.ended
+        hung = self.plan.case.hung_seconds
+        if hung is not None and (outcome.seconds or 0.0) >= hung:
+            return Outcome(end=End.NO_ANSWER, seconds=outcome.seconds, log=lines, stack=outcome.stack)
+        if recorded is None or recorded.end is not End.DIED:
+            return outcome
+        self.code = sent.code
+        if sent.fault is not None:
+            return with_fault(outcome, sent.fault)
+        if self.sandbox.groups.oom_kills():
+            return with_memory_used_up(outcome)
+        if sent.worker_exit is not None:
+            return with_worker_exit(outcome, sent.worker_exit)
+        status = self.sandbox.wait_status
+        return outcome if status is None else died_outcome(status, lines, outcome.seconds or 0.0)
+
+    def _recorded(self) -> Outcome:
+        """How it had ended, with addresses as this process would have them."""
+        recorded = self.plan.case.ended
+        assert recorded is not None
+        if recorded.fault is None:
+            return recorded
+        fault = relocated(recorded.fault, self.plan.case.code, self.code)
+        return recorded.model_copy(update={"fault": fault})
 
     def _has_handled(self, number: int | None) -> bool:
         """With None: whichever number it has here."""
@@ -164,8 +203,7 @@ class Life:
         if case.raised is not None:
             made = judge(case.raised, status, recorded, came, self.wishes.ignore)
         else:
-            assert case.answered is not None
-            made = judge_answer(case.answered, recorded, came, self.wishes.ignore)
+            made = judge_end(self._recorded(), recorded, came, self.wishes.ignore)
         return self._told(made, came)
 
     def _told(self, made: Judgement, came: Came) -> Attempt:
@@ -179,6 +217,9 @@ class Life:
             raised=made.raised,
             status=came.status,
             exit_status=came.exit_status,
+            ended=outcome_words(came.outcome)
+            if self.plan.case.raised is None and came.outcome is not None
+            else None,
             log=last_lines(self.sandbox.place),
             misses=misses,
             packets_left=seal.packets_left,

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from relive.config import Settings
 from relive.model.reproduction import Attempt, Reproduction
-from relive.replay.fresh.answered import case_of_answer
 from relive.replay.fresh.attempt import attempt
 from relive.replay.fresh.attempt_plan import AttemptPlan, ReproduceOptions
 from relive.replay.fresh.command import start_for
@@ -17,6 +16,8 @@ from relive.replay.fresh.evidence import FreshInput, case_of
 from relive.replay.fresh.recorded_answers import ANSWERS
 from relive.replay.fresh.request import request_for
 from relive.replay.fresh.tree import choose_tree
+from relive.replay.fresh.unpackaged import EnvironmentOf, unpackaged_input
+from relive.replay.verdict import outcome_words
 
 __all__ = ["PreparedReproduction", "What", "prepare", "reproduce"]
 
@@ -52,8 +53,11 @@ class PreparedReproduction:
     whole: Reproduction
 
 
-def prepare(settings: Settings, what: What) -> PreparedReproduction:
+def prepare(settings: Settings, what: What, committed: EnvironmentOf) -> PreparedReproduction:
     """Gather what is kept of the failure, and decide what is started.
+
+    Args:
+        committed: as for ``unpackaged_input``.
 
     Raises:
         IncidentUnknown, PackageMissing: there is nothing to reproduce.
@@ -63,7 +67,7 @@ def prepare(settings: Settings, what: What) -> PreparedReproduction:
     case = case_of(
         what.directory or settings.incidents,
         what.incident,
-        lambda incident: case_of_answer(settings, incident),
+        lambda incident: unpackaged_input(settings, incident, committed),
     )
     request = request_for(case)
     start = start_for(case, what.command, what.port)
@@ -79,6 +83,7 @@ def prepare(settings: Settings, what: What) -> PreparedReproduction:
         request=request.words if request is not None else None,
         recorded=case.raised,
         recorded_status=case.recorded_status if request is not None else None,
+        recorded_end=outcome_words(case.ended) if case.ended is not None else None,
         placeholders=made.placeholders,
         notes=[*start.notes, *made.notes, *(request.notes if request is not None else [])],
         attempts=[],

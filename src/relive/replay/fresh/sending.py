@@ -1,21 +1,30 @@
-"""Sending the request to a fresh process, over a socket made in its own network namespace."""
+"""Sending the request to a fresh process, over a socket made in its own network namespace, and seeing whether that ends by it."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import socket
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
+from relive.kernel import procfs
 from relive.kernel.namespaces import in_network
-from relive.model.outcome import End
+from relive.kernel.procfs import Mapping
+from relive.model.outcome import End, Fault, Outcome
+from relive.replay.deaths import Deaths, Watched
 from relive.replay.fresh.request import SentRequest
 from relive.replay.ring_collector import BranchDrain
 from relive.replay.sender import BranchConnection, ReceivedAnswer
 from relive.sandbox.fresh_process import Afresh
 
-__all__ = ["is_loopback", "send"]
+__all__ = ["Sent", "is_loopback", "send"]
 
 _CONNECT_LIMIT = 5.0  # [s]
+_END_LIMIT = 5.0  # [s] after the answer, or the end of its connection, for that of the service
+_TOLD_LIMIT, _LOOK = 1.0, 0.01  # [s] after its end, for word of the signal
 _LOCAL = frozenset({"0.0.0.0", "127.0.0.1", "::", "::1", "localhost", ""})
 
 
@@ -24,26 +33,92 @@ def is_loopback(address: str) -> bool:
     return address in _LOCAL
 
 
+@dataclass(slots=True)
+class Sent:
+    """What came of a request.
+
+    Attributes:
+        answer: as far as it came; how: in words why no more did, empty when it is whole.
+        fault: the first fatal signal; code: where the code of its process lay.
+        worker_exit: how a process that is not the service's first one ended with a failure; None: none did.
+    """
+
+    answer: ReceivedAnswer = field(default_factory=ReceivedAnswer)
+    how: str = ""
+    fault: Fault | None = None
+    code: Sequence[Mapping] = ()
+    worker_exit: int | None = None
+
+
 def send(
-    sandbox: Afresh, drain: BranchDrain, request: SentRequest, to: tuple[str | None, int], limit: float
-) -> tuple[ReceivedAnswer, str]:
+    sandbox: Afresh,
+    drain: BranchDrain,
+    request: SentRequest,
+    to: tuple[str | None, int],
+    limit: float,
+    recorded: Outcome | None,
+) -> Sent:
     """Send it and wait for the answer; what is in the rings is taken meanwhile, so that none runs over.
 
     Args:
         to: the address on which it listens, None: that of loopback; and the port.
-        limit: seconds for all of it.
-
-    Returns:
-        The answer as far as it came, and in words why no more did; empty when it is whole.
+        limit: seconds for the answer.
+        recorded: how it had ended; of a death the processes are watched, and their end is waited for.
     """
-    answer = ReceivedAnswer()
+    sent = Sent()
+    asyncio.run(_send(sandbox, drain, request, to, limit, recorded, sent))
+    return sent
+
+
+async def _send(
+    sandbox: Afresh,
+    drain: BranchDrain,
+    request: SentRequest,
+    to: tuple[str | None, int],
+    limit: float,
+    recorded: Outcome | None,
+    sent: Sent,
+) -> None:
+    codes: list[list[Mapping]] = []
+    watched = Watched(
+        sandbox.root,
+        sandbox.init,
+        sandbox.groups.oom_kills,
+        lambda pid: codes.append(list(procfs.read_maps(pid))),
+    )
+    ends = recorded is not None and recorded.end is End.DIED
+    deaths = await Deaths.watch(watched, recorded) if recorded is not None and ends else None
     try:
-        asyncio.run(_exchange(sandbox, drain, request, to, limit, answer))
-    except TimeoutError:
-        return answer, f"no answer came within {limit:g} s"
-    except OSError as error:
-        return answer, f"the service took no connection: {error.strerror or error}"
-    return answer, "" if answer.end is End.ANSWERED else "the connection broke before the answer was whole"
+        try:
+            await _exchange(sandbox, drain, request, to, limit, sent.answer)
+            if sent.answer.end is not End.ANSWERED:
+                sent.how = "the connection broke before the answer was whole"
+        except TimeoutError:
+            sent.how = f"no answer came within {limit:g} s"
+        except OSError as error:
+            sent.how = f"the service took no connection: {error.strerror or error}"
+        if ends:
+            await _end(sandbox, drain, deaths)
+    finally:
+        if deaths is not None:
+            await deaths.close()
+    if deaths is not None:
+        sent.worker_exit = deaths.exit_status
+        sent.fault = next(iter(deaths.faults), None)
+        sent.code = next(iter(codes), [])
+
+
+async def _end(sandbox: Afresh, drain: BranchDrain, deaths: Deaths | None) -> None:
+    """Wait for the end of a process that is watched, or of the service."""
+    until = time.monotonic() + _END_LIMIT
+    while time.monotonic() < until and procfs.exists(sandbox.root):
+        if deaths is not None and deaths.seen.is_set():
+            return
+        drain.drain()
+        await asyncio.sleep(_LOOK)
+    if deaths is not None and not procfs.exists(sandbox.root):
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(deaths.seen.wait(), _TOLD_LIMIT)
 
 
 async def _exchange(

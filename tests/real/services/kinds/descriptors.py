@@ -48,6 +48,25 @@ def signalfd() -> Kind:
 
 
 @kind
+def pair_of_a_terminal() -> Kind:
+    """Both sides: what is written to one is read at the other, not by somebody outside."""
+    ours, terminal = os.openpty()
+    others = os.openpty()
+    yield
+    os.write(terminal, b"line\n")
+    assert readable(ours) and os.read(ours, 16) == b"line\r\n"
+    os.write(others[0], b"typed\n")
+    assert readable(others[1]) and os.read(others[1], 16) == b"typed\n"
+
+
+@kind
+def namespace_held() -> Kind:
+    number = os.open("/proc/self/ns/net", os.O_RDONLY)
+    yield
+    assert os.readlink(f"/proc/self/fd/{number}") == os.readlink("/proc/self/ns/net")
+
+
+@kind
 def epoll() -> Kind:
     reading, writing = os.pipe()
     poll = select.epoll()

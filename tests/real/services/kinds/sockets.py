@@ -83,9 +83,15 @@ def tcp6_with_both_ends_inside() -> Kind:
     yield from _tcp_pair(socket.AF_INET6, "::1")
 
 
-def _tcp_pair(family: int, address: str) -> Kind:
-    listener = socket.create_server((address, 0), family=family)
-    client = socket.create_connection(listener.getsockname()[:2])
+@kind
+def tcp_of_both_families_inside() -> Kind:
+    """One end is an IPv6 socket with an IPv4 address, the other one of IPv4."""
+    yield from _tcp_pair(socket.AF_INET6, "::", "127.0.0.1")
+
+
+def _tcp_pair(family: int, address: str, to: str | None = None) -> Kind:
+    listener = socket.create_server((address, 0), family=family, dualstack_ipv6=to is not None)
+    client = socket.create_connection((to or address, listener.getsockname()[1]))
     served, _ = listener.accept()
     client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     client.send(b"unread by the server")

@@ -1,0 +1,165 @@
+"""What is kept of a failure of which no exception was seen, read from the recordings of its life on the host where they lie.
+
+Such an incident has no error package: a failing answer, a request without an answer, a fatal signal or an exit while a request
+was being served. The proxy has the request, the life its command and environment, and the recorder inside, if there is one, what
+was asked of others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from relive.config import Settings
+from relive.errors import PackageMissing, RecordingError, StoreError
+from relive.images.code_mappings import read_code_mappings
+from relive.images.registers import read_places
+from relive.incidents.evidence import read_events
+from relive.kernel import procfs
+from relive.model.capsule import CapsuleFacts, LifePaths
+from relive.model.incident import FailureKind, Incident
+from relive.model.launch import launch_of
+from relive.model.outcome import Fault
+from relive.recording.exchanges import Exchange, Exchanges
+from relive.recording.reader import Recording
+from relive.replay.fresh.evidence import FreshInput
+from relive.replay.inprocess_events import read_window, request_inside
+from relive.replay.outcomes import read_log, recorded_answer, recorded_outcome, with_fault
+from relive.store import Store
+
+__all__ = ["EnvironmentOf", "unpackaged_input"]
+
+EnvironmentOf = Callable[[Incident], Mapping[str, str]]
+
+_ANSWERS = (FailureKind.ANSWER, FailureKind.BROKEN)
+_ENDS = (FailureKind.SIGNAL, FailureKind.EXIT, FailureKind.MEMORY)
+
+
+def unpackaged_input(settings: Settings, incident: Incident, committed: EnvironmentOf) -> FreshInput:
+    """Gather it.
+
+    Args:
+        committed: the environment as a commit of the incident has it; empty where none does.
+
+    Raises:
+        PackageMissing: it did not happen to one request, or what was recorded of that is not here (any more).
+    """
+    number = _request_of(incident)
+    paths = LifePaths(settings.capsules / incident.service / incident.life)
+    try:
+        facts = CapsuleFacts.model_validate_json(paths.state.read_bytes())
+        exchange = Exchanges(Recording(paths.recording)).by_number(number)
+        wire = exchange.request_bytes()
+    except (OSError, ValidationError, RecordingError) as error:
+        raise _missing(incident, f"what was recorded of its request is not here: {error}") from error
+    case = FreshInput(
+        incident=incident,
+        package=None,
+        events=[],
+        beginning=[],
+        launch=launch_of(facts.spec, settings),
+        wire=wire,
+        bodies=paths.inside / "bodies",
+        environment=_environment(facts) or committed(incident),
+        memory=facts.spec.memory,
+    )
+    return _with_inside(_with_outcome(settings, case, paths, exchange), paths, exchange)
+
+
+def _request_of(incident: Incident) -> int:
+    """Number of the one request that it happened to; raises PackageMissing where there is none, or several."""
+    sighting = incident.sighting
+    kind, number = sighting.kind, sighting.request
+    if kind in _ENDS and number is None:
+        number = sighting.open_requests[0] if len(sighting.open_requests) == 1 else None
+        if len(sighting.open_requests) > 1:
+            count = len(sighting.open_requests)
+            raise _missing(
+                incident, f"{count} requests were being served, and which of them is to blame is not known"
+            )
+    if number is None or kind not in (*_ANSWERS, *_ENDS, FailureKind.HANG):
+        raise _missing(
+            incident, "no Python exception was seen to escape, and it did not happen to one request"
+        )
+    if sighting.from_outside:
+        raise _missing(
+            incident, f"the signal was sent {sighting.sender}, so no process of the service can bring it back"
+        )
+    return number
+
+
+def _missing(incident: Incident, cause: str) -> PackageMissing:
+    return PackageMissing(
+        f"incident {incident.number} has no error package",
+        cause=cause,
+        remedy=f"`relive replay {incident.number}` brings the failure back from a commit",
+    )
+
+
+def _environment(facts: CapsuleFacts) -> dict[str, str]:
+    """Of the service, while it lives: it is written down nowhere but in commits, since secrets stand in it."""
+    if not procfs.is_same_process(facts.init, facts.init_started):
+        return {}
+    return procfs.environment_of(facts.root)
+
+
+def _with_outcome(settings: Settings, case: FreshInput, paths: LifePaths, exchange: Exchange) -> FreshInput:
+    """With how it had ended."""
+    incident, sighting, log = case.incident, case.incident.sighting, paths.logs[-1]
+    if sighting.kind in _ANSWERS:
+        begin, end = exchange.log_offsets_before.get(str(log), 0), exchange.log_offsets_after.get(str(log))
+        return replace(case, ended=recorded_answer(exchange, read_log(log, begin, end)))
+    begin = sighting.log_begin or exchange.log_offsets_before.get(str(log), 0)
+    ended = recorded_outcome(sighting, exchange, read_log(log, begin, incident.log_end))
+    if sighting.kind is FailureKind.HANG:
+        hung = max(0.0, (sighting.seen_wall_ns - exchange.started_wall_ns) / 1e9)
+        return replace(case, ended=ended, hung_seconds=hung)
+    if sighting.kind is not FailureKind.SIGNAL:
+        return replace(case, ended=ended)
+    fault, code = _fault(settings, incident)
+    return replace(case, ended=with_fault(ended, fault), code=code)
+
+
+def _fault(settings: Settings, incident: Incident) -> tuple[Fault, Sequence[procfs.Mapping]]:
+    """The fatal signal, and the code of the process that got it: from the commit at the failure, where there is one."""
+    sighting = incident.sighting
+    assert sighting.signal is not None
+    fault = Fault(
+        process=sighting.pid or 0,
+        is_root=not sighting.worker,
+        signal=sighting.signal,
+        code=sighting.signal_code,
+        address=sighting.address,
+        callers=sighting.callers,
+    )
+    if incident.at is None or sighting.pid is None:
+        return fault, []
+    with contextlib.suppress(StoreError, OSError), tempfile.TemporaryDirectory(prefix="relive-") as scratch:
+        store, images = Store(settings.store), Path(scratch)
+        store.lay_out_small_images(store.facts(incident.at), images)
+        place = next((one for one in read_places(images) if one.thread == sighting.thread), None)
+        return fault.model_copy(update={"place": place}), read_code_mappings(images, sighting.pid)
+    return fault, []
+
+
+def _with_inside(case: FreshInput, paths: LifePaths, exchange: Exchange) -> FreshInput:
+    """With what the recorder inside knows of the request; of a server that it does not know, of all that was asked meanwhile."""
+    end = exchange.ended_mono_ns or exchange.started_mono_ns
+    window = read_window(paths.inside, exchange.started_mono_ns, end)
+    if window is None:
+        return case
+    try:
+        beginning = read_events(paths.beginnings)
+    except RecordingError:
+        beginning = []
+    found = request_inside(window.events, exchange)
+    if found is None:
+        meanwhile = [one for one in window.events if one.request == 0 and one.mono_ns <= end]
+        return replace(case, beginning=[*beginning, *meanwhile])
+    events = [one for one in window.events if (one.fields.get("pid"), one.request) == found]
+    return replace(case, beginning=beginning, events=events, number=found[1])

@@ -1,0 +1,59 @@
+"""What can be told of a failure without an error package, and what cannot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relive.config import Settings
+from relive.errors import PackageMissing
+from relive.model.incident import FailureKind, Incident, Sighting
+from relive.replay.fresh.unpackaged import unpackaged_input
+
+
+def incident(kind: FailureKind, request: int | None) -> Incident:
+    sighting = Sighting(kind=kind, fingerprint="f", summary="s", seen_wall_ns=1, request=request)
+    return Incident(
+        number=3, service="shop", life="L", sighting=sighting, before=None, at=None, last_seen_wall_ns=1
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "request_number", "why"),
+    [
+        (FailureKind.SIGNAL, None, "did not happen to one request"),
+        (FailureKind.ANSWER, None, "did not happen to one request"),
+        (FailureKind.HANG, None, "did not happen to one request"),
+        (FailureKind.LOG, 1, "did not happen to one request"),
+        (FailureKind.ANSWER, 1, "is not here"),
+        (FailureKind.EXIT, 1, "is not here"),
+    ],
+)
+def test_what_is_no_answer_or_is_not_here_is_refused_with_the_reason(
+    tmp_path: Path, kind: FailureKind, request_number: int | None, why: str
+) -> None:
+    with pytest.raises(PackageMissing) as raised:
+        unpackaged_input(Settings(home=tmp_path), incident(kind, request_number), lambda _incident: {})
+    assert why in (raised.value.cause or "")
+    assert "relive replay 3" in (raised.value.remedy or "")
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"open_requests": [4]}, "what was recorded of its request is not here"),
+        ({"open_requests": [4, 5]}, "2 requests were being served"),
+        ({"request": 4, "from_outside": True, "sender": "by pid 9 (kill)"}, "sent by pid 9 (kill)"),
+    ],
+)
+def test_a_death_is_of_the_one_request_that_was_open(
+    tmp_path: Path, change: dict[str, Any], why: str
+) -> None:
+    settings = Settings(home=tmp_path)
+    one = incident(FailureKind.SIGNAL, None)
+    one = one.model_copy(update={"sighting": one.sighting.model_copy(update=change)})
+    with pytest.raises(PackageMissing) as raised:
+        unpackaged_input(settings, one, lambda _incident: {})
+    assert why in (raised.value.cause or "")
