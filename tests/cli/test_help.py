@@ -49,6 +49,8 @@ def test_the_commands_are_those_that_are_documented():
             "dashboard",
             "delete",
             "debug",
+            "keep",
+            "kept",
             "fixture",
             "log",
             "show",

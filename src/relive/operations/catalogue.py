@@ -29,6 +29,8 @@ _WHERE = {
     "exec": ("branches", "EXEC"),
     "replay": ("replays", "REPLAY"),
     "reproduce": ("reproductions", "REPRODUCE"),
+    "keep": ("keeping", "KEEP"),
+    "kept": ("keeping", "KEPT"),
     "debug": ("debugging", "DEBUG"),
     "fixture": ("fixtures", "FIXTURE"),
     "export": ("exports", "EXPORT"),
