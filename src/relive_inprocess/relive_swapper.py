@@ -19,6 +19,11 @@ import types
 
 _MADE_BY_DEF = (ast.FunctionDef, ast.AsyncFunctionDef)
 _MADE_BY_NAME = (*_MADE_BY_DEF, ast.ClassDef)
+_SUSPENDED = {
+    types.CoroutineType: "cr_frame",
+    types.GeneratorType: "gi_frame",
+    types.AsyncGeneratorType: "ag_frame",
+}
 _OPTIMIZED = 0x1  # CO_OPTIMIZED: of functions, not of the bodies of classes
 _NO_LITERAL = object()
 _SHOWN = 100
@@ -78,8 +83,10 @@ class _File:
         self.future = [
             one for one in self.tree.body if isinstance(one, ast.ImportFrom) and one.module == "__future__"
         ]
-        real = os.path.realpath(self.path)
-        self.modules = [one for one in list(sys.modules.values()) if _file_of(one) == real]
+        self.real = os.path.realpath(self.path)
+        self.known = {}  # names of files to whether they are this one: a service has many functions, and few files
+        self.names = {os.path.basename(self.path), os.path.basename(self.real)}
+        self.modules = [one for one in list(sys.modules.values()) if self._is_of(one)]
         self.swapped, self.added, self.left, self.notes = [], [], [], []
 
     def swap(self):
@@ -99,18 +106,31 @@ class _File:
             "notes": self.notes,
         }
 
+    def _is_of(self, module):
+        path = getattr(module, "__dict__", {}).get("__file__")
+        return isinstance(path, str) and os.path.basename(path) in self.names and _file_of(module) == self.real
+
+    def _is_here(self, code):
+        name = code.co_filename
+        if name not in self.known:
+            # By the last part first: links are only followed for the few that can be it.
+            self.known[name] = os.path.basename(name) in self.names and os.path.realpath(name) == self.real
+        return self.known[name]
+
     # -- functions that are there
 
     def _swap_functions(self, new):
         living = {}
         for function in _functions(self.modules):
-            if os.path.realpath(function.__code__.co_filename) == os.path.realpath(self.path):
+            if self._is_here(function.__code__):
                 living.setdefault(_name(function), []).append(function)
         defaults = _defaults_of(self.tree)
         for name, functions in sorted(living.items()):
             codes = new.get(name)
             if codes is None:
-                if self.old is not None and not name.endswith("<lambda>"):
+                if self.old is not None and not name.endswith(
+                    ">"
+                ):  # <lambda>, <module> of what was read by runpy
                     self.notes.append("{} is gone from the file; who holds it can still call it".format(name))
                 continue
             olds = sorted({one.__code__.co_firstlineno for one in functions})
@@ -181,14 +201,13 @@ class _File:
                 running.add(frame.f_code)
                 frame = frame.f_back
         for one in gc.get_objects():
-            for attribute in ("cr_frame", "gi_frame", "ag_frame"):
-                if isinstance(one, (types.CoroutineType, types.GeneratorType, types.AsyncGeneratorType)):
-                    frame = getattr(one, attribute, None)
-                    if frame is not None:
-                        running.add(frame.f_code)
+            attribute = _SUSPENDED.get(type(one))
+            frame = getattr(one, attribute) if attribute is not None else None
+            if frame is not None:
+                running.add(frame.f_code)
         names = set(self.swapped)
         for code in running:
-            if code in own or os.path.realpath(code.co_filename) != os.path.realpath(self.path):
+            if code in own or not self._is_here(code):
                 continue
             name = getattr(code, "co_qualname", code.co_name)
             if any(one == name or one.rsplit(".", 1)[-1] == name for one in names):

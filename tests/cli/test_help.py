@@ -49,6 +49,7 @@ def test_the_commands_are_those_that_are_documented():
             "dashboard",
             "delete",
             "debug",
+            "try",
             "keep",
             "kept",
             "fixture",

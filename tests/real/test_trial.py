@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import http.client
 import json
 import shutil
@@ -19,6 +20,7 @@ import pytest
 
 from ports import free_port
 from relive.sandbox.branch import list_branches
+from relive.store.keyring import Keyring
 from waiting import LIMIT, eventually
 
 from .harness import PYTHON, SERVICES, Refused, Relive
@@ -64,7 +66,16 @@ def shop(commands: None) -> Iterator[Shop]:
     source = place / "poisoned.py"
     shutil.copy(SERVICES / "poisoned.py", source)
     relive, outer, inner = Relive(home, "trial"), free_port(), free_port()
-    options = ["--every", "start", "--name", "shop", "--listen", f"127.0.0.1:{outer}", "--upstream", str(inner)]
+    options = [
+        "--every",
+        "start",
+        "--name",
+        "shop",
+        "--listen",
+        f"127.0.0.1:{outer}",
+        "--upstream",
+        str(inner),
+    ]
     relive("run", "--detach", *options, "--", str(PYTHON), str(source), str(inner))
     eventually(lambda: relive("log", "shop"), "the commit at the start")
     eventually(lambda: ask(outer, "GET", "/price/tea") == 200, "its first answer")
@@ -99,7 +110,7 @@ def run_pytest(shop: Shop, directory: Path, *words: str) -> subprocess.Completed
     plugins = ["-p", "no:cacheprovider", "-p", "relive.pytest_plugin", "-p", "xdist"]
     command = [sys.executable, "-m", "pytest", "-q", "-rs", *plugins, *words, str(directory)]
     return subprocess.run(
-        command, env=environment, cwd=directory, capture_output=True, text=True, timeout=100, check=False
+        command, env=environment, cwd=directory, capture_output=True, text=True, timeout=180, check=False
     )
 
 
@@ -133,11 +144,15 @@ def test_its_commit_is_held_and_gc_says_by_whom(shop, tmp_path):
     shop.keep(tmp_path, "--name", "held", "--force")
 
 
+@pytest.mark.timeout(400)
 def test_pytest_runs_kept_states_and_the_fixture_beside_each_other(shop, tmp_path, edited):
     """A node for each file, in workers of xdist, with a report for CI; without --relive nothing is run."""
     shop.keep(tmp_path, "--name", "green")
     (tmp_path / "red.relive.yaml").write_text(
-        (tmp_path / "green.relive.yaml").read_text().replace("name: green", "name: red").replace("== 200", "== 201")
+        (tmp_path / "green.relive.yaml")
+        .read_text()
+        .replace("name: green", "name: red")
+        .replace("== 200", "== 201")
     )
     (tmp_path / "test_state.py").write_text(
         "def test_state(relive):\n"
@@ -176,8 +191,9 @@ def test_a_commit_that_is_not_here_is_fetched_from_its_remote(shop, tmp_path, co
         with pytest.raises(Refused) as refused:
             there("kept", made["file"], "--no-pull")
         assert refused.value.code == "ref-unknown"
-        signer = shop.relive("key", "list")["signer"]
-        there("key", "trust", signer)
+        trusted = other / "keys" / "trusted"
+        trusted.mkdir(parents=True)
+        (trusted / "friend.pub").write_text(Keyring(shop.relive.home / "keys").public_key.hex())
         found = there("kept", made["file"])
         assert found["met"] and found["pulled"]
         assert [one["tag"] for one in there("tag")] == ["kept-travelled"]
@@ -217,3 +233,76 @@ def test_what_cannot_be_kept_is_refused(shop, tmp_path):
         shop.relive("keep", "4711", "--expect", "status == 200", "-o", str(tmp_path))
     assert refused.value.code == "incident-unknown"
     assert list(tmp_path.iterdir()) == []
+
+
+def patch_of(shop: Shop, place: Path, name: str, before: str, after: str) -> str:
+    """The path of a patch of the source."""
+    assert before in shop.text
+    lines = difflib.unified_diff(
+        shop.text.splitlines(True),
+        shop.text.replace(before, after).splitlines(True),
+        "a/poisoned.py",
+        "b/poisoned.py",
+    )
+    (place / name).write_text("".join(lines))
+    return str(place / name)
+
+
+def test_fixes_are_told_apart_beside_the_unchanged_code(shop, tmp_path):
+    """One that works, one that fails otherwise and breaks neighbours, one that does not apply: a row each, nothing left behind."""
+    before = shop.traces()
+    good = patch_of(shop, tmp_path, "good.patch", BROKEN, FIXED)
+    bad = patch_of(shop, tmp_path, "bad.patch", BROKEN, "return PRICES.get(item).price")
+    unfit = tmp_path / "unfit.patch"
+    unfit.write_text(Path(good).read_text().replace("PRICES", "PRISES"))
+    words = ["--fix", good, "--fix", bad, "--fix", str(unfit), "--fix", "none", "--around", "3"]
+    done = shop.relive.say("try", shop.incident, *words, *FAST)
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(done.stdout)
+    assert (told["commit"], told["failed"], told["ran"], told["noise"]) == (shop.commit, 2, 2, [])
+    fixes = {one["name"]: one for one in told["fixes"]}
+    assert list(fixes) == ["none", good, bad, str(unfit)]
+    results = {name: [run["result"] for run in one["runs"]] for name, one in fixes.items()}
+    assert results == {
+        "none": ["fails the same"] * 2,
+        good: ["no failure"],
+        bad: ["fails otherwise"],
+        str(unfit): [],
+    }
+    assert fixes[good]["swapped"]["swapped"] == ["poisoned.py: Shop.price"]
+    assert fixes[good]["runs"][0]["status"] == 200 and fixes[good]["breaks"] == []
+    assert fixes[good]["neighbours"] >= 2 and fixes[good]["more_runs"] == 2
+    assert [one["asked"] for one in fixes[bad]["breaks"]] == ["GET /price/milk"]
+    assert fixes[bad]["still_there"] == 1.0
+    assert "does not apply" in fixes[str(unfit)]["refused"]
+    assert shop.traces() == before
+    assert shop.source.read_text() == shop.text, "the host's file is as it was"
+
+
+@pytest.mark.parametrize("kind", ["unfit", "elsewhere", "syntax", "nothing"])
+def test_the_only_patch_that_cannot_be_tried_is_an_error_and_leaves_nothing(shop, tmp_path, kind):
+    before = shop.traces()
+    made = Path(patch_of(shop, tmp_path, "made.patch", BROKEN, "return (" if kind == "syntax" else FIXED))
+    text = made.read_text()
+    if kind == "unfit":
+        text = text.replace("PRICES", "PRISES")
+    elif kind == "elsewhere":
+        text = text.replace("poisoned.py", "another.py")
+    elif kind == "nothing":
+        text = "nothing\n"
+    made.write_text(text)
+    with pytest.raises(Refused) as refused:
+        shop.relive("try", shop.incident, "--fix", str(made), *FAST)
+    assert refused.value.code == "patch-unfit" and refused.value.cause
+    assert shop.traces() == before
+
+
+def test_an_environment_and_a_tree_are_tried_in_fresh_processes(shop):
+    """The state is not in them, so that it does not fail there at all: the row of the plain fresh start says so."""
+    before = shop.traces()
+    done = shop.relive.say("try", shop.incident, "--env", "MODE=other", "--tree", ".", *FAST)
+    told = json.loads(done.stdout)
+    names = [one["name"] for one in told["fixes"]]
+    assert names == ["none", "fresh start", "fresh start, MODE", "fresh start, tree ."]
+    assert [run["result"] for one in told["fixes"][1:] for run in one["runs"]] == ["no failure"] * 3
+    assert shop.traces() == before

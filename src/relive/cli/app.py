@@ -114,6 +114,11 @@ _COMMANDS = (
         "Without any commit, from what was recorded: start the service afresh, send the request, judge",
     ),
     _Command(
+        "try",
+        "Try fixes on the very state and request that failed, beside the unchanged code",
+        function="try_",
+    ),
+    _Command(
         "keep",
         "Keep the state before a failure and its request as a test, with what is expected of the answer",
     ),

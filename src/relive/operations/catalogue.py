@@ -29,6 +29,7 @@ _WHERE = {
     "exec": ("branches", "EXEC"),
     "replay": ("replays", "REPLAY"),
     "reproduce": ("reproductions", "REPRODUCE"),
+    "try": ("trying", "TRY"),
     "keep": ("keeping", "KEEP"),
     "kept": ("keeping", "KEPT"),
     "debug": ("debugging", "DEBUG"),

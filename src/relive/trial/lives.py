@@ -59,7 +59,11 @@ def live_once(
         if change is not None:
             changed.append(change(branch))
 
-    options = replace(wishes, times=1, jobs=1, changes=carry_out, hears=heard.update)
+    def hear(others: Mapping[int, Outcome]) -> None:
+        heard.update(others)
+        wishes.hears(others)
+
+    options = replace(wishes, times=1, jobs=1, changes=carry_out, hears=hear)
     (run,) = asyncio.run(replay(settings, store, case, options)).runs
     return Life(run.model_copy(update={"number": number}), changed[0] if changed else None, heard)
 
