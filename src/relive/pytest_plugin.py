@@ -7,9 +7,11 @@ even where it is used does the process of the tests import Relive: each state is
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -205,30 +207,30 @@ def _perform(operation: str, wish: dict[str, Any]) -> dict[str, Any]:
 
     The protocol is specified in ``relive.operations.subprocess_runner``.
     """
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "relive.operations", operation],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    assert process.stderr is not None
-    with process:
-        process.stdin.write(json.dumps(wish).encode() + b"\n")
-        process.stdin.flush()
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "relive.operations", operation],
+            bufsize=0,  # what it does not take any more is an error at once, and not when the pipe is closed
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            start_new_session=True,
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
         last: dict[str, Any] = {}
-        for line in process.stdout:
-            last = json.loads(line)
-            if "result" in last or "error" in last:
-                break
+        with process, process.stdout as told:
+            with contextlib.suppress(BrokenPipeError):  # it has ended, and said why
+                process.stdin.write(json.dumps(wish).encode() + b"\n")
+            while not ("result" in last or "error" in last) and (line := told.readline()):
+                last = json.loads(line)
         if "result" in last:
             return dict(last["result"])
         if "error" not in last:
-            said = process.stderr.read().decode(errors="replace").strip().splitlines()
+            said.seek(0)
+            lines = said.read().decode(errors="replace").strip().splitlines()
             raise Failed(
-                {"code": "bug", "message": "relive ended without a result", "cause": "\n".join(said[-5:])}
+                {"code": "bug", "message": "relive ended without a result", "cause": "\n".join(lines[-5:])}
             )
     if last["error"]["code"] in _OF_THE_HOST:
         pytest.skip(f"this host cannot restore it: {Failed(last['error'])}".replace("\n", "; "))

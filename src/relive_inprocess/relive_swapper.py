@@ -108,7 +108,9 @@ class _File:
 
     def _is_of(self, module):
         path = getattr(module, "__dict__", {}).get("__file__")
-        return isinstance(path, str) and os.path.basename(path) in self.names and _file_of(module) == self.real
+        return (
+            isinstance(path, str) and os.path.basename(path) in self.names and _file_of(module) == self.real
+        )
 
     def _is_here(self, code):
         name = code.co_filename
