@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from patched import patched
 from relive_inprocess import relive_swapper
 
 
@@ -253,3 +254,28 @@ def test_the_files_of_loaded_modules_are_told(program):
     told = json.loads(relive_swapper.answer('{"kind": "files"}'))
     assert told["files"][str(one.path.resolve())] == "swapped_program"
     assert told["version"] == list(sys.version_info[:3])
+
+
+def test_the_fix_of_the_payments_example_cures_a_ledger_that_lives_with_the_old_account(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its race is forced: the account of a batch that was closed is kept. Only other code helps then, or a restart."""
+    example = Path(__file__).parents[2] / "examples" / "payments"
+    spec = importlib.util.spec_from_file_location("swapped_ledger", example / "ledger.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "swapped_ledger", module)
+    spec.loader.exec_module(module)
+    ledger = module.Ledger(tmp_path / "payments.db")
+    account = ledger.account(1)
+    ledger.close(ledger._open_batches[account.batch_id])
+    ledger._accounts[1] = account
+    with pytest.raises(KeyError):
+        ledger.pay(1, 100, "refused")
+    new = (patched(example, tmp_path / "fixed") / "ledger.py").read_text()
+    old = (example / "ledger.py").read_text()
+    question = {"kind": "swap", "files": [{"path": str(example / "ledger.py"), "old": old, "new": new}]}
+    (told,) = json.loads(relive_swapper.answer(json.dumps(question)))["files"]
+    assert told["swapped"] == ["Ledger.account", "Ledger.pay"]
+    assert told["added"] == ["Ledger._open_batch"] and told["left"] == []
+    assert ledger.pay(1, 100, "taken").amount == 100
