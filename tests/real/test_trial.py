@@ -229,6 +229,11 @@ def test_a_file_that_cannot_be_run_is_refused_and_leaves_nothing(shop, tmp_path,
 def test_what_cannot_be_kept_is_refused(shop, tmp_path):
     with pytest.raises(Refused, match="no expectation"):
         shop.relive("keep", shop.incident, "--expect", "__import__('os')", "-o", str(tmp_path))
+    (tmp_path / "file").touch()
+    with pytest.raises(Refused, match="cannot be written"):
+        shop.keep(tmp_path / "file", "--name", "nowhere")
+    assert "kept-nowhere" not in [one["tag"] for one in shop.relive("tag")]
+    (tmp_path / "file").unlink()
     with pytest.raises(Refused) as refused:
         shop.relive("keep", "4711", "--expect", "status == 200", "-o", str(tmp_path))
     assert refused.value.code == "incident-unknown"

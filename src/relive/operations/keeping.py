@@ -189,11 +189,10 @@ def keep(settings: Settings, wish: KeepWish, progress: Progress) -> Kept:
     (first,) = _lives(settings, store, case, state.model_copy(update={"times": 1, "code": []}), [], mask)
     if wish.remote is not None:
         push(settings, PushWish(remote=wish.remote, ref=commit), progress)
-    store.tag(tag, commit, force=True)
     content = written_kept(state)
     if goal is not None:
-        goal.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(goal, content.encode(), durability=Durability.NAME)
+        _write(goal, content)
+    store.tag(tag, commit, force=True)
     return Kept(
         name=name,
         commit=commit,
@@ -313,6 +312,16 @@ def _lives(
         reason = expectation.why_not(outcome) if expectation is not None else None
         found.append(_told(life, reason, mask))
     return found
+
+
+def _write(goal: Path, content: str) -> None:
+    try:
+        goal.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(goal, content.encode(), durability=Durability.NAME)
+    except OSError as error:
+        raise UsageError(
+            f"{goal} cannot be written", cause=str(error), remedy="name another with -o"
+        ) from error
 
 
 def _told(life: Life, reason: str | None, mask: Mask) -> KeptRun:
