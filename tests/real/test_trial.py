@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from ports import free_port
+from relive.model.trial import TAG_PREFIX
 from relive.sandbox.branch import list_branches
 from relive.store.keyring import Keyring
 from waiting import LIMIT, eventually
@@ -133,7 +134,7 @@ def test_a_kept_state_is_red_with_the_code_that_failed_and_green_with_the_fix(sh
 
 def test_its_commit_is_held_and_gc_says_by_whom(shop, tmp_path):
     made = shop.keep(tmp_path, "--name", "held")
-    assert made["tag"] == "kept-held"
+    assert made["tag"] == TAG_PREFIX + "held" == "kept-held"
     shop.relive("retain", "--keep", "1", "--minutes", "0", "--hours", "0", "--days", "0", "--months", "0")
     assert "kept-held" in shop.relive("gc", "--grace", "0")["kept"]
     assert shop.commit in [one["id"] for one in shop.relive("log")]
