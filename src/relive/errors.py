@@ -2,7 +2,7 @@
 
 ReliveError
 ├── UsageError            a request that cannot be meant: exit status 2
-│   ├── ConfigInvalid, FixtureInvalid, UnitUnfit
+│   ├── ConfigInvalid, FixtureInvalid, KeptInvalid, PatchUnfit, UnitUnfit
 ├── NotFound              a name that stands for nothing: 3
 │   ├── TargetUnknown, ProcessGone, RefUnknown, RefAmbiguous, IncidentUnknown, BranchUnknown
 │   ├── TokenUnknown, KeptExportUnknown, TaskUnknown
@@ -65,6 +65,7 @@ __all__ = [
     "ImageUnavailable",
     "IncidentUnknown",
     "KeptExportUnknown",
+    "KeptInvalid",
     "KeyMissing",
     "KeyReused",
     "KeyWrong",
@@ -77,6 +78,7 @@ __all__ = [
     "OriginRefused",
     "OutputLost",
     "PackageMissing",
+    "PatchUnfit",
     "PermissionMissing",
     "ProcessGone",
     "RangeUnsatisfiable",
@@ -183,6 +185,18 @@ class FixtureInvalid(UsageError):
     """A rule file of a fixture that cannot be read, or whose rows no database takes."""
 
     code = "fixture-invalid"
+
+
+class KeptInvalid(UsageError):
+    """A file of a kept state is none that ``relive kept`` could run."""
+
+    code = "kept-invalid"
+
+
+class PatchUnfit(UsageError):
+    """A patch does not apply to the service's files, or cannot be brought into a living process."""
+
+    code = "patch-unfit"
 
 
 class UnitUnfit(UsageError):

@@ -40,11 +40,11 @@ NEEDED: dict[str, set[Scope]] = {
     **{
         name: {Scope.HOST}
         for name in """run watch adopt release stop restore_as_podman push pull import gc repair key_list key_new key_rotate
-        key_rotate_signing key_trust""".split()
+        key_rotate_signing key_trust keep kept""".split()
     },
     **{
         name: {Scope.OPERATE, Scope.MEMORY}
-        for name in ("execute", "reproduce", "debug", "python_stacks", "evaluate", "diff_values", "bisect")
+        for name in ("execute", "reproduce", "debug", "python_stacks", "evaluate", "diff_values", "bisect", "try")
     },
     **{
         name: {Scope.MEMORY}

@@ -117,6 +117,19 @@ _COMMANDS = (
         "reproduce",
         "Without any commit, from what was recorded: start the service afresh, send the request, judge",
     ),
+    _Command(
+        "try",
+        "Try fixes on the very state and request that failed, beside the unchanged code",
+        function="try_",
+    ),
+    _Command(
+        "keep",
+        "Keep the state before a failure and its request as a test, with what is expected of the answer",
+    ),
+    _Command(
+        "kept",
+        "Run what `relive keep` has kept: restore, give it the code that is here, send the request, compare",
+    ),
     _Command("debug", "Open a debugger at the failure, in the process itself as it was then"),
     _Command("fixture", "Make a small database in which an incident's queries give the rows that they gave"),
     _Command("serve", "Serve the REST API, and MCP at /mcp"),

@@ -38,6 +38,8 @@ def gc(wish: GcWish, as_json: AsJson = False) -> None:
     condemned = sum(one.bytes for one in [*found.condemned, *found.waiting])
     verb = "Would free" if wish.dry_run else "Freed"
     terminal.status(f"{verb} {size(found.freed)}; {size(condemned)} condemned.")
+    if found.kept:
+        terminal.status(f"Kept states hold their commits: {', '.join(found.kept)}.")
     if found.doubtful:
         terminal.status(f"{len(found.doubtful)} commits are damaged, so that packs and files are left alone.")
         terminal.hint("`relive verify` names what is damaged.")

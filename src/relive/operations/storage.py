@@ -13,6 +13,7 @@ from relive.maintenance.gc import GRACE, Collected, collect, foresee
 from relive.maintenance.problems import Kind, Problem, Report
 from relive.model.commit import CommitId
 from relive.model.token_scope import Scope
+from relive.model.trial import TAG_PREFIX
 from relive.operations.operation import Effect, Faces, Operation, Result, Route, Tool, Wish
 from relive.operations.progress import Progress
 from relive.store import Store
@@ -163,7 +164,7 @@ class Useless(Result):
 
 
 class Garbage(Result):
-    """What was done, or would be; see ``upkeep.gc.Collected``."""
+    """What was done, or would be; see ``upkeep.gc.Collected``. ``kept``: tags that keep the commits of kept states."""
 
     dry_run: bool
     freed: int
@@ -172,9 +173,10 @@ class Garbage(Result):
     waiting: list[Useless]
     repacked: list[str]
     doubtful: list[str]
+    kept: list[str]
 
     @classmethod
-    def of(cls, found: Collected, *, dry_run: bool) -> Garbage:
+    def of(cls, found: Collected, *, dry_run: bool, kept: list[str]) -> Garbage:
         """From what upkeep found."""
 
         def listed(things: list[Thing]) -> list[Useless]:
@@ -188,6 +190,7 @@ class Garbage(Result):
             waiting=listed(found.decision.wait),
             repacked=found.repacked,
             doubtful=found.doubtful,
+            kept=kept,
         )
 
 
@@ -205,8 +208,10 @@ class GcWish(Wish):
 def gc(settings: Settings, wish: GcWish, progress: Progress) -> Garbage:
     """Free what no commit needs, or say what could be freed; never drops a commit. Raises StoreError."""
     act = foresee if wish.dry_run else collect
-    found = act(Store(settings.store), grace=wish.grace, progress=progress.progress)
-    return Garbage.of(found, dry_run=wish.dry_run)
+    store = Store(settings.store)
+    found = act(store, grace=wish.grace, progress=progress.progress)
+    kept = [name for name in store.tags() if name.startswith(TAG_PREFIX)]
+    return Garbage.of(found, dry_run=wish.dry_run, kept=kept)
 
 
 GC = Operation(

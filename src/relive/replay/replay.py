@@ -70,6 +70,8 @@ class ReplayOptions:
             (``protocols.registry``), to which inside the service such a call is passed.
         speed: recorded times, of requests and of stubs' answers, are divided by it.
         sees: told of the first process of each branch before it is stopped.
+        changes: given each branch before anything is sent; what it raises ends the replay.
+        hears: told how the requests beside the judged one ended in a branch, by their numbers.
     """
 
     times: int = 1
@@ -83,6 +85,8 @@ class ReplayOptions:
     on_miss: Mapping[str, str] = field(default_factory=dict)
     speed: Speed = AS_RECORDED
     sees: Callable[[int], None] = lambda _root: None
+    changes: Callable[[Branch], None] = lambda _branch: None
+    hears: Callable[[Mapping[int, Outcome]], None] = lambda _outcomes: None
 
 
 def answers_for(case: ReplayInput, wishes: ReplayOptions) -> AnswerFiles | None:
@@ -186,6 +190,7 @@ async def _run(
         deaths = await Deaths.watch(watched, case.recorded)
         wishes.sees(branch.facts.root)
         stage.open(branch, case.manifest)
+        wishes.changes(branch)
         opened = time.monotonic()
         outcome, earlier, forwarded = await _live(branch, case, wishes, deaths)
         if answers is not None:
@@ -385,6 +390,7 @@ async def _live(
                 outcome = outcome.model_copy(update={"places": await places_of(branch.facts.root)})
     finally:
         sender.close()
+    wishes.hears(_others(case, sender))
     return (
         outcome,
         _first_earlier(case, sender, wishes.ignore),
@@ -441,6 +447,16 @@ async def _status(branch: Branch, died: asyncio.Event) -> int | None:
             return status
         await asyncio.sleep(0.01)
     return 9
+
+
+def _others(case: ReplayInput, sender: Sender) -> dict[int, Outcome]:
+    """How the requests beside the subject ended, those aside that cannot be read."""
+    found = {}
+    for number, answer in sender.answers.items():
+        if number != case.plan.subject:
+            with contextlib.suppress(RecordingError):
+                found[number] = replayed_answer(answer, [])
+    return found
 
 
 def _first_earlier(case: ReplayInput, sender: Sender, ignore: Collection[str]) -> Earlier | None:

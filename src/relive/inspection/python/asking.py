@@ -15,9 +15,10 @@ import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-import relive_inprocess.relive_inspector as program
+import relive_inprocess.relive_inspector as inspector
 from relive.errors import UsageError
 from relive.inspection.python.calling import StoppedThread
 from relive.inspection.python.symbols import interpreter_functions
@@ -50,11 +51,12 @@ def is_python(pid: int) -> bool:
     return interpreter_functions(pid, _FUNCTIONS) is not None
 
 
-def ask(pid: int, question: Mapping[str, Any], limit: float) -> Any:
-    """The answer of ``relive_inspector`` in that process, as JSON's values.
+def ask(pid: int, question: Mapping[str, Any], limit: float, program: ModuleType = inspector) -> Any:
+    """The answer of a program's ``answer`` in that process, as JSON's values.
 
     Args:
         limit: seconds.
+        program: its text is compiled there; its ``answer`` takes JSON and gives bytes of JSON.
 
     Raises:
         UsageError: it runs no CPython.
@@ -76,7 +78,7 @@ def ask(pid: int, question: Mapping[str, Any], limit: float) -> Any:
             os.kill(pid, signal.SIGCONT)
         if tid is None:
             _come_to_safety(thread, functions)
-        return json.loads(_answer(thread, functions, json.dumps(question)))
+        return json.loads(_answer(thread, functions, program, json.dumps(question)))
 
 
 def is_stopped(pid: int) -> bool:
@@ -118,7 +120,7 @@ def _come_to_safety(thread: StoppedThread, functions: Mapping[str, int]) -> None
     thread.go_on(signal.SIGTRAP)
 
 
-def _answer(thread: StoppedThread, functions: Mapping[str, int], question: str) -> bytes:
+def _answer(thread: StoppedThread, functions: Mapping[str, int], program: ModuleType, question: str) -> bytes:
     def call(name: str, *arguments: int) -> int:
         return thread.call(functions[name], *arguments)
 
@@ -130,7 +132,7 @@ def _answer(thread: StoppedThread, functions: Mapping[str, int], question: str) 
         return place
 
     before = call("PyGILState_Ensure")
-    source = f"{Path(program.__file__).read_text()}\nANSWER = answer({question!r})\n"
+    source = f"{Path(str(program.__file__)).read_text()}\nANSWER = answer({question!r})\n"
     code = call("Py_CompileString", text(source), text("<relive>"), _WHOLE_FILE)
     names = call("PyDict_New")
     call("PyDict_SetItemString", names, text("__builtins__"), call("PyEval_GetBuiltins"))

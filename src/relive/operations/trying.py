@@ -1,0 +1,251 @@
+"""Trials: fixes on the very state and request that failed, beside the unchanged code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pydantic import Field
+
+from relive.config import Settings
+from relive.errors import UsageError
+from relive.incidents.incidents import Incidents
+from relive.incidents.report.masking import Mask
+from relive.incidents.report.outcomes import masked_run
+from relive.kernel import procfs
+from relive.model.outcome import VerdictKind
+from relive.model.reproduction import Attempt, ReproductionKind
+from relive.model.token_scope import Scope
+from relive.model.trial import FixRun, FixTried, Trial
+from relive.operations.operation import Effect, Faces, Operation, Route, Tool, Wish
+from relive.operations.policies import check_ignore, parse_policy
+from relive.operations.progress import Progress
+from relive.operations.reproductions import ReproduceWish, reproduce
+from relive.operations.targets import tend
+from relive.replay.plan import Pace
+from relive.replay.replay import ReplayOptions
+from relive.replay.replay_input import case_of_incident
+from relive.replay.verdict import is_failure
+from relive.store import Store
+from relive.trial.findability import PRIOR
+from relive.trial.patches import PATCH_MOST, paths_of_patch
+from relive.trial.trying import (
+    Ground,
+    Neighbours,
+    compared,
+    neighbours_of,
+    noise_between,
+    patching,
+    run_words,
+    try_fix,
+    try_unchanged,
+    with_odds,
+)
+
+__all__ = ["NONE", "TRY", "TryWish", "has_worked", "try_fixes"]
+
+NONE = "none"  # as a fix: the unchanged code, which is run in any case
+_BASELINE = 2  # runs of the unchanged code, at least
+_FAILING = 500
+
+
+class TryWish(Wish):
+    """Which fixes are tried, on what."""
+
+    incident: int = Field(ge=1, description="Number of the incident")
+    fix: list[str] = Field(
+        default=[],
+        max_length=20,
+        description="A patch as `git diff` makes it (on the command line its file), or none for the unchanged code",
+    )
+    root: str | None = Field(
+        default=None,
+        pattern=r"^/",
+        description="The service's directory that patches are relative to; default: it is looked for",
+    )
+    env: list[str] = Field(
+        default=[], max_length=1000, description="NAME=VALUE: start the service afresh with it"
+    )
+    tree: list[str] = Field(
+        default=[],
+        max_length=20,
+        description="A revision of git, or . for the files as they are: start the service afresh with it",
+    )
+    times: int = Field(default=1, ge=1, le=1000, description="How often each fix is run")
+    around: int = Field(
+        default=0,
+        ge=0,
+        le=1000,
+        description="Also up to so many recorded requests before and after the failing one: what does a fix break?",
+    )
+    first: bool = Field(default=False, description="The first time the incident was seen, not the latest")
+    pace: Pace = Field(
+        default=Pace.RECORDED, description="Send again at the recorded pace, or as fast as order allows"
+    )
+    ignore: list[str] = Field(default=[], description="What may differ, as for `relive replay`")
+    on_miss: list[str] = Field(
+        default=[],
+        description="A call without a recorded answer: fail or pass, or KIND=pass such as http-call=pass",
+    )
+    limit: float | None = Field(default=None, ge=0.1, le=86_400, description="Seconds for the judged request")
+
+
+def try_fixes(settings: Settings, wish: TryWish, progress: Progress) -> Trial:
+    """Run the unchanged code and each fix in branches of the state before a failure; secrets are masked in what is told.
+
+    A patch that does not apply is refused in its row; of a wish with one fix only, it is an error.
+
+    Raises:
+        UsageError: what is asked for cannot be meant. PatchUnfit: a patch is none, or the only one does not apply.
+        IncidentUnknown, RefUnknown, RecordingError, StoreError: there is nothing that could be replayed.
+        RestoreFailed: a branch could not be given other code.
+    """
+    patches = _patches(wish.fix)
+    tend(settings, progress)
+    store, mask = Store(settings.store), Mask.configured(settings)
+    incident = Incidents(settings.incidents).get(wish.incident)
+    occurrence = incident.occurrence(first=wish.first)
+    case = case_of_incident(settings, store, incident, occurrence)
+    wishes = ReplayOptions(
+        ignore=tuple(check_ignore(text) for text in wish.ignore),
+        on_miss=dict(parse_policy(text, has_stubs=True) for text in wish.on_miss),
+        limit=wish.limit,
+        pace=wish.pace,
+        sees=lambda root: mask.learn_environment(procfs.environment_of(root)),
+    )
+    ground = Ground(
+        settings, store, case, wishes, progress.status, lambda run: mask.model(masked_run(run, mask))
+    )
+    unchanged, _ = try_unchanged(ground, max(_BASELINE, wish.times))
+    failed = sum(run.fails is True for run in unchanged.runs)
+    ran = sum(run.fails is not None for run in unchanged.runs)
+    near = neighbours_of(settings, store, incident, occurrence, case, wish.around) if wish.around else None
+    if near is not None:
+        near, unchanged = _with_usual(ground, near, unchanged)
+    fixes = [unchanged]
+    is_only = len(patches) == 1 and not wish.env and not wish.tree
+    for name, patch in patches:
+        change = patching(patch, wish.root)
+        tried = try_fix(ground, name, change, wish.times, failed=failed, ran=ran, is_only=is_only)
+        if tried.refused is None and near is not None:
+            _, breaks = compared(ground, near, change)
+            tried = tried.model_copy(update={"neighbours": len(near.asked), "breaks": breaks})
+        fixes.append(tried)
+    fixes += _afresh(settings, wish, progress)
+    return mask.model(
+        Trial(
+            incident=incident.number,
+            service=incident.service,
+            commit=case.commit,
+            request=case.plan.subject,
+            recorded=FixRun(
+                fails=is_failure(case.recorded),
+                result=run_words(VerdictKind.REPRODUCED, case.recorded),
+                status=case.recorded.status,
+                exception=case.recorded.stack.exception if case.recorded.stack is not None else None,
+                seconds=case.recorded.seconds,
+            ),
+            noise=noise_between(*unchanged.runs[:2]),
+            failed=failed,
+            ran=ran,
+            prior=PRIOR,
+            fixes=fixes,
+        )
+    )
+
+
+TRY = Operation(
+    "try",
+    TryWish,
+    Trial,
+    try_fixes,
+    Faces(
+        cli=("try",),
+        rest=Route(
+            "POST",
+            "/trials",
+            frozenset({Scope.OPERATE, Scope.MEMORY}),
+            "Try fixes on the very state and request that failed, beside the unchanged code",
+            is_task=True,
+        ),
+        mcp=Tool(
+            Effect.ADDS,
+            "Try patches on the very state and request that failed, each in a sealed branch beside the unchanged code; "
+            "`around` tells what they break.",
+        ),
+    ),
+)
+
+
+def _patches(fixes: Sequence[str]) -> list[tuple[str, str]]:
+    """(name, patch) of each that is one; raises PatchUnfit for what is none."""
+    found: list[tuple[str, str]] = []
+    for text in fixes:
+        if text.strip() == NONE:
+            continue
+        if len(text) > PATCH_MOST:
+            raise UsageError("a patch is too long", cause=f"it has over {PATCH_MOST} characters")
+        paths = paths_of_patch(text)
+        found.append(
+            (f"patch {len(found) + 1} ({', '.join(path.rpartition('/')[2] for path in paths[:3])})", text)
+        )
+    return found
+
+
+def _with_usual(ground: Ground, near: Neighbours, unchanged: FixTried) -> tuple[Neighbours, FixTried]:
+    """With what the neighbours do without any fix."""
+    ground.tell(f"Sending {len(near.asked)} neighbouring requests.")
+    usual, differing = compared(ground, near, None)
+    told = unchanged.model_copy(update={"neighbours": len(near.asked), "breaks": differing})
+    return replace(near, usual=usual), told
+
+
+def _afresh(settings: Settings, wish: TryWish, progress: Progress) -> list[FixTried]:
+    """Processes that are started anew: as recorded, for comparison, then with another environment, then with other trees."""
+    if not wish.env and not wish.tree:
+        return []
+    variants: list[tuple[str, dict[str, object]]] = [("fresh start", {})]
+    if wish.env:
+        variants.append(
+            (f"fresh start, {', '.join(one.partition('=')[0] for one in wish.env)}", {"env": wish.env})
+        )
+    variants += [(f"fresh start, tree {one}", {"env": wish.env, "checkout": one}) for one in wish.tree]
+    found: list[FixTried] = []
+    failed = ran = 0
+    for name, options in variants:
+        asked = {"incident": str(wish.incident), "times": wish.times, **options}
+        if wish.limit is not None:
+            asked["limit"] = wish.limit
+        # Without the mark of a task: it stands for all of this, and each of these would be taken for the one before.
+        told = reproduce(
+            settings.model_copy(update={"mark": None}), ReproduceWish.model_validate(asked), progress
+        )
+        tried = FixTried(name=name, kind="fresh", runs=[_fresh_run(one) for one in told.attempts])
+        if not found:
+            failed = sum(run.fails is True for run in tried.runs)
+            ran = sum(run.fails is not None for run in tried.runs)
+        else:
+            tried = with_odds(tried, failed=failed, ran=ran)
+        found.append(tried)
+    return found
+
+
+def _fresh_run(attempt: Attempt) -> FixRun:
+    if attempt.kind is ReproductionKind.COULD_NOT_START:
+        return FixRun(fails=None, result="not started", difference=attempt.difference)
+    fails = attempt.raised is not None or attempt.status is None or attempt.status >= _FAILING
+    same = attempt.kind in (ReproductionKind.REPRODUCED, ReproductionKind.SAME_ANSWER)
+    return FixRun(
+        fails=fails,
+        result="no failure" if not fails else "fails the same" if same else "fails otherwise",
+        status=attempt.status,
+        exception=f"{attempt.raised.type}: {attempt.raised.text}" if attempt.raised is not None else None,
+        seconds=None,
+        difference=attempt.difference,
+    )
+
+
+def has_worked(result: Trial) -> bool:
+    """Some fix ran, and did not fail."""
+    tried = [one for one in result.fixes if one.kind != NONE and one.name != "fresh start"]
+    return any(one.runs and all(run.fails is False for run in one.runs) for one in tried)

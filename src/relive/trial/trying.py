@@ -1,0 +1,302 @@
+"""Trying fixes on the very state and request that failed: each in a branch of its own, beside the unchanged code, which runs twice.
+
+1. The unchanged code runs twice (or as often as fixes are): what differs between these two is noise, and how often it fails
+   says how many clean runs a fix needs.
+2. Each patch changes the files and the living functions of a branch before anything is sent.
+3. With neighbours, the requests around the failing one are sent, too; what ends otherwise than recorded, and does not so with
+   the unchanged code, is what the fix breaks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from relive.config import Settings
+from relive.errors import PatchUnfit, RecordingError, ReliveError
+from relive.model.capsule import LifePaths
+from relive.model.incident import Incident, Occurrence
+from relive.model.outcome import Outcome, Run, VerdictKind
+from relive.model.trial import FixRun, FixTried, NeighbourDifference, Swapped
+from relive.recording.exchanges import Exchange, Exchanges
+from relive.recording.reader import Recording
+from relive.replay.replay import ReplayOptions
+from relive.replay.replay_input import ReplayInput, case_of_request
+from relive.replay.verdict import is_failure, same_answer
+from relive.sandbox.branch import Branch
+from relive.store import Store
+from relive.trial.effects import FileStates, effects_of, files_of, written_between
+from relive.trial.findability import more_clean_runs, still_there
+from relive.trial.lives import Change, Life, live_once
+from relive.trial.patches import apply_patch
+from relive.trial.source import read_in_branch
+from relive.trial.swapping import change_code, loaded_files, roots_of
+
+__all__ = [
+    "Ground",
+    "Neighbours",
+    "compared",
+    "neighbours_of",
+    "noise_between",
+    "patching",
+    "run_words",
+    "try_fix",
+    "try_unchanged",
+    "with_odds",
+]
+
+_LAST = (1 << 63) - 1  # a sequence number behind all
+_TOLD_MOST = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What all fixes of a trial are tried on.
+
+    Attributes:
+        tell: called with a sentence on what is being done; masked: takes secrets out of a life.
+    """
+
+    settings: Settings
+    store: Store
+    case: ReplayInput
+    wishes: ReplayOptions
+    tell: Callable[[str], None] = lambda _text: None
+    masked: Callable[[Run], Run] = lambda run: run
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """The requests around the failing one.
+
+    Attributes:
+        case: of the last of them, whose replay sends all before it, too.
+        asked: number of each that is compared to its request in words; recorded: to how it ended then.
+        usual: number to the outcome with the unchanged code.
+    """
+
+    case: ReplayInput
+    asked: Mapping[int, str]
+    recorded: Mapping[int, Outcome]
+    usual: Mapping[int, Outcome] = field(default_factory=dict)
+
+
+def patching(patch: str, root: str | None) -> Change:
+    """The change of a branch that a patch makes; ``root``: the directory its names are relative to, None: it is looked for.
+
+    The change raises PatchUnfit: it does not apply, is of none of the service's files, or nothing of it could reach a process.
+    """
+
+    def change(branch: Branch) -> Swapped:
+        loaded = loaded_files(branch)
+        if not loaded:
+            raise PatchUnfit(
+                "a patch can only be tried in a living Python process, and the service has none",
+                cause="no process of the commit runs a CPython whose functions can be found",
+                remedy="commit it to git and start the service afresh with it: relive try INCIDENT --tree REVISION",
+            )
+        roots = [root] if root is not None else roots_of(branch, loaded)
+        _, changes = apply_patch(patch, roots, lambda path: read_in_branch(branch.facts.root, path))
+        return change_code(branch, changes)
+
+    return change
+
+
+def try_unchanged(ground: Ground, times: int) -> tuple[FixTried, list[Life]]:
+    """The committed code as it is."""
+    ground.tell("Running the unchanged code.")
+    lives, runs = _lives(ground, None, times)
+    return FixTried(name="none", kind="none", runs=runs), lives
+
+
+def try_fix(
+    ground: Ground, name: str, change: Change, times: int, *, failed: int, ran: int, is_only: bool
+) -> FixTried:
+    """One fix; what cannot be applied is refused, in its result.
+
+    Args:
+        failed, ran: of the unchanged code.
+        is_only: there is no other; PatchUnfit is raised then where it cannot be applied.
+    """
+    ground.tell(f"Trying {name}.")
+    try:
+        lives, runs = _lives(ground, change, times)
+    except PatchUnfit as error:
+        if is_only:
+            raise
+        return FixTried(
+            name=name,
+            kind="patch",
+            refused=f"{error.message}: {error.cause}" if error.cause else error.message,
+        )
+    return with_odds(
+        FixTried(name=name, kind="patch", runs=runs, swapped=lives[0].swapped), failed=failed, ran=ran
+    )
+
+
+def with_odds(tried: FixTried, *, failed: int, ran: int) -> FixTried:
+    """With the probability that the failure is still there."""
+    clean = sum(run.fails is False for run in tried.runs)
+    failing = sum(run.fails is True for run in tried.runs)
+    if not clean and not failing:
+        return tried
+    return tried.model_copy(
+        update={
+            "still_there": still_there(failed=failed, ran=ran, clean=clean, failing=failing),
+            "more_runs": 0 if failing else more_clean_runs(failed=failed, ran=ran, clean=clean),
+        }
+    )
+
+
+def _lives(ground: Ground, change: Change | None, times: int) -> tuple[list[Life], list[FixRun]]:
+    lives, runs = [], []
+    for number in range(1, times + 1):
+        life, files = _life(ground, ground.case, change, number)
+        life = replace(life, run=ground.masked(life.run))
+        lives.append(life)
+        runs.append(_told(life, files))
+    return lives, runs
+
+
+def _life(
+    ground: Ground, case: ReplayInput, change: Change | None, number: int = 1
+) -> tuple[Life, list[str]]:
+    """One life, and the files that were written in it while requests were sent."""
+    branches: list[Branch] = []
+    before: list[FileStates] = []
+    written: list[str] = []
+
+    def changed(branch: Branch) -> Swapped:
+        told = change(branch) if change is not None else Swapped()
+        branches.append(branch)
+        before.append(files_of(branch))
+        return told
+
+    def heard(_others: Mapping[int, Outcome]) -> None:
+        written.extend(written_between(before[0], files_of(branches[0])))
+
+    life = live_once(
+        ground.settings, ground.store, case, replace(ground.wishes, hears=heard), changed, number
+    )
+    return life, written
+
+
+def _told(life: Life, files: list[str]) -> FixRun:
+    outcome = life.run.outcome
+    if outcome is None:
+        return FixRun(fails=None, result="not restored", difference=life.run.verdict.difference)
+    return FixRun(
+        fails=is_failure(outcome),
+        result=run_words(life.run.verdict.kind, outcome),
+        status=outcome.status,
+        exception=outcome.stack.exception if outcome.stack is not None else None,
+        seconds=outcome.seconds,
+        difference=life.run.verdict.difference,
+        effects=effects_of(outcome, files),
+    )
+
+
+def run_words(kind: VerdictKind, outcome: Outcome) -> str:
+    """What a life with a fix showed."""
+    if not is_failure(outcome):
+        return "no failure"
+    if kind is VerdictKind.REPRODUCED:
+        return "fails the same"
+    if kind is VerdictKind.SAME_ANSWER:
+        return "fails, cause not seen"
+    return "fails otherwise"
+
+
+def noise_between(one: FixRun, other: FixRun) -> list[str]:
+    """What differs between two runs of the same code, in words."""
+    found = []
+    for name in ("result", "status", "exception"):
+        if getattr(one, name) != getattr(other, name):
+            found.append(f"{name}: {getattr(one, name)} and {getattr(other, name)}")
+    if one.effects is not None and other.effects is not None:
+        if one.effects.calls != other.effects.calls:
+            found.append(f"calls: {one.effects.calls} and {other.effects.calls}")
+        files = sorted(set(one.effects.files) ^ set(other.effects.files))
+        if files:
+            found.append(f"files: {', '.join(files[:5])}")
+    return found
+
+
+# -- neighbours ------------------------------------------------------------------------------------------------------------
+
+
+def neighbours_of(
+    settings: Settings,
+    store: Store,
+    incident: Incident,
+    occurrence: Occurrence,
+    case: ReplayInput,
+    around: int,
+) -> Neighbours | None:
+    """Up to so many recorded requests on each side of the failing one, after the commit; None where there is none.
+
+    Raises:
+        RecordingError: the recording cannot be read.
+    """
+    subject = case.plan.subject
+    if subject is None or occurrence.before is None or case.manifest.cursor is None:
+        return None
+    paths = LifePaths(settings.capsules / incident.service / incident.life)
+    began = Exchanges(Recording(paths.recording)).begun_in(case.manifest.cursor.sequence, _LAST)
+    known = [one for one in began if _is_answered(one) or one.number == subject]
+    place = next((at for at, one in enumerate(known) if one.number == subject), None)
+    if place is None:
+        return None
+    near = [*known[max(0, place - around) : place], *known[place + 1 : place + 1 + around]]
+    if not near:
+        return None
+    last = near[-1]
+    is_later = last.started_seq > known[place].started_seq
+    whole = case_of_request(settings, store, occurrence.before, last.number) if is_later else case
+    recorded = dict(whole.earlier)
+    if is_later:
+        recorded[last.number] = whole.recorded
+    asked = {one.number: f"{one.method} {one.target}" for one in near if one.number in recorded}
+    return Neighbours(whole, asked, recorded) if asked else None
+
+
+def _is_answered(exchange: Exchange) -> bool:
+    return exchange.sent_seq is not None and not exchange.request_cut and exchange.status is not None
+
+
+def compared(
+    ground: Ground, neighbours: Neighbours, change: Change | None
+) -> tuple[Mapping[int, Outcome], list[NeighbourDifference]]:
+    """(how the neighbours ended with a change, what it breaks).
+
+    Raises:
+        ReliveError: it could not be restored, or changed.
+    """
+    heard: dict[int, Outcome] = {}
+    wishes = replace(ground.wishes, hears=heard.update)
+    life = live_once(ground.settings, ground.store, neighbours.case, wishes, change)
+    if life.run.outcome is None:
+        raise ReliveError("the neighbouring requests could not be sent", cause=life.run.verdict.difference)
+    ended = dict(heard) | dict(life.others)
+    if neighbours.case.plan.subject is not None:
+        ended[neighbours.case.plan.subject] = life.run.outcome
+    breaks = []
+    for number, asked in sorted(neighbours.asked.items()):
+        outcome = ended.get(number)
+        if outcome is None:
+            continue
+        difference = _difference(neighbours.recorded[number], outcome, ground.wishes)
+        usual = neighbours.usual.get(number)
+        if difference is None or (
+            usual is not None and _difference(neighbours.recorded[number], usual, ground.wishes) is not None
+        ):
+            continue
+        breaks.append(NeighbourDifference(request=number, asked=asked, difference=difference))
+    return ended, breaks[:_TOLD_MOST]
+
+
+def _difference(recorded: Outcome, outcome: Outcome, wishes: ReplayOptions) -> str | None:
+    try:
+        return same_answer(recorded, outcome, wishes.ignore)
+    except RecordingError:
+        return None
