@@ -65,7 +65,7 @@ def shop(commands: None) -> Iterator[Shop]:
     home = Path(tempfile.mkdtemp(prefix="relive-"))
     place = Path(tempfile.mkdtemp(prefix="relive-files-", dir="/var/tmp"))
     source = place / "poisoned.py"
-    shutil.copy(SERVICES / "poisoned.py", source)
+    shutil.copy(SERVICES / "poisoned_shop.py", source)
     relive, outer, inner = Relive(home, "trial"), free_port(), free_port()
     options = [
         "--every",

@@ -44,7 +44,16 @@ NEEDED: dict[str, set[Scope]] = {
     },
     **{
         name: {Scope.OPERATE, Scope.MEMORY}
-        for name in ("execute", "reproduce", "debug", "python_stacks", "evaluate", "diff_values", "bisect", "try")
+        for name in (
+            "execute",
+            "reproduce",
+            "debug",
+            "python_stacks",
+            "evaluate",
+            "diff_values",
+            "bisect",
+            "try",
+        )
     },
     **{
         name: {Scope.MEMORY}

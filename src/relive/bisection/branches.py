@@ -17,7 +17,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from dataclasses import dataclass
 from typing import IO
 
-from relive.bisection.expectation import Expectation, HttpAnswer
 from relive.bisection.judgement import Judged, Judgement
 from relive.config import Settings
 from relive.containers.restore.restoring import restore
@@ -26,6 +25,7 @@ from relive.kernel.namespaces import in_network_of
 from relive.model.branch import Clients
 from relive.model.capsule import LifePaths
 from relive.model.commit import CommitId, Manifest
+from relive.model.expectation import Expectation
 from relive.model.outcome import End
 from relive.protocols.egress_window import read_egress
 from relive.protocols.registry import protocol_of
@@ -137,8 +137,7 @@ class HttpProbe:
             return Judged(judgement=Judgement.FAILED, seen=f"it cannot be reached: {error.strerror or error}")
         if received.end is not End.ANSWERED or received.status is None:
             return Judged(judgement=Judgement.FAILED, seen="the connection broke before the answer was whole")
-        told = replayed_answer(received, [])
-        answer = HttpAnswer(received.status, dict(told.headers), told.body or "", time.monotonic() - began)
+        answer = replayed_answer(received, []).model_copy(update={"seconds": time.monotonic() - began})
         try:
             is_good = self.expectation.holds(answer)
         except ValueError as error:

@@ -326,7 +326,7 @@ def _probe(
 
         return FailureProbe(settings, store, incident, wish.limit)
     from relive.bisection.branches import CommandProbe, HttpProbe
-    from relive.bisection.expectation import Expectation
+    from relive.model.expectation import parse_expectation
 
     if wish.run is not None:
         return CommandProbe(settings, store, wish.run, inside_environment(), limit)
@@ -335,7 +335,7 @@ def _probe(
         raise UsageError(
             f"{wish.http!r} is no request", remedy="write its path, or a method and a path: 'POST /refresh'"
         )
-    expectation = Expectation(wish.expect or "status < 500")
+    expectation = parse_expectation(wish.expect or "status < 500")
     return HttpProbe(settings, store, asked[1] or "GET", asked[2], expectation, limit)
 
 

@@ -27,6 +27,7 @@ from relive.incidents.report.outcomes import masked_run
 from relive.kernel import procfs
 from relive.kernel.atomic_write import Durability, replace_file
 from relive.model.commit import CommitId
+from relive.model.expectation import parse_expectation
 from relive.model.incident import Incident
 from relive.model.outcome import Run
 from relive.model.token_scope import Scope
@@ -42,7 +43,6 @@ from relive.replay.plan import Pace
 from relive.replay.replay import ReplayOptions
 from relive.replay.replay_input import ReplayInput, case_of_request
 from relive.store import Store
-from relive.trial.expectation import parse_expectation
 from relive.trial.kept import (
     SUFFIX,
     CodePlace,

@@ -13,8 +13,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from relive.errors import KeptInvalid, UsageError
+from relive.model.expectation import parse_expectation
 from relive.replay.plan import Pace
-from relive.trial.expectation import parse_expectation
 
 __all__ = [
     "SUFFIX",
@@ -58,7 +58,7 @@ class KeptState(_Part):
         commit: its whole id where Relive wrote the file; any ref is understood.
         request: its number in the recording; None: of the incident that has the commit before it.
         incident: id that the incident has in every home, for people and for a remote.
-        expect: of the answer, see ``trial.expectation``; None: any.
+        expect: of the answer, see ``model.expectation``; None: any.
         code: with which files; none: with the code that was committed.
         remote: where the commit is fetched from if it is not here.
         times: so often it is tried, and has to be as expected each time.

@@ -1,11 +1,11 @@
-"""What a kept state expects of the answer: ``status == 201 and json["id"] > 0``.
+"""What an answer is expected to be: ``status == 201 and json["id"] > 0``; pure.
 
-The grammar is a part of Python's expressions, read by Python's own parser and never run as Python: names of ``NAMES``, numbers,
+The grammar is a part of Python's expressions, read by Python's own parser and never run as Python: names of ``_NAMES``, numbers,
 texts, True, False, None, lists of these, subscripts, ``len()``, comparisons (also ``in`` and chains), ``and``, ``or``, ``not``. All
 else is refused when it is read. docs/try.md has the table of names.
 
-What is not there, such as ``json["id"]`` of an answer without it, or cannot be compared makes the expectation not met, with
-the reason; it is no error, since the answer may be anything.
+What is not there, such as ``json["id"]`` of an answer without it, or cannot be compared cannot be told. A kept state takes it as
+not met, since the answer may be anything; a bisection takes it as a failed probe, since it says nothing of good or bad.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import Any
 from relive.errors import UsageError
 from relive.model.outcome import Outcome
 
-__all__ = ["NAMES", "Expectation", "answer_values", "parse_expectation"]
+__all__ = ["Expectation", "parse_expectation"]
 
-NAMES = ("status", "end", "text", "json", "headers", "seconds", "exception", "log")
+_NAMES = ("status", "end", "body", "json", "headers", "seconds", "exception", "log")
 _LENGTH_MOST = 1000  # [characters]
 _DEPTH_MOST = 40
 _SHOWN = 80  # [characters] of a value in a reason
@@ -53,14 +53,23 @@ class Expectation:
 
     def why_not(self, outcome: Outcome) -> str | None:
         """Why an outcome does not meet it, or None where it does."""
-        values = answer_values(outcome)
+        values = _answer_values(outcome)
         try:
-            found = _value(self._tree, values)
+            is_met = _truth(self._tree, values)
         except _Unfit as error:
             return f"{error} ({self._seen(values)})"
-        if not isinstance(found, bool):
-            return f"{self.text} is {_short(found)}, neither true nor false"
-        return None if found else f"expected {self.text}, but {self._seen(values)}"
+        return None if is_met else f"expected {self.text}, but {self._seen(values)}"
+
+    def holds(self, outcome: Outcome) -> bool:
+        """An outcome meets it.
+
+        Raises:
+            ValueError: it cannot be told.
+        """
+        try:
+            return _truth(self._tree, _answer_values(outcome))
+        except _Unfit as error:
+            raise ValueError(f"{self.text!r} cannot be told: {error}") from error
 
     def _seen(self, values: Mapping[str, Any]) -> str:
         """What it names, as the answer has it."""
@@ -69,7 +78,7 @@ class Expectation:
         return ", ".join(f"{name} is {_short(values[name])}" for name in told) or "it names nothing"
 
 
-def answer_values(outcome: Outcome) -> dict[str, Any]:
+def _answer_values(outcome: Outcome) -> dict[str, Any]:
     """What the names stand for. ``json`` is not there where the body is none."""
     try:
         body: Any = json.loads(outcome.body) if outcome.body and not outcome.body_is_base64 else _MISSING
@@ -78,7 +87,7 @@ def answer_values(outcome: Outcome) -> dict[str, Any]:
     return {
         "status": outcome.status,
         "end": outcome.end.value,
-        "text": outcome.body,
+        "body": outcome.body,
         "json": body,
         "headers": dict(outcome.headers),
         "seconds": outcome.seconds,
@@ -117,10 +126,10 @@ def _parts(node: ast.expr, text: str) -> list[ast.expr]:
     match node:
         case ast.Constant(value=value) if value is None or type(value) in (bool, int, float, str):
             return []
-        case ast.Name(id=name) if name in NAMES:
+        case ast.Name(id=name) if name in _NAMES:
             return []
         case ast.Name(id=name):
-            raise _refused(text, f"there is no {name!r}; names are {', '.join(NAMES)}")
+            raise _refused(text, f"there is no {name!r}; names are {', '.join(_NAMES)}")
         case ast.List(elts=parts) | ast.Tuple(elts=parts):
             return parts
         case ast.Subscript(value=value, slice=ast.Constant(value=key)) if type(key) in (int, str):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from relive.errors import UsageError
+from relive.model.expectation import parse_expectation
 from relive.model.outcome import End, Outcome, Stack
-from relive.trial.expectation import parse_expectation
 
 ANSWER = Outcome(
     end=End.ANSWERED,
@@ -25,7 +27,7 @@ ANSWER = Outcome(
         "200 <= status < 300",
         'json["id"] == 7 and json["items"][0]["price"] == -1.5',
         'json["items"][0]["price"] < 0',
-        '"tea" in text and "milk" not in text',
+        '"tea" in body and "milk" not in body',
         'headers["Content-Type"] == "application/json"',
         "status in [200, 201]",
         "not status == 500",
@@ -47,7 +49,7 @@ def test_an_answer_that_is_as_expected_meets_it(text):
         ('json["gone"] == 1', "json['gone'] is not there"),
         ('json["name"] < 3', "cannot be told"),
         ("status < 300 and exception < 3", "cannot be told"),
-        ("not text", "neither true nor false"),
+        ("not body", "neither true nor false"),
     ],
 )
 def test_an_answer_that_is_not_says_why(text, reason):
@@ -62,16 +64,36 @@ def test_a_body_that_is_no_json_does_not_meet_what_asks_for_it():
     assert parse_expectation('exception == "KeyError"').why_not(broken) is None
 
 
+@pytest.mark.parametrize("text", ["json['nothing'] == 1", "headers['x'] == 1", "body > 3", "-body == 1"])
+def test_what_the_answer_does_not_have_cannot_be_told(text):
+    with pytest.raises(ValueError, match="cannot be told"):
+        parse_expectation(text).holds(ANSWER)
+
+
+def test_what_can_be_told_holds_or_does_not():
+    assert parse_expectation("status == 201").holds(ANSWER)
+    assert not parse_expectation("status == 200").holds(ANSWER)
+
+
+@given(st.text(max_size=40))
+def test_no_text_raises_anything_else(text):
+    try:
+        told = parse_expectation(text)
+    except UsageError:
+        return
+    told.why_not(ANSWER)
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "__import__('os').system('true')",
         "status.__class__ == 1",
         "json[status] == 1",
-        "[one for one in text] == 1",
+        "[one for one in body] == 1",
         "(lambda: 1) == 1",
         "sum(json) == 1",
-        "len(text, text) == 1",
+        "len(body, body) == 1",
         "status == 2 ** 9999999",
         "f'{status}' == '1'",
         "status is None",
