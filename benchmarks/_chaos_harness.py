@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from _chaos_parts import agent_of, helper, proxy_of, reach
+from _chaos_parts import agent_of, helper, proxy_of, reach, signal_tracer_of
 from _chaos_processes import (
     kill,
     kill_all,
@@ -259,7 +259,7 @@ class Harness:
     def _play_agent(self, victim: str, wanted: str) -> Round:
         agent = agent_of(self.capsule)
         watchdog = helper(agent, "relive-watchdog")
-        tracer = helper(agent, "relive.signals.tracer")
+        tracer = signal_tracer_of(agent)
         proxy = proxy_of(self.capsule) if victim == "proxy" else None
         outcome: list[str] = []
 
@@ -369,7 +369,7 @@ class Harness:
             with contextlib.suppress(ReliveError):
                 status = ask_agent(self.capsule.paths.agent_socket, {"op": "status"}, limit=10)
                 agent = agent_of(self.capsule)
-                return bool(status["recording"] and helper(agent, "relive.signals.tracer"))
+                return bool(status["recording"] and signal_tracer_of(agent))
             return False
 
         if not until(whole, RECOVERY_BOUND, 0.02) and self.service.lives:

@@ -36,6 +36,14 @@ def helper(parent: int | None, word: str) -> int | None:
     return next((pid for pid in children(parent) if word in command_line(pid)), None) if parent else None
 
 
+def signal_tracer_of(agent: int | None) -> int | None:
+    """Of fatal signals; a child of the agent, or of the fork server."""
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        if "relive.signals.tracer --socket" in (words := command_line(pid)) and f"--agent {agent} " in words:
+            return pid
+    return None
+
+
 def proxy_of(capsule: Capsule) -> int | None:
     path = str(capsule.paths.proxy_socket)
     for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):

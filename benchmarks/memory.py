@@ -24,7 +24,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from burst import free_port, wait_for, wait_until_closed
@@ -60,10 +60,10 @@ while True:
 KINDS = {
     b"relive.agent": "agent",
     b"relive.proxies.ingress.proxy": "recording proxy",
-    b"relive.signals.tracer": "tracer",
 }
+COMMON = {b"relive.signals.tracer": "tracer", b"relive.forkserver": "fork server"}
 FIGURES = ("Rss", "Pss", "own")
-SETTLED = 60.0  # [s] after the last service was started
+SETTLED = 60.0
 
 
 def figures_of(pid: int) -> dict[str, float]:
@@ -86,30 +86,54 @@ def descendants(pid: int) -> Iterator[int]:
         yield from descendants(int(child))
 
 
+def commands() -> Iterator[tuple[int, list[bytes]]]:
+    """(pid, words) of each process."""
+    for place in Path("/proc").iterdir():
+        with suppress(OSError):
+            if place.name.isdigit():
+                yield int(place.name), (place / "cmdline").read_bytes().split(b"\0")
+
+
+def of_all(home: Path) -> dict[int, str]:
+    """Kinds of the processes that no word tells a service of, by pid: tracers of this home, and the fork server of all."""
+    found = {}
+    for pid, words in commands():
+        kind = next((COMMON[word] for word in words if word in COMMON), None)
+        if kind == "tracer" and f"RELIVE_HOME={home}".encode() not in variables(pid):
+            kind = None
+        found |= {pid: kind} if kind is not None else {}
+    return found
+
+
+def variables(pid: int) -> list[bytes]:
+    """A process's environment."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return []
+
+
 def beside(life: Path) -> dict[int, str]:
     """Kinds of the processes of Relive beside a service, by pid; process 1 of the capsule is among them."""
     agent = int((life / "agent.pid").read_text().split()[0])
     state = json.loads((life / "state.json").read_text())
     found = {agent: "agent", int(state["init"]): "process 1"}
     named = str(life).encode()
-    for place in Path("/proc").iterdir():
-        try:
-            words = (place / "cmdline").read_bytes().split(b"\0") if place.name.isdigit() else []
-        except OSError:
-            continue
+    for pid, words in commands():
         if any(named in word for word in words):
             kind = next((KINDS[word] for word in words if word in KINDS), None)
-            found |= {int(place.name): kind} if kind is not None else {}
+            found |= {pid: kind} if kind is not None else {}
     for pid in descendants(agent):
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        name = next((KINDS[word] for word in words if word in KINDS), Path(os.fsdecode(words[0])).name)
-        found.setdefault(pid, name.removeprefix("relive-"))
+        if not any(word in COMMON for word in words):  # a tracer that was executed
+            name = next((KINDS[word] for word in words if word in KINDS), Path(os.fsdecode(words[0])).name)
+            found.setdefault(pid, name.removeprefix("relive-"))
     return found
 
 
-def sums(lives: list[Path]) -> list[dict[str, object]]:
+def sums(home: Path, lives: list[Path]) -> list[dict[str, object]]:
     """A row for each kind of process, and one for all."""
-    looked = [(kind, figures_of(pid)) for life in lives for pid, kind in beside(life).items()]
+    found = [*of_all(home).items(), *(item for life in lives for item in beside(life).items())]
+    looked = [(kind, figures_of(pid)) for pid, kind in sorted(found)]
     rows: list[dict[str, object]] = []
     for kind in dict.fromkeys(kind for kind, _ in looked):
         mine = [figures for other, figures in looked if other == kind]
@@ -160,7 +184,7 @@ class Bench:
         """See the module."""
         lives = [self.small(f"small-{number}", "--every", "10s")[0] for number in range(services)]
         time.sleep(SETTLED)
-        return sums(lives)
+        return sums(self._home, lives)
 
     def large(self, megabytes: int, seconds: float) -> list[dict[str, object]]:
         """See the module."""
@@ -199,10 +223,10 @@ class Bench:
         rows: list[dict[str, object]] = []
 
         def look(after: str) -> None:
-            kinds = beside(life)
+            kinds = beside(life) | of_all(self._home)
             row: dict[str, object] = {"after": after}
             for pid, kind in kinds.items():
-                if kind in KINDS.values():
+                if kind in (*KINDS.values(), *COMMON.values()):
                     row |= {f"{kind} {name}": round(figures_of(pid)[name], 1) for name in ("Rss", "own")}
             rows.append(row)
 

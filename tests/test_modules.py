@@ -24,6 +24,7 @@ LIVE = {
         "dashboard/test_views.py",
         "dashboard/test_journey.py",
     ),  # they run the pages by their files
+    "forkserver": ("forkserver/test_starting.py", "real/test_fork_server.py"),
     "inspection": ("real/test_inspection.py",),
     "kernel": ("real/test_watched_services.py", "real/test_attach.py"),
     "mcp": ("server/test_mcp.py",),  # over HTTP it is a part of the server

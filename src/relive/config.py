@@ -187,6 +187,11 @@ class Settings(BaseModel):
         description="seconds after an incident's commit before the same failure takes another",
     )
 
+    fork_server: bool = Field(
+        True,
+        description="fork the processes beside services from one that has imported Relive already, so that they share its memory",
+    )
+
     tasks: int = Field(4, gt=0, description="tasks of `relive serve` that run at one time")
     tasks_waiting: int = Field(
         1000, gt=0, description="tasks that may wait for their turn; a server takes on no more"

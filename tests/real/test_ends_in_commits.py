@@ -203,7 +203,7 @@ def test_nobody_stays_stopped_before_its_death(relive: Relive, tmp_path: Path, r
 
 def _kill_each(relive: Relive, capsule: Capsule, worker: int, victims: tuple[str, ...]) -> None:
     agent = relive.agent(capsule)
-    tracers = [pid for pid in _children(agent) if b"relive.signals.tracer" in _command(pid)]
+    tracers = [pid for pid in _processes() if _traces_for(agent, pid)]
     for pid in [*(tracers if "tracer" in victims else []), *([agent] if "agent" in victims else [])]:
         os.kill(pid, signal.SIGKILL)
 
@@ -216,6 +216,18 @@ def _kill_criu(worker: int) -> None:
         if tracer and Path(f"/proc/{tracer}/comm").read_text().strip() == "criu":
             os.kill(tracer, signal.SIGKILL)
             return
+
+
+def _processes() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def _traces_for(agent: int, pid: int) -> bool:
+    """It is that agent's tracer; a child of the agent, or of the fork server."""
+    with contextlib.suppress(OSError):
+        words = _command(pid).split(b"\0")
+        return b"relive.signals.tracer" in words and words[-3:-1] == [b"--agent", b"%d" % agent]
+    return False
 
 
 def _command(pid: int) -> bytes:

@@ -58,7 +58,7 @@ def main() -> int:
             # The tracer takes a moment to start, and what kills the service in its first second is to find it there. Without
             # it now, the agent starts another later.
             with contextlib.suppress(OSError):
-                tracer = TracerProcess(hold_limit(settings))
+                tracer = TracerProcess(hold_limit(settings), may_fork=settings.fork_server)
             # The service is started before there is any other thread: see spawn_first_process. Whatever can fail has been done by
             # then: who is told that it did not start must not find it running.
             with in_use():

@@ -13,6 +13,7 @@ from relive.doctor.probes.disk import disk, reflink
 from relive.doctor.probes.docker import docker
 from relive.doctor.probes.dump_restore import dump_restore, dump_restore_other_user
 from relive.doctor.probes.followed_files import followed_files
+from relive.doctor.probes.fork_server import fork_server
 from relive.doctor.probes.io_uring import io_uring, seccomp
 from relive.doctor.probes.kernel_cache import kernel_cache
 from relive.doctor.probes.kvm import kvm
@@ -63,6 +64,7 @@ CHECKLIST: tuple[Probe, ...] = (
         "install iproute2 and iptables, and use a kernel with NFQUEUE, TPROXY and REJECT, if you need --record-egress",
     ),
     Probe("io_uring", False, 1.0, io_uring, DEFECT),
+    Probe("fork server", False, 15.0, fork_server, DEFECT),
     Probe("memory cgroup", False, 1.0, memory_cgroup, "give this container a cgroup that it may write to"),
     Probe(
         "dirty pages", False, 2.0, dirty_pages, "use a kernel of version 6.7 or later with CONFIG_USERFAULTFD"

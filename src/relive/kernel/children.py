@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import subprocess
+from typing import Protocol
 
-__all__ = ["wait_or_kill"]
+__all__ = ["Endable", "wait_or_kill"]
 
 
-def wait_or_kill(process: subprocess.Popen[bytes], limit: float) -> int:
+class Endable(Protocol):
+    """As ``subprocess.Popen``."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit status; raises subprocess.TimeoutExpired."""
+
+    def kill(self) -> None:
+        """SIGKILL."""
+
+
+def wait_or_kill(process: Endable, limit: float) -> int:
     """Wait ``limit`` seconds for its own end, then kill it; returns its status, as ``Popen.wait`` does. It is reaped afterwards."""
     try:
         return process.wait(limit)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import socket
 import subprocess
-import sys
 from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
 from relive.errors import CapsuleError, ProcessGone, ReliveError
+from relive.forkserver.starting import start_module
 from relive.kernel.children import wait_or_kill
 from relive.signals.crash import HOLD_LIMIT
 from relive.signals.messages import Event, parse_event
@@ -58,21 +59,26 @@ class TracerProcess:
         root: what it is to trace; None when it was not told.
     """
 
-    def __init__(self, hold_limit: float = HOLD_LIMIT) -> None:
-        """``hold_limit``: seconds after which a process that it holds is let go though nobody says so."""
+    def __init__(self, hold_limit: float = HOLD_LIMIT, *, may_fork: bool = False) -> None:
+        """Start it.
+
+        Args:
+            hold_limit: seconds after which a process that it holds is let go though nobody says so.
+            may_fork: from the fork server.
+        """
         self.root: int | None = None
         self.socket, theirs = socket.socketpair()
         with theirs:
-            self.process = subprocess.Popen(
+            # In a session of its own, out of reach of the terminal's Ctrl-C: it ends when the agent does, and not before.
+            self.process = start_module(
+                "relive.signals.tracer",
                 [
-                    *(sys.executable, "-P", "-m", "relive.signals.tracer"),
                     *("--socket", str(theirs.fileno()), "--hold-limit", str(hold_limit)),
+                    *("--agent", str(os.getpid())),
                 ],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                # Out of reach of the terminal's Ctrl-C: it ends when the agent does, and not before.
-                start_new_session=True,
+                streams=(subprocess.DEVNULL, subprocess.DEVNULL, 2),
+                handed=[theirs.fileno()],
+                may_fork=may_fork,
             )
 
     def attach(self, root: int) -> None:
@@ -107,9 +113,10 @@ class TracerClient:
         self._reading = asyncio.create_task(self._read(reader))
 
     @classmethod
-    async def start(cls, hold_limit: float = HOLD_LIMIT) -> TracerClient:
-        """Start a tracer that traces nothing yet; ``hold_limit`` as for ``TracerProcess``."""
-        return await cls.adopt(TracerProcess(hold_limit))
+    async def start(cls, hold_limit: float = HOLD_LIMIT, *, may_fork: bool = False) -> TracerClient:
+        """Start a tracer that traces nothing yet; arguments as for ``TracerProcess``."""
+        # In a thread: for a fork server that was stopped it would be waited for seconds.
+        return await cls.adopt(await asyncio.to_thread(TracerProcess, hold_limit, may_fork=may_fork))
 
     @classmethod
     async def adopt(cls, process: TracerProcess) -> TracerClient:

@@ -377,6 +377,7 @@ def main() -> None:
         metavar="SECONDS",
         help="after which a process that is held is let go",
     )
+    parser.add_argument("--agent", type=int, metavar="PID", help="whose it is, for who looks at processes")
     arguments = parser.parse_args()
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(

@@ -7,8 +7,6 @@ import fcntl
 import json
 import os
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -16,6 +14,7 @@ from pathlib import Path
 from relive.agent.capsule.inherited import Handed
 from relive.config import Settings, store_key_variable
 from relive.errors import CapsuleExists, CapsuleStartFailed, ReliveError, UsageError
+from relive.forkserver.starting import start_module
 from relive.kernel import procfs
 from relive.kernel.heap import FEW_ARENAS
 from relive.model.capsule import LifePaths
@@ -59,25 +58,26 @@ def start_agent(
         ReliveError: what it says instead; CapsuleStartFailed where it says nothing.
     """
     reading, writing = os.pipe()
+    said, saying = os.pipe()
     environment = dict(os.environ, RELIVE_HOME=str(settings.home), RELIVE_TOOLS=str(settings.tools_path))
     environment |= store_key_variable() | dict(variables or {}) | FEW_ARENAS
     options = ["--handed", handed.model_dump_json()] if handed is not None else []
     with paths.agent_log.open("ab") as log:
-        agent = subprocess.Popen(
-            [sys.executable, "-P", "-m", module, str(paths.directory), "--ready", str(writing), *options],
-            pass_fds=[writing, *(handed.descriptors if handed is not None else [])],
-            stdin=subprocess.PIPE,
-            stdout=log,
-            stderr=log,
-            env=environment,
-            start_new_session=True,
+        start_module(
+            module,
+            [str(paths.directory), "--ready", str(writing), *options],
+            streams=(said, log.fileno(), log.fileno()),
+            handed=[writing, *(handed.descriptors if handed is not None else [])],
+            environment=environment,
+            may_fork=settings.fork_server,
+            patient=True,
         )
+    os.close(said)
     os.close(writing)
-    assert agent.stdin is not None
-    with contextlib.suppress(BrokenPipeError), agent.stdin:
-        agent.stdin.write(words)
-    with os.fdopen(reading) as pipe:
-        line = pipe.readline()
+    with contextlib.suppress(BrokenPipeError), os.fdopen(saying, "wb") as pipe:
+        pipe.write(words)
+    with os.fdopen(reading) as answer:
+        line = answer.readline()
     message = json.loads(line) if line else {}
     if "error" in message:
         raise ReliveError.from_json(message["error"])

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from relive.agent.control.supervised_process import ProcessSupervisor, attendant_command
+from relive.agent.control.supervised_process import ProcessSupervisor
 from relive.config import Settings
 from relive.errors import CapsuleStartFailed
+from relive.forkserver.starting import start_module
 from relive.model.capsule import CapsuleSpec, LifePaths
 
 if TYPE_CHECKING:  # the capsule is started with the recorder at its border
@@ -39,16 +40,14 @@ def start_border(settings: Settings, spec: CapsuleSpec, paths: LifePaths, init: 
         CapsuleStartFailed: it did not start.
     """
     reading, writing = os.pipe()
-    command = attendant_command(_MODULE, [*_options(settings, spec, paths, init), "--ready-fd", str(writing)])
     try:
         with paths.agent_log.open("ab") as log:
-            subprocess.Popen(
-                command,
-                pass_fds=[writing],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
+            start_module(
+                _MODULE,
+                [*_options(settings, spec, paths, init), "--ready-fd", str(writing)],
+                streams=(subprocess.DEVNULL, log.fileno(), log.fileno()),
+                handed=[writing],
+                may_fork=settings.fork_server,
             )
     finally:
         os.close(writing)
@@ -87,6 +86,7 @@ class EgressSupervisor:
                 paths.egress_socket,
                 paths.agent_log,
                 _heard,
+                may_fork=settings.fork_server,
             )
         committer.border = self._recorder
 

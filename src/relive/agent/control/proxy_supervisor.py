@@ -103,6 +103,7 @@ class ProxySupervisor:
             paths.proxy_socket,
             paths.agent_log,
             self._heard,
+            may_fork=self._settings.fork_server,
         )
 
     def _heard(self, message: dict[str, Any]) -> None:

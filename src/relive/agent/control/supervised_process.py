@@ -10,7 +10,7 @@ import contextlib
 import os
 import select
 import signal
-import sys
+import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +20,9 @@ import structlog
 
 from relive.agent.control.proxy_client import ProxyLink
 from relive.errors import CapsuleError
+from relive.forkserver.starting import ForkedProcess, fork_module, module_command
 
-__all__ = ["ProcessSupervisor", "attendant_command"]
+__all__ = ["ProcessSupervisor"]
 
 _TRIES = 100
 _END_LIMIT = 12.0  # [s] it lets what is under way end first
@@ -37,6 +38,7 @@ class ProcessSupervisor:
         socket: where it takes commands.
         log: file for what it says.
         on_message: called with each message of it that is no answer.
+        may_fork: from the fork server.
         link: the line to it; None while there is none.
     """
 
@@ -46,6 +48,7 @@ class ProcessSupervisor:
     socket: Path
     log: Path
     on_message: Callable[[dict[str, Any]], None]
+    may_fork: bool = False
     link: ProxyLink | None = None
     _pid: int | None = None
 
@@ -98,10 +101,16 @@ class ProcessSupervisor:
         self._pid = link.proxy_pid
         return link
 
-    async def _start(self) -> asyncio.subprocess.Process:
+    async def _start(self) -> ForkedProcess | asyncio.subprocess.Process:
         with self.log.open("ab") as log_file:
+            if self.may_fork:
+                streams = (subprocess.DEVNULL, log_file.fileno(), log_file.fileno())
+                # In a thread: for a fork server that was stopped it would be waited for seconds.
+                forked = await asyncio.to_thread(fork_module, self.module, self.options, streams=streams)
+                if forked is not None:
+                    return forked
             return await asyncio.create_subprocess_exec(
-                *attendant_command(self.module, self.options),
+                *module_command(self.module, self.options),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log_file,
                 stderr=log_file,
@@ -119,11 +128,6 @@ class ProcessSupervisor:
             with contextlib.suppress(ProcessLookupError):
                 await _end_process(self._pid)
         await link.close()
-
-
-def attendant_command(module: str, options: Sequence[str]) -> list[str]:
-    """The words that start it."""
-    return [sys.executable, "-P", "-m", module, *options]
 
 
 async def _end_process(pid: int) -> None:

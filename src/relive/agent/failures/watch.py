@@ -97,7 +97,7 @@ class FailureWatch:
         self._tasks = tasks
         self._group = group
         self._started = tracer
-        self._hold_limit = hold_limit(settings)
+        self._hold_limit, self._may_fork = hold_limit(settings), settings.fork_server
         self._limit = RateLimit(settings.incident_pause)
         self._log = structlog.get_logger()
         self._seeing = asyncio.Lock()
@@ -173,7 +173,9 @@ class FailureWatch:
         return time.monotonic() - self._killed_for_memory < 2 * _MEMORY_POLL
 
     async def _new_tracer(self) -> TracerClient | None:
-        tracer = await self._first_tracer() or await TracerClient.start(self._hold_limit)
+        tracer = await self._first_tracer() or await TracerClient.start(
+            self._hold_limit, may_fork=self._may_fork
+        )
         try:
             self._lead = self._capsule.lead
             for pid in self._capsule.heads() or [

@@ -16,6 +16,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from hashlib import blake2b
 from typing import Any
 
@@ -31,7 +32,6 @@ __all__ = ["UNSENT", "HttpQuestion", "answer_of", "asked_of", "url_of"]
 
 INLINE = 64 << 10  # [bytes] longer bodies are told by their digest
 UNSENT: Mapping[str, Any] = {"unsent": True}
-_KEY = os.urandom(16)
 _SCHEME = re.compile(r"(Basic|Bearer|Digest|Token|AWS4-HMAC-SHA256)(\s+)(.+)", re.IGNORECASE | re.DOTALL)
 _USUAL_PORT = {"http": ":80", "https": ":443"}
 _CHUNK_SIGNATURE = re.compile(rb"(?m)^([0-9a-fA-F]+);chunk-signature=[0-9a-f]{64}\r$")
@@ -141,6 +141,12 @@ def _cookie(pair: str) -> str:
     return f"{name}{equals}{_secret(value)}" if value else pair
 
 
+@cache
+def _key() -> bytes:
+    """Made when it is needed first, not at the import: a process that was forked from one that had imported this has its own."""
+    return os.urandom(16)
+
+
 def _secret(value: str) -> str:
-    digest = blake2b(value.encode("latin-1", "replace"), digest_size=4, key=_KEY).hexdigest()
+    digest = blake2b(value.encode("latin-1", "replace"), digest_size=4, key=_key()).hexdigest()
     return f"<secret:{digest}>"

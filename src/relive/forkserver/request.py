@@ -1,0 +1,95 @@
+"""What a fork server's child is told, and how: one packet on a SOCK_SEQPACKET, with descriptors beside it (SCM_RIGHTS, unix(7)).
+
+    asks    a byte; descriptors: a file in memory with the request as JSON, the working directory, those that it shall have
+    child   {"pid"} with a descriptor of its process (pidfd_open(2)), or {"refused": why}
+    asks    a byte: go on. Where none comes, such as when who asks was killed or has lost patience, nothing has been done
+    server  {"status"}: the raw wait status, when the child has ended
+
+The file in memory is for environments larger than a packet.
+"""
+
+from __future__ import annotations
+
+import array
+import json
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+__all__ = ["MOST_DESCRIPTORS", "Request", "receive_request", "say", "send_request", "take"]
+
+MOST_DESCRIPTORS = 253  # in one packet, SCM_MAX_FD
+_PACKET = 4096  # [bytes] more than any message but the request's file
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A process that is wanted.
+
+    Attributes:
+        module: what ``python -m`` would run.
+        options: its command line behind that.
+        environment: the whole of it.
+        attributes: as ``settable_attributes`` tells them of who asks.
+        ignored: signals that it shall ignore; all others have their default.
+        blocked: signals that it shall block.
+        descriptors: the numbers that the descriptors sent along shall have in it.
+        new_session: as the leader of a session of its own (setsid(2)).
+    """
+
+    module: str
+    options: Sequence[str]
+    environment: Mapping[str, str]
+    attributes: Mapping[str, str]
+    ignored: Sequence[int]
+    blocked: Sequence[int]
+    descriptors: Sequence[int]
+    new_session: bool
+
+
+def send_request(
+    connection: socket.socket, request: Request, directory: int, descriptors: Sequence[int]
+) -> None:
+    """Send it.
+
+    Args:
+        directory: a descriptor of the working directory.
+        descriptors: those that the process gets, in the order of ``request.descriptors``.
+
+    Raises:
+        OSError: the server is gone.
+    """
+    file = os.memfd_create("relive-request", os.MFD_CLOEXEC)
+    try:
+        with os.fdopen(os.dup(file), "wb") as writing:
+            writing.write(json.dumps(asdict(request)).encode())
+        socket.send_fds(connection, [b"\0"], [file, directory, *descriptors])
+    finally:
+        os.close(file)
+
+
+def receive_request(connection: socket.socket) -> tuple[Request, int, list[int]] | None:
+    """(request, working directory, descriptors) that the caller owns; None where who asked has gone."""
+    data, descriptors, _, _ = socket.recv_fds(connection, 1, MOST_DESCRIPTORS)
+    if not data or len(descriptors) < 2:
+        return None
+    file, directory, *others = descriptors
+    with os.fdopen(file, "rb") as reading:
+        reading.seek(0)
+        return Request(**json.load(reading)), directory, others
+
+
+def say(connection: socket.socket, message: Mapping[str, Any], descriptor: int | None = None) -> None:
+    """Send a message, with a descriptor beside it; raises OSError where nobody listens."""
+    beside = (
+        [] if descriptor is None else [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))]
+    )
+    connection.sendmsg([json.dumps(message).encode()], beside, socket.MSG_NOSIGNAL)
+
+
+def take(connection: socket.socket) -> tuple[dict[str, Any], int | None]:
+    """The next message, and the descriptor that came with it; empty where no more can come. Raises OSError."""
+    data, descriptors, _, _ = socket.recv_fds(connection, _PACKET, 1)
+    return (json.loads(data) if data else {}), next(iter(descriptors), None)
