@@ -44,14 +44,17 @@ def fixed_attributes() -> dict[str, str]:
         "root directory": f"{root.st_dev}:{root.st_ino}",
         "personality": (_SELF / "personality").read_text().strip(),
         "secure bits": str(libc.call("prctl", _PR_GET_SECUREBITS)),
-        "security label": _label(),
+        # AppArmor's or SELinux's; then what an audit trail (auditd(8)) tells users by, also of what a service does.
+        "security label": _text_or_none("attr/current"),
+        "login user": _text_or_none("loginuid"),
+        "audit session": _text_or_none("sessionid"),
     }
 
 
-def _label() -> str:
-    """Of a Linux security module (AppArmor, SELinux); empty where there is none."""
+def _text_or_none(name: str) -> str:
+    """Of a file in /proc; empty where the kernel has none."""
     try:
-        return (_SELF / "attr/current").read_text().rstrip("\0\n")
+        return (_SELF / name).read_text().rstrip("\0\n")
     except OSError:
         return ""
 
