@@ -8,7 +8,7 @@ import random
 import time
 from dataclasses import dataclass
 
-from _chaos_processes import children, comm, command_line, tracer_of
+from _chaos_processes import children, comm, command_line, parent, tracer_of
 
 from relive.agent.capsule.lives import Capsule
 from relive.kernel import procfs
@@ -37,9 +37,10 @@ def helper(parent: int | None, word: str) -> int | None:
 
 
 def signal_tracer_of(agent: int | None) -> int | None:
-    """Of fatal signals; a child of the agent, or of the fork server."""
+    """Of fatal signals; a child of the agent, or of the fork server. Its guardians have its words, and are nobody's children."""
     for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
-        if "relive.signals.tracer --socket" in (words := command_line(pid)) and f"--agent {agent} " in words:
+        words = command_line(pid)
+        if "relive.signals.tracer --socket" in words and f"--agent {agent} " in words and parent(pid) != 1:
             return pid
     return None
 

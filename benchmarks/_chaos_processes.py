@@ -25,6 +25,13 @@ def command_line(pid: int) -> str:
         return ""
 
 
+def parent(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
 def children(pid: int) -> list[int]:
     found: list[int] = []
     with contextlib.suppress(OSError):

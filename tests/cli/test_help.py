@@ -25,7 +25,6 @@ COMMANDS = dict(leaves(typer.main.get_command(application())))
 # Commands that do not answer, with the reason.
 WITHOUT_JSON = {
     "attach": "its output is the service's own",
-    "exec": "its output is the command's own",
     "mcp": "it speaks a protocol",
     "dashboard": "it serves pages",
 }

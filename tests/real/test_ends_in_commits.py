@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from relive.kernel import procfs
 from waiting import eventually
 
 from .harness import PROGRAMS, Capsule, Relive, compiled
@@ -223,10 +224,15 @@ def _processes() -> list[int]:
 
 
 def _traces_for(agent: int, pid: int) -> bool:
-    """It is that agent's tracer; a child of the agent, or of the fork server."""
+    """It is that agent's tracer: a child of the agent, or of the fork server; its guardian has its words and is nobody's child."""
     with contextlib.suppress(OSError):
         words = _command(pid).split(b"\0")
-        return b"relive.signals.tracer" in words and words[-3:-1] == [b"--agent", b"%d" % agent]
+        return (
+            b"relive.signals.tracer" in words
+            and words[-3:-1] == [b"--agent", b"%d" % agent]
+            and (found := procfs.read_stat(pid)) is not None
+            and found.parent != 1
+        )
     return False
 
 

@@ -16,6 +16,10 @@ __all__ = ["exec_"]
 def exec_(
     branch: Annotated[str, typer.Argument(help="The branch's id, or a unique beginning of it")],
     command: Annotated[list[str], typer.Argument(help="The command, after --")],
+    _as_json: Annotated[  # looked at where errors are told
+        bool,
+        typer.Option("--json", help="Tell as JSON why it could not be run; its output is the command's own"),
+    ] = False,
 ) -> None:
     """Run a command inside a branch; its exit status is the command's"""
     found = find_living(load_settings(), branch)
