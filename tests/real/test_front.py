@@ -99,7 +99,7 @@ class Fronted:
 
     def is_carried_in_c(self) -> bool:
         """The proxy that runs has its relay."""
-        proxies = [pid for pid, name in self.processes().items() if name == "relive.proxies.ingress.proxy"]
+        proxies = [pid for pid, name in self.processes().items() if name == PROXY]
         return len(proxies) == 1 and RELAY in Path(f"/proc/{proxies[0]}/maps").read_text()
 
     def records(self) -> bool:
