@@ -14,11 +14,11 @@ built upon.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
 from relive.checkpoint.criu import CriuTools
-from relive.checkpoint.micro_images import MicroBase, MicroCommit
 from relive.checkpoint.micro_record import FullCommitNeeded, read_record, read_seen
 from relive.checkpoint.micro_tracker import MicroTracker
 from relive.checkpoint.target import Target
@@ -26,6 +26,10 @@ from relive.errors import ReliveError
 from relive.kernel import procfs
 from relive.model.commit import TargetKind
 from relive.store import Staging, Store
+from relive.store.pages.numpy_threads import load_numpy
+
+if TYPE_CHECKING:
+    from relive.checkpoint.micro_images import MicroBase, MicroCommit
 
 __all__ = ["MicroCommits"]
 
@@ -86,6 +90,9 @@ class MicroCommits:
         """The images of the full commit are whole; the next one may be taken on top of it."""
         if self._tracker is None:
             return
+        load_numpy()
+        from relive.checkpoint.micro_images import MicroBase  # noqa: PLC0415 - it takes numpy, and few agents need it
+
         try:
             seen = read_seen(self._directory / "look")
             self._base = MicroBase(images, seen, self._directory / "pages")
