@@ -236,7 +236,10 @@ def test_memory_that_changes_in_every_way_is_committed_as_it_stands(
     try:
         taking.base(process.pid)
         on_top = 0
-        for _ in range(4 * TRIES):
+        for _ in range(10 * TRIES):
+            # What advice a mapping has is read after the pause. Of one that is gone by then nothing is known, and a full commit is
+            # taken; of a program that does nothing else that is so now and then, and it is tried again at once.
+            taking.micro._refusals = 0
             on_top += taking.commit(process.pid)
             if on_top == 3:
                 break
