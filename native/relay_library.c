@@ -194,7 +194,7 @@ uint64_t relay_gate_clock(struct relay *relay)
 API void relay_freeze(struct relay *relay)
 {
     EACH_WORKER(relay, worker) {
-        pthread_mutex_lock(&worker->lock);
+        worker_lock(worker);
         worker->is_frozen = 1;
         pthread_mutex_unlock(&worker->lock);
     }
@@ -208,7 +208,7 @@ API void relay_thaw(struct relay *relay)
         atomic_fetch_add(&relay->closed_before_ns, clock_ns(CLOCK_MONOTONIC) - closed_at);
     atomic_store(&relay->closed_at_ns, 0);
     EACH_WORKER(relay, worker) {
-        pthread_mutex_lock(&worker->lock);
+        worker_lock(worker);
         worker->is_frozen = 0, worker->has_thawed = 1;
         pthread_mutex_unlock(&worker->lock);
         worker_wake(worker);
@@ -220,9 +220,9 @@ API size_t relay_report(struct relay *relay, struct report *reports, size_t most
 {
     size_t count = 0;
     EACH_WORKER(relay, worker) {
-        pthread_mutex_lock(&worker->lock);
+        worker_lock(worker);
         for (struct connection *one = worker->first; one; one = one->next) {
-            if (one->fd[SERVICE] < 0 || one->service_lost || one->doom)
+            if (one->fd[SERVICE] < 0 || one->service_lost || one->service_deaf || one->doom)
                 continue;
             if (count < most)
                 reports[count] = (struct report){.connection = one->number,
@@ -264,7 +264,7 @@ API void relay_look_for_hangs(struct relay *relay, uint64_t limit_ns)
 {
     uint64_t now = relay_gate_clock(relay);
     EACH_WORKER(relay, worker) {
-        pthread_mutex_lock(&worker->lock);
+        worker_lock(worker);
         for (struct connection *one = worker->first; one; one = one->next)
             look_for_hang(one, limit_ns, now);
         pthread_mutex_unlock(&worker->lock);
@@ -287,7 +287,7 @@ API void relay_client_speaks_http(struct relay *relay)
 API void relay_stop_accepting(struct relay *relay)
 {
     EACH_WORKER(relay, worker) {
-        pthread_mutex_lock(&worker->lock);
+        worker_lock(worker);
         struct worker *one = worker;
         for (int i = 0; i < one->listener_count && one->is_accepting; i++)
             epoll_ctl(one->epoll, EPOLL_CTL_DEL, one->listeners[i], NULL);
@@ -300,11 +300,13 @@ API void relay_stop_accepting(struct relay *relay)
 API void relay_end(struct relay *relay)
 {
     EACH_WORKER(relay, worker) {
-        pthread_mutex_lock(&worker->lock);
+        worker_lock(worker);
         worker->is_over = 1;
         while (worker->first) {
-            worker->first->client_reset = 1;
-            connection_finish(worker->first);
+            struct connection *first = worker->first;
+            /* Whatever is cut off must not look whole; what is whole must not be thrown away, as a reset does with what the kernel has. */
+            first->client_reset = first->flight_count || first->out[CLIENT].size || first->held[SERVICE].size;
+            connection_finish(first);
         }
         pthread_mutex_unlock(&worker->lock);
         worker_wake(worker);

@@ -181,10 +181,22 @@ static void service_lost(struct connection *connection)
     connection->client_reset = 1, connection->is_ending = 1;
 }
 
+/* A service that answers early and closes resets us while its answer waits to be read: that comes first. */
+static void service_refuses(struct connection *connection, int error)
+{
+    struct bytes *out = &connection->out[SERVICE];
+    if (connection->service_eof || (error != EPIPE && error != ECONNRESET)) {
+        service_lost(connection);
+        return;
+    }
+    connection->service_deaf = 1;
+    bytes_drop(out, out->size);
+}
+
 static void send_on(struct connection *connection, int side, const uint8_t *data, size_t size)
 {
     struct bytes *out = &connection->out[side];
-    if (!size || connection->doom || (side == SERVICE && connection->service_lost))
+    if (!size || connection->doom || (side == SERVICE && (connection->service_lost || connection->service_deaf)))
         return;
     if (!out->size) {
         ssize_t sent = send(connection->fd[side], data, size, MSG_NOSIGNAL);
@@ -192,7 +204,7 @@ static void send_on(struct connection *connection, int side, const uint8_t *data
             if (side == CLIENT)
                 connection->doom = ENDS_BY_RESET;
             else
-                service_lost(connection);
+                service_refuses(connection, errno);
             return;
         }
         sent = sent < 0 ? 0 : sent;
@@ -214,7 +226,7 @@ static void send_waiting(struct connection *connection, int side)
             if (side == CLIENT)
                 connection->doom = ENDS_BY_RESET;
             else
-                service_lost(connection);
+                service_refuses(connection, errno);
             return;
         }
         if (side == SERVICE)
@@ -226,6 +238,16 @@ static void send_waiting(struct connection *connection, int side)
 }
 
 /* The way to the service */
+
+static int is_same(const struct sockaddr_storage *one, const struct sockaddr_storage *other)
+{
+    if (one->ss_family == AF_INET) {
+        const struct sockaddr_in *a = (const struct sockaddr_in *)one, *b = (const struct sockaddr_in *)other;
+        return a->sin_port == b->sin_port && a->sin_addr.s_addr == b->sin_addr.s_addr;
+    }
+    const struct sockaddr_in6 *a = (const struct sockaddr_in6 *)one, *b = (const struct sockaddr_in6 *)other;
+    return a->sin6_port == b->sin6_port && !memcmp(&a->sin6_addr, &b->sin6_addr, sizeof a->sin6_addr);
+}
 
 static int dial(struct connection *connection)
 {
@@ -244,7 +266,8 @@ static int dial(struct connection *connection)
         is_made = errno == EINPROGRESS && (!connect(fd, to, relay->upstream_size) || errno == EISCONN);
     struct sockaddr_storage own;
     socklen_t size = sizeof own;
-    if (!is_made || getsockname(fd, (struct sockaddr *)&own, &size)) {
+    /* Where nobody listens the kernel may choose the very port that we call, and connect us to ourselves. */
+    if (!is_made || getsockname(fd, (struct sockaddr *)&own, &size) || is_same(&own, &relay->upstream)) {
         close(fd);
         return -1;
     }
@@ -601,9 +624,9 @@ static void service_readable(struct connection *connection)
     ssize_t size = recv(connection->fd[SERVICE], connection->worker->read, READ_BYTES, 0);
     if (size > 0)
         take_from_service(connection, connection->worker->read, (size_t)size);
-    else if (!size)
+    else if (!size && !connection->service_deaf)
         service_ended(connection);
-    else if (is_gone(errno))
+    else if (!size || is_gone(errno))
         service_lost(connection);
 }
 
@@ -626,6 +649,7 @@ void connection_accepted(struct worker *worker, int fd, const struct sockaddr_st
     }
     snprintf(connection->address, sizeof connection->address, "%s:%d", text, port);
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on); /* the service's own finds us alive for ever */
     connection->worker = worker;
     connection->fd[CLIENT] = fd, connection->fd[SERVICE] = -1;
     connection->end[CLIENT] = connection->end[SERVICE] = connection;
@@ -667,8 +691,8 @@ static void ask_for_both(struct connection *connection)
 {
     int is_frozen = connection->worker->is_frozen, ends = connection->is_ending || connection->doom != LIVES;
     uint32_t client = connection->out[CLIENT].size ? EPOLLOUT : 0, service = 0;
-    if (!is_frozen && !connection->client_eof && !ends && !connection->is_odd && connection->out[SERVICE].size <= BACKLOG_MOST &&
-        connection->flight_count < FLIGHTS_MOST)
+    if (!is_frozen && !connection->client_eof && !connection->service_deaf && !ends && !connection->is_odd &&
+        connection->out[SERVICE].size <= BACKLOG_MOST && connection->flight_count < FLIGHTS_MOST)
         client |= EPOLLIN;
     if (!connection->service_eof && !ends && connection->out[CLIENT].size <= BACKLOG_MOST)
         service |= EPOLLIN;
@@ -729,7 +753,7 @@ void connection_settle(struct connection *connection)
     if (!connection->worker->is_frozen) {
         int is_silent = !connection->is_spoken && !connection->client_eof && is_late(connection) &&
                         !atomic_load(&connection->worker->relay->speaks_http);
-        if (!connection->doom && (is_silent || (connection->is_odd && !connection->flight_count))) {
+        if (!connection->doom && !connection->is_ending && (is_silent || (connection->is_odd && !connection->flight_count))) {
             connection_hand_over(connection, NULL, 0, is_silent);
             return;
         }
@@ -751,14 +775,16 @@ void connection_event(struct connection *connection, int side, uint32_t events)
         return;
     if (side == CLIENT && connection->worker->is_frozen && events & EPOLLERR && !connection->doom)
         connection->doom = ENDS_BY_RESET;
+    else if (side == CLIENT && connection->worker->is_frozen && events & EPOLLHUP)
+        connection->client_eof = 1; /* both ways are shut: it would be told again and again */
     uint32_t either = events & (EPOLLHUP | EPOLLERR) ? EPOLLIN | EPOLLOUT : 0;
     events = (events | either) & connection->mask[side];
     if (events & EPOLLOUT && !connection->doom && !(side == SERVICE && connection->worker->is_frozen))
         send_waiting(connection, side);
     if (events & EPOLLIN && !connection->is_dead && !connection->doom) {
-        if (side == SERVICE)
+        if (side == SERVICE && !connection->service_lost)
             service_readable(connection);
-        else if (!connection->worker->is_frozen)
+        else if (side == CLIENT && !connection->worker->is_frozen)
             client_readable(connection);
     }
     connection_settle(connection);

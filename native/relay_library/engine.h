@@ -102,6 +102,7 @@ struct worker {
     struct relay *relay;
     pthread_t thread;
     pthread_mutex_t lock; /* held while events are acted on; everything of its connections is under it */
+    pthread_mutex_t turn; /* held while `lock` is waited for, so that a busy worker does not take it again and again */
     int epoll, wake;
     int listeners[4], listener_count, is_accepting;
     uint64_t accept_again_ns; /* not 0: accepting pauses, this process is short of descriptors */
@@ -137,9 +138,10 @@ struct connection {
     int is_hashed;
     struct blake2b hash;
     struct chunks chunks;
-    /* Its end */
+    /* Its end. `service_deaf`: it takes no more, but what it said before may still be there to read. */
     enum doom doom;
-    int client_eof, service_eof, service_lost, client_shut, service_shut, is_ending, client_reset, is_dead, is_timed, is_end_recorded;
+    int client_eof, service_eof, service_deaf, service_lost, client_shut, service_shut;
+    int is_ending, client_reset, is_dead, is_timed, is_end_recorded;
     uint64_t deadline_ns;
 };
 
@@ -156,6 +158,7 @@ int connection_waits_on_service(struct connection *connection);
 /* worker.c */
 int worker_begin(struct worker *worker);
 void worker_wake(struct worker *worker);
+void worker_lock(struct worker *worker);
 
 /* relay_library.c */
 void relay_post(struct relay *relay, const struct post *post);

@@ -21,6 +21,13 @@ void worker_wake(struct worker *worker)
     (void)written; /* it fails only when the counter is full, and then the worker is woken anyway */
 }
 
+void worker_lock(struct worker *worker)
+{
+    pthread_mutex_lock(&worker->turn);
+    pthread_mutex_lock(&worker->lock);
+    pthread_mutex_unlock(&worker->turn);
+}
+
 static void ask_for_accepts(struct worker *worker, int wanted)
 {
     for (int i = 0; i < worker->listener_count && wanted != worker->is_accepting; i++) {
@@ -102,7 +109,7 @@ static void *carry(void *argument)
     int waits = 0; /* for what time alone brings */
     while (1) {
         int count = epoll_wait(worker->epoll, events, EVENTS_AT_ONCE, waits ? TICK_MS : -1);
-        pthread_mutex_lock(&worker->lock);
+        worker_lock(worker);
         if (worker->is_over) {
             pthread_mutex_unlock(&worker->lock);
             return NULL;
@@ -128,6 +135,7 @@ int worker_begin(struct worker *worker)
 {
     sigset_t all, before;
     pthread_mutex_init(&worker->lock, NULL);
+    pthread_mutex_init(&worker->turn, NULL);
     worker->read = malloc(READ_BYTES);
     worker->fields = malloc(worker->relay->fields_room);
     worker->epoll = epoll_create1(EPOLL_CLOEXEC);

@@ -11,7 +11,9 @@ to 3.14. ``answer`` takes and gives JSON. Nothing is changed before all files co
 """
 
 import ast
+import copy
 import gc
+import importlib
 import json
 import os
 import sys
@@ -58,6 +60,7 @@ def _swap(wanted):
         except (SyntaxError, ValueError) as error:
             return {"refused": "{}: {}".format(file["path"], error)}
         plans.append((file, code))
+    importlib.invalidate_caches()  # the change may have made modules
     told = [_File(file, code).swap() for file, code in plans]
     return {"files": told, "version": list(sys.version_info[:3])}
 
@@ -139,6 +142,14 @@ class _File:
             if len(codes) != len(olds):
                 if not all(any(_same(one.__code__, code) for code in codes) for one in functions):
                     self._leave(name, "there are several of that name, and which is which cannot be told")
+                continue
+            moved = {
+                one.__code__.co_firstlineno
+                for one in functions
+                if not _same(one.__code__, codes[olds.index(one.__code__.co_firstlineno)])
+            }
+            if name.endswith("<lambda>") and len(moved) > 1:
+                self._leave(name, "there are several of that name, and which is which cannot be told")
                 continue
             for function in functions:
                 place = olds.index(function.__code__.co_firstlineno)
@@ -242,8 +253,9 @@ class _File:
                         "{}.{}".format(node.name, name),
                         "it is new and calls super(), which needs its class's definition",
                     )
-                    return
+                    return False
             setattr(owner, name, value)
+            return True
 
         # What else stands in the body of these has been worked into other things: fields, slots, members.
         if type(owner) is not type or "__slots__" in vars(owner) or "__dataclass_fields__" in vars(owner):
@@ -252,6 +264,8 @@ class _File:
 
     def _add(self, body, there, names, put, within=""):
         for node in body:
+            if within:  # as the compiler would do in the class
+                node = _mangled(node, within.rstrip("."))  # noqa: PLW2901 - from here on it is that
             for name in _new_names(node):
                 if name in there or within + name in self.added:
                     continue
@@ -267,8 +281,8 @@ class _File:
                         within + name, "its definition failed: {}: {}".format(type(error).__name__, error)
                     )
                     break
-                if within:
-                    put(name, found[name])
+                if within and not put(name, found[name]):
+                    continue
                 self.added.append(within + name)
 
     # -- what is not run again
@@ -308,6 +322,15 @@ class _File:
                 "{} is not run again".format(_source(node)),
             )
 
+        keys = {_key(node) for node in new}
+        for node in old:
+            quiet = (*_MADE_BY_NAME, ast.Import, ast.ImportFrom, ast.Pass)
+            if not isinstance(node, quiet) and not _is_text(node) and _key(node) not in keys:
+                self._leave(
+                    "{}old line {}".format(within, node.lineno),
+                    "{} is gone from the file; what it did stays".format(_source(node)),
+                )
+
     def _set_constant(self, node, same):
         """A literal that a module's name was given, and has still, becomes the new one."""
         if not (
@@ -326,6 +349,17 @@ class _File:
         if changed:
             self.swapped.append(name)
         return changed
+
+
+def _mangled(node, owner):
+    """A copy with private names as they are in the class."""
+    prefix, node = "_" + owner.lstrip("_"), copy.deepcopy(node)
+    for one in ast.walk(node):
+        for field in ("attr", "id", "arg", "name"):
+            name = getattr(one, field, None)
+            if isinstance(name, str) and name.startswith("__") and not name.endswith("__") and prefix != "_":
+                setattr(one, field, prefix + name)
+    return node
 
 
 def _parsed(text):

@@ -279,3 +279,37 @@ def test_the_fix_of_the_payments_example_cures_a_ledger_that_lives_with_the_old_
     assert told["swapped"] == ["Ledger.account", "Ledger.pay"]
     assert told["added"] == ["Ledger._open_batch"] and told["left"] == []
     assert ledger.pay(1, 100, "taken").amount == 100
+
+
+def test_a_new_method_has_the_private_names_of_its_class(program):
+    one = program(
+        """
+        class Shop:
+            def __init__(self):
+                self.__price = 3
+            def price(self):
+                return 1
+        """
+    )
+    shop = one.module.Shop()
+    told = one.swap(
+        ("return 1", "return self.__doubled()\n    def __doubled(self):\n        return 2 * self.__price"),
+    )
+    assert shop.price() == 6
+    assert told["left"] == []
+
+
+def test_lambdas_of_one_name_that_change_places_are_left(program):
+    one = program("f = lambda x: x\ng = lambda x: x * 2\n")
+    told = one.swap(("f = lambda x: x\ng = lambda x: x * 2\n", "g = lambda x: x * 2\nf = lambda x: x\n"))
+    assert (one.module.f(3), one.module.g(3)) == (3, 6)
+    assert [left["name"] for left in told["left"]] == ["<lambda>"]
+
+
+def test_a_statement_that_is_gone_is_said(program):
+    one = program("""
+        seen = []
+        seen.append(1)
+        """)
+    (left,) = one.swap(("seen.append(1)\n", ""))["left"]
+    assert "is gone from the file; what it did stays" in left["why"]

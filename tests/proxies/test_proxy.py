@@ -173,6 +173,34 @@ def test_a_service_that_ends_early_breaks_the_answer(
     assert proxy.exchange(1).how == how
 
 
+def test_an_answer_before_the_end_of_an_upload_reaches_its_client(
+    proxy: RunningProxy, service: PlayedService
+):
+    """GIVEN a service that refuses an upload from its head and closes, which resets the connection, as bytes are left unread
+    THEN the client has the answer, and nobody takes it for a failure.
+    """
+    refusal = b"HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 2\r\n\r\nno"
+    agent = proxy.agent()
+    for _ in range(5):
+        client = proxy.client()
+        client.send(b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 8000000\r\n\r\n" + bytes(1 << 16))
+        inside = service.accept()
+        inside.receive(1)
+        inside.send(refusal)
+        inside.close()
+        client.sock.setblocking(False)
+        with contextlib.suppress(OSError):  # it takes no more
+            for _ in range(100):
+                client.sock.send(bytes(1 << 16))
+        client.sock.settimeout(TIMEOUT_SECONDS)
+        got = b""
+        with contextlib.suppress(ConnectionResetError):
+            while chunk := client.receive():
+                got += chunk
+        assert got == refusal
+    agent.ask("status")
+
+
 def test_an_upgrade_becomes_a_stream_both_ways(proxy: RunningProxy, service: PlayedService):
     client = proxy.client()
     ask = b"GET /ws HTTP/1.1\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\r\n"

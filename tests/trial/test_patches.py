@@ -62,7 +62,6 @@ def test_a_new_file_comes_with_a_change_of_one_that_is_there():
         ("that is no patch\n", "no patch"),
         (patch("words.py", "other\n", "text\n"), "does not apply"),
         (patch("elsewhere.py"), "of no file of the service"),
-        (patch("../../etc/passwd"), "no patch|of no file|does not apply"),
         ("diff --git a/words.py b/words.py\ndeleted file mode 100644\n--- a/words.py\n+++ /dev/null\n"
          "@@ -1,3 +0,0 @@\n-one\n-two\n-three\n", "deletes"),
         ("diff --git a/words.py b/words.py\nold mode 100644\nnew mode 120000\n", "no patch|deletes|does not apply"),
@@ -71,3 +70,15 @@ def test_a_new_file_comes_with_a_change_of_one_that_is_there():
 def test_what_cannot_be_applied_is_refused(text, words):
     with pytest.raises(PatchUnfit, match=words):
         applied(text, {"/srv/words.py": OLD}, "/srv")
+
+
+@pytest.mark.parametrize("form", ["..", "absolute"])
+def test_nothing_is_written_outside_of_where_a_patch_is_applied(tmp_path, form):
+    """GIVEN a patch of a file of the host, of which the branch has another text, THEN the host's stays."""
+    hosts = tmp_path / "hosts"
+    hosts.write_text("the host's\n")
+    name = f"/{hosts}" if form == "absolute" else f"{'../' * 12}{str(hosts)[1:]}"
+
+    with pytest.raises(PatchUnfit, match="outside of its directory"):
+        apply_patch(patch(name), ["/srv"], lambda _path: OLD)
+    assert hosts.read_text() == "the host's\n"

@@ -82,6 +82,8 @@ def judged_verdict(verdict: Verdict, outcome: Outcome | None) -> Judged:
     elif verdict.difference:
         seen = f"{seen}: {verdict.difference}"
     match verdict.kind:
+        case VerdictKind.SAME_ANSWER if verdict.missing:
+            judgement = Judgement.SKIPPED  # it may have failed for want of what the recording does not hold
         case VerdictKind.REPRODUCED | VerdictKind.SAME_ANSWER:
             judgement = Judgement.BAD
         case VerdictKind.NOT_REPRODUCED:

@@ -327,7 +327,9 @@ def _write(goal: Path, content: str) -> None:
 def _told(life: Life, reason: str | None, mask: Mask) -> KeptRun:
     run = mask.model(masked_run(life.run, mask))
     return KeptRun(
-        reason=mask.sentence(reason) if reason is not None else None, run=run, swapped=life.swapped
+        reason=mask.sentence(reason) if reason is not None else None,
+        run=run,
+        swapped=mask.model(life.swapped) if life.swapped is not None else None,
     )
 
 

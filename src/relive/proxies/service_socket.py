@@ -74,6 +74,9 @@ class ServiceSocket:
         self._frozen = self._shut = False
         self._close_on_thaw: bool | None = None  # the value is whether to reset
         self._at_eof = False
+        self._refusal: OSError | None = (
+            None  # it takes no more, but what it said before may still be there to read
+        )
         self.sent = 0
         self.backlog = 0
         self.local_port: int = sock.getsockname()[1]
@@ -81,6 +84,8 @@ class ServiceSocket:
 
     def send(self, data: bytes) -> None:
         """Send, now as far as the kernel takes it; the rest when it can, and while frozen nothing."""
+        if self._refusal is not None:
+            return
         if self._queue or self._frozen:
             self._enqueue(memoryview(data))
             return
@@ -89,7 +94,7 @@ class ServiceSocket:
         except BlockingIOError:
             count = 0
         except OSError as error:
-            self._loop.call_soon(self._lose, error)
+            self._refused(error)
             return
         self.sent += count
         if count < len(data):
@@ -160,7 +165,10 @@ class ServiceSocket:
             if not data:
                 self._at_eof = True
                 self.pause_reading()
-                self._owner.service_eof()
+                if self._refusal is not None:
+                    self._lose(self._refusal)
+                else:
+                    self._owner.service_eof()
                 return
             # Large reads only where they fill up: the memory is taken before it is known how much comes.
             self._read_size = _LARGE_READ if len(data) >= _SMALL_READ else _SMALL_READ
@@ -179,7 +187,7 @@ class ServiceSocket:
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
-                self._lose(error)
+                self._refused(error)
                 return
             self.sent += count
             self.backlog -= count
@@ -205,6 +213,16 @@ class ServiceSocket:
         if self._writing:
             self._writing = False
             self._loop.remove_writer(self._fd)
+
+    def _refused(self, error: OSError) -> None:
+        """A service that answers early and closes resets us while its answer waits to be read: that comes first."""
+        if self._at_eof or error.errno not in (errno.EPIPE, errno.ECONNRESET):
+            self._loop.call_soon(self._lose, error)
+            return
+        self._refusal = error
+        self._queue.clear()
+        self.backlog = 0
+        self._unwatch_writable()
 
     def _lose(self, error: OSError) -> None:
         if self._fd >= 0 and self._close_on_thaw is None:
@@ -300,6 +318,8 @@ class Dialer:
 
     def _settle(self, code: int) -> None:
         sock = self._sock
+        if code == 0 and sock is not None and _is_own_peer(sock):
+            code = errno.ECONNREFUSED
         if code == 0 and sock is not None:
             self._loop.remove_writer(sock.fileno())
             self._sock = None
@@ -316,3 +336,11 @@ class Dialer:
             self._timer = self._loop.call_later(_RETRY_SECONDS, self._dial)
         else:
             self._done(OSError(code, os.strerror(code)))
+
+
+def _is_own_peer(sock: socket.socket) -> bool:
+    """Where nobody listens the kernel may choose the very port that is called, and connect a socket to itself."""
+    try:
+        return bool(sock.getsockname() == sock.getpeername())
+    except OSError:  # it was reset meanwhile
+        return False

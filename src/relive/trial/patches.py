@@ -30,7 +30,16 @@ def paths_of_patch(patch: str, stripped: int = 1) -> list[str]:
         raise PatchUnfit("that is no patch that can be applied", cause=_said(done), remedy=_REMEDY)
     fields = [line for line in done.stdout.decode("utf-8", "surrogateescape").split("\0") if line]
     paths = [line.split("\t", 2)[2] if line.count("\t") >= 2 else line for line in fields]
-    return [path for path in dict.fromkeys(paths) if path]
+    found = [path for path in dict.fromkeys(paths) if path]
+    # --numstat does not check paths, only applying does; by then copies were written under these names.
+    outside = [path for path in found if path.startswith("/") or ".." in path.split("/")]
+    if outside:
+        raise PatchUnfit(
+            "the patch names files outside of its directory",
+            cause=", ".join(outside[:_NAMED]),
+            remedy=_REMEDY,
+        )
+    return found
 
 
 _REMEDY = "make it with `git diff` at the top of the service's files"

@@ -56,7 +56,6 @@ def change_code(branch: Branch, changes: Sequence[SourceChange]) -> Swapped:
         RestoreFailed: a process could not be asked, or a file not be written.
     """
     files = [{"path": one.path, "old": one.old, "new": one.new} for one in changes]
-    told = [_asked(pid, {"kind": "swap", "files": files}) for pid in _pythons(branch)]
     written = []
     for change in changes:
         if read_in_branch(branch.facts.root, change.path) != change.new:
@@ -67,6 +66,8 @@ def change_code(branch: Branch, changes: Sequence[SourceChange]) -> Swapped:
                     f"{change.path} could not be changed in the branch", cause=str(error)
                 ) from error
             written.append(change.path)
+    # Only now: new code may import a module that the change makes. A branch whose change is refused is thrown away.
+    told = [_asked(pid, {"kind": "swap", "files": files}) for pid in _pythons(branch)]
     return _gathered(told, written)
 
 

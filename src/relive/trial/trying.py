@@ -97,7 +97,14 @@ def patching(patch: str, root: str | None) -> Change:
             )
         roots = [root] if root is not None else roots_of(branch, loaded)
         _, changes = apply_patch(patch, roots, lambda path: read_in_branch(branch.facts.root, path))
-        return change_code(branch, changes)
+        told = change_code(branch, changes)
+        if told.left and not (told.swapped or told.added or told.unloaded):
+            raise PatchUnfit(
+                "nothing of the patch could reach the living process",
+                cause="; ".join(f"{one.name}: {one.why}" for one in told.left[:3]),
+                remedy="start the service afresh with it: relive try INCIDENT --tree REVISION",
+            )
+        return told
 
     return change
 

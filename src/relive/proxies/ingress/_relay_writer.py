@@ -113,12 +113,15 @@ class RelayWriter(RecordingWriter):
     ) -> int:
         """As ``RecordingWriter.append``; ``at`` must be None, since what is recorded here was seen here."""
         assert at is None
+        if self._fd < 0:  # closed: the head is unmapped, and the segment's descriptor may be another file's
+            return self.last_seq
         packed = _pack(fields) if fields else _NO_FIELDS
         return self.relay.append(kind, connection, request, packed, data)
 
     def flush(self) -> None:
         """Hand all appended events, the relay's as well, to the kernel."""
-        self.relay.flush()
+        if self._fd >= 0:
+            self.relay.flush()
 
     def close(self) -> None:
         """Flush and say that no writer is there any more. The relay carries nothing by then. May be called multiple times."""
