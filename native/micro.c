@@ -78,6 +78,7 @@ struct run_list {
 struct thread {
 	pid_t tid, inside;
 	bool seized, stopped_at_signal;
+	int owed; /* a signal that somebody else has sent it and that we were told of; it gets it when it is let go */
 	struct context context;
 	uint64_t results;
 	struct mapping stack;
@@ -223,6 +224,7 @@ static bool find_threads(void)
 		}
 		threads[thread_count].tid = atoi(entry->d_name);
 		threads[thread_count].seized = threads[thread_count].stopped_at_signal = false;
+		threads[thread_count].owed = 0;
 		thread_count++;
 	}
 	closedir(all);
@@ -552,6 +554,10 @@ static bool stopped_soon(pid_t tid, int *status)
 
 static void let_go(void)
 {
+	/* First all that stand still: none of them is to wait for one that does not stop. The kernel puts a signal that is blocked back. */
+	for (int i = 0; i < thread_count; i++)
+		if (threads[i].seized && !ptrace(PTRACE_DETACH, threads[i].tid, 0, (void *)(long)threads[i].owed))
+			threads[i].seized = false;
 	for (int i = 0; i < thread_count; i++)
 		if (threads[i].seized) {
 			/* A thread that is not stopped now: it is let go when it stops. */
@@ -855,7 +861,8 @@ static bool say_hidden(struct thread *t)
 
 static bool make_round_trips(void)
 {
-	static const int harmless[] = { SIGURG, SIGWINCH, SIGCHLD };
+	static const int harmless[] = { SIGCHLD, SIGURG, SIGWINCH }; /* the last is the least likely to be waited for */
+	siginfo_t sent;
 	bool well = true;
 	int status;
 
@@ -887,6 +894,11 @@ static bool make_round_trips(void)
 		}
 		if (!say_hidden(&threads[i]))
 			well = false;
+		/* One of that number that waited for it, blocked, for signalfd(2) or sigwait(3), came before ours. */
+		if (ptrace(PTRACE_GETSIGINFO, threads[i].tid, 0, &sent) || sent.si_code != SI_TKILL || sent.si_pid != threads[0].inside) {
+			threads[i].owed = wake;
+			well = refuse("thread %d was sent signal %d", (int)threads[i].tid, wake);
+		}
 		if (!give_back_all(&threads[i]))
 			well = refuse("the registers of thread %d cannot be given back", (int)threads[i].tid);
 	}

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -244,7 +245,13 @@ int start_front(const struct front *asked)
 {
 	pthread_t thread;
 	pthread_attr_t small;
+	struct rlimit files;
 
+	/* Two descriptors for each connection: more than most are given at first. */
+	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+		files.rlim_cur = files.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &files);
+	}
 	front = *asked;
 	fcntl(front.listener, F_SETFL, O_NONBLOCK);
 	fcntl(front.control, F_SETFL, O_NONBLOCK);

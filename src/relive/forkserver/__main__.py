@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import gc
 import os
+import resource
 import socket
 import sys
 import time
@@ -37,6 +38,10 @@ def main() -> int:
     os.chdir("/")
     os.umask(0o077)
     take_default_signals()
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[
+        1
+    ]  # two descriptors for each child; a child has the limits of who asks
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     claim = place.with_suffix(".lock")
     lock = os.open(claim, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

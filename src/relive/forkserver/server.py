@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import socket
@@ -65,22 +66,38 @@ class ForkServer:
         """Take a request; returns its connection in the child only."""
         try:
             connection, _ = self.listener.accept()
-        except OSError:  # who asked has gone
-            return None
+        except OSError as error:
+            if error.errno in (
+                errno.EMFILE,
+                errno.ENFILE,
+            ):  # it would wait there, and be looked at, again and again
+                self._retire(poller)
+            return None  # else: who asked has gone
         with connection:
             if peer_user(connection) != os.geteuid():
                 return None
             if not self.is_current():
                 self._retire(poller)
                 return None
+            kept, spare = None, -1
             try:
+                kept, spare = (
+                    connection.dup(),
+                    os.dup(connection.fileno()),
+                )  # before there is a child to look after
                 child = os.fork()
-            except OSError:  # no more processes: who asks will hear of it from the kernel
+            except OSError:  # no more processes, or descriptors: who asks will hear of it from the kernel
+                if kept is not None:
+                    kept.close()
+                if spare >= 0:
+                    os.close(spare)
                 return None
             if child == 0:
+                kept.detach()
                 return self._alone_with(connection)
+            os.close(spare)
             handle = os.pidfd_open(child)
-            self._children[handle] = (child, connection.dup())
+            self._children[handle] = (child, kept)
             poller.register(handle, select.POLLIN)
         return None
 

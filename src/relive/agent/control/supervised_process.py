@@ -106,7 +106,17 @@ class ProcessSupervisor:
             if self.may_fork:
                 streams = (subprocess.DEVNULL, log_file.fileno(), log_file.fileno())
                 # In a thread: for a fork server that was stopped it would be waited for seconds.
-                forked = await asyncio.to_thread(fork_module, self.module, self.options, streams=streams)
+                forking = asyncio.create_task(
+                    asyncio.to_thread(fork_module, self.module, self.options, streams=streams)
+                )
+                try:
+                    forked = await asyncio.shield(forking)
+                except asyncio.CancelledError:
+                    # The thread goes on, with the number of the log file; nobody would know of what it starts.
+                    unwanted = await forking
+                    if unwanted is not None:
+                        unwanted.kill()
+                    raise
                 if forked is not None:
                     return forked
             return await asyncio.create_subprocess_exec(
