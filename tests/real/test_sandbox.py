@@ -247,7 +247,7 @@ def test_a_branch_that_has_ended_cannot_be_entered(branch: Branch, relive: Reliv
     done = subprocess.run(branch.inner.command_inside(["id"]), capture_output=True, check=False)
     assert done.returncode == 125 and b"relive-enter" in done.stderr
     refused = relive.commands(["exec", branch.id, "--", "id"], relive.environment)
-    assert refused.returncode != 0 and f"'{branch.id}' names no branch" in refused.stderr
+    assert refused.returncode != 0 and f"the branch {branch.id} has ended" in refused.stderr
 
 
 _GROWS = """
