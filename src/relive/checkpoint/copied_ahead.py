@@ -26,6 +26,7 @@ from pathlib import Path
 import structlog
 
 from relive.checkpoint.criu import CriuTools
+from relive.checkpoint.page_files import copy_bytes, lazy_spans
 from relive.checkpoint.page_runs import Placed, Span, difference, newest, placed, union
 from relive.images import criu_images_pb2 as pb
 from relive.images.image_file import decode, messages, read_first, write_entries
@@ -37,7 +38,6 @@ __all__ = ["CopiedAhead"]
 _PAGE = 4096
 _LAZY, _PRESENT = 2, 4
 _ENTRY_MOST = 256  # [pages] as CRIU's own
-_MAP_PRIVATE, _MAP_ANONYMOUS, _MAP_LOCKED = 0x02, 0x20, 0x2000
 _RUN = struct.Struct("<QQ")
 _LEFT_OUT = struct.Struct("<QQQ")  # pid as CRIU sees it, then as _RUN
 _ANSWER_MOST = 65536  # [bytes]
@@ -215,7 +215,7 @@ def _merge(images: Path, pid: int, left_out: Sequence[Span], copies: Sequence[Pl
         slot += entry.nr_pages
     # A page that is in both was dumped all the same; the dump is at least as new.
     missing = difference(left_out, union((first, end) for first, end, _, _ in dumped))
-    lazy = _lazy_spans(images / f"mm-{pid}.img")
+    lazy = lazy_spans(read_first(images / f"mm-{pid}.img", pb.MmEntry).vmas)
     pieces = [(first, end, 0, slot, flags) for first, end, slot, flags in dumped]
     for flags, spans in ((_PRESENT | _LAZY, _both(missing, lazy)), (_PRESENT, difference(missing, lazy))):
         pieces += [(piece.first, piece.end, 1, piece.slot, flags) for piece in placed(spans, copies)]
@@ -227,17 +227,6 @@ def _merge(images: Path, pid: int, left_out: Sequence[Span], copies: Sequence[Pl
 
 def _both(spans: Sequence[Span], others: Sequence[Span]) -> list[Span]:
     return difference(spans, difference(spans, others))
-
-
-def _lazy_spans(path: Path) -> list[Span]:
-    """Pages that CRIU marks as such which can come after a restore (``vma_entry_can_be_lazy``)."""
-    memory = read_first(path, pb.MmEntry)
-    wanted = _MAP_PRIVATE | _MAP_ANONYMOUS
-    return union(
-        (vma.start // _PAGE, vma.end // _PAGE)
-        for vma in memory.vmas
-        if vma.flags & (wanted | _MAP_LOCKED) == wanted
-    )
 
 
 def _entries(pieces: Sequence[tuple[int, int, int]]) -> Iterator[pb.PagemapEntry]:
@@ -262,13 +251,5 @@ def _join(sources: Sequence[Path], runs: Sequence[_FileRun], goal: Path) -> None
         files = [stack.enter_context(path.open("rb")) for path in sources]
         to = stack.enter_context(fresh.open("wb"))
         for file, slot, count in runs:
-            _copy(files[file].fileno(), to.fileno(), slot * _PAGE, count * _PAGE)
+            copy_bytes(files[file].fileno(), to.fileno(), slot * _PAGE, count * _PAGE)
     fresh.replace(goal)
-
-
-def _copy(source: int, goal: int, offset: int, size: int) -> None:
-    while size:
-        done = os.copy_file_range(source, goal, size, offset)
-        if done == 0:
-            raise OSError(f"a copied page is missing at byte {offset}")
-        offset, size = offset + done, size - done

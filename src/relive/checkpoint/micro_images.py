@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from relive.checkpoint.micro_fingerprint import check_hidden, check_same, check_trackable, new_mappings
 from relive.checkpoint.micro_record import FullCommitNeeded, MicroRecord, Seen, ThreadState
+from relive.checkpoint.page_files import copy_bytes, lazy_spans
 from relive.checkpoint.page_runs import Span
 from relive.images import criu_images_pb2 as pb
 from relive.images.image_file import decode, messages, read_entries, read_first, write_entries
@@ -28,7 +29,6 @@ __all__ = ["MicroBase", "MicroCommit"]
 _PAGE = 4096
 _ENTRY_MOST = 256  # [pages] as CRIU's own
 _PRESENT, _LAZY = 4, 2
-_MAP_PRIVATE, _MAP_ANONYMOUS, _MAP_LOCKED = 0x02, 0x20, 0x2000
 _RESTARTED, _RESTART_BLOCK = (-512, -513, -514), -516
 _EINTR = -4
 _TILES = 3 << 17  # AMX, which CRIU does not save
@@ -261,7 +261,7 @@ class MicroBase:
             write_entries(path, [clocks])
 
     def _write_pages(self, commit: MicroCommit, images: Path) -> None:
-        lazy = _within(commit.pages, _lazy_spans(commit.mappings))
+        lazy = _within(commit.pages, lazy_spans(commit.mappings))
         flags = np.where(lazy, _PRESENT | _LAZY, _PRESENT)
         head_body, *_ = messages(self._pagemap, self._small[self._pagemap])
         entries = [
@@ -283,7 +283,7 @@ class MicroBase:
             sources = (held.fileno(), copied.fileno())
             for first, end in _adjacent(commit.files, commit.offsets):
                 source = sources[int(commit.files[first])]
-                _copy(source, goal.fileno(), int(commit.offsets[first]), (end - first) * _PAGE)
+                copy_bytes(source, goal.fileno(), int(commit.offsets[first]), (end - first) * _PAGE)
 
 
 def _by_address(runs: Iterable[tuple[int, int]]) -> tuple[Numbers, Numbers]:
@@ -307,16 +307,6 @@ def _within(pages: Numbers, spans: Sequence[Span]) -> npt.NDArray[np.bool_]:
     return inside
 
 
-def _lazy_spans(mappings: Iterable[pb.VmaEntry]) -> list[Span]:
-    """Pages that CRIU marks as such which can come after a restore (``vma_entry_can_be_lazy``)."""
-    wanted = _MAP_PRIVATE | _MAP_ANONYMOUS
-    return [
-        (one.start // _PAGE, one.end // _PAGE)
-        for one in mappings
-        if one.flags & (wanted | _MAP_LOCKED) == wanted
-    ]
-
-
 def _runs(pages: Numbers, flags: Numbers) -> list[tuple[int, int]]:
     """Indices of runs of pages that follow each other, are alike, and are not longer than CRIU's."""
     if not len(pages):
@@ -337,14 +327,6 @@ def _adjacent(files: npt.NDArray[np.int8], offsets: Numbers) -> list[tuple[int, 
     breaks = np.flatnonzero((np.diff(files) != 0) | (np.diff(offsets) != _PAGE)) + 1
     bounds = [0, *breaks.tolist(), len(files)]
     return list(pairwise(bounds))
-
-
-def _copy(source: int, goal: int, offset: int, size: int) -> None:
-    while size:
-        done = os.copy_file_range(source, goal, size, offset)
-        if done == 0:
-            raise OSError(f"a copied page is missing at byte {offset}")
-        offset, size = offset + done, size - done
 
 
 def _core_of(base: pb.CoreEntry, thread: ThreadState, offsets: Sequence[tuple[int, int]]) -> pb.CoreEntry:

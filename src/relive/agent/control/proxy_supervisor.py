@@ -88,6 +88,11 @@ class ProxySupervisor:
         relay = self._settings.tools_path / RELAY
         if relay.exists():
             options += ["--relay", str(relay)]
+        else:
+            self._log.warning(
+                "requests are carried by Python, which costs more: a library is missing; run `make setup`",
+                file=str(relay),
+            )
         if spec.hang_after is not None:
             options += ["--hang-after", str(spec.hang_after)]
         if spec.stands_in:
