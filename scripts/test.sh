@@ -6,4 +6,8 @@ cd "$(dirname "$0")/.."
 bash scripts/setup/packages.sh test
 bash scripts/setup/newer.sh
 processes=$(nproc)
-exec .venv/bin/pytest -n "$((processes < 4 ? processes : 4))" --dist loadfile --no-loadscope-reorder "$@"
+# A worker that ended in a test is not replaced: pytest-xdist 3.8 would give the new one that test again, and wait for ever if it
+# was the last of its file. After an hour the run is interrupted, and says what it knows.
+exec timeout --signal=INT --kill-after=60 3600 \
+    .venv/bin/pytest -n "$((processes < 4 ? processes : 4))" --dist loadfile --no-loadscope-reorder \
+    --max-worker-restart 0 "$@"
