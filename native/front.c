@@ -48,9 +48,6 @@ int main(int argc, char **argv)
 	changes = inotify_init1(IN_CLOEXEC);
 	if (code == 0 && inotify_add_watch(changes, argv[1], IN_CREATE | IN_MOVED_TO | IN_DELETE_SELF) < 0)
 		code = errno;
-	/* Once more, since the kernel tells those who connect who called this last (SO_PEERCRED): so an agent knows whom to wait for. */
-	if (code == 0 && listen(asked.control, 16) < 0)
-		code = errno;
 	if (code == 0)
 		code = start_front(&asked);
 	if (code != 0) {

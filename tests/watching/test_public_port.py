@@ -73,7 +73,7 @@ def test_another_has_the_same_listener(paths: LifePaths, spec: CapsuleSpec) -> N
     os.kill(keeper, signal.SIGKILL)
     eventually(lambda: not procfs.exists(keeper), "it is gone")
     port.open()
-    listener, line = take_listener(paths.front_socket)
+    listener, line, _ = take_listener(paths.front_socket)
     assert listener.getsockname() == spec.listen
     listener.close()
     line.close()

@@ -2,18 +2,45 @@
 
 from __future__ import annotations
 
+import array
 import os
 import socket
+import struct
 from pathlib import Path
+from typing import NamedTuple
 
 from relive.errors import CapsuleStartFailed, UsageError
 from relive.kernel.unixpath import near
 from relive.proxies.service_socket import Address
 
-__all__ = ["BACKLOG", "bind_control", "bind_listener", "resolve", "split_address", "take_listener"]
+__all__ = [
+    "BACKLOG",
+    "KeptListener",
+    "bind_control",
+    "bind_listener",
+    "resolve",
+    "split_address",
+    "take_listener",
+]
 
 BACKLOG = 4096
 _FRONT_SECONDS = 5.0
+_DESCRIPTOR_BYTES = array.array("i").itemsize
+_CREDENTIALS = struct.Struct("3i")
+
+
+class KeptListener(NamedTuple):
+    """What is got from who keeps a port open.
+
+    Attributes:
+        listener: the listening TCP socket, non-blocking.
+        line: open for as long as we accept connections; who keeps the port carries none to the service meanwhile.
+        keeper: host pid of who keeps it.
+    """
+
+    listener: socket.socket
+    line: socket.socket
+    keeper: int
 
 
 def split_address(text: str) -> tuple[str, int]:
@@ -87,8 +114,11 @@ def bind_control(path: Path) -> socket.socket:
     return sock
 
 
-def take_listener(front: Path) -> tuple[socket.socket, socket.socket]:
-    """The listener that somebody keeps (``native/init/front.h``), and the line by which they know that connections are accepted.
+def take_listener(front: Path) -> KeptListener:
+    """The listener that somebody keeps (``native/init/front.h``).
+
+    Who keeps it is told by the credentials of its message (SCM_CREDENTIALS, unix(7)). Those of the socket (SO_PEERCRED) are of who
+    called listen(2) when we connected, and may be of who has started it: of ourselves, even.
 
     Raises:
         CapsuleStartFailed: nobody gives it.
@@ -96,11 +126,10 @@ def take_listener(front: Path) -> tuple[socket.socket, socket.socket]:
     line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     line.settimeout(_FRONT_SECONDS)
     try:
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         with near(front) as name:
             line.connect(name)
-        _, descriptors, _, _ = socket.recv_fds(line, 1, 1)
-        if not descriptors:
-            raise OSError("too many have it already")
+        descriptor, keeper = _descriptor_and_sender(line)
     except OSError as error:
         line.close()
         raise CapsuleStartFailed(
@@ -108,6 +137,17 @@ def take_listener(front: Path) -> tuple[socket.socket, socket.socket]:
             cause=str(error),
             remedy="See whether the service still runs (`relive ps`).",
         ) from error
-    listener = socket.socket(fileno=descriptors[0])
+    listener = socket.socket(fileno=descriptor)
     listener.setblocking(False)
-    return listener, line
+    return KeptListener(listener, line, keeper)
+
+
+def _descriptor_and_sender(line: socket.socket) -> tuple[int, int]:
+    room = socket.CMSG_SPACE(_DESCRIPTOR_BYTES) + socket.CMSG_SPACE(_CREDENTIALS.size)
+    _, told, _, _ = line.recvmsg(1, room, socket.MSG_CMSG_CLOEXEC)
+    found = {kind: data for level, kind, data in told if level == socket.SOL_SOCKET}
+    if socket.SCM_RIGHTS not in found:
+        raise OSError("too many have it already")
+    (descriptor,) = array.array("i", found[socket.SCM_RIGHTS])
+    keeper, _, _ = _CREDENTIALS.unpack(found[socket.SCM_CREDENTIALS])
+    return descriptor, keeper

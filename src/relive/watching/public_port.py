@@ -100,15 +100,14 @@ class PublicPort:
     def _found(self) -> int | None:
         """The pid of the one that is there."""
         try:
-            listener, line = take_listener(self._paths.front_socket)
+            kept = take_listener(self._paths.front_socket)
         except CapsuleStartFailed:
             return None
-        pid = _peer(line)
-        line.close()  # else nothing would be carried to the service while there is no proxy
+        kept.line.close()  # else nothing would be carried to the service while there is no proxy
         if self._listener is not None:
             self._listener.close()
-        self._listener = listener
-        return pid
+        self._listener = kept.listener
+        return kept.keeper
 
     def _begun(self) -> int:
         if self._listener is None:

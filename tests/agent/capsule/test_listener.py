@@ -49,7 +49,7 @@ def test_while_a_proxy_is_there_all_connections_are_its(tmp_path: Path):
     front.close()
     try:
         for _ in range(2):
-            listener, line = take_listener(LifePaths(tmp_path).front_socket)
+            listener, line, _ = take_listener(LifePaths(tmp_path).front_socket)
             listener.settimeout(20)
             with socket.create_connection(("127.0.0.1", port)) as client, listener.accept()[0] as taken:
                 client.sendall(b"x")

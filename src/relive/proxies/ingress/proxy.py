@@ -270,7 +270,7 @@ class Proxy:
     def _listener(self) -> socket.socket:
         if self.options.front is None:
             return bind_listener(self.options.listen)
-        listener, self._line = take_listener(self.options.front)
+        listener, self._line, _ = take_listener(self.options.front)
         return listener
 
     async def _stay_in_line(self) -> None:
@@ -283,7 +283,7 @@ class Proxy:
             while self._line is None:
                 await asyncio.sleep(_LINE_PAUSE)
                 with contextlib.suppress(ReliveError):
-                    listener, self._line = await asyncio.to_thread(take_listener, front)
+                    listener, self._line, _ = await asyncio.to_thread(take_listener, front)
                     listener.close()  # it is the same
 
     def _stand_in(self) -> StandIn:
