@@ -49,6 +49,7 @@ __all__ = [
     "CapsuleExists",
     "CapsuleStartFailed",
     "CapsuleVersionUnknown",
+    "ChangeUnfit",
     "CommitFailed",
     "CommitTimedOut",
     "ConfigInvalid",
@@ -197,6 +198,12 @@ class PatchUnfit(UsageError):
     """A patch does not apply to the service's files, or cannot be brought into a living process."""
 
     code = "patch-unfit"
+
+
+class ChangeUnfit(UsageError):
+    """A change of a recording that cannot be read, or cannot be made in what it is a change of."""
+
+    code = "change-unfit"
 
 
 class UnitUnfit(UsageError):
