@@ -40,7 +40,7 @@ def _describe(result: Explanation) -> Iterator[str]:
     if result.compared_with is not None:
         yield f"compared with {result.compared_with}, which went well"
     for one in result.tried:
-        yield f"tried: {_short(one)}: {one.effect.value}{f', {one.why}' if one.why else ''}"
+        yield f"tried, from commit {one.commit[:10]}: {_short(one)}: {one.effect.value}{f', {one.why}' if one.why else ''}"
     for one in result.causes:
         yield ""
         yield f"cause, from commit {one.commit[:10]}:"

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from relive.errors import ChangeUnfit
 from relive.incidents.report.last_good import is_slower
 from relive.incidents.report.shapes import shape_of
-from relive.intervention.answers import answer_tree, with_change
+from relive.intervention.answers import answer_tree, columns_of, with_change
 from relive.intervention.grammar import AnswerChange, Delay, HttpAnswer, Instead
 from relive.intervention.steps import Step
 from relive.intervention.telling import path_text
@@ -40,13 +40,28 @@ def candidates(failing: Sequence[Step], good: Sequence[Step]) -> dict[str, list[
 
 
 def _pairs(failing: Sequence[Step], good: Sequence[Step]) -> Iterator[tuple[Step, Step]]:
-    theirs: dict[tuple[str, str], list[Step]] = defaultdict(list)
-    for step in reversed(good):
-        theirs[shape_of(step.kind, step.what)].append(step)
-    for step in failing:
-        alike = theirs[shape_of(step.kind, step.what)]
-        if alike:
-            yield step, alike.pop()
+    """By shape; what is left of calls by their method or command, since a name in a URL or key is no number."""
+    left, mine = list(good), list(failing)
+    for key in (_shape, _verb):
+        theirs: dict[object, list[Step]] = defaultdict(list)
+        for step in reversed(left):
+            theirs[key(step)].append(step)
+        for step in list(mine):
+            alike = theirs[key(step)]
+            if alike:
+                other = alike.pop()
+                left.remove(other)
+                mine.remove(step)
+                yield step, other
+
+
+def _shape(step: Step) -> object:
+    return shape_of(step.kind, step.what)
+
+
+def _verb(step: Step) -> object:
+    statement = step.what if step.kind is EventKind.QUERY or step.is_reading else step.what.partition(" ")[0]
+    return step.kind, statement
 
 
 def _can_be_made(step: Step, change: AnswerChange) -> bool:
@@ -99,7 +114,16 @@ def _http(one: Step, other: Step, then: object) -> Iterator[AnswerChange]:
 def _leaves(
     step: Step, leaves: Sequence[tuple[tuple[str | int | None, ...], object]]
 ) -> Iterator[AnswerChange]:
-    for path, value in leaves:
+    names = columns_of(step)
+    for place, value in leaves:
+        path = place
+        if (
+            step.kind is EventKind.QUERY
+            and len(place) > 1
+            and isinstance(place[1], int)
+            and place[1] < len(names) == len(set(names))
+        ):
+            path = (place[0], names[place[1]], *place[2:])
         yield AnswerChange(
             step.name, path, Instead(value), f"{step.name}{path_text(path)}={json.dumps(value)}"
         )

@@ -1,9 +1,10 @@
 """The search for what a failure is caused by: groups of changes, each tried together, then narrowed to the fewest that are needed.
 
 1. The unchanged replay must fail in each run; else nothing can be told.
-2. In the failing request itself: answers of dependencies, readings of the clock, readings of chance, each as in the last good request.
-3. Requests before it: from the commit before the failure, then from ever earlier ones (1, 2, 4, 8 commits before it, to the
-   first of that start), all that came since are left out. Once that lets it pass, the fewest of them are found that have to be
+2. In the failing request itself: answers of dependencies, readings of the clock, readings of chance, each as in the last good
+   request.
+3. Requests before it: from the commit before the failure, then from ever earlier ones (1, 2, 4, 8 commits before it, to
+   the first of that start), all that came since are left out. Once that lets it pass, the fewest of them are found that have to be
    left out. Two that are needed are tried in each other's place, too.
 4. Requests that overlap it: one after the other.
 
@@ -86,7 +87,7 @@ class Search:
         """Whether the failure goes away with some of them."""
         if not changes:
             return False
-        self.tell(f"Changing {name}.")
+        self.tell(f"Changing {name} ({len(changes)}), from commit {scene.case.commit[:10]}.")
         together = self._probe(scene, changes)
         if together.effect is Effect.NOT_ASKED:
             changes = [
@@ -158,7 +159,7 @@ class Search:
         looked_at = 0
         for case in earlier:
             numbers = removable(case)
-            if not numbers:
+            if len(numbers) <= looked_at:  # no other than from the commit before
                 continue
             if len(numbers) > _MOST_REQUESTS:
                 self.notes.append(
@@ -166,15 +167,15 @@ class Search:
                 )
                 return
             looked_at = len(numbers)
-            self.tell(f"Leaving out {looked_at} requests since commit {case.commit[:10]}.")
             there = scene if case.commit == scene.case.commit else self._scene(case)
             if there is None:
                 return
             if self._group(there, "requests before it", [Without(number) for number in numbers]):
                 return
         if looked_at:
+            since = "requests" if looked_at > 1 else "request"
             self.notes.append(
-                f"without any of the {looked_at} requests since the first commit it fails as well"
+                f"without the {looked_at} {since} between the first commit and it, it fails as well"
             )
         else:
             self.notes.append("no request came between the first commit of that start and the failing one")

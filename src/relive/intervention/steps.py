@@ -79,16 +79,19 @@ def steps_of(case: ReplayInput) -> list[Step]:
     if case.exchange is not None and case.exchange.number not in {one.number for one in served}:
         served.append(case.exchange)
     subject = case.exchange.number if case.exchange is not None else 0
-    taken_ns = case.manifest.taken_monotonic_ns
     events = case.window.events if case.window is not None else []
     begun = [event for event in events if event.kind is EventKind.HANDLING_STARTED]
     numbers = {place: one.number for one in served if (place := request_inside(begun, one)) is not None}
     calls = case.stubs.calls() if case.stubs is not None else []
-    found = [
-        *_inside(events, numbers, served, subject, taken_ns),
-        *_border(calls, events, served, subject, taken_ns),
-    ]
+    span = case.manifest.taken_monotonic_ns, _end_of(case)
+    found = [*_inside(events, numbers, served, subject, span), *_border(calls, events, served, subject, span)]
     return _named(sorted(found, key=lambda one: one[0]), subject)
+
+
+def _end_of(case: ReplayInput) -> int:
+    """When the failing request had ended, or the failure was seen."""
+    ended = case.exchange.ended_mono_ns if case.exchange is not None else None
+    return ended if ended is not None else case.failed_mono_ns
 
 
 def steps_of_request(exchange: Exchange, inside: Sequence[Event], calls: Sequence[Call]) -> list[Step]:
@@ -96,9 +99,10 @@ def steps_of_request(exchange: Exchange, inside: Sequence[Event], calls: Sequenc
     begun = [event for event in inside if event.kind is EventKind.HANDLING_STARTED]
     place = request_inside(begun, exchange)
     numbers = {place: exchange.number} if place is not None else {}
+    span = exchange.started_mono_ns, exchange.ended_mono_ns or exchange.started_mono_ns
     found = [
-        *_inside(inside, numbers, [exchange], exchange.number, 0),
-        *_border(calls, inside, [exchange], exchange.number, 0),
+        *_inside(inside, numbers, [exchange], exchange.number, span),
+        *_border(calls, inside, [exchange], exchange.number, span),
     ]
     return [
         one
@@ -139,17 +143,20 @@ def _inside(
     numbers: Mapping[tuple[int, int], int],
     served: Sequence[Exchange],
     subject: int,
-    taken_ns: int,
+    span: tuple[int, int],
 ) -> list[_Found]:
+    """``span``: monotonic times of the commit, and of the end: what came later belongs to a request before it, or is left away."""
     found: list[_Found] = []
     for event in events:
-        if event.kind not in _LABELS or event.kind is EventKind.DIALOGUE_UP or event.mono_ns <= taken_ns:
+        if event.kind not in _LABELS or event.kind is EventKind.DIALOGUE_UP or event.mono_ns <= span[0]:
             continue
         if is_within_a_call(event) or not _is_changeable(event):
             continue
         own = int(event.fields.get("pid", 0)), event.request
         number = numbers.get(own) if event.request else None
         if number is None:
+            if event.mono_ns > span[1]:
+                continue
             number = _served_at(served, event.mono_ns, subject)
         found.append(((event.mono_ns, event.seq), number, plain(event), None))
     return found
@@ -163,14 +170,18 @@ def _is_changeable(event: Event) -> bool:
 
 
 def _border(
-    calls: Iterable[Call], events: Iterable[Event], served: Sequence[Exchange], subject: int, taken_ns: int
+    calls: Iterable[Call],
+    events: Iterable[Event],
+    served: Sequence[Exchange],
+    subject: int,
+    span: tuple[int, int],
 ) -> list[_Found]:
     told = CallsToldInside(events)
     return [
         ((call.asked_mono_ns, call.index), _served_at(served, call.asked_mono_ns, subject), None, call)
         for call in calls
         if call.kind in _LABELS
-        and call.asked_mono_ns > taken_ns
+        and span[0] < call.asked_mono_ns <= span[1]
         and "message" not in call.asked
         and call.asked.get("statement") not in _HOUSEKEEPING
         and not call.extra.get("housekeeping")

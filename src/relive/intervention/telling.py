@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -155,7 +154,7 @@ def _instead(change: AnswerChange) -> str:
     if isinstance(to, Shift):
         return f"{'+' if to.ns >= 0 else '-'}{duration(abs(to.ns) / 1000)}"
     assert isinstance(to, Instead)
-    return shorten(shown(to.value) if not isinstance(to.value, dict) else json.dumps(to.value), _LONG)
+    return shorten(shown(to.value), _LONG)
 
 
 def path_text(path: Sequence[PathStep]) -> str:

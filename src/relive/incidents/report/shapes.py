@@ -7,7 +7,7 @@ import re
 from relive.incidents.report.timeline import Row
 from relive.recording.events import EventKind
 
-__all__ = ["route", "shape", "shape_of"]
+__all__ = ["is_near_route", "route", "shape", "shape_of"]
 
 # Quoted text, hexadecimal of some length that has a digit (ids, UUIDs), and numbers.
 _VALUE = re.compile(
@@ -32,3 +32,12 @@ def shape_of(kind: EventKind, what: str) -> tuple[str, str]:
 def route(method: str, target: str) -> str:
     """Method and path, without the query, numbers and ids in it as ``#``."""
     return f"{method} {_VALUE.sub('#', target.partition('?')[0][:_LONG])}"
+
+
+def is_near_route(one: str, other: str) -> bool:
+    """Two routes that differ in one part of the path at most, and not in the first of several: ``/price/tea``, ``/price/milk``."""
+    mine, theirs = one.split("/"), other.split("/")
+    if len(mine) != len(theirs):
+        return False
+    differing = [at for at, (left, right) in enumerate(zip(mine, theirs, strict=True)) if left != right]
+    return not differing or (len(differing) == 1 and differing[0] > 1)
