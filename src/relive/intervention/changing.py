@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from relive.intervention.answers import with_change
 from relive.intervention.grammar import AnswerChange, Change, Reordered, Without
 from relive.intervention.requests import with_requests
-from relive.intervention.steps import Step, find_step, steps_of
+from relive.intervention.steps import Step, find_step, request_numbers, served_alone, steps_of
 from relive.recording.events import Event
 from relive.replay.replay_input import ReplayInput
 from relive.replay.sequence import sequence_of
@@ -57,6 +57,7 @@ def change_case(case: ReplayInput, changes: Sequence[Change], steps: Sequence[St
         )
     requests = [one for one in changes if isinstance(one, Without | Reordered)]
     changed = with_requests(_answered(case, list(now.values())), requests)
+    changed = _unanswered(changed, case, {one.request for one in requests if isinstance(one, Without)})
     return Changed(
         changed,
         tuple(now.values()),
@@ -94,6 +95,29 @@ def _answered(case: ReplayInput, steps: Sequence[Step]) -> ReplayInput:
     if calls and case.stubs is not None:
         case = replace(case, stubs=case.stubs.answering(calls))
     return case
+
+
+def _unanswered(changed: ReplayInput, case: ReplayInput, without: Collection[int]) -> ReplayInput:
+    """The case without what requests that are left out were answered: to others that may not have been the answer.
+
+    At the border only of what was asked while no other request was served.
+    """
+    if not without:
+        return changed
+    window, stubs = changed.window, changed.stubs
+    numbers = request_numbers(case)
+    if window is not None:
+        gone = {place for place, number in numbers.items() if number in without}
+        kept = [one for one in window.events if (int(one.fields.get("pid", 0)), one.request) not in gone]
+        window = replace(window, events=kept)
+    if stubs is not None:
+        served = [step.exchange for step in case.plan.steps]
+        stubs = stubs.without(
+            (call.dialogue, call.index)
+            for call in stubs.calls()
+            if (alone := served_alone(served, call.asked_mono_ns)) is not None and alone in without
+        )
+    return replace(changed, window=window, stubs=stubs)
 
 
 def _expected(case: ReplayInput, step: Step) -> tuple[_Place, int, str]:

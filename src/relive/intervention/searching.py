@@ -5,7 +5,7 @@
    request.
 3. Requests before it: from the commit before the failure, then from ever earlier ones (1, 2, 4, 8 commits before it, to
    the first of that start), all that came since are left out. Once that lets it pass, the fewest of them are found that have to be
-   left out. Two that are needed are tried in each other's place, too.
+   left out. Two that are needed are tried in each other's place, too, and their answers are changed to those of good requests.
 4. Requests that overlap it: one after the other.
 
 Each group that lets the failure pass is narrowed by ``fewest``, one run for a question; what is left is run again as often as
@@ -34,6 +34,7 @@ __all__ = ["Scene", "Search", "earlier_cases"]
 _MOST_SINGLES = 16  # tried alone where all of a group together say nothing
 _MOST_REQUESTS = 2000
 _MOST_PAIRS = 100
+_MOST_DEEPER = 3  # requests that were found to be needed, whose answers are changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ class Search:
     Attributes:
         times: how often a cause, and the control beside it, are run.
         tell: called with a sentence on what is being done.
+        answers_of: changes of an earlier request's answers, as in a request to its route that went well.
         causes: changes with which the failure goes away, the fewest of their kind; tried: groups that did not settle it.
         notes: why something could not be told.
     """
@@ -59,6 +61,7 @@ class Search:
     lab: Lab
     times: int
     tell: Callable[[str], None] = lambda _text: None
+    answers_of: Callable[[Scene, int], list[AnswerChange]] = lambda _scene, _number: []
     causes: list[Tested] = field(default_factory=list)
     tried: list[Tested] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -136,15 +139,17 @@ class Search:
             )
             raise
         (self.causes if tested.effect is Effect.GOES_AWAY else self.tried).append(tested)
-        self._in_each_others_place(scene, needed, control)
+        self._of_requests(Scene(scene.case, scene.steps, control), needed)
         return tested.effect is Effect.GOES_AWAY
 
-    def _in_each_others_place(self, scene: Scene, needed: Sequence[Change], control: list[FixRun]) -> None:
-        """Two requests that are needed: does their order matter?"""
+    def _of_requests(self, scene: Scene, needed: Sequence[Change]) -> None:
+        """Requests that have to be left out: does their order matter, where there are two, and what they were answered?"""
         numbers = [one.request for one in needed if isinstance(one, Without)]
         if len(numbers) == 2:
-            swapped = self._test(scene, [Reordered("swap", *numbers)], control, self.times)
+            swapped = self._test(scene, [Reordered("swap", *numbers)], scene.control, self.times)
             (self.causes if swapped.effect is Effect.GOES_AWAY else self.tried).append(swapped)
+        for number in numbers[:_MOST_DEEPER]:
+            self._group(scene, f"answers of request {number}", self.answers_of(scene, number))
 
     def _probe(self, scene: Scene, changes: Sequence[Change]) -> Tested:
         return self._test(scene, changes, scene.control, 1)

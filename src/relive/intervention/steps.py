@@ -24,7 +24,7 @@ from relive.recording.exchanges import Exchange
 from relive.replay.inprocess_events import request_inside
 from relive.replay.replay_input import ReplayInput
 
-__all__ = ["Step", "find_step", "steps_of", "steps_of_request"]
+__all__ = ["Step", "find_step", "request_numbers", "served_alone", "steps_of", "steps_of_request"]
 
 _LABELS = {kind: label for label, kind in KINDS.items()}
 _LOCAL = "sqlite"  # its answers lie in the commit: files are there, and asked really
@@ -75,17 +75,43 @@ class Step:
 
 def steps_of(case: ReplayInput) -> list[Step]:
     """All that a replay of the case can be answered otherwise, in the order of time."""
-    served = [step.exchange for step in case.plan.steps]
-    if case.exchange is not None and case.exchange.number not in {one.number for one in served}:
-        served.append(case.exchange)
+    served = _served(case)
     subject = case.exchange.number if case.exchange is not None else 0
     events = case.window.events if case.window is not None else []
-    begun = [event for event in events if event.kind is EventKind.HANDLING_STARTED]
-    numbers = {place: one.number for one in served if (place := request_inside(begun, one)) is not None}
+    numbers = request_numbers(case)
     calls = case.stubs.calls() if case.stubs is not None else []
     span = case.manifest.taken_monotonic_ns, _end_of(case)
     found = [*_inside(events, numbers, served, subject, span), *_border(calls, events, served, subject, span)]
     return _named(sorted(found, key=lambda one: one[0]), subject)
+
+
+def request_numbers(case: ReplayInput) -> dict[tuple[int, int], int]:
+    """(pid, number in that process) to the proxy's number of each request that the recorder inside knows."""
+    events = case.window.events if case.window is not None else []
+    begun = [event for event in events if event.kind is EventKind.HANDLING_STARTED]
+    return {place: one.number for one in _served(case) if (place := request_inside(begun, one)) is not None}
+
+
+def served_alone(served: Iterable[Exchange], mono_ns: int) -> int | None:
+    """The number of the only request that was being served at a time; None where there was none, or several."""
+    numbers = [one.number for one in _open_at(served, mono_ns)]
+    return numbers[0] if len(numbers) == 1 else None
+
+
+def _served(case: ReplayInput) -> list[Exchange]:
+    """What is sent, and the request that failed, which is not where it is in the commit."""
+    served = [step.exchange for step in case.plan.steps]
+    if case.exchange is not None and case.exchange.number not in {one.number for one in served}:
+        served.append(case.exchange)
+    return served
+
+
+def _open_at(served: Iterable[Exchange], mono_ns: int) -> list[Exchange]:
+    return [
+        one
+        for one in served
+        if one.started_mono_ns <= mono_ns and (one.ended_mono_ns is None or mono_ns <= one.ended_mono_ns)
+    ]
 
 
 def _end_of(case: ReplayInput) -> int:
@@ -191,11 +217,7 @@ def _border(
 
 def _served_at(served: Sequence[Exchange], mono_ns: int, subject: int) -> int:
     """The number of the request that was being served; 0 where none was."""
-    open_then = [
-        one
-        for one in served
-        if one.started_mono_ns <= mono_ns and (one.ended_mono_ns is None or mono_ns <= one.ended_mono_ns)
-    ]
+    open_then = _open_at(served, mono_ns)
     if any(one.number == subject for one in open_then):
         return subject
     return max(open_then, key=lambda one: one.started_mono_ns).number if open_then else 0

@@ -83,7 +83,9 @@ def why(settings: Settings, wish: WhyWish, progress: Progress) -> Explanation:
     with progress.progress("replaying", wish.most) as done:
         lab = lab_of(settings, store, wish, wish.pace, mask, bounds, done)
         control = lab.unchanged(case, min(wish.times, wish.most))
-        search = Search(lab, wish.times, progress.status)
+        search = Search(
+            lab, wish.times, progress.status, lambda scene, number: _answers_of(paths, scene, number)
+        )
         good: Exchange | None = None
         if all(map(fails_as_recorded, control)):
             steps = steps_of(case)
@@ -139,22 +141,41 @@ def _groups(
     if case.exchange is None:
         return None, []
     try:
-        recording = Recording(paths.recording)
-        good = last_good(recording, case.exchange) or last_good(recording, case.exchange, is_near=True)
-        if good is None:
-            notes.append(
-                "no request to the same route went well before, so its answers and readings are compared with nothing"
-            )
-            return None, []
-        theirs = steps_of_request(
-            good, handled(Recording(paths.inside), good).events, list(_calls(paths, good))
+        good, found = _like_a_good_one(
+            paths, case.exchange, [one for one in steps if one.name.request is None]
         )
     except RecordingError as error:
         notes.append(f"the last good request to its route cannot be read: {error}")
         return None, []
-    failing = [one for one in steps if one.name.request is None]
-    found = candidates(failing, theirs)
+    if good is None:
+        notes.append(
+            "no request to the same route went well before, so its answers and readings are compared with nothing"
+        )
     return good, [(_NAMES[name], changes) for name, changes in found.items()]
+
+
+def _answers_of(paths: LifePaths, scene: Scene, number: int) -> list[AnswerChange]:
+    """Changes that make an earlier request's answers like those of the last good one to its route before it."""
+    exchange = next((one.exchange for one in scene.case.plan.steps if one.exchange.number == number), None)
+    if exchange is None:
+        return []
+    try:
+        _, found = _like_a_good_one(paths, exchange, [one for one in scene.steps if one.request == number])
+    except RecordingError:
+        return []
+    return found.get("answers", [])
+
+
+def _like_a_good_one(
+    paths: LifePaths, exchange: Exchange, steps: Sequence[Step]
+) -> tuple[Exchange | None, dict[str, list[AnswerChange]]]:
+    """(the last request to its route, or else to a near one, that went well before; changes of steps to what that one had)."""
+    recording = Recording(paths.recording)
+    good = last_good(recording, exchange) or last_good(recording, exchange, is_near=True)
+    if good is None:
+        return None, {}
+    theirs = steps_of_request(good, handled(Recording(paths.inside), good).events, list(_calls(paths, good)))
+    return good, candidates(steps, theirs)
 
 
 def _calls(paths: LifePaths, exchange: Exchange) -> Iterator[Call]:

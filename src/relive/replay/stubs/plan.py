@@ -199,6 +199,16 @@ class Stubs:
         ]
         return other
 
+    def without(self, calls: Iterable[tuple[int, int]]) -> Stubs:
+        """The same without some calls, by (dialogue, index): nobody is given them."""
+        gone = frozenset(calls)
+        other = copy.copy(self)
+        other._spoken = [
+            replace(one, calls=[call for call in one.calls if (call.dialogue, call.index) not in gone])
+            for one in self._spoken
+        ]
+        return other
+
     # -- connections of the commit ---------------------------------------------------------------------------------------
 
     def _find(self, position: Position) -> Resume | str:
