@@ -66,7 +66,14 @@ def checked(_: str) -> int:
     return len(NOTED)
 
 
-DOES = {"rated": rated, "stored": stored, "lucky": lucky, "timely": timely, "noted": noted, "checked": checked}
+DOES = {
+    "rated": rated,
+    "stored": stored,
+    "lucky": lucky,
+    "timely": timely,
+    "noted": noted,
+    "checked": checked,
+}
 
 
 def answer(path: str) -> tuple[int, bytes]:
