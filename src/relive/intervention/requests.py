@@ -22,15 +22,14 @@ def removable(case: ReplayInput) -> list[int]:
 
 
 def overlapping(case: ReplayInput) -> list[tuple[int, int]]:
-    """Pairs of requests, the earlier first, of which the second began while the first was being served."""
+    """Pairs of requests, the earlier first, of which the second began before the first had ended."""
     steps = [one for one in case.plan.steps if not one.continues]
-    found = []
-    for at, second in enumerate(steps):
-        for first in steps[:at]:
-            ended = first.exchange.ended_mono_ns
-            if ended is None or ended > second.exchange.started_mono_ns:
-                found.append((first.exchange.number, second.exchange.number))
-    return found
+    return [
+        (first.exchange.number, second.exchange.number)
+        for at, second in enumerate(steps)
+        for first in steps[:at]
+        if first.exchange.number not in second.waits_for
+    ]
 
 
 def with_requests(case: ReplayInput, changes: Iterable[Without | Reordered]) -> ReplayInput:

@@ -3,8 +3,8 @@
 ``DEPENDENT='{"rates": PORT, "postgres": URL}'`` says whom it asks. ``DEPENDENT='{...}' uvicorn dependent:app`` is the same.
 
 ``GET /rated/CUR`` asks the rates for a factor, ``GET /stored/ITEM`` the database for a price, ``GET /lucky`` draws a number that
-must not be below a half, ``GET /timely`` needs a clock that shows an even year, ``GET /noted/NAME`` notes a name and fails once both
-``left`` and ``right`` are noted, ``GET /checked`` fails then, too. What fails is answered 500.
+must not be below a half, ``GET /timely`` needs a clock that shows an even year, ``GET /noted/NAME`` notes a name, ``GET /checked``
+fails once both ``left`` and ``right`` are noted. What fails is answered 500.
 """
 
 from __future__ import annotations
