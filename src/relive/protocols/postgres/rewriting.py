@@ -147,9 +147,9 @@ def _text(oid: int, value: Any) -> str:
             raw = content.encode() if kind == "utf8" else base64.b64decode(content)
             return "\\x" + raw.hex()
         if kind in ("utf8", "decimal", "uuid", "date", "time", "float", "ipaddress"):
-            return content
+            return str(content)
         if kind == "datetime":
-            return content.replace("T", " ")
+            return str(content).replace("T", " ")
     if oid in (_JSON, _JSONB):
         return json.dumps(value)
     raise Unwritable(f"{json.dumps(value)[:80]} cannot be written as a value of type {oid}")
