@@ -2,7 +2,7 @@
 
 ReliveError
 ├── UsageError            a request that cannot be meant: exit status 2
-│   ├── ConfigInvalid, FixtureInvalid, KeptInvalid, PatchUnfit, UnitUnfit
+│   ├── ConfigInvalid, FixtureInvalid, KeptInvalid, PatchUnfit, ChangeUnfit, UnitUnfit
 ├── NotFound              a name that stands for nothing: 3
 │   ├── TargetUnknown, ProcessGone, RefUnknown, RefAmbiguous, IncidentUnknown, BranchUnknown
 │   ├── TokenUnknown, KeptExportUnknown, TaskUnknown
