@@ -2,7 +2,7 @@
 
 ReliveError
 ├── UsageError            a request that cannot be meant: exit status 2
-│   ├── ConfigInvalid, FixtureInvalid, KeptInvalid, PatchUnfit, UnitUnfit
+│   ├── ConfigInvalid, FixtureInvalid, KeptInvalid, PatchUnfit, ChangeUnfit, UnitUnfit
 ├── NotFound              a name that stands for nothing: 3
 │   ├── TargetUnknown, ProcessGone, RefUnknown, RefAmbiguous, IncidentUnknown, BranchUnknown
 │   ├── TokenUnknown, KeptExportUnknown, TaskUnknown
@@ -49,6 +49,7 @@ __all__ = [
     "CapsuleExists",
     "CapsuleStartFailed",
     "CapsuleVersionUnknown",
+    "ChangeUnfit",
     "CommitFailed",
     "CommitTimedOut",
     "ConfigInvalid",
@@ -197,6 +198,12 @@ class PatchUnfit(UsageError):
     """A patch does not apply to the service's files, or cannot be brought into a living process."""
 
     code = "patch-unfit"
+
+
+class ChangeUnfit(UsageError):
+    """A change of a recording that cannot be read, or cannot be made in what it is a change of."""
+
+    code = "change-unfit"
 
 
 class UnitUnfit(UsageError):

@@ -49,6 +49,8 @@ def test_the_commands_are_those_that_are_documented():
             "delete",
             "debug",
             "try",
+            "why",
+            "what-if",
             "keep",
             "kept",
             "fixture",

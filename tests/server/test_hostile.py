@@ -53,6 +53,8 @@ NEEDED: dict[str, set[Scope]] = {
             "diff_values",
             "bisect",
             "try",
+            "what_if",
+            "why",
         )
     },
     **{

@@ -122,6 +122,8 @@ _COMMANDS = (
         "Try fixes on the very state and request that failed, beside the unchanged code",
         function="try_",
     ),
+    _Command("why", "Find what a failure is caused by: change its recording until it goes away"),
+    _Command("what-if", "Change something of a failure's recording and replay: does it still fail?"),
     _Command(
         "keep",
         "Keep the state before a failure and its request as a test, with what is expected of the answer",

@@ -31,6 +31,8 @@ _WHERE = {
     "replay": ("replays", "REPLAY"),
     "reproduce": ("reproductions", "REPRODUCE"),
     "try": ("trying", "TRY"),
+    "what-if": ("interventions", "WHAT_IF"),
+    "why": ("explaining", "WHY"),
     "keep": ("keeping", "KEEP"),
     "kept": ("keeping", "KEPT"),
     "debug": ("debugging", "DEBUG"),

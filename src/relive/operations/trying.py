@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pydantic import Field
 
@@ -42,7 +42,7 @@ from relive.trial.trying import (
     with_odds,
 )
 
-__all__ = ["NONE", "TRY", "TryWish", "has_worked", "try_fixes"]
+__all__ = ["NONE", "TRY", "FreshWish", "TryWish", "has_worked", "start_afresh", "try_fixes"]
 
 NONE = "none"  # as a fix: the unchanged code, which is run in any case
 _BASELINE = 2  # runs of the unchanged code, at least
@@ -131,7 +131,8 @@ def try_fixes(settings: Settings, wish: TryWish, progress: Progress) -> Trial:
             _, breaks = compared(ground, near, change)
             tried = tried.model_copy(update={"neighbours": len(near.asked), "breaks": breaks})
         fixes.append(tried)
-    fixes += _afresh(settings, wish, progress)
+    fresh = FreshWish(wish.incident, wish.times, wish.limit)
+    fixes += start_afresh(settings, fresh, wish.env, wish.tree, progress)
     return mask.model(
         Trial(
             incident=incident.number,
@@ -200,16 +201,27 @@ def _with_usual(ground: Ground, near: Neighbours, unchanged: FixTried) -> tuple[
     return replace(near, usual=usual), told
 
 
-def _afresh(settings: Settings, wish: TryWish, progress: Progress) -> list[FixTried]:
+@dataclass(frozen=True, slots=True)
+class FreshWish:
+    """Which failure is tried in processes that are started anew, how often, and the seconds that its request has."""
+
+    incident: int
+    times: int
+    limit: float | None
+
+
+def start_afresh(
+    settings: Settings, wish: FreshWish, env: Sequence[str], trees: Sequence[str], progress: Progress
+) -> list[FixTried]:
     """Processes that are started anew: as recorded, for comparison, then with another environment, then with other trees."""
-    if not wish.env and not wish.tree:
+    if not env and not trees:
         return []
     variants: list[tuple[str, dict[str, object]]] = [("fresh start", {})]
-    if wish.env:
+    if env:
         variants.append(
-            (f"fresh start, {', '.join(one.partition('=')[0] for one in wish.env)}", {"env": wish.env})
+            (f"fresh start, {', '.join(one.partition('=')[0] for one in env)}", {"env": list(env)})
         )
-    variants += [(f"fresh start, tree {one}", {"env": wish.env, "checkout": one}) for one in wish.tree]
+    variants += [(f"fresh start, tree {one}", {"env": list(env), "checkout": one}) for one in trees]
     found: list[FixTried] = []
     failed = ran = 0
     for name, options in variants:

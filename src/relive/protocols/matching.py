@@ -30,7 +30,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from relive.recording.events import EventKind
 
-__all__ = ["boundary_of", "compared", "differences", "uncompressed"]
+__all__ = ["PathStep", "boundary_of", "compared", "differences", "path_step", "path_steps", "uncompressed"]
 
 _HTTP = frozenset((EventKind.HTTP_CALL, EventKind.S3_CALL))
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\*)\]|\['([^']*)'\]")
@@ -43,7 +43,7 @@ _SIGNED = frozenset(
 _LARGEST = 16 << 20  # [bytes] of a body that is compressed
 _DEEPEST = 200  # JSON that is nested deeper is compared as text
 
-_Step = str | int | None  # a name, an index, or any index
+PathStep = str | int | None  # a name, an index, or any index
 
 
 def compared(kind: EventKind, asked: Mapping[str, Any], ignore: Collection[str] = ()) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def differences(
         if left == right and name in one and name in other:
             continue
         if kind not in _HTTP:
-            _paths(left, right, "$" + _step(name), found, most)
+            _paths(left, right, "$" + path_step(name), found, most)
         elif name in ("query", "header") and isinstance(left, Mapping) and isinstance(right, Mapping):
             found += [
                 f"{name}:{key}"
@@ -200,24 +200,24 @@ def _without(parts: dict[str, Any], name: str, is_http: bool) -> dict[str, Any]:
             group: {one: value for one, value in parts[group].items() if not fnmatchcase(one, low)},
         }
     if is_http and colon and group == "body" and key != "$":
-        steps = _steps(key)
+        steps = path_steps(key)
         return {**parts, "body": _pruned(parts["body"], steps)} if steps and "body" in parts else parts
     if is_http:
         name = {"headers": "header", "$.headers": "header"}.get(name, name)
         gone = {"body:$": ("body",), "url": ("host", "path", "query")}.get(name, (name,))
         return {one: value for one, value in parts.items() if one not in gone}
-    steps = _steps(name)
+    steps = path_steps(name)
     if steps:
         pruned = _pruned(parts, steps)
         return pruned if isinstance(pruned, dict) else parts
     return {one: value for one, value in parts.items() if one != name}
 
 
-def _steps(path: str) -> list[_Step]:
+def path_steps(path: str) -> list[PathStep]:
     """The steps of ``$.a[0]['b c']``; empty for what is no path."""
     if not path.startswith("$"):
         return []
-    steps: list[_Step] = []
+    steps: list[PathStep] = []
     at = 1
     while at < len(path):
         found = _STEP.match(path, at)
@@ -231,7 +231,7 @@ def _steps(path: str) -> list[_Step]:
     return steps
 
 
-def _pruned(value: Any, steps: list[_Step]) -> Any:
+def _pruned(value: Any, steps: list[PathStep]) -> Any:
     """The value without what lies at a path. An item of a list becomes None, so that those behind it keep their places."""
     step, rest = steps[0], steps[1:]
     if isinstance(step, str):
@@ -260,9 +260,9 @@ def _paths(one: Any, other: Any, path: str, found: list[str], most: int) -> None
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         for name in sorted(one.keys() | other.keys()):
             if name in one and name in other:
-                _paths(one[name], other[name], path + _step(name), found, most)
+                _paths(one[name], other[name], path + path_step(name), found, most)
             else:
-                found.append(path + _step(name))
+                found.append(path + path_step(name))
     elif isinstance(one, list | tuple) and isinstance(other, list | tuple) and len(one) == len(other):
         for index, (left, right) in enumerate(zip(one, other, strict=True)):
             _paths(left, right, f"{path}[{index}]", found, most)
@@ -270,5 +270,6 @@ def _paths(one: Any, other: Any, path: str, found: list[str], most: int) -> None
         found.append(path)
 
 
-def _step(name: str) -> str:
+def path_step(name: str) -> str:
+    """``.name`` or ``['a name']``: one step of a path, as ``path_steps`` reads it."""
     return f".{name}" if _PLAIN.fullmatch(name) else f"['{name}']"

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from relive.config import Settings
@@ -18,7 +18,7 @@ from relive.errors import RecordingError, ReliveError
 from relive.model.branch import Clock, unwritable_words
 from relive.model.dependency import address_of
 from relive.model.outcome import End, Outcome, Replay, Run, Steps, Verdict, VerdictKind
-from relive.recording.events import EventKind
+from relive.recording.events import Event, EventKind
 from relive.recording.rings import RingMode
 from relive.replay.answers import AnswerFiles, Calls
 from relive.replay.deaths import Deaths, Watched, places_of
@@ -72,6 +72,7 @@ class ReplayOptions:
         sees: told of the first process of each branch before it is stopped.
         changes: given each branch before anything is sent; what it raises ends the replay.
         hears: told how the requests beside the judged one ended in a branch, by their numbers.
+        follows: told what the processes of a branch noted, and which calls of the border it was given: (dialogue, index).
     """
 
     times: int = 1
@@ -87,6 +88,7 @@ class ReplayOptions:
     sees: Callable[[int], None] = lambda _root: None
     changes: Callable[[Branch], None] = lambda _branch: None
     hears: Callable[[Mapping[int, Outcome]], None] = lambda _outcomes: None
+    follows: Callable[[Sequence[Event], Collection[tuple[int, int]]], None] = lambda _events, _calls: None
 
 
 def answers_for(case: ReplayInput, wishes: ReplayOptions) -> AnswerFiles | None:
@@ -201,6 +203,7 @@ async def _run(
         outcome = _with_events(outcome, drain, case) if answers is not None else outcome
         answered = time.monotonic()
         await stage.close()
+        wishes.follows(drain.events, stage.given)
         outcome = _with_stubs(outcome, stage, case, is_alone=answers is None)
         closed = time.monotonic()
         outcome = _with_network(outcome, network, has_stubs=stage.plan is not None, cut_off=cut_off)

@@ -256,6 +256,7 @@ def _with_recordings(
     egress = read_egress(paths.egress, case.manifest.taken_monotonic_ns, failed_mono_ns)
     return replace(
         case,
+        exchange=exchange,
         stubs=Stubs(egress, protocol_of, authority=paths.authority) if egress is not None else None,
         failed_mono_ns=failed_mono_ns,
         unrecorded=unrecorded(case.manifest.connections, paths.egress, paths.inside),
@@ -279,7 +280,7 @@ def _with_inside(
     recorded = case.recorded
     if inside is not None:
         recorded = recorded.model_copy(update={"events": sequence_of(window.events, *inside)})
-    return replace(case, window=window, exchange=exchange, inside=inside, recorded=recorded)
+    return replace(case, window=window, inside=inside, recorded=recorded)
 
 
 def hang_limit(hung_seconds: float) -> float:

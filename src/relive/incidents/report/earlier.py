@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from relive.errors import RecordingError
-from relive.incidents.report.shapes import route
+from relive.incidents.report.shapes import is_near_route, route
 from relive.recording.events import EventKind
 from relive.recording.exchanges import Exchange, Exchanges
 from relive.recording.reader import Recording
@@ -14,8 +14,12 @@ _MOST_BYTES = 64 << 20  # of segments after which no further one is looked throu
 _GOOD_BELOW = 400  # statuses
 
 
-def last_good(recording: Recording, failed: Exchange) -> Exchange | None:
-    """None where there was none in the last segment or two of the recording. Raises RecordingError."""
+def last_good(recording: Recording, failed: Exchange, *, is_near: bool = False) -> Exchange | None:
+    """None where there was none in the last segment or two of the recording. Raises RecordingError.
+
+    Args:
+        is_near: a route that differs in one part of its path is taken, too.
+    """
     wanted = route(failed.method, failed.target)
     until = failed.started_seq - 1
     left = _MOST_BYTES
@@ -29,14 +33,14 @@ def last_good(recording: Recording, failed: Exchange) -> Exchange | None:
             left -= path.stat().st_size
         except OSError as error:  # retention has dropped it meanwhile, and all before it
             raise RecordingError("the requests before cannot be read", cause=str(error)) from error
-        number = _last_in(recording, after, until, wanted)
+        number = _last_in(recording, after, until, wanted, is_near=is_near)
         if number is not None:
             return Exchanges(recording).by_number(number)
         until = after
     return None
 
 
-def _last_in(recording: Recording, after: int, until: int, wanted: str) -> int | None:
+def _last_in(recording: Recording, after: int, until: int, wanted: str, *, is_near: bool) -> int | None:
     """The number of the last that had its whole answer, below 400, before the failed one began."""
     alike: set[int] = set()
     good: set[int] = set()
@@ -47,7 +51,8 @@ def _last_in(recording: Recording, after: int, until: int, wanted: str) -> int |
             break
         if event.kind is EventKind.REQUEST_STARTED:
             words = event.data.lstrip(b"\r\n").split(b"\n", 1)[0].decode("latin-1").split(" ")
-            if len(words) > 1 and route(words[0], words[1]) == wanted:
+            its = route(words[0], words[1]) if len(words) > 1 else ""
+            if its == wanted or (is_near and is_near_route(its, wanted)):
                 alike.add(event.request)
         elif event.kind is EventKind.ANSWER_STARTED and event.request in alike:
             status = event.fields.get("status")

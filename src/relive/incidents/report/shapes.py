@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 from relive.incidents.report.timeline import Row
+from relive.recording.events import EventKind
 
-__all__ = ["route", "shape"]
+__all__ = ["is_near_route", "route", "shape", "shape_of"]
 
 # Quoted text, hexadecimal of some length that has a digit (ids, UUIDs), and numbers.
 _VALUE = re.compile(
@@ -17,12 +18,26 @@ _LONG = 400  # [characters] that are looked at
 
 def shape(row: Row) -> tuple[str, str]:
     """Equal for steps that ask the same with other values: ``GET http://rates/EUR?day=1`` and ``?day=2``."""
-    what = row.what[:_LONG]
+    return shape_of(row.kind, row.what)
+
+
+def shape_of(kind: EventKind, what: str) -> tuple[str, str]:
+    """The same of a kind and what was asked, in words."""
+    what = what[:_LONG]
     if "://" in what:
         what = what.partition("?")[0]
-    return row.kind.value, _VALUE.sub("#", what)
+    return kind.value, _VALUE.sub("#", what)
 
 
 def route(method: str, target: str) -> str:
     """Method and path, without the query, numbers and ids in it as ``#``."""
     return f"{method} {_VALUE.sub('#', target.partition('?')[0][:_LONG])}"
+
+
+def is_near_route(one: str, other: str) -> bool:
+    """Two routes that differ in one part of the path at most, and not in the first of several: ``/price/tea``, ``/price/milk``."""
+    mine, theirs = one.split("/"), other.split("/")
+    if len(mine) != len(theirs):
+        return False
+    differing = [at for at, (left, right) in enumerate(zip(mine, theirs, strict=True)) if left != right]
+    return not differing or (len(differing) == 1 and differing[0] > 1)

@@ -85,6 +85,11 @@ class StubLifecycle:
             return None
         return stubbed(self._server, self.plan, until_ns)
 
+    @property
+    def given(self) -> frozenset[tuple[int, int]]:
+        """Recorded calls that were given: (dialogue, index)."""
+        return frozenset(self._server.given_calls) if self._server is not None else frozenset()
+
     def misses(self) -> list[Miss]:
         """Questions without a recorded answer, the first hundred."""
         return misses_of_stubs(self._server) if self._server is not None else []

@@ -18,10 +18,11 @@ the next ones; beyond the last it stays as it was then.
 
 from __future__ import annotations
 
+import copy
 import ipaddress
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -174,7 +175,7 @@ class Stubs:
                 notes.append(f"the connection to {host}:{port} is closed in the branch: {where}")
         notes = [*_shortened(notes), *self._troubles()]
         held = {where.dialogue.number: where for where in resumes.values()}
-        calls = self._calls()
+        calls = self.calls()
         return StubPlan(
             goals=self._goals(held),
             names=self._names(),
@@ -185,6 +186,28 @@ class Stubs:
             used=[call for call in calls if not self._may_be_given(call, held)],
             notes=notes,
         )
+
+    def answering(self, changed: Mapping[tuple[int, int], Call]) -> Stubs:
+        """The same with other calls in the place of some, by (dialogue, index).
+
+        What was asked in part when the commit was taken is answered as it was all the same.
+        """
+        other = copy.copy(self)
+        other._spoken = [
+            replace(one, calls=[changed.get((call.dialogue, call.index), call) for call in one.calls])
+            for one in self._spoken
+        ]
+        return other
+
+    def without(self, calls: Iterable[tuple[int, int]]) -> Stubs:
+        """The same without some calls, by (dialogue, index): nobody is given them."""
+        gone = frozenset(calls)
+        other = copy.copy(self)
+        other._spoken = [
+            replace(one, calls=[call for call in one.calls if (call.dialogue, call.index) not in gone])
+            for one in self._spoken
+        ]
+        return other
 
     # -- connections of the commit ---------------------------------------------------------------------------------------
 
@@ -245,7 +268,8 @@ class Stubs:
 
     # -- calls -----------------------------------------------------------------------------------------------------------
 
-    def _calls(self) -> list[Call]:
+    def calls(self) -> list[Call]:
+        """All that are known, in the order of time."""
         known = [call for spoken in self._spoken for call in spoken.calls]
         if self._until_ns is not None:
             known = [call for call in known if call.asked_mono_ns <= self._until_ns]

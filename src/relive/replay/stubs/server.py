@@ -69,6 +69,7 @@ class StubServer:
         misses: the first hundred questions without a recorded answer, each with the goal of its connection.
         given, simulated, missed: how many questions were answered from the recording, how many with what was worked out from
             it, and how many were not.
+        given_calls: (dialogue, index) of those that were answered from the recording.
         opened: how many connections were taken.
         strangers: goals that were never recorded, with how often somebody wanted to connect to them.
         attempted: how many attempts to connect to a goal are over.
@@ -89,6 +90,7 @@ class StubServer:
     ) -> None:
         self.misses: list[tuple[Address | None, PoolMatch]] = []
         self.missed = self.given = self.simulated = self.opened = 0
+        self.given_calls: set[tuple[int, int]] = set()
         self.strangers: dict[Address, int] = {}
         self.attempted: Counter[Address] = Counter()
         self.notes: list[str] = []
@@ -294,8 +296,9 @@ class StubServer:
     def _found(self, found: PoolMatch) -> None:
         if found.simulated:
             self.simulated += 1
-        elif not found.is_miss:
+        elif found.call is not None:
             self.given += 1
+            self.given_calls.add((found.call.dialogue, found.call.index))
         if not found.is_miss:
             return
         self.missed += 1

@@ -1,0 +1,79 @@
+"""``relive what-if``: something of a failure's recording changed by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import typer
+
+from relive.cli.terminal import AsJson, Terminal
+from relive.cli.wish_options import from_wish
+from relive.config import load_settings
+from relive.incidents.report.shown import shorten
+from relive.intervention.judging import counted
+from relive.model.intervention import Effect, Experiment, Tested
+from relive.operations.interventions import WhatIfWish
+from relive.operations.interventions import what_if as run_experiment
+
+__all__ = ["tested_lines", "what_if"]
+
+_STAYS, _CANNOT_TELL = 1, 10  # exit statuses
+_WIDTH = 90
+
+
+@from_wish(WhatIfWish, arguments=("incident",))
+def what_if(wish: WhatIfWish, as_json: AsJson = False) -> None:
+    """Change something of a failure's recording and replay: does it still fail?
+
+    An answer of a dependency, a row, a reading of a clock, requests left out or in another order; without a change it lists what
+    can be changed. Exit status: 0 the failure goes away, 1 it stays, 10 it cannot be told, or was never asked for.
+    """
+    terminal = Terminal(as_json=as_json)
+    result = run_experiment(load_settings(), wish, terminal)
+    terminal.answer(result, lambda: "\n".join(_describe(result)))
+    raise typer.Exit(_status(result))
+
+
+def _status(result: Experiment) -> int:
+    effects = {one.effect for one in (result.tested, result.afresh) if one is not None}
+    if effects <= {Effect.GOES_AWAY}:
+        return 0
+    return _STAYS if effects <= {Effect.STAYS, Effect.GOES_AWAY} else _CANNOT_TELL
+
+
+def _describe(result: Experiment) -> Iterator[str]:
+    yield f"{result.service}, incident {result.incident}: {result.failing}, from commit {result.commit[:10]}"
+    if result.tested is not None:
+        yield from tested_lines(result.tested)
+    if result.afresh is not None:
+        yield "In a process that was started anew, without the state:"
+        yield from tested_lines(result.afresh)
+    if result.tested is not None or result.afresh is not None:
+        return
+    yield "What can be changed (--answer CALL=VALUE, --without REQUEST):"
+    for one in result.changeable:
+        indent = "  " if one.kind == "request" else "    "
+        yield f"{indent}{one.name}  {shorten(one.what, _WIDTH)}  ->  {shorten(one.result, _WIDTH)}"
+    if result.changeable_count > len(result.changeable):
+        yield f"  and {result.changeable_count - len(result.changeable)} more"
+
+
+def tested_lines(tested: Tested) -> Iterator[str]:
+    """Changes, and both runs, for people."""
+    for change in tested.changes:
+        yield f"  {change.about}"
+        yield f"    {change.recorded}  ->  {change.instead}"
+        yield f"    {change.option}"
+    yield f"  as recorded: {counted(tested.control)}"
+    yield f"  changed: {counted(tested.runs)}"
+    left = f"; {tested.still_there:.0%} that it is still there" if tested.still_there is not None else ""
+    why = f": {tested.why}" if tested.why is not None else left if tested.effect is Effect.GOES_AWAY else ""
+    yield f"  {_WORDS[tested.effect]}{why}"
+
+
+_WORDS = {
+    Effect.GOES_AWAY: "the failure goes away",
+    Effect.STAYS: "the failure stays",
+    Effect.NOT_ASKED: "not asked",
+    Effect.CANNOT_TELL: "cannot tell",
+}

@@ -1,0 +1,220 @@
+"""The search for what a failure is caused by: groups of changes, each tried together, then narrowed to the fewest that are needed.
+
+1. The unchanged replay must fail in each run; else nothing can be told.
+2. In the failing request itself: answers of dependencies, readings of the clock, readings of chance, each as in the last good
+   request.
+3. Requests before it: from the commit before the failure, then from ever earlier ones (1, 2, 4, 8 commits before it, to
+   the first of that start), all that came since are left out. Once that lets it pass, the fewest of them are found that have to be
+   left out. Two that are needed are tried in each other's place, too, and their answers are changed to those of good requests.
+4. Requests that overlap it: one after the other.
+
+Each group that lets the failure pass is narrowed by ``fewest``, one run for a question; what is left is run again as often as
+the control.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from relive.errors import ReliveError
+from relive.intervention.changing import change_case
+from relive.intervention.grammar import AnswerChange, Change, Reordered, Without
+from relive.intervention.judging import fails_as_recorded
+from relive.intervention.living import BoundsReached, Lab
+from relive.intervention.minimal import fewest
+from relive.intervention.requests import overlapping, removable
+from relive.intervention.steps import Step, steps_of
+from relive.model.intervention import Effect, Tested
+from relive.model.trial import FixRun
+from relive.replay.replay_input import ReplayInput
+
+__all__ = ["Scene", "Search", "earlier_cases"]
+
+_MOST_SINGLES = 16  # tried alone where all of a group together say nothing
+_MOST_REQUESTS = 2000
+_MOST_PAIRS = 100
+_MOST_DEEPER = 3  # requests that were found to be needed, whose answers are changed
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A case, what of it can be changed, and its unchanged runs."""
+
+    case: ReplayInput
+    steps: Sequence[Step]
+    control: list[FixRun]
+
+
+@dataclass(slots=True)
+class Search:
+    """One search.
+
+    Attributes:
+        times: how often a cause, and the control beside it, are run.
+        tell: called with a sentence on what is being done.
+        answers_of: changes of an earlier request's answers, as in a request to its route that went well.
+        causes: changes with which the failure goes away, the fewest of their kind; tried: groups that did not settle it.
+        notes: why something could not be told.
+    """
+
+    lab: Lab
+    times: int
+    tell: Callable[[str], None] = lambda _text: None
+    answers_of: Callable[[Scene, int], list[AnswerChange]] = lambda _scene, _number: []
+    causes: list[Tested] = field(default_factory=list)
+    tried: list[Tested] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def run(
+        self, scene: Scene, groups: Sequence[tuple[str, list[AnswerChange]]], earlier: Iterator[ReplayInput]
+    ) -> None:
+        """Everything, as far as the bounds allow.
+
+        Args:
+            groups: of changes of the failing request, with their names.
+            earlier: cases from commits further and further back, that of ``scene`` first.
+        """
+        try:
+            for name, changes in groups:
+                self._group(scene, name, changes)
+            self._requests(scene, earlier)
+            pairs = overlapping(scene.case)[:_MOST_PAIRS]
+            self._group(scene, "overlapping requests", [Reordered("apart", *pair) for pair in pairs])
+        except BoundsReached as bound:
+            self.notes.append(f"not all was tried: {bound}")
+
+    # -- a group of changes --------------------------------------------------------------------------------------------------
+
+    def _group(self, scene: Scene, name: str, changes: Sequence[Change]) -> bool:
+        """Whether the failure goes away with some of them."""
+        if not changes:
+            return False
+        self.tell(f"Changing {name} ({len(changes)}), from commit {scene.case.commit[:10]}.")
+        together = self._probe(scene, changes)
+        if together.effect is Effect.NOT_ASKED:
+            changes = [
+                one
+                for one in changes
+                if not isinstance(one, AnswerChange) or str(one.call) not in together.unread
+            ]
+            if changes:
+                together = self._probe(scene, changes)
+        if together.effect is Effect.GOES_AWAY:
+            return self._narrow(scene, changes, together)
+        self.tried.append(together)
+        if together.effect is not Effect.CANNOT_TELL or len(changes) < 2:
+            return False
+        found = [self._alone(scene, one) for one in _parts(changes)[:_MOST_SINGLES]]
+        return any(found)
+
+    def _alone(self, scene: Scene, changes: Sequence[Change]) -> bool:
+        probed = self._probe(scene, changes)
+        return probed.effect is Effect.GOES_AWAY and self._narrow(scene, changes, probed)
+
+    def _narrow(self, scene: Scene, changes: Sequence[Change], last: Tested) -> bool:
+        """Find the fewest of changes that are enough together, and run them as often as the control."""
+
+        def is_enough(part: Sequence[Change]) -> bool:
+            nonlocal last
+            probed = self._probe(scene, part)
+            if probed.effect is Effect.GOES_AWAY:
+                last = probed
+            return probed.effect is Effect.GOES_AWAY
+
+        try:
+            needed = fewest(changes, is_enough)
+            control = scene.control
+            if len(control) < self.times:
+                control = control + self.lab.unchanged(scene.case, self.times - len(control))
+            tested = self._test(scene, needed, control, self.times)
+        except BoundsReached:
+            self.tried.append(
+                last.model_copy(
+                    update={
+                        "effect": Effect.CANNOT_TELL,
+                        "why": "the bound was reached before it was narrowed",
+                    }
+                )
+            )
+            raise
+        (self.causes if tested.effect is Effect.GOES_AWAY else self.tried).append(tested)
+        self._of_requests(Scene(scene.case, scene.steps, control), needed)
+        return tested.effect is Effect.GOES_AWAY
+
+    def _of_requests(self, scene: Scene, needed: Sequence[Change]) -> None:
+        """Requests that have to be left out: does their order matter, where there are two, and what they were answered?"""
+        numbers = [one.request for one in needed if isinstance(one, Without)]
+        if len(numbers) == 2:
+            swapped = self._test(scene, [Reordered("swap", *numbers)], scene.control, self.times)
+            (self.causes if swapped.effect is Effect.GOES_AWAY else self.tried).append(swapped)
+        for number in numbers[:_MOST_DEEPER]:
+            self._group(scene, f"answers of request {number}", self.answers_of(scene, number))
+
+    def _probe(self, scene: Scene, changes: Sequence[Change]) -> Tested:
+        return self._test(scene, changes, scene.control, 1)
+
+    def _test(self, scene: Scene, changes: Sequence[Change], control: list[FixRun], times: int) -> Tested:
+        changed = change_case(scene.case, changes, scene.steps)
+        return self.lab.test(scene.case, changed, changes, control, times, scene.steps)
+
+    # -- requests before it --------------------------------------------------------------------------------------------------
+
+    def _requests(self, scene: Scene, earlier: Iterator[ReplayInput]) -> None:
+        looked_at = 0
+        for case in earlier:
+            numbers = removable(case)
+            if len(numbers) <= looked_at:  # no other than from the commit before
+                continue
+            if len(numbers) > _MOST_REQUESTS:
+                self.notes.append(
+                    f"from commit {case.commit[:10]} on there are {len(numbers)} requests, which is too many"
+                )
+                return
+            looked_at = len(numbers)
+            there = scene if case.commit == scene.case.commit else self._scene(case)
+            if there is None:
+                return
+            if self._group(there, "requests before it", [Without(number) for number in numbers]):
+                return
+        if looked_at:
+            since = "requests" if looked_at > 1 else "request"
+            self.notes.append(
+                f"without the {looked_at} {since} between the first commit and it, it fails as well"
+            )
+        else:
+            self.notes.append("no request came between the first commit of that start and the failing one")
+
+    def _scene(self, case: ReplayInput) -> Scene | None:
+        """An earlier commit's, with one unchanged run; None, with a note, where it does not fail again from there."""
+        control = self.lab.unchanged(case, 1)
+        if all(map(fails_as_recorded, control)):
+            return Scene(case, steps_of(case), control)
+        why = control[0].difference or control[0].result
+        self.notes.append(
+            f"from commit {case.commit[:10]} it does not fail again, so earlier requests cannot be judged: {why}"
+        )
+        return None
+
+
+def earlier_cases(commits: Sequence[str], case_of: Callable[[str], ReplayInput]) -> Iterator[ReplayInput]:
+    """Cases from the first of some commits (the latest), from 1, 2, 4, ... further back, and from the last.
+
+    One that cannot be made ends it; nothing is raised.
+    """
+    places = [0, *(2**power for power in range(32) if 2**power < len(commits) - 1), len(commits) - 1]
+    for place in dict.fromkeys(places):
+        try:
+            yield case_of(commits[place])
+        except ReliveError:
+            return
+
+
+def _parts(changes: Sequence[Change]) -> list[list[Change]]:
+    """Changes of one answer together; requests each alone, the latest first."""
+    by_call: dict[str, list[Change]] = {}
+    for one in changes:
+        key = str(one.call) if isinstance(one, AnswerChange) else repr(one)
+        by_call.setdefault(key, []).append(one)
+    parts = list(by_call.values())
+    return parts[::-1] if isinstance(changes[0], Without) else parts

@@ -1,0 +1,166 @@
+"""Changes and what can be changed, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from relive.errors import ChangeUnfit
+from relive.incidents.report.shown import shorten, shown
+from relive.intervention.answers import answer_tree, columns_of
+from relive.intervention.grammar import (
+    AnswerChange,
+    Change,
+    Delay,
+    Failure,
+    HttpAnswer,
+    Instead,
+    Reordered,
+    Shift,
+    Without,
+    option_of,
+)
+from relive.intervention.steps import Step
+from relive.model.intervention import Changeable, ChangeTold
+from relive.model.quantities import duration
+from relive.protocols.matching import PathStep, path_step
+from relive.recording.exchanges import Exchange
+from relive.replay.replay_input import ReplayInput
+
+__all__ = ["changeables", "path_text", "request_words", "told_changes"]
+
+_LONG = 160  # [characters] of a value that is told
+_ORDERS = {
+    "swap": "each in the place of the other",
+    "apart": "the second after the end of the first",
+    "together": "both at once",
+}
+
+
+def changeables(case: ReplayInput, steps: Sequence[Step]) -> list[Changeable]:
+    """The requests that are sent, each with what it was answered and read; those of the failing one first."""
+    failing = case.exchange.number if case.exchange is not None else 0
+    found = []
+    for one in sorted(
+        case.plan.steps, key=lambda one: (one.exchange.number != failing, one.exchange.started_seq)
+    ):
+        number = one.exchange.number
+        result = str(one.exchange.status) if one.exchange.status is not None else "no answer"
+        found.append(
+            Changeable(
+                name=str(number), request=number, kind="request", what=_line(one.exchange), result=result
+            )
+        )
+        found += [_changeable(step) for step in steps if step.request == number]
+    sent = {one.exchange.number for one in case.plan.steps}
+    return found + [_changeable(step) for step in steps if step.request not in sent]
+
+
+def _changeable(step: Step) -> Changeable:
+    try:
+        answer = shorten(shown(answer_tree(step)), _LONG)
+    except ChangeUnfit:
+        answer = ""
+    return Changeable(
+        name=str(step.name),
+        request=step.request,
+        kind=step.name.label,
+        what=step.what,
+        result=answer or step.result,
+    )
+
+
+def request_words(case: ReplayInput) -> str:
+    """The failing request: ``request 60 (GET /price/tea) 500``; of a service that died without one its end."""
+    if case.exchange is None:
+        return "the end of the service"
+    status = case.exchange.status
+    return (
+        f"request {case.exchange.number} ({_line(case.exchange)}){f' {status}' if status is not None else ''}"
+    )
+
+
+def _line(exchange: Exchange) -> str:
+    return f"{exchange.method} {exchange.target}"
+
+
+def told_changes(case: ReplayInput, changes: Sequence[Change], steps: Sequence[Step]) -> list[ChangeTold]:
+    """Each change with what it was before."""
+    requests = {one.exchange.number: one.exchange for one in case.plan.steps}
+    named = {str(one.name): one for one in steps}
+    told = []
+    for change in changes:
+        if isinstance(change, AnswerChange):
+            told.append(_answer(change, named[str(change.call)]))
+        else:
+            told.append(_request(change, requests))
+    return told
+
+
+def _request(change: Without | Reordered, requests: dict[int, Exchange]) -> ChangeTold:
+    numbers = [change.request] if isinstance(change, Without) else [change.first, change.second]
+    words = [
+        f"request {one} ({_line(requests[one])})" if one in requests else f"request {one}" for one in numbers
+    ]
+    if isinstance(change, Without):
+        status = requests[change.request].status if change.request in requests else None
+        recorded = f"sent, answered {status}" if status is not None else "sent"
+        return ChangeTold(option=option_of(change), about=words[0], recorded=recorded, instead="left out")
+    return ChangeTold(
+        option=option_of(change),
+        about=" and ".join(words),
+        recorded="as they came",
+        instead=_ORDERS[change.how],
+    )
+
+
+def _answer(change: AnswerChange, step: Step) -> ChangeTold:
+    about = f"{step.name}{path_text(change.path)}: {step.what}"
+    return ChangeTold(
+        option=option_of(change), about=about, recorded=_recorded(change, step), instead=_instead(change)
+    )
+
+
+def _recorded(change: AnswerChange, step: Step) -> str:
+    if isinstance(change.to, Delay):
+        took = step.took_ns
+        return f"answered after {duration(took / 1000)}" if took is not None else "answered"
+    if isinstance(change.to, HttpAnswer) and change.to.body is None:
+        return step.result
+    try:
+        value: Any = answer_tree(step)
+    except ChangeUnfit:
+        return step.result
+    for one in change.path:
+        names = columns_of(step)
+        at: Any = (
+            names.index(one) if isinstance(value, list) and isinstance(one, str) and one in names else one
+        )
+        try:
+            value = value[at]
+        except (LookupError, TypeError):
+            return step.result
+    return shorten(shown(value), _LONG)
+
+
+def _instead(change: AnswerChange) -> str:
+    to = change.to
+    if isinstance(to, Delay):
+        return f"answered after {duration(to.ns / 1000)}"
+    if isinstance(to, Failure):
+        return f"fails: {to.how}{f': {to.text}' if to.text else ''}"
+    if isinstance(to, HttpAnswer):
+        return shorten(" ".join(str(one) for one in (to.status, to.body) if one is not None), _LONG)
+    if isinstance(to, Shift):
+        return f"{'+' if to.ns >= 0 else '-'}{duration(abs(to.ns) / 1000)}"
+    assert isinstance(to, Instead)
+    return shorten(shown(to.value), _LONG)
+
+
+def path_text(path: Sequence[PathStep]) -> str:
+    """``$[0].price``; empty for no path."""
+    return (
+        "$" + "".join(f"[{one}]" if isinstance(one, int) else path_step(str(one)) for one in path)
+        if path
+        else ""
+    )

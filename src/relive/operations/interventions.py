@@ -1,0 +1,276 @@
+"""Changing one thing of a failure's recording, by hand: does it still fail?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pydantic import Field
+
+from relive.config import Settings
+from relive.errors import RecordingError, UsageError
+from relive.incidents.incidents import Incidents
+from relive.incidents.report.masking import Mask, mask_for
+from relive.incidents.report.outcomes import masked_run
+from relive.intervention.changing import change_case
+from relive.intervention.grammar import Change, Reordered, Without, parse_answer, parse_pair
+from relive.intervention.judging import effect_of, probability_left
+from relive.intervention.living import Bounds, Lab
+from relive.intervention.steps import steps_of
+from relive.intervention.telling import changeables, request_words
+from relive.kernel import procfs
+from relive.model.capsule import LifePaths
+from relive.model.incident import Incident, Occurrence
+from relive.model.intervention import ChangeTold, Effect, Experiment, Tested
+from relive.model.token_scope import Scope
+from relive.operations.operation import Effect as ToolEffect
+from relive.operations.operation import Faces, Operation, Route, Tool, Wish
+from relive.operations.policies import check_ignore, parse_policy
+from relive.operations.progress import Progress
+from relive.operations.targets import tend
+from relive.operations.trying import FreshWish, start_afresh
+from relive.recording.exchanges import Exchanges
+from relive.recording.reader import Recording
+from relive.replay.plan import Pace
+from relive.replay.replay import ReplayOptions
+from relive.replay.replay_input import ReplayInput, case_of_incident
+from relive.store import Store
+from relive.store.index import StoredCommit
+
+__all__ = ["WHAT_IF", "ReplayWithChanges", "WhatIfWish", "commits_before", "lab_of", "what_if"]
+
+_MOST_LISTED = 500
+_NO_BOUND = 1e9  # [s] one experiment has as many replays as are asked for
+
+
+class ReplayWithChanges(Wish):
+    """How replays are made that are compared with each other."""
+
+    incident: int = Field(ge=1, description="Number of the incident")
+    times: int = Field(
+        default=3, ge=1, le=1000, description="How often it is replayed unchanged, and with the change"
+    )
+    first: bool = Field(default=False, description="The first time the incident was seen, not the latest")
+    ignore: list[str] = Field(default=[], description="What may differ, as for `relive replay`")
+    on_miss: list[str] = Field(
+        default=[],
+        description="A call without a recorded answer: fail or pass, or KIND=pass such as http-call=pass",
+    )
+    limit: float | None = Field(default=None, ge=0.1, le=86_400, description="Seconds for the judged request")
+
+
+class WhatIfWish(ReplayWithChanges):
+    """What is changed; without any change it is listed what can be."""
+
+    answer: list[str] = Field(
+        default=[],
+        max_length=100,
+        description="CALL=VALUE: another answer or reading: http:1=503, 'query:1$[0].price=3', redis:1=null, http:1=delay:2s, "
+        "http:1=fail:reset, clock:1=+1h",
+    )
+    without: list[int] = Field(default=[], max_length=1000, description="Leave this earlier request out")
+    swap: list[str] = Field(
+        default=[], max_length=100, description="A,B: send these two requests in each other's place"
+    )
+    apart: list[str] = Field(
+        default=[], max_length=100, description="A,B: the later one waits for the end of the other"
+    )
+    together: list[str] = Field(default=[], max_length=100, description="A,B: send both at once")
+    env: list[str] = Field(
+        default=[], max_length=1000, description="NAME=VALUE: in a fresh start, which has not the state"
+    )
+    commit: str | None = Field(
+        default=None,
+        max_length=400,
+        description="Replay from this earlier commit; default: the last that is early enough",
+    )
+    pace: Pace = Field(
+        default=Pace.RECORDED, description="Send again at the recorded pace, or as fast as order allows"
+    )
+
+
+def what_if(settings: Settings, wish: WhatIfWish, progress: Progress) -> Experiment:
+    """Replay a failure unchanged and with changes of its recording; secrets are masked in what is told.
+
+    Raises:
+        ChangeUnfit: a change cannot be read, or cannot be made.
+        UsageError: what is asked for cannot be meant.
+        IncidentUnknown, RefUnknown, RecordingError, StoreError: there is nothing that could be replayed.
+    """
+    changes = _changes(wish)
+    tend(settings, progress)
+    store = Store(settings.store)
+    incident = Incidents(settings.incidents).get(wish.incident)
+    mask = mask_for(settings, incident.service, incident.life)
+    case = _case(settings, store, incident, incident.occurrence(first=wish.first), wish.commit, changes)
+    steps = steps_of(case)
+    told = Experiment(
+        incident=incident.number, service=incident.service, failing=request_words(case), commit=case.commit
+    )
+    if not changes and not wish.env:
+        listed = changeables(case, steps)
+        return mask.model(
+            told.model_copy(update={"changeable": listed[:_MOST_LISTED], "changeable_count": len(listed)})
+        )
+    if changes:
+        changed = change_case(case, changes, steps)
+        runs = 2 * wish.times
+        with progress.progress("replaying", runs) as done:
+            lab = lab_of(settings, store, wish, wish.pace, mask, Bounds(runs, _NO_BOUND), done)
+            control = lab.unchanged(case, wish.times)
+            tested = lab.test(case, changed, changes, control, wish.times, steps)
+        told = told.model_copy(update={"tested": tested})
+    if wish.env:
+        told = told.model_copy(update={"afresh": _afresh(settings, wish, case, progress)})
+    return mask.model(told)
+
+
+WHAT_IF = Operation(
+    "what-if",
+    WhatIfWish,
+    Experiment,
+    what_if,
+    Faces(
+        cli=("what-if",),
+        rest=Route(
+            "POST",
+            "/experiments",
+            frozenset({Scope.OPERATE, Scope.MEMORY}),
+            "Change something of a failure's recording and replay: does it still fail?",
+            is_task=True,
+        ),
+        mcp=Tool(
+            ToolEffect.READS,
+            "Change something of a failure's recording (an answer of a dependency, a row, a reading of a clock, a request left out "
+            "or in another order) and replay it beside the unchanged one, in sealed branches. Without a change it lists what "
+            "can be changed.",
+        ),
+    ),
+)
+
+
+def lab_of(
+    settings: Settings,
+    store: Store,
+    wish: ReplayWithChanges,
+    pace: Pace,
+    mask: Mask,
+    bounds: Bounds,
+    done: Callable[[int], None],
+) -> Lab:
+    """Where replays of a wish are made."""
+    wishes = ReplayOptions(
+        ignore=tuple(check_ignore(text) for text in wish.ignore),
+        on_miss=dict(parse_policy(text, has_stubs=True) for text in wish.on_miss),
+        limit=wish.limit,
+        pace=pace,
+        sees=lambda root: mask.learn_environment(procfs.environment_of(root)),
+    )
+    return Lab(settings, store, wishes, bounds, lambda run: mask.model(masked_run(run, mask)), done)
+
+
+def commits_before(store: Store, incident: Incident, before: StoredCommit) -> list[StoredCommit]:
+    """Commits of that start of the service up to the one before the failure, the latest first."""
+    return [
+        one
+        for one in store.log(incident.service)
+        if one.life == incident.life and (one.taken_wall_ns, one.id) <= (before.taken_wall_ns, before.id)
+    ]
+
+
+def _changes(wish: WhatIfWish) -> list[Change]:
+    found: list[Change] = [parse_answer(text) for text in wish.answer]
+    found += [Without(number) for number in dict.fromkeys(wish.without)]
+    orders: list[Reordered] = [parse_pair("swap", text) for text in wish.swap]
+    orders += [parse_pair("apart", text) for text in wish.apart]
+    orders += [parse_pair("together", text) for text in wish.together]
+    return [*found, *orders]
+
+
+def _case(
+    settings: Settings,
+    store: Store,
+    incident: Incident,
+    occurrence: Occurrence,
+    ref: str | None,
+    changes: Sequence[Change],
+) -> ReplayInput:
+    """From the commit that is named, or else the last one before the failure and before all requests that are changed."""
+    if occurrence.before is not None:
+        before = store.get(occurrence.before)
+        if ref is not None:
+            commit = store.get(store.resolve(ref))
+            _check(commit, before, incident)
+        else:
+            commit = _early_enough(settings, store, incident, before, changes)
+        occurrence = occurrence.model_copy(update={"before": commit.id})
+    return case_of_incident(settings, store, incident, occurrence)
+
+
+def _check(commit: StoredCommit, before: StoredCommit, incident: Incident) -> None:
+    if commit.name != incident.service or commit.life != incident.life:
+        raise UsageError(
+            f"commit {commit.id[:10]} is of {commit.name!r}, or of another start of it than incident {incident.number}",
+            cause="from there its request cannot be sent again",
+            remedy=f"`relive log {incident.service}` lists the service's commits",
+        )
+    if (commit.taken_wall_ns, commit.id) > (before.taken_wall_ns, before.id):
+        raise UsageError(
+            f"commit {commit.id[:10]} was taken after the failing request of incident {incident.number} had begun",
+            remedy=f"leave it out: then it is {before.id[:10]}, the last one before the incident",
+        )
+
+
+def _early_enough(
+    settings: Settings, store: Store, incident: Incident, before: StoredCommit, changes: Sequence[Change]
+) -> StoredCommit:
+    numbers = [one.request for one in changes if isinstance(one, Without)]
+    numbers += [number for one in changes if isinstance(one, Reordered) for number in (one.first, one.second)]
+    if not numbers or before.sequence is None:
+        return before
+    try:
+        exchanges = Exchanges(
+            Recording(LifePaths(settings.capsules / incident.service / incident.life).recording)
+        )
+        begun = [exchanges.by_number(number).started_seq for number in numbers]
+    except RecordingError:
+        return before  # whose plan says that there is no such request
+    early = (
+        one
+        for one in commits_before(store, incident, before)
+        if one.sequence is not None and one.sequence < min(begun)
+    )
+    found = next(early, None)
+    if found is None:
+        raise UsageError(
+            f"no commit was taken before request {numbers[begun.index(min(begun))]}",
+            cause="to leave it out, or to send it at another time, the state before it is needed",
+            remedy=f"`relive log {incident.service}` lists the commits",
+        )
+    return found
+
+
+def _afresh(settings: Settings, wish: WhatIfWish, case: ReplayInput, progress: Progress) -> Tested:
+    """Another environment, in processes that are started anew; the control is a fresh start with the recorded one."""
+    fresh = FreshWish(incident=wish.incident, times=wish.times, limit=wish.limit)
+    control, changed = start_afresh(settings, fresh, wish.env, [], progress)
+    effect, why = effect_of(control.runs, changed.runs, [])
+    if effect is Effect.CANNOT_TELL and not any(run.fails for run in control.runs):
+        why = "a fresh start does not fail with the recorded environment either: the failure is of the state"
+    told = [
+        ChangeTold(
+            option=f"--env {one.partition('=')[0]}=...",
+            about=f"environment variable {one.partition('=')[0]}",
+            recorded="as recorded",
+            instead="as given",
+        )
+        for one in wish.env
+    ]
+    return Tested(
+        changes=told,
+        commit=case.commit,
+        effect=effect,
+        why=why,
+        control=control.runs,
+        runs=changed.runs,
+        still_there=probability_left(control.runs, changed.runs),
+    )
