@@ -101,6 +101,20 @@ def test_of_another_users_home_nothing_is_told(tmp_path, command):
     assert "Remedy: run it as root" in done.stderr
 
 
+def test_to_start_a_service_needs_root_also_in_a_home_of_ones_own(tmp_path):
+    """It told of a directory of root's that were to be removed."""
+    home = tmp_path / "home"
+    home.mkdir()
+    os.chown(home, 65534, 65534)
+    for directory in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
+        directory.chmod(0o755)
+    done = say(
+        home, "run", "--", "true", stdout=subprocess.PIPE, user=65534, group=65534, extra_groups=[], cwd="/"
+    )
+    assert (done.returncode, done.stdout) == (4, "")
+    assert done.stderr.startswith("Error: starting a service in a capsule needs root (permission-missing)")
+
+
 def test_a_defect_is_one_error_with_a_status_that_no_verdict_has(monkeypatch, capsys, tmp_path):
     monkeypatch.setenv("RELIVE_HOME", str(tmp_path))
     monkeypatch.setattr("sys.argv", ["relive", "tag"])
