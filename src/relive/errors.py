@@ -287,7 +287,7 @@ class PermissionMissing(HostIncapable):
 
 
 class OutputLost(HostIncapable):
-    """What was asked for is done, and the answer could not be written to standard output: it is full or closed."""
+    """Standard output is full, and what was asked for is done; or it is closed, and nothing was done."""
 
     code = "output-lost"
 

@@ -14,8 +14,9 @@ import typer
 from pydantic import ValidationError
 
 from relive import __version__
+from relive.cli.streams import prepare_streams
 from relive.cli.terminal import Terminal
-from relive.errors import PermissionMissing, ReliveError, UsageError
+from relive.errors import OutputLost, PermissionMissing, ReliveError, UsageError
 
 __all__ = ["application", "application_for", "main"]
 
@@ -212,37 +213,51 @@ def main(loaded: Callable[[], None] = lambda: None) -> None:
     Args:
         loaded: called when the command is imported and not yet run.
     """
-    words = sys.argv[1:]
+    try:
+        prepare_streams()
+        status = _status_of(sys.argv[1:], loaded)
+        sys.stdout.flush()
+    except OutputLost as error:
+        Terminal().failed(error)
+        status = error.exit_status
+    sys.exit(status)
+
+
+def _status_of(words: list[str], loaded: Callable[[], None]) -> int:
+    """Run the command; what it raises is told, but for OutputLost."""
     as_json = "--json" in (words[: words.index("--")] if "--" in words else words)
     try:
         # Behind "--" there are no options, so a command's name follows.
         app = application_for(next((word for word in words if word != "--"), None))
         loaded()
         status = app(standalone_mode=False)
+    except OutputLost:
+        raise
     except ReliveError as error:
-        Terminal(as_json=as_json).failed(error)
-        sys.exit(error.exit_status)
+        return _failed(error, as_json=as_json)
     except ValidationError as error:  # of a wish: an option whose value is out of its bounds
         first = error.errors()[0]
         name = "-".join(str(part) for part in first["loc"]).replace("_", "-")
-        refused = UsageError(f"{name} cannot be {first['input']!r}", cause=first["msg"])
-        Terminal(as_json=as_json).failed(refused)
-        sys.exit(refused.exit_status)
+        return _failed(
+            UsageError(f"{name} cannot be {first['input']!r}", cause=first["msg"]), as_json=as_json
+        )
     except (KeyboardInterrupt, typer.Abort):
-        sys.exit(130)
+        return 130
     except Exception as error:
         # What typer says of a command line that cannot be read; its classes are not public.
         say = getattr(error, "format_message", None)
         if say is None:
-            unforeseen = _unforeseen(error)
-            Terminal(as_json=as_json).failed(unforeseen)
-            sys.exit(unforeseen.exit_status)
+            return _failed(_unforeseen(error), as_json=as_json)
         if as_json:
-            Terminal(as_json=True).failed(UsageError(say(), remedy="see `relive COMMAND --help`"))
-        else:
-            error.show()  # type: ignore[attr-defined]  # as it has format_message, it has this
-        sys.exit(UsageError.exit_status)
-    sys.exit(status if isinstance(status, int) else 0)
+            return _failed(UsageError(say(), remedy="see `relive COMMAND --help`"), as_json=True)
+        error.show()  # type: ignore[attr-defined]  # as it has format_message, it has this
+        return UsageError.exit_status
+    return status if isinstance(status, int) else 0
+
+
+def _failed(error: ReliveError, *, as_json: bool) -> int:
+    Terminal(as_json=as_json).failed(error)
+    return error.exit_status
 
 
 def _unforeseen(error: Exception) -> ReliveError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 
@@ -98,7 +99,7 @@ def _from_outside(terminal: Terminal, settings: Settings, wish: DebugWish, incid
             terminal.answer(found, "\n".join(text for text in found.stacks.values() if text))
         elif not wish.command and sys.stdin.isatty() and not terminal.as_json:
             command = gdb_at(incident, branch)
-            terminal.status(f"Running gdb -p {command[-1]}.")
+            terminal.status(f"Running {shlex.join(command)}.")
             subprocess.run(command, check=False)
         else:
             answer = debug_native(incident, branch, wish.command)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from relive.cli.streams import written
 from relive.config import load_settings
 
 __all__ = ["mcp"]
@@ -31,4 +32,15 @@ def mcp(
     """
     from relive.mcp.server import make_server
 
-    make_server(load_settings(), for_host=host).run("stdio")
+    try:
+        make_server(load_settings(), for_host=host).run("stdio")
+    except BaseExceptionGroup as errors:
+        lost = errors.subgroup(OSError)  # of the streams: what tools raise is answered
+        if lost is None:
+            raise
+        with written():
+            raise _first(lost) from errors
+
+
+def _first(error: BaseException) -> BaseException:
+    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error

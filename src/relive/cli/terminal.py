@@ -6,20 +6,18 @@ there too.
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import shutil
-import signal
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import contextmanager, suppress
 from typing import IO, Annotated, Any
 
 import typer
 from pydantic import BaseModel
 
+from relive.cli.streams import written
 from relive.cli.table import table_lines
 from relive.errors import OutputLost, ReliveError
 from relive.model.text import STEERING, printable
@@ -37,24 +35,17 @@ class Terminal:
 
     def __init__(self, *, as_json: bool = False) -> None:
         self.as_json = as_json
-        if sys.stdout is None:  # closed by whoever started it
-            sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115  # for as long as the process lives
-            raise _output_lost("it is closed")
-        for stream in (sys.stdout, sys.stderr):
-            if isinstance(stream, io.TextIOWrapper):
-                stream.reconfigure(errors="backslashreplace")  # file names may hold any bytes
 
     def answer(self, value: Any, text: str | Callable[[], str] | None = None) -> None:
         """Show the answer: the value as JSON with ``--json``, else the text (or the value itself)."""
         if self.as_json:
             told = json.dumps(_plain(value), indent=2, ensure_ascii=False)
             harmless = STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", told)
-            with _written():
-                sys.stdout.write(harmless + "\n")
+            sys.stdout.write(harmless + "\n")
         else:
             shown = text() if callable(text) else text
-            with _written():
-                _say(sys.stdout, str(value) if shown is None else shown)
+            _say(sys.stdout, str(value) if shown is None else shown)
+        sys.stdout.flush()
 
     @property
     def width(self) -> int:
@@ -84,14 +75,14 @@ class Terminal:
         coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         texts = [[_harmless(cell) for cell in row] for row in rows]
         lines = table_lines(columns, texts, self.width, bad=bad, coloured=coloured)
-        with _written():
-            for line in lines:
-                sys.stdout.write(line + "\n")
+        for line in lines:
+            sys.stdout.write(line + "\n")
+        sys.stdout.flush()
 
     def output(self, lines: Iterable[bytes], *, errors: bool = False) -> None:
         """What a service wrote, on stdout or stderr: on a terminal made printable, else its bytes."""
         stream = sys.stderr if errors else sys.stdout
-        with _written():
+        with suppress(OSError) if errors else written():
             stream.flush()
             for line in lines:
                 if stream.isatty():
@@ -110,10 +101,11 @@ class Terminal:
             _say(sys.stderr, f"Hint: {text}")
 
     def failed(self, error: ReliveError) -> None:
-        """Show an error in four parts."""
+        """Show an error in four parts; on stderr with ``--json`` too, where stdout does not take it."""
         if self.as_json and not isinstance(error, OutputLost):
-            self.answer({"error": error.as_json()})
-            return
+            with suppress(OutputLost):
+                self.answer({"error": error.as_json()})
+                return
         _say(sys.stderr, f"Error: {error.message} ({error.code})")
         if error.cause:
             _say(sys.stderr, f"Cause: {error.cause}")
@@ -141,38 +133,6 @@ class Terminal:
 
         with bytes_bar(what, total) as told:
             yield told
-
-
-@contextmanager
-def _written() -> Iterator[None]:
-    """What the block writes to standard output is there at its end.
-
-    Raises:
-        OutputLost: it is not. A reader that has gone away ends the program as SIGPIPE would, as ``head`` expects.
-    """
-    try:
-        yield
-        sys.stdout.flush()
-    except BrokenPipeError:
-        _discard_output()
-        sys.exit(128 + signal.SIGPIPE)
-    except OSError as error:
-        _discard_output()
-        raise _output_lost(error.strerror) from error
-
-
-def _discard_output() -> None:
-    """Python flushes what is left in the buffer when it ends, and would say that this failed."""
-    with Path(os.devnull).open("wb") as nothing:
-        os.dup2(nothing.fileno(), sys.stdout.fileno())
-
-
-def _output_lost(cause: str | None) -> OutputLost:
-    return OutputLost(
-        "the answer could not be written to standard output",
-        cause=cause,
-        remedy="what was asked for is done; ask again with an output that takes the answer",
-    )
 
 
 def _shows_bars() -> bool:

@@ -173,7 +173,13 @@ def _ask_next(account: Account) -> list[str]:
     tools = {
         f"relive replay {number}": f"replay(what='{number}')",
         f"relive reproduce {number}": f"reproduce(incident='{number}')",
+        f"relive bisect --replay {number}": f"bisect(replay={number})",
+        f"relive debug {number} --at-request": f"debug(number={number}, at_request=true, command=['n', 'p ...'])",
     }
+    if (
+        account.incident.sighting.throw is not None
+    ):  # what looks at others from outside has the rights of the host
+        tools[f"relive debug {number}"] = f"debug(number={number}, command=['where', 'p ...'])"
     for step in account.next_steps:
         asked.append(
             f"{tools.get(step.command, f'`{step.command}`')}: {step.why}" if step.command else step.why

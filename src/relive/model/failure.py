@@ -123,6 +123,11 @@ class FailedRequest(ToldValue):
     body: str | None = None
     body_cut: Count = 0
 
+    @property
+    def is_job(self) -> bool:
+        """Of a queue: no client sends it."""
+        return self.server in ("rq", "celery")
+
 
 class Versions(ToldValue):
     """Of Python, and of the packages that were loaded."""

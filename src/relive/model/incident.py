@@ -7,7 +7,7 @@ from enum import StrEnum
 from relive.model.commit import CommitId
 from relive.model.value import Value
 
-__all__ = ["FailureKind", "Incident", "IncidentFacts", "Occurrence", "Origin", "Sighting"]
+__all__ = ["ENDS", "FailureKind", "Incident", "IncidentFacts", "Occurrence", "Origin", "Sighting"]
 
 
 class FailureKind(StrEnum):
@@ -23,6 +23,11 @@ class FailureKind(StrEnum):
     HEALTH = "unhealthy"
     RESTARTS = "restart-loop"
     LOG = "log"
+
+
+# Of the service, or of a process of it; and what happens to a request of a service that goes on.
+ENDS = frozenset({FailureKind.SIGNAL, FailureKind.EXIT, FailureKind.MEMORY})
+_OF_REQUESTS = frozenset({FailureKind.ANSWER, FailureKind.BROKEN, FailureKind.HANG})
 
 
 class Sighting(Value):
@@ -68,6 +73,19 @@ class Sighting(Value):
     answer_status: int | None = None
     where: str | None = None
     throw: str | None = None
+
+    @property
+    def sent_alone(self) -> int | None:
+        """Number of the one request that it happened to, which a fresh process can be sent alone.
+
+        None where there is none, where several were open and any of them may be to blame, and of exceptions, which need not have
+        come of the request.
+        """
+        if self.from_outside:
+            return None
+        if self.kind in ENDS and self.request is None:
+            return self.open_requests[0] if len(self.open_requests) == 1 else None
+        return self.request if self.kind in ENDS or self.kind in _OF_REQUESTS else None
 
 
 class Occurrence(Value):

@@ -31,6 +31,8 @@ __all__ = ["GDB", "NativeAnswer", "Stacks", "debug_native", "gdb_at", "is_native
 
 # A branch's programs may be hostile, and gdb has root's rights: no scripts that a program brings along, no downloads.
 GDB = ["gdb", "-q", "-nx", "-iex", "set auto-load off", "-iex", "set debuginfod enabled off"]
+# Attached to a process, gdb stands in its first thread, and numbers the others as it finds them.
+_SWITCH = "python [one.switch() for one in gdb.selected_inferior().threads() if one.ptid[1] == {}]"
 
 
 class Stacks(Result):
@@ -99,6 +101,8 @@ def _no_stacks(pid: int, said: str) -> str:
 def gdb_at(incident: Incident, branch: Branch) -> list[str]:
     """The words of a gdb on the process as it stands where the signal was about to strike, or where it was about to exit.
 
+    It begins in the thread that the signal was about to strike.
+
     Raises:
         ToolMissing: there is no gdb.
     """
@@ -109,13 +113,14 @@ def gdb_at(incident: Incident, branch: Branch) -> list[str]:
             cause="gdb is not installed",
             remedy="apt install gdb; `relive debug --keep` keeps the branch meanwhile",
         )
-    return [*GDB, "-p", str(pid)]
+    thread = _thread_that_failed(incident, pid)
+    return [*GDB, "-p", str(pid), *(["-ex", _SWITCH.format(thread)] if thread is not None else [])]
 
 
 def debug_native(incident: Incident, branch: Branch, commands: list[str]) -> NativeAnswer:
     """Give gdb commands, or have it show all stacks; raises ToolMissing."""
     batch = [*gdb_at(incident, branch), "-batch"]
-    for one in commands or ["thread apply all backtrace"]:
+    for one in commands or ["backtrace", "thread apply all backtrace"]:
         batch += ["-ex", one]
     done = subprocess.run(
         batch, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=120
@@ -136,6 +141,15 @@ def _process_that_failed(incident: Incident, branch: Branch) -> int:
         if wanted is not None and procfs.innermost_pid(pid) == wanted:
             return pid
     return branch.facts.root
+
+
+def _thread_that_failed(incident: Incident, pid: int) -> int | None:
+    """The host's number of the thread that got the signal; None where none is known, or it is the first one."""
+    wanted = incident.sighting.thread
+    for thread in procfs.threads_of(pid):
+        if wanted is not None and procfs.innermost_pid(pid, thread) == wanted:
+            return thread if thread != pid else None
+    return None
 
 
 def _tool_path() -> str | None:

@@ -51,6 +51,14 @@ def test_hangs_and_signals_are_debugged_first():
     assert steps(kind=FailureKind.SIGNAL, signal=11, at=None) == ["relive replay 7"]
 
 
+def test_the_request_alone_is_tried_where_it_is_kept_and_before_the_commits_are_searched():
+    found = steps(can_reproduce=True, has_earlier=True)
+    assert found == ["relive replay 7", "relive reproduce 7", "relive bisect --replay 7"]
+    for kind in (FailureKind.SIGNAL, FailureKind.HANG):
+        found = steps(kind=kind, can_reproduce=True)
+        assert found == ["relive debug 7", "relive replay 7", "relive reproduce 7"]
+
+
 def test_a_replay_that_would_refuse_or_cannot_show_it_is_not_offered():
     assert steps(before=None) == ["no replay"]
     assert steps(held=(AT,)) == ["no replay"]

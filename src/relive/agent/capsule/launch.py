@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 import uuid
@@ -12,7 +13,7 @@ from relive.agent.capsule.inherited import Handed
 from relive.agent.capsule.injection import make_rings, remove_rings
 from relive.agent.capsule.lives import Capsule, living_capsules
 from relive.config import Settings
-from relive.errors import CapsuleExists
+from relive.errors import CapsuleExists, PermissionMissing
 from relive.model.capsule import CapsuleFacts, CapsuleSpec, LifePaths
 
 __all__ = ["launch", "new_life"]
@@ -31,8 +32,16 @@ def launch(
         prepare: called before it is started, once its directories are there.
 
     Raises:
+        PermissionMissing: this is not root.
         CapsuleExists, CapsuleStartFailed, UsageError, HostIncapable: as the agent reports.
     """
+    # Before anything else: what is root's would be told as damage, with advice to remove it.
+    if os.geteuid() != 0:
+        raise PermissionMissing(
+            "starting a service in a capsule needs root",
+            cause=f"this is uid {os.geteuid()}",
+            remedy="run it with sudo",
+        )
     _check_unused(settings, spec.name)  # its own port is taken then, which would hide the reason
     if spec.listen is not None:
         check_port(spec.listen)

@@ -138,10 +138,9 @@ def account_of(settings: Settings, incident: Incident) -> Account:
     """Gather it. Raises nothing but for settings: what cannot be read is said in ``notes``."""
     notes: list[str] = []
     directory = settings.capsules / incident.service / incident.life
-    package = _package(settings, incident, notes)
-    inside, exchange = _inside(settings, incident, package, notes)
-    if package is None:
-        package = _recorded_package(inside.events, notes)
+    kept = _package(settings, incident, notes)
+    inside, exchange = _inside(settings, incident, kept, notes)
+    package = kept if kept is not None else _recorded_package(inside.events, notes)
     mask = mask_for(settings, incident.service, incident.life)
     proxied = _masked(exchange, mask, notes)
     events = [_masked_event(event, mask) for event in inside.events]
@@ -171,7 +170,7 @@ def account_of(settings: Settings, incident: Incident) -> Account:
             held={one.id for one in commits if one.taken_wall_ns is not None},
             has_request=_can_be_sent(directory / "recording", incident, exchange),
             has_handler=facts.own_request is not None,
-            can_reproduce=package is not None,
+            can_reproduce=_can_be_reproduced(directory, incident, kept, exchange),
             has_earlier=_has_earlier(settings, incident),
         ),
         notes=[*notes, *(f"left out: {what}" for what in (package.cut if package is not None else []))],
@@ -210,15 +209,29 @@ def _contrast(
 
 def _can_be_sent(directory: Path, incident: Incident, exchange: Exchange | None) -> bool:
     """The request of the time that a replay is of, which is the latest; ``exchange``: that of the first."""
-    number = incident.occurrence(first=False).sighting.request
+    return _is_whole(directory, incident.occurrence(first=False).sighting.request, exchange)
+
+
+def _is_whole(directory: Path, number: int | None, known: Exchange | None) -> bool:
+    """A request is in the recording with all its bytes; ``known``: an exchange that was read already."""
     if number is None:
         return False
-    if exchange is None or exchange.number != number:
+    if known is None or known.number != number:
         try:
-            exchange = Exchanges(Recording(directory)).by_number(number)
+            known = Exchanges(Recording(directory)).by_number(number)
         except ReliveError:
             return False
-    return exchange.sent_seq is not None and not exchange.request_cut
+    return known.sent_seq is not None and not known.request_cut
+
+
+def _can_be_reproduced(
+    directory: Path, incident: Incident, package: ErrorPackage | None, exchange: Exchange | None
+) -> bool:
+    """What a fresh process needs is here: an error package, but of a job, which has no queue; or the one request to blame."""
+    if package is not None:
+        return package.request is None or not package.request.is_job
+    paths, number = LifePaths(directory), incident.sighting.sent_alone
+    return paths.state.exists() and _is_whole(paths.recording, number, exchange)
 
 
 def _unrecorded(settings: Settings, directory: Path, commits: list[CommitFacts]) -> list[Dependency]:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from relive.model.incident import FailureKind, Incident
+from relive.model.incident import ENDS, FailureKind, Incident
 from relive.model.value import Value
 
 __all__ = ["NextStep", "next_steps"]
-
-_ENDS = (FailureKind.SIGNAL, FailureKind.EXIT, FailureKind.MEMORY)
 
 
 class NextStep(Value):
@@ -39,18 +37,18 @@ def next_steps(
     """
     replaying = list(_replay(incident, held, has_request=has_request))
     steps = [*replaying, *_debug(incident, held, has_handler=has_handler)]
-    if has_earlier and has_request and any(one.command is not None for one in replaying):
-        steps.append(
-            NextStep(
-                command=f"relive bisect --replay {incident.number}",
-                why="since when does that request fail: the first commit, the requests before it, the values they changed",
-            )
-        )
     if can_reproduce:
         steps.append(
             NextStep(
                 command=f"relive reproduce {incident.number}",
                 why="try it in a fresh process, without any commit: tells whether the request alone suffices",
+            )
+        )
+    if has_earlier and has_request and any(one.command is not None for one in replaying):
+        steps.append(
+            NextStep(
+                command=f"relive bisect --replay {incident.number}",
+                why="if it needs the state: the first commit in which it fails, the requests before it, what they changed",
             )
         )
     if incident.sighting.kind in (FailureKind.HANG, FailureKind.SIGNAL):
@@ -61,7 +59,7 @@ def next_steps(
 def _replay(incident: Incident, held: Collection[str], *, has_request: bool) -> Iterator[NextStep]:
     occurrence = incident.occurrence(first=False)
     sighting = occurrence.sighting
-    ends = sighting.kind in _ENDS or sighting.exit_status is not None
+    ends = sighting.kind in ENDS or sighting.exit_status is not None
     if occurrence.before is None:
         why = "no replay: there is no commit before it; `--every request` takes one before each request"
         yield NextStep(command=None, why=why)
@@ -94,7 +92,7 @@ def _debug(incident: Incident, held: Collection[str], *, has_handler: bool) -> I
         elif sighting.kind is FailureKind.HANG:
             yield _step(incident, "where each thread of the hanging service stood (Python stacks)")
     before = incident.occurrence(first=False).before
-    is_judged = sighting.request is not None and sighting.kind not in (*_ENDS, FailureKind.HANG)
+    is_judged = sighting.request is not None and sighting.kind not in (*ENDS, FailureKind.HANG)
     if has_handler and is_judged and before in held:
         yield NextStep(
             command=f"relive debug {incident.number} --at-request",

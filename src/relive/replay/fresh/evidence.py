@@ -82,7 +82,7 @@ class FreshInput:
     @property
     def is_job(self) -> bool:
         """It failed in a job of a queue."""
-        return self.failed_request is not None and self.failed_request.server in ("rq", "celery")
+        return self.failed_request is not None and self.failed_request.is_job
 
     @property
     def recorded_status(self) -> int | None:

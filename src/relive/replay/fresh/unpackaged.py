@@ -22,7 +22,7 @@ from relive.images.registers import read_places
 from relive.incidents.evidence import read_events
 from relive.kernel import procfs
 from relive.model.capsule import CapsuleFacts, LifePaths
-from relive.model.incident import FailureKind, Incident
+from relive.model.incident import ENDS, FailureKind, Incident
 from relive.model.launch import launch_of
 from relive.model.outcome import Fault
 from relive.recording.exchanges import Exchange, Exchanges
@@ -37,7 +37,6 @@ __all__ = ["EnvironmentOf", "unpackaged_input"]
 EnvironmentOf = Callable[[Incident], Mapping[str, str]]
 
 _ANSWERS = (FailureKind.ANSWER, FailureKind.BROKEN)
-_ENDS = (FailureKind.SIGNAL, FailureKind.EXIT, FailureKind.MEMORY)
 
 
 def unpackaged_input(settings: Settings, incident: Incident, committed: EnvironmentOf) -> FreshInput:
@@ -74,23 +73,17 @@ def unpackaged_input(settings: Settings, incident: Incident, committed: Environm
 def _request_of(incident: Incident) -> int:
     """Number of the one request that it happened to; raises PackageMissing where there is none, or several."""
     sighting = incident.sighting
-    kind, number = sighting.kind, sighting.request
-    if kind in _ENDS and number is None:
-        number = sighting.open_requests[0] if len(sighting.open_requests) == 1 else None
-        if len(sighting.open_requests) > 1:
-            count = len(sighting.open_requests)
-            raise _missing(
-                incident, f"{count} requests were being served, and which of them is to blame is not known"
-            )
-    if number is None or kind not in (*_ANSWERS, *_ENDS, FailureKind.HANG):
-        raise _missing(
-            incident, "no Python exception was seen to escape, and it did not happen to one request"
-        )
+    number = sighting.sent_alone
+    if number is not None:
+        return number
+    count = len(sighting.open_requests)
     if sighting.from_outside:
-        raise _missing(
-            incident, f"the signal was sent {sighting.sender}, so no process of the service can bring it back"
-        )
-    return number
+        cause = f"the signal was sent {sighting.sender}, so no process of the service can bring it back"
+    elif sighting.kind in ENDS and count > 1:
+        cause = f"{count} requests were being served, and which of them is to blame is not known"
+    else:
+        cause = "no Python exception was seen to escape, and it did not happen to one request"
+    raise _missing(incident, cause)
 
 
 def _missing(incident: Incident, cause: str) -> PackageMissing:
