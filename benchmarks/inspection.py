@@ -1,4 +1,5 @@
-"""What looking into commits costs, each beside the raw mechanism: ``benchmarks/inspection.py [--megabytes 100 500]``.
+"""What looking into commits costs, each beside the raw mechanism:
+``benchmarks/inspection.py [--megabytes 100 500] [--objects 100000]``.
 
 A Python service of so many megabytes, each page with words of its own, is committed twice with 1 % of its pages changed between.
 Timed, after one round that is not, the middle of ``--rounds``:
@@ -6,7 +7,8 @@ Timed, after one round that is not, the middle of ``--rounds``:
 - read: every page out of the packs, and nothing done with it (the raw mechanism);
 - inspect: the state; find: a text that stands at the end only; find re: an expression;
 - diff: all but Python; diff raw: both commits' pages laid side by side, found different by numpy (no content addresses);
-- restore: a branch made and removed (the raw mechanism); eval: the same with an expression's value.
+- restore: a branch made and removed (the raw mechanism); eval: the same with an expression's value;
+- leaks: what only grew over three commits of a service with so many objects, and three branches made and removed (raw).
 
 Needs root and CRIU. Nothing stays.
 """
@@ -32,6 +34,7 @@ from relive.containers.restore.restoring import restore
 from relive.incidents.report.masking import Mask
 from relive.operations.differences import DIFF, DiffWish
 from relive.operations.inspections import EVALUATE, FIND, INSPECT, EvaluateWish, FindWish, InspectWish
+from relive.operations.leaking import LEAKS, LeaksWish
 from relive.operations.progress import Silent
 from relive.sandbox.restore_request import RestoreRequest
 from relive.store import Store
@@ -52,6 +55,21 @@ def change(*_):
     open(sys.argv[2], "w").close()
 signal.signal(signal.SIGUSR1, change)
 open(sys.argv[2] + ".ready", "w").close()
+while True:
+    signal.pause()
+"""
+
+GROWING = """
+import signal, sys
+held, changed = {}, 0
+def grow(*_):
+    global changed
+    changed += 1
+    start = len(held)
+    held.update((number, [str(number)]) for number in range(start, start + (int(sys.argv[1]) if start == 0 else 1000)))
+    open(sys.argv[2] + str(changed), "w").close()
+grow()
+signal.signal(signal.SIGUSR1, grow)
 while True:
     signal.pause()
 """
@@ -145,12 +163,37 @@ def measure(settings: Settings, megabytes: int, rounds: int) -> None:
         print(f"{megabytes:5d} MB  {what:9s} {middle(rounds, work) * 1000:8.0f} ms", flush=True)
 
 
+def measure_growth(settings: Settings, objects: int, rounds: int) -> None:
+    """One number of lists, each with a text."""
+    place, home = Path(tempfile.mkdtemp(prefix="relive-inspection-")), settings.home
+    done, name, refs = place / "changed", f"growing{objects}", list[str]()
+    program = place / "growing.py"
+    program.write_text(GROWING)
+    options = ["--detach", "--no-wait", "--every", "never", "--name", name]
+    started = relive(home, "run", *options, "--", sys.executable, str(program), str(objects), str(done))
+    try:
+        for number in range(1, 4):
+            await_file(Path(f"{done}{number}"))
+            refs.append(str(relive(home, "commit", name)["id"]))
+            os.kill(int(str(started["pid"])), 10)
+    finally:
+        relive(home, "stop", name)
+        shutil.rmtree(place)
+    pairs: list[tuple[str, Callable[[], object]]] = [
+        ("restore", lambda: [branch_once(settings, ref) for ref in refs]),
+        ("leaks", lambda: LEAKS.run(settings, LeaksWish(refs=refs), QUIET)),
+    ]
+    for what, work in pairs:
+        print(f"{objects:9,d} objects  {what:9s} {middle(rounds, work) * 1000:8.0f} ms", flush=True)
+
+
 def main() -> None:
     """Measure."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--megabytes", type=int, nargs="+", default=[100, 500])
+    parser.add_argument("--objects", type=int, nargs="+", default=[100_000])
     parser.add_argument("--rounds", type=int, default=3)
     wanted = parser.parse_args()
     home = Path(tempfile.mkdtemp(prefix="relive-home-"))
@@ -161,6 +204,8 @@ def main() -> None:
         print(f"load {os.getloadavg()[0]:.1f}")
         for megabytes in wanted.megabytes:
             measure(settings, megabytes, wanted.rounds)
+        for objects in wanted.objects:
+            measure_growth(settings, objects, wanted.rounds)
     finally:
         shutil.rmtree(home, ignore_errors=True)
 

@@ -277,9 +277,7 @@ def _length(value):
 
 
 def _type(value):
-    kind = type(value)
-    name = getattr(kind, "__qualname__", kind.__name__)
-    return name if kind.__module__ in ("builtins", "__main__") else "{}.{}".format(kind.__module__, name)
+    return _named(type(value))
 
 
 def _has_own_text(value):
@@ -308,4 +306,216 @@ def _text(value, most):
     return text if len(text) <= most + 8 else text[:most] + "..."
 
 
-_KINDS = {"evaluate": _evaluate, "stacks": _stacks, "dump": _dump}
+def _census(wanted):
+    """Objects and bytes by type, and the collections that the service's own modules lead to, by their path.
+
+    What is no longer in use is collected first. Of what the collector does not track (texts, numbers, tuples of them) there is
+    what tracked objects hold.
+    """
+    import gc
+
+    gc.collect()
+    gc.disable()  # no use while nothing is let go, and the branch ends anyway
+    kinds, met, is_tracked, referents = {}, set(), gc.is_tracked, gc.get_referents
+    queue = [one for one in gc.get_objects() if type(one) not in _LIKE_OURS or not _is_ours(one)]
+    while queue:
+        one = queue.pop()
+        kind = kinds.get(type(one))
+        if kind is None:
+            kind = kinds[type(one)] = [0, 0]
+        kind[0] += 1
+        kind[1] += _size(one)
+        for held in referents(one):
+            if not is_tracked(held) and id(held) not in met and not isinstance(held, _SKIPPED):
+                met.add(id(held))
+                queue.append(held)
+    named = {}
+    for kind, (count, size) in kinds.items():
+        counted = named.setdefault(_named(kind), [0, 0])
+        counted[0] += count
+        counted[1] += size
+    sizes = {path: [_type(one), _count(one), _size(one)] for path, one in _collections(wanted["most"])}
+    return {"types": named, "collections": sizes}
+
+
+def _size(value):
+    try:
+        return sys.getsizeof(value)
+    except Exception:
+        return 0
+
+
+def _is_ours(value):
+    """Of this program, which is in the process for the question only: its frames, and its names."""
+    if isinstance(value, types.FrameType):
+        return value.f_code.co_filename == "<relive>"
+    if isinstance(value, types.FunctionType):
+        return value.__code__.co_filename == "<relive>"
+    return value is globals()
+
+
+def _collections(most):
+    """(path, collection) breadth first; of one with many entries only some are looked into for others."""
+    queue, seen, found = collections.deque(), set(), 0
+    for name, module in _own_modules():
+        prefix = "" if name == "__main__" else name + "."
+        for key, value in sorted(dict(vars(module)).items(), key=_name_first):
+            if not _is_dull(key, value):
+                queue.append((prefix + key, value, 8))
+    while queue and found < most:
+        at, value, left = queue.popleft()
+        if isinstance(value, _PLAIN) or id(value) in seen:
+            continue
+        seen.add(id(value))
+        if _count(value) is not None:
+            found += 1
+            yield at, value
+        if left and not isinstance(value, (set, frozenset)):
+            queue.extend(
+                (at + step, part, left - 1) for step, part in (_parts_of(value) or ())[:_LOOKED_INTO]
+            )
+
+
+def _count(value):
+    """Entries; None where it is no collection."""
+    if isinstance(value, _GROWING):
+        return len(value)
+    if type(value).__name__ == "_lru_cache_wrapper":
+        return value.cache_info().currsize
+    return None
+
+
+def _parts_of(value):
+    if isinstance(value, collections.deque):
+        return _parts(list(value))
+    return _parts(value)
+
+
+def _entries(wanted):
+    """The newest keys or elements of collections, as texts, by the collection's path."""
+    paths, found = set(wanted["paths"]), {}
+    for path, one in _collections(wanted["collections"]):
+        if path in paths and isinstance(one, _GROWING):
+            entries = list(one)[-wanted["most"] :]
+            found[path] = [
+                _whole(entry) if isinstance(entry, _PLAIN) else _text(entry, _TEXT) for entry in entries
+            ]
+    return found
+
+
+def _holders(wanted):
+    """Who holds an object of each type: the path from a module, or from a function that runs."""
+    import gc
+
+    examples = {}
+    for one in gc.get_objects():
+        name = _named(type(one))
+        if name in wanted["types"]:
+            examples.setdefault(name, []).append(one)
+    ours = {id(examples)}.union(map(id, examples.values()))
+    # The middle one: neither what was made at the start nor what is just in use.
+    return {name: _holder(ones[len(ones) // 2], gc, set(ours)) for name, ones in examples.items()}
+
+
+def _holder(value, gc, ours):
+    """Referrers of referrers, level by level, until a module, or a function that runs, is among them.
+
+    ``ours``: identities of what this program itself holds objects by.
+    """
+    modules = {
+        id(vars(one)): name for name, one in list(sys.modules.items()) if isinstance(one, types.ModuleType)
+    }
+    running, steps, level = _running(), {id(value): ()}, {id(value): value}
+    for _ in range(_LEVELS):
+        for number, one in level.items():
+            if number in running:
+                return _spelled(running[number], one, steps)
+        ours.update((id(level), id(steps)))
+        above = {}
+        for holder in gc.get_referrers(*level.values()):
+            if id(holder) in steps or id(holder) in ours or holder is above or _is_ours(holder):
+                continue
+            if isinstance(holder, types.FrameType):
+                continue
+            held = next((level[id(part)] for part in gc.get_referents(holder) if id(part) in level), None)
+            if held is None:
+                continue
+            steps[id(holder)] = step = (_step(holder, held), held)
+            ours.add(id(step))
+            if id(holder) in modules:
+                name = modules[id(holder)]
+                return _spelled(("" if name == "__main__" else name + ".") + _as_name(step[0]), held, steps)
+            above[id(holder)] = holder
+            if len(above) >= _LOOKED_INTO:
+                break
+        level = above
+    return None
+
+
+def _running():
+    """Where each local of the functions that run stands, by its identity. No collector knows of them from 3.11 on."""
+    found, own = {}, threading.get_ident()
+    for ident, innermost in sys._current_frames().items():
+        for frame in _stack(_without_ours(innermost) if ident == own else innermost):
+            code = frame.f_code
+            if frame.f_locals is not frame.f_globals:
+                for name, value in list(frame.f_locals.items()):
+                    where = "{}() {}:{}: {}".format(code.co_name, code.co_filename, frame.f_lineno, name)
+                    found.setdefault(id(value), where)
+    return found
+
+
+def _stack(frame):
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _step(holder, held):
+    if isinstance(held, dict) and _own_names(holder) is held:
+        return _ATTRIBUTES
+    parts = _parts_of(holder) if not isinstance(holder, (set, frozenset)) else None
+    return next((step for step, one in parts or () if one is held), " ({})".format(_type(holder)))
+
+
+def _own_names(value):
+    try:
+        return vars(value)
+    except TypeError:
+        return None
+
+
+def _spelled(text, one, steps):
+    """The path from a root on: ``one`` is what the root names."""
+    is_attribute = False
+    while steps[id(one)]:
+        step, one = steps[id(one)]
+        if step is not _ATTRIBUTES:
+            text += "." + _as_name(step) if is_attribute else step
+        is_attribute = step is _ATTRIBUTES
+    return text
+
+
+def _as_name(step):
+    return step[2:-2] if step.startswith("['") else step
+
+
+def _named(kind):
+    name = getattr(kind, "__qualname__", kind.__name__)
+    return name if kind.__module__ in ("builtins", "__main__") else "{}.{}".format(kind.__module__, name)
+
+
+_GROWING = (dict, list, set, frozenset, tuple, collections.deque, bytearray)
+_LIKE_OURS = (types.FrameType, types.FunctionType, dict)
+_LOOKED_INTO = 100  # entries of a collection
+_LEVELS = 12  # of holders
+_ATTRIBUTES = ".__dict__"
+
+_KINDS = {
+    "evaluate": _evaluate,
+    "stacks": _stacks,
+    "dump": _dump,
+    "census": _census,
+    "entries": _entries,
+    "holders": _holders,
+}

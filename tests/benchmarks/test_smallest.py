@@ -37,7 +37,7 @@ SMALLEST: dict[str, str] = {
     "egress": "--seconds 0.1 --rounds 1",
     "front": "--rounds 1",
     "index": "--commits 20 --incidents 5 --rounds 3",
-    "inspection": "--rounds 1 --megabytes 5",
+    "inspection": "--rounds 1 --megabytes 5 --objects 1000",
     "lazy": "--rounds 1 --megabytes 20",
     "long_series": "--commits 3 --series fastapi",
     "micro": "--megabytes 14 --requests 4",

@@ -59,6 +59,7 @@ def test_the_commands_are_those_that_are_documented():
             "inspect",
             "eval",
             "diff",
+            "leaks",
             "bisect",
             "tag",
             "push",

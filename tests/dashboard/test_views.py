@@ -194,6 +194,8 @@ def test_a_commit_is_looked_into_and_searched_on_its_page(look, home):
     assert [header.value for header in app.subheader] == ["2 pay"]
     app.button("changes").click().run()
     assert any("0 of 1 pages of memory differ" in one.value for one in app.markdown)
+    app.button("growth").click().run()
+    assert any("from three commits on" in one.value for one in app.caption)
     app.text_input("pattern").set_value("gepa").run()
     assert any("found in 4.0 KiB of memory" in one.value for one in app.caption)
     app.text_input("pattern").set_value("re:(").run()

@@ -125,6 +125,7 @@ def test_a_commit_is_looked_into_asked_and_compared(agent, payments):
         assert (await value(client, "evaluate", ref=ref, expression="6 * 7"))["text"] == "42"
         assert (await value(client, "diff", before=ref, after=ref))["memory"]["changed"] == 0
         assert (await refused(client, "evaluate", ref="nobody", expression="1"))["code"] == "ref-unknown"
+        assert (await refused(client, "leaks", refs=[ref, ref, ref]))["code"] == "usage"
 
     agent(talk)
 

@@ -139,6 +139,27 @@ def test_equal_commits_do_not_differ_and_no_page_is_read(service):
     assert found["files"] == found["memory"]["regions"] == found["state"]["processes"] == []
 
 
+def test_what_only_grew_is_told_with_who_holds_it(service):
+    refs = [service.after.id]
+    for _ in range(2):
+        ask(service.port, "/enter")
+        refs.append(service.relive.commit(service.capsule).id)
+    before = traces(service)
+    found = service.relive("leaks", *refs)
+    (entered,) = [one for one in found["collections"] if one["path"] == "entered"]
+    assert entered["counts"] == [0, 100, 200]
+    assert entered["kept"] == ["'user:0'", "'user:1'", "'user:2'"]
+    (user,) = [one for one in found["types"] if one["name"] == "User"]
+    assert user["counts"] == [1, 101, 201]
+    assert user["held_by"].startswith("entered['user:")
+    assert found["same_life"]
+    assert traces(service) == before
+    done = service.relive.commands(["leaks", *refs], service.relive.environment)
+    assert "entered  dict: 0 -> 100 -> 200" in done.stdout
+    with pytest.raises(Refused, match="not in the order"):
+        service.relive("leaks", *reversed(refs))
+
+
 def test_stacks_are_told_with_locals_and_globals(service):
     found = service.relive("inspect", service.before.id, "--python")
     frames = [frame["function"] for frame in found["threads"][0]["frames"]]
@@ -211,6 +232,9 @@ def test_what_an_expression_changes_goes_with_its_branch(service):
         (("eval", "REF", "1", "--module", "no.such"), "usage"),
         (("eval", "nobody", "1"), "ref-unknown"),
         (("diff", "REF", "nobody"), "ref-unknown"),
+        (("leaks", "REF", "REF"), "usage"),
+        (("leaks", "REF", "REF", "REF"), "usage"),
+        (("leaks", "REF", "nobody", "REF"), "ref-unknown"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_and_leaves_nothing(service, words, code):

@@ -85,6 +85,7 @@ _COMMANDS = (
     _Command(
         "diff", "Compare two commits of a service: files, processes, descriptors, memory, Python values"
     ),
+    _Command("leaks", "Tell what a Python service keeps more and more of, from three commits or more"),
     _Command(
         "bisect",
         "Find the first commit in which something holds, the requests before it, and what they changed",

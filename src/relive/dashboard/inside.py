@@ -13,8 +13,10 @@ from relive.inspection.state import CommitState, ProcessState
 from relive.inspection.words import descriptor_words, waiting_words
 from relive.model.commit import CommitId
 from relive.model.quantities import size
+from relive.operations.commits import show_commit
 from relive.operations.differences import DIFF, DiffWish
 from relive.operations.inspections import FIND, INSPECT, FindWish, InspectWish
+from relive.operations.leaking import LEAKS, LeaksWish
 from relive.operations.subprocess_runner import perform_apart
 
 __all__ = ["show_inside"]
@@ -29,6 +31,7 @@ def show_inside(settings: Settings, commit: CommitId, parent: CommitId | None) -
     with st.container(horizontal=True, vertical_alignment="bottom"):
         wants_state = st.button("Look inside", key="inside", icon=":material/search:")
         wants_changes = parent is not None and st.button("Compare with its parent", key="changes")
+        wants_growth = parent is not None and st.button("What only grew until here", key="growth")
         pattern = st.text_input(
             "Find in memory", key="pattern", placeholder="text, hex:0011ff, or re:EXPRESSION"
         )
@@ -37,6 +40,8 @@ def show_inside(settings: Settings, commit: CommitId, parent: CommitId | None) -
             _show_state(perform_apart(INSPECT, settings, InspectWish(ref=commit)))
         if wants_changes and parent is not None:
             _show_changes(settings, parent, commit)
+        if wants_growth and parent is not None:
+            _show_growth(settings, parent, commit)
         if pattern:
             _show_found(settings, commit, pattern)
 
@@ -78,6 +83,24 @@ def _show_changes(settings: Settings, parent: CommitId, commit: CommitId) -> Non
     ]
     if rows:
         st.html(f'<div class="rl">{table(["what", "of what"], rows)}</div>')
+
+
+def _show_growth(settings: Settings, parent: CommitId, commit: CommitId) -> None:
+    """Of this commit and the two before it."""
+    earlier = show_commit(settings, parent).parents
+    if not earlier:
+        st.caption("Growth is told from three commits on; only one lies before this.")
+        return
+    found = perform_apart(LEAKS, settings, LeaksWish(refs=[earlier[0], parent, commit]))
+    grown = [(one.path, one.counts, ", ".join(one.kept)) for one in found.collections]
+    grown += [(one.name, one.counts, one.held_by or "") for one in found.types]
+    rows = [
+        [escape(name), " → ".join(f"{count:,}" for count in counts), escape(by)] for name, counts, by in grown
+    ]
+    if rows:
+        st.html(f'<div class="rl">{table(["what", "how many", "what stayed, or who holds it"], rows)}</div>')
+    else:
+        st.caption("Nothing has only grown over these three commits.")
 
 
 def _show_found(settings: Settings, commit: CommitId, pattern: str) -> None:

@@ -24,6 +24,7 @@ _WHERE = {
     "python-stacks": ("inspections", "STACKS"),
     "evaluate": ("inspections", "EVALUATE"),
     "diff": ("differences", "DIFF"),
+    "leaks": ("leaking", "LEAKS"),
     "bisect": ("bisecting", "BISECT"),
     "restore": ("restoring", "RESTORE"),
     "restore-as-podman": ("containers", "RESTORE_AS_PODMAN"),

@@ -36,6 +36,29 @@ count = 0
 while True:
     count += 1
 """
+HOLDS = """
+import collections, functools
+class Thing:
+    __slots__ = ('name',)
+class Registry:
+    def __init__(self): self.things, self.seen, self.lines = [], {1, 2}, collections.deque('abc')
+class Held: pass
+registry = Registry()
+for number in range(40):
+    registry.things.append(Thing())
+    registry.things[-1].name = 'thing %d' % number
+@functools.lru_cache(maxsize=None)
+def price(number): return [number]
+for number in range(7):
+    price(number)
+def serve():
+    mine = {'of a frame': Held()}
+    cycle = []
+    cycle.append(cycle)
+    print('ready', flush=True)
+    input()
+serve()
+"""
 TASKS = """
 import asyncio, sys
 async def inner(): await asyncio.sleep(1000)
@@ -93,6 +116,27 @@ def test_a_program_that_never_waits_is_asked_at_a_safe_place(python):
         assert int(evaluated(process, "count")["text"]) > 0
         frames = ask(process.pid, {"kind": "stacks", "most": 100}, LIMIT)["threads"][0]["frames"]
         assert [frame["function"] for frame in frames] == ["<module>"]
+
+
+@each_python
+def test_what_a_process_holds_is_counted_and_who_holds_it_found(python, tmp_path):
+    program = tmp_path / "holds.py"
+    program.write_text(HOLDS)
+    with running(f"__file__ = {str(program)!r}\n{HOLDS}", python) as process:
+        found = ask(process.pid, {"kind": "census", "most": 1000}, LIMIT)
+        assert found["types"]["Thing"][0] == 40 and found["types"]["Thing"][1] > 40 * 16
+        assert found["types"]["str"][0] > 40 and found["types"]["Held"][0] == 1
+        sizes = {path: (kind, count) for path, (kind, count, _) in found["collections"].items()}
+        assert sizes["registry.things"] == ("list", 40)
+        assert sizes["registry.seen"] == ("set", 2)
+        assert sizes["registry.lines"] == ("collections.deque", 3)
+        assert sizes["price"][1] == 7
+        question = {"kind": "entries", "paths": ["registry.seen"], "collections": 1000, "most": 10}
+        assert sorted(ask(process.pid, question, LIMIT)["registry.seen"]) == ["1", "2"]
+        held = ask(process.pid, {"kind": "holders", "types": ["Thing", "Held", "Registry"]}, LIMIT)
+        assert held["Thing"].startswith("registry.things[")
+        assert held["Registry"] == "registry"
+        assert held["Held"].startswith("serve() ") and held["Held"].endswith(": mine['of a frame']")
 
 
 def test_tasks_are_told_with_what_they_wait_for():

@@ -1,6 +1,6 @@
 """Holds one thing of each kind that `relive inspect` shows, and changes some when it is asked: ``remembering.py PORT DIRECTORY``.
 
-``/poison`` sets a user's role to None and writes a file, ``/`` only answers.
+``/poison`` sets a user's role to None and writes a file, ``/enter`` keeps a user for ever, ``/`` only answers.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ class User:
 
 
 cache = {"user:47": User("ann", "admin"), "rates": {"eur": 1.0}}
+entered: dict[str, User] = {}
 needle = bytearray(b"needle in a haystack")
 place = Path(sys.argv[2])
 shared = mmap.mmap(-1, 1 << 16)
@@ -50,6 +51,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             cache["new"] = [1, 2]
             log.write("second line\n")
             log.flush()
+        if self.path == "/enter":
+            for number in range(len(entered), len(entered) + 100):
+                entered[f"user:{number}"] = User(f"name {number}", None)
         body = b'"done"'
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))

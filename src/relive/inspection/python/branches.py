@@ -19,6 +19,7 @@ from relive.inspection.python.values import (
     Evaluated,
     Frame,
     Outcome,
+    PythonCensus,
     PythonStacks,
     PythonTask,
     PythonThread,
@@ -113,6 +114,28 @@ class AskedBranch:
         return PythonValues(
             process=self.process, values=masked_names(self.mask, told["values"]), cut=told["cut"]
         )
+
+    def census(self, *, most: int, limit: float) -> PythonCensus:
+        """Objects by type, and the sizes of up to ``most`` collections; raises as ``stacks``."""
+        told = self._answered({"kind": "census", "most": most}, limit)
+        collections = {self.mask.sentence(path): one for path, one in told["collections"].items()}
+        return PythonCensus(process=self.process, types=told["types"], collections=collections)
+
+    def entries(self, paths: list[str], *, collections: int, most: int, limit: float) -> dict[str, list[str]]:
+        """Keys or elements, newest last, of collections that ``census`` has told; raises as ``stacks``.
+
+        Args:
+            collections: as ``most`` of the census; most: of each.
+        """
+        told = self._answered(
+            {"kind": "entries", "paths": paths, "collections": collections, "most": most}, limit
+        )
+        return {path: [masked_text(self.mask, path, one) for one in found] for path, found in told.items()}
+
+    def holders(self, types: list[str], *, limit: float) -> dict[str, str]:
+        """By type, through what an object of it is held; those are missing that nothing found leads to; raises as ``stacks``."""
+        told = self._answered({"kind": "holders", "types": types}, limit)
+        return {name: self.mask.sentence(path) for name, path in told.items() if path is not None}
 
     def _frame(self, frame: Mapping[str, Any]) -> Frame:
         return Frame(**{**frame, "locals": masked_names(self.mask, frame["locals"])})

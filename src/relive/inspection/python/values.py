@@ -13,6 +13,7 @@ __all__ = [
     "Frame",
     "Outcome",
     "Part",
+    "PythonCensus",
     "PythonStacks",
     "PythonTask",
     "PythonThread",
@@ -107,3 +108,16 @@ class PythonValues(Value):
     process: int
     values: dict[str, str]
     cut: bool
+
+
+class PythonCensus(Value):
+    """How much of what a process holds.
+
+    Attributes:
+        types: number of objects and their bytes by type, without what they lead to.
+        collections: by the path from one of the service's own modules: type, number of entries, bytes without those of the entries.
+    """
+
+    process: int
+    types: dict[str, tuple[int, int]]
+    collections: dict[str, tuple[str, int, int]]
