@@ -6,6 +6,7 @@ Each command still is a process of its own, with its own environment, streams an
 from __future__ import annotations
 
 import json
+import os
 import select
 import subprocess
 import sys
@@ -15,11 +16,28 @@ from pathlib import Path
 
 LIMIT = 100.0  # [s] for one command
 
+# What the commands most used import only when they run. numpy must start no threads, which a fork would not take along.
+_PRELOADED = """
+numpy.ma zstandard statistics typer._adapters typer._click.decorators
+relive.cli.commit_cmd relive.cli.incidents_cmd relive.cli.log_cmd relive.cli.ps_cmd relive.cli.replay_cmd relive.cli.restore_cmd
+relive.cli.run_cmd relive.cli.show_cmd relive.cli.stop_cmd relive.cli.wish_options
+relive.agent.capsule.launch relive.check.command relive.check.lacking relive.checkpoint.dump relive.operations.branches
+relive.operations.committing
+relive.operations.foreground_run relive.operations.incidents relive.operations.observing relive.operations.policies
+relive.operations.replays relive.operations.restoring relive.operations.resuming relive.operations.running
+relive.operations.runs
+relive.containers.restore.restoring relive.incidents.report.body relive.protocols.registry relive.replay.replay
+relive.replay.stubs.process relive.sandbox.restoring relive.store.pages.commit_memory relive.store.pages.materialize
+relive.store.pages.ingest relive.store.pages.page_reader relive.store.pages.parent_readback relive.watching.processes.journal
+"""
+
 _SERVER = """
-import json, os, sys
-import relive.agent.capsule.launch, relive.checkpoint.dump, relive.operations.committing, relive.operations.incidents
-import relive.operations.branches, relive.protocols.registry, relive.replay.stubs.process, relive.sandbox.restoring
+import gc, importlib, json, os, sys
+gc.disable()
 from relive.cli.app import main
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+gc.collect(), gc.freeze(), gc.enable()
 for line in sys.stdin:
     words, environment, out, err = json.loads(line)
     child = os.fork()
@@ -52,7 +70,11 @@ class Forker:
         self._out, self._err = directory / "out", directory / "err"
         self._lock = threading.Lock()
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", _SERVER, *_PRELOADED.split()],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
         )
 
     def __call__(
