@@ -7,6 +7,7 @@ file of the process that started them.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import tempfile
@@ -65,6 +66,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return _FIRST.index(room) if room in _FIRST else len(_FIRST)
 
     items.sort(key=place)
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays to the end: no later collection of garbage looks at it again, also not in a fork."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_configure(config: pytest.Config) -> None:
