@@ -52,6 +52,7 @@ NEEDED: dict[str, set[Scope]] = {
             "evaluate",
             "diff_values",
             "bisect",
+            "leaks",
             "try",
             "what_if",
             "why",
