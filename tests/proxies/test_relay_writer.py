@@ -95,7 +95,7 @@ def test_flushed_events_survive_kill_9(tmp_path: Path):
     cursor = recording.cursor()
     assert cursor is not None
     found = [event.seq for event in recording.events()]
-    assert found == list(range(1, len(found) + 1))
+    assert found == list(range(found[0], found[-1] + 1))  # the oldest segments may have been dropped by then
     assert found[-1] in (cursor.seq, cursor.seq + 1)  # killed between the write and the head
 
 
