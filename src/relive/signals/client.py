@@ -141,6 +141,11 @@ class TracerClient:
         """Process id of the tracer."""
         return self._process.pid
 
+    @property
+    def has_ended(self) -> bool:
+        """It was killed, or has failed: commands raise CapsuleError from now on."""
+        return self._ended
+
     async def attach(self, root: int) -> Attached:
         """Trace a process and all its descendants, now and to come.
 

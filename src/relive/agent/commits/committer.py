@@ -109,12 +109,15 @@ class Committer:
             await asyncio.sleep(_PENDING_POLL)
         async with self.lock:
             taken: DumpedCommit | None = None
-            if self.tracer is not None:
+            tracer = self.tracer
+            if tracer is not None:
                 try:
-                    async with self.tracer.stepped_aside():
+                    async with tracer.stepped_aside():
                         taken = await self._capture_now(trigger, stopped, name)
-                except CapsuleError as error:
-                    if error.code != CapsuleError.code:
+                except CapsuleError:
+                    # Not every one is the tracer's own: the watchdog of the dump fails with one too. A tracer that lives and is
+                    # forgotten never steps aside again, and each commit from then on is refused.
+                    if not tracer.has_ended:
                         raise
                     self.tracer = None  # it was killed; its loop starts another
             return taken if taken is not None else await self._capture_now(trigger, stopped, name)

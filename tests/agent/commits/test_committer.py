@@ -1,0 +1,79 @@
+"""Who is out of the way while a commit is taken, and who is given up when it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from relive.agent.commits.committer import Committer
+from relive.errors import CapsuleError
+from relive.model.capsule import LifePaths
+from relive.model.commit import Trigger
+
+
+class Tracer:
+    """Steps aside as long as it lives; ``attached``: CRIU would be refused."""
+
+    def __init__(self, *, lives: bool) -> None:
+        self.has_ended = not lives
+        self.attached = lives
+
+    @contextlib.asynccontextmanager
+    async def stepped_aside(self) -> AsyncIterator[bool]:
+        if self.has_ended:
+            raise CapsuleError("the tracer of fatal signals has ended")
+        self.attached = False
+        try:
+            yield False
+        finally:
+            self.attached = True
+
+
+class Dumper:
+    """Fails once with what it is given."""
+
+    def __init__(self, tracer: Tracer, *errors: CapsuleError) -> None:
+        self.advance = None
+        self._tracer, self._errors = tracer, list(errors)
+
+    def dump(self, *_: Any) -> Any:
+        assert not self._tracer.attached, "attached to it as a debugger"
+        if self._errors:
+            raise self._errors.pop()
+        return SimpleNamespace(name="taken", pause_us=1)
+
+
+def committer(tmp_path: Any, tracer: Tracer, *errors: CapsuleError) -> Committer:
+    keeper: Any = SimpleNamespace(pending=0)
+    made = Committer(Dumper(tracer, *errors), LifePaths(tmp_path), "s", keeper, SimpleNamespace())  # type: ignore[arg-type]
+    made.tracer = tracer  # type: ignore[assignment]
+    return made
+
+
+def test_a_watchdog_that_does_not_answer_is_no_tracer_that_was_killed(tmp_path):
+    """The tracer was forgotten, stayed attached, and every commit of the service was refused until its end."""
+
+    async def take() -> None:
+        tracer = Tracer(lives=True)
+        made = committer(tmp_path, tracer, CapsuleError("the watchdog does not answer"))
+        with pytest.raises(CapsuleError, match="watchdog"):
+            await made.capture(Trigger.TIMER)
+        assert made.tracer is tracer
+        assert (await made.capture(Trigger.TIMER)).name == "taken"
+        assert tracer.attached
+
+    asyncio.run(take())
+
+
+def test_without_a_tracer_that_was_killed_it_is_taken_all_the_same(tmp_path):
+    async def take() -> None:
+        made = committer(tmp_path, Tracer(lives=False))
+        assert (await made.capture(Trigger.TIMER)).name == "taken"
+        assert made.tracer is None
+
+    asyncio.run(take())
