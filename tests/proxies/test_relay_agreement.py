@@ -103,8 +103,7 @@ class Script:
         chance = random.Random(self.seed)
         client = proxy.client()
         inside: Wire | None = None
-        groups = [self.exchanges] if self.is_pipelined else [(one,) for one in self.exchanges]
-        for group in groups:
+        for group in self._groups():
             asked = b"".join(one.request for one in group)
             say(chance, client, asked)
             inside = inside or service.accept()
@@ -115,6 +114,13 @@ class Script:
                 client.expect(one.answer)
         assert inside is not None
         self._end(client, inside)
+
+    def _groups(self) -> list[tuple[Exchange, ...]]:
+        """What is asked at once. A request that is not for the relay waits there until those before it are answered."""
+        if not self.is_pipelined:
+            return [(one,) for one in self.exchanges]
+        plain = tuple(one for one in self.exchanges if one in PLAIN)
+        return [plain, *((one,) for one in self.exchanges if one not in PLAIN)]
 
     def _end(self, client: Wire, inside: Wire) -> None:
         if self.end == "client closes":
