@@ -9,17 +9,24 @@ static int is_token(uint8_t c)
     return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c && strchr("!#$%&'*+-.^_`|~", c));
 }
 
-/* One line that ends in CR LF, neither of which is elsewhere in it, nor a NUL. Its size without the end; -1: unfinished, -2: odd. */
-static int64_t line_size(const uint8_t *data, size_t size)
+struct span {
+    const uint8_t *text;
+    size_t size;
+};
+
+/* The line at *at, which goes behind it: it ends in CR LF, neither of which is elsewhere in it, nor a NUL. Its size is without the end. */
+static enum verdict next_line(const uint8_t *data, size_t size, size_t *at, struct span *line)
 {
-    const uint8_t *end = memchr(data, '\n', size);
+    line->text = data + *at;
+    const uint8_t *end = memchr(line->text, '\n', size - *at);
     if (!end)
-        return -1;
-    size_t length = (size_t)(end - data);
-    if (!length || data[length - 1] != '\r')
-        return -2;
-    length--;
-    return memchr(data, '\r', length) || memchr(data, 0, length) ? -2 : (int64_t)length;
+        return UNFINISHED;
+    line->size = (size_t)(end - line->text);
+    if (!line->size || line->text[line->size - 1] != '\r')
+        return ODD;
+    *at += line->size + 1;
+    line->size--;
+    return memchr(line->text, '\r', line->size) || memchr(line->text, 0, line->size) ? ODD : WHOLE;
 }
 
 struct header {
@@ -41,6 +48,17 @@ static int is_header(const uint8_t *line, size_t size, struct header *header)
         size--;
     header->value = line + at, header->value_size = size - at;
     return 1;
+}
+
+/* The header at *at, which goes behind it. WHOLE and no name: the blank line that ends the head. */
+static enum verdict next_header(const uint8_t *data, size_t size, size_t *at, struct header *header)
+{
+    struct span line;
+    enum verdict verdict = next_line(data, size, at, &line);
+    header->name_size = 0;
+    if (verdict != WHOLE || !line.size)
+        return verdict;
+    return is_header(line.text, line.size, header) ? WHOLE : ODD;
 }
 
 static int is_named(const struct header *header, const char *name)
@@ -82,29 +100,24 @@ static int is_request_line(const uint8_t *line, size_t size, struct request_head
 
 enum verdict read_request_head(const uint8_t *data, size_t size, struct request_head *head)
 {
+    struct span line;
     struct header header;
     int has_length = 0;
     size_t at = 0;
     head->length = 0;
     if (size && !is_token(data[0]))
         return ODD;
-    for (int is_first = 1;; is_first = 0) {
-        int64_t line = line_size(data + at, size - at);
-        if (line < 0)
-            return line == -1 ? UNFINISHED : ODD;
-        const uint8_t *text = data + at;
-        at += (size_t)line + 2;
-        if (is_first) {
-            if (!is_request_line(text, (size_t)line, head))
-                return ODD;
-            continue;
-        }
-        if (!line) {
-            head->size = at;
-            return WHOLE;
-        }
-        if (!is_header(text, (size_t)line, &header))
-            return ODD;
+    enum verdict verdict = next_line(data, size, &at, &line);
+    if (verdict != WHOLE)
+        return verdict;
+    if (!is_request_line(line.text, line.size, head))
+        return ODD;
+    for (;;) {
+        verdict = next_header(data, size, &at, &header);
+        if (verdict != WHOLE)
+            return verdict;
+        if (!header.name_size)
+            break;
         if (is_named(&header, "content-length")) {
             if (has_length++ || !read_length(&header, &head->length))
                 return ODD;
@@ -112,6 +125,8 @@ enum verdict read_request_head(const uint8_t *data, size_t size, struct request_
             return ODD;
         }
     }
+    head->size = at;
+    return WHOLE;
 }
 
 static int is_status_line(const uint8_t *line, size_t size, struct answer_head *head)
@@ -129,25 +144,22 @@ static int is_status_line(const uint8_t *line, size_t size, struct answer_head *
 
 enum verdict read_answer_head(const uint8_t *data, size_t size, struct answer_head *head)
 {
+    struct span line;
     struct header header;
     int has_length = 0, has_coding = 0;
     uint64_t length = 0;
     size_t at = 0;
-    for (int is_first = 1;; is_first = 0) {
-        int64_t line = line_size(data + at, size - at);
-        if (line < 0)
-            return line == -1 ? UNFINISHED : ODD;
-        const uint8_t *text = data + at;
-        at += (size_t)line + 2;
-        if (is_first) {
-            if (!is_status_line(text, (size_t)line, head))
-                return ODD;
-            continue;
-        }
-        if (!line)
+    enum verdict verdict = next_line(data, size, &at, &line);
+    if (verdict != WHOLE)
+        return verdict;
+    if (!is_status_line(line.text, line.size, head))
+        return ODD;
+    for (;;) {
+        verdict = next_header(data, size, &at, &header);
+        if (verdict != WHOLE)
+            return verdict;
+        if (!header.name_size)
             break;
-        if (!is_header(text, (size_t)line, &header))
-            return ODD;
         if (is_named(&header, "content-length")) {
             if (has_length++ || !read_length(&header, &length))
                 return ODD;
