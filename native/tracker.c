@@ -13,8 +13,8 @@
  *  1. A userfaultfd for its memory is made. Only the process itself can do that, so its first thread is stopped for some
  *     100 us and made to call userfaultfd() and close(); pidfd_getfd() takes the descriptor over in between.
  *  2. Its private writable mappings without a file are registered for write protection that the kernel lifts by itself
- *     (UFFD_FEATURE_WP_ASYNC; in a file's
- *     mapping the kernel leaves a mark where a page was given back, which cannot be told from a page that is swapped out).
+ *     (UFFD_FEATURE_WP_ASYNC). Not those of files: there the kernel leaves a mark where a page was given back, which cannot be
+ *     told from a page that is swapped out.
  *     The process notices no more than a page fault of the kernel's for the first write to a page.
  *  3. PAGEMAP_SCAN write-protects pages and says which; these are copied *after that*, so a copy is of the present content
  *     for as long as its page counts as not written. What is written meanwhile is found by the next round.
