@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import PurePath
 
 from relive.cli.stacks import stack_lines
 from relive.cli.terminal import Terminal
@@ -154,16 +153,7 @@ def _commit(commits: Sequence[CommitFacts], role: str) -> CommitFacts | None:
 
 
 def _place(frame: Frame, package: ErrorPackage) -> str:
-    return one_line(f"{_short(frame.file, package)}:{frame.line} in {frame.function}")
-
-
-def _short(file: str, package: ErrorPackage) -> str:
-    """The file as seen from where the service's code lies."""
-    roots = [package.revision.root if package.revision is not None else "", package.cwd]
-    for root in roots:
-        if root and root != "/" and PurePath(file).is_relative_to(root):
-            return str(PurePath(file).relative_to(root))
-    return file
+    return one_line(f"{package.short_path(frame.file)}:{frame.line} in {frame.function}")
 
 
 # -- frames --------------------------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import PurePath
 
 from relive.dashboard.look import escape
 from relive.incidents.report.shown import shorten
@@ -30,15 +29,7 @@ def exceptions(package: ErrorPackage) -> str:
 
 def frame_location(frame: Frame, package: ErrorPackage) -> str:
     """``charge in shop/pay.py, line 57``; the file as seen from where the service's code lies."""
-    return f"{frame.function} in {_short(frame.file, package)}, line {frame.line}"
-
-
-def _short(file: str, package: ErrorPackage) -> str:
-    roots = [package.revision.root if package.revision is not None else "", package.cwd]
-    for root in roots:
-        if root and root != "/" and PurePath(file).is_relative_to(root):
-            return str(PurePath(file).relative_to(root))
-    return file
+    return f"{frame.function} in {package.short_path(frame.file)}, line {frame.line}"
 
 
 def _frames(link: Link, package: ErrorPackage, *, is_first: bool) -> Iterator[str]:
@@ -64,7 +55,7 @@ def _folded(frames: Sequence[Frame], package: ErrorPackage) -> Iterator[str]:
 
 
 def _frame(frame: Frame, package: ErrorPackage, *, is_open: bool) -> str:
-    where = f'<span class="rl-dim">{escape(_short(frame.file, package))}:{frame.line}</span>'
+    where = f'<span class="rl-dim">{escape(package.short_path(frame.file))}:{frame.line}</span>'
     summary = f"<summary><code>{escape(frame.function)}</code> {where}</summary>"
     return (
         f"<details{' open' if is_open else ''}>{summary}"

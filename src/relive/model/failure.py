@@ -8,11 +8,12 @@ a later recorder can say more.
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import PurePath
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import ConfigDict, Field, StringConstraints
 
-from relive.errors import RecordingCorrupt
+from relive.model.recorded import read_recorded
 from relive.model.value import Value
 
 __all__ = [
@@ -184,6 +185,13 @@ class ErrorPackage(ToldValue):
         own = [frame for frame in frames if frame.own] or frames
         return own[-1] if own else None
 
+    def short_path(self, file: str) -> str:
+        """The file as seen from where the service's code lies."""
+        for root in (self.revision.root if self.revision is not None else "", self.cwd):
+            if root and root != "/" and PurePath(file).is_relative_to(root):
+                return str(PurePath(file).relative_to(root))
+        return file
+
 
 def read_package(data: bytes) -> ErrorPackage:
     """Read an error package.
@@ -191,11 +199,4 @@ def read_package(data: bytes) -> ErrorPackage:
     Raises:
         RecordingCorrupt: it is none, or longer than ``MOST_BYTES``.
     """
-    if len(data) > MOST_BYTES:
-        raise RecordingCorrupt("an error package cannot be read", cause=f"it has {len(data)} bytes")
-    try:
-        return ErrorPackage.model_validate_json(data)
-    except ValidationError as error:
-        first = error.errors(include_input=False)[0]
-        place = ".".join(str(part) for part in first["loc"]) or "the whole"
-        raise RecordingCorrupt("an error package cannot be read", cause=f"{place}: {first['msg']}") from None
+    return read_recorded(ErrorPackage, data, MOST_BYTES, "an error package")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from relive.config import Settings
-from relive.errors import RecordingCorrupt
 from relive.model.capsule import CapsuleSpec
+from relive.model.recorded import read_recorded
 from relive.model.text import NativeText
 from relive.model.value import Value
 
@@ -58,13 +58,4 @@ def launch_of(spec: CapsuleSpec, settings: Settings) -> Launch:
 
 def read_launch(data: bytes) -> Launch:
     """Read it; raises RecordingCorrupt when it is none."""
-    if len(data) > _MOST_BYTES:
-        raise RecordingCorrupt("how a service had been started cannot be read", cause=f"{len(data)} bytes")
-    try:
-        return Launch.model_validate_json(data)
-    except ValidationError as error:
-        first = error.errors(include_input=False)[0]
-        place = ".".join(str(part) for part in first["loc"]) or "the whole"
-        raise RecordingCorrupt(
-            "how a service had been started cannot be read", cause=f"{place}: {first['msg']}"
-        ) from None
+    return read_recorded(Launch, data, _MOST_BYTES, "how a service had been started")

@@ -8,9 +8,12 @@ import os
 import socket
 import struct
 from collections import deque
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-__all__ = ["ControlHub", "ControlLink", "Steersman"]
+if TYPE_CHECKING:
+    from relive.proxies.gate import Gate
+
+__all__ = ["ControlHub", "ControlLink", "Steersman", "error_reply", "refuse_opening"]
 
 MAX_LINKS = 4
 _MAX_UNHEARD = 256
@@ -120,6 +123,17 @@ class ControlLink(asyncio.Protocol):
             if "id" in message:
                 reply["id"] = message["id"]
             self.send_line(_line(reply))
+
+
+def refuse_opening(gate: Gate[Any], link: ControlLink, commit: object) -> dict[str, Any] | None:
+    """The error that answers ``open``; None where the gate may be opened by this agent."""
+    if not (commit is None or isinstance(commit, str)):
+        return error_reply("bad-message", "commit is neither text nor null")
+    if not gate.is_closed:
+        return error_reply("gate-not-closed", "the gate is open; it may have opened by itself")
+    if gate.owner is not link:
+        return error_reply("not-yours", "another connection closed the gate")
+    return None
 
 
 def error_reply(code: str, text: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from relive.errors import TargetUnknown
 from relive.model.capsule import LifePaths
 from relive.watching.engine import Output, OutputGoal
 from relive.watching.output import OutputFollower
-from relive.watching.state import ContainerState, read_state
+from relive.watching.state import ContainerState, read_environment, read_state
 from relive.watching.target import FoundContainer
 from relive.watching.timestamps import moment
 
@@ -48,8 +48,7 @@ class Docker:
                 cause="Docker has none of that name",
                 remedy=f"fetch it first: docker pull {image}",
             )
-        words = (found.get("Config") or {}).get("Env") or []
-        return {name: value for name, _, value in (str(word).partition("=") for word in words)}
+        return read_environment(found)
 
     def check_health(self, container: str) -> None:
         """See ``Engine``. Its engine runs health checks itself, and offers nobody else to."""

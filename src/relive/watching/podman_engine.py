@@ -17,7 +17,7 @@ from relive.errors import HostIncapable, TargetUnknown
 from relive.model.capsule import LifePaths
 from relive.watching.engine import Output, OutputGoal
 from relive.watching.output import OutputFollower
-from relive.watching.state import ContainerState, read_state
+from relive.watching.state import ContainerState, read_environment, read_state
 from relive.watching.target import FoundContainer
 
 __all__ = ["Podman"]
@@ -52,8 +52,7 @@ class Podman:
                 cause="podman has none of that name in its storage",
                 remedy=f"fetch it first: podman pull {image}",
             )
-        words = (found.get("Config") or {}).get("Env") or []
-        return {name: value for name, _, value in (str(word).partition("=") for word in words)}
+        return read_environment(found)
 
     def check_health(self, container: str) -> None:
         """See ``Engine``."""

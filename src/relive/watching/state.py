@@ -10,7 +10,7 @@ from typing import Any
 
 from relive.errors import HostIncapable
 
-__all__ = ["ContainerState", "Health", "read_state"]
+__all__ = ["ContainerState", "Health", "read_environment", "read_state"]
 
 _RUNNING = frozenset({"running", "paused"})
 _FRACTION = re.compile(r"\.(\d{6})\d+")  # Python reads microseconds, engines write nanoseconds
@@ -98,6 +98,12 @@ def read_state(facts: Mapping[str, Any], engine: str) -> ContainerState:
             cause=f"{type(error).__name__}: {error}",
             remedy="use podman 4 or later, or Docker 20 or later",
         ) from error
+
+
+def read_environment(facts: Mapping[str, Any]) -> dict[str, str]:
+    """The variables that an image or container was given, out of one element of what ``inspect`` answers."""
+    words = (facts.get("Config") or {}).get("Env") or []
+    return {name: value for name, _, value in (str(word).partition("=") for word in words)}
 
 
 def _read(facts: Mapping[str, Any]) -> ContainerState:

@@ -33,7 +33,7 @@ from typing import Any
 
 from relive.errors import HostIncapable, ReliveError
 from relive.kernel.packets import read_packet
-from relive.proxies.control import ControlHub, ControlLink, error_reply
+from relive.proxies.control import ControlHub, ControlLink, error_reply, refuse_opening
 from relive.proxies.egress._calls import EgressConnections
 from relive.proxies.egress._capsule_network import InnerNetwork
 from relive.proxies.egress._carrier import Carrier, Opening
@@ -140,12 +140,9 @@ class EgressRecorder:
 
     def _open(self, link: ControlLink, message: dict[str, Any]) -> dict[str, Any]:
         commit = message.get("commit")
-        if not (commit is None or isinstance(commit, str)):
-            return error_reply("bad-message", "commit is neither text nor null")
-        if not self.gate.is_closed:
-            return error_reply("gate-not-closed", "the gate is open; it may have opened by itself")
-        if self.gate.owner is not link:
-            return error_reply("not-yours", "another connection closed the gate")
+        refused = refuse_opening(self.gate, link, commit)
+        if refused is not None:
+            return refused
         return {"op": "opened", "cursor": self.gate.open(commit)}
 
     def _status(self, _link: ControlLink, _message: dict[str, Any]) -> dict[str, Any]:

@@ -78,7 +78,7 @@ from typing import Any
 
 from relive.errors import ReliveError
 from relive.kernel.namespaces import Namespace, enter
-from relive.proxies.control import ControlHub, ControlLink, error_reply
+from relive.proxies.control import ControlHub, ControlLink, error_reply, refuse_opening
 from relive.proxies.ingress._carriage import AT_THE_GATE, Carriage
 from relive.proxies.ingress._connection import ClientConnection
 from relive.proxies.ingress._relay import Counts
@@ -150,12 +150,9 @@ class Proxy:
 
     def _open(self, link: ControlLink, message: dict[str, Any]) -> dict[str, Any]:
         commit = message.get("commit")
-        if not (commit is None or isinstance(commit, str)):
-            return error_reply("bad-message", "commit is neither text nor null")
-        if not self.gate.is_closed:
-            return error_reply("gate-not-closed", "the gate is open; it may have opened by itself")
-        if self.gate.owner is not link:
-            return error_reply("not-yours", "another connection closed the gate")
+        refused = refuse_opening(self.gate, link, commit)
+        if refused is not None:
+            return refused
         if commit is not None:
             self._commits.add(commit)
         return {"op": "opened", "cursor": self.gate.open(commit)}
