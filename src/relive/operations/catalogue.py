@@ -26,6 +26,7 @@ _WHERE = {
     "diff": ("differences", "DIFF"),
     "bisect": ("bisecting", "BISECT"),
     "restore": ("restoring", "RESTORE"),
+    "restore-many": ("restoring_many", "RESTORE_MANY"),
     "restore-as-podman": ("containers", "RESTORE_AS_PODMAN"),
     "exec": ("branches", "EXEC"),
     "replay": ("replays", "REPLAY"),
