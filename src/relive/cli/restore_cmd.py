@@ -62,8 +62,8 @@ def restore(
     A database's sessions of clients hold their locks for as long as they are open, and in a branch nobody ends them: to use such a
     branch, restore it with `--clients close`.
 
-    With `--count` it comes to life that many times, side by side, and the ids are printed in the order of their numbers. What has to be
-    read and checked for all of them is done once, one that fails does not fail the others, and then the exit status is 6.
+    With `--count` it comes to life that many times, side by side, and the ids are printed in the order of their numbers. What has
+    to be read and checked for all of them is done once. One that fails does not fail the others; the exit status is 6 then.
 
     `--as podman` makes a container of podman again out of a container's commit, with a name and ports of its own. It is
     sealed as well: its network has no way out, connections that were open are closed, and `--publish` lets this host in.
@@ -77,8 +77,8 @@ def restore(
                 cause="a name, or a port of this host, can be one branch's only",
                 remedy="leave them out, or restore one by one",
             )
-        order = wish.model_dump(exclude={"publish"}) | {"count": count, "jobs": jobs}
-        _answer_many(restore_many(load_settings(), RestoreManyWish(**order), terminal), terminal)
+        many = RestoreManyWish(**wish.model_dump(exclude={"publish"}), count=count, jobs=jobs)
+        _answer_many(restore_many(load_settings(), many, terminal), terminal)
         return
     if jobs is not None:
         raise UsageError("--jobs is for --count", remedy="add --count")

@@ -13,7 +13,7 @@ import selectors
 import signal
 import socket
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from types import FrameType
 from typing import BinaryIO, NoReturn
@@ -56,7 +56,7 @@ class _Worker:
 
 def in_forked_workers(
     numbers: Iterable[int], at_once: int, work: Callable[[int], str], take_back: Callable[[str], None]
-) -> Iterator[tuple[int, str | None]]:
+) -> Generator[tuple[int, str | None], None, None]:
     """Each of ``numbers`` with what ``work`` returned for it, as they come; None: its process was killed over it.
 
     The caller must have one thread. Who stops iterating before the end lets what is being worked on be given up; all workers

@@ -23,7 +23,15 @@ from relive.replay.stubs.speed import parse_speed
 from relive.sandbox.branch import find_branch
 from relive.store import Store
 
-__all__ = ["MOST", "RESTORE_MANY", "BranchError", "ManyRestored", "OneOfMany", "RestoreManyWish", "restore_many"]
+__all__ = [
+    "MOST",
+    "RESTORE_MANY",
+    "BranchError",
+    "ManyRestored",
+    "OneOfMany",
+    "RestoreManyWish",
+    "restore_many",
+]
 
 MOST = 1000  # branches
 
@@ -168,8 +176,8 @@ RESTORE_MANY = Operation(
         ),
         mcp=Tool(
             Effect.ADDS,
-            "Bring a commit to life as many branches side by side, each in a sealed sandbox of its own; `branches` are in the order "
-            "of their numbers, each with `branch` or `error`.",
+            "Bring a commit to life as many branches side by side, each in a sealed sandbox of its own; `branches` are in "
+            "the order of their numbers, each with `branch` or `error`.",
         ),
     ),
 )

@@ -25,7 +25,7 @@ from relive.store import Store
 __all__ = ["FittedImages", "fit_images"]
 
 _KEPT = 2  # commits
-_LARGEST = 4 << 20  # [bytes] of all small images of one; those with large deleted files are fitted anew each time
+_LARGEST = 4 << 20  # [bytes] of all small images of one; with large deleted files it is fitted anew each time
 _PAGES = "pages-"
 _known: OrderedDict[CommitId, FittedImages] = OrderedDict()
 
@@ -66,8 +66,11 @@ class FittedImages:
                 file.write(content)
 
 
-def fit_images(images: Path, commit: CommitId, manifest: Manifest) -> FittedImages:
+def fit_images(images: Path, commit: CommitId, manifest: Manifest, *, keep: bool) -> FittedImages:
     """Check and limit what is laid out in ``images``.
+
+    Args:
+        keep: it is to be ``known`` from now on; only where the directory holds nothing but the commit's images.
 
     Raises:
         ObjectCorrupt: something is damaged, or what no honest dump says.
@@ -85,7 +88,7 @@ def fit_images(images: Path, commit: CommitId, manifest: Manifest) -> FittedImag
     ask_nobody(images)
     may_ask = limit_calls(images, processes)
     note_posix_locks(images)
-    fitted = FittedImages(networks, may_ask, manifest, _small(images, manifest))
+    fitted = FittedImages(networks, may_ask, manifest, _small(images, manifest) if keep else {})
     if fitted.small:
         _known[commit] = fitted
         while len(_known) > _KEPT:

@@ -125,7 +125,7 @@ def _restore_in(
             fitted = known
         else:
             store.lay_out_images(manifest, images, lazily=pager is not None)
-            fitted = fit_images(images, commit, manifest)
+            fitted = fit_images(images, commit, manifest, keep=pager is None)
         make_rings(images, directory / "rings", request.recorder)
         if request.lay_beside is not None:
             request.lay_beside(directory / "rings")
