@@ -3,7 +3,7 @@
     python benchmarks/many.py [--rounds 3] [--json] [--count 20] [--jobs N]
 
 ``relive restore --count N`` as the operation that all faces have, from the call to its return, beside one branch by the same
-operation. The service is FastAPI that nobody asks anything: the programs of ``branch.py`` wake up five thousand times a second each,
+operation. The service is FastAPI that nobody asks anything: those of ``branch.py`` wake up five thousand times a second each,
 and a hundred of them leave two cores no time for anything else. ``PSS`` is of a branch's service, the median of ten.
 """
 
