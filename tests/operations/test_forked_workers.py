@@ -54,3 +54,21 @@ def test_who_stops_asking_leaves_no_worker_behind_and_what_is_at_work_is_given_u
         with contextlib.suppress(ProcessLookupError):
             os.kill(gone, 0)
             raise AssertionError(f"{gone} is still there")
+
+
+def test_an_answer_that_nobody_was_given_is_taken_back() -> None:
+    """GIVEN work that cannot be given up any more; WHEN the caller stops before its answer came; THEN that is taken back."""
+    ready, go, taken = os.pipe(), os.pipe(), []
+
+    def work(number: int) -> str:
+        if number == 0:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            os.write(ready[1], b"x")
+            os.read(go[0], 1)
+        return str(number)
+
+    with contextlib.closing(in_forked_workers(range(2), 2, work, taken.append)) as answers:
+        assert next(answers) == (1, "1")
+        os.read(ready[0], 1)
+        os.write(go[1], b"x")
+    assert taken == ["0"]

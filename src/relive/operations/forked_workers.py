@@ -37,10 +37,10 @@ class _Worker:
         with contextlib.suppress(OSError):  # it has been killed: its answer does not come either
             self.channel.sendall(b"%d\n" % number)
 
-    def end(self) -> None:
-        """It ends by itself when nobody gives it work; what it is at, it takes back."""
-        self.answers.close()
-        self.channel.close()
+    def end(self) -> str | None:
+        """It ends by itself when nobody gives it work; what it is at, it takes back. Returns an answer that was on its way."""
+        with contextlib.suppress(OSError):
+            self.channel.shutdown(socket.SHUT_WR)
         handle = os.pidfd_open(self.pid)  # not reaped yet, so it is this one's
         try:
             if self.number is not None:
@@ -52,6 +52,8 @@ class _Worker:
         finally:
             os.close(handle)
         os.waitpid(self.pid, 0)
+        with self.channel, self.answers:
+            return _line(self) if self.number is not None else None
 
 
 def in_forked_workers(
@@ -64,7 +66,7 @@ def in_forked_workers(
 
     Args:
         work: called in a worker, for one number after the other; returns one line. What it raises kills its worker.
-        take_back: called there with a line that could not be handed over, as the caller was killed.
+        take_back: called with a line that nobody was given: there, as the caller was killed, or here, as he stopped iterating.
     """
     left = deque(numbers)
     workers: list[_Worker] = []
@@ -93,7 +95,9 @@ def in_forked_workers(
                     yield number, line
         finally:
             for worker in workers:
-                worker.end()
+                untold = worker.end()
+                if untold is not None:
+                    take_back(untold)
 
 
 def _line(worker: _Worker) -> str | None:

@@ -122,13 +122,13 @@ def _restore_in(
         images = directory / "images"
         if known is not None:
             known.lay_out(store, images)
-            fitted = known
         else:
             store.lay_out_images(manifest, images, lazily=pager is not None)
-            fitted = fit_images(images, commit, manifest, keep=pager is None)
         make_rings(images, directory / "rings", request.recorder)
         if request.lay_beside is not None:
             request.lay_beside(directory / "rings")
+        # Whatever has written here before: what is to be checked is checked last.
+        fitted = known or fit_images(images, commit, manifest, keep=pager is None)
         hostname = f"{manifest.host.name[:40]}-{identifier}"
         plan = ground.fit(commit, images, _plan(fitted, images, hostname, request, settings, ownership))
         if request.outside is not None:
