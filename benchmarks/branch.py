@@ -70,11 +70,12 @@ PARTS: list[tuple[str, int, Part]] = [
     ("caller", 1, Part("relive.sandbox.host_root:lay_changes", "lay later changes")),
     ("caller", 0, Part("relive.store.store:Store.lay_out_images", "lay out the images")),
     ("caller", 1, Part("relive.store.objects:hash_file", "hash")),
+    ("caller", 0, Part("relive.sandbox.fitted_images:FittedImages.lay_out", "lay out fitted images")),
+    ("caller", 0, Part("relive.sandbox.restoring:fit_images", "fit the images")),
+    ("caller", 1, Part("relive.sandbox.fitted_images:refuse_hostile_images", "validate the images")),
+    ("caller", 1, Part("relive.sandbox.fitted_images:limit_rights", "edit capabilities")),
+    ("caller", 1, Part("relive.sandbox.fitted_images:limit_calls", "edit filters")),
     ("caller", 0, Part("relive.sandbox.restoring:_plan", "plan the rest")),
-    ("caller", 1, Part("relive.sandbox.restoring:read_entries", "read pstree")),
-    ("caller", 1, Part("relive.sandbox.restoring:refuse_hostile_images", "validate the images")),
-    ("caller", 1, Part("relive.sandbox.restoring:limit_rights", "edit capabilities")),
-    ("caller", 1, Part("relive.sandbox.restoring:limit_calls", "edit filters")),
     ("caller", 1, Part("relive.sandbox.restoring:read_files", "read files.img")),
     ("caller", 1, Part("relive.sandbox.restoring:read_connections", "read connections")),
     ("builder", 0, Part("relive.sandbox.builder:BranchBuilder._build", "build, all of it")),
@@ -83,6 +84,7 @@ PARTS: list[tuple[str, int, Part]] = [
     ("builder", 1, Part("relive.sandbox.builder:FirstProcess", "start process 1")),
     ("builder", 1, Part("relive.kernel.loopback:bring_up", "bring loopback up")),
     ("builder", 1, Part("relive.sandbox.builder:check_sealed", "prove the seal")),
+    ("groups", 0, Part("relive.sandbox.cgroups:Groups.add", "move into the groups")),
     ("builder", 1, Part("relive.sandbox.builder:BranchBuilder._start_criu", "start CRIU")),
     ("builder", 2, Part("relive.sandbox.init_process:FirstProcess.set_last_number", "process 1 answers")),
     ("builder", 1, Part("relive.sandbox.branch_root:HostRoot.mount", "mount the root")),
@@ -105,6 +107,8 @@ PARTS: list[tuple[str, int, Part]] = [
     ("builder", 2, Part("relive.sandbox.branch_root:close_proc", "close doors of /proc")),
     ("builder", 2, Part("relive.checkpoint.criu:_reap", "CRIU ends")),
     ("builder", 1, Part("relive.sandbox.init_process:FirstProcess.become", "process 1 becomes lasting")),
+    ("caller", 0, Part("relive.sandbox.restoring:sweep", "sweep")),
+    ("caller", 0, Part("relive.sandbox.restoring:_unwritable", "databases")),
     ("caller", 0, Part("relive.sandbox.builder:BranchBuilder.finish", "wait for the builder")),
     ("caller", 0, Part("relive.sandbox.restoring:_host_pid", "find the root's pid")),
     ("caller", 0, Part("relive.sandbox.branch:Branch.save", "write the state")),
@@ -394,9 +398,14 @@ def show(result: dict[str, Any]) -> None:
         print_table(f"Where the time of a branch goes: {one['program']}", one["parts"])
 
 
+def _program(place: Lab, megabytes: int | None) -> Program:
+    """A plain one of that size; None: FastAPI under uvicorn."""
+    return place.plain(megabytes) if megabytes is not None else place.web()
+
+
 def main() -> None:
     """Measure and print."""
-    names = {"python-12": 12, "python-100": 100}
+    names = {"python-12": 12, "python-100": 100, "fastapi": None}
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -406,7 +415,7 @@ def main() -> None:
     options = parser.parse_args()
     with lab(options) as place:
         chosen = options.program or list(names)
-        programs = [dataclasses.replace(place.plain(names[name]), inside=False) for name in chosen]
+        programs = [dataclasses.replace(_program(place, names[name]), inside=False) for name in chosen]
         results = [measure(place, program, options.rounds, options.many) for program in programs]
     result = {"rounds": options.rounds, "load": load_average(), "programs": results}
     if options.json:

@@ -52,6 +52,7 @@ SMALLEST: dict[str, str] = {
     "tasks": "--tasks 2 --burst 2 --rounds 1",
     "tracer": "--rounds 1",
     "trees": "--rounds 1",
+    "many": "--rounds 1 --count 2",
 }
 
 

@@ -11,6 +11,7 @@ import shutil
 import stat
 import struct
 import tempfile
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from relive.errors import ReliveError
 from relive.images import criu_images_pb2 as pb
 from relive.images.image_file import read_entries, read_inventory, write_entries, write_inventory
 from relive.model.commit import EntryKind, FileEntry, Layer, LayerKind, Manifest, Outlet
-from relive.sandbox import builder
+from relive.sandbox import builder, fitted_images
 from relive.sandbox.branch import Branch, list_branches
 from relive.sandbox.restore_request import RestoreRequest
 from relive.store import Store
@@ -60,6 +61,12 @@ class Commit:
         assert list_branches(self.relive.settings) == [] and os.listdir(self.relive.settings.branches) == []
         assert "trust" in (refused.value.remedy or "")
         return f"{refused.value.code}: {refused.value}"
+
+
+@pytest.fixture(autouse=True)
+def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each restore reads and checks the commit anew: here the same id stands for many contents."""
+    monkeypatch.setattr(fitted_images, "_known", OrderedDict())
 
 
 @pytest.fixture(scope="module")

@@ -125,7 +125,9 @@ def branch() -> dict[str, object]:
     groups.remove()
     Groups.make("ab-left")
     Groups.make("ab-kept")
-    sweep_groups("ab-", ["kept"])
+    branches = Path("/branches")
+    (branches / "kept").mkdir(parents=True)
+    sweep_groups("ab-", branches)
     names = sorted(one.name for one in directory.parent.iterdir() if one.is_dir())
     return told | {"is_left": directory.exists(), "after_sweep": names}
 

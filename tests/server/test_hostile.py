@@ -34,8 +34,8 @@ NEEDED: dict[str, set[Scope]] = {
     },
     **{
         name: {Scope.OPERATE}
-        for name in """take_commit delete_commit put_tag delete_tag restore stop_branch replay make_fixture verify_store
-        cancel_task retain""".split()
+        for name in """take_commit delete_commit put_tag delete_tag restore restore_many stop_branch replay make_fixture
+        verify_store cancel_task retain""".split()
     },
     **{
         name: {Scope.HOST}

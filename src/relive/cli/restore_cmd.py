@@ -10,12 +10,15 @@ import typer
 from relive.cli.terminal import AsJson, Terminal
 from relive.cli.wish_options import from_wish
 from relive.config import load_settings
-from relive.errors import UsageError
+from relive.errors import RestoreFailed, UsageError
 from relive.model.quantities import duration
 from relive.operations.restoring import RestoreWish
 from relive.operations.restoring import restore as restore_branch
+from relive.operations.restoring_many import MOST, ManyRestored, RestoreManyWish, restore_many
 
 __all__ = ["Engine", "restore"]
+
+_MANY = RestoreManyWish.model_fields
 
 
 class Engine(StrEnum):
@@ -39,6 +42,12 @@ def restore(
             help="With --as podman: what was mounted and not committed is used together with the original",
         ),
     ] = False,
+    count: Annotated[
+        int | None, typer.Option("--count", help=_MANY["count"].description, min=1, max=MOST)
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", help=f"With --count: {_MANY['jobs'].description}", min=1, max=64)
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Bring a commit to life as a branch, in a sealed sandbox; prints the branch's id
@@ -53,11 +62,26 @@ def restore(
     A database's sessions of clients hold their locks for as long as they are open, and in a branch nobody ends them: to use such a
     branch, restore it with `--clients close`.
 
+    With `--count` it comes to life that many times, side by side, and the ids are printed in the order of their numbers. What has
+    to be read and checked for all of them is done once. One that fails does not fail the others; the exit status is 6 then.
+
     `--as podman` makes a container of podman again out of a container's commit, with a name and ports of its own. It is
     sealed as well: its network has no way out, connections that were open are closed, and `--publish` lets this host in.
     `podman stop` and `podman rm` end it.
     """
     terminal = Terminal(as_json=as_json)
+    if count is not None:
+        if as_ is not None or name or share_volumes or wish.publish:
+            raise UsageError(
+                "--count goes with neither --as, --name, --share-volumes nor --publish",
+                cause="a name, or a port of this host, can be one branch's only",
+                remedy="leave them out, or restore one by one",
+            )
+        many = RestoreManyWish(**wish.model_dump(exclude={"publish"}), count=count, jobs=jobs)
+        _answer_many(restore_many(load_settings(), many, terminal), terminal)
+        return
+    if jobs is not None:
+        raise UsageError("--jobs is for --count", remedy="add --count")
     if as_ is Engine.PODMAN:
         from relive.operations.containers import ContainerWish, restore_as_podman
 
@@ -72,6 +96,17 @@ def restore(
     branch = restore_branch(load_settings(), wish, terminal)
     terminal.answer(branch, branch.id)
     terminal.status(f"Restored {branch.name} in {duration(branch.restore_us)}.")
+
+
+def _answer_many(made: ManyRestored, terminal: Terminal) -> None:
+    alive = [one.branch.id for one in made.branches if one.branch is not None]
+    terminal.answer(made, "\n".join(alive))
+    for one in made.branches:
+        if one.error is not None:
+            terminal.status(f"{one.number} was not restored: {one.error.message}: {one.error.cause}.")
+    terminal.status(f"Restored {len(alive)} of {len(made.branches)} in {duration(int(made.seconds * 1e6))}.")
+    if made.failed:
+        raise typer.Exit(RestoreFailed.exit_status)
 
 
 def _refuse_for_podman(wish: RestoreWish) -> None:

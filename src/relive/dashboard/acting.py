@@ -15,6 +15,7 @@ from relive.operations.exports import EXPORT, ExportWish
 from relive.operations.replays import REPLAY, ReplayWish
 from relive.operations.reproductions import REPRODUCE, ReproduceWish
 from relive.operations.restoring import RESTORE, RestoreWish
+from relive.operations.restoring_many import MOST, RESTORE_MANY, RestoreManyWish
 
 __all__ = [
     "bisect_button",
@@ -23,6 +24,7 @@ __all__ = [
     "replay_buttons",
     "reproduce_button",
     "restore_button",
+    "restore_buttons",
 ]
 
 _TIMES = 5
@@ -94,7 +96,24 @@ def bisect_form(settings: Settings, commit: CommitId, subject: str) -> None:
             JOBS.start(settings, BISECT, wish, title="Finding when it began", subject=subject)
 
 
-def restore_button(settings: Settings, commit: CommitId, words: str, subject: str, key: str) -> None:
+def restore_buttons(settings: Settings, commit: CommitId, words: str, subject: str, key: str) -> None:
+    """How many branches of a commit, and the button."""
+    count = st.number_input(
+        "Branches",
+        min_value=1,
+        max_value=MOST,
+        value=1,
+        key=f"{key} count",
+        width=120,
+        label_visibility="collapsed",
+        help="How many branches of it, side by side, each in a sandbox of its own",
+    )
+    restore_button(settings, commit, words, subject, key, count)
+
+
+def restore_button(
+    settings: Settings, commit: CommitId, words: str, subject: str, key: str, count: int = 1
+) -> None:
     """Bring a commit to life."""
     if st.button(
         words,
@@ -103,7 +122,11 @@ def restore_button(settings: Settings, commit: CommitId, words: str, subject: st
         help="The state comes to life again in a sealed sandbox, to look into; the service itself is not touched",
     ):
         with telling():
-            JOBS.start(settings, RESTORE, RestoreWish(ref=commit), title=words, subject=subject)
+            if count == 1:
+                JOBS.start(settings, RESTORE, RestoreWish(ref=commit), title=words, subject=subject)
+            else:
+                wish = RestoreManyWish(ref=commit, count=count)
+                JOBS.start(settings, RESTORE_MANY, wish, title=f"{words}, {count} times", subject=subject)
 
 
 def export_button(settings: Settings, commit: CommitId, service: str, subject: str, key: str) -> None:

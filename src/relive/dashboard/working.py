@@ -19,6 +19,7 @@ from relive.model.quantities import duration, size
 from relive.model.reproduction import Reproduction
 from relive.operations.bisecting import Bisection
 from relive.operations.exports import ExportWritten
+from relive.operations.restoring_many import ManyRestored
 from relive.operations.storage import Verification
 
 __all__ = ["masking", "show_jobs"]
@@ -98,6 +99,8 @@ def _show_result(settings: Settings, job: Job) -> None:
                 icon=":material/fork_right:",
             )
             st.page_link("views/branches.py", label="See what runs, read its logs, stop it")
+        case ManyRestored() as many:
+            _show_many(many)
         case ExportWritten() as written:
             st.success(
                 f"Written to **{label(written.file)}**, {size(written.bytes)}; `relive import` takes it in elsewhere.",
@@ -109,6 +112,16 @@ def _show_result(settings: Settings, job: Job) -> None:
             _show_verification(found)
         case _:
             st.caption("Done.")
+
+
+def _show_many(many: ManyRestored) -> None:
+    alive = len(many.branches) - many.failed
+    told = f"{alive} of {len(many.branches)} branches run, sealed off, after {duration(int(many.seconds * 1e6))}."
+    (st.success if not many.failed else st.error)(told, icon=":material/fork_right:")
+    for one in many.branches[:50]:
+        if one.error is not None:
+            st.caption(label(f"{one.number}: {one.error.message}"))
+    st.page_link("views/branches.py", label="See what runs, read its logs, stop it")
 
 
 def _show_verification(found: Verification) -> None:

@@ -27,6 +27,7 @@ _WHERE = {
     "leaks": ("leaking", "LEAKS"),
     "bisect": ("bisecting", "BISECT"),
     "restore": ("restoring", "RESTORE"),
+    "restore-many": ("restoring_many", "RESTORE_MANY"),
     "restore-as-podman": ("containers", "RESTORE_AS_PODMAN"),
     "exec": ("branches", "EXEC"),
     "replay": ("replays", "REPLAY"),

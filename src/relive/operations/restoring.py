@@ -18,6 +18,7 @@ from relive.operations.progress import Progress
 from relive.operations.targets import tend
 from relive.protocols.egress_window import read_egress
 from relive.replay.stubs.speed import Speed, parse_speed
+from relive.sandbox.branch import Branch
 from relive.sandbox.publish import publish
 from relive.sandbox.restore_request import RestoreRequest
 from relive.store import Store
@@ -26,19 +27,16 @@ from relive.watching.processes.since import unlike_then
 if TYPE_CHECKING:
     from relive.replay.stubs.lifecycle import StubLifecycle
 
-__all__ = ["RESTORE", "RestoreWish", "restore"]
+__all__ = ["RESTORE", "BranchWish", "RestoreWish", "bring_to_life", "restore", "tell"]
 
 _STATUS_LIMIT = 2.0  # [s]
 _TOLD = 5  # of files that are not as committed
 
 
-class RestoreWish(Wish):
+class BranchWish(Wish):
     """What comes back, and how."""
 
     ref: str = Field(description="A commit: id, tag, NAME, or NAME@{2 minutes ago}")
-    publish: list[str] = Field(
-        default=[], description="HOSTPORT:PORT: reach the branch's port from this host"
-    )
     clock: Clock = Field(default=Clock.RECORDED, description="The wall clock it sees: as recorded, or now")
     clients: Clients = Field(
         default=Clients.KEEP,
@@ -54,6 +52,14 @@ class RestoreWish(Wish):
     speed: str = Field(default="1", description="How fast recorded answers come: 1 as recorded, 10, max")
 
 
+class RestoreWish(BranchWish):
+    """As one branch."""
+
+    publish: list[str] = Field(
+        default=[], description="HOSTPORT:PORT: reach the branch's port from this host"
+    )
+
+
 def restore(settings: Settings, wish: RestoreWish, progress: Progress) -> BranchFacts:
     """Bring a commit to life as a branch, in a sealed sandbox.
 
@@ -62,13 +68,34 @@ def restore(settings: Settings, wish: RestoreWish, progress: Progress) -> Branch
         RefUnknown, RefAmbiguous, StoreError: the store cannot give the commit.
         RestoreFailed: the branch did not come to life; nothing is left of it.
     """
-    from relive.containers.restore.restoring import restore as restore_branch
-
-    pace = parse_speed(wish.speed)
     wanted = [parse_publication(text) for text in wish.publish]
+    parse_speed(wish.speed)
     tend(settings, progress)
     store = Store(settings.store)
     commit = store.resolve(wish.ref)
+    branch = bring_to_life(settings, store, commit, wish)
+    try:
+        for host, host_port, port in wanted:
+            publish(branch, host, host_port, port)
+    except BaseException:
+        branch.stop()
+        raise
+    manifest = store.manifest(commit)
+    pending = tell(settings, store, manifest, branch.facts, progress)
+    return branch.facts.model_copy(update={"newer_pending": pending})
+
+
+def bring_to_life(
+    settings: Settings, store: Store, commit: CommitId, wish: BranchWish, name: str | None = None
+) -> Branch:
+    """A branch, with what answers its service; raises as ``restore``.
+
+    Args:
+        name: of the branch; None: that of the service.
+    """
+    from relive.containers.restore.restoring import restore as restore_branch
+
+    pace = parse_speed(wish.speed)
     manifest = store.manifest(commit)
     stage = _stage(settings, manifest, pace) if wish.stubs else None
     branch = restore_branch(
@@ -77,6 +104,7 @@ def restore(settings: Settings, wish: RestoreWish, progress: Progress) -> Branch
         commit,
         RestoreRequest(
             clock=wish.clock,
+            name=name,
             lazily=wish.lazy,
             outside=stage.outside if stage is not None else None,
             clients=wish.clients,
@@ -87,22 +115,27 @@ def restore(settings: Settings, wish: RestoreWish, progress: Progress) -> Branch
             from relive.replay.stubs.process import answer_branch
 
             answer_branch(branch, stage.plan, pace, [port for _, port in manifest.listening], {})
-        for host, host_port, port in wanted:
-            publish(branch, host, host_port, port)
     except BaseException:
         branch.stop()
         raise
-    for one in branch.facts.missing_files[:_TOLD]:
+    return branch
+
+
+def tell(
+    settings: Settings, store: Store, manifest: Manifest, branch: BranchFacts, progress: Progress
+) -> int:
+    """Say how branches of a commit are unlike what it was, and how old it is; returns how many newer commits are pending."""
+    for one in branch.missing_files[:_TOLD]:
         progress.status(f"Not as committed: {one.path} is the host's of now ({one.reason}).")
-    if branch.facts.missing_count > _TOLD:
-        progress.status(f"So are {branch.facts.missing_count - _TOLD} more; --json lists a hundred.")
-    for path in branch.facts.unwritable_databases:
+    if branch.missing_count > _TOLD:
+        progress.status(f"So are {branch.missing_count - _TOLD} more; --json lists a hundred.")
+    for path in branch.unwritable_databases:
         progress.status(f"{unwritable_words(path)}.")
     for sentence in unlike_then(settings, manifest):
         progress.status(sentence)
-    pending = _newer_pending(settings, store, commit, manifest)
+    pending = _newer_pending(settings, store, branch.commit, manifest)
     progress.status(_age(manifest, pending))
-    return branch.facts.model_copy(update={"newer_pending": pending})
+    return pending
 
 
 def _newer_pending(settings: Settings, store: Store, commit: CommitId, manifest: Manifest) -> int:

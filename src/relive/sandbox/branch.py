@@ -240,7 +240,7 @@ def sweep(settings: Settings) -> None:
     if not settings.branches.is_dir():
         return
     sweep_unfinished(settings.branches, _STATE)
-    sweep_groups(group_prefix(settings), os.listdir(settings.branches))
+    sweep_groups(group_prefix(settings), settings.branches)
     for branch in list_branches(settings):
         if not branch.facts.is_owned:
             continue

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import stat
@@ -28,6 +29,8 @@ from relive.sandbox.proc_lockdown import close_proc
 from relive.sandbox.rootfs import IO_DIRECTORY, CoveredPoint, RootBuilder
 
 __all__ = ["BranchRoot", "HostRoot", "copy_tree"]
+
+_AT_ONCE = 1 << 24  # [bytes]
 
 
 class BranchRoot(Protocol):
@@ -191,30 +194,61 @@ class HostRoot:
         close_proc()
 
 
-def copy_tree(source: Path, goal: Path) -> None:
+def copy_tree(source: Path | str, goal: Path | str) -> None:
     """Copy what is in a laid-out layer with owners, modes and times; of sockets and FIFOs the names, which CRIU fills with life."""
     with os.scandir(source) as entries:
         for entry in entries:
-            facts, here = entry.stat(follow_symlinks=False), goal / entry.name
-            kind = stat.S_IFMT(facts.st_mode)
+            facts, here = entry.stat(follow_symlinks=False), f"{goal}/{entry.name}"
+            kind, there = stat.S_IFMT(facts.st_mode), _kind_of(here)
             if kind == stat.S_IFDIR:
-                if not os.path.lexists(here):
-                    here.mkdir()
-                elif not stat.S_ISDIR(here.lstat().st_mode):
+                if there is None:
+                    os.mkdir(here)  # noqa: PTH102 - texts: a branch waits for this
+                elif there != stat.S_IFDIR:
                     continue  # an upper layer has something else; through a link it would be written elsewhere
-                copy_tree(Path(entry.path), here)
+                copy_tree(entry.path, here)
                 _copy_facts(facts, here)
                 continue
-            if os.path.lexists(here) or kind == stat.S_IFCHR:
+            if there is not None or kind == stat.S_IFCHR:
                 continue  # an upper layer has it; a whiteout, with nothing below it
-            if kind in (stat.S_IFREG, stat.S_IFLNK):
+            if kind == stat.S_IFREG:
+                _copy_file(entry.path, here, facts)
+                continue
+            if kind == stat.S_IFLNK:
                 shutil.copy2(entry.path, here, follow_symlinks=False)
             else:
                 os.mknod(here, kind | 0o600)
             _copy_facts(facts, here)
 
 
-def _copy_facts(facts: os.stat_result, goal: Path) -> None:
+def _copy_file(source: str, goal: str, facts: os.stat_result) -> None:
+    """A new file; shutil takes five times as long for one, and a branch waits for dozens."""
+    reading = os.open(source, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        writing = os.open(goal, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            while os.sendfile(writing, reading, None, _AT_ONCE):
+                pass
+            for name in os.listxattr(reading):
+                with contextlib.suppress(OSError):  # of a kind that the file system here does not have
+                    os.setxattr(writing, name, os.getxattr(reading, name))
+            os.fchown(writing, facts.st_uid, facts.st_gid)
+            os.fchmod(writing, stat.S_IMODE(facts.st_mode))
+            os.utime(writing, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+        finally:
+            os.close(writing)
+    finally:
+        os.close(reading)
+
+
+def _kind_of(path: str) -> int | None:
+    """What is there, as S_IFMT has it; None: nothing."""
+    try:
+        return stat.S_IFMT(os.lstat(path).st_mode)
+    except FileNotFoundError:
+        return None
+
+
+def _copy_facts(facts: os.stat_result, goal: str) -> None:
     os.chown(goal, facts.st_uid, facts.st_gid, follow_symlinks=False)
     if not stat.S_ISLNK(facts.st_mode):
-        goal.chmod(stat.S_IMODE(facts.st_mode))
+        os.chmod(goal, stat.S_IMODE(facts.st_mode))  # noqa: PTH101

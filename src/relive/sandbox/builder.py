@@ -24,6 +24,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 
 from relive.checkpoint import criu_rpc_pb2 as rpc
 from relive.checkpoint.criu import CriuDied, CriuProcess, CriuTimedOut, CriuTools, Deadline, base_options
@@ -76,7 +77,7 @@ class Built:
 
 
 class BranchBuilder:
-    """Builds one branch, as far as it has been told what to build: ``stand_on`` and ``finish`` tell it more.
+    """Builds one branch, as far as it has been told what to build: ``stand_on`` and ``follow`` tell it more.
 
     ``abandon`` at any time undoes everything.
     """
@@ -96,37 +97,42 @@ class BranchBuilder:
         self._init: Future[int] = Future()
         self._plan: Future[BranchPlan] = Future()
         self._built: Future[Built] = Future()
-        self._joined: Future[None] = Future()
+        self._joins: SimpleQueue[tuple[int, Future[None]] | None] = SimpleQueue()
         self._host: dict[str, str] = {}
         self._is_abandoned = False
         self._moved_at = 0.0  # [s] monotonic, written by the builder's thread
+        self._limit = 0.0  # [s]
         threading.Thread(target=self._work, name="branch-builder", daemon=True).start()
         # The builder cannot start it: a thread that has left its PID namespace for one of its children gets none (clone(2)).
-        threading.Thread(target=self._join, name="branch-groups", daemon=True).start()
+        threading.Thread(target=self._serve_joins, name="branch-groups", daemon=True).start()
 
     def stand_on(self, ground: BranchRoot) -> None:
         """Begin with the files."""
         self._ground.set_result(ground)
 
-    def finish(self, plan: BranchPlan) -> Built:
-        """Build the rest.
+    def follow(self, plan: BranchPlan) -> None:
+        """Have the rest built, while the caller does something else until it calls ``finish``."""
+        self._moved_at = time.monotonic()
+        self._limit = plan.limit
+        self._plan.set_result(plan)
+
+    def finish(self) -> Built:
+        """Wait for the branch.
 
         Raises:
             ReliveError: the branch cannot live; nothing is left of it.
             RestoreTimedOut: for ``plan.limit`` nothing of it moved.
         """
-        self._moved_at = time.monotonic()
-        self._plan.set_result(plan)
         while True:
-            until = self._moved_at + plan.limit + _SPARE
+            until = self._moved_at + self._limit + _SPARE
             try:
                 return self._built.result(max(0.0, until - time.monotonic()))
             except TimeoutError:
                 if self._built.done():
                     raise
-                if time.monotonic() >= self._moved_at + plan.limit + _SPARE:
+                if time.monotonic() >= self._moved_at + self._limit + _SPARE:
                     raise RestoreTimedOut(
-                        "the restore was given up", cause=f"for {plan.limit:g} s nothing of it moved"
+                        "the restore was given up", cause=f"for {self._limit:g} s nothing of it moved"
                     ) from None
 
     def abandon(self) -> None:
@@ -165,16 +171,27 @@ class BranchBuilder:
             failure.__cause__ = error
             self._built.set_exception(failure)
         finally:
-            self._init.cancel()  # nobody waits for a process 1 that never came
+            self._joins.put(None)
 
-    def _join(self) -> None:
-        """Move process 1 into the control groups, while the builder goes on: the kernel takes its time."""
-        try:
-            self._groups.add(self._init.result())
-        except BaseException as error:
-            self._joined.set_exception(error)
-        else:
-            self._joined.set_result(None)
+    def _join(self, pid: int, stack: contextlib.ExitStack) -> Future[None]:
+        """Have a process moved into the control groups while the builder goes on: the kernel takes its time.
+
+        It is to be reaped behind what is put on ``stack`` here, else its number might be another's by then.
+        """
+        joined: Future[None] = Future()
+        self._joins.put((pid, joined))
+        stack.callback(joined.exception)  # waits
+        return joined
+
+    def _serve_joins(self) -> None:
+        while (asked := self._joins.get()) is not None:
+            pid, joined = asked
+            try:
+                self._groups.add(pid)
+            except BaseException as error:
+                joined.set_exception(error)
+            else:
+                joined.set_result(None)
 
     def _build(self) -> Built:
         self._host = host_namespaces()
@@ -185,13 +202,14 @@ class BranchBuilder:
         with contextlib.ExitStack() as stack:
             first = stack.enter_context(FirstProcess(self._tools.init))
             self._init.set_result(first.pid)
+            joined = self._join(first.pid, stack)
             try:
-                return self._furnish(first, stack)
+                return self._furnish(first, joined, stack)
             except BaseException:
                 first.kill()
                 raise
 
-    def _furnish(self, first: FirstProcess, stack: contextlib.ExitStack) -> Built:
+    def _furnish(self, first: FirstProcess, joined: Future[None], stack: contextlib.ExitStack) -> Built:
         loopback.bring_up()
         began = time.monotonic_ns()
         check_sealed()
@@ -205,13 +223,12 @@ class BranchBuilder:
         ground = self._ground.result()
         stack.callback(ground.release)
         ground.mount(first)
-        self._joined.result()
+        joined.result()
         first.own_groups()
         enter_namespaces(first.pid, Namespace.CGROUP)
         number, criu = free_number(frozenset()), None
         if not self._asks:
-            criu = self._start_criu(first, number, [images, network])
-            stack.callback(criu.close)
+            criu, joined = self._start_criu(first, number, [images, network], stack)
         held = [_keep(stack, descriptor) for descriptor in ground.held]
         plan = self._plan.result()
         ground.prepare(self._directory / "images")
@@ -226,11 +243,12 @@ class BranchBuilder:
         if criu is None or outlets or free_number(plan.taken_pids) != number:
             # Seldom: it has to inherit what has just been opened, or has a number that the commit holds.
             if criu is not None:
+                joined.exception()
                 criu.close()
-            criu = self._start_criu(
-                first, free_number(plan.taken_pids), [images, network, *(o.inside for o in outlets)]
+            number = free_number(plan.taken_pids)
+            criu, joined = self._start_criu(
+                first, number, [images, network, *(o.inside for o in outlets)], stack
             )
-            stack.callback(criu.close)
         # From here on names lead to files of the branch. Libraries and settings of a program with root's rights must not.
         criu.wait_until_loaded()
         ground.enter()
@@ -251,6 +269,7 @@ class BranchBuilder:
         first.hold_owner(plan.owner)
         first.leave_room(room_on(status, plan.disk_share))
         first.give_up_capabilities()
+        joined.result()  # with all that it restores
         root = _Restoring(plan, ground, first, images, network, outlets, self._host, self._moves).run(criu)
         # Not before CRIU has ended: only then are the processes this one's children, and it leaves when it has none.
         first.become(root, len(kept))
@@ -261,12 +280,14 @@ class BranchBuilder:
     def _moves(self) -> None:
         self._moved_at = time.monotonic()
 
-    def _start_criu(self, first: FirstProcess, number: int, keep: list[int]) -> CriuProcess:
-        """Start CRIU under a number with room behind it for its own few processes."""
+    def _start_criu(
+        self, first: FirstProcess, number: int, keep: list[int], stack: contextlib.ExitStack
+    ) -> tuple[CriuProcess, Future[None]]:
+        """Start CRIU under a number with room behind it for its own few processes; also returns when it is in the groups."""
         first.set_last_number(number)
         criu = CriuProcess(self._tools, keep=keep)
-        self._groups.add(criu.pid)  # with all that it restores
-        return criu
+        stack.callback(criu.close)
+        return criu, self._join(criu.pid, stack)
 
 
 def _ask_about_connects(connects: Callable[[int], None]) -> None:

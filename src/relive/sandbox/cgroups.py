@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,14 +79,18 @@ class Groups:
                 directory.parent.rmdir()
 
 
-def sweep_groups(prefix: str, living: Iterable[str]) -> None:
-    """Remove the groups whose names begin with ``prefix`` and go on with no name in ``living``, where nobody is in them."""
-    kept = {f"{prefix}{name}" for name in living}
+def sweep_groups(prefix: str, branches: Path) -> None:
+    """Remove the groups whose names begin with ``prefix`` and go on with none in ``branches``, where nobody is in them.
+
+    Whoever makes groups has made that directory before. So it is asked for after the group was seen: in a list made before, a
+    branch that another process makes at this moment would be missing.
+    """
     for top in _hierarchies():
         with contextlib.suppress(OSError):
-            for directory in (top / _PARENT).iterdir():
-                if directory.name.startswith(prefix) and directory.name not in kept:
-                    _removed(directory)
+            for group in (top / _PARENT).iterdir():
+                name = group.name.removeprefix(prefix)
+                if name != group.name and not (branches / name).exists():
+                    _removed(group)
 
 
 def _hierarchies() -> list[Path]:

@@ -65,11 +65,13 @@ def prove_confined(root: int, *, host: Mapping[str, str], is_container: bool) ->
     known = {entry.identifier for entry in read_mounts(root)} if not is_container else None
     for pid in procfs.tree_of(root):
         # A process whose first thread has ended shows what it has by its others only; a dead one has nothing.
-        threads = [
-            place for thread in procfs.threads_of(pid) if _lives(place := f"/proc/{pid}/task/{thread}")
-        ]
-        for place in threads:
-            _check_rights(pid, place)
+        threads = []
+        for place in (f"/proc/{pid}/task/{thread}" for thread in procfs.threads_of(pid)):
+            fields = _status(place)
+            if fields["State"][0] in "ZX":
+                continue
+            threads.append(place)
+            _check_rights(pid, fields)
             _check_namespaces(pid, place, wanted, host)
             if Path(f"{place}/cgroup").read_text() != groups:
                 raise _loose(pid, "is in other control groups than the branch")
@@ -83,10 +85,6 @@ def _status(place: str) -> dict[str, str]:
     return dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
 
 
-def _lives(place: str) -> bool:
-    return _status(place)["State"][0] not in "ZX"
-
-
 def _check_namespaces(pid: int, place: str, wanted: Mapping[str, str], host: Mapping[str, str]) -> None:
     for name in _NAMESPACES:
         found = os.readlink(f"{place}/ns/{name}")
@@ -96,8 +94,7 @@ def _check_namespaces(pid: int, place: str, wanted: Mapping[str, str], host: Map
             raise _loose(pid, f"is in the {name} namespace of the host")
 
 
-def _check_rights(pid: int, place: str) -> None:
-    fields = _status(place)
+def _check_rights(pid: int, fields: Mapping[str, str]) -> None:
     for name in _SETS:
         if int(fields[name], 16) & _WITHHELD:
             raise _loose(pid, f"has capabilities that a branch has not ({name} {fields[name]})")

@@ -19,18 +19,12 @@ from relive.errors import (
 from relive.images import criu_images_pb2 as pb
 from relive.images.image_file import read_entries
 from relive.images.inode_numbers import INODE_NUMBERS, parse_inode_numbers, written_files
-from relive.images.locks import note_posix_locks
-from relive.images.notify_filters import ask_nobody
-from relive.images.rights import forget_security_modules, limit_rights
-from relive.images.sandbox_filters import limit_calls
-from relive.images.shared_namespaces import forget_devices, networks_from_outside
 from relive.images.sockets import (
     bound_addresses,
     read_connections,
     read_files,
     read_outside_names,
 )
-from relive.images.validation import refuse_hostile_images, refuse_hostile_processes
 from relive.kernel import procfs
 from relive.kernel.userfault import check_userfault
 from relive.model.branch import BranchFacts, Clients, Clock
@@ -40,6 +34,7 @@ from relive.sandbox.branch_plan import BranchPlan
 from relive.sandbox.branch_root import BranchRoot
 from relive.sandbox.builder import BranchBuilder, Built
 from relive.sandbox.cgroups import Groups
+from relive.sandbox.fitted_images import FittedImages, fit_images
 from relive.sandbox.lazy.pager import Pager
 from relive.sandbox.lazy.state import memory_lost, read_memory
 from relive.sandbox.limits import limits_of
@@ -81,7 +76,6 @@ def restore(
         check_userfault()
     directory = new_place(settings.branches)
     (directory / "images").mkdir()
-    sweep(settings)
     ownership = Ownership(directory)
     try:
         branch = _restore_in(directory, settings, store, commit, request, make_ground, ownership, began)
@@ -117,25 +111,36 @@ def _restore_in(
     groups = Groups.make(group_prefix(settings) + identifier)
     builder = BranchBuilder(directory, tools, groups, asks=request.connects is not None)
     try:
-        manifest = store.manifest(commit)
+        # With a page daemon the images are others: pages that come later are holes.
+        known = FittedImages.known(store, commit) if pager is None else None
+        manifest = known.manifest if known is not None else store.manifest(commit)
         groups.limit(limits_of(settings, manifest))
         for stream in ("stdout", "stderr"):
             (directory / "io" / f"{stream}.log").touch()
         ground = make_ground(settings, store, commit, manifest, directory)
         builder.stand_on(ground)
         images = directory / "images"
-        store.lay_out_images(manifest, images, lazily=pager is not None)
+        if known is not None:
+            known.lay_out(store, images)
+        else:
+            store.lay_out_images(manifest, images, lazily=pager is not None)
         make_rings(images, directory / "rings", request.recorder)
         if request.lay_beside is not None:
             request.lay_beside(directory / "rings")
+        # Whatever has written here before: what is to be checked is checked last.
+        fitted = known or fit_images(images, commit, manifest, keep=pager is None)
         hostname = f"{manifest.host.name[:40]}-{identifier}"
-        plan = ground.fit(commit, images, _plan(manifest, images, hostname, request, settings, ownership))
+        plan = ground.fit(commit, images, _plan(fitted, images, hostname, request, settings, ownership))
         if request.outside is not None:
             outward = [one for one, inward in zip(plan.connections, plan.inward, strict=True) if not inward]
             plan = replace(plan, outside=request.outside(outward))
         closes_clients = request.clients is Clients.CLOSE
         plan = replace(plan, answered=request.answered, pager=pager, closes_clients=closes_clients)
-        built = builder.finish(plan)
+        builder.follow(plan)
+        # What nothing waits for is done while CRIU works.
+        sweep(settings)
+        unwritable = _unwritable(store, manifest, images)
+        built = builder.finish()
         root = _host_pid(built)
         missing = ground.missing_files
         stat, root_stat = procfs.read_stat(built.init), procfs.read_stat(root)
@@ -159,7 +164,7 @@ def _restore_in(
             is_container=manifest.target.kind is TargetKind.CONTAINER,
             missing_files=missing[:_MISSING_SHOWN],
             missing_count=len(missing),
-            unwritable_databases=_unwritable(store, manifest, images, ground),
+            unwritable_databases=[path for path in unwritable if path not in ground.numbered],
             clients=request.clients,
             taken_wall_ns=manifest.taken_wall_ns,
         )
@@ -189,34 +194,24 @@ def _start_pager(settings: Settings, store: Store, commit: CommitId, directory: 
         return Pager(directory, pages, settings.restore_limit) if pages.processes else None
 
 
-def _unwritable(store: Store, manifest: Manifest, images: Path, ground: BranchRoot) -> list[str]:
+def _unwritable(store: Store, manifest: Manifest, images: Path) -> list[str]:
+    """Those that cannot be written unless they have the inode number that they had."""
     image = images / INODE_NUMBERS
     is_told = image.exists()  # else it is of an older Relive
     opened = set(parse_inode_numbers(image.read_bytes())) if is_told else written_files(read_files(images))
-    return unwritable_databases(manifest.layers, opened - ground.numbered, store.lay_out_layer)
+    return unwritable_databases(manifest.layers, opened, store.lay_out_layer)
 
 
 def _plan(
-    manifest: Manifest,
+    fitted: FittedImages,
     images: Path,
     hostname: str,
     request: RestoreRequest,
     settings: Settings,
     ownership: Ownership,
 ) -> BranchPlan:
+    manifest = fitted.manifest
     processes = read_entries(images / "pstree.img", pb.PstreeEntry)
-    refuse_hostile_processes(processes)
-    is_container = manifest.target.kind is TargetKind.CONTAINER
-    networks: list[str] = []
-    if not is_container and any(images.glob("netns-*.img")):
-        forget_devices(images)
-        networks = networks_from_outside(images)
-    refuse_hostile_images(images, is_container=is_container)
-    limit_rights(images, processes)
-    forget_security_modules(images)
-    ask_nobody(images)
-    may_ask = limit_calls(images, processes)
-    note_posix_locks(images)
     files = read_files(images)
     connections = read_connections(images, files)
     listening = {port for _, port in manifest.listening}
@@ -236,8 +231,8 @@ def _plan(
         limit=settings.restore_limit,
         owner=ownership.line,
         disk_share=settings.branch_disk,
-        networks=networks,
-        connects=request.connects if may_ask else None,
+        networks=list(fitted.networks),
+        connects=request.connects if fitted.may_ask else None,
     )
 
 

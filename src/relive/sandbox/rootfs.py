@@ -168,19 +168,19 @@ class RootBuilder:
             OSError: ELOOP where a symbolic link is on the way, ENOTDIR where there is no path: it would be followed on the
                 host. What lies over the host's files may come from elsewhere.
         """
-        here = self.root
         parts = str(path).strip("/").split("/")
         if not self._is_covered or parts == [""]:
-            return here / str(path).lstrip("/")
+            return self.root / str(path).lstrip("/")
+        here = str(self.root)  # a text: this is asked hundreds of times for a branch
         for part in parts:
             if part in ("", ".", ".."):
                 raise OSError(errno.ENOTDIR, "a commit names a place that is none", str(path))
-            here /= part
-            if here.is_symlink():
+            here = f"{here}/{part}"
+            if os.path.islink(here):  # noqa: PTH114
                 raise OSError(
                     errno.ELOOP, "a commit has a symbolic link where a branch has a directory", str(path)
                 )
-        return here
+        return Path(here)
 
     def upper(self, point: CoveredPoint) -> Path:
         """The directory of the upper layer of a point's overlay."""
@@ -307,10 +307,11 @@ class RootBuilder:
             f"mode=755,{_TMPFS_ROOM}",
         )
         for entry in os.scandir("/run"):
-            if entry.is_dir(follow_symlinks=False) and not self.inside(entry.path).exists():
-                self.inside(entry.path).mkdir()
-                with contextlib.suppress(FileNotFoundError):
-                    _take_likeness(Path(entry.path), self.inside(entry.path))
+            if entry.is_dir(follow_symlinks=False):
+                with contextlib.suppress(FileExistsError, FileNotFoundError):
+                    here = self.inside(entry.path)
+                    here.mkdir()
+                    _take_likeness(Path(entry.path), here)
         for directory in (IO_DIRECTORY, RINGS_DIRECTORY, INPROCESS_DIRECTORY):
             self.inside(directory).mkdir(parents=True, exist_ok=True)
         place_kerndat(self._tools, self.root)
@@ -365,5 +366,4 @@ def _take_likeness(model: Path, copy: Path) -> None:
     """Give a layer's top directory the owner and mode of what it covers: the overlay shows the top layer's."""
     facts = model.stat()
     os.chown(copy, facts.st_uid, facts.st_gid)
-    copy.chmod(stat.S_IMODE(facts.st_mode))
     shutil.copystat(model, copy)

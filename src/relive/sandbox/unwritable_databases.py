@@ -19,7 +19,7 @@ def unwritable_databases(
     """Which of the committed files are such databases, by absolute path.
 
     Args:
-        opened: paths of files that were open for reading and writing, and have other inode numbers.
+        opened: paths of files that were open for reading and writing.
         lay_out: gives the directory of a layer's files.
     """
     found = []

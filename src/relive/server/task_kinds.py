@@ -7,7 +7,8 @@ between the two:
 
 * commit: the name of the capture, in the manifest. The commit that has it is the task's; no other is taken, also while the
   capsule's agent, which outlives the server, is still at it.
-* restore: the mark in the branch's state. Nobody was told of such a branch: it is stopped, and another is brought to life.
+* restore, restore-many: the mark in the branch's state. Nobody was told of such a branch: it is stopped, and another is brought to
+  life.
 * replay, reproduce: branches as with restore. Each run is kept under the mark as it ends, and not done again; the whole that
   is kept under it, in the place of its runs, is the task's (``operations.resuming``).
 * export: what is kept on the shelf under the task's id is the task's.
@@ -43,6 +44,7 @@ from relive.operations.operation import Operation, Result, Route, Wish
 from relive.operations.replays import REPLAY
 from relive.operations.reproductions import REPRODUCE
 from relive.operations.restoring import RESTORE
+from relive.operations.restoring_many import RESTORE_MANY
 from relive.operations.storage import VERIFY
 from relive.operations.subprocess_runner import perform_apart
 from relive.sandbox.branch import list_branches
@@ -219,6 +221,7 @@ def _end_process(work: TaskAttempt) -> None:
 
 
 def _stop_branches(settings: Settings, work: TaskAttempt) -> None:
+    is_told = any(work.noted(operation) is not None for operation in (RESTORE.name, RESTORE_MANY.name))
     for branch in list_branches(settings):
-        if branch.facts.mark == work.task and work.noted(RESTORE.name) is None:
+        if branch.facts.mark == work.task and not is_told:
             branch.stop()

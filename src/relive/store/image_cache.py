@@ -1,19 +1,26 @@
-"""Page files of the commit that was laid out last, so that its next branch costs a hash instead of reading packs.
+"""Page files of the commit that was laid out last, so that its next branch costs a link instead of reading packs.
 
-Checked on every use, so it need not be durable; may be deleted at any time.
+Looked at on every use, so it need not be durable; may be deleted at any time. As of laid-out layers (``layer_checksums``), what the
+kernel says of a file (inode, size, time of modification) is looked at each time, and its bytes where that has changed or the last
+look at them is a minute old: many branches in a row pay for one hash. The time of change cannot be looked at: each link changes it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from relive.kernel.atomic_write import Durability, replace_file
 from relive.model.commit import ImageFile
 from relive.store.objects import hash_file
 
 __all__ = ["ImageCache"]
+
+_BYTES_EVERY = 60.0  # [s]
+_CHECKED = ".checked"
 
 
 class ImageCache:
@@ -30,11 +37,24 @@ class ImageCache:
             os.link(kept, path)
         except FileNotFoundError:
             return False
-        if hash_file(path) == image.object:
+        if self._is_whole(image, path):
             return True
         path.unlink()
         kept.unlink(missing_ok=True)
         return False
+
+    def _is_whole(self, image: ImageFile, path: Path) -> bool:
+        found = path.stat()
+        facts = f"{found.st_ino} {found.st_size} {found.st_mtime_ns}"
+        note = self._directory / f"{image.object}{_CHECKED}"
+        with contextlib.suppress(OSError, ValueError):
+            if note.read_text() == facts and 0 <= time.time() - note.stat().st_mtime < _BYTES_EVERY:
+                return True
+        if hash_file(path) != image.object:
+            return False
+        with contextlib.suppress(OSError):  # the next one looks again then
+            replace_file(note, facts.encode(), durability=Durability.NONE, shared=True)
+        return True
 
     def open(self, image: ImageFile) -> int | None:
         """A descriptor of the page file, if it is here, which the caller closes; its content is not checked."""
@@ -46,7 +66,9 @@ class ImageCache:
     def keep(self, images: Iterable[ImageFile], directory: Path) -> None:
         """Keep these, which lie in ``directory`` under their names, instead of those that were kept before."""
         wanted = {image.object: image.name for image in images}
-        for name in set(os.listdir(self._directory)) - wanted.keys():
+        for name in os.listdir(self._directory):
+            if name.removesuffix(_CHECKED) in wanted:
+                continue
             (self._directory / name).unlink(missing_ok=True)
         for kept, name in wanted.items():
             with contextlib.suppress(FileExistsError):

@@ -61,6 +61,7 @@ class Images:
         self._manifests = manifests
         self._known = ParentCache()
         self._read_back: tuple[CommitId, KnownCommit] | None = None  # asked for twice within one commit
+        self._last_bundle: tuple[str, bytes] | None = None
 
     # -- taking in -----------------------------------------------------------------------------------------------
 
@@ -203,8 +204,7 @@ class Images:
         """One of the small images; None where the commit has none of that name. Raises as ``lay_out``."""
 
         def read(placement: Placement) -> bytes | None:
-            with PageSource(placement, self._packs) as source:
-                return _small(manifest, source).get(name)
+            return unpack_bundle(self._bundle(manifest, placement)).get(name)
 
         return self._as_it_lies(read, manifest) if manifest.images else None
 
@@ -241,23 +241,31 @@ class Images:
                     raise
 
     def _lay_out(self, manifest: Manifest, placement: Placement, directory: Path) -> None:
-        with PageSource(placement, self._packs) as source:
-            self._make_page_files(manifest, source, directory)
-            _make_small(manifest, source, directory)
+        self._lay_out_pages(manifest, placement, directory)
+        self._lay_out_small(manifest, placement, directory)
 
     def _lay_out_small(self, manifest: Manifest, placement: Placement, directory: Path) -> None:
-        with PageSource(placement, self._packs) as source:
-            _make_small(manifest, source, directory)
+        write_bundle(self._bundle(manifest, placement), directory)
+
+    def _bundle(self, manifest: Manifest, placement: Placement) -> bytes:
+        """The small images, checked; those that were asked for last are kept, for who asks for one and then for all."""
+        bundle = _bundle_image(manifest)
+        if self._last_bundle is None or self._last_bundle[0] != bundle.object:
+            with PageSource(placement, self._packs) as source:
+                self._last_bundle = bundle.object, checked_bundle(bundle, source.index.bundle)
+        return self._last_bundle[1]
 
     def _lay_out_pages(self, manifest: Manifest, placement: Placement, directory: Path) -> None:
-        with PageSource(placement, self._packs) as source:
-            self._make_page_files(manifest, source, directory)
-
-    def _make_page_files(self, manifest: Manifest, source: PageSource, directory: Path) -> None:
         page_images = [image for image in manifest.images if image.name != BUNDLE]
-        for image in page_images:
-            if not self._image_cache.link_page_file(image, directory / image.name):
-                source.write(image, directory / image.name)
+        missing = [
+            image
+            for image in page_images
+            if not self._image_cache.link_page_file(image, directory / image.name)
+        ]
+        if missing:
+            with PageSource(placement, self._packs) as source:
+                for image in missing:
+                    source.write(image, directory / image.name)
         # What is sealed does not lie about plain for longer than its branch.
         is_sealed = self._packs.store_key() is not None
         self._image_cache.keep([] if is_sealed else page_images, directory)
@@ -297,17 +305,19 @@ class Images:
         return CommitMemory(source, manifest.images, small)
 
 
-def _make_small(manifest: Manifest, source: PageSource, directory: Path) -> None:
-    for image in manifest.images:
-        if image.name == BUNDLE:
-            write_bundle(checked_bundle(image, source.index.bundle), directory)
-
-
 def _map(path: Path) -> Pages:
     with path.open("rb") as file:
         return map_pages(file.fileno())
 
 
 def _small(manifest: Manifest, source: PageSource) -> dict[str, bytes]:
-    bundle = next(image for image in manifest.images if image.name == BUNDLE)
-    return unpack_bundle(checked_bundle(bundle, source.index.bundle))
+    return unpack_bundle(checked_bundle(_bundle_image(manifest), source.index.bundle))
+
+
+def _bundle_image(manifest: Manifest) -> ImageFile:
+    for image in manifest.images:
+        if image.name == BUNDLE:
+            return image
+    raise ObjectCorrupt(
+        "the commit has no small images", cause="every dump has them", remedy="do not trust this commit"
+    )

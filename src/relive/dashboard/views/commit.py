@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import streamlit as st
 
 from relive.config import Settings
-from relive.dashboard.acting import bisect_form, export_button, restore_button
+from relive.dashboard.acting import bisect_form, export_button, restore_buttons
 from relive.dashboard.asking import text_asked
 from relive.dashboard.inside import show_inside
 from relive.dashboard.look import chip, escape, facts, label, table
@@ -44,7 +44,7 @@ def _show(settings: Settings, found: CommitDetail) -> None:
     st.html(f'<div class="rl">{"".join(chips)}</div>')
     subject = f"commit/{found.id}"
     with st.container(horizontal=True):
-        restore_button(settings, found.id, "Restore as a branch", subject, "restore")
+        restore_buttons(settings, found.id, "Restore as a branch", subject, "restore")
         export_button(settings, found.id, service, subject, "export")
     show_jobs(settings, subject)
     st.html(f'<div class="rl">{facts(_facts(found, masking(settings)))}</div>')

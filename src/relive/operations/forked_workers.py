@@ -1,0 +1,148 @@
+"""Numbered work, done by a few forked processes at a time.
+
+For what wants a process with one thread (CRIU, namespaces), and what the caller has made ready in its memory: a forked process has
+that, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import selectors
+import signal
+import socket
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass
+from types import FrameType
+from typing import BinaryIO, NoReturn
+
+__all__ = ["in_forked_workers"]
+
+_PATIENCE = 30.0  # [s] for a worker to take back what it is at
+
+
+@dataclass(slots=True)
+class _Worker:
+    """A forked process: what it says are lines, each the answer to a number that it was given."""
+
+    pid: int
+    channel: socket.socket
+    answers: BinaryIO
+    number: int | None = None
+
+    def give(self, number: int) -> None:
+        self.number = number
+        with contextlib.suppress(OSError):  # it has been killed: its answer does not come either
+            self.channel.sendall(b"%d\n" % number)
+
+    def end(self) -> str | None:
+        """It ends by itself when nobody gives it work; what it is at, it takes back. Returns an answer that was on its way."""
+        with contextlib.suppress(OSError):
+            self.channel.shutdown(socket.SHUT_WR)
+        handle = os.pidfd_open(self.pid)  # not reaped yet, so it is this one's
+        try:
+            if self.number is not None:
+                signal.pidfd_send_signal(handle, signal.SIGTERM)
+            with selectors.DefaultSelector() as selector:
+                selector.register(handle, selectors.EVENT_READ)
+                if not selector.select(_PATIENCE):
+                    signal.pidfd_send_signal(handle, signal.SIGKILL)
+        finally:
+            os.close(handle)
+        os.waitpid(self.pid, 0)
+        with self.channel, self.answers:
+            return _line(self) if self.number is not None else None
+
+
+def in_forked_workers(
+    numbers: Iterable[int], at_once: int, work: Callable[[int], str], take_back: Callable[[str], None]
+) -> Generator[tuple[int, str | None], None, None]:
+    """Each of ``numbers`` with what ``work`` returned for it, as they come; None: its process was killed over it.
+
+    The caller must have one thread. Who stops iterating before the end lets what is being worked on be given up; all workers
+    have ended then.
+
+    Args:
+        work: called in a worker, for one number after the other; returns one line. What it raises kills its worker.
+        take_back: called with a line that nobody was given: there, as the caller was killed, or here, as he stopped iterating.
+    """
+    left = deque(numbers)
+    workers: list[_Worker] = []
+    with selectors.DefaultSelector() as selector:
+        try:
+            for _ in range(min(at_once, len(left))):
+                worker = _fork(workers, work, take_back)
+                workers.append(worker)
+                selector.register(worker.channel, selectors.EVENT_READ, worker)
+                worker.give(left.popleft())
+            while any(worker.number is not None for worker in workers):
+                for key, _ in selector.select():
+                    worker = key.data
+                    number, line = worker.number, _line(worker)
+                    worker.number = None
+                    if line is None:
+                        selector.unregister(worker.channel)
+                        workers.remove(worker)
+                        worker.end()
+                        if left:
+                            worker = _fork(workers, work, take_back)
+                            workers.append(worker)
+                            selector.register(worker.channel, selectors.EVENT_READ, worker)
+                    if left:
+                        worker.give(left.popleft())
+                    yield number, line
+        finally:
+            for worker in workers:
+                untold = worker.end()
+                if untold is not None:
+                    take_back(untold)
+
+
+def _line(worker: _Worker) -> str | None:
+    try:
+        line = worker.answers.readline()
+    except OSError:
+        return None
+    return line[:-1].decode() if line.endswith(b"\n") else None
+
+
+def _fork(others: list[_Worker], work: Callable[[int], str], take_back: Callable[[str], None]) -> _Worker:
+    ours, theirs = socket.socketpair()
+    pid = os.fork()
+    if pid == 0:
+        ours.close()
+        for other in others:  # else none of them would see that the caller is gone
+            other.channel.close()
+            other.answers.close()
+        _serve(theirs, work, take_back)
+    theirs.close()
+    return _Worker(pid, ours, ours.makefile("rb"))
+
+
+def _serve(channel: socket.socket, work: Callable[[int], str], take_back: Callable[[str], None]) -> NoReturn:
+    status = 70
+    try:
+        gc.freeze()  # what is the caller's is never destroyed here
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller's: it ends this one
+        signal.signal(signal.SIGTERM, _give_up)
+        with channel.makefile("rb") as asked:
+            while number := asked.readline():
+                line = work(int(number))
+                try:
+                    channel.sendall(line.encode() + b"\n")
+                except OSError:
+                    take_back(line)
+                    break
+        status = 0
+    except BaseException:  # its caller is told by its end
+        status = 71
+    finally:
+        os._exit(status)
+
+
+def _give_up(_number: int, _frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once: taking back must not be interrupted
+    raise KeyboardInterrupt

@@ -1,0 +1,183 @@
+"""Many branches of one commit: it is read and checked once, then they come to life side by side, each sealed for itself."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+
+from pydantic import Field
+
+from relive.config import Settings
+from relive.errors import BranchUnknown, ReliveError, RestoreFailed
+from relive.model.branch import BranchFacts
+from relive.model.commit import CommitId
+from relive.model.token_scope import Scope
+from relive.operations.forked_workers import in_forked_workers
+from relive.operations.operation import Effect, Faces, Operation, Result, Route, Tool
+from relive.operations.progress import Progress
+from relive.operations.restoring import BranchWish, bring_to_life, tell
+from relive.operations.targets import tend
+from relive.replay.stubs.speed import parse_speed
+from relive.sandbox.branch import find_branch
+from relive.store import Store
+
+__all__ = [
+    "MOST",
+    "RESTORE_MANY",
+    "BranchError",
+    "ManyRestored",
+    "OneOfMany",
+    "RestoreManyWish",
+    "restore_many",
+]
+
+MOST = 1000  # branches
+
+
+class RestoreManyWish(BranchWish):
+    """As how many branches."""
+
+    count: int = Field(ge=1, le=MOST, description="How many branches of it, side by side")
+    jobs: int | None = Field(
+        default=None, ge=1, le=64, description="Restores at one time; default: the number of CPUs"
+    )
+
+
+class BranchError(Result):
+    """Why a branch did not come to life, in the words of the error tree."""
+
+    code: str
+    message: str
+    cause: str | None
+    remedy: str | None
+
+
+class OneOfMany(Result):
+    """One of the branches; ``branch`` or ``error`` is there.
+
+    Attributes:
+        number: from 1 on; the branch is called as its service, with ``-NUMBER`` behind it.
+    """
+
+    number: int
+    branch: BranchFacts | None = None
+    error: BranchError | None = None
+
+
+class ManyRestored(Result):
+    """Those asked for, by their numbers; ``failed``: how many did not come to life; ``seconds``: until the last was there."""
+
+    commit: CommitId
+    branches: list[OneOfMany]
+    failed: int
+    seconds: float
+
+
+def restore_many(settings: Settings, wish: RestoreManyWish, progress: Progress) -> ManyRestored:
+    """Bring a commit to life several times. One that fails does not fail the others.
+
+    The first comes alone: what has to be read, made and checked for all of them is made for it.
+
+    Raises:
+        UsageError: the speed cannot be meant.
+        RefUnknown, RefAmbiguous, StoreError: the store does not know the commit.
+    """
+    parse_speed(wish.speed)
+    tend(settings, progress)
+    store = Store(settings.store)
+    commit = store.resolve(wish.ref)
+    manifest = store.manifest(commit)
+    name = manifest.target.name
+    began = time.monotonic()
+    found: list[OneOfMany] = []
+    try:
+        with progress.progress("restoring", wish.count) as done:
+            for one in _all(settings, store, commit, wish, name):
+                found.append(one)
+                done(len(found))
+    except BaseException:  # who gave up wants none of them
+        for one in found:
+            _take_back(settings, one)
+        raise
+    seconds = time.monotonic() - began
+    found.sort(key=lambda one: one.number)
+    alive = [one.branch for one in found if one.branch is not None]
+    if alive:
+        tell(settings, Store(settings.store), manifest, alive[0], progress)
+    return ManyRestored(commit=commit, branches=found, failed=len(found) - len(alive), seconds=seconds)
+
+
+def _all(
+    settings: Settings, store: Store, commit: CommitId, wish: RestoreManyWish, name: str
+) -> Iterator[OneOfMany]:
+    yield _one(settings, store, commit, wish, name, 1)
+    store.close()  # its database is nothing for forked processes, which open their own
+    own: list[Store] = []
+
+    def work(number: int) -> str:
+        if not own:
+            own.append(Store(settings.store))
+        return _one(settings, own[0], commit, wish, name, number).model_dump_json()
+
+    def take_back(line: str) -> None:
+        _take_back(settings, OneOfMany.model_validate_json(line))
+
+    jobs = wish.jobs or os.cpu_count() or 1
+    with contextlib.closing(in_forked_workers(range(2, wish.count + 1), jobs, work, take_back)) as made:
+        for number, line in made:
+            yield OneOfMany.model_validate_json(line) if line is not None else _killed(number)
+
+
+def _one(
+    settings: Settings, store: Store, commit: CommitId, wish: RestoreManyWish, name: str, number: int
+) -> OneOfMany:
+    try:
+        branch = bring_to_life(settings, store, commit, wish, f"{name}-{number}")
+    except ReliveError as error:
+        return OneOfMany(number=number, error=BranchError.model_validate(error.as_json()))
+    # What a replay would use of it is not needed here, and hundreds of descriptors would stay open.
+    for descriptor in branch.peers.values():
+        os.close(descriptor)
+    branch.peers.clear()
+    branch.ends.close()
+    return OneOfMany(number=number, branch=branch.facts)
+
+
+def _killed(number: int) -> OneOfMany:
+    error = RestoreFailed(
+        f"branch {number} was not restored",
+        cause="the process that restored it was killed",
+        remedy="for want of memory, mostly: restore fewer, or with --lazy",
+    )
+    return OneOfMany(number=number, error=BranchError.model_validate(error.as_json()))
+
+
+def _take_back(settings: Settings, one: OneOfMany) -> None:
+    if one.branch is not None:
+        with contextlib.suppress(BranchUnknown):
+            find_branch(settings, one.branch.id).stop()
+
+
+RESTORE_MANY = Operation(
+    "restore-many",
+    RestoreManyWish,
+    ManyRestored,
+    restore_many,
+    Faces(
+        cli=("restore",),
+        rest=Route(
+            "POST",
+            "/branches/many",
+            frozenset({Scope.OPERATE}),
+            "Bring a commit to life as many branches, each sealed for itself; one that fails does not fail the others",
+            is_task=True,
+        ),
+        mcp=Tool(
+            Effect.ADDS,
+            "Bring a commit to life as many branches side by side, each in a sealed sandbox of its own; `branches` are in "
+            "the order of their numbers, each with `branch` or `error`.",
+        ),
+    ),
+)

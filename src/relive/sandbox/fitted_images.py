@@ -1,0 +1,106 @@
+"""A commit's small images as every branch of it gets them: checked, and without the rights that no branch has.
+
+That depends on nothing but the commit, so a process that restores one several times does it once (``FittedImages.known``). It is
+kept in memory only: what lies on a disk would have to be looked at again before it is used.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from relive.images import criu_images_pb2 as pb
+from relive.images.image_file import read_entries
+from relive.images.locks import note_posix_locks
+from relive.images.notify_filters import ask_nobody
+from relive.images.rights import forget_security_modules, limit_rights
+from relive.images.sandbox_filters import limit_calls
+from relive.images.shared_namespaces import forget_devices, networks_from_outside
+from relive.images.validation import refuse_hostile_images, refuse_hostile_processes
+from relive.model.commit import CommitId, Manifest, TargetKind
+from relive.store import Store
+
+__all__ = ["FittedImages", "fit_images"]
+
+_KEPT = 2  # commits
+_LARGEST = 4 << 20  # [bytes] of all small images of one; with large deleted files it is fitted anew each time
+_PAGES = "pages-"
+_known: OrderedDict[CommitId, FittedImages] = OrderedDict()
+
+
+@dataclass(frozen=True, slots=True)
+class FittedImages:
+    """What ``fit_images`` found.
+
+    Attributes:
+        networks: what CRIU calls network namespaces of the target's own.
+        may_ask: CRIU may restore it from under a filter of system calls.
+        manifest: the commit's, with its layers.
+        small: content of the images by name, all but those of pages; empty where they are not kept.
+    """
+
+    networks: Sequence[str]
+    may_ask: bool
+    manifest: Manifest
+    small: Mapping[str, bytes] = field(default_factory=dict)
+
+    @staticmethod
+    def known(store: Store, commit: CommitId) -> FittedImages | None:
+        """As this process has fitted them before, of a commit that is still there.
+
+        Raises:
+            RefUnknown, ObjectCorrupt: the store does not have the commit (any more).
+        """
+        found = _known.get(commit)
+        if found is not None:
+            store.facts(commit)
+        return found
+
+    def lay_out(self, store: Store, images: Path) -> None:
+        """Make all images in a directory; raises as ``Store.lay_out_images``."""
+        store.lay_out_page_files(self.manifest, images)
+        for name, content in self.small.items():
+            with (images / name).open("xb") as file:
+                file.write(content)
+
+
+def fit_images(images: Path, commit: CommitId, manifest: Manifest, *, keep: bool) -> FittedImages:
+    """Check and limit what is laid out in ``images``.
+
+    Args:
+        keep: it is to be ``known`` from now on; only where the directory holds nothing but the commit's images.
+
+    Raises:
+        ObjectCorrupt: something is damaged, or what no honest dump says.
+    """
+    processes = read_entries(images / "pstree.img", pb.PstreeEntry)
+    refuse_hostile_processes(processes)
+    is_container = manifest.target.kind is TargetKind.CONTAINER
+    networks: list[str] = []
+    if not is_container and any(images.glob("netns-*.img")):
+        forget_devices(images)
+        networks = networks_from_outside(images)
+    refuse_hostile_images(images, is_container=is_container)
+    limit_rights(images, processes)
+    forget_security_modules(images)
+    ask_nobody(images)
+    may_ask = limit_calls(images, processes)
+    note_posix_locks(images)
+    fitted = FittedImages(networks, may_ask, manifest, _small(images, manifest) if keep else {})
+    if fitted.small:
+        _known[commit] = fitted
+        while len(_known) > _KEPT:
+            _known.popitem(last=False)
+    return fitted
+
+
+def _small(images: Path, manifest: Manifest) -> dict[str, bytes]:
+    """Nothing where they are not to be kept: they are many bytes, or files of a kind that is not made again one by one."""
+    if manifest.version == 1:
+        return {}
+    paths = [path for path in images.iterdir() if not path.name.startswith(_PAGES)]
+    if sum(path.stat().st_size for path in paths) > _LARGEST:
+        return {}
+    return {path.name: path.read_bytes() for path in paths}
