@@ -216,7 +216,7 @@ def main(loaded: Callable[[], None] = lambda: None) -> None:
         # Behind "--" there are no options, so a command's name follows.
         app = application_for(next((word for word in words if word != "--"), None))
         loaded()
-        status = app(standalone_mode=False)
+        status = app(prog_name="relive", standalone_mode=False)
     except ReliveError as error:
         Terminal(as_json=as_json).failed(error)
         sys.exit(error.exit_status)
