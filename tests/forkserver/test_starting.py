@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from fork_servers import OwnServer
+from relive.forkserver import asking
 from relive.forkserver.rendezvous import connect
 from relive.forkserver.starting import ForkedProcess, fork_module, start_module
 from waiting import eventually
@@ -152,8 +153,8 @@ def test_what_cannot_be_so_in_a_fork_is_executed(server: OwnServer, monkeypatch)
     """Who asks says so in time, and nothing has been started."""
     server.fork().wait(60)
     wrong = {"control groups": "0::/nowhere/at/all\n"}
-    own = fork_module.__globals__["settable_attributes"]
-    monkeypatch.setitem(fork_module.__globals__, "settable_attributes", lambda: own() | wrong)
+    own = asking.settable_attributes
+    monkeypatch.setattr(asking, "settable_attributes", lambda: own() | wrong)
     assert fork_module(TRIAL, [], streams=(-3, -3, -3), environment=server.environment, patient=True) is None
 
 
@@ -172,7 +173,7 @@ def test_a_server_that_stands_still_is_not_waited_for_and_runs_nothing_later(ser
     pid = server.pid()
     assert pid is not None
     reading, writing = os.pipe()
-    monkeypatch.setitem(fork_module.__globals__, "_ANSWER_LIMIT_S", 0.2)
+    monkeypatch.setattr(asking, "ANSWER_LIMIT_S", 0.2)
     os.kill(pid, signal.SIGSTOP)
     try:
         streams = (subprocess.DEVNULL, writing, subprocess.DEVNULL)
@@ -235,6 +236,30 @@ def make_group(hierarchy: str) -> Path | None:
     except OSError:
         return None
     return made if (made / "cgroup.procs").exists() else None
+
+
+_STARTS_A_SERVER = """
+import sys
+from pathlib import Path
+from relive.forkserver.starting import fork_module
+Path(sys.argv[1], "cgroup.procs").write_text("0")
+assert fork_module("relive.forkserver.trial", [], streams=(-3, -3, -3), patient=True).wait(60) == 0
+"""
+
+
+@pytest.mark.real
+def test_the_server_is_in_no_control_group_of_who_started_it(server: OwnServer, group: Path):
+    """There its memory would count, and its end would come with that of the group."""
+    top = group.parent / "cgroup.procs"
+    if subprocess.run(["sh", "-c", f"echo $$ >{top}"], stderr=subprocess.DEVNULL, check=False).returncode:
+        pytest.skip("nobody may go to the top here")
+    server.kill()
+    subprocess.run(
+        [sys.executable, "-c", _STARTS_A_SERVER, group], env=server.environment, check=True, timeout=100
+    )
+    pid = server.pid()
+    assert pid is not None
+    assert group.name not in Path(f"/proc/{pid}/cgroup").read_text()
 
 
 @pytest.mark.real

@@ -60,11 +60,11 @@ def test_its_result_is_what_the_function_returns(settings):
 
 def test_its_error_is_of_the_same_class_with_all_its_parts(settings):
     with pytest.raises(IncidentUnknown) as raised:
-        perform_apart(REPLAY, settings, ReplayWish(what="17"))
+        perform_apart(REPLAY, settings, ReplayWish(what="17"), is_first=False)
     assert raised.value.message == "there is no incident 17"
     assert raised.value.remedy == "`relive incidents` lists them"
     with pytest.raises(UsageError):
-        perform_apart(REPLAY, settings, ReplayWish(what="17", speed="quick"))
+        perform_apart(REPLAY, settings, ReplayWish(what="17", speed="quick"), is_first=False)
 
 
 def test_a_wish_that_the_other_side_does_not_understand_is_an_error(settings):

@@ -231,7 +231,7 @@ def _status_of(words: list[str], loaded: Callable[[], None]) -> int:
         # Behind "--" there are no options, so a command's name follows.
         app = application_for(next((word for word in words if word != "--"), None))
         loaded()
-        status = app(standalone_mode=False)
+        status = app(prog_name="relive", standalone_mode=False)
     except OutputLost:
         raise
     except ReliveError as error:

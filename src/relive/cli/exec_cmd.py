@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from typing import Annotated
 
 import typer
 
 from relive.config import load_settings
+from relive.forkserver.successor import Successor, succeed
 from relive.operations.branches import find_living, inside_environment
 
 __all__ = ["exec_"]
@@ -25,5 +25,5 @@ def exec_(
     found = find_living(load_settings(), branch)
     if command[:1] == ["--"]:
         command = command[1:]
-    done = subprocess.run(found.command_inside(command), env=inside_environment(), cwd="/", check=False)
-    raise typer.Exit(done.returncode if done.returncode >= 0 else 128 - done.returncode)
+    # No process of Relive stays beside the command: the terminal, its signals and its end are its own.
+    succeed(Successor(found.command_inside(command), inside_environment(), "/"))

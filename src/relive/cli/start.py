@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
 
 __all__ = ["main"]
 
@@ -11,9 +13,24 @@ def main() -> None:
     """Entry point of the ``relive`` script; in a process of its own, whose garbage collector it sets."""
     # Nothing is garbage while modules are imported, but each pass looks at all that there is so far: a tenth of the time.
     gc.disable()
+    from relive.cli.forked import run_forked
+
+    status = run_forked()
+    if status is not None:
+        _end_as(status)
     from relive.cli.app import main as run
 
     run(loaded=_collect_from_now_on)
+
+
+def _end_as(status: int) -> None:
+    """End this process as another has ended: by that status, or by that signal."""
+    if status < 0:
+        signal.signal(-status, signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
+    os._exit(
+        status if status >= 0 else 128 - status
+    )  # nothing of it was written here, so nothing is left to be
 
 
 def _collect_from_now_on() -> None:

@@ -16,6 +16,7 @@ import sys
 import time
 from pathlib import Path
 
+from relive.forkserver.attributes import leave_control_groups
 from relive.forkserver.become import run_child, take_default_signals
 from relive.forkserver.entries import preload
 from relive.forkserver.modules import ModuleFiles
@@ -38,6 +39,7 @@ def main() -> int:
     os.chdir("/")
     os.umask(0o077)
     take_default_signals()
+    leave_control_groups()  # those of who happens to be the first to ask; its children have their own
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[
         1
     ]  # two descriptors for each child; a child has the limits of who asks

@@ -6,6 +6,7 @@ not forked from; *settable* what it can, mostly.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 from collections.abc import Callable, Mapping
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from relive.kernel import libc
 
-__all__ = ["fixed_attributes", "settable_attributes", "take_on"]
+__all__ = ["fixed_attributes", "leave_control_groups", "settable_attributes", "take_on"]
 
 _SELF = Path("/proc/thread-self")
 _FIXED_IN_STATUS = (
@@ -62,15 +63,27 @@ def _text_or_none(name: str) -> str:
 def _set_cgroups(wanted: str) -> None:
     own = set(_cgroups().splitlines())
     for line in wanted.splitlines():
-        if line in own:
-            continue
+        if line not in own:
+            _, controllers, path = line.split(":", 2)
+            _join_cgroup(controllers, path)
+
+
+def _join_cgroup(controllers: str, path: str) -> None:
+    tops = [Path("/sys/fs/cgroup") / controllers.removeprefix("name=")] if controllers else _CGROUP_TOPS
+    for top in tops:
+        members = top / path.lstrip("/") / "cgroup.procs"
+        if members.exists() and bool(controllers) != (top / "cgroup.controllers").exists():
+            members.write_text("0")
+            return
+
+
+def leave_control_groups() -> None:
+    """Go to the top of each hierarchy, where that is allowed: what this process takes from now on counts as nobody's."""
+    for line in _cgroups().splitlines():
         _, controllers, path = line.split(":", 2)
-        tops = [Path("/sys/fs/cgroup") / controllers.removeprefix("name=")] if controllers else _CGROUP_TOPS
-        for top in tops:
-            members = top / path.lstrip("/") / "cgroup.procs"
-            if members.exists() and bool(controllers) != (top / "cgroup.controllers").exists():
-                members.write_text("0")
-                break
+        if path != "/":
+            with contextlib.suppress(OSError):  # read-only, or not this user's
+                _join_cgroup(controllers, "/")
 
 
 def _cgroups() -> str:

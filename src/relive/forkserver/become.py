@@ -7,6 +7,7 @@ import fcntl
 import gc
 import io
 import os
+import select
 import signal
 import socket
 import sys
@@ -17,6 +18,7 @@ from typing import TextIO
 from relive.forkserver.attributes import take_on
 from relive.forkserver.entries import ENTRIES, entry
 from relive.forkserver.request import Request, receive_request, say
+from relive.forkserver.successor import replace_asker
 from relive.kernel.process_title import set_title
 
 __all__ = ["run_child", "take_default_signals"]
@@ -24,6 +26,7 @@ __all__ = ["run_child", "take_default_signals"]
 # Python ignores them from its start on.
 _PYTHON_IGNORES = {signal.SIGPIPE, signal.SIGXFSZ}
 _PATIENCE_S = 20.0  # more than any who asks has
+_F_SETSIG = 10  # linux/fcntl.h; Python's module has it only from 3.12 on every build
 
 
 class _Refused(Exception):
@@ -53,6 +56,9 @@ def run_child(connection: socket.socket) -> int:
             return 0
         if not _is_wanted(talks):
             return 0
+        if request.ends_with_asker:
+            replace_asker(talks.dup())
+            _end_with(talks.dup())
     _take_streams()
     gc.enable()
     return entry(request.module)() or 0
@@ -84,6 +90,16 @@ def _is_wanted(talks: socket.socket) -> bool:
         return False
     finally:
         os.close(handle)
+
+
+def _end_with(talks: socket.socket) -> None:
+    """SIGKILL, which who asks cannot pass on, when the other end is closed; nothing else is said there any more."""
+    descriptor = talks.detach()
+    fcntl.fcntl(descriptor, _F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(descriptor, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(descriptor, fcntl.F_SETFL, fcntl.fcntl(descriptor, fcntl.F_GETFL) | os.O_ASYNC)
+    if select.select([descriptor], [], [], 0)[0]:  # closed before
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _take_environment(environment: Mapping[str, str]) -> None:

@@ -15,6 +15,7 @@ ENTRIES = {
     "relive.proxies.ingress.proxy": "relive.proxies.ingress.proxy",
     "relive.proxies.egress.recorder": "relive.proxies.egress.recorder",
     "relive.signals.tracer": "relive.signals.tracer",
+    "relive.cli": "relive.cli.__main__",
     "relive.forkserver.trial": "relive.forkserver.trial",
 }
 _FIRST = "relive.agent.control.lean"  # decides what the others leave out

@@ -25,7 +25,10 @@ __all__ = ["connect", "meeting_place", "peer_user", "started_with"]
 
 _NAME = "relive-fork-server"
 # What libraries and the interpreter read once, before any of our code runs.
-_EARLY = ("PYTHON", "LD_", "MALLOC_", "GLIBC_", "OPENBLAS_", "OPENSSL_", "LC_")
+_EARLY = (
+    *("PYTHON", "LD_", "MALLOC_", "GLIBC_", "OPENBLAS_", "OPENSSL_", "LC_"),
+    *("CRYPTOGRAPHY_", "PYDANTIC_", "TYPER_", "_TYPER_"),
+)
 _EARLY_NAMES = {"LANG", "LANGUAGE"}
 _NO_THREADS = {
     "OPENBLAS_NUM_THREADS": "1"

@@ -3,6 +3,7 @@
     asks    a byte; descriptors: a file in memory with the request as JSON, the working directory, those that it shall have
     child   {"pid"} with a descriptor of its process (pidfd_open(2)), or {"refused": why}
     asks    a byte: go on. Where none comes, such as when who asks was killed or has lost patience, nothing has been done
+    child   {"successor"} with a file in memory, where who asks shall be replaced by another program (``successor``)
     server  {"status"}: the raw wait status, when the child has ended
 
 The file in memory is for environments larger than a packet.
@@ -15,8 +16,7 @@ import json
 import os
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 __all__ = ["MOST_DESCRIPTORS", "Request", "receive_request", "say", "send_request", "take"]
 
@@ -24,8 +24,9 @@ MOST_DESCRIPTORS = 253  # in one packet, SCM_MAX_FD
 _PACKET = 4096  # [bytes] more than any message but the request's file
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(
+    NamedTuple
+):  # and no dataclass, whose module takes as long to import as all the others that a command asks with
     """A process that is wanted.
 
     Attributes:
@@ -37,6 +38,7 @@ class Request:
         blocked: signals that it shall block.
         descriptors: the numbers that the descriptors sent along shall have in it.
         new_session: as the leader of a session of its own (setsid(2)).
+        ends_with_asker: it is killed when who asked closes the connection, such as by being killed.
     """
 
     module: str
@@ -47,6 +49,7 @@ class Request:
     blocked: Sequence[int]
     descriptors: Sequence[int]
     new_session: bool
+    ends_with_asker: bool
 
 
 def send_request(
@@ -64,7 +67,7 @@ def send_request(
     file = os.memfd_create("relive-request", os.MFD_CLOEXEC)
     try:
         with os.fdopen(os.dup(file), "wb") as writing:
-            writing.write(json.dumps(asdict(request)).encode())
+            writing.write(json.dumps(request._asdict()).encode())
         socket.send_fds(connection, [b"\0"], [file, directory, *descriptors])
     finally:
         os.close(file)

@@ -15,6 +15,7 @@ from relive.forkserver.request import say
 __all__ = ["ForkServer"]
 
 _MOST_DESCRIPTORS = 1 << 20
+_DUMPED = 0x80  # beside a signal's number in a wait status: it has left a core dump
 
 
 @dataclass(slots=True)
@@ -114,10 +115,20 @@ class ForkServer:
     def _bury(self, handle: int) -> None:
         child, connection = self._children.pop(handle)
         os.close(handle)
-        _, status = os.waitpid(child, 0)
         with connection:
             try:
                 connection.setblocking(False)
-                say(connection, {"status": status})
+                # Before it is reaped: until then who asked reads it from /proc, and needs to wait for nobody.
+                say(connection, {"status": _status(child)})
             except OSError:  # nobody wants to know
                 pass
+        os.waitpid(child, 0)
+
+
+def _status(child: int) -> int:
+    """The raw wait status of a child that has ended, and stays to be waited for."""
+    found = os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    assert found is not None
+    if found.si_code == os.CLD_EXITED:
+        return found.si_status << 8
+    return found.si_status | (_DUMPED if found.si_code == os.CLD_DUMPED else 0)

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import select
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from relive.forkserver.attributes import settable_attributes
+from relive.forkserver.asking import Fork, ask, readable
 from relive.forkserver.rendezvous import connect, meeting_place, started_with
-from relive.forkserver.request import MOST_DESCRIPTORS, Request, send_request, take
-from relive.kernel import pidfds
 from relive.kernel.children import Endable
 
 __all__ = ["ForkedProcess", "StartedProcess", "fork_module", "module_command", "start_module"]
 
-_ANSWER_LIMIT_S = 5.0  # for a child to be there; a server that was stopped never has one
 _START_LIMIT_S = 10.0  # for a server to have imported all
-_RESTORED = {signal.SIGPIPE, signal.SIGXFSZ}  # what Python ignores for itself and ``subprocess`` gives back
-_UNKNOWN = -int(signal.SIGKILL)  # how a process ended whose server was killed
 
 
 class StartedProcess(Endable, Protocol):
@@ -37,12 +29,11 @@ class StartedProcess(Endable, Protocol):
 
 
 class ForkedProcess:
-    """A child of the fork server."""
+    """A child of the fork server, as ``subprocess.Popen`` has its own."""
 
-    def __init__(self, pid: int, handle: int, connection: socket.socket) -> None:
-        self.pid = pid
-        self._handle, self._connection = handle, connection
-        self._status: int | None = None
+    def __init__(self, fork: Fork) -> None:
+        self.pid = fork.pid
+        self._fork = fork
 
     @property
     def returncode(self) -> int | None:
@@ -51,44 +42,27 @@ class ForkedProcess:
 
     def poll(self) -> int | None:
         """The exit status, or None."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            return self.wait(0)
-        return None
+        status = self._fork.status()
+        if status is not None:
+            self._fork.close()
+        return status
 
     def wait(self, timeout: float | None = None) -> int:
         """The exit status; raises subprocess.TimeoutExpired."""
-        if self._status is None:
-            limit_ms = None if timeout is None else timeout * 1000
-            if not _readable(self._handle, limit_ms):
-                raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
-            self._status = self._told()
-            self._connection.close()
-            os.close(self._handle)
-        return self._status
-
-    def _told(self) -> int:
-        """By the server, which hears of the end as we do, and says so or ends itself."""
-        message: dict[str, int] = {}
-        with contextlib.suppress(OSError):
-            self._connection.settimeout(_ANSWER_LIMIT_S)
-            message, _ = take(self._connection)
-        return os.waitstatus_to_exitcode(message["status"]) if "status" in message else _UNKNOWN
+        status = self.poll()
+        if status is None:
+            readable(self._fork.fileno(), None if timeout is None else timeout * 1000)
+            status = self.poll()
+        if status is None:
+            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
+        return status
 
     def kill(self) -> None:
         """SIGKILL."""
-        if self._status is None:
-            pidfds.send_signal(self._handle, signal.SIGKILL)
+        self._fork.send_signal(signal.SIGKILL)
 
     def __del__(self) -> None:
-        if self._status is None:
-            self._connection.close()
-            os.close(self._handle)
-
-
-def _readable(descriptor: int, limit_ms: float | None) -> bool:
-    poller = select.poll()
-    poller.register(descriptor, select.POLLIN)
-    return bool(poller.poll(limit_ms))
+        self._fork.close()
 
 
 def module_command(module: str, options: Sequence[str]) -> list[str]:
@@ -154,56 +128,18 @@ def fork_module(
             connection = connect(place) if is_ready else None
         if connection is None:
             return None
-        request = Request(
-            module=module,
-            options=list(options),
-            environment=variables,
-            attributes=settable_attributes(),
-            ignored=_ignored(),
-            blocked=sorted(map(int, signal.pthread_sigmask(signal.SIG_BLOCK, ()))),
-            descriptors=[0, 1, 2, *handed],
-            new_session=True,
-        )
-        return _ask(connection, request, streams, handed)
+        with Path(os.devnull).open("r+b", buffering=0) as nowhere:
+            fork = ask(
+                connection,
+                module,
+                options,
+                environment=variables,
+                streams=[nowhere.fileno() if one == subprocess.DEVNULL else one for one in streams],
+                handed=handed,
+            )
+        return ForkedProcess(fork) if fork is not None else None
     except (OSError, ValueError):
         return None
-
-
-def _ignored() -> list[int]:
-    return [
-        int(number)
-        for number in sorted(signal.valid_signals() - _RESTORED)
-        if signal.getsignal(number) is signal.SIG_IGN
-    ]
-
-
-def _ask(
-    connection: socket.socket, request: Request, streams: Sequence[int], handed: Sequence[int]
-) -> ForkedProcess | None:
-    """Ask for a process; the connection becomes its, or is closed."""
-    try:
-        with contextlib.ExitStack() as opened:
-
-            def held(descriptor: int) -> int:
-                opened.callback(os.close, descriptor)
-                return descriptor
-
-            nowhere = held(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC))
-            directory = held(os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
-            given = [nowhere if one == subprocess.DEVNULL else one for one in streams]
-            if len(given) + len(handed) + 2 > MOST_DESCRIPTORS:
-                return None
-            connection.settimeout(_ANSWER_LIMIT_S)
-            send_request(connection, request, directory, [*given, *handed])
-            message, handle = take(connection)
-            if handle is None or "pid" not in message:
-                return None
-            forked = ForkedProcess(message["pid"], handle, connection.dup())
-            # From here on it runs, unless it has ended before.
-            connection.send(b"\0")
-            return forked
-    finally:
-        connection.close()
 
 
 def _start_server(place: Path, environment: Mapping[str, str], *, patient: bool) -> bool:
@@ -222,7 +158,7 @@ def _start_server(place: Path, environment: Mapping[str, str], *, patient: bool)
         )
         os.close(writing)
         writing = -1
-        return patient and _readable(reading, _START_LIMIT_S * 1000) and os.read(reading, 1) != b""
+        return patient and readable(reading, _START_LIMIT_S * 1000) and os.read(reading, 1) != b""
     except subprocess.TimeoutExpired:
         return False
     finally:

@@ -166,6 +166,10 @@ def execute(settings: Settings, wish: ExecWish, _progress: Progress) -> Executed
     return Executed(status=status, stdout=out[0], stderr=err[0], cut=out[1] + err[1])
 
 
+def _look_up(settings: Settings, wish: ExecWish) -> None:
+    find_living(settings, wish.branch)
+
+
 EXEC = Operation(
     "exec",
     ExecWish,
@@ -179,6 +183,7 @@ EXEC = Operation(
             "Run a command inside a branch: look at its files, send its service requests. Only the branch is changed.",
         ),
     ),
+    look_up=_look_up,
 )
 
 

@@ -111,6 +111,12 @@ def _left_out(store: Store, stored: StoredCommit) -> list[tuple[str, str]]:
     return [(f"/{path.lstrip('/')}", reason) for path, _, reason in (line.partition("\t") for line in lines)]
 
 
+def _look_up(settings: Settings, wish: CommitWish) -> None:
+    of_an_engine = parse_target(wish.target) is not None or wish.target.startswith((_DOCKER, "pid:"))
+    if not of_an_engine and _service_watch(settings, wish.target) is None:
+        find_capsule(settings, wish.target)
+
+
 COMMIT = Operation(
     "commit",
     CommitWish,
@@ -131,6 +137,7 @@ COMMIT = Operation(
             ),
         ),
     ),
+    look_up=_look_up,
 )
 
 

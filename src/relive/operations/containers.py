@@ -8,6 +8,7 @@ from relive.config import Settings
 from relive.containers.podman.restore.restoring import Revived, restore_container
 from relive.model.capsule import parse_publication
 from relive.model.token_scope import Scope
+from relive.operations.named import look_up_commit
 from relive.operations.operation import Effect, Faces, Operation, Route, Tool, Wish
 from relive.operations.progress import Progress
 from relive.store import Store
@@ -64,4 +65,5 @@ RESTORE_AS_PODMAN = Operation(
             is_for_host=True,
         ),
     ),
+    look_up=look_up_commit,
 )

@@ -180,6 +180,10 @@ def _without_prompt(text: str) -> str:
     return text.rpartition("\n")[0]
 
 
+def _look_up(settings: Settings, wish: DebugWish) -> None:
+    Incidents(settings.incidents).get(wish.number)
+
+
 DEBUG = Operation(
     "debug",
     DebugWish,
@@ -213,4 +217,5 @@ DEBUG = Operation(
             ),
         ),
     ),
+    look_up=_look_up,
 )

@@ -99,6 +99,12 @@ def diff(settings: Settings, wish: DiffWish, progress: Progress) -> CommitDiffer
     )
 
 
+def _look_up(settings: Settings, wish: DiffWish) -> None:
+    store = Store(settings.store)
+    for ref in (wish.before, wish.after):
+        store.resolve(ref)
+
+
 DIFF = Operation(
     "diff",
     DiffWish,
@@ -122,6 +128,7 @@ DIFF = Operation(
             ),
         ),
     ),
+    look_up=_look_up,
 )
 
 

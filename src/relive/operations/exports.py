@@ -15,6 +15,7 @@ from relive.containers.archive.exporting import export_checkpoint
 from relive.containers.archive.oci_image import export_image
 from relive.errors import UsageError
 from relive.model.commit import CommitId
+from relive.operations.named import look_up_commit_or_incident
 from relive.operations.operation import Effect, Face, Faces, Only, Operation, Result, Tool, Wish
 from relive.operations.progress import Progress
 from relive.remotes.case_transfer import meant
@@ -170,4 +171,5 @@ EXPORT = Operation(
             ),
         ),
     ),
+    look_up=look_up_commit_or_incident,
 )

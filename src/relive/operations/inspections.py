@@ -9,6 +9,7 @@ from relive.incidents.report.masking import Mask
 from relive.inspection.python.values import Evaluated, PythonStacks
 from relive.inspection.search import Found
 from relive.inspection.state import CommitState
+from relive.operations.named import look_up_commit
 from relive.operations.operation import Effect, Face, Faces, Only, Operation, Tool, Wish
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
@@ -68,6 +69,7 @@ INSPECT = Operation(
             "Processes, threads, descriptors, sockets, memory and locks of a commit, without running it.",
         ),
     ),
+    look_up=look_up_commit,
 )
 
 
@@ -109,6 +111,7 @@ FIND = Operation(
             "Where a text, bytes or an expression stand in the memory of a commit's processes.",
         ),
     ),
+    look_up=look_up_commit,
 )
 
 
@@ -156,6 +159,7 @@ STACKS = Operation(
             ),
         ),
     ),
+    look_up=look_up_commit,
 )
 
 
@@ -202,4 +206,5 @@ EVALUATE = Operation(
             "Evaluate a Python expression in a commit's process as it was, in a sealed branch that is removed in any case.",
         ),
     ),
+    look_up=look_up_commit,
 )

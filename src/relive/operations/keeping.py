@@ -32,6 +32,7 @@ from relive.model.incident import Incident
 from relive.model.outcome import Run
 from relive.model.token_scope import Scope
 from relive.model.trial import TAG_PREFIX, Swapped
+from relive.operations.named import look_up_incident
 from relive.operations.operation import Effect, Faces, Operation, Result, Route, Tool, Wish
 from relive.operations.policies import check_ignore, parse_policy
 from relive.operations.progress import Progress
@@ -225,6 +226,7 @@ KEEP = Operation(
             is_for_host=True,
         ),
     ),
+    look_up=look_up_incident,
 )
 
 

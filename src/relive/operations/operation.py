@@ -172,6 +172,8 @@ class Operation(Generic[W, R]):
     Attributes:
         name: in kebab-case, unique.
         run: raises ReliveError; to be called in a process with one thread.
+        look_up: raises what ``run`` would where something that the wish names is not there; in any thread, and at once. None: it
+            names nothing, or nothing that could be looked up so.
     """
 
     name: str
@@ -179,6 +181,7 @@ class Operation(Generic[W, R]):
     result: type[R]
     run: Callable[[Settings, W, Progress], R]
     faces: Faces
+    look_up: Callable[[Settings, W], None] | None = None
 
     @property
     def identifier(self) -> str:

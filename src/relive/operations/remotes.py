@@ -9,6 +9,7 @@ from relive.checkpoint.target import host_facts
 from relive.config import Settings
 from relive.model.commit import CommitId
 from relive.model.token_scope import Scope
+from relive.operations.named import look_up_commit_or_incident
 from relive.operations.operation import Effect, Faces, Operation, Result, Route, Tool, Wish
 from relive.operations.progress import Progress
 from relive.remotes.case_transfer import commits_of, meant
@@ -99,6 +100,7 @@ PUSH = Operation(
         ),
         mcp=Tool(Effect.ADDS, "Send a commit and its incidents to a remote.", is_for_host=True),
     ),
+    look_up=look_up_commit_or_incident,
 )
 
 

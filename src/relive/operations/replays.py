@@ -125,6 +125,14 @@ def replay(settings: Settings, wish: ReplayWish, progress: Progress) -> Replay:
     return result
 
 
+def _look_up(settings: Settings, wish: ReplayWish) -> None:
+    number = wish.what.removeprefix("incident/")
+    if wish.request is not None:
+        Store(settings.store).resolve(wish.what)
+    elif is_number(number):
+        Incidents(settings.incidents).get(int(number))
+
+
 REPLAY = Operation(
     "replay",
     ReplayWish,
@@ -139,6 +147,7 @@ REPLAY = Operation(
             "at the first difference, or same-answer: `unseen` says what was missing or why the cause was not seen.",
         ),
     ),
+    look_up=_look_up,
 )
 
 

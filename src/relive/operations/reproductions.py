@@ -9,6 +9,7 @@ from pydantic import Field
 
 from relive.config import Settings
 from relive.errors import StoreError, UsageError
+from relive.incidents.incidents import Incidents
 from relive.incidents.report.masking import Mask
 from relive.incidents.report.outcomes import masked_attempt
 from relive.model.incident import Incident
@@ -130,6 +131,12 @@ def reproduce(settings: Settings, wish: ReproduceWish, progress: Progress) -> Re
     return result
 
 
+def _look_up(settings: Settings, wish: ReproduceWish) -> None:
+    directory, number = _incident(wish.incident)
+    if directory is None:
+        Incidents(settings.incidents).get(number)
+
+
 REPRODUCE = Operation(
     "reproduce",
     ReproduceWish,
@@ -151,6 +158,7 @@ REPRODUCE = Operation(
             ),
         ),
     ),
+    look_up=_look_up,
 )
 
 

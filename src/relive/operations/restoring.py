@@ -13,6 +13,7 @@ from relive.model.branch import BranchFacts, Clients, Clock, unwritable_words
 from relive.model.capsule import LifePaths, parse_publication
 from relive.model.commit import CommitId, Manifest
 from relive.model.quantities import age, when
+from relive.operations.named import look_up_commit
 from relive.operations.operation import Effect, Faces, Operation, Tool, Wish
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
@@ -172,6 +173,7 @@ RESTORE = Operation(
             "Bring a commit to life as a branch in a sealed sandbox; the original is not touched.",
         ),
     ),
+    look_up=look_up_commit,
 )
 
 

@@ -48,6 +48,7 @@ def perform_apart(
     *,
     cancel: threading.Event | None = None,
     started: Callable[[int], None] = lambda _pid: None,
+    is_first: bool = True,
 ) -> R:
     """Have it done, and wait for it; safe in any thread.
 
@@ -55,10 +56,13 @@ def perform_apart(
         progress: called in this thread.
         cancel: when it is set, the work is given up within a moment.
         started: called with the pid of the process before that is told what to do; what it raises ends the process undone.
+        is_first: nothing of it can have been done before. What it names must then be there; else it may have been needed no more.
 
     Raises:
         ReliveError: as the operation does, of the same class; Cancelled.
     """
+    if is_first and operation.look_up is not None:
+        operation.look_up(settings, wish)
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "relive.operations", operation.name],

@@ -17,6 +17,7 @@ from relive.model.outcome import VerdictKind
 from relive.model.reproduction import Attempt, ReproductionKind
 from relive.model.token_scope import Scope
 from relive.model.trial import FixRun, FixTried, Trial
+from relive.operations.named import look_up_incident
 from relive.operations.operation import Effect, Faces, Operation, Route, Tool, Wish
 from relive.operations.policies import check_ignore, parse_policy
 from relive.operations.progress import Progress
@@ -175,6 +176,7 @@ TRY = Operation(
             "`around` tells what they break.",
         ),
     ),
+    look_up=look_up_incident,
 )
 
 

@@ -193,7 +193,15 @@ def _apart(settings: Settings, operation: Operation[W, R], work: TaskAttempt, wi
         work.note(_PROCESS, f"{pid} {stat.start_ticks if stat is not None else 0}")
 
     try:
-        return perform_apart(operation, marked, wish, work, cancel=work.to_end, started=started)
+        return perform_apart(
+            operation,
+            marked,
+            wish,
+            work,
+            cancel=work.to_end,
+            started=started,
+            is_first=work.attempt == 1,
+        )
     except Cancelled:
         work.check()
         raise

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import sys
 
-__all__: list[str] = []
+__all__ = ["LEFT_OUT"]
 
-for _name in ("rich", "twisted"):
+LEFT_OUT = ("rich", "twisted")
+
+for _name in LEFT_OUT:
     sys.modules.setdefault(_name, None)  # type: ignore[arg-type]  # "import" then fails as if it were not installed
