@@ -674,6 +674,7 @@ static int is_recording(const Quick *self) {
 }
 
 static void copy_in(Quick *self, const void *from, size_t size) {
+    if (!size) return;  // ``from`` may be NULL then
     uint64_t at = self->head % self->capacity;
     size_t room = (size_t)(self->capacity - at), first = size < room ? size : room;
     memcpy(self->map + HEADER_BYTES + at, from, first);
@@ -1279,13 +1280,6 @@ static PyObject *quick_ended(PyObject *object, PyObject *const *given, Py_ssize_
     return result != NULL ? result : not_plain(NULL);
 }
 
-// mode() -> int: of the ring; None where the file is not the one that was made, or is forgotten.
-static PyObject *quick_mode(PyObject *object, PyObject *Py_UNUSED(nothing)) {
-    Quick *self = (Quick *)object;
-    if (self->map == NULL || self->words[EPOCH] != self->epoch) Py_RETURN_NONE;
-    return PyLong_FromUnsignedLongLong(self->words[MODE]);
-}
-
 // put(seq, meta, data) -> bool: as ``Ring.write``.
 static PyObject *quick_put(PyObject *object, PyObject *const *given, Py_ssize_t count) {
     Quick *self = (Quick *)object;
@@ -1334,7 +1328,7 @@ static PyMethodDef quick_methods[] = {
     {"asked", FAST(quick_asked), METH_FASTCALL, NULL}, {"emit", FAST(quick_emit), METH_FASTCALL, NULL},
     {"ended", FAST(quick_ended), METH_FASTCALL, NULL}, {"executed", FAST(quick_executed), METH_FASTCALL, NULL},
     {"forget", quick_forget, METH_NOARGS, NULL},     {"last", quick_last, METH_NOARGS, NULL},
-    {"mode", quick_mode, METH_NOARGS, NULL},         {"next", quick_next, METH_NOARGS, NULL},         {"put", FAST(quick_put), METH_FASTCALL, NULL},
+    {"next", quick_next, METH_NOARGS, NULL},         {"put", FAST(quick_put), METH_FASTCALL, NULL},
     {"rows", FAST(quick_rows), METH_FASTCALL, NULL}, {"sqlite", FAST(quick_sqlite), METH_FASTCALL, NULL},
     {"started", FAST(quick_started), METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL}};

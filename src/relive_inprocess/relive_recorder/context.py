@@ -168,9 +168,13 @@ def place() -> Tuple[int, int]:
     return request.number, _here()[2]
 
 
+def _here_now() -> "_Lane":
+    return _here()  # which may become another function
+
+
 def for_quick() -> Tuple[Any, ...]:
     """What ``place`` goes by, for the writer in C: two variables, who finds out a lane, the request that is none."""
-    return _request, _lane, lambda: _here(), OUTSIDE  # which may become another one
+    return _request, _lane, _here_now, OUTSIDE
 
 
 def _here_in_python() -> _Lane:
@@ -254,8 +258,8 @@ def in_c(module: Any) -> None:
         _here, bear = module.here, module.bear
 
 
-# (birth) -> token: a task that is made from now on, which copies this context, is in that lane; ``made(token)`` ends it, in the same
-# context.
+# (birth) -> token: a task that is made from now on, which copies this context, is in that lane; ``made(token)`` ends it, in the
+# same context.
 task_of: "Callable[[Birth], Token[Optional[Birth]]]" = _born.set
 made: "Callable[[Token[Optional[Birth]]], None]" = _born.reset
 

@@ -144,11 +144,6 @@ class Recorder:
 
     def mode(self) -> int:
         """What to do now; notices that this process was brought back in a branch."""
-        quick = self.quick
-        if quick is not None:
-            mode: Optional[int] = quick.mode()
-            if mode is not None:
-                return mode
         ring = self._ring
         if ring is None:
             return OFF

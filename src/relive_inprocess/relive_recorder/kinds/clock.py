@@ -29,23 +29,26 @@ def install() -> None:
     """Replace the functions of ``time``. What was imported from it by name before stays as it was."""
     for name in _SOURCES:
         real = getattr(time, name)
-        begin = '{"source":"time.%s","value":' % name
-        told = _reading(name, real, begin)
+        source = f"time.{name}"
+        told = _reading(source, real)
         if quick.module is not None:
-            tell = functools.partial(_emit, begin)
-            parts = begin.encode("ascii"), real, told, tell, recorder, verdicts
+            begin = _begin(source).encode("ascii")
+            parts = begin, real, told, functools.partial(_emit, source), recorder, verdicts
             told = quick.module.clock(name, time, real.__doc__ or "", parts)
         setattr(time, name, told)
     for name, place in _OF_NOW.items():
         setattr(time, name, _OfNow(name, place))
 
 
-def _emit(begin: str, value: Any) -> None:
-    recorder.emit_json("clock", f"{begin}{value!r}}}")  # a finite number is JSON as it is
+def _begin(source: str) -> str:
+    return '{"source":"%s","value":' % source
 
 
-def _reading(name: str, real: Callable[[], Any], begin: str) -> Callable[[], Any]:
-    source = f"time.{name}"
+def _emit(source: str, value: Any) -> None:
+    recorder.emit_json("clock", f"{_begin(source)}{value!r}}}")  # a finite number is JSON as it is
+
+
+def _reading(source: str, real: Callable[[], Any]) -> Callable[[], Any]:
 
     def read() -> Any:
         frame = _get_frame(1)
@@ -61,10 +64,10 @@ def _reading(name: str, real: Callable[[], Any], begin: str) -> Callable[[], Any
             kept = next_reading("clock", source)
             if type(kept) is type(value):
                 value = kept
-        _emit(begin, value)
+        _emit(source, value)
         return value
 
-    read.__name__ = read.__qualname__ = name
+    read.__name__ = read.__qualname__ = source.partition(".")[2]
     read.__module__ = "time"
     read.__doc__ = real.__doc__
     return read

@@ -90,10 +90,14 @@ def _as(function: Any, real: Any) -> Any:
 
 
 def _in_c(
-    told: Callable[..., Any], real: Callable[..., Any], source: str, known: Dict[str, bool], others: bool = False
+    told: Callable[..., Any],
+    real: Callable[..., Any],
+    source: str,
+    known: Dict[str, bool],
+    others: bool = False,
 ) -> Callable[..., Any]:
-    """The same as ``told``, done by the part in C where it can. ``known``: the modules for which nothing is recorded (True), or it is
-    (False); ``others``: it is for all that are not in there.
+    """The same as ``told``, done by the part in C where it can. ``known``: the modules for which nothing is recorded (True), or
+    it is (False); ``others``: it is for all that are not in there.
     """
     if quick.module is None:
         return told
@@ -104,7 +108,7 @@ def _in_c(
 
 @functools.lru_cache(maxsize=None)
 def _draw_kind() -> Any:
-    class Draw(quick.module.Draw):  # type: ignore[misc, name-defined]
+    class Draw(quick.module.Draw):  # type: ignore[misc]
         """As a function, of which nobody's class makes a method; and as the one that was there before, which was none either."""
 
         def __repr__(self) -> str:

@@ -94,8 +94,8 @@ def _cursor_class(real: Any) -> Any:
     real_execute, real_fetchone, real_fetchall = real.execute, real.fetchone, real.fetchall
 
     class Cursor(real):  # type: ignore[misc]
-        # Of a query that gives rows: its number; less than nothing when one row was fetched alone and told; when more are fetched one by
-        # one, the ``RowsLater`` that gathers them.
+        # Of a query that gives rows: its number; that with a minus when one row was fetched alone and told; when more are fetched
+        # one by one, the ``RowsLater`` that gathers them.
         _relive_rows: Any = None
         _relive_end: Any = None
 
