@@ -13,8 +13,9 @@ and the time is taken from when a request should have begun. Between two of them
 its caches are colder, and waking it up is part of both times. The closed loop sends the next request as soon as it has the answer:
 there the service never rests, and nothing but it counts.
 
-What one event costs is measured in one process without a server: processor time of the thread, the least of many runs, over that of
-the bare call; with the recorder's part in C and without.
+What a request costs is also measured without a server and a client, in a process for each way: processor time of all threads,
+the least of many runs. What one event costs is measured in one process without a server: processor time of the thread, the
+least of many runs, over that of the bare call; with the recorder's part in C and without.
 
 The peers come from the package index into a virtual environment of their own, in which all variants run. A Redis server
 must be installed.
@@ -420,6 +421,35 @@ def _event_costs(bin_: Path, place: Lab, redis: int, runs: int) -> list[dict[str
     ]
 
 
+def _request_costs(bin_: Path, place: Lab, runs: int) -> list[dict[str, Any]]:
+    """Microseconds of a request without a server: bare, and how many more with each."""
+    program = [str(bin_ / "python"), str(Path(__file__).parent / "_request_costs.py")]
+    silent = {f"OTEL_{signal}_EXPORTER": "none" for signal in ("TRACES", "METRICS", "LOGS")}
+    ways: dict[str, tuple[list[str], dict[str, str]]] = {
+        "bare": (program, dict(os.environ)),
+        "relive": (program, _recorder_alone(place, quick=True)),
+        "sentry, no traces": (program, os.environ | {"SENTRY": "0"}),
+        "sentry, traces": (program, os.environ | {"SENTRY": "1"}),
+        "opentelemetry": ([str(bin_ / "opentelemetry-instrument"), *program], os.environ | silent),
+    }
+    least: dict[str, dict[str, float]] = {}
+    for _ in range(runs):
+        for name, (command, environment) in ways.items():
+            done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE)
+            found = json.loads(done.stdout)
+            known = least.setdefault(name, found)
+            least[name] = {what: min(cost, known[what]) for what, cost in found.items()}
+    bare = least.pop("bare")
+    return [
+        {
+            "handler": what,
+            "bare us": cost,
+            **{f"{name} us more": one[what] - cost for name, one in least.items()},
+        }
+        for what, cost in bare.items()
+    ]
+
+
 def _start_up(bin_: Path, place: Lab) -> dict[str, float]:
     """Milliseconds that the recorder adds to the start of a Python that does nothing."""
     bare, with_it = dict(os.environ), _recorder_alone(place, quick=True)
@@ -446,6 +476,7 @@ def main() -> None:
     with lab(options) as place, _redis(place) as redis, _spans() as spans:
         bin_ = _environment(place)
         start_up = _start_up(bin_, place)
+        requests = _request_costs(bin_, place, max(3, options.rounds // 2))
         costs = _event_costs(bin_, place, redis, max(3, options.rounds // 2))
         rows = [
             row
@@ -454,6 +485,7 @@ def main() -> None:
         ]
     result = {
         "rows": rows,
+        "requests": requests,
         "events": costs,
         "start-up": start_up,
         "rounds": options.rounds,
@@ -465,6 +497,7 @@ def main() -> None:
     print_table(
         f"latency of a request, {options.rounds} rounds of {_REQUESTS}, load average {result['load']}", rows
     )
+    print_table("what a request costs without a server", requests)
     print_table("what one recorded call costs", costs)
     print_table("start of a Python process", [start_up])
 

@@ -25,11 +25,14 @@ typedef PyObject *(*Fast)(PyObject *, PyObject *const *, Py_ssize_t);
 #define FAST(function) ((PyCFunction)(void (*)(void))(Fast)(function))
 // Not part of it at all, but the same since 3.7.1. Weak: where it should be gone one day, the variable's method is called.
 extern int PyContextVar_Get(PyObject *, PyObject *, PyObject **) __attribute__((weak));
+extern PyObject *PyContextVar_Set(PyObject *, PyObject *) __attribute__((weak));
 
 enum { EPOCH = 2, MODE = 3, HEAD = 5, SEQ = 6 };  // words of the ring's header, see ring.py
 enum { RECORD = 1, HEADER_BYTES = 4096, FRAME = 16, DEEPEST = 12, BEGAN = 8 };
 
-static PyObject *name_number, *name_checker, *name_description, *name_rowcount, *name_lastrowid, *name_asyncio, *name_rows, *name_name;
+static PyObject *name_number, *name_checker, *name_description, *name_rowcount, *name_lastrowid, *name_asyncio, *name_rows, *name_name, *name_quick,
+    *name_globals, *name_file, *name_request, *name_who, *name_birth, *name_lanes, *name_connection, *name_texts, *name_database, *name_asked, *name_sqlite,
+    *name_parameters;
 
 // -- CRC-32 -----------------------------------------------------------------------------------------------------------
 
@@ -154,16 +157,69 @@ static void put(Text *text, const char *from, size_t size) {
 }
 #define PUT(text, literal) put(text, literal, sizeof(literal) - 1)
 
+// Writes a number's digits so that they end before ``end``; returns where they begin. At most 20.
+static char *digits_before(char *end, unsigned long long value) {
+    static const char pairs[] =
+        "000102030405060708091011121314151617181920212223242526272829303132333435363738394041424344454647484950515253545556575859"
+        "60616263646566676869707172737475767778798081828384858687888990919293949596979899";
+    for (; value >= 100; value /= 100) memcpy(end -= 2, pairs + 2 * (value % 100), 2);
+    if (value < 10) *--end = (char)('0' + value);
+    else memcpy(end -= 2, pairs + 2 * value, 2);
+    return end;
+}
+
 static void put_unsigned(Text *text, unsigned long long value) {
-    char digits[20], *at = digits + 20;
-    do *--at = (char)('0' + value % 10);
-    while (value /= 10);
+    char digits[20], *at = digits_before(digits + 20, value);
     put(text, at, (size_t)(digits + 20 - at));
 }
 
 static void put_signed(Text *text, long long value) {
     if (value < 0) PUT(text, "-");
     put_unsigned(text, value < 0 ? 0 - (unsigned long long)value : (unsigned long long)value);
+}
+
+static unsigned __int128 powers_of_ten[22];
+
+static void make_powers_of_ten(void) {
+    powers_of_ten[0] = 1;
+    for (int i = 1; i < 22; i++) powers_of_ten[i] = powers_of_ten[i - 1] * 10;
+}
+
+// The shortest decimal that reads back as ``value``, and of these the nearest, as Python's ``repr`` has it; a twentieth of its work, where
+// 128 bits are enough. Returns 0, with nothing written, for what is left to Python: very small and large numbers, exponents, ties.
+//
+// value = mantissa / 2^down. Of d digits behind the point the nearest decimal is q / 10^d, with q = mantissa * 10^d / 2^down rounded;
+// it reads back as the value where it is nearer than half the distance to the next double: 2 * |q * 2^down - mantissa * 10^d| < 10^d.
+// What holds for d digits holds for d + 1, so the least d is found from above, where 10^d > 2^down.
+static int put_short_float(Text *text, double value) {
+    uint64_t bits, mantissa;
+    memcpy(&bits, &value, sizeof bits);
+    double size = value < 0 ? -value : value;
+    if (!(size >= 1e-4 && size < 9007199254740992.0)) return 0;
+    int down = 1075 - (int)(bits >> 52 & 0x7FF), digits = 0;
+    mantissa = (bits & 0xFFFFFFFFFFFFFu) | 1ull << 52;
+    uint64_t whole = down < 64 ? mantissa >> down : 0, fraction = 0;
+    if (size != (double)whole) {
+        if (mantissa == 1ull << 52) return 0;  // the next double below is nearer than the one above
+        for (int d = down * 1233 / 4096 + 1; d > 0; d--) {
+            unsigned __int128 exact = mantissa * powers_of_ten[d], half = (unsigned __int128)1 << (down - 1);
+            unsigned __int128 q = (exact + half) >> down, back = q << down;
+            unsigned __int128 off = back > exact ? back - exact : exact - back;
+            if (off == half || 2 * off == powers_of_ten[d]) return 0;
+            if (2 * off > powers_of_ten[d]) break;
+            digits = d;
+            fraction = (uint64_t)q - whole * (uint64_t)powers_of_ten[d];
+        }
+        if (!digits) return 0;
+    }
+    char said[24], *at = said + sizeof said;
+    for (int i = 0; i < digits; i++, fraction /= 10) *--at = (char)('0' + fraction % 10);
+    if (!digits) *--at = '0';
+    *--at = '.';
+    if (value < 0) PUT(text, "-");
+    put_unsigned(text, whole);
+    put(text, at, (size_t)(said + sizeof said - at));
+    return 1;
 }
 
 static void put_unit(Text *text, unsigned unit) {
@@ -219,7 +275,7 @@ static void put_quoted(Text *text, const uint8_t *p, size_t n) {
 
 // -- whether there may be a secret in a text --------------------------------------------------------------------------
 
-enum { FORM_CHAINS = 1024 };
+enum { FORM_CHAINS = 1024, NAMES = 64, LONGEST_NAME = 31 };
 enum { CARD = 1, FIELD = 2, SCHEME = 4, FORM = 8, FOLDED = 16, HINT = 32 };
 
 typedef struct {
@@ -237,6 +293,10 @@ typedef struct {
     uint8_t pairs[8192];  // a bit for each two bytes with which a form begins
     int32_t first[FORM_CHAINS];  // the first form of each chain, from 1; forms are many, and each is near a few places of a text only
     int32_t *next;               // the form behind each in its chain; 0: none
+    struct {
+        uint8_t length;
+        char at[LONGEST_NAME];
+    } names[NAMES];  // of headers and columns, which come again and again: those in which no hint was found
 } Checker;
 
 static unsigned chain_of(unsigned pair) { return pair * 40503u >> 4 & (FORM_CHAINS - 1); }
@@ -258,14 +318,42 @@ static int has_hint(const Checker *self, const uint8_t *p, size_t n) {
     return 0;
 }
 
-static int may_be_card(const uint8_t *p, size_t n) {
-    int digits = 0;
-    for (size_t i = 1; i < n && digits < 12; i++) {
-        if ((p[i] == ' ' || p[i] == '-') && i + 1 < n) i++;
-        if (p[i] < '0' || p[i] > '9') break;
-        digits++;
+// Whether a name tells no secret, as ``has_hint``.
+static int is_harmless_name(Checker *self, const uint8_t *p, size_t n) {
+    if (!self->sure) return 0;
+    if (n == 0 || n > LONGEST_NAME) return !has_hint(self, p, n);
+    size_t place = (p[0] * 31u + p[n - 1] * 7u + n) % NAMES;
+    if (self->names[place].length == n && !memcmp(self->names[place].at, p, n)) return 1;
+    if (has_hint(self, p, n)) return 0;
+    self->names[place].length = (uint8_t)n;
+    memcpy(self->names[place].at, p, n);
+    return 1;
+}
+
+static int is_digit(uint8_t c) { return c >= '0' && c <= '9'; }
+static int is_letter(uint8_t c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+
+// Whether so many digits are as many as cards have, see ``_CARD_DIGITS`` of scrub.py.
+static int has_length_of_card(uint8_t first, int count) {
+    return count == 16 || (first == '3' && (count == 14 || count == 15)) || (first == '4' && (count == 13 || count == 19)) ||
+           (first == '6' && count >= 16);
+}
+
+// What begins at ``p[at]`` may be a card: looked at as ``Scrubber._card`` does it, for each length at which the digits may end.
+static int may_be_card(const uint8_t *p, size_t at, size_t n) {
+    uint8_t before = at ? p[at - 1] : 0;
+    if (is_digit(before) || is_letter(before) || (before == '.' && at > 1 && is_digit(p[at - 2]))) return 0;
+    int count = 0, sums[2] = {0, 0};  // the second with the last digit doubled
+    for (size_t i = at; i < n && count < 19; i++) {
+        if (count && (p[i] == ' ' || p[i] == '-') && i + 1 < n) i++;
+        if (!is_digit(p[i])) break;
+        int digit = p[i] - '0', doubled = digit > 4 ? 2 * digit - 9 : 2 * digit, plain = sums[0];
+        sums[0] = sums[1] + digit;
+        sums[1] = plain + doubled;
+        count++;
+        if (sums[0] % 10 == 0 && count >= 13 && has_length_of_card(p[at], count) && (i + 1 == n || !is_digit(p[i + 1]))) return 1;
     }
-    return digits >= 12;
+    return 0;
 }
 
 // No: certainly none that ``Scrubber.text`` would find, so that it would return the text as it is.
@@ -280,7 +368,7 @@ static int may_hold_secret(const Checker *self, const uint8_t *p, size_t n) {
             fields = 1;
             if (left > 2 && p[i] == ':' && p[i + 1] == '/' && p[i + 2] == '/') return 1;
         }
-        if (flags & CARD && left >= 13 && may_be_card(p + i, left)) return 1;
+        if (flags & CARD && left >= 13 && may_be_card(p, i, n)) return 1;
         if (flags & SCHEME && ((left >= 5 && same_but_case(p + i, "basic", 5)) || (left >= 6 && same_but_case(p + i, "bearer", 6))))
             return 1;
         // Two characters that become ASCII letters when they are made small: the sign of Kelvin, and I with a dot.
@@ -436,6 +524,7 @@ static int put_number(Text *text, PyObject *value) {
         else put_signed(text, number);
     } else if (Py_TYPE(value) == &PyFloat_Type) {
         double number = PyFloat_AsDouble(value);
+        if (put_short_float(text, number)) return 1;
         char *said = number - number == 0 ? PyOS_double_to_string(number, 'r', 0, Py_DTSF_ADD_DOT_0, NULL) : NULL;
         if (said == NULL) text->failed = 1;
         else put(text, said, strlen(said));
@@ -531,7 +620,6 @@ typedef struct {
     unsigned long long seq;
     size_t most;  // [bytes] of one value's JSON; beyond that the Python code decides what is kept
     PyObject *scrubber, *request, *lane, *here, *outside;
-    PyObject *loop, *task;  // asyncio's functions, once it is there
 } Quick;
 
 // Quick(fd, capacity, epoch, seq, most, scrubber, request, lane, here, outside): the writer of a ring that was just made; ``seq``: of the
@@ -575,8 +663,8 @@ static void quick_gone(PyObject *object) {
     Quick *self = (Quick *)object;
     PyTypeObject *type = Py_TYPE(object);
     unmap(self);
-    PyObject *held[] = {self->scrubber, self->request, self->lane, self->here, self->outside, self->loop, self->task};
-    for (int i = 0; i < 7; i++) Py_XDECREF(held[i]);
+    PyObject *held[] = {self->scrubber, self->request, self->lane, self->here, self->outside};
+    for (int i = 0; i < 5; i++) Py_XDECREF(held[i]);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
     Py_DECREF(type);
 }
@@ -586,6 +674,7 @@ static int is_recording(const Quick *self) {
 }
 
 static void copy_in(Quick *self, const void *from, size_t size) {
+    if (!size) return;  // ``from`` may be NULL then
     uint64_t at = self->head % self->capacity;
     size_t room = (size_t)(self->capacity - at), first = size < room ? size : room;
     memcpy(self->map + HEADER_BYTES + at, from, first);
@@ -623,20 +712,22 @@ static PyObject *get(PyObject *variable) {
     return PyObject_CallMethod(variable, "get", NULL);
 }
 
-// As ``who`` in context.py.
-static int who_runs(Quick *self, unsigned long long *who) {
+// asyncio's functions, once it is there
+static PyObject *running_loop, *current_task;
+
+// As ``_who`` in context.py.
+static int who_runs(unsigned long long *who) {
     *who = PyThread_get_thread_ident();
-    if (self->loop == NULL) {
+    if (running_loop == NULL) {
         PyObject *asyncio = PyDict_GetItem(PyImport_GetModuleDict(), name_asyncio);
         if (asyncio == NULL || !PyObject_HasAttrString(asyncio, "current_task")) return 0;
-        self->task = PyObject_GetAttrString(asyncio, "current_task");
-        self->loop = PyObject_GetAttrString(asyncio, "_get_running_loop");
-        if (self->task == NULL || self->loop == NULL) return -1;
+        if (current_task == NULL && (current_task = PyObject_GetAttrString(asyncio, "current_task")) == NULL) return -1;
+        if ((running_loop = PyObject_GetAttrString(asyncio, "_get_running_loop")) == NULL) return -1;
     }
-    PyObject *loop = PyObject_CallFunctionObjArgs(self->loop, NULL);
+    PyObject *loop = PyObject_CallFunctionObjArgs(running_loop, NULL);
     if (loop == NULL) return -1;
     if (loop != Py_None) {
-        PyObject *task = PyObject_CallFunctionObjArgs(self->task, loop, NULL);
+        PyObject *task = PyObject_CallFunctionObjArgs(current_task, loop, NULL);
         if (task == NULL) {
             Py_DECREF(loop);
             return -1;
@@ -646,6 +737,108 @@ static int who_runs(Quick *self, unsigned long long *who) {
     }
     Py_DECREF(loop);
     return 0;
+}
+
+// What context.py has of lanes, see ``module_lanes``.
+static struct {
+    PyObject *request, *lane, *born;  // variables
+    PyObject *of_thread, *birth, *count;
+} lanes;
+
+enum { LANE_BITS = 52 };
+
+static unsigned long long number_of(PyObject *object, PyObject *name) {
+    PyObject *held = PyObject_GetAttr(object, name);
+    unsigned long long number = held != NULL ? PyLong_AsUnsignedLongLong(held) : 0;
+    Py_XDECREF(held);
+    return number;
+}
+
+// The number of a lane that was born for ``who``; 0: another one's, or none. A new one's ``who`` is noted.
+static unsigned long long number_at_birth(PyObject *birth, PyObject *request, PyObject *who) {
+    unsigned long long number = 0;
+    if ((PyObject *)Py_TYPE(birth) != lanes.birth) return 0;
+    PyObject *for_request = PyObject_GetAttr(birth, name_request);
+    if (for_request == request) {
+        unsigned long long known = number_of(birth, name_who);
+        if ((known == 0 || known == PyLong_AsUnsignedLongLong(who)) && !PyErr_Occurred() && PyObject_SetAttr(birth, name_who, who) == 0)
+            number = number_of(birth, name_number);
+    }
+    Py_XDECREF(for_request);
+    return number;
+}
+
+// A lane that the running thread or task was not in before; NULL with an error.
+static PyObject *enter_lane(PyObject *request, unsigned long long runs) {
+    PyObject *who = PyLong_FromUnsignedLongLong(runs), *birth = get(lanes.born), *number = NULL, *count = NULL, *lane = NULL;
+    unsigned long long known = who != NULL && birth != NULL ? number_at_birth(birth, request, who) : 0;
+    if (!known && !PyErr_Occurred()) {
+        Py_XDECREF(birth);
+        if ((birth = PyObject_GetAttr(lanes.of_thread, name_birth)) != NULL) known = number_at_birth(birth, request, who);
+    }
+    if (!PyErr_Occurred()) {
+        PyObject *numbers = known ? NULL : PyObject_GetAttr(request, name_lanes);
+        number = known ? PyLong_FromUnsignedLongLong(known) : numbers != NULL ? PyIter_Next(numbers) : NULL;
+        Py_XDECREF(numbers);
+        if (number != NULL) count = PyObject_CallFunction(lanes.count, "i", 1);
+        if (count != NULL) lane = PyTuple_Pack(4, request, who, number, count);
+        PyObject *token = lane != NULL ? PyContextVar_Set(lanes.lane, lane) : NULL;
+        if (token == NULL) Py_CLEAR(lane);
+        Py_XDECREF(token);
+    }
+    PyObject *held[] = {who, birth, number, count};
+    for (int i = 0; i < 4; i++) Py_XDECREF(held[i]);
+    return lane;
+}
+
+// here() -> the lane of the running code, as ``_here`` of context.py.
+static PyObject *module_here(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) {
+    unsigned long long who;
+    PyObject *request = get(lanes.request), *known = get(lanes.lane), *lane = NULL;
+    if (request != NULL && known != NULL && who_runs(&who) == 0) {
+        int is_here = known != Py_None && PyTuple_GetItem(known, 0) == request && PyLong_AsUnsignedLongLong(PyTuple_GetItem(known, 1)) == who;
+        if (is_here) {
+            lane = known;
+            Py_INCREF(lane);
+        } else if (!PyErr_Occurred()) {
+            lane = enter_lane(request, who);
+        }
+    }
+    Py_XDECREF(request);
+    Py_XDECREF(known);
+    return lane;
+}
+
+// bear() -> a birth, as ``bear`` of context.py.
+static PyObject *module_bear(PyObject *module, PyObject *Py_UNUSED(nothing)) {
+    PyObject *lane = module_here(module, NULL), *next = lane != NULL ? PyIter_Next(PyTuple_GetItem(lane, 3)) : NULL, *birth = NULL;
+    PyObject *pair = next != NULL ? PyTuple_Pack(2, PyTuple_GetItem(lane, 2), next) : NULL;
+    if (pair != NULL) {
+        const unsigned long long within = 1ull << LANE_BITS;
+        // Of integers a hash is the same in every process.
+        unsigned long long number = (unsigned long long)PyObject_Hash(pair) & (within - 1);
+        number |= PyLong_AsUnsignedLongLong(PyTuple_GetItem(lane, 2)) & within;
+        PyObject *held = PyLong_FromUnsignedLongLong(number);
+        if (held != NULL && !PyErr_Occurred()) birth = PyObject_CallFunctionObjArgs(lanes.birth, PyTuple_GetItem(lane, 0), held, NULL);
+        Py_XDECREF(held);
+    }
+    Py_XDECREF(pair);
+    Py_XDECREF(next);
+    Py_XDECREF(lane);
+    return birth;
+}
+
+// lanes(request, lane, born, of_thread, birth, count) -> bool: what ``here`` and ``bear`` go by: three variables, what is known of each
+// thread, the class ``Birth``, ``itertools.count``. False: this Python lets nobody set a variable from here.
+static PyObject *module_lanes(PyObject *Py_UNUSED(module), PyObject *given) {
+    PyObject *parts[6];
+    if (!PyArg_ParseTuple(given, "OOOOOO", &parts[0], &parts[1], &parts[2], &parts[3], &parts[4], &parts[5])) return NULL;
+    PyObject **places[] = {&lanes.request, &lanes.lane, &lanes.born, &lanes.of_thread, &lanes.birth, &lanes.count};
+    for (int i = 0; i < 6; i++) {
+        Py_INCREF(parts[i]);
+        *places[i] = parts[i];
+    }
+    return PyBool_FromLong(PyContextVar_Set != NULL);
 }
 
 // As ``place`` of context.py. Python code may run in it.
@@ -662,7 +855,7 @@ static int find_place(Quick *self, unsigned long long *number, unsigned long lon
         Py_DECREF(held);
     }
     if (known != Py_None && PyTuple_GetItem(known, 0) == request) {
-        if (who_runs(self, &who) < 0) goto end;
+        if (who_runs(&who) < 0) goto end;
         if (PyLong_AsUnsignedLongLong(PyTuple_GetItem(known, 1)) == who) {
             found = known;
             Py_INCREF(found);
@@ -685,32 +878,41 @@ static unsigned long long now(clockid_t clock) {
     return (unsigned long long)at.tv_sec * 1000000000u + (unsigned long long)at.tv_nsec;
 }
 
+enum { LONGEST_KIND = 100, BEGINNING = LONGEST_KIND + 7 * 21 };  // [bytes]
+
 // An event is begun and ended without any Python code in between. ``request``: NULL or None for that of the context.
 static int begin_event(Quick *self, Text *text, const char *kind, size_t kind_size, PyObject *request) {
     unsigned long long number = 0, lane = 0;
     text_begin(text);
+    if (kind_size > LONGEST_KIND) return -1;
     if (find_place(self, &number, &lane) < 0) return -1;
     if (request != NULL && request != Py_None) {
         number = PyLong_AsUnsignedLongLong(request);
         if (PyErr_Occurred()) return -1;
     }
     if (self->map == NULL || self->words[EPOCH] != self->epoch) return -1;  // the place may have taken a while to find
+    // Made from its end: seven numbers and a word of at most ``LONGEST_KIND``, so that it fits.
+    char said[BEGINNING], *end = said + sizeof said, *at = end;
+    *--at = ',';
+    at = digits_before(at, number);
+    *--at = ',';
+    at = digits_before(at, lane);
+    *--at = ',';
+    at = digits_before(at, PyThread_get_thread_ident());
+    *--at = ',';
+    *--at = '"';
+    memcpy(at -= kind_size, kind, kind_size);
+    *--at = '"';
+    *--at = ',';
+    unsigned long long began = now(CLOCK_MONOTONIC);
+    at = digits_before(at, now(CLOCK_REALTIME));
+    *--at = ',';
+    at = digits_before(at, began);
+    *--at = ',';
+    at = digits_before(at, self->seq + 1);
+    *--at = '[';
     text->length = FRAME;
-    PUT(text, "[");
-    put_unsigned(text, self->seq + 1);
-    PUT(text, ",");
-    put_unsigned(text, now(CLOCK_MONOTONIC));
-    PUT(text, ",");
-    put_unsigned(text, now(CLOCK_REALTIME));
-    PUT(text, ",\"");
-    put(text, kind, kind_size);
-    PUT(text, "\",");
-    put_unsigned(text, PyThread_get_thread_ident());
-    PUT(text, ",");
-    put_unsigned(text, lane);
-    PUT(text, ",");
-    put_unsigned(text, number);
-    PUT(text, ",");
+    put(text, at, (size_t)(end - at));
     return 0;
 }
 #define BEGIN(self, text, kind, request) begin_event(self, text, kind, sizeof(kind) - 1, request)
@@ -841,6 +1043,33 @@ static PyObject *quick_asked(PyObject *object, PyObject *const *given, Py_ssize_
     return result;
 }
 
+// sqlite(cursor, given) -> as ``asked``, of what is given to a cursor's ``execute`` (a tuple); None where the statement is new.
+static PyObject *quick_sqlite(PyObject *object, PyObject *const *given, Py_ssize_t count) {
+    Quick *self = (Quick *)object;
+    PyObject *result = NULL, *begin = NULL, *key = NULL, *values = Py_None;
+    Py_ssize_t number = count == 2 && Py_TYPE(given[1]) == &PyTuple_Type ? PyTuple_Size(given[1]) : 0;
+    if (number < 1 || number > 2 || Py_TYPE(PyTuple_GetItem(given[1], 0)) != &PyUnicode_Type) Py_RETURN_NONE;
+    if (number == 2 && (values = PyTuple_GetItem(given[1], 1)) != Py_None) {
+        if (Py_TYPE(values) != &PyTuple_Type && Py_TYPE(values) != &PyList_Type) Py_RETURN_NONE;
+        if (!PyObject_Size(values)) values = Py_None;
+    }
+    PyObject *connection = PyObject_GetAttr(given[0], name_connection), *texts = PyObject_GetAttr(self->scrubber, name_texts);
+    PyObject *database = connection != NULL ? PyObject_GetAttr(connection, name_database) : NULL;
+    if (database != NULL && texts != NULL && Py_TYPE(texts) == &PyDict_Type)
+        key = PyTuple_Pack(4, name_asked, name_sqlite, database, PyTuple_GetItem(given[1], 0));
+    if (key != NULL && (begin = PyDict_GetItem(texts, key)) != NULL) {
+        PyObject *asked[] = {begin, name_parameters, values};
+        Py_INCREF(begin);
+        result = quick_asked(object, asked, 3);
+        Py_DECREF(begin);
+    }
+    Py_XDECREF(key);
+    Py_XDECREF(database);
+    Py_XDECREF(connection);
+    Py_XDECREF(texts);
+    return result != NULL ? result : not_plain(NULL);
+}
+
 static int put_asked(Text *text, PyObject *asked, unsigned long long *began) {
     char *p;
     Py_ssize_t n;
@@ -878,9 +1107,9 @@ static PyObject *quick_answered(PyObject *object, PyObject *const *given, Py_ssi
     return result != NULL ? result : not_plain(NULL);
 }
 
-static void put_header(Text *text, PyObject *part, const Checker *checker, int is_name);
+static void put_header(Text *text, PyObject *part, Checker *checker, int is_name);
 
-static void put_columns(Text *text, PyObject *description, const Checker *checker) {
+static void put_columns(Text *text, PyObject *description, Checker *checker) {
     PUT(text, ",\"columns\":[");
     if (Py_TYPE(description) != &PyTuple_Type) text->failed = 1;
     for (Py_ssize_t i = 0; !text->failed && i < PyTuple_Size(description); i++) {
@@ -961,12 +1190,12 @@ static Py_ssize_t items(PyObject *of) {
 }
 
 // A name or value of a header: bytes, of which each is a character, or str.
-static void put_header(Text *text, PyObject *part, const Checker *checker, int is_name) {
+static void put_header(Text *text, PyObject *part, Checker *checker, int is_name) {
     char *p;
     Py_ssize_t n;
     PyObject *held;
     if (bytes_of(part, &held, &p, &n) < 0 || !is_ascii((uint8_t *)p, (size_t)n) ||
-        (is_name ? !checker->sure || has_hint(checker, (uint8_t *)p, (size_t)n) : may_hold_secret(checker, (uint8_t *)p, (size_t)n)))
+        (is_name ? !is_harmless_name(checker, (uint8_t *)p, (size_t)n) : may_hold_secret(checker, (uint8_t *)p, (size_t)n)))
         text->failed = 1;
     else
         put_quoted(text, (uint8_t *)p, (size_t)n);
@@ -974,7 +1203,7 @@ static void put_header(Text *text, PyObject *part, const Checker *checker, int i
 }
 
 // A tuple or list of pairs.
-static void put_headers(Text *text, PyObject *headers, const Checker *checker) {
+static void put_headers(Text *text, PyObject *headers, Checker *checker) {
     Py_ssize_t count = items(headers);
     if (count < 0) text->failed = 1;
     PUT(text, "[");
@@ -1100,28 +1329,117 @@ static PyMethodDef quick_methods[] = {
     {"ended", FAST(quick_ended), METH_FASTCALL, NULL}, {"executed", FAST(quick_executed), METH_FASTCALL, NULL},
     {"forget", quick_forget, METH_NOARGS, NULL},     {"last", quick_last, METH_NOARGS, NULL},
     {"next", quick_next, METH_NOARGS, NULL},         {"put", FAST(quick_put), METH_FASTCALL, NULL},
-    {"rows", FAST(quick_rows), METH_FASTCALL, NULL}, {"started", FAST(quick_started), METH_FASTCALL, NULL},
+    {"rows", FAST(quick_rows), METH_FASTCALL, NULL}, {"sqlite", FAST(quick_sqlite), METH_FASTCALL, NULL},
+    {"started", FAST(quick_started), METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL}};
 static PyType_Slot quick_slots[] = {{Py_tp_new, quick_new}, {Py_tp_dealloc, quick_gone}, {Py_tp_methods, quick_methods}, {0, NULL}};
 static PyType_Spec quick_spec = {"relive_recorder._quick.Quick", sizeof(Quick), 0, Py_TPFLAGS_DEFAULT, quick_slots};
 
-// -- clocks -----------------------------------------------------------------------------------------------------------
+// -- readings ---------------------------------------------------------------------------------------------------------
 
-// Functions of ``time`` as they are called most: by Python's machinery, a dozen times in a request, which is nobody's business (see
-// kinds/clock.py). They are built-in functions as those whose places they take.
-enum { CLOCKS = 6 };
-static struct {
-    PyObject *real, *told;  // the function that was there before; the one in Python that records what it says
-} clocks[CLOCKS];
-static PyObject *verdicts;  // of kinds/callers.py: which modules are machinery, by name
+// Clocks and draws. By whom one is made is known by the module of the innermost Python function, see kinds/callers.py: what Python's
+// machinery reads for itself, a dozen clocks in a request, is nobody's business. Where that is not known yet, or this is not the
+// original, the Python code does it all.
+typedef struct {
+    PyObject *real, *told;     // the function that was there before; the one in Python that records what it says
+    PyObject *tell;            // of Python, records a value that was read already
+    PyObject *recorder;        // has the writer, while there is one
+    PyObject *verdicts;        // which modules are machinery, by name
+    PyObject *begin;           // bytes: an event's fields up to the value
+    const char *kind;
+    int are_others_served;     // modules without a verdict are no machinery
+} Source;
 
-static PyObject *read_clock(int at) {
+enum { LONGEST_DRAW = 4096 };  // [bytes] of randomness that is kept
+
+static PyTypeObject *quick_type;
+
+static PyObject *verdict_on_caller(const Source *source) {
     PyObject *globals = PyEval_GetGlobals(), *name = globals != NULL ? PyDict_GetItem(globals, name_name) : NULL;
-    int is_machinery = name != NULL && Py_TYPE(name) == &PyUnicode_Type && PyDict_GetItem(verdicts, name) == Py_True;
-    return PyObject_CallObject(is_machinery ? clocks[at].real : clocks[at].told, NULL);
+    PyObject *verdict = name != NULL && Py_TYPE(name) == &PyUnicode_Type ? PyDict_GetItem(source->verdicts, name) : NULL;
+    return verdict == NULL && name != NULL && source->are_others_served ? Py_False : verdict;
 }
+
+// A reference to the writer; NULL where nothing is written by it just now.
+static Quick *writer_of(PyObject *recorder) {
+    PyObject *quick = PyObject_GetAttr(recorder, name_quick);
+    if (quick != NULL && Py_TYPE(quick) == quick_type && is_recording((Quick *)quick)) return (Quick *)quick;
+    Py_XDECREF(quick);
+    PyErr_Clear();
+    return NULL;
+}
+
+static void put_base64(Text *text, const uint8_t *p, size_t n) {
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for (size_t i = 0; i < n; i += 3) {
+        uint32_t bits = (uint32_t)p[i] << 16 | (uint32_t)(i + 1 < n ? p[i + 1] : 0) << 8 | (i + 2 < n ? p[i + 2] : 0);
+        char said[4] = {digits[bits >> 18], digits[bits >> 12 & 63], i + 1 < n ? digits[bits >> 6 & 63] : '=', i + 2 < n ? digits[bits & 63] : '='};
+        put(text, said, 4);
+    }
+}
+
+// Whether the event of a reading was written; or nothing has to be, as so much randomness is not kept.
+static int tell_reading(Quick *self, const Source *source, PyObject *value) {
+    Text text;
+    char *p;
+    Py_ssize_t n;
+    int is_bytes = Py_TYPE(value) == &PyBytes_Type;
+    if (is_bytes && PyBytes_Size(value) > LONGEST_DRAW) return 1;
+    if (begin_event(self, &text, source->kind, strlen(source->kind), NULL) < 0 || PyBytes_AsStringAndSize(source->begin, &p, &n) < 0) {
+        text_end(&text);
+        PyErr_Clear();
+        return 0;
+    }
+    put(&text, p, (size_t)n);
+    if (is_bytes && PyBytes_AsStringAndSize(value, &p, &n) == 0) {
+        PUT(&text, "{\"$\":[\"bytes\",\"");
+        put_base64(&text, (uint8_t *)p, (size_t)n);
+        PUT(&text, "\"]}");
+    } else if (!put_number(&text, value)) {
+        text.failed = 1;
+    }
+    PUT(&text, "}");
+    PyObject *seq = end_event(self, &text, NULL, 0);
+    int is_told = seq != Py_None;
+    Py_XDECREF(seq);
+    return is_told;
+}
+
+static PyObject *read_source(const Source *source, PyObject *given, PyObject *named) {
+    PyObject *verdict = verdict_on_caller(source);
+    if (verdict == Py_True) return PyObject_Call(source->real, given, named);
+    Quick *writer = verdict == Py_False ? writer_of(source->recorder) : NULL;
+    if (writer == NULL) return PyObject_Call(source->told, given, named);
+    PyObject *value = PyObject_Call(source->real, given, named);
+    if (value != NULL && !tell_reading(writer, source, value)) {
+        PyObject *done = PyObject_CallFunctionObjArgs(source->tell, value, NULL);
+        if (done == NULL) {
+            Py_DECREF(value);
+            value = NULL;
+        }
+        Py_XDECREF(done);
+    }
+    Py_DECREF(writer);
+    return value;
+}
+
+// (begin, real, told, tell, recorder, verdicts): what a source is made of, which keeps them.
+static int fill_source(Source *source, PyObject *parts, const char *kind) {
+    PyObject *begin, *real, *told, *tell, *recorder, *known;
+    if (!PyArg_ParseTuple(parts, "O!OOOOO!", &PyBytes_Type, &begin, &real, &told, &tell, &recorder, &PyDict_Type, &known)) return -1;
+    PyObject *held[] = {begin, real, told, tell, recorder, known};
+    for (int i = 0; i < 6; i++) Py_INCREF(held[i]);
+    *source = (Source){.real = real, .told = told, .tell = tell, .recorder = recorder, .verdicts = known, .begin = begin, .kind = kind};
+    return 0;
+}
+
+// Functions of ``time`` as they are called most. They are built-in functions as those whose places they take.
+enum { CLOCKS = 6 };
+static Source clocks[CLOCKS];
+static PyObject *nothing_given;
+
 #define CLOCK(at) \
-    static PyObject *clock_##at(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) { return read_clock(at); }
+    static PyObject *clock_##at(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing)) { return read_source(&clocks[at], nothing_given, NULL); }
 CLOCK(0)
 CLOCK(1)
 CLOCK(2)
@@ -1133,11 +1451,11 @@ static PyMethodDef clock_methods[CLOCKS] = {
     {"monotonic", clock_2, METH_NOARGS, NULL},    {"monotonic_ns", clock_3, METH_NOARGS, NULL},
     {"perf_counter", clock_4, METH_NOARGS, NULL}, {"perf_counter_ns", clock_5, METH_NOARGS, NULL}};
 
-// clock(name, real, told, verdicts, module, doc) -> a built-in function ``module.name``; once for each name.
+// clock(name, module, doc, parts) -> a built-in function ``module.name``; once for each name. ``parts``: see ``fill_source``.
 static PyObject *module_clock(PyObject *Py_UNUSED(module), PyObject *given) {
     const char *name, *doc;
-    PyObject *real, *told, *known, *time, *module_name, *result = NULL;
-    if (!PyArg_ParseTuple(given, "sOOO!Os", &name, &real, &told, &PyDict_Type, &known, &time, &doc)) return NULL;
+    PyObject *time, *parts, *module_name, *result = NULL;
+    if (!PyArg_ParseTuple(given, "sOsO!", &name, &time, &doc, &PyTuple_Type, &parts)) return NULL;
     for (int at = 0; at < CLOCKS && result == NULL; at++) {
         if (strcmp(clock_methods[at].ml_name, name) || clocks[at].real != NULL) continue;
         // Kept for good, as the function is.
@@ -1147,18 +1465,148 @@ static PyObject *module_clock(PyObject *Py_UNUSED(module), PyObject *given) {
         memcpy(text + strlen(name), "()\n--\n\n", 7);
         memcpy(text + strlen(name) + 7, doc, strlen(doc) + 1);
         clock_methods[at].ml_doc = text;
-        Py_INCREF(real);
-        Py_INCREF(told);
-        Py_INCREF(known);
-        clocks[at].real = real;
-        clocks[at].told = told;
-        verdicts = known;
-        if ((module_name = PyObject_GetAttrString(time, "__name__")) == NULL) return NULL;
+        if (fill_source(&clocks[at], parts, "clock") < 0 || (module_name = PyObject_GetAttrString(time, "__name__")) == NULL) return NULL;
         result = PyCFunction_NewEx(&clock_methods[at], time, module_name);
         Py_DECREF(module_name);
         if (result == NULL) return NULL;
     }
     return result != NULL ? result : PyErr_Format(PyExc_ValueError, "no such clock: %s", name);
+}
+
+typedef struct {
+    PyObject_HEAD
+    Source source;
+} Draw;
+
+// Draw(parts, are_others_served): a callable in the place of a function that draws; never let go. ``parts``: see ``fill_source``.
+static PyObject *draw_new(PyTypeObject *type, PyObject *given, PyObject *Py_UNUSED(named)) {
+    PyObject *parts;
+    int are_others_served;
+    if (!PyArg_ParseTuple(given, "O!p", &PyTuple_Type, &parts, &are_others_served)) return NULL;
+    Draw *self = (Draw *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+    if (self == NULL) return NULL;
+    Py_INCREF(self);
+    if (fill_source(&self->source, parts, "random") < 0) return NULL;
+    self->source.are_others_served = are_others_served;
+    return (PyObject *)self;
+}
+
+static PyObject *draw_call(PyObject *self, PyObject *given, PyObject *named) { return read_source(&((Draw *)self)->source, given, named); }
+
+static PyType_Slot draw_slots[] = {{Py_tp_new, draw_new}, {Py_tp_call, draw_call}, {0, NULL}};
+static PyType_Spec draw_spec = {"relive_recorder._quick.Draw", sizeof(Draw), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, draw_slots};
+
+// -- reads of the environment -----------------------------------------------------------------------------------------
+
+#pragma weak PyFrame_GetCode  // from 3.9 on
+extern PyFrameObject *PyFrame_GetBack(PyFrameObject *) __attribute__((weak));  // not part of the stable ABI, but the same since 3.9
+
+// What a method ``__getitem__`` of os.environ's class goes by, see kinds/environment.py.
+static struct {
+    PyObject *real, *told;             // the method that was there before; the function in Python that records what it gives
+    PyObject *environ, *items, *values;  // codes of iterators that go through all of it
+    PyObject *passing, *installed;     // see kinds/callers.py: modules that are passed on the way up; verdicts by a code's file
+} environment;
+
+// The code of a frame, and the frame above it; new references.
+static PyObject *code_of(PyFrameObject *frame) {
+    return PyFrame_GetCode != NULL ? (PyObject *)PyFrame_GetCode(frame) : PyObject_GetAttrString((PyObject *)frame, "f_code");
+}
+
+static PyFrameObject *frame_above(PyFrameObject *frame) {
+    if (PyFrame_GetBack != NULL) return PyFrame_GetBack(frame);
+    PyObject *above = PyObject_GetAttrString((PyObject *)frame, "f_back");
+    if (above != Py_None) return (PyFrameObject *)above;
+    Py_DECREF(above);
+    return NULL;
+}
+
+static int is_passing(PyFrameObject *frame) {
+    PyObject *globals = PyObject_GetAttr((PyObject *)frame, name_globals), *name = NULL;
+    if (globals != NULL && PyDict_Check(globals)) name = PyDict_GetItem(globals, name_name);
+    int found = name != NULL && Py_TYPE(name) == &PyUnicode_Type && PySet_Contains(environment.passing, name) == 1;
+    Py_XDECREF(globals);
+    return found;
+}
+
+// Nothing is recorded of this read, as is known without asking the Python code.
+static int is_read_by_library(void) {
+    PyFrameObject *frame = PyEval_GetFrame(), *above;
+    if (frame == NULL) return 0;
+    Py_INCREF(frame);
+    PyObject *code = code_of(frame);
+    int found = code != NULL && (code == environment.items || code == environment.values);
+    if (!found && code != NULL) {
+        while (frame != NULL && is_passing(frame)) {
+            above = frame_above(frame);
+            Py_DECREF(frame);
+            frame = above;
+        }
+        Py_DECREF(code);
+        code = frame != NULL ? code_of(frame) : NULL;
+        PyObject *file = code != NULL ? PyObject_GetAttr(code, name_file) : NULL;
+        found = file != NULL && PyDict_GetItem(environment.installed, file) == Py_True;
+        Py_XDECREF(file);
+    }
+    Py_XDECREF(code);
+    Py_XDECREF(frame);
+    PyErr_Clear();
+    return found;
+}
+
+static PyObject *environment_item(PyObject *self, PyObject *key) {
+    int is_nothing = self != environment.environ || Py_TYPE(key) != &PyUnicode_Type || is_read_by_library();
+    return PyObject_CallFunctionObjArgs(is_nothing ? environment.real : environment.told, self, key, NULL);
+}
+
+static PyMethodDef environment_method = {"__getitem__", environment_item, METH_O, NULL};
+
+// environment(class, real, told, environ, items, values, passing, installed) -> a method for that class; once.
+static PyObject *module_environment(PyObject *Py_UNUSED(module), PyObject *given) {
+    PyObject *class, *parts[7];
+    if (!PyArg_ParseTuple(given, "O!OOOOOO!O!", &PyType_Type, &class, &parts[0], &parts[1], &parts[2], &parts[3], &parts[4], &PyFrozenSet_Type,
+                          &parts[5], &PyDict_Type, &parts[6]))
+        return NULL;
+    PyObject **places[] = {&environment.real, &environment.told, &environment.environ, &environment.items, &environment.values,
+                           &environment.passing, &environment.installed};
+    for (int i = 0; i < 7; i++) {
+        Py_INCREF(parts[i]);
+        *places[i] = parts[i];
+    }
+    return PyDescr_NewMethod((PyTypeObject *)class, &environment_method);
+}
+
+// -- what the interpreter tells of itself (PEP 578) -------------------------------------------------------------------
+
+// Not part of the stable ABI, but the same since 3.8. A hook in Python would be called for each ``id``, ``sys._getframe`` and dozens of
+// others that are told of in a request, of which only "open" is wanted.
+extern int PySys_AddAuditHook(int (*)(const char *, PyObject *, void *), void *) __attribute__((weak));
+extern void *PyInterpreterState_Get(void) __attribute__((weak));  // from 3.9 on
+
+static PyObject *on_open, *name_open;
+static void *interpreter;  // to which ``on_open`` belongs: the hook is called in all of a process
+
+static int heard(const char *event, PyObject *given, void *Py_UNUSED(data)) {
+    int is_open = !strcmp(event, "open");
+    if (on_open == NULL || (!is_open && strcmp(event, "cpython.PyInterpreterState_Clear")) || PyInterpreterState_Get() != interpreter) return 0;
+    if (!is_open) {  // the interpreter ends, and a hook in Python would now be gone
+        Py_CLEAR(on_open);
+        return 0;
+    }
+    PyObject *result = PyObject_CallFunctionObjArgs(on_open, name_open, given, NULL);
+    Py_XDECREF(result);
+    return result == NULL ? -1 : 0;
+}
+
+// listen(function) -> bool: have ``function(event, given)`` called for each event "open"; once. False: this Python has no such hooks.
+static PyObject *module_listen(PyObject *Py_UNUSED(module), PyObject *function) {
+    if (PySys_AddAuditHook == NULL || PyInterpreterState_Get == NULL || on_open != NULL) Py_RETURN_FALSE;
+    interpreter = PyInterpreterState_Get();
+    name_open = PyUnicode_InternFromString("open");
+    if (name_open == NULL || PySys_AddAuditHook(heard, NULL) < 0) return NULL;
+    Py_INCREF(function);
+    on_open = function;
+    Py_RETURN_TRUE;
 }
 
 // -- the module -------------------------------------------------------------------------------------------------------
@@ -1172,12 +1620,20 @@ static PyObject *module_crc32(PyObject *Py_UNUSED(module), PyObject *given) {
 }
 
 static PyMethodDef module_methods[] = {
-    {"clock", module_clock, METH_VARARGS, NULL}, {"crc32", module_crc32, METH_O, NULL}, {NULL, NULL, 0, NULL}};
+    {"clock", module_clock, METH_VARARGS, NULL},
+    {"crc32", module_crc32, METH_O, NULL},
+    {"environment", module_environment, METH_VARARGS, NULL},
+    {"bear", module_bear, METH_NOARGS, NULL},
+    {"here", module_here, METH_NOARGS, NULL},
+    {"lanes", module_lanes, METH_VARARGS, NULL},
+    {"listen", module_listen, METH_O, NULL},
+    {NULL, NULL, 0, NULL}};
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_quick", NULL, -1, module_methods, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__quick(void) {
     if (checker_type != NULL) return PyErr_Format(PyExc_ImportError, "only for one interpreter of a process");
     make_crc_table();
+    make_powers_of_ten();
 #if defined(__x86_64__)
     has_clmul = look_for_clmul();
 #endif
@@ -1188,11 +1644,29 @@ PyMODINIT_FUNC PyInit__quick(void) {
     name_lastrowid = PyUnicode_InternFromString("lastrowid");
     name_asyncio = PyUnicode_InternFromString("asyncio");
     name_name = PyUnicode_InternFromString("__name__");
+    name_connection = PyUnicode_InternFromString("connection");
+    name_texts = PyUnicode_InternFromString("_texts");
+    name_database = PyUnicode_InternFromString("_relive_database");
+    name_asked = PyUnicode_InternFromString("asked");
+    name_sqlite = PyUnicode_InternFromString("sqlite");
+    name_parameters = PyUnicode_InternFromString(",\"parameters\":");
+    name_request = PyUnicode_InternFromString("request");
+    name_who = PyUnicode_InternFromString("who");
+    name_birth = PyUnicode_InternFromString("birth");
+    name_lanes = PyUnicode_InternFromString("lanes");
+    name_globals = PyUnicode_InternFromString("f_globals");
+    name_file = PyUnicode_InternFromString("co_filename");
+    name_quick = PyUnicode_InternFromString("quick");
     name_rows = PyUnicode_InternFromString("_relive_rows");
-    PyObject *module = PyModule_Create(&definition), *quick = PyType_FromSpec(&quick_spec);
+    nothing_given = PyTuple_New(0);
+    PyObject *module = PyModule_Create(&definition), *draw = PyType_FromSpec(&draw_spec);
     checker_type = PyType_FromSpec(&checker_spec);
-    if (module == NULL || quick == NULL || checker_type == NULL || PyErr_Occurred()) return NULL;
+    quick_type = (PyTypeObject *)PyType_FromSpec(&quick_spec);
+    if (module == NULL || quick_type == NULL || checker_type == NULL || draw == NULL || PyErr_Occurred()) return NULL;
     Py_INCREF(checker_type);
-    if (PyModule_AddObject(module, "Quick", quick) < 0 || PyModule_AddObject(module, "Checker", checker_type) < 0) return NULL;
+    Py_INCREF(quick_type);
+    if (PyModule_AddObject(module, "Quick", (PyObject *)quick_type) < 0 || PyModule_AddObject(module, "Checker", checker_type) < 0 ||
+        PyModule_AddObject(module, "Draw", draw) < 0)
+        return NULL;
     return module;
 }

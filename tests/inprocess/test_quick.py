@@ -131,6 +131,34 @@ def test_the_checksum(data, more):
     assert native.crc32(data) == zlib.crc32(data)
 
 
+@given(st.floats() | st.floats(1e-4, 2e9) | st.decimals(0, 10**9, places=2).map(float))
+@example(1e-4)
+@example(0.5)
+@example(-0.0)
+@example(9007199254740991.0)
+@example(4503599627370495.5)
+def test_a_number_is_written_as_repr_does(benches, value):
+    quickly, _ = benches()
+    with quickly:
+        written = quickly.ring.quick.emit("note", [value], b"", None)
+    assert (written is not None) is math.isfinite(value)
+    assert not written or quickly.records()[0][0].endswith(f",[{value!r}]]")
+
+
+@given(
+    st.lists(
+        st.sampled_from([*"0123456789", " ", "-", ".", "x", "_", "4111111111111111", "378282246310005"]),
+        max_size=30,
+    ).map("".join)
+)
+@example("0.4111111111111111")
+@example("a 4111 1111-1111 1111 2222")
+def test_no_card_is_overlooked(text):
+    checker = native.Checker(("password",), tuple(SECRETS), True)
+    if checker.clean(text):
+        assert scrub.Scrubber().text(text) == text
+
+
 @given(texts)
 @example("to\u212aen=geheim12345")
 @example("4111 1111-11111111 1x")
@@ -385,6 +413,56 @@ if os.fork() == 0:
 os.wait()
 print(time.time.__name__, time.time.__module__, type(time.time()).__name__)
 """
+READINGS = """
+import os, random, time, sys
+from relive_recorder.recorder import recorder
+assert (recorder.quick is not None) is QUICK
+random.seed(5)
+print([random.random(), random.randint(1, 9), random.getrandbits(80), random.gauss(0, 1), random.uniform(1, 2)])
+print([len(os.urandom(n)) for n in (0, 1, 2, 3, 4097)])
+for name in ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns"):
+    getattr(time, name)()
+for wrong in (lambda: random.randint("a", 1), lambda: os.urandom(-1), lambda: time.time(1)):
+    try:
+        wrong()
+    except (TypeError, ValueError) as error:
+        print(type(error).__name__)
+print(os.environ.get("RELIVE_NOT_SET"), os.getenv("PYTHONPATH") == os.environ["PYTHONPATH"], "HOME" in os.environ)
+for small in (open(sys.argv[0] + ".ini", "w"), open(sys.argv[0] + ".ini")):
+    small.close()
+"""
+
+
+@each_python
+def test_readings_are_recorded_the_same(run_recorded, tmp_path, python):
+    told = []
+    for with_it in (True, False):
+        for ring in (tmp_path / "rings").glob("*"):
+            ring.unlink()
+        ran = run_recorded(READINGS.replace("QUICK", str(with_it)), python, quick=with_it)
+        assert (ran.status, ran.err) == (0, "")
+        told.append(
+            (ran.out, [_reading_of(event) for event in ran.events if event.kind != "process-started"])
+        )
+    assert told[0] == told[1]
+    assert len(told[0][1]) == 19
+
+
+def _reading_of(event):
+    value = event.fields.get("value")
+    source = event.fields.get("source", "")
+    if source.startswith("time.") or source == "os.urandom":  # not the same ones
+        value = type(value), len(str(value)) if source == "os.urandom" else 0
+    return (
+        event.kind,
+        source,
+        event.fields["lane"],
+        event.fields.get("name"),
+        value,
+        event.fields.get("asked"),
+    )
+
+
 # What differs between two runs of one program: times, and the key by which secrets are named.
 _PASSING = {
     "ns",

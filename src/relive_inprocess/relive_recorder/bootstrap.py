@@ -4,7 +4,7 @@ import os
 import sys
 from typing import Any, Callable, Dict, List, Tuple
 
-from relive_recorder import lanes, options, playing, quick, scrub
+from relive_recorder import context, lanes, options, playing, quick, scrub
 from relive_recorder.playing import joining
 from relive_recorder.recorder import RECORD, REPLAY, recorder
 from relive_recorder.scrub import Scrubber
@@ -23,6 +23,8 @@ def start() -> None:
         return
     chosen = options.Options.from_text(text)
     native = quick.load() if chosen.quick else None
+    if native is not None:
+        context.in_c(native)
     scrub.check_with(native.Checker if native is not None else None)
     recorder.scrubber = Scrubber(chosen.secret_patterns, chosen.secret_names)
     recorder.scrubber.learn_environment(os.environ)

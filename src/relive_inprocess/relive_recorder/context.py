@@ -105,6 +105,14 @@ class Birth:
         self.who = 0
 
 
+class _OfThread(threading.local):
+    """What is known of a thread, or of a greenlet. The class's attribute is what is known of most: to find that none is there takes
+    longer.
+    """
+
+    birth: Optional[Birth] = None
+
+
 _Lane = Tuple[Request, int, int, Iterator[int]]
 WITHIN = 1 << 52  # in a lane's number: this is part of a call
 _LANES = WITHIN - 1  # together they are what a number of JSON holds for everybody
@@ -114,21 +122,21 @@ _request: "ContextVar[Request]" = ContextVar("relive_request", default=OUTSIDE)
 _lane: "ContextVar[Optional[_Lane]]" = ContextVar("relive_lane", default=None)
 _born: "ContextVar[Optional[Birth]]" = ContextVar("relive_born", default=None)  # of tasks
 # birth: of what runs in it now, also where it runs in another thread's context
-_of_thread: Any = threading.local()
+_of_thread: Any = _OfThread()
 
 
-def know_greenlets(current: Callable[[], Any], of_greenlet: Any) -> None:
-    """From now on greenlets are told apart as threads are: ``current`` gives the running one, ``of_greenlet`` is as
-    ``threading.local()``. Each has a context of its own already.
+def know_greenlets(current: Callable[[], Any], local: Any) -> None:
+    """From now on greenlets are told apart as threads are: ``current`` gives the running one, ``local`` is as
+    ``threading.local``. Each has a context of its own already.
     """
-    global _thread_id, _of_thread
+    global _thread_id, _of_thread, _here, bear
     _thread_id = lambda: id(current())  # noqa: E731 - one call less where every event asks
-    _of_thread = of_greenlet
+    _of_thread = type("_OfGreenlet", (local,), {"birth": None})()
+    _here, bear = _here_in_python, _bear_in_python  # the part in C knows threads only
 
 
-def here() -> Request:
-    """The request that the running code works for; ``OUTSIDE`` where there is none."""
-    return _request.get()
+# () -> Request: the one that the running code works for; ``OUTSIDE`` where there is none.
+here: Callable[[], Request] = _request.get
 
 
 def begin(request: Request) -> "Token[Request]":
@@ -160,12 +168,16 @@ def place() -> Tuple[int, int]:
     return request.number, _here()[2]
 
 
+def _here_now() -> "_Lane":
+    return _here()  # which may become another function
+
+
 def for_quick() -> Tuple[Any, ...]:
     """What ``place`` goes by, for the writer in C: two variables, who finds out a lane, the request that is none."""
-    return _request, _lane, _here, OUTSIDE
+    return _request, _lane, _here_now, OUTSIDE
 
 
-def _here() -> _Lane:
+def _here_in_python() -> _Lane:
     request = _request.get()
     loop = _current_loop()
     # The low bits tell tasks from threads; both are addresses of aligned objects.
@@ -219,28 +231,37 @@ def carried(work: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _lane_at_birth(request: Request, who: int) -> int:
-    for birth in (_born.get(), getattr(_of_thread, "birth", None)):
-        if birth is not None and birth.request is request and birth.who in (0, who):
-            birth.who = who
-            return int(birth.number)
-    return 0
+    birth = _born.get()
+    if birth is None or birth.request is not request or birth.who not in (0, who):
+        birth = _of_thread.birth
+        if birth is None or birth.request is not request or birth.who not in (0, who):
+            return 0
+    birth.who = who
+    return birth.number
 
 
-def bear() -> Birth:
-    """The lane of a thread or task that is about to be started by the running code, for the same request."""
+def _bear_in_python() -> Birth:
     request, _, number, started = _here()
     # Of integers a hash is the same in every process.
     return Birth(request, hash((number, next(started))) & _LANES | number & WITHIN)
 
 
-def task_of(birth: Birth) -> "Token[Optional[Birth]]":
-    """A task that is made from now on, which copies this context, is in that lane; ``made`` ends it."""
-    return _born.set(birth)
+_here: Callable[[], _Lane] = _here_in_python
+# () -> Birth: the lane of a thread or task that is about to be started by the running code, for the same request.
+bear: Callable[[], Birth] = _bear_in_python
 
 
-def made(token: "Token[Optional[Birth]]") -> None:
-    """See ``task_of``; in the same context."""
-    _born.reset(token)
+def in_c(module: Any) -> None:
+    """Have lanes found by the part in C, which finds the same ones."""
+    global _here, bear
+    if module.lanes(_request, _lane, _born, _of_thread, Birth, itertools.count):
+        _here, bear = module.here, module.bear
+
+
+# (birth) -> token: a task that is made from now on, which copies this context, is in that lane; ``made(token)`` ends it, in the
+# same context.
+task_of: "Callable[[Birth], Token[Optional[Birth]]]" = _born.set
+made: "Callable[[Token[Optional[Birth]]], None]" = _born.reset
 
 
 def begin_born(birth: Birth) -> None:
@@ -251,7 +272,7 @@ def begin_born(birth: Birth) -> None:
 
 def enter(birth: Birth) -> Tuple[Request, Optional[Birth]]:
     """Be in that lane, in this thread; returns what ``leave`` wants."""
-    before = _request.get(), getattr(_of_thread, "birth", None)
+    before = _request.get(), _of_thread.birth
     _request.set(birth.request)
     _lane.set(None)  # a worker's lane is that of its present work, not of the last one
     _of_thread.birth = birth

@@ -102,7 +102,7 @@ def _change_anyio(module: Any) -> None:
 
 
 def _gevent(module: Any) -> None:
-    context.know_greenlets(module.getcurrent, importlib.import_module("gevent.local").local())
+    context.know_greenlets(module.getcurrent, importlib.import_module("gevent.local").local)
     module.Greenlet.add_spawn_callback(_spawned)
 
 

@@ -6,7 +6,7 @@ In a branch the machinery must go by what is really there: time-outs by its cloc
 import os
 from typing import Any, Dict, FrozenSet
 
-__all__ = ["is_installed", "is_machinery", "is_service", "verdicts"]
+__all__ = ["installed", "is_installed", "is_machinery", "is_service", "verdicts"]
 
 # The first part of a module's name.
 MACHINERY: FrozenSet[str] = frozenset(
@@ -49,7 +49,7 @@ def _is_python_itself(frame: Any) -> bool:
 
 
 _files: Dict[str, bool] = {}
-_installed: Dict[str, bool] = {}
+installed: Dict[str, bool] = {}  # what is_installed said of the code in a file
 
 
 def is_installed(frame: Any, passing: FrozenSet[str]) -> bool:
@@ -61,11 +61,11 @@ def is_installed(frame: Any, passing: FrozenSet[str]) -> bool:
     if frame is None:
         return True
     file = frame.f_code.co_filename
-    said = _installed.get(file)
+    said = installed.get(file)
     if said is None:
         said = "-packages/" in file or _is_python_itself(frame)
-        if len(_installed) < 10_000:
-            _installed[file] = said
+        if len(installed) < 10_000:
+            installed[file] = said
     return said
 
 

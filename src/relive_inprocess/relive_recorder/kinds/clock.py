@@ -6,6 +6,7 @@ service's code is answered with the next one that was recorded in the same lane 
 when none is left. ``localtime``, ``gmtime``, ``ctime``, ``asctime`` and ``strftime`` without a time are a reading of "time.time".
 """
 
+import functools
 import sys
 import time
 from typing import Any, Callable
@@ -28,22 +29,32 @@ def install() -> None:
     """Replace the functions of ``time``. What was imported from it by name before stays as it was."""
     for name in _SOURCES:
         real = getattr(time, name)
-        told = _reading(f"time.{name}", real)
+        source = f"time.{name}"
+        told = _reading(source, real)
         if quick.module is not None:
-            told = quick.module.clock(name, real, told, verdicts, time, real.__doc__ or "")
+            begin = _begin(source).encode("ascii")
+            parts = begin, real, told, functools.partial(_emit, source), recorder, verdicts
+            told = quick.module.clock(name, time, real.__doc__ or "", parts)
         setattr(time, name, told)
     for name, place in _OF_NOW.items():
         setattr(time, name, _OfNow(name, place))
 
 
+def _begin(source: str) -> str:
+    return '{"source":"%s","value":' % source
+
+
+def _emit(source: str, value: Any) -> None:
+    recorder.emit_json("clock", f"{_begin(source)}{value!r}}}")  # a finite number is JSON as it is
+
+
 def _reading(source: str, real: Callable[[], Any]) -> Callable[[], Any]:
-    begin = '{"source":"%s","value":' % source
 
     def read() -> Any:
         frame = _get_frame(1)
-        name = frame.f_globals.get("__name__")
+        caller = frame.f_globals.get("__name__")
         # Nearly all readings are the machinery's: a dozen in a request. They are let through with a look into one dict.
-        if type(name) is str and verdicts.get(name):
+        if type(caller) is str and verdicts.get(caller):
             return real()
         mode = recorder.mode()
         if mode not in (RECORD, REPLAY) or is_machinery(frame):
@@ -53,7 +64,7 @@ def _reading(source: str, real: Callable[[], Any]) -> Callable[[], Any]:
             kept = next_reading("clock", source)
             if type(kept) is type(value):
                 value = kept
-        recorder.emit_json("clock", f"{begin}{value!r}}}")  # a finite number is JSON as it is
+        _emit(source, value)
         return value
 
     read.__name__ = read.__qualname__ = source.partition(".")[2]

@@ -10,9 +10,9 @@ import sys
 from _collections_abc import ItemsView, ValuesView
 from typing import Any
 
-from relive_recorder import context
+from relive_recorder import context, quick
 from relive_recorder.guard import attempt
-from relive_recorder.kinds.callers import is_installed
+from relive_recorder.kinds.callers import installed, is_installed
 from relive_recorder.recorder import RECORD, REPLAY, recorder
 
 __all__ = ["install"]
@@ -30,10 +30,11 @@ def install() -> None:
     real = environ.__getitem__
 
     def __getitem__(self: Any, key: Any) -> Any:
-        code = _get_frame(1).f_code
+        caller = _get_frame(1)
+        code = caller.f_code
         if code is _ITEMS or code is _VALUES or self is not os.environ or type(key) is not str:
             return real(self, key)
-        if is_installed(_get_frame(1), _PASSING) or recorder.mode() not in (RECORD, REPLAY):
+        if is_installed(caller, _PASSING) or recorder.mode() not in (RECORD, REPLAY):
             return real(self, key)
         try:
             value = real(self, key)
@@ -43,7 +44,11 @@ def install() -> None:
         attempt(_emit, key, value)
         return value
 
-    environ.__getitem__ = __getitem__  # type: ignore[method-assign]
+    told: Any = __getitem__
+    if quick.module is not None:  # it lets the reads of libraries through
+        parts = real, told, os.environ, _ITEMS, _VALUES, _PASSING, installed
+        told = quick.module.environment(environ, *parts)
+    environ.__getitem__ = told  # type: ignore[method-assign]
 
 
 def _emit(name: str, value: Any) -> None:

@@ -15,7 +15,7 @@ import sys
 import threading
 from typing import Any, Dict, Tuple
 
-from relive_recorder import bodies, context
+from relive_recorder import bodies, context, quick
 from relive_recorder.guard import attempt
 from relive_recorder.kinds.callers import is_service
 from relive_recorder.recorder import RECORD, REPLAY, recorder
@@ -32,7 +32,8 @@ _busy = threading.local()
 
 def install() -> None:
     """Listen. It cannot be undone (PEP 578), so it looks at the mode each time."""
-    sys.addaudithook(_heard)
+    if quick.module is None or not quick.module.listen(_heard):
+        sys.addaudithook(_heard)
 
 
 def _heard(event: str, given: Tuple[Any, ...]) -> None:

@@ -343,11 +343,11 @@ class RowsLater:
 
     __slots__ = ("_batch", "_query", "_rows", "_secret")
 
-    def __init__(self, query: int, columns: Iterable[Any] = ()) -> None:
+    def __init__(self, query: int, columns: Iterable[Any] = (), batch: int = 0) -> None:
         self._query = query
         self._secret = secret_columns(columns)
         self._rows: List[Any] = []
-        self._batch = 0
+        self._batch = batch
 
     def one(self, row: Any, batch: int = _FIRST_BATCH) -> None:
         """A row was fetched. ``batch``: how many are gathered at first, 1 where it may well be the only one."""

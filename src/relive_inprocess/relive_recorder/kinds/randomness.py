@@ -8,15 +8,17 @@ only what other threads drew in between can differ. What a ``random.Random`` beg
 ("random.seed", 32 bytes; it comes from the kernel, and not by way of ``os.urandom``).
 """
 
+import functools
 import os
 import sys
 from binascii import b2a_base64
-from typing import Any, Callable
+from typing import Any, Callable, Dict
 
+from relive_recorder import quick
 from relive_recorder.calls import next_reading
 from relive_recorder.guard import attempt
 from relive_recorder.imports import when_imported
-from relive_recorder.kinds.callers import is_machinery
+from relive_recorder.kinds.callers import is_machinery, verdicts
 from relive_recorder.recorder import RECORD, REPLAY, recorder
 from relive_recorder.values import NotKept, pack, unpack
 
@@ -33,7 +35,7 @@ _get_frame = sys._getframe
 
 def install() -> None:
     """Replace ``os.urandom``, also where ``random`` has it under a name of its own; wait for ``random`` and ``uuid``."""
-    os.urandom = _urandom
+    os.urandom = _in_c(_urandom, _real_urandom, "os.urandom", _MACHINERY_OF_UUID, others=True)
     when_imported("random", _change_random)
     when_imported("uuid", _change_uuid)
 
@@ -73,6 +75,7 @@ def _urandom(size: int) -> bytes:
     return value
 
 
+_MACHINERY_OF_UUID = {"uuid": True}
 _urandom.__name__ = _urandom.__qualname__ = "urandom"
 _urandom.__module__ = "posix"
 
@@ -86,12 +89,43 @@ def _as(function: Any, real: Any) -> Any:
     return function
 
 
+def _in_c(
+    told: Callable[..., Any],
+    real: Callable[..., Any],
+    source: str,
+    known: Dict[str, bool],
+    others: bool = False,
+) -> Callable[..., Any]:
+    """The same as ``told``, done by the part in C where it can. ``known``: the modules for which nothing is recorded (True), or
+    it is (False); ``others``: it is for all that are not in there.
+    """
+    if quick.module is None:
+        return told
+    tell = functools.partial(attempt, _emit, source)
+    parts = b'{"source":"%b","value":' % source.encode("ascii"), real, told, tell, recorder, known
+    return _as(_draw_kind()(parts, others), told)  # type: ignore[no-any-return]
+
+
+@functools.lru_cache(maxsize=None)
+def _draw_kind() -> Any:
+    class Draw(quick.module.Draw):  # type: ignore[misc]
+        """As a function, of which nobody's class makes a method; and as the one that was there before, which was none either."""
+
+        def __repr__(self) -> str:
+            return repr(self.__wrapped__)
+
+        def __reduce__(self) -> str:
+            return str(self.__name__)
+
+    return Draw
+
+
 # -- random -----------------------------------------------------------------------------------------------------------
 
 
 def _change_random(module: Any) -> None:
     if getattr(module, "_urandom", None) is _real_urandom:
-        module._urandom = _urandom
+        module._urandom = os.urandom
     for name in _PLAIN:
         real = getattr(module, name, None)
         if real is not None:
@@ -144,7 +178,7 @@ def _drawing(source: str, real: Callable[..., Any]) -> Callable[..., Any]:
         attempt(_emit, source, value)
         return value
 
-    return _as(draw, real)  # type: ignore[no-any-return]
+    return _in_c(_as(draw, real), real, source, verdicts)
 
 
 def _choosing(source: str, real: Callable[..., Any], take: Callable[[Any, Any], Any]) -> Callable[..., Any]:

@@ -25,6 +25,8 @@ from relive_recorder.recorder import FREE, OFF, RECORD, encode, mono, recorder
 
 __all__ = ["change", "change_aiosqlite"]
 
+_SECOND_BATCH = 4  # rows that are gathered behind one that was told alone
+
 
 class _Sqlite(Query):
     system = "sqlite"
@@ -92,15 +94,20 @@ def _cursor_class(real: Any) -> Any:
     real_execute, real_fetchone, real_fetchall = real.execute, real.fetchone, real.fetchall
 
     class Cursor(real):  # type: ignore[misc]
-        # Of a query that gives rows: its number until some are fetched one by one, then the ``RowsLater`` that gathers them.
+        # Of a query that gives rows: its number; that with a minus when one row was fetched alone and told; when more are fetched
+        # one by one, the ``RowsLater`` that gathers them.
         _relive_rows: Any = None
+        _relive_end: Any = None
 
         def execute(self, *given: Any) -> Any:
             if self._relive_rows is not None:
                 _settle(self)
-            asked = asked_quickly("sqlite", _database(self), *given) if 0 < len(given) < 3 else None
+            quick = recorder.quick
+            asked = None if quick is None else quick.sqlite(self, given)
             if asked is None:
-                return _execute(self, given, real_execute)
+                asked = asked_quickly("sqlite", _database(self), *given) if 0 < len(given) < 3 else None
+                if asked is None:
+                    return _execute(self, given, real_execute)
             try:
                 value = real_execute(self, *given)
             except BaseException as error:
@@ -137,9 +144,13 @@ def _cursor_class(real: Any) -> Any:
 
         def fetchone(self) -> Any:
             row = real_fetchone(self)
-            if self._relive_rows is not None:
+            query = self._relive_rows
+            if query is not None:
                 if row is None:
                     _settle(self)
+                elif type(query) is int and query > 0:  # mostly there is one row only
+                    self._relive_rows = -query
+                    _tell(query, [row])
                 else:
                     attempt(_one, self, row, 1)
             return row
@@ -147,13 +158,13 @@ def _cursor_class(real: Any) -> Any:
         def fetchmany(self, *given: Any, **named: Any) -> Any:
             rows = real.fetchmany(self, *given, **named)
             if self._relive_rows is not None:
-                attempt(_many, self, rows)
+                _many(self, rows)
             return rows
 
         def fetchall(self) -> Any:
             rows = real_fetchall(self)
             if self._relive_rows is not None:
-                attempt(_many, self, rows)
+                _many(self, rows)
             return rows
 
         def __next__(self) -> Any:
@@ -169,10 +180,6 @@ def _cursor_class(real: Any) -> Any:
         def close(self) -> None:
             _settle(self)
             real.close(self)
-
-        def __del__(self) -> None:
-            if type(self._relive_rows) is RowsLater:
-                _settle(self)
 
     return Cursor
 
@@ -273,19 +280,40 @@ def _database(cursor: Any) -> str:
     return getattr(cursor.connection, "_relive_database", "")
 
 
+class _AtEnd:
+    """Goes with its cursor, and then writes what was gathered. A ``__del__`` of the cursor's would be called of each one."""
+
+    __slots__ = ("later",)
+
+    def __init__(self, later: RowsLater) -> None:
+        self.later = later
+
+    def __del__(self) -> None:
+        attempt(self.later.flush)
+
+
 def _one(cursor: Any, row: Any, *batch: int) -> None:
     later = cursor._relive_rows
     if type(later) is not RowsLater:
-        later = cursor._relive_rows = RowsLater(later)
+        later = cursor._relive_rows = RowsLater(abs(later), batch=_SECOND_BATCH if later < 0 else 0)
+    if cursor._relive_end is None or cursor._relive_end.later is not later:
+        cursor._relive_end = _AtEnd(later)
     later.one(row, *batch)
 
 
 def _many(cursor: Any, rows: List[Any]) -> None:
-    later = cursor._relive_rows
-    if type(later) is RowsLater:
-        later.many(rows)
+    query = cursor._relive_rows
+    if type(query) is RowsLater:
+        attempt(query.many, rows)
     else:
-        tell_rows(later, rows)
+        _tell(abs(query), rows)
+
+
+def _tell(query: int, rows: List[Any]) -> None:
+    """As ``tell_rows``; never raises."""
+    quick = recorder.quick
+    if rows and (quick is None or quick.rows(query, rows) is None):
+        attempt(tell_rows, query, rows)
 
 
 def _settle(cursor: Any) -> None:
