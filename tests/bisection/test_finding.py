@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from relive.bisection.finding import find_jumps, find_rate_jumps
+from relive.bisection.finding import Evidence, find_jumps, find_rate_jumps, probe_again
 from relive.bisection.judgement import Judged, Judgement
 from relive.bisection.search import Span
 from relive.errors import UsageError
@@ -119,3 +119,26 @@ def test_a_commit_that_tells_nothing_is_not_asked_for_ever():
     )
     assert sum(at == 4 for at, _ in found.evidence.probes) <= 2
     assert len(found.evidence.probes) <= 100
+
+
+def test_commits_are_probed_again_in_turns_and_what_was_seen_before_counts():
+    asked = []
+
+    def says(at: int) -> Judgement:
+        asked.append(at)
+        return {5: SKIPPED}.get(at, BAD if at > 5 else GOOD)
+
+    before = Evidence(10, [(9, Judged(judgement=BAD, seen="before"))])
+    done: list[int] = []
+    known = probe_again(before, [0, 5, 9], probe(says), times=3, done=done.append)
+    assert asked == [0, 5, 0, 5, 9, 0, 9] and done == [
+        1,
+        2,
+        3,
+        4,
+        5,
+        6,
+        7,
+    ]  # 5 tells nothing, twice is enough
+    assert [(one.bad, one.good) for one in known.counts()][::9] == [(0, 3), (3, 0)]
+    assert len(before.probes) == 1

@@ -243,7 +243,7 @@ def test_a_bisection_is_told_with_its_requests_and_values():
             request_count=1, difference=changes, why_no_difference=None,
         )  # fmt: skip
         shared = {"service": "s", "question": "when x", "commits": 2, "lives": 1, "probes": 2, "failed": 0}
-        empty = {"probed": [], "suspects": [], "no_jump": None, "two_jumps": None}
+        empty = {"probed": [], "suspects": [], "no_jump": None, "two_jumps": None, "curve": []}
         show_bisection(Bisection(**shared, **empty, jumps=[jump], why_not=None))
         show_bisection(Bisection(**shared, **empty, jumps=[], why_not="too few probes"))
 

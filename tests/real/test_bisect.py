@@ -156,6 +156,27 @@ def test_rates_that_nobody_knows_are_found_too(service):
     assert before["rate"] < after["rate"]
 
 
+def test_the_curve_says_how_probable_it_is_from_each_commit(service):
+    words = ["bisect", "--good", service.commits[0], "--bad", service.commits[-1], "--limit", "60"]
+    words += ["--when", IS_POISONED, "--further", "0", "--curve", "6", "--times", "2"]
+    found = service.relive(*words)
+    check_the_poisoning(service, found)
+    assert [(one["number"], one["bad"], one["probes"]) for one in found["curve"]] == [
+        (at, 2 * (at >= 3), 2) for at in range(6)
+    ]
+    (jump,) = found["jumps"]
+    assert [(side["bad"], side["probes"]) for side in jump["sides"]] == [(0, 6), (6, 6)]
+    assert found["probes"] == 12  # the search's own count
+    for one in found["curve"]:
+        assert 0 <= one["least"] <= one["rate"] <= one["most"] <= 1
+    lines = service.relive.commands(words, service.relive.environment).stdout.splitlines()
+    drawn = lines[next(at for at, line in enumerate(lines) if "How probable" in line) + 2 :][:7]
+    # Time goes down: three commits on the left, the request that did it, three on the right.
+    assert [line.split()[-3:] for line in drawn[:3]] == [["0", "of", "2"]] * 3
+    assert POISON in drawn[3] and [line.split()[-3:] for line in drawn[4:]] == [["2", "of", "2"]] * 3
+    assert max(line.index("o") for line in drawn[:3]) < min(line.index("o") for line in drawn[4:])
+
+
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
@@ -185,6 +206,8 @@ def test_a_predicate_that_fails_is_an_error_and_leaves_nothing(service, asked, w
         (("--when", "1", "--run", "true"), "run and when cannot be asked together"),
         (("--expect", "status == 200", "--when", "1"), "an expectation is of an answer"),
         (("--http", "no path"), "is no request"),
+        (("--when", "1", "--times", "3"), "of a curve"),
+        (("--when", "1", "--curve", "1000", "--times", "11"), "too many probes"),
         (("--http", "/", "--expect", "open('/etc/passwd')"), "is no expectation"),
     ],
 )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from relive.bisection.judgement import Judged, Judgement
@@ -11,7 +12,7 @@ from relive.bisection.posterior import Counts, jump_posterior, most_telling, no_
 from relive.bisection.search import Span, jumps, next_probe
 from relive.errors import UsageError
 
-__all__ = ["Evidence", "Jumps", "find_jumps", "find_rate_jumps"]
+__all__ = ["Evidence", "Jumps", "find_jumps", "find_rate_jumps", "probe_again"]
 
 _MOST_FAILED = 3  # probes that fail before it is given up
 _TOLD_AT_ONCE = 5  # probes of each further commit, where each says so sometimes only
@@ -128,6 +129,34 @@ def find_jumps(
         further -= next_probe(prober.evidence.known(), further=0) is None
         prober.ask(at)
     return Jumps(prober.evidence, jumps(prober.evidence.known()), why_not=why_not)
+
+
+def probe_again(
+    evidence: Evidence,
+    commits: Sequence[int],
+    probe: Callable[[int], Judged],
+    *,
+    times: int,
+    done: Callable[[int], None] = lambda _probes: None,
+) -> Evidence:
+    """What is known with each of ``commits`` probed ``times`` times; probes of the evidence count.
+
+    The first probes of all commits come before the second ones, so that what changes on the host meanwhile changes no commit more
+    than another. One that told nothing twice is asked no more.
+
+    Args:
+        done: called with the number of further probes so far.
+    """
+    known, made = Evidence(evidence.count, list(evidence.probes)), 0
+    for turn in range(times):
+        useless, probed = known.useless(), Counter(at for at, _ in known.probes)
+        for at in commits:
+            if at in useless or probed[at] > turn:
+                continue
+            known.probes.append((at, probe(at)))
+            made += 1
+            done(made)
+    return known
 
 
 def _contradiction(wanted: Judgement, said: Judgement, seen: str) -> UsageError:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import typer
 
+from relive.cli.curve import curve_lines
 from relive.cli.terminal import AsJson, Terminal
 from relive.cli.wish_options import from_wish
 from relive.config import load_settings
@@ -42,6 +43,9 @@ def describe(found: Bisection) -> Iterator[str]:
     if found.lives > 1:
         yield f"They are of {found.lives} starts of the service."
     yield from _probed(found)
+    if found.curve:
+        yield ""
+        yield from curve_lines(found)
     if not found.jumps:
         yield ""
         yield f"Cannot tell: {found.why_not}."
@@ -70,7 +74,8 @@ def _probed(found: Bisection) -> Iterator[str]:
             )
             if count
         ]
-        said = ", ".join(words) if one.probability is not None else words[0].split()[1]
+        once = one.probability is None and words[0].startswith("1 ") and len(words) == 1
+        said = words[0].split()[1] if once else ", ".join(words)
         yield f"  {_name(one)}  {said:8}  {one.seen}"
 
 

@@ -28,6 +28,7 @@ __all__ = [
 ]
 
 _TIMES = 5
+_CURVE, _CURVE_TIMES = 12, 10
 
 
 def replay_buttons(settings: Settings, number: int, subject: str, *, can: bool) -> None:
@@ -82,6 +83,15 @@ def bisect_button(settings: Settings, number: int, subject: str) -> None:
             JOBS.start(
                 settings, BISECT, BisectWish(replay=number), title="Finding when it began", subject=subject
             )
+    if st.button(
+        "How probable, from when",
+        key="curve",
+        icon=":material/show_chart:",
+        help=f"The same, and then {_CURVE} commits {_CURVE_TIMES} times each: how probable the failure is from each of them",
+    ):
+        with telling():
+            wish = BisectWish(replay=number, curve=_CURVE, times=_CURVE_TIMES)
+            JOBS.start(settings, BISECT, wish, title="Drawing how probable it is", subject=subject)
 
 
 def bisect_form(settings: Settings, commit: CommitId, subject: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from relive.dashboard.curve import curve_figure
 from relive.dashboard.look import escape, label, table
 from relive.model.quantities import when
 from relive.operations.bisecting import BisectedCommit, Bisection, Jump
@@ -18,6 +19,9 @@ def show_bisection(found: Bisection) -> None:
     asked = f"{found.probes} probes of {found.commits} commits: {found.question}"
     if not found.jumps:
         st.warning(f"It cannot be told when it began: {label(found.why_not or '')}. {label(asked)}")
+    if found.curve:
+        st.plotly_chart(curve_figure(found), key="curve", config={"displaylogo": False})
+        st.caption("How probable it is from each commit, its bounds at 95 %, and the requests at a change.")
     for jump in found.jumps:
         _show_jump(jump)
     if found.jumps:
@@ -28,6 +32,9 @@ def show_bisection(found: Bisection) -> None:
 def _show_jump(jump: Jump) -> None:
     verb = "begins" if jump.begins else "ends"
     sure = f", with a probability of {100 * jump.probability:.0f} %" if jump.probability is not None else ""
+    if jump.sides is not None:
+        first, then = jump.sides
+        sure += f" (before it {first.bad} of {first.probes} bad, from it on {then.bad} of {then.probes})"
     unjudged = f" {len(jump.unjudged)} commits between them were not judged." if jump.unjudged else ""
     st.success(
         f"It {verb} with commit {_named(jump.after)}{sure}; the one before is {_named(jump.before)}.{unjudged}",

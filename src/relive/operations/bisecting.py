@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Sequence
 
 from pydantic import Field
 
-from relive.bisection.finding import Jumps, find_jumps, find_rate_jumps
+from relive.bisection.curve import commits_of_curve
+from relive.bisection.finding import Evidence, Jumps, find_jumps, find_rate_jumps, probe_again
 from relive.bisection.judgement import Judged, Judgement
 from relive.bisection.posterior import Counts, credible, rate
 from relive.config import Settings
@@ -28,10 +30,22 @@ from relive.recording.reader import Recording
 from relive.store import Store
 from relive.store.index import StoredCommit
 
-__all__ = ["BISECT", "BisectWish", "BisectedCommit", "Bisection", "Jump", "RequestBetween", "Side", "bisect"]
+__all__ = [
+    "BISECT",
+    "BisectWish",
+    "BisectedCommit",
+    "Bisection",
+    "CurvePoint",
+    "Jump",
+    "RequestBetween",
+    "Side",
+    "bisect",
+]
 
 _LIMIT = 10.0  # [s] for a probe
+_TIMES = 10  # that a commit of a curve is probed
 _MOST_TOLD = 100  # requests of a jump, commits of a list
+_MOST_OF_A_CURVE = 10_000  # probes
 _REQUEST_LINE = re.compile(r"(?:([A-Z]{1,20}) +)?(/[\x21-\x7e]*)")
 
 
@@ -94,6 +108,15 @@ class BisectWish(Wish):
         le=1000,
         description="Commits elsewhere that are looked at, should it have changed more than once",
     )
+    curve: int | None = Field(
+        default=None,
+        ge=2,
+        le=1000,
+        description="Then probe so many commits again and again, and show how probable it is from each of them",
+    )
+    times: int | None = Field(
+        default=None, ge=1, le=1000, description="With curve: probes of each of its commits; without: 10"
+    )
     limit: float | None = Field(
         default=None,
         gt=0,
@@ -132,6 +155,14 @@ class BisectedCommit(Result):
     probability: float | None = None
 
 
+class CurvePoint(Side):
+    """How probable it is from one commit."""
+
+    commit: CommitId
+    number: int
+    taken_wall_ns: int
+
+
 class RequestBetween(Result):
     """A request that the service took, or answered, between two commits; ``status`` None: it had no answer."""
 
@@ -148,7 +179,7 @@ class Jump(Result):
     Attributes:
         before, after: neighbours but for ``unjudged``, of which nobody knows on which side they are.
         begins: bad from ``after`` on; else it ended there.
-        sides: from the jump before to this one, and from this one to the next; of rates only.
+        sides: from the jump before to this one, and from this one to the next; of rates and with a curve only.
         requests: the first hundred of ``request_count``; None where nobody recorded any, or they are of different starts.
         difference: what differs between the two; None where that cannot be told (``why_no_difference``).
     """
@@ -175,6 +206,7 @@ class Bisection(Result):
         suspects: the fewest commits that hold the jump with the wished probability; of rates only.
         no_jump, two_jumps: probabilities that the rate does not change at all, and that it does so twice.
         why_not: why it could not be told, or not all; None where it was.
+        curve: the commits that were probed again and again, in their order; empty where none was asked for.
     """
 
     service: str
@@ -189,6 +221,7 @@ class Bisection(Result):
     no_jump: float | None
     two_jumps: float | None
     why_not: str | None
+    curve: list[CurvePoint]
 
 
 def bisect(settings: Settings, wish: BisectWish, progress: Progress) -> Bisection:
@@ -215,7 +248,14 @@ def bisect(settings: Settings, wish: BisectWish, progress: Progress) -> Bisectio
             )
         else:
             found = find_jumps(len(line), probe, further=wish.further, most=wish.most, done=done)
-    return _told(settings, wish, line, found)
+    drawn: list[int] = []
+    if wish.curve is not None:
+        drawn = commits_of_curve(len(line), wish.curve, found.spans)
+        times = wish.times or _TIMES
+        with progress.progress("probing again", len(drawn) * times) as done:
+            evidence = probe_again(found.evidence, drawn, probe, times=times, done=done)
+        found = dataclasses.replace(found, evidence=evidence)
+    return _told(settings, wish, line, found, drawn)
 
 
 BISECT = Operation(
@@ -254,6 +294,16 @@ def _check(wish: BisectWish) -> None:
     if wish.expect is not None and wish.http is None:
         raise UsageError(
             "an expectation is of an answer", remedy="name the request (http), or leave expect out"
+        )
+    if wish.times is not None and wish.curve is None:
+        raise UsageError(
+            "times is how often each commit of a curve is probed", remedy="add curve, or leave times out"
+        )
+    if (wish.curve or 0) * (wish.times or _TIMES) > _MOST_OF_A_CURVE:
+        raise UsageError(
+            f"{wish.curve} commits, {wish.times or _TIMES} times each, are too many probes",
+            cause=f"there are at most {_MOST_OF_A_CURVE}",
+            remedy="ask fewer commits (curve), or each less often (times)",
         )
     if wish.replay is None and (wish.good is None or wish.bad is None):
         raise UsageError(
@@ -355,7 +405,9 @@ def _expected(count: int, wish: BisectWish) -> int:
     return min(wish.most, 2 + count.bit_length() + wish.further)
 
 
-def _told(settings: Settings, wish: BisectWish, line: Sequence[StoredCommit], found: Jumps) -> Bisection:
+def _told(
+    settings: Settings, wish: BisectWish, line: Sequence[StoredCommit], found: Jumps, drawn: Sequence[int]
+) -> Bisection:
     mask = Mask.configured(settings)
     commits = [_commit(at, one, found) for at, one in enumerate(line)]
     suspects = credible(found.posterior, wish.confidence) if found.posterior is not None else []
@@ -367,13 +419,31 @@ def _told(settings: Settings, wish: BisectWish, line: Sequence[StoredCommit], fo
         lives=len({one.life for one in line}),
         probes=len(found.evidence.probes),
         failed=len(found.evidence.failed()),
-        jumps=[_jump(settings, mask, line, commits, found, at) for at in range(len(found.spans))],
+        jumps=[
+            _jump(settings, mask, line, commits, found, at, has_curve=bool(drawn))
+            for at in range(len(found.spans))
+        ],
         probed=[commits[at] for at in sorted(probed)],
         suspects=[commits[at] for at in suspects][:_MOST_TOLD],
         no_jump=found.no_jump,
         two_jumps=found.two,
         why_not=found.why_not,
+        curve=_curve(commits, found.evidence, drawn),
     )
+
+
+def _curve(commits: Sequence[BisectedCommit], evidence: Evidence, drawn: Sequence[int]) -> list[CurvePoint]:
+    counts = evidence.counts()
+    return [
+        CurvePoint(
+            commit=commits[at].commit,
+            number=at,
+            taken_wall_ns=commits[at].taken_wall_ns,
+            **_side(counts[at : at + 1]).model_dump(),
+        )
+        for at in drawn
+        if counts[at] != Counts()
+    ]
 
 
 def _question(wish: BisectWish) -> str:
@@ -409,9 +479,11 @@ def _jump(
     commits: Sequence[BisectedCommit],
     found: Jumps,
     number: int,
+    *,
+    has_curve: bool,
 ) -> Jump:
     span = found.spans[number]
-    sides = _sides(found, number) if found.posterior is not None else None
+    sides = _sides(found, number) if found.posterior is not None or has_curve else None
     begins = (
         sides[1].rate > sides[0].rate
         if sides is not None
