@@ -224,6 +224,8 @@ def test_commits_of_another_service_and_in_the_wrong_order_are_refused(service):
         service.relive("bisect", "--replay", "1", "--bad", service.stranger)
     with pytest.raises(Refused, match=r"was taken after the failing request"):
         service.relive("bisect", "--replay", "1", "--bad", service.later)
+    with pytest.raises(Refused, match=r"is both good and bad.*only one before"):
+        service.relive("bisect", "--replay", "1", "--bad", service.commits[0])
     with pytest.raises(Refused, match=r"was not taken before"):
         service.relive("bisect", "--good", service.commits[1], "--bad", service.commits[0], "--when", "1")
 

@@ -331,6 +331,14 @@ def _line(store: Store, wish: BisectWish, incident: Incident | None) -> list[Sto
     first = store.get(store.resolve(wish.good)) if wish.good is not None else of_target[0]
     if first.name != last.name:
         raise _other_service(first, last.name)
+    if first.id == last.id:
+        raise UsageError(
+            f"commit {first.id[:10]} is both good and bad",
+            cause="it is the only one before the incident"
+            if incident is not None and wish.good is None
+            else "what is looked for lies between two commits",
+            remedy="name an earlier one as good (`relive log`), or commit more often: --every request, or a shorter time",
+        )
     if (first.taken_wall_ns, first.id) >= (last.taken_wall_ns, last.id):
         raise UsageError(
             f"commit {first.id[:10]} (good) was not taken before {last.id[:10]} (bad)",
