@@ -17,12 +17,13 @@ from relive.intervention.requests import overlapping, removable, with_requests
 from relive.intervention.searching import Scene, Search, earlier_cases
 from relive.model import intervention as model
 from relive.model.outcome import End, Outcome
-from relive.model.trial import FixRun
+from relive.model.trial import Effects, FixRun
 from relive.replay.replay_input import ReplayInput
 from replay.test_plan import exchange, manifest, plan
 
 FAILS = FixRun(fails=True, result="fails the same", status=500)
 PASSES = FixRun(fails=False, result="no failure", status=200)
+LACKS = PASSES.model_copy(update={"effects": Effects(unanswered=1)})
 
 
 def case_with(*numbers: int, failing: int = 99, commit: str = "c1") -> ReplayInput:
@@ -36,10 +37,15 @@ def case_with(*numbers: int, failing: int = 99, commit: str = "c1") -> ReplayInp
 
 @dataclass
 class PlayedLab:
-    """Fails while one of each of some groups of requests is sent, and from one commit in any case; within a bound."""
+    """Fails while one of each of some groups of requests is sent, and from one commit in any case; within a bound.
+
+    Attributes:
+        answered: where it passes it asks for what these were answered, each of which will do; empty: for nothing.
+    """
 
     poison: Sequence[set[int]]
     wrong_from: str = ""
+    answered: frozenset[int] = frozenset()
     most: int = 1000
     replays: int = 0
     asked: list[list[str]] = field(default_factory=list)
@@ -50,7 +56,8 @@ class PlayedLab:
         self.replays += times
         sent = {one.exchange.number for one in case.plan.steps}
         is_wrong = case.commit == self.wrong_from or all(sent & one for one in self.poison)
-        return [FAILS if is_wrong else PASSES] * times
+        lacks = bool(self.answered) and not sent & self.answered
+        return [FAILS if is_wrong else LACKS if lacks else PASSES] * times
 
     def unchanged(self, case: ReplayInput, times: int) -> list[FixRun]:
         return self._run(case, times)
@@ -95,6 +102,22 @@ def test_two_that_are_enough_each_have_both_to_be_left_out_and_their_order_is_tr
     made = search(PlayedLab([{3, 5}]), case_with(*range(1, 9)))
     assert found(made) == [["--without 3", "--without 5"]]
     assert [change.option for change in made.tried[-1].changes] == ["--swap 3,5"]
+
+
+def test_what_lacks_answers_without_all_is_taken_apart_until_it_does_not():
+    """The failing request, once it goes well, asks for what only requests 11 and 22 were answered."""
+    lab = PlayedLab([{46}], answered=frozenset({11, 22}))
+    made = search(lab, case_with(*range(1, 67)))
+    assert found(made) == [["--without 46"]]
+    assert made.notes == [] and lab.replays <= 20
+
+
+def test_what_lacks_answers_in_any_part_is_not_told_to_fail():
+    made = search(PlayedLab([{3}], answered=frozenset({3})), case_with(*range(1, 6)))
+    assert made.causes == [] and made.notes == []
+    assert {one.why for one in made.tried} == {
+        "it passes, but asked for 1 more answer that nobody had recorded"
+    }
 
 
 def test_what_no_request_caused_is_said():

@@ -103,7 +103,7 @@ def _effect(control: Sequence[FixRun], runs: Sequence[FixRun]) -> tuple[Effect, 
         if more > 0:
             return (
                 Effect.CANNOT_TELL,
-                f"it passes, but asked for {more} more answers that nobody had recorded",
+                f"it passes, but asked for {more} more {'answer' if more == 1 else 'answers'} that nobody had recorded",
             )
         return Effect.GOES_AWAY, None
     if all(run.fails and not fails_as_recorded(run) for run in runs):

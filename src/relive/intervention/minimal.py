@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TypeVar
 
-__all__ = ["fewest"]
+__all__ = ["fewest", "split"]
 
 Part = TypeVar("Part")
 
@@ -34,7 +34,7 @@ def fewest(parts: Sequence[Part], is_enough: Callable[[Sequence[Part]], bool]) -
     left = list(range(len(parts)))
     pieces = 2
     while len(left) > 1:
-        chunks = _split(left, pieces)
+        chunks = split(left, pieces)
         smaller = next((one for one in chunks if enough(one)), None)
         if smaller is not None:
             left, pieces = smaller, 2
@@ -51,8 +51,8 @@ def fewest(parts: Sequence[Part], is_enough: Callable[[Sequence[Part]], bool]) -
     return [parts[at] for at in left]
 
 
-def _split(places: Sequence[int], pieces: int) -> list[list[int]]:
-    """So many parts of about the same size, none of them empty."""
-    pieces = min(pieces, len(places))
-    bounds = [len(places) * at // pieces for at in range(pieces + 1)]
-    return [list(places[begin:end]) for begin, end in pairwise(bounds)]
+def split(parts: Sequence[Part], pieces: int) -> list[list[Part]]:
+    """So many pieces of about the same size, in their order, none of them empty."""
+    pieces = min(pieces, len(parts))
+    bounds = [len(parts) * at // pieces for at in range(pieces + 1)]
+    return [list(parts[begin:end]) for begin, end in pairwise(bounds)]

@@ -9,7 +9,8 @@
 4. Requests that overlap it: one after the other.
 
 Each group that lets the failure pass is narrowed by ``fewest``, one run for a question; what is left is run again as often as
-the control.
+the control. Where nobody can tell what a group shows, mostly since the failing request then asks for what only left out
+requests had been answered, smaller parts of it are tried, the latest first: with them it may ask for nothing new.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from relive.intervention.changing import change_case
 from relive.intervention.grammar import AnswerChange, Change, Reordered, Without
 from relive.intervention.judging import fails_as_recorded
 from relive.intervention.living import BoundsReached, Lab
-from relive.intervention.minimal import fewest
+from relive.intervention.minimal import fewest, split
 from relive.intervention.requests import overlapping, removable
 from relive.intervention.steps import Step, steps_of
 from relive.model.intervention import Effect, Tested
@@ -31,7 +32,7 @@ from relive.replay.replay_input import ReplayInput
 
 __all__ = ["Scene", "Search", "earlier_cases"]
 
-_MOST_SINGLES = 16  # tried alone where all of a group together say nothing
+_MOST_PARTS = 16  # that a group is taken apart into where all of it together says nothing
 _MOST_REQUESTS = 2000
 _MOST_PAIRS = 100
 _MOST_DEEPER = 3  # requests that were found to be needed, whose answers are changed
@@ -105,7 +106,9 @@ class Search:
         self.tried.append(together)
         if together.effect is not Effect.CANNOT_TELL or len(changes) < 2:
             return False
-        found = [self._alone(scene, one) for one in _parts(changes)[:_MOST_SINGLES]]
+        if isinstance(changes[0], Without):
+            return any(self._alone(scene, part) for part in _halves(changes))
+        found = [self._alone(scene, part) for part in _answers(changes)[:_MOST_PARTS]]
         return any(found)
 
     def _alone(self, scene: Scene, changes: Sequence[Change]) -> bool:
@@ -161,7 +164,7 @@ class Search:
     # -- requests before it --------------------------------------------------------------------------------------------------
 
     def _requests(self, scene: Scene, earlier: Iterator[ReplayInput]) -> None:
-        looked_at = 0
+        looked_at, first = 0, len(self.tried)
         for case in earlier:
             numbers = removable(case)
             if len(numbers) <= looked_at:  # no other than from the commit before
@@ -177,6 +180,8 @@ class Search:
                 return
             if self._group(there, "requests before it", [Without(number) for number in numbers]):
                 return
+        if any(one.effect is Effect.CANNOT_TELL for one in self.tried[first:]):
+            return
         if looked_at:
             since = "requests" if looked_at > 1 else "request"
             self.notes.append(
@@ -210,11 +215,20 @@ def earlier_cases(commits: Sequence[str], case_of: Callable[[str], ReplayInput])
             return
 
 
-def _parts(changes: Sequence[Change]) -> list[list[Change]]:
-    """Changes of one answer together; requests each alone, the latest first."""
+def _answers(changes: Sequence[Change]) -> list[list[Change]]:
+    """Changes of one answer together."""
     by_call: dict[str, list[Change]] = {}
     for one in changes:
         key = str(one.call) if isinstance(one, AnswerChange) else repr(one)
         by_call.setdefault(key, []).append(one)
-    parts = list(by_call.values())
-    return parts[::-1] if isinstance(changes[0], Without) else parts
+    return list(by_call.values())
+
+
+def _halves(changes: Sequence[Change]) -> Iterator[Sequence[Change]]:
+    """Requests in their order by halves, quarters and so on, the latest first."""
+    pieces = 2
+    while True:
+        yield from reversed(split(changes, pieces))
+        if pieces >= min(_MOST_PARTS, len(changes)):
+            return
+        pieces *= 2
