@@ -307,7 +307,39 @@ def _text(value, most):
 
 
 def _census(wanted):
-    """Objects and bytes by type, and the collections that the service's own modules lead to, by their path.
+    """Objects and bytes by type, and the collections that the service's own modules lead to, by their path."""
+    sizes = {path: [_type(one), _count(one), _size(one)] for path, one in _collections(wanted["most"])}
+    return {"types": _types(_objects()), "collections": sizes}
+
+
+def _largest(wanted):
+    """Objects and bytes by type, and the objects that take most bytes themselves, with who holds them."""
+    import gc
+    import heapq
+
+    chosen, most = [], wanted["most"]  # (bytes, a number that differs, object), the smallest first
+
+    def looked_at():
+        for number, one in enumerate(_objects()):
+            size = _size(one)
+            if len(chosen) < most:
+                heapq.heappush(chosen, (size, number, one))
+            elif size > chosen[0][0]:
+                heapq.heapreplace(chosen, (size, number, one))
+            yield one
+
+    kinds = _types(looked_at())
+    found, objects = sorted(chosen, key=lambda one: one[:2], reverse=True), []
+    # A collector's look at who holds what sees the lists and tuples that hold them here.
+    ours = {id(chosen), id(found)}.union(map(id, found))
+    for size, _, one in found:
+        told = [_type(one), size, _count(one), _text(one, _TEXT), _holder(one, gc, set(ours))]
+        objects.append(dict(zip(("type", "size", "count", "text", "held_by"), told)))
+    return {"types": kinds, "objects": objects}
+
+
+def _objects():
+    """All objects, each once, but for modules, functions and classes that nobody tracks.
 
     What is no longer in use is collected first. Of what the collector does not track (texts, numbers, tuples of them) there is
     what tracked objects hold.
@@ -316,26 +348,36 @@ def _census(wanted):
 
     gc.collect()
     gc.disable()  # no use while nothing is let go, and the branch ends anyway
-    kinds, met, is_tracked, referents = {}, set(), gc.is_tracked, gc.get_referents
-    queue = [one for one in gc.get_objects() if type(one) not in _LIKE_OURS or not _is_ours(one)]
+    met, is_tracked, referents = set(), gc.is_tracked, gc.get_referents
+    queue = [
+        one
+        for one in gc.get_objects()
+        if one is not met and (type(one) not in _LIKE_OURS or not _is_ours(one))
+    ]
     while queue:
         one = queue.pop()
+        yield one
+        for held in referents(one):
+            if not is_tracked(held) and id(held) not in met and not isinstance(held, _SKIPPED):
+                met.add(id(held))
+                queue.append(held)
+
+
+def _types(objects):
+    """Number and bytes by the name of the type."""
+    kinds = {}
+    for one in objects:
         kind = kinds.get(type(one))
         if kind is None:
             kind = kinds[type(one)] = [0, 0]
         kind[0] += 1
         kind[1] += _size(one)
-        for held in referents(one):
-            if not is_tracked(held) and id(held) not in met and not isinstance(held, _SKIPPED):
-                met.add(id(held))
-                queue.append(held)
     named = {}
     for kind, (count, size) in kinds.items():
         counted = named.setdefault(_named(kind), [0, 0])
         counted[0] += count
         counted[1] += size
-    sizes = {path: [_type(one), _count(one), _size(one)] for path, one in _collections(wanted["most"])}
-    return {"types": named, "collections": sizes}
+    return named
 
 
 def _size(value):
@@ -518,4 +560,5 @@ _KINDS = {
     "census": _census,
     "entries": _entries,
     "holders": _holders,
+    "largest": _largest,
 }

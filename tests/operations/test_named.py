@@ -25,6 +25,7 @@ WRONG: dict[str, tuple[dict[str, object], type[ReliveError]]] = {
     "keep": ({"incident": 17, "expect": "status 200"}, IncidentUnknown),
     "push": ({"ref": "nothing", "remote": "/tmp/none"}, RefUnknown),
     "python-stacks": ({"ref": "nothing"}, RefUnknown),
+    "python-objects": ({"ref": "nothing"}, RefUnknown),
     "replay": ({"what": "17"}, IncidentUnknown),
     "reproduce": ({"incident": "17"}, IncidentUnknown),
     "restore": ({"ref": "nothing"}, RefUnknown),

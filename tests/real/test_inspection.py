@@ -160,6 +160,21 @@ def test_what_only_grew_is_told_with_who_holds_it(service):
         service.relive("leaks", *reversed(refs))
 
 
+def test_what_takes_most_memory_is_told_with_who_holds_it(service):
+    before = traces(service)
+    found = service.relive("inspect", service.before.id, "--objects", "--most", "5")
+    assert len(found["types"]) == len(found["objects"]) == 5 and found["types_left_out"] > 0
+    assert sum(one["size"] for one in found["types"]) < found["size"]
+    assert found["count"] > sum(one["count"] for one in found["types"])
+    sizes = [one["size"] for one in found["objects"]]
+    assert sizes == sorted(sizes, reverse=True) and any(one["held_by"] for one in found["objects"])
+    assert SECRET not in json.dumps(found) and traces(service) == before
+    done = service.relive.commands(["inspect", service.before.id, "--objects"], service.relive.environment)
+    assert "objects, most bytes first" in done.stdout and found["types"][0]["name"] in done.stdout
+    with pytest.raises(Refused, match="--python and --objects are 2 questions"):
+        service.relive("inspect", service.before.id, "--objects", "--python")
+
+
 def test_stacks_are_told_with_locals_and_globals(service):
     found = service.relive("inspect", service.before.id, "--python")
     frames = [frame["function"] for frame in found["threads"][0]["frames"]]

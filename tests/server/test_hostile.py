@@ -49,6 +49,7 @@ NEEDED: dict[str, set[Scope]] = {
             "reproduce",
             "debug",
             "python_stacks",
+            "python_objects",
             "evaluate",
             "diff_values",
             "bisect",

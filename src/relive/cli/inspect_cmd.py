@@ -14,10 +14,18 @@ from relive.errors import UsageError
 from relive.inspection.words import descriptor_words, waiting_words
 from relive.model.quantities import size, when
 from relive.operations import inspections
-from relive.operations.inspections import FindWish, InspectWish, StacksWish, find_in_memory, python_stacks
+from relive.operations.inspections import (
+    FindWish,
+    InspectWish,
+    ObjectsWish,
+    StacksWish,
+    find_in_memory,
+    python_objects,
+    python_stacks,
+)
 
 if TYPE_CHECKING:
-    from relive.inspection.python.values import PythonStacks
+    from relive.inspection.python.values import PythonObjects, PythonStacks
     from relive.inspection.search import Found
     from relive.inspection.state import CommitState, ProcessState
 
@@ -25,6 +33,8 @@ __all__ = ["inspect"]
 
 _REGIONS = 8
 _GLOBALS = 40
+_MATCHES, _OBJECTS = 100, 20
+_TEXT = 60  # characters of an object that nobody known holds
 
 
 def inspect(
@@ -43,26 +53,44 @@ def inspect(
             metavar="PATTERN", help="Where this stands in memory: a text, hex:0011ff, or re:EXPRESSION"
         ),
     ] = None,
-    most: Annotated[int, typer.Option(help="At most so many matches", min=1, max=10_000)] = 100,
+    most: Annotated[
+        int | None,
+        typer.Option(
+            help="At most so many matches (without: 100), types and objects (20)", min=1, max=10_000
+        ),
+    ] = None,
     python: Annotated[
         bool,
         typer.Option(
             "--python", help="Stacks of all Python threads with locals, and the service's own globals"
         ),
     ] = False,
+    objects: Annotated[
+        bool,
+        typer.Option(
+            "--objects", help="The Python types and objects that take most memory, and who holds them"
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Look into a commit: processes, descriptors, sockets, memory, locks, threads; search its memory
 
-    All is read from the store, and nothing is restored, but for --python: then the interpreter itself is asked, in a sealed branch
-    that is removed at once. Secrets are masked.
+    All is read from the store, and nothing is restored, but for --python and --objects: then the interpreter itself is asked, in
+    a sealed branch that is removed at once. Secrets are masked.
     """
     terminal = Terminal(as_json=as_json)
     settings = load_settings()
     if expression is not None and not python:
         raise UsageError("an expression is for --python", remedy="relive inspect REF --python EXPRESSION")
-    if python and find is not None:
-        raise UsageError("--find and --python are two questions", remedy="ask one after the other")
+    asked = [
+        name
+        for name, is_asked in (("--find", find is not None), ("--python", python), ("--objects", objects))
+        if is_asked
+    ]
+    if len(asked) > 1:
+        raise UsageError(
+            f"{' and '.join(asked)} are {len(asked)} questions", remedy="ask one after the other"
+        )
     if python and expression is not None:
         from relive.cli.eval_cmd import show_value
         from relive.operations.inspections import EvaluateWish, evaluate
@@ -76,8 +104,13 @@ def inspect(
     elif python:
         stacks = python_stacks(settings, StacksWish(ref=ref, process=process), terminal)
         terminal.answer(stacks, lambda: "\n".join(_stack_lines(stacks)))
+    elif objects:
+        heap = python_objects(
+            settings, ObjectsWish(ref=ref, process=process, most=most or _OBJECTS), terminal
+        )
+        terminal.answer(heap, lambda: "\n".join(_object_lines(heap)))
     elif find is not None:
-        found = find_in_memory(settings, FindWish(ref=ref, pattern=find, most=most), terminal)
+        found = find_in_memory(settings, FindWish(ref=ref, pattern=find, most=most or _MATCHES), terminal)
         _show_found(terminal, found)
     else:
         state = _only(inspections.inspect(settings, InspectWish(ref=ref), terminal), process)
@@ -206,3 +239,19 @@ def _stack_lines(stacks: PythonStacks) -> Iterator[str]:
         yield from (f"  {name} = {value}" for name, value in list(names.items())[:_GLOBALS])
         if len(names) > _GLOBALS:
             yield f"  and {len(names) - _GLOBALS} more (--json)"
+
+
+def _object_lines(found: PythonObjects) -> Iterator[str]:
+    yield f"process {found.process}: {found.count:,} objects, {size(found.size)}"
+    yield ""
+    yield "types, most bytes first"
+    for kind in found.types:
+        held = f"  such as {kind.held_by}" if kind.held_by is not None else ""
+        yield f"  {size(kind.size):>10}  {kind.count:>10,}  {kind.name}{held}"
+    if found.types_left_out:
+        yield f"  and {found.types_left_out} more that take less"
+    yield ""
+    yield "objects, most bytes first, without what they lead to"
+    for one in found.objects:
+        entries = f" of {one.count:,}" if one.count is not None else ""
+        yield f"  {size(one.size):>10}  {one.type}{entries}  {one.held_by or one.text[:_TEXT]}"

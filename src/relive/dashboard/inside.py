@@ -9,13 +9,14 @@ import streamlit as st
 from relive.config import Settings
 from relive.dashboard.look import escape, label, table
 from relive.dashboard.refusals import telling
+from relive.inspection.python.values import PythonObjects
 from relive.inspection.state import CommitState, ProcessState
 from relive.inspection.words import descriptor_words, waiting_words
 from relive.model.commit import CommitId
 from relive.model.quantities import size
 from relive.operations.commits import show_commit
 from relive.operations.differences import DIFF, DiffWish
-from relive.operations.inspections import FIND, INSPECT, FindWish, InspectWish
+from relive.operations.inspections import FIND, INSPECT, OBJECTS, FindWish, InspectWish, ObjectsWish
 from relive.operations.leaking import LEAKS, LeaksWish
 from relive.operations.subprocess_runner import perform_apart
 
@@ -32,6 +33,7 @@ def show_inside(settings: Settings, commit: CommitId, parent: CommitId | None) -
         wants_state = st.button("Look inside", key="inside", icon=":material/search:")
         wants_changes = parent is not None and st.button("Compare with its parent", key="changes")
         wants_growth = parent is not None and st.button("What only grew until here", key="growth")
+        wants_objects = st.button("What takes most memory in Python", key="objects")
         pattern = st.text_input(
             "Find in memory", key="pattern", placeholder="text, hex:0011ff, or re:EXPRESSION"
         )
@@ -42,6 +44,8 @@ def show_inside(settings: Settings, commit: CommitId, parent: CommitId | None) -
             _show_changes(settings, parent, commit)
         if wants_growth and parent is not None:
             _show_growth(settings, parent, commit)
+        if wants_objects:
+            _show_objects(perform_apart(OBJECTS, settings, ObjectsWish(ref=commit)))
         if pattern:
             _show_found(settings, commit, pattern)
 
@@ -83,6 +87,21 @@ def _show_changes(settings: Settings, parent: CommitId, commit: CommitId) -> Non
     ]
     if rows:
         st.html(f'<div class="rl">{table(["what", "of what"], rows)}</div>')
+
+
+def _show_objects(found: PythonObjects) -> None:
+    st.markdown(f"{found.count:,} objects of process {found.process} take {size(found.size)}.")
+    rows = [
+        [escape(one.name), f"{one.count:,}", size(one.size), escape(one.held_by or "")] for one in found.types
+    ]
+    st.html(
+        f'<div class="rl">{table(["type", "objects", "bytes", "one is held by"], rows, numbers=(1, 2))}</div>'
+    )
+    rows = [
+        [escape(one.type), str(one.count or ""), size(one.size), escape(one.held_by or one.text)]
+        for one in found.objects
+    ]
+    st.html(f'<div class="rl">{table(["object", "entries", "bytes", "held by"], rows, numbers=(1, 2))}</div>')
 
 
 def _show_growth(settings: Settings, parent: CommitId, commit: CommitId) -> None:

@@ -22,6 +22,7 @@ _WHERE = {
     "inspect": ("inspections", "INSPECT"),
     "find-in-memory": ("inspections", "FIND"),
     "python-stacks": ("inspections", "STACKS"),
+    "python-objects": ("inspections", "OBJECTS"),
     "evaluate": ("inspections", "EVALUATE"),
     "diff": ("differences", "DIFF"),
     "leaks": ("leaking", "LEAKS"),

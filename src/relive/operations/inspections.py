@@ -6,7 +6,7 @@ from pydantic import Field
 
 from relive.config import Settings
 from relive.incidents.report.masking import Mask
-from relive.inspection.python.values import Evaluated, PythonStacks
+from relive.inspection.python.values import Evaluated, PythonObjects, PythonStacks
 from relive.inspection.search import Found
 from relive.inspection.state import CommitState
 from relive.operations.named import look_up_commit
@@ -19,14 +19,17 @@ __all__ = [
     "EVALUATE",
     "FIND",
     "INSPECT",
+    "OBJECTS",
     "STACKS",
     "EvaluateWish",
     "FindWish",
     "InspectWish",
+    "ObjectsWish",
     "StacksWish",
     "evaluate",
     "find_in_memory",
     "inspect",
+    "python_objects",
     "python_stacks",
 ]
 
@@ -150,6 +153,48 @@ STACKS = Operation(
         mcp=Tool(
             Effect.READS,
             "Stacks of a commit's Python threads with locals, asyncio tasks, globals; asked in a throw-away branch.",
+        ),
+        only=(
+            Only(
+                ("limit",),
+                frozenset({Face.CLI, Face.MCP}),
+                "a request waits no longer than the default",
+            ),
+        ),
+    ),
+    look_up=look_up_commit,
+)
+
+
+class ObjectsWish(StacksWish):
+    """How much of what a Python process holds is told."""
+
+    limit: float = Field(default=30.0, gt=0, le=300, description="Seconds for each question in the branch")
+    most: int = Field(default=20, ge=1, le=1000, description="At most so many types, and so many objects")
+
+
+def python_objects(settings: Settings, wish: ObjectsWish, progress: Progress) -> PythonObjects:
+    """The types and objects that take most memory, and who holds them; garbage is collected first. Raises as ``python_stacks``."""
+    from relive.inspection.python.branches import asked_branch
+
+    tend(settings, progress)
+    store, mask = Store(settings.store), Mask.configured(settings)
+    with asked_branch(settings, store, store.resolve(wish.ref), wish.process, mask) as asked:
+        return asked.largest(most=wish.most, limit=wish.limit)
+
+
+OBJECTS = Operation(
+    "python-objects",
+    ObjectsWish,
+    PythonObjects,
+    python_objects,
+    Faces(
+        cli=("inspect",),
+        rest=("POST /commits/{ref}/objects",),
+        mcp=Tool(
+            Effect.READS,
+            "The types and objects of a commit's Python process that take most memory, and who holds them; asked in a "
+            "throw-away branch.",
         ),
         only=(
             Only(

@@ -44,6 +44,7 @@ class Registry:
     def __init__(self): self.things, self.seen, self.lines = [], {1, 2}, collections.deque('abc')
 class Held: pass
 registry = Registry()
+registry.blob = bytes(5 << 20)
 for number in range(40):
     registry.things.append(Thing())
     registry.things[-1].name = 'thing %d' % number
@@ -137,6 +138,16 @@ def test_what_a_process_holds_is_counted_and_who_holds_it_found(python, tmp_path
         assert held["Thing"].startswith("registry.things[")
         assert held["Registry"] == "registry"
         assert held["Held"].startswith("serve() ") and held["Held"].endswith(": mine['of a frame']")
+        largest = ask(process.pid, {"kind": "largest", "most": 3}, LIMIT)
+        assert largest["types"]["Thing"] == found["types"]["Thing"]
+        first = largest["objects"][0]
+        assert (first["type"], first["held_by"]) == ("bytes", "registry.blob") and first["size"] > 4 << 20
+        assert len(largest["objects"]) == 3
+        # What counts them is not counted: its set of those that were met grows to some thousand.
+        assert not any(one["type"] == "set" and one["count"] > 1000 for one in largest["objects"])
+        assert [one["size"] for one in largest["objects"]] == sorted(
+            (one["size"] for one in largest["objects"]), reverse=True
+        )
 
 
 def test_tasks_are_told_with_what_they_wait_for():

@@ -18,8 +18,11 @@ from relive.inspection.python.masking import masked_names, masked_parts, masked_
 from relive.inspection.python.values import (
     Evaluated,
     Frame,
+    HeldType,
+    LargeObject,
     Outcome,
     PythonCensus,
+    PythonObjects,
     PythonStacks,
     PythonTask,
     PythonThread,
@@ -136,6 +139,33 @@ class AskedBranch:
         """By type, through what an object of it is held; those are missing that nothing found leads to; raises as ``stacks``."""
         told = self._answered({"kind": "holders", "types": types}, limit)
         return {name: self.mask.sentence(path) for name, path in told.items() if path is not None}
+
+    def largest(self, *, most: int, limit: float) -> PythonObjects:
+        """What takes most memory, ``most`` types and as many objects; raises as ``stacks``."""
+        told = self._answered({"kind": "largest", "most": most}, limit)
+        types = sorted(told["types"].items(), key=lambda item: (-item[1][1], item[0]))
+        held = self.holders([name for name, _ in types[:most]], limit=limit)
+        return PythonObjects(
+            process=self.process,
+            count=sum(count for _, (count, _) in types),
+            size=sum(size for _, (_, size) in types),
+            types=[
+                HeldType(name=name, count=count, size=size, held_by=held.get(name))
+                for name, (count, size) in types[:most]
+            ],
+            types_left_out=max(0, len(types) - most),
+            objects=[self._large(one) for one in told["objects"]],
+        )
+
+    def _large(self, one: Mapping[str, Any]) -> LargeObject:
+        path = one["held_by"] or ""
+        return LargeObject(
+            **{
+                **one,
+                "text": masked_text(self.mask, path, one["text"]),
+                "held_by": self.mask.sentence(path) or None,
+            }
+        )
 
     def _frame(self, frame: Mapping[str, Any]) -> Frame:
         return Frame(**{**frame, "locals": masked_names(self.mask, frame["locals"])})

@@ -121,3 +121,46 @@ class PythonCensus(Value):
     process: int
     types: dict[str, tuple[int, int]]
     collections: dict[str, tuple[str, int, int]]
+
+
+class LargeObject(Value):
+    """One of the objects that take most memory themselves.
+
+    Attributes:
+        size: bytes without what it leads to.
+        count: entries; None where it is no collection.
+        text: the beginning of its representation.
+        held_by: the path from a module, or from a function that runs; None: none was found.
+    """
+
+    type: str
+    size: int
+    count: int | None
+    text: str
+    held_by: str | None
+
+
+class HeldType(Value):
+    """All objects of a type: how many, and their bytes without what they lead to; ``held_by`` as of a ``LargeObject``."""
+
+    name: str
+    count: int
+    size: int
+    held_by: str | None = None
+
+
+class PythonObjects(Value):
+    """What takes the memory of a process, as far as Python knows.
+
+    Attributes:
+        count, size: of all objects together.
+        types: most bytes first; types_left_out: how many take less and were not told.
+        objects: most bytes first.
+    """
+
+    process: int
+    count: int
+    size: int
+    types: list[HeldType]
+    types_left_out: int
+    objects: list[LargeObject]

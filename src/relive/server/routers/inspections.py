@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Path, Query, Request
 from pydantic import Field
 
-from relive.inspection.python.values import Evaluated, PythonStacks
+from relive.inspection.python.values import Evaluated, PythonObjects, PythonStacks
 from relive.inspection.search import Found
 from relive.inspection.state import CommitState
 from relive.operations.differences import DIFF, CommitDifference, DiffWish
@@ -15,10 +15,12 @@ from relive.operations.inspections import (
     EVALUATE,
     FIND,
     INSPECT,
+    OBJECTS,
     STACKS,
     EvaluateWish,
     FindWish,
     InspectWish,
+    ObjectsWish,
     StacksWish,
 )
 from relive.operations.operation import Wish
@@ -69,6 +71,21 @@ def stacks(
     """Stacks of its Python threads with locals, asked in a sealed branch that is removed at once"""
     note_for_audit(request.scope, target=ref)
     return performed(STACKS, settings, StacksWish(ref=ref, process=process))
+
+
+@router.post("/objects", operation_id="python_objects")
+def objects(
+    ref: Ref,
+    settings: Configured,
+    _operator: Operator,
+    _reader: MemoryReader,
+    request: Request,
+    process: Process = None,
+    most: Annotated[int, Query(ge=1, le=1000, description="At most so many types, and so many objects")] = 20,
+) -> PythonObjects:
+    """The types and objects of a Python process that take most memory, asked in a sealed branch that is removed at once"""
+    note_for_audit(request.scope, target=ref)
+    return performed(OBJECTS, settings, ObjectsWish(ref=ref, process=process, most=most))
 
 
 class ExpressionWish(Wish):
