@@ -19,7 +19,16 @@ from relive.operations.policies import check_ignore
             "event:query",
             "event:query:$.asked.parameters[0]",
         ),
-        *("$.parameters[0]", "$", "path", "host", "method"),
+        *(
+            "$.parameters[0]",
+            "$['a b'][*].id",
+            "body:$",
+            "body:$.items[*].id",
+            "event:clock:$",
+            "path",
+            "host",
+            "method",
+        ),
     ],
 )
 def test_what_names_something_is_taken_as_it_is(text):
@@ -27,7 +36,11 @@ def test_what_names_something_is_taken_as_it_is(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["nonsense", "", "header:", "event:nosuch", "body:id", "event:", "Header:Date"]
+    "text",
+    [
+        *("nonsense", "", "header:", "event:nosuch", "body:id", "event:", "Header:Date"),
+        *("$", "$id", "$.a b[", "body:$id", "body:$.items[x]", "event:query:$asked"),
+    ],
 )
 def test_what_names_nothing_is_refused(text):
     with pytest.raises(UsageError, match="--ignore cannot be"):

@@ -5,22 +5,24 @@ from __future__ import annotations
 import re
 
 from relive.errors import UsageError
+from relive.protocols.matching import path_steps
 from relive.protocols.registry import POLICIES
 from relive.recording.events import EventKind
 
 __all__ = ["check_ignore", "parse_policy"]
 
-_PATH = r"\$.*"
 _KINDS = "|".join(re.escape(kind.value) for kind in EventKind)
 _IGNORE = re.compile(
-    rf"(header|query):.+|body(:{_PATH})?|event:({_KINDS})(:{_PATH})?|{_PATH}|method|host|path|query|header",
+    rf"(header|query):.+|(?:body|event:(?:{_KINDS}))(?::(?P<whole_or_part>\$.*))?|(?P<part>\$.+)|method|host|path|query|header",
     re.DOTALL,
 )
 
 
 def check_ignore(text: str) -> str:
     """One ``--ignore`` as it was given; raises UsageError for what names nothing that could differ."""
-    if _IGNORE.fullmatch(text) is None:
+    found = _IGNORE.fullmatch(text)
+    path = (found["part"] or found["whole_or_part"]) if found is not None else None
+    if found is None or (path not in (None, "$") and not path_steps(path)):
         raise UsageError(
             f"--ignore cannot be {text!r}",
             cause="it names nothing that is compared",

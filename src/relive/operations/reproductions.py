@@ -147,7 +147,7 @@ REPRODUCE = Operation(
         rest=("POST /reproductions",),
         mcp=Tool(
             Effect.ADDS,
-            "Without any commit: start the service afresh in a sandbox, send the failed request, and judge. "
+            "Without any commit: start the service afresh in a sandbox, send the failed request, and judge as `replay` does. "
             "Another revision can be tried with `checkout`.",
         ),
         only=(
@@ -196,7 +196,7 @@ def _database(text: str) -> tuple[str, Path]:
 
 
 def reproduction_status(result: Reproduction) -> int:
-    """What all attempts mean: 0 reproduced every time, 1 never, 10 diverged or sometimes only, 6 it could not be started."""
+    """What all attempts mean: 0 reproduced every time, 1 never, 6 it could not be started, 10 all between these."""
     kinds = {attempt.kind for attempt in result.attempts}
     if kinds == {ReproductionKind.REPRODUCED}:
         return 0

@@ -47,7 +47,12 @@ __all__ = ["NONE", "TRY", "FreshWish", "TryWish", "has_worked", "start_afresh", 
 
 NONE = "none"  # as a fix: the unchanged code, which is run in any case
 _BASELINE = 2  # runs of the unchanged code, at least
-_FAILING = 500
+_FRESH_WORDS = {
+    ReproductionKind.NOT_REPRODUCED: "no failure",
+    ReproductionKind.REPRODUCED: "fails the same",
+    ReproductionKind.SAME_ANSWER: "fails, cause not seen",
+    ReproductionKind.DIVERGED: "fails otherwise",
+}
 
 
 class TryWish(Wish):
@@ -247,15 +252,13 @@ def start_afresh(
 def _fresh_run(attempt: Attempt) -> FixRun:
     if attempt.kind is ReproductionKind.COULD_NOT_START:
         return FixRun(fails=None, result="not started", difference=attempt.difference)
-    fails = attempt.raised is not None or attempt.status is None or attempt.status >= _FAILING
-    same = attempt.kind in (ReproductionKind.REPRODUCED, ReproductionKind.SAME_ANSWER)
     return FixRun(
-        fails=fails,
-        result="no failure" if not fails else "fails the same" if same else "fails otherwise",
+        fails=attempt.kind is not ReproductionKind.NOT_REPRODUCED,
+        result=_FRESH_WORDS[attempt.kind],
         status=attempt.status,
         exception=f"{attempt.raised.type}: {attempt.raised.text}" if attempt.raised is not None else None,
         seconds=None,
-        difference=attempt.difference,
+        difference=attempt.difference or next(iter(attempt.unseen), None),
     )
 
 

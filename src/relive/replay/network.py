@@ -47,7 +47,7 @@ class Network:
     def __init__(
         self, init: int, own: Collection[int] = (), unrecorded: Collection[tuple[End, End]] = ()
     ) -> None:
-        self._own = frozenset(own)
+        self._own = set(own)
         self._list: SocketList | None = None
         self._left: set[tuple[End, End]] = set()
         self._refused: Counter[str] = Counter()
@@ -80,6 +80,10 @@ class Network:
         outside = self.seal().refused - self._before
         found = [Stranger(to=goal, times=times) for goal, times in self._refused.most_common(_MOST)]
         return [*found, *([Stranger(to=OUTSIDE, times=outside)] if outside > 0 else [])]
+
+    def own(self, port: int) -> None:
+        """One more port of the service itself."""
+        self._own.add(port)
 
     def cut_off(self) -> list[str]:
         """The other ends of those unrecorded connections that the service has used or closed by now. Ask while it lives."""

@@ -228,6 +228,8 @@ async def _run(
         outcome,
         [*drain.troubles, *servers.troubles(), *map(unwritable_words, branch.facts.unwritable_databases)],
     )
+    played = played_words(outcome, drain.events if answers is not None else None)
+    verdict = verdict.model_copy(update={"played": played})
     seal_seconds = branch.facts.seal_us / 1e6
     return Run(
         number=number,
@@ -335,12 +337,7 @@ def _with_notes(
         notes.append(f"{window.left_out} events before the failure were too many to be laid out")
     if window is not None and window.damage:
         notes.append(f"what was recorded inside cannot be read to its end: {window.damage}")
-    return verdict.model_copy(
-        update={
-            "inside": [*verdict.inside, *notes, *troubles],
-            "played": played_words(outcome, has_inside=window is not None),
-        }
-    )
+    return verdict.model_copy(update={"inside": [*verdict.inside, *notes, *troubles]})
 
 
 def _not_restored(number: int, error: ReliveError) -> Run:

@@ -32,6 +32,7 @@ from itertools import zip_longest
 from typing import Any
 
 from relive.model.outcome import End, Outcome, Verdict, VerdictKind
+from relive.protocols.matching import takes_any_answer
 from relive.replay.cause import Cause, find_cause, is_same_line, missing_words
 from relive.replay.difference import first_difference, is_equal, short
 from relive.replay.placeholders import is_same_text
@@ -142,7 +143,7 @@ def _judge(
     body = _bodies(recorded, replayed, ignore)
     if not cause.evidence and (body or call) is not None:
         return Verdict(kind=VerdictKind.DIVERGED, difference=body or call, notes=notes)
-    unseen = _unseen(replayed, cause, earlier) if is_failure(recorded) else []
+    unseen = _unseen(replayed, cause, earlier, ignore) if is_failure(recorded) else []
     notes += [
         note for note in (body, _headers(recorded, replayed, ignore), _logs(recorded, replayed)) if note
     ]
@@ -154,9 +155,15 @@ def _judge(
     )
 
 
-def _unseen(replayed: Outcome, cause: Cause, earlier: Earlier | None) -> list[str]:
+def _unseen(replayed: Outcome, cause: Cause, earlier: Earlier | None, ignore: Collection[str]) -> list[str]:
     """Why an equal failure is not enough."""
     unseen = missing_words(replayed)
+    if replayed.stubs is not None and replayed.stubs.given:
+        unseen += [
+            f"with --ignore {name!r} a call takes the answer to another one"
+            for name in ignore
+            if takes_any_answer(name)
+        ]
     if earlier is not None and earlier.ended_otherwise:
         unseen.append(f"before it: {earlier.difference}")
     return unseen if cause.evidence else [*unseen, *cause.unseen]
