@@ -45,3 +45,10 @@ def test_what_names_something_is_taken_as_it_is(text):
 def test_what_names_nothing_is_refused(text):
     with pytest.raises(UsageError, match="--ignore cannot be"):
         check_ignore(text)
+
+
+def test_where_only_the_inside_is_compared_other_names_are_refused():
+    assert check_ignore("event:clock", inside_only=True) == "event:clock"
+    for text in ("header:date", "body:$.id", "$.parameters[0]"):
+        with pytest.raises(UsageError, match="only what happened inside the service is compared"):
+            check_ignore(text, inside_only=True)

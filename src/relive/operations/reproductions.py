@@ -101,7 +101,7 @@ def reproduce(settings: Settings, wish: ReproduceWish, progress: Progress) -> Re
         times=wish.times,
     )
     wishes = ReproduceOptions(
-        ignore=tuple(check_ignore(text) for text in wish.ignore),
+        ignore=tuple(check_ignore(text, inside_only=True) for text in wish.ignore),
         limit=wish.limit,
         on_miss=dict(parse_policy(text) for text in wish.on_miss),
         databases=dict(_database(text) for text in wish.database),

@@ -18,7 +18,8 @@ from collections.abc import Collection
 from relive.kernel.handshakes import read_refusal, watch_refusals
 from relive.kernel.namespaces import in_network
 from relive.kernel.sockdiag import SocketList
-from relive.model.dependency import address_of
+from relive.model.commit import Manifest
+from relive.model.dependency import Dependency, address_of
 from relive.model.outcome import Stranger
 from relive.sandbox.seal import Seal, read_seal
 
@@ -67,6 +68,23 @@ class Network:
             with contextlib.suppress(OSError):
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _ROOM)
 
+    @classmethod
+    def of_branch(cls, init: int, manifest: Manifest, unrecorded: Collection[Dependency]) -> Network | None:
+        """Of a branch of a commit; None where it has ended already.
+
+        Args:
+            unrecorded: servers that nobody recorded; connections of the commit to them are looked at.
+        """
+        goals = {one.to for one in unrecorded}
+        ends = [
+            (_plain(one.local), _plain(one.peer))
+            for one in manifest.connections
+            if not one.inward and address_of(one.peer) in goals
+        ]
+        with contextlib.suppress(OSError):
+            return cls(init, [port for _, port in manifest.listening], ends)
+        return None
+
     def seal(self) -> Seal:
         """The seal's counters now."""
         return in_network(self._namespace, lambda: read_seal("thread-self"))
@@ -108,3 +126,8 @@ class Network:
         if self._namespace >= 0:
             os.close(self._namespace)
             self._namespace = -1
+
+
+def _plain(end: End) -> End:
+    """An IPv4 address that an IPv6 socket uses, as the packets have it."""
+    return end[0].removeprefix("::ffff:") if "." in end[0] else end[0], end[1]

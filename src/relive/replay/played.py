@@ -19,7 +19,6 @@ _CALLS = {
     EventKind.HTTP_CALL: ("HTTP call", "HTTP calls"),
     EventKind.REDIS_COMMAND: ("Redis command", "Redis commands"),
     EventKind.S3_CALL: ("S3 call", "S3 calls"),
-    EventKind.SUBPROCESS: ("program", "programs"),
 }
 
 
@@ -28,7 +27,7 @@ def played_words(outcome: Outcome, inside: Sequence[Event] | None) -> str:
 
     Args:
         inside: what the processes with the recorder in them told in the sandbox, whether or not of the judged request; None where
-            it answered nothing there. What lies in the sandbox (files, SQLite, the environment) is read there and not answered.
+            it answered nothing there. Files, SQLite, programs and the environment are in the sandbox itself, and not answered.
     """
     told = inside or ()
     answered = _counted([one for one in told if one.fields.get("played")], _READINGS | _CALLS)

@@ -37,6 +37,7 @@ from relive.replay.cause import Cause, find_cause, is_same_line, missing_words
 from relive.replay.difference import first_difference, is_equal, short
 from relive.replay.placeholders import is_same_text
 from relive.replay.sequence import first_differing_event, is_call
+from relive.replay.usual_log import NOTHING_USUAL, UsualLog
 
 __all__ = [
     "VOLATILE_HEADERS",
@@ -93,6 +94,7 @@ def compare(
     ignore: Collection[str] = (),
     earlier: Earlier | None = None,
     request: int | None = None,
+    usual: UsualLog = NOTHING_USUAL,
 ) -> Verdict:
     """Judge a replay.
 
@@ -100,9 +102,12 @@ def compare(
         ignore: what may differ: ``header:NAME``, ``body:PATH`` such as ``body:$.id``, ``event:KIND`` or ``event:KIND:PATH``.
         earlier: the first difference in the answers to requests before the failing one, if there was one.
         request: number of the failing one, for the words.
+        usual: what the service writes to its log where nothing fails.
     """
     inside, is_other_call = _inside(recorded, replayed, ignore, request)
-    verdict = _judge(recorded, replayed, ignore, earlier, inside if is_other_call else None)
+    call = inside if is_other_call else None
+    cause = find_cause(recorded, replayed, calls_differ=call is not None, usual=usual)
+    verdict = _judge(recorded, replayed, ignore, earlier, call, cause)
     verdict = verdict.model_copy(update={"missing": missing_words(replayed)})
     if inside is None or inside == verdict.difference:
         return verdict
@@ -126,9 +131,14 @@ def _inside(
 
 
 def _judge(
-    recorded: Outcome, replayed: Outcome, ignore: Collection[str], earlier: Earlier | None, call: str | None
+    recorded: Outcome,
+    replayed: Outcome,
+    ignore: Collection[str],
+    earlier: Earlier | None,
+    call: str | None,
+    cause: Cause,
 ) -> Verdict:
-    """By the rules; ``call``: the first difference inside, if it is a call."""
+    """By the rules; ``call``: the first difference inside, if it is a call; ``cause``: of use where both ended the same way."""
     notes = [f"before it: {earlier.difference}"] if earlier else []
     how = way_it_ended(recorded, replayed)
     if how is not None:
@@ -137,7 +147,6 @@ def _judge(
         if earlier:
             return Verdict(kind=VerdictKind.DIVERGED, difference=earlier.difference, notes=[how])
         return Verdict(kind=VerdictKind.NOT_REPRODUCED, difference=how, notes=notes)
-    cause = find_cause(recorded, replayed, calls_differ=call is not None)
     if cause.difference is not None:
         return Verdict(kind=VerdictKind.DIVERGED, difference=cause.difference, notes=notes)
     body = _bodies(recorded, replayed, ignore)

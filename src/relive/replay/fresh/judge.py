@@ -27,6 +27,7 @@ from relive.recording.events import EventKind
 from relive.replay.cause import find_cause, missing_words
 from relive.replay.difference import short
 from relive.replay.sequence import first_differing_event
+from relive.replay.usual_log import NOTHING_USUAL, UsualLog
 from relive.replay.verdict import is_failure, way_it_ended
 
 __all__ = ["Came", "Judgement", "first_difference_inside", "judge", "judge_end", "same_failure"]
@@ -102,7 +103,11 @@ def judge(
 
 
 def judge_end(
-    recorded: Outcome, recorded_events: Sequence[InsideEvent], came: Came, ignore: Collection[str] = ()
+    recorded: Outcome,
+    recorded_events: Sequence[InsideEvent],
+    came: Came,
+    ignore: Collection[str] = (),
+    usual: UsualLog = NOTHING_USUAL,
 ) -> Judgement:
     """Of a failure without an exception (an answer, silence, a death): compared as a replay's is (``relive.replay.cause``).
 
@@ -119,7 +124,7 @@ def judge_end(
         how = _answer_words(recorded, came) if recorded.end in (End.ANSWERED, End.BROKEN) else other
         first = inside or came.missed
         return Judgement(ReproductionKind.DIVERGED, first or how, [how] if first else [])
-    cause = find_cause(recorded, came.outcome)
+    cause = find_cause(recorded, came.outcome, usual=usual)
     if cause.difference is not None:
         return Judgement(ReproductionKind.DIVERGED, cause.difference, [inside] if inside else [])
     unseen = missing_words(came.outcome) + (cause.unseen if not cause.evidence else [])

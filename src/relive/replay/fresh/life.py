@@ -116,7 +116,7 @@ class Life:
         )
 
     def _with_missing(self, outcome: Outcome) -> Outcome:
-        """With what was not reached, and calls without an answer; one that went on ("pass") is told where it did not get through."""
+        """With what was not reached, and calls without an answer; one that went on ("pass") counts where it got nowhere."""
         misses = [miss for miss in misses_of(self.drain.events) if miss.policy != "pass"]
         return outcome.model_copy(update={"unreached": self.watch.unreached(), "misses": misses})
 
@@ -210,7 +210,7 @@ class Life:
         if case.raised is not None:
             made = judge(case.raised, status, recorded, came, self.wishes.ignore)
         else:
-            made = judge_end(self._recorded(), recorded, came, self.wishes.ignore)
+            made = judge_end(self._recorded(), recorded, came, self.wishes.ignore, case.usual)
         return self._told(made, came)
 
     def _told(self, made: Judgement, came: Came) -> Attempt:
