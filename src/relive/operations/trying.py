@@ -259,6 +259,8 @@ def _fresh_run(attempt: Attempt) -> FixRun:
         exception=f"{attempt.raised.type}: {attempt.raised.text}" if attempt.raised is not None else None,
         seconds=None,
         difference=attempt.difference or next(iter(attempt.unseen), None),
+        missing=attempt.missing,
+        played=attempt.played,
     )
 
 
