@@ -39,7 +39,7 @@ def test_what_names_something_is_taken_as_it_is(text):
     "text",
     [
         *("nonsense", "", "header:", "event:nosuch", "body:id", "event:", "Header:Date"),
-        *("$", "$id", "$.a b[", "body:$id", "body:$.items[x]", "event:query:$asked"),
+        *("$", "$id", "$.a b[", "body:$id", "body:$.items[x]", "event:query:$asked", "event:note"),
     ],
 )
 def test_what_names_nothing_is_refused(text):

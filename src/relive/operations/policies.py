@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from relive.errors import UsageError
 from relive.protocols.matching import path_steps
 from relive.protocols.registry import POLICIES
 from relive.recording.events import EventKind
+from relive.replay.sequence import COMPARED_KINDS
 
-__all__ = ["check_ignore", "parse_policy"]
+__all__ = ["check_ignore", "check_words", "parse_policy"]
 
-_KINDS = "|".join(re.escape(kind.value) for kind in EventKind)
+_KINDS = "|".join(map(re.escape, COMPARED_KINDS))
 _IGNORE = re.compile(
     rf"(header|query):.+|(?:body|event:(?:{_KINDS}))(?::(?P<whole_or_part>\$.*))?|(?P<part>\$.+)|method|host|path|query|header",
     re.DOTALL,
@@ -46,6 +48,14 @@ def check_ignore(text: str, *, inside_only: bool = False) -> str:
             "event:query:$.asked, or a path such as $.parameters[0]",
         )
     return text
+
+
+def check_words(ignore: Iterable[str], on_miss: Iterable[str]) -> None:
+    """What a replay is given of both; raises UsageError."""
+    for text in ignore:
+        check_ignore(text)
+    for text in on_miss:
+        parse_policy(text, has_stubs=True)
 
 
 def parse_policy(text: str, *, has_stubs: bool = False) -> tuple[str, str]:

@@ -132,6 +132,10 @@ def reproduce(settings: Settings, wish: ReproduceWish, progress: Progress) -> Re
 
 
 def _look_up(settings: Settings, wish: ReproduceWish) -> None:
+    for text in wish.ignore:
+        check_ignore(text, inside_only=True)
+    for text in wish.on_miss:
+        parse_policy(text)
     directory, number = _incident(wish.incident)
     if directory is None:
         Incidents(settings.incidents).get(number)

@@ -19,7 +19,7 @@ from relive.model.token_scope import Scope
 from relive.model.trial import FixRun, FixTried, Trial
 from relive.operations.named import look_up_incident
 from relive.operations.operation import Effect, Faces, Operation, Route, Tool, Wish
-from relive.operations.policies import check_ignore, parse_policy
+from relive.operations.policies import check_ignore, check_words, parse_policy
 from relive.operations.progress import Progress
 from relive.operations.reproductions import ReproduceWish, reproduce
 from relive.operations.targets import tend
@@ -161,6 +161,11 @@ def try_fixes(settings: Settings, wish: TryWish, progress: Progress) -> Trial:
     )
 
 
+def _look_up(settings: Settings, wish: TryWish) -> None:
+    check_words(wish.ignore, wish.on_miss)
+    look_up_incident(settings, wish)
+
+
 TRY = Operation(
     "try",
     TryWish,
@@ -181,7 +186,7 @@ TRY = Operation(
             "`around` tells what they break.",
         ),
     ),
-    look_up=look_up_incident,
+    look_up=_look_up,
 )
 
 
