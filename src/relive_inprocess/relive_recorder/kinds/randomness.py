@@ -77,10 +77,11 @@ def _urandom(size: int) -> bytes:
     mode = recorder.mode()
     if mode not in (RECORD, REPLAY) or _get_frame(1).f_globals.get("__name__") == "uuid":
         return _real_urandom(size)
-    value = attempt(_again, "os.urandom") if mode == REPLAY else None
-    is_played = type(value) is bytes and len(value) == size
-    if not is_played:
-        value = _real_urandom(size)
+    kept = attempt(_again, "os.urandom") if mode == REPLAY else None
+    if type(kept) is bytes and len(kept) == size:
+        value, is_played = kept, True
+    else:
+        value, is_played = _real_urandom(size), False
     if size <= _LONGEST:
         attempt(_emit, "os.urandom", value, is_played)
     return value
@@ -171,8 +172,10 @@ def _is_begun_by_machinery(frame: Any) -> bool:
 
 def _begin() -> int:
     kept = attempt(_again, "random.seed") if recorder.mode() == REPLAY else None
-    is_played = type(kept) is bytes and len(kept) == _SEED
-    value = kept if is_played else _real_urandom(_SEED)
+    if type(kept) is bytes and len(kept) == _SEED:
+        value, is_played = kept, True
+    else:
+        value, is_played = _real_urandom(_SEED), False
     _emit("random.seed", value, is_played)
     return int.from_bytes(value, "big")
 
@@ -244,8 +247,8 @@ def _shuffling(real: Callable[..., Any]) -> Callable[..., Any]:
         is_played = False
         if mode == REPLAY:
             kept = attempt(_again, "random.shuffle")
-            is_played = isinstance(kept, list) and sorted(kept) == list(range(len(x)))
-            order = kept if is_played else order
+            if isinstance(kept, list) and sorted(kept) == list(range(len(x))):
+                order, is_played = kept, True
         attempt(_emit, "random.shuffle", order, is_played)
         x[:] = [x[index] for index in order]
         return None
