@@ -15,7 +15,7 @@ Evidence, the first that both sides have decides:
    where it was.
 1. Exceptions that the recorder saw within the request: the last ones have the same fingerprint, or one side differs.
 2. Stacks in the log since the request began: each side's last one is among the other's (other threads print theirs meanwhile).
-   One that requests print that go well (``usual_lines``) shows nothing, nor does another harmless one where another follows it.
+   One that requests print that go well (``usual_log``) shows nothing, nor does another harmless one where another follows it.
 3. What the service wrote last, numbers apart, without lines that only name the status of the answer, and without usual ones.
 4. Calls that were made of others, where the recorder saw them and each was answered from the recording alike: those of the
    request inside, or all of the service up to the failure at its border.
