@@ -4,7 +4,7 @@ On loopback the kernel refuses a connection to a port where nobody listens by a 
 there is no route: no packet comes to be, and only the number of such attempts is known (``Ip: OutNoRoutes``). Connections of the
 commit that nobody recorded are closed by their other end when the branch begins to run: while the service does not touch them
 they stay so (CLOSE_WAIT, tcp(7)), and go when it writes to them or closes them. Not seen: that it only read their end, and
-datagrams on loopback, which get no answer. UNIX domain sockets are those of ``unix_servers``.
+datagrams on loopback but to a name server: nobody need answer them. UNIX domain sockets are those of ``unix_servers``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,12 @@ import socket
 from collections import Counter
 from collections.abc import Collection
 
-from relive.kernel.handshakes import read_refusal, watch_refusals
+from relive.kernel.handshakes import (
+    read_refusal,
+    read_unheard_question,
+    watch_refusals,
+    watch_unheard_questions,
+)
 from relive.kernel.namespaces import in_network
 from relive.kernel.sockdiag import SocketList
 from relive.model.commit import Manifest
@@ -54,8 +59,10 @@ class Network:
         self._refused: Counter[str] = Counter()
         self._namespace = os.open(f"/proc/{init}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         self._sockets: list[socket.socket] = []
+        self._questions: list[socket.socket] = []
         try:
             self._sockets = in_network(self._namespace, watch_refusals)
+            self._questions = in_network(self._namespace, watch_unheard_questions)
             # The proof of the seal, before the restore, made attempts of its own.
             self._before = self.seal().refused
             if unrecorded:
@@ -91,10 +98,11 @@ class Network:
 
     def unreached(self) -> list[Stranger]:
         """What was not reached so far, the most wanted first, at most a hundred and what lies outside."""
-        for sock in self._sockets:
-            with contextlib.suppress(BlockingIOError):
-                while True:
-                    self._note(sock.recv(_READ))
+        for sockets, read in ((self._sockets, read_refusal), (self._questions, read_unheard_question)):
+            for sock in sockets:
+                with contextlib.suppress(BlockingIOError):
+                    while True:
+                        self._note(read(sock.recv(_READ)))
         outside = self.seal().refused - self._before
         found = [Stranger(to=goal, times=times) for goal, times in self._refused.most_common(_MOST)]
         return [*found, *([Stranger(to=OUTSIDE, times=outside)] if outside > 0 else [])]
@@ -110,8 +118,7 @@ class Network:
         gone = self._left - self._list.left_by_peers()
         return sorted({address_of(peer) for _, peer in gone})
 
-    def _note(self, packet: bytes) -> None:
-        goal = read_refusal(packet)
+    def _note(self, goal: End | None) -> None:
         if goal is not None and goal[1] not in self._own:
             self._refused[f"[{goal[0]}]:{goal[1]}" if ":" in goal[0] else f"{goal[0]}:{goal[1]}"] += 1
 
@@ -120,9 +127,9 @@ class Network:
         if self._list is not None:
             self._list.close()
             self._list = None
-        for sock in self._sockets:
+        for sock in (*self._sockets, *self._questions):
             sock.close()
-        self._sockets = []
+        self._sockets, self._questions = [], []
         if self._namespace >= 0:
             os.close(self._namespace)
             self._namespace = -1
