@@ -214,7 +214,8 @@ def test_a_remedy_of_a_failed_restore_is_said():
         ("http-call:pass", ("http-call", "pass")),
         ("http-call=reset", ("http-call", "reset")),
         ("redis-command=simulate", ("redis-command", "simulate")),
-        ("file-read=fail", ("file-read", "fail")),
+        ("query=fail", ("query", "fail")),
+        ("name-lookup=servfail", ("name-lookup", "servfail")),
         ("reset", ("*", "reset")),
     ],
 )
@@ -223,7 +224,11 @@ def test_what_becomes_of_a_miss(text: str, policy: tuple[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "perhaps", "http-call=simulate", "file-read=reset", "telex=pass", "=", "a=b=c"]
+    "text",
+    [
+        *("", "perhaps", "http-call=simulate", "file-read=reset", "telex=pass", "=", "a=b=c"),
+        *("file-read=fail", "clock=pass", "subprocess=pass", "name-lookup=pass"),
+    ],
 )
 def test_what_cannot_become_of_a_miss(text: str) -> None:
     with pytest.raises(UsageError, match="--on-miss cannot be"):

@@ -115,6 +115,33 @@ def test_a_program_without_requests_is_answered_as_a_whole(play):
     assert said(ran) == [[1, 2, "none", 7.5]]
 
 
+def test_what_every_server_answers_alike_needs_no_recorded_answer(play):
+    """A fix commits where the recorded request had rolled back; what begins a session may end a transaction, too."""
+    ran = play(
+        """
+class Ends(Echo):
+    def simulated(self, asked):
+        return calls.Kept({"answer": "ended", "simulated": True}, b"") if asked["text"] == "COMMIT" else None
+
+def end(text):
+    try:
+        return through(Ends(), {"text": text}, lambda: "real")
+    except ConnectionError:
+        return "none"
+
+before = end("COMMIT")
+number, token = request("/pay?key=<secret:00000001>")
+say(before, end("ROLLBACK"), end("COMMIT"), end("SELECT 1"))
+""",
+        [STARTED, call(11, "ROLLBACK", "recorded", 5)],
+        [],
+    )
+    assert said(ran) == [["ended", "recorded", "ended", "none"]]
+    assert [one.fields["asked"]["text"] for one in ran.of(EventKind.MISS)] == ["SELECT 1"]
+    told = [(one.fields["played"], one.fields.get("simulated")) for one in ran.of(EventKind.HTTP_CALL)]
+    assert told == [(True, True), (True, None), (True, True)]
+
+
 def test_each_worker_may_be_the_one_that_gets_the_request(play):
     ran = play(
         """

@@ -34,7 +34,7 @@ def test_a_uuid_of_the_c_library_is_the_same_again(run_recorded):
         "def keep(kind, fields, data=b'', request=None):\n"
         "    kept.append((fields['source'], fields['value']))\n    return emit(kind, fields, data, request)\n"
         "recorder.emit = keep\nfirst = [uuid.uuid1(), uuid.uuid1()]\nsources = dict(kept)\nleft = [*kept]\n"
-        "calls.answer_with(None, lambda kind, source: left.pop(0)[1])\nrecorder._ring.words[MODE] = REPLAY\n"
+        "calls.answer_with(None, lambda kind, source: (left.pop(0)[1], True))\nrecorder._ring.words[MODE] = REPLAY\n"
         "print(list(sources), [uuid.uuid1(), uuid.uuid1()] == first)"
     )
     assert (ran.err, ran.out) == ("", "['uuid.uuid1'] True\n")

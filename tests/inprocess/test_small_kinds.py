@@ -23,7 +23,7 @@ def reading(kind, source):
     for event in tape:
         if event[0] == kind and event[1]["source"] == source:
             tape.remove(event)
-            return event[1]["value"]
+            return event[1]["value"], True
 calls.answer_with(lambda channel, asked: None, reading)
 class Mine(datetime.datetime):
     pass
@@ -45,7 +45,8 @@ random.seed(99)
 second = once()
 assert second == first, [pair for pair in zip(first, second) if pair[0] != pair[1]]
 assert [type(one) for one in second] == [type(one) for one in first]
-assert tape == before, (tape, before)  # each reading took one and left one of its own
+played = [(kind, {**fields, "played": True}) for kind, fields in before]
+assert tape == played, (tape, before)  # each reading took one and left one of its own, which says so
 assert len(before) == 26, [event[1]["source"] for event in before]
 third = once() if tape.clear() is None else None
 assert not set(map(str, third[:3])) & set(map(str, first[:3]))  # nothing is left: the real clock goes on

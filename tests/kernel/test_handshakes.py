@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from relive.kernel.handshakes import Handshake, read_handshake, watch_handshakes
+from relive.kernel.handshakes import Handshake, read_handshake, read_unheard_question, watch_handshakes
 from replay.stubs.sealed import network
 
 
@@ -46,3 +46,4 @@ def test_each_attempt_is_seen_once_and_nothing_else(address: str) -> None:
 @pytest.mark.parametrize("packet", [b"", b"\x45", b"\x45" * 20, b"\x60" * 30])
 def test_what_is_no_packet_is_none(packet: bytes) -> None:
     assert read_handshake(packet) is None
+    assert read_unheard_question(packet) is None

@@ -19,7 +19,16 @@ from relive.operations.policies import check_ignore
             "event:query",
             "event:query:$.asked.parameters[0]",
         ),
-        *("$.parameters[0]", "$", "path", "host", "method"),
+        *(
+            "$.parameters[0]",
+            "$['a b'][*].id",
+            "body:$",
+            "body:$.items[*].id",
+            "event:clock:$",
+            "path",
+            "host",
+            "method",
+        ),
     ],
 )
 def test_what_names_something_is_taken_as_it_is(text):
@@ -27,8 +36,19 @@ def test_what_names_something_is_taken_as_it_is(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["nonsense", "", "header:", "event:nosuch", "body:id", "event:", "Header:Date"]
+    "text",
+    [
+        *("nonsense", "", "header:", "event:nosuch", "body:id", "event:", "Header:Date"),
+        *("$", "$id", "$.a b[", "body:$id", "body:$.items[x]", "event:query:$asked", "event:note"),
+    ],
 )
 def test_what_names_nothing_is_refused(text):
     with pytest.raises(UsageError, match="--ignore cannot be"):
         check_ignore(text)
+
+
+def test_where_only_the_inside_is_compared_other_names_are_refused():
+    assert check_ignore("event:clock", inside_only=True) == "event:clock"
+    for text in ("header:date", "body:$.id", "$.parameters[0]"):
+        with pytest.raises(UsageError, match="only what happened inside the service is compared"):
+            check_ignore(text, inside_only=True)

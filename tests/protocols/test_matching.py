@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relive.protocols.matching import compared, differences
+from relive.protocols.matching import compared, differences, takes_any_answer
 from relive.recording.events import EventKind
 
 HTTP, S3, REDIS, QUERY = EventKind.HTTP_CALL, EventKind.S3_CALL, EventKind.REDIS_COMMAND, EventKind.QUERY
@@ -138,3 +138,17 @@ def test_what_differs_can_be_ignored(value):
 def test_no_more_differences_are_looked_for_than_are_asked_for():
     one, other = {"a": list(range(100))}, {"a": [0] * 100}
     assert len(differences(QUERY, one, other, 3)) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "takes_any"),
+    [
+        *(("$.statement", True), ("$.s*", True), ("$.command", True), ("$.command[0]", True)),
+        *(("$.commands[0][0]", True), ("method", True), ("path", True), ("url", True), ("statement", True)),
+        *(("$.parameters[0]", False), ("$.command[1]", False), ("header", False), ("header:x", False)),
+        *(("query", False), ("query:ts", False), ("body", False), ("body:$.id", False), ("host", False)),
+    ],
+)
+def test_what_a_question_is_about_is_known(name: str, takes_any: bool) -> None:
+    """Of the host nothing is said here: to which server a question went is known beside it."""
+    assert takes_any_answer(name) is takes_any

@@ -138,6 +138,8 @@ def test_a_debugger_opens_in_the_failing_frame_of_the_process_itself(shared: App
     outcome = app.relive(*words)["outcome"]
     assert (outcome["came"]["status"], outcome["came"]["body"]) == (200, "5")
     assert outcome["verdict"]["kind"] == "not-reproduced"
+    assert outcome["verdict"]["missing"] == []
+    assert outcome["verdict"]["played"].startswith("the recording answered ")
     assert app.relive("debug", str(incident["number"]), "-c", "q")["outcome"] is None
 
 

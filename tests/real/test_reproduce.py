@@ -456,7 +456,7 @@ def test_a_request_that_alone_kills_or_hangs_a_service_is_told_from_one_that_nee
     (one,) = told["attempts"]
     assert (done.returncode, one["kind"]) == (status, word), told
     assert end in told["recorded_end"]
-    assert words in " ".join([one["difference"] or "", *one["notes"]]), one
+    assert words in " ".join([one["difference"] or "", *one["evidence"], *one["unseen"]]), one
     assert "k-7712-ee01" not in done.stdout + done.stderr
     assert list(relive.settings.branches.iterdir()) == []
 

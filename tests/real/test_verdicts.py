@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import os
 import shutil
+import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -165,6 +167,67 @@ def test_a_missing_server_behind_a_unix_socket_is_seen(relive: Relive, tmp_path:
     assert verdict["kind"] == SAME, verdict
     assert [one["to"] for one in verdict["outcome"]["unreached"]] == [str(path)]
     assert verdict["unseen"][0].startswith(f"the service could not reach {path} (once)"), verdict
+
+
+def test_a_fresh_process_that_lacks_a_server_has_not_shown_the_failure(
+    relive: Relive, tmp_path: Path
+) -> None:
+    """GIVEN a service that says the same of every failure; WHEN a fresh process fails since the server is missing that it asks
+    THEN that is the same answer, its cause not seen: over TCP as well as behind a unix socket.
+    """
+    path = tmp_path / "rates.sock"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen()
+        with saying_rates(server):
+            verdict_of(relive, "python terse", str(path), tmp_path)
+    (incident,) = relive("incidents")
+    done = relive.say("reproduce", str(incident["number"]))
+    told = json.loads(done.stdout)
+    assert "attempts" in told, told
+    (one,) = told["attempts"]
+    assert (done.returncode, one["kind"]) == (10, SAME), one
+    assert one["missing"][0].startswith(f"the service could not reach {path} ("), one
+    assert one["unseen"] == one["missing"] and "the same last line" in one["evidence"][0], one
+    assert [stranger["to"] for stranger in one["unreached"]] == [str(path)]
+    assert "to what was not recorded" in one["played"], one
+
+
+THREAD = """
+import signal, threading
+fail = threading.Event()
+signal.signal(signal.SIGUSR1, lambda *_: fail.set())
+def work():
+    fail.wait()
+    raise KeyError("tea")
+threading.Thread(target=work, daemon=True).start()
+print("ready", flush=True)
+while True:
+    signal.pause()
+"""
+
+
+def test_what_failed_outside_of_any_request_and_does_not_again_is_not_reproduced(
+    relive: Relive, tmp_path: Path
+) -> None:
+    """GIVEN an exception in a thread, which a signal had set off; WHEN a fresh process gets none THEN nothing failed there."""
+    program = tmp_path / "waiting.py"
+    program.write_text(THREAD)
+    started = relive(
+        "run", "--detach", "--name", "waiting", "--every", "never", "--", str(PYTHON), str(program)
+    )
+    eventually(lambda: "ready" in relive.say("logs", "waiting").stdout, "it waits")
+    os.kill(started["pid"], signal.SIGUSR1)
+    (incident,) = eventually(lambda: relive("incidents"), "the incident")
+    done = relive.say("reproduce", str(incident["number"]), "--limit", "1")
+    told = json.loads(done.stdout)
+    assert "attempts" in told, told
+    (one,) = told["attempts"]
+    assert (done.returncode, one["kind"], one["difference"]) == (
+        1,
+        "not-reproduced",
+        "no exception escaped: it went on for 1 s without failing",
+    ), one
 
 
 def gone(directory: Path, kept: Path) -> None:

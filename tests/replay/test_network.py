@@ -76,6 +76,31 @@ def test_refused_connections_are_named_and_those_elsewhere_counted(init):
         network.close()
 
 
+def test_a_name_server_that_is_not_there_is_named_and_no_other_datagram(init):
+    """Nobody need answer a datagram, but who asks for a name waits for it."""
+
+    def act() -> None:
+        for family, host, port in (
+            (socket.AF_INET, "127.0.0.53", 53),
+            (socket.AF_INET6, "::1", 53),
+            (socket.AF_INET, "127.0.0.1", 8125),
+        ):
+            with socket.socket(family, socket.SOCK_DGRAM) as sock:
+                sock.connect((host, port))
+                sock.send(b"question")
+                wait_for(sock, select.POLLIN)  # the refusal
+
+    network = Network(init)
+    try:
+        within(init, act)
+        assert network.unreached() == [
+            Stranger(to="127.0.0.53:53", times=1),
+            Stranger(to="[::1]:53", times=1),
+        ]
+    finally:
+        network.close()
+
+
 def test_connections_that_are_taken_or_reset_later_are_no_refusals(init):
     def act() -> None:
         with socket.create_server(("127.0.0.1", 0)) as server:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relive.model.outcome import End, InsideEvent, Outcome, Stack, VerdictKind
+from relive.model.outcome import End, InsideEvent, Outcome, Stack, Stubbed, VerdictKind
 from relive.model.stack import find_stack
 from relive.replay.difference import first_difference
 from relive.replay.verdict import VOLATILE_HEADERS, Earlier, compare, is_failure, same_answer
@@ -418,6 +418,40 @@ def test_what_is_ignored_at_the_place_of_the_difference_does_not_differ(one, oth
 )
 def test_the_place_and_both_values_are_named(one, other, difference):
     assert first_difference(one, other) == difference
+
+
+@pytest.mark.parametrize(
+    ("ignore", "is_equal"),
+    [
+        ("$", True),
+        ("$.items[*].id", True),
+        ("$.items[1].id", True),
+        ("$.i*[1]", True),
+        ("$.items[0].id", False),
+        ("$.items.id", False),
+    ],
+)
+def test_paths_to_ignore_are_those_of_calls(ignore: str, is_equal: bool) -> None:
+    """One grammar: what ``--ignore`` takes is neither silently nothing nor more than it says."""
+    one, other = ({"items": [{"id": 1}, {"id": number}]} for number in (2, 3))
+    assert (first_difference(one, other, {ignore}) is None) is is_equal
+
+
+def test_the_place_of_a_difference_is_named_as_ignore_takes_it() -> None:
+    one, other = {"a b": [1]}, {"a b": [2]}
+    found = first_difference(one, other)
+    assert found == "$['a b'][0]: '1' was recorded, '2' came"
+    assert first_difference(one, other, {"$['a b'][0]"}) is None
+
+
+def test_where_any_statement_took_any_answer_nothing_is_reproduced() -> None:
+    log = ["Traceback (most recent call last):", '  File "a.py", line 1, in f', "KeyError: 1"]
+    stubs = Stubbed(continued=0, given=3, missed=0)
+    recorded, came = answered(log=log), answered(log=log, stubs=stubs)
+    assert compare(recorded, came, ignore=["$.parameters[0]"]).kind is VerdictKind.REPRODUCED
+    verdict = compare(recorded, came, ignore=["$.statement"])
+    assert verdict.kind is VerdictKind.SAME_ANSWER
+    assert verdict.unseen == ["with --ignore '$.statement' a call takes the answer to another one"]
 
 
 def test_a_body_that_is_nested_too_deep_for_json_is_compared_as_text():

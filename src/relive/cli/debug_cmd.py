@@ -63,8 +63,12 @@ def _went_on(outcome: DebugOutcome | None, *, compares: bool) -> str:
     lines = [
         f"It went on: {outcome_words(outcome.came)}; recorded: {outcome_words(outcome.recorded)}. Verdict: {words}."
     ]
+    lines += [f"Missing: {text}" for text in outcome.verdict.missing]
     if outcome.verdict.difference is not None:
         lines.append(f"First difference: {outcome.verdict.difference}")
+    lines += [f"Not seen: {text}" for text in outcome.verdict.unseen if text not in outcome.verdict.missing]
+    if outcome.verdict.played:
+        lines.append(f"Answered: {outcome.verdict.played}")
     return printable("\n".join(lines))
 
 

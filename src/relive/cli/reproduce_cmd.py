@@ -7,6 +7,7 @@ import typer
 from relive.cli.terminal import AsJson, Terminal
 from relive.cli.wish_options import from_wish
 from relive.config import load_settings
+from relive.model.outcome import verdict_words
 from relive.model.quantities import duration
 from relive.model.reproduction import Attempt, Raised, Reproduction, ReproductionKind
 from relive.operations.reproductions import ReproduceWish, reproduction_status
@@ -22,7 +23,8 @@ _NOT = 1  # the exit status of what never came again
 def reproduce(wish: ReproduceWish, as_json: AsJson = False) -> None:
     """Without any commit, from what was recorded: start the service afresh, send the request, judge
 
-    Exit status: 0 reproduced every time, 1 never, 10 diverged or reproduced sometimes only, 6 it could not be started.
+    Exit status: 0 reproduced every time, 1 never, 10 diverged, or the same answer came and its cause was not seen, or reproduced
+    sometimes only, 6 it could not be started.
     """
     terminal = Terminal(as_json=as_json)
     result = run_reproduction(load_settings(), wish, terminal)
@@ -60,7 +62,7 @@ def describe(result: Reproduction) -> str:
 def _headline(result: Reproduction) -> str:
     count = f"reproduced {result.reproduced} of {len(result.attempts)}"
     first = next((one.kind for one in result.attempts if one.kind is not ReproductionKind.REPRODUCED), None)
-    words = count if first is None else f"{first.value.replace('-', ' ')}, {count}"
+    words = count if first is None else f"{verdict_words(first)}, {count}"
     return f"incident {result.incident} of {result.service}: {words} in a fresh process"
 
 
@@ -82,7 +84,7 @@ def _status_words(status: int | None) -> str:
 
 
 def _attempt_lines(attempt: Attempt) -> list[str]:
-    line = f"  attempt {attempt.number}: {attempt.kind.value.replace('-', ' ')}"
+    line = f"  attempt {attempt.number}: {verdict_words(attempt.kind)}"
     if attempt.raised is not None:
         line += f": {_raised_words(attempt.raised)}"
     line += f", {attempt.ended}" if attempt.ended is not None else _status_words(attempt.status)
@@ -91,7 +93,11 @@ def _attempt_lines(attempt: Attempt) -> list[str]:
     if attempt.packets_left is not None:
         line += f"; {attempt.packets_left} packets left"
         line += f", {attempt.refused} refused" if attempt.refused else ""
-    found = [line]
+    found = [line, *(f"         missing: {text}" for text in attempt.missing)]
     if attempt.difference:
         found.append(f"         first difference: {attempt.difference}")
+    found += [f"         cause: {text}" for text in attempt.evidence]
+    found += [f"         not seen: {text}" for text in attempt.unseen if text not in attempt.missing]
+    if attempt.played:
+        found.append(f"         answered: {attempt.played}")
     return found + [f"         note: {note}" for note in attempt.notes]

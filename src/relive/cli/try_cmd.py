@@ -100,7 +100,11 @@ def _more(result: Trial) -> list[str]:
     ]
     lines += [f"Noise between two runs of it: {text}" for text in result.noise]
     for one in result.fixes:
-        told = swapped_lines(one.swapped) if one.kind == "patch" else []
+        told = [
+            f"missing: {text}" for text in dict.fromkeys(text for run in one.runs for text in run.missing)
+        ]
+        told += [f"answered: {run.played}" for run in one.runs[:1] if run.played is not None]
+        told += swapped_lines(one.swapped) if one.kind == "patch" else []
         told += [run.difference for run in one.runs if run.fails is None and run.difference]
         if one.refused is not None:
             told.append(f"refused: {one.refused}")

@@ -93,12 +93,12 @@ def _run(run: Run, mask: Mask) -> list[str]:
     ]
 
 
-def _missing(verdict: Verdict, mask: Mask) -> str:
+def _missing(verdict: Verdict | Attempt, mask: Mask) -> str:
     """What the branch lacked, before all else."""
     return "".join(f"<div><b>missing:</b> {escape(mask.sentence(text))}</div>" for text in verdict.missing)
 
 
-def _grounds(verdict: Verdict) -> list[str]:
+def _grounds(verdict: Verdict | Attempt) -> list[str]:
     """What the verdict rests on."""
     told = [f"cause: {text}" for text in verdict.evidence]
     told += [f"not seen: {text}" for text in verdict.unseen if text not in verdict.missing]
@@ -114,7 +114,7 @@ def _attempt(one: Attempt, mask: Mask) -> list[str]:
         str(one.number),
         _chip(one.kind.value),
         escape(outcome),
-        _told(one.difference, notes, mask),
+        _missing(one, mask) + _told(one.difference, [*_grounds(one), *notes], mask),
         duration(one.ready_seconds * 1e6) if one.ready_seconds is not None else "-",
         "-" if one.packets_left is None else str(one.packets_left),
     ]

@@ -171,6 +171,15 @@ class Runs:
             ).fetchall()
         return [RunRow(*row) for row in rows]
 
+    def came_back_afresh(self, incident: int) -> bool:
+        """A reproduction that is kept brought the failure back, in one of its attempts at least."""
+        with self._open() as database:
+            row = database.execute(
+                "SELECT 1 FROM runs WHERE incident = ? AND kind = 'reproduce' AND reproduced > 0 LIMIT 1",
+                (incident,),
+            ).fetchone()
+        return row is not None
+
     def marked(self, mark: str) -> str | None:
         """The result, in JSON, of the run that carries a mark; None if none does."""
         with self._open() as database:

@@ -137,5 +137,7 @@ def _told(run: Run) -> FixRun:
         exception=outcome.stack.exception if outcome.stack is not None else None,
         seconds=outcome.seconds,
         difference=verdict.missing[0] if result == LACKING else verdict.difference,
+        missing=verdict.missing,
+        played=verdict.played,
         effects=effects.model_copy(update={"unanswered": max(effects.unanswered, len(verdict.missing))}),
     )

@@ -1,6 +1,7 @@
 """Seeing who wants to connect in a network namespace, and who is refused: TCP handshakes on loopback (packet(7)).
 
-A connection that is refused is not seen by any other socket.
+A connection that is refused is not seen by any other socket. Nor is a name server that is not there: a datagram goes to port 53,
+and the kernel says that nobody has it (ICMP).
 """
 
 from __future__ import annotations
@@ -11,20 +12,30 @@ import socket
 import struct
 from dataclasses import dataclass
 
-__all__ = ["Handshake", "read_handshake", "read_refusal", "watch_handshakes", "watch_refusals"]
+__all__ = [
+    "Handshake",
+    "read_handshake",
+    "read_refusal",
+    "read_unheard_question",
+    "watch_handshakes",
+    "watch_refusals",
+    "watch_unheard_questions",
+]
 
 _SO_ATTACH_FILTER = 26
 _PROTOCOLS = (
     0x0800,
     0x86DD,
 )  # ETH_P_IP, ETH_P_IPV6: what comes in, so that each packet of loopback is seen once
-_TCP = 6
+_TCP, _UDP, _ICMP, _ICMP6 = 6, 17, 1, 58
+_PORT_UNREACHABLE, _PORT_UNREACHABLE6 = 0x0303, 0x0104  # type and code
+_NAMES = 53
 _SYN, _SYN_ACK = 0x02, 0x12
 _RST_ACK, _SYN_RST_ACK = 0x14, 0x16
 _MOST = 128  # [bytes] that are read of a packet
 
 # Classic BPF: struct sock_filter is (u16 code, u8 jump if true, u8 jump if not, u32 value); the packet begins with IP's header.
-_LOAD_BYTE, _LOAD_HALF, _LOAD_BYTE_AT_X = 0x30, 0x28, 0x50
+_LOAD_BYTE, _LOAD_HALF, _LOAD_BYTE_AT_X, _LOAD_HALF_AT_X = 0x30, 0x28, 0x50, 0x48
 _LOAD_X_HEADER_LENGTH = 0xB1
 _AND, _JUMP_EQUAL, _JUMP_SET, _RETURN = 0x54, 0x15, 0x45, 0x06
 _Program = tuple[tuple[int, int, int, int], ...]
@@ -57,6 +68,28 @@ def _filters(mask: int, flags: int) -> tuple[_Program, _Program]:
     )
 
 
+# That a port is unreachable, by ICMP and ICMPv6.
+_UNREACHABLE: tuple[_Program, _Program] = (
+    (
+        (_LOAD_BYTE, 0, 0, 9),
+        (_JUMP_EQUAL, 0, 4, _ICMP),
+        (_LOAD_X_HEADER_LENGTH, 0, 0, 0),
+        (_LOAD_HALF_AT_X, 0, 0, 0),
+        (_JUMP_EQUAL, 0, 1, _PORT_UNREACHABLE),
+        (_RETURN, 0, 0, _MOST),
+        (_RETURN, 0, 0, 0),
+    ),
+    (
+        (_LOAD_BYTE, 0, 0, 6),
+        (_JUMP_EQUAL, 0, 3, _ICMP6),
+        (_LOAD_HALF, 0, 0, 40),
+        (_JUMP_EQUAL, 0, 1, _PORT_UNREACHABLE6),
+        (_RETURN, 0, 0, _MOST),
+        (_RETURN, 0, 0, 0),
+    ),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Handshake:
     """The first packet of one, or of a further attempt at the same: then all fields are equal.
@@ -82,6 +115,11 @@ def watch_handshakes() -> list[socket.socket]:
 def watch_refusals() -> list[socket.socket]:
     """As ``watch_handshakes``, for resets of connections: ``read_refusal`` tells those that answer a first packet."""
     return _watch(_filters(_SYN_RST_ACK, _RST_ACK))
+
+
+def watch_unheard_questions() -> list[socket.socket]:
+    """As ``watch_handshakes``, for datagrams to ports that nobody has: ``read_unheard_question`` tells those to name servers."""
+    return _watch(_UNREACHABLE)
 
 
 def _watch(programs: tuple[_Program, _Program]) -> list[socket.socket]:
@@ -114,6 +152,24 @@ def read_refusal(packet: bytes) -> tuple[str, int] | None:
     """
     seen = read_handshake(packet)
     return seen.origin if seen is not None and seen.sequence == 0 else None
+
+
+def read_unheard_question(packet: bytes) -> tuple[str, int] | None:
+    """The (address, port) of a name server that is not there, of a packet from ``watch_unheard_questions``; None: other datagrams.
+
+    Behind ICMP's own 8 bytes it begins like the datagram that it answers (RFC 792, RFC 4443).
+    """
+    try:
+        if packet[0] >> 4 == 4:
+            told = packet[(packet[0] & 0xF) * 4 + 8 :]
+            protocol, goal, begin = told[9], told[16:20], (told[0] & 0xF) * 4
+        else:
+            told = packet[48:]
+            protocol, goal, begin = told[6], told[24:40], 40
+        (port,) = struct.unpack_from("!H", told, begin + 2)
+        return (str(ipaddress.ip_address(goal)), port) if (protocol, port) == (_UDP, _NAMES) else None
+    except (IndexError, struct.error, ValueError):
+        return None
 
 
 def read_handshake(packet: bytes) -> Handshake | None:

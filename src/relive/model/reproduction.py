@@ -5,14 +5,14 @@ from __future__ import annotations
 from enum import StrEnum
 
 from relive.model.failure import ErrorPackage
-from relive.model.outcome import Miss
+from relive.model.outcome import Miss, Stranger
 from relive.model.value import Value
 
 __all__ = ["Attempt", "Raised", "Reproduction", "ReproductionKind", "Tree"]
 
 
 class ReproductionKind(StrEnum):
-    """What one attempt showed. ``SAME_ANSWER``: of an answer without an exception, as in ``VerdictKind``."""
+    """What one attempt showed; words mean what they mean in ``VerdictKind``."""
 
     REPRODUCED = "reproduced"
     SAME_ANSWER = "same-answer"
@@ -79,19 +79,25 @@ class Attempt(Value):
 
     Attributes:
         difference: what differed first, or why it could not start; None if nothing that matters did.
+        missing, evidence, unseen, played: as of ``relive.model.outcome.Verdict``.
         notes: what makes the comparison weaker, or differs without weight.
         raised: what escaped from the request (or the program); None if nothing did.
         status: of the answer; exit_status: of the service, as a shell shows it, if it ended.
         ended: how it ended where no exception had been seen, in words.
         log: last lines of its standard error.
         misses: calls without a recorded answer, of the request and of the time before it (policy "pass").
+        unreached: where the service wanted to connect to and nobody was, from its start on.
         packets_left, refused: counters of the sandbox, None where it was not made.
         ready_seconds: until it listened; None if it never did or need not. seconds: of all.
     """
 
     number: int
     kind: ReproductionKind
+    missing: list[str] = []
     difference: str | None = None
+    evidence: list[str] = []
+    unseen: list[str] = []
+    played: str | None = None
     notes: list[str] = []
     raised: Raised | None = None
     status: int | None = None
@@ -99,6 +105,7 @@ class Attempt(Value):
     ended: str | None = None
     log: list[str] = []
     misses: list[Miss] = []
+    unreached: list[Stranger] = []
     packets_left: int | None = None
     refused: int | None = None
     ready_seconds: float | None = None

@@ -75,6 +75,7 @@ class FixRun(Value):
     Attributes:
         fails: it ended in a failure, the same or another; None: it was not restored.
         result: in words: "no failure", "fails the same", ...
+        missing, played: as of ``relive.model.outcome.Verdict``.
     """
 
     fails: bool | None
@@ -83,6 +84,8 @@ class FixRun(Value):
     exception: str | None = None
     seconds: float | None = None
     difference: str | None = None
+    missing: list[str] = []
+    played: str | None = None
     effects: Effects | None = None
 
 

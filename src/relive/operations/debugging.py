@@ -113,7 +113,7 @@ def prompted(
 ) -> Iterator[Debugged]:
     """A branch in which pdb waits for a command; it is stopped at the end, or kept. Raises as ``debug``."""
     open_debugger = at_request if wish.at_request else at_failure
-    with open_debugger(settings, Store(settings.store), incident) as debugged:
+    with open_debugger(settings, Store(settings.store), incident, keep=wish.keep) as debugged:
         branch = debugged.branch
         try:
             progress.status(

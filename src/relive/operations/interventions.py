@@ -24,7 +24,7 @@ from relive.model.intervention import ChangeTold, Effect, Experiment, Tested
 from relive.model.token_scope import Scope
 from relive.operations.operation import Effect as ToolEffect
 from relive.operations.operation import Faces, Operation, Route, Tool, Wish
-from relive.operations.policies import check_ignore, parse_policy
+from relive.operations.policies import check_ignore, check_words, parse_policy
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
 from relive.operations.trying import FreshWish, start_afresh
@@ -97,6 +97,7 @@ def what_if(settings: Settings, wish: WhatIfWish, progress: Progress) -> Experim
         IncidentUnknown, RefUnknown, RecordingError, StoreError: there is nothing that could be replayed.
     """
     changes = _changes(wish)
+    check_words(wish.ignore, wish.on_miss)
     tend(settings, progress)
     store = Store(settings.store)
     incident = Incidents(settings.incidents).get(wish.incident)

@@ -3,24 +3,44 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from relive.errors import UsageError
+from relive.protocols.matching import path_steps
 from relive.protocols.registry import POLICIES
 from relive.recording.events import EventKind
+from relive.replay.sequence import COMPARED_KINDS
 
-__all__ = ["check_ignore", "parse_policy"]
+__all__ = ["check_ignore", "check_words", "parse_policy"]
 
-_PATH = r"\$.*"
-_KINDS = "|".join(re.escape(kind.value) for kind in EventKind)
+_KINDS = "|".join(map(re.escape, COMPARED_KINDS))
 _IGNORE = re.compile(
-    rf"(header|query):.+|body(:{_PATH})?|event:({_KINDS})(:{_PATH})?|{_PATH}|method|host|path|query|header",
+    rf"(header|query):.+|(?:body|event:(?:{_KINDS}))(?::(?P<whole_or_part>\$.*))?|(?P<part>\$.+)|method|host|path|query|header",
     re.DOTALL,
 )
 
 
-def check_ignore(text: str) -> str:
-    """One ``--ignore`` as it was given; raises UsageError for what names nothing that could differ."""
-    if _IGNORE.fullmatch(text) is None:
+# Answered by the recorder inside: of other calls (files, programs, SQLite) there is no miss, since they are made in the branch.
+_ANSWERED_INSIDE = frozenset(
+    kind.value for kind in (EventKind.QUERY, EventKind.HTTP_CALL, EventKind.REDIS_COMMAND, EventKind.S3_CALL)
+)
+
+
+def check_ignore(text: str, *, inside_only: bool = False) -> str:
+    """One ``--ignore`` as it was given; raises UsageError for what names nothing that could differ.
+
+    Args:
+        inside_only: neither answers nor questions at a border are compared, only what happened inside the service.
+    """
+    if inside_only and not text.startswith("event:"):
+        raise UsageError(
+            f"--ignore cannot be {text!r}",
+            cause="only what happened inside the service is compared",
+            remedy="write event:KIND or event:KIND:PATH such as event:query:$.asked",
+        )
+    found = _IGNORE.fullmatch(text)
+    path = (found["part"] or found["whole_or_part"]) if found is not None else None
+    if found is None or (path not in (None, "$") and not path_steps(path)):
         raise UsageError(
             f"--ignore cannot be {text!r}",
             cause="it names nothing that is compared",
@@ -28,6 +48,14 @@ def check_ignore(text: str) -> str:
             "event:query:$.asked, or a path such as $.parameters[0]",
         )
     return text
+
+
+def check_words(ignore: Iterable[str], on_miss: Iterable[str]) -> None:
+    """What a replay is given of both; raises UsageError."""
+    for text in ignore:
+        check_ignore(text)
+    for text in on_miss:
+        parse_policy(text, has_stubs=True)
 
 
 def parse_policy(text: str, *, has_stubs: bool = False) -> tuple[str, str]:
@@ -40,7 +68,8 @@ def parse_policy(text: str, *, has_stubs: bool = False) -> tuple[str, str]:
     kind = kind or "*"
     own = POLICIES if has_stubs else {}
     words = {word for one, some in own.items() for word in some if kind in ("*", one)}
-    if what not in {"fail", "pass"} | words or (kind != "*" and kind not in list(EventKind)):
+    words |= {"fail", "pass"} if kind == "*" or kind in _ANSWERED_INSIDE else set()
+    if what not in words:
         known = ", ".join(f"{one}={word}" for one, some in own.items() for word in some)
         raise UsageError(
             f"--on-miss cannot be {text!r}",

@@ -22,7 +22,7 @@ from relive.model.outcome import Replay, Run, VerdictKind
 from relive.model.text import is_number
 from relive.model.value import Value
 from relive.operations.operation import Effect, Faces, Operation, Tool, Wish
-from relive.operations.policies import check_ignore, parse_policy
+from relive.operations.policies import check_ignore, check_words, parse_policy
 from relive.operations.progress import Progress
 from relive.operations.resuming import Unfinished, digest
 from relive.operations.runs import keep_replay, marked_run
@@ -126,6 +126,8 @@ def replay(settings: Settings, wish: ReplayWish, progress: Progress) -> Replay:
 
 
 def _look_up(settings: Settings, wish: ReplayWish) -> None:
+    check_words(wish.ignore, wish.on_miss)
+    parse_speed(wish.speed)
     number = wish.what.removeprefix("incident/")
     if wish.request is not None:
         Store(settings.store).resolve(wish.what)

@@ -101,7 +101,7 @@ def reproduce(settings: Settings, wish: ReproduceWish, progress: Progress) -> Re
         times=wish.times,
     )
     wishes = ReproduceOptions(
-        ignore=tuple(check_ignore(text) for text in wish.ignore),
+        ignore=tuple(check_ignore(text, inside_only=True) for text in wish.ignore),
         limit=wish.limit,
         on_miss=dict(parse_policy(text) for text in wish.on_miss),
         databases=dict(_database(text) for text in wish.database),
@@ -132,6 +132,10 @@ def reproduce(settings: Settings, wish: ReproduceWish, progress: Progress) -> Re
 
 
 def _look_up(settings: Settings, wish: ReproduceWish) -> None:
+    for text in wish.ignore:
+        check_ignore(text, inside_only=True)
+    for text in wish.on_miss:
+        parse_policy(text)
     directory, number = _incident(wish.incident)
     if directory is None:
         Incidents(settings.incidents).get(number)
@@ -147,7 +151,7 @@ REPRODUCE = Operation(
         rest=("POST /reproductions",),
         mcp=Tool(
             Effect.ADDS,
-            "Without any commit: start the service afresh in a sandbox, send the failed request, and judge. "
+            "Without any commit: start the service afresh in a sandbox, send the failed request, and judge as `replay` does. "
             "Another revision can be tried with `checkout`.",
         ),
         only=(
@@ -196,7 +200,7 @@ def _database(text: str) -> tuple[str, Path]:
 
 
 def reproduction_status(result: Reproduction) -> int:
-    """What all attempts mean: 0 reproduced every time, 1 never, 10 diverged or sometimes only, 6 it could not be started."""
+    """What all attempts mean: 0 reproduced every time, 1 never, 6 it could not be started, 10 all between these."""
     kinds = {attempt.kind for attempt in result.attempts}
     if kinds == {ReproductionKind.REPRODUCED}:
         return 0

@@ -106,7 +106,7 @@ class RunVerdict(Result):
     """What one run of a replay, or attempt of a reproduction, showed; ``difference``: the first that matters.
 
     Attributes:
-        missing, evidence, unseen, played: see ``relive.model.outcome.Verdict``; empty for a reproduction.
+        missing, evidence, unseen, played: see ``relive.model.outcome.Verdict``.
     """
 
     number: int
@@ -157,11 +157,11 @@ def verdicts_of(settings: Settings, number: int) -> list[RunVerdict]:
         RunVerdict(
             number=one.number,
             verdict=one.kind.value,
-            missing=[],
+            missing=one.missing,
             difference=one.difference,
-            evidence=[],
-            unseen=[],
-            played=None,
+            evidence=one.evidence,
+            unseen=one.unseen,
+            played=one.played,
             notes=one.notes,
             packets_left=one.packets_left,
         )

@@ -19,7 +19,7 @@ from relive.model.token_scope import Scope
 from relive.model.trial import FixRun, FixTried, Trial
 from relive.operations.named import look_up_incident
 from relive.operations.operation import Effect, Faces, Operation, Route, Tool, Wish
-from relive.operations.policies import check_ignore, parse_policy
+from relive.operations.policies import check_ignore, check_words, parse_policy
 from relive.operations.progress import Progress
 from relive.operations.reproductions import ReproduceWish, reproduce
 from relive.operations.targets import tend
@@ -47,7 +47,12 @@ __all__ = ["NONE", "TRY", "FreshWish", "TryWish", "has_worked", "start_afresh", 
 
 NONE = "none"  # as a fix: the unchanged code, which is run in any case
 _BASELINE = 2  # runs of the unchanged code, at least
-_FAILING = 500
+_FRESH_WORDS = {
+    ReproductionKind.NOT_REPRODUCED: "no failure",
+    ReproductionKind.REPRODUCED: "fails the same",
+    ReproductionKind.SAME_ANSWER: "fails, cause not seen",
+    ReproductionKind.DIVERGED: "fails otherwise",
+}
 
 
 class TryWish(Wish):
@@ -156,6 +161,11 @@ def try_fixes(settings: Settings, wish: TryWish, progress: Progress) -> Trial:
     )
 
 
+def _look_up(settings: Settings, wish: TryWish) -> None:
+    check_words(wish.ignore, wish.on_miss)
+    look_up_incident(settings, wish)
+
+
 TRY = Operation(
     "try",
     TryWish,
@@ -176,7 +186,7 @@ TRY = Operation(
             "`around` tells what they break.",
         ),
     ),
-    look_up=look_up_incident,
+    look_up=_look_up,
 )
 
 
@@ -247,15 +257,15 @@ def start_afresh(
 def _fresh_run(attempt: Attempt) -> FixRun:
     if attempt.kind is ReproductionKind.COULD_NOT_START:
         return FixRun(fails=None, result="not started", difference=attempt.difference)
-    fails = attempt.raised is not None or attempt.status is None or attempt.status >= _FAILING
-    same = attempt.kind in (ReproductionKind.REPRODUCED, ReproductionKind.SAME_ANSWER)
     return FixRun(
-        fails=fails,
-        result="no failure" if not fails else "fails the same" if same else "fails otherwise",
+        fails=attempt.kind is not ReproductionKind.NOT_REPRODUCED,
+        result=_FRESH_WORDS[attempt.kind],
         status=attempt.status,
         exception=f"{attempt.raised.type}: {attempt.raised.text}" if attempt.raised is not None else None,
         seconds=None,
-        difference=attempt.difference,
+        difference=attempt.difference or next(iter(attempt.unseen), None),
+        missing=attempt.missing,
+        played=attempt.played,
     )
 
 

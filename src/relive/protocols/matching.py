@@ -30,7 +30,16 @@ from urllib.parse import parse_qsl, urlsplit
 
 from relive.recording.events import EventKind
 
-__all__ = ["PathStep", "boundary_of", "compared", "differences", "path_step", "path_steps", "uncompressed"]
+__all__ = [
+    "PathStep",
+    "boundary_of",
+    "compared",
+    "differences",
+    "path_step",
+    "path_steps",
+    "takes_any_answer",
+    "uncompressed",
+]
 
 _HTTP = frozenset((EventKind.HTTP_CALL, EventKind.S3_CALL))
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\*)\]|\['([^']*)'\]")
@@ -39,6 +48,14 @@ _BOUNDARY = re.compile(r';\s*boundary="?([^";,\s]+)"?', re.IGNORECASE)
 # Of a presigned URL: what differs with each second, and who signed.
 _SIGNED = frozenset(
     "x-amz-signature x-amz-date x-amz-credential x-amz-security-token signature expires awsaccesskeyid".split()
+)
+# Two questions each that differ in nothing but their subject.
+_UNLIKE: tuple[tuple[EventKind, dict[str, Any], dict[str, Any]], ...] = (
+    (EventKind.QUERY, {"statement": "a"}, {"statement": "b"}),
+    (EventKind.REDIS_COMMAND, {"command": ["A"]}, {"command": ["B"]}),
+    (EventKind.REDIS_COMMAND, {"commands": [["A"]]}, {"commands": [["B"]]}),
+    (EventKind.HTTP_CALL, {"method": "A", "url": "http://h/"}, {"method": "B", "url": "http://h/"}),
+    (EventKind.HTTP_CALL, {"method": "A", "url": "http://h/a"}, {"method": "A", "url": "http://h/b"}),
 )
 _LARGEST = 16 << 20  # [bytes] of a body that is compressed
 _DEEPEST = 200  # JSON that is nested deeper is compared as text
@@ -84,6 +101,11 @@ def differences(
         if len(found) >= most:
             return tuple(found[:most])
     return tuple(found)
+
+
+def takes_any_answer(name: str) -> bool:
+    """With ``name`` left out, questions with nothing in common are the same: other statements, other commands, other resources."""
+    return any(compared(kind, one, [name]) == compared(kind, other, [name]) for kind, one, other in _UNLIKE)
 
 
 def boundary_of(content_type: str) -> str | None:

@@ -78,6 +78,8 @@ class EventKind(StrEnum):
     file-read, subprocess
     rows                      Rows fetched from a query: ``query`` (int: seq of the query event, in its process), ``rows`` (packed).
     clock, random             A reading: ``source`` (str), ``value``.
+                              Of calls and readings in a replay: ``played`` (true) where the recording answered; ``simulated``
+                              (true) where nothing was recorded, and every server answers alike.
     environment-read          ``name`` (str), ``value`` (str, scrubbed; absent when it is not set).
     log-record                ``logger``, ``level`` (str), ``text`` (scrubbed), ``where`` (str: "file:line").
     failure                   An exception that escaped. ``type``, ``text``, ``fingerprint``, ``where`` (str), ``at`` (list: file,

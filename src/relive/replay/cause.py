@@ -15,8 +15,8 @@ Evidence, the first that both sides have decides:
    where it was.
 1. Exceptions that the recorder saw within the request: the last ones have the same fingerprint, or one side differs.
 2. Stacks in the log since the request began: each side's last one is among the other's (other threads print theirs meanwhile).
-   A harmless one that every request prints shows nothing where another follows it.
-3. What the service wrote last, numbers apart, without lines that only name the status of the answer.
+   One that requests print that go well (``usual_log``) shows nothing, nor does another harmless one where another follows it.
+3. What the service wrote last, numbers apart, without lines that only name the status of the answer, and without usual ones.
 4. Calls that were made of others, where the recorder saw them and each was answered from the recording alike: those of the
    request inside, or all of the service up to the failure at its border.
 """
@@ -26,6 +26,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from itertools import zip_longest
 
 from relive.model.outcome import Fault, InsideEvent, Outcome, Stack, ThreadPlace
@@ -34,11 +35,11 @@ from relive.recording.events import EventKind
 from relive.replay.difference import short
 from relive.replay.placeholders import is_same_text
 from relive.replay.sequence import is_call
+from relive.replay.usual_log import NOTHING_USUAL, UsualLog, plain_line
 
 __all__ = ["Cause", "find_cause", "is_same_line", "missing_words", "stack_difference"]
 
-_ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
-_NUMBER = re.compile(r"\d+")
+_OF_CONNECTION = re.compile(r":\d+ (Accepted|Closing)$")  # what the server in PHP (``php -S``) says of each
 _MOST_MISSING = 5
 _PAGE = 4096
 _NEAR = 256  # [bytes] of instructions: those of a function or two
@@ -60,11 +61,14 @@ class Cause:
     unseen: list[str] = field(default_factory=list)
 
 
-def find_cause(recorded: Outcome, replayed: Outcome, *, calls_differ: bool = False) -> Cause:
+def find_cause(
+    recorded: Outcome, replayed: Outcome, *, calls_differ: bool = False, usual: UsualLog = NOTHING_USUAL
+) -> Cause:
     """Compare the causes of two outcomes that ended the same way.
 
     Args:
         calls_differ: of the calls inside one was not as recorded.
+        usual: what the service writes to its log where nothing fails.
     """
     memory = _memory(recorded, replayed)
     if memory is not None:
@@ -72,13 +76,12 @@ def find_cause(recorded: Outcome, replayed: Outcome, *, calls_differ: bool = Fal
     fault = _faults(recorded, replayed)
     if fault is not None and not fault.unseen:
         return fault
-    for compare in (_exceptions, _stacks):
-        found = compare(recorded, replayed)
+    for found in (_exceptions(recorded, replayed), _stacks(recorded, replayed, usual)):
         if found is not None:
             return fault if fault is not None and found.unseen else found
     if fault is not None:
         return fault
-    found = _standing(recorded, replayed) or _last_words(recorded, replayed)
+    found = _standing(recorded, replayed) or _last_words(recorded, replayed, usual)
     calls = [] if calls_differ else _calls(recorded, replayed)
     if not calls:
         return found
@@ -246,9 +249,9 @@ def _type(about: dict[str, object]) -> str:
     return str(about.get("type")).removeprefix("builtins.")
 
 
-def _stacks(recorded: Outcome, replayed: Outcome) -> Cause | None:
-    """By stacks in the logs. None where neither side printed one."""
-    one, other = _stacks_of(recorded), _stacks_of(replayed)
+def _stacks(recorded: Outcome, replayed: Outcome, usual: UsualLog) -> Cause | None:
+    """By stacks in the logs. None where neither side printed one that says anything."""
+    one, other = _stacks_of(recorded, usual), _stacks_of(replayed, usual)
     if not one and not other:
         return None
     if not one or not other:
@@ -260,9 +263,9 @@ def _stacks(recorded: Outcome, replayed: Outcome) -> Cause | None:
     return Cause(difference=stack_difference(one[-1], other[-1]) or "another stack was printed last")
 
 
-def _stacks_of(outcome: Outcome) -> list[Stack]:
-    found = find_stacks(outcome.log)
-    return found or ([outcome.stack] if outcome.stack is not None else [])
+def _stacks_of(outcome: Outcome, usual: UsualLog) -> list[Stack]:
+    found = find_stacks(outcome.log) or ([outcome.stack] if outcome.stack is not None else [])
+    return [stack for stack in found if not _is_among(stack, usual.stacks)]
 
 
 def _is_among(stack: Stack, others: Sequence[Stack]) -> bool:
@@ -271,7 +274,7 @@ def _is_among(stack: Stack, others: Sequence[Stack]) -> bool:
 
 def stack_difference(recorded: Stack, replayed: Stack) -> str | None:
     """The first difference of two stacks in words: the type of the exception, then frames from outside in."""
-    one, other = (_plain(stack.exception.partition(":")[0]) for stack in (recorded, replayed))
+    one, other = (plain_line(stack.exception.partition(":")[0]) for stack in (recorded, replayed))
     if one != other:
         return f"{recorded.exception!r} was recorded, {replayed.exception!r} came"
     for index, (left, right) in enumerate(zip_longest(recorded.frames, replayed.frames)):
@@ -286,9 +289,9 @@ def _frame(frame: tuple[str, int, str] | None) -> str:
     return f"{frame[0]}:{frame[1]}{f' in {frame[2]}' if frame[2] else ''}"
 
 
-def _last_words(recorded: Outcome, replayed: Outcome) -> Cause:
+def _last_words(recorded: Outcome, replayed: Outcome, usual: UsualLog) -> Cause:
     """By what was written last."""
-    one, other = _own_lines(recorded), _own_lines(replayed)
+    one, other = _own_lines(recorded, usual), _own_lines(replayed, usual)
     if not one and not other:
         return Cause(unseen=["neither side printed a stack or a line that names the cause"])
     if not one or not other:
@@ -301,12 +304,17 @@ def _last_words(recorded: Outcome, replayed: Outcome) -> Cause:
     return Cause(unseen=[f"the log's last line: {short(one[-1])} was recorded, {short(other[-1])} came"])
 
 
-def _own_lines(outcome: Outcome) -> list[str]:
-    """Lines that can tell a cause: not those of an access log, which name the status of the answer."""
-    lines = [line for line in outcome.log if line.strip()]
+def _own_lines(outcome: Outcome, usual: UsualLog) -> list[str]:
+    """Lines that can tell a cause: not those of an access log, which name the status of the answer, nor what is always written."""
+    lines = [
+        line
+        for line in outcome.log
+        if line.strip() and plain_line(line) not in usual.lines and _OF_CONNECTION.search(line) is None
+    ]
     if outcome.status is None:
         return lines
-    status = re.compile(rf"(?<![\w.]){outcome.status}(?![\w.])")
+    phrase = next((one.phrase for one in HTTPStatus if one == outcome.status), str(outcome.status))
+    status = re.compile(rf"(?<![\w.]){outcome.status}(?![\w.])|{re.escape(phrase)}", re.IGNORECASE)
     return [line for line in lines if status.search(line) is None]
 
 
@@ -336,8 +344,4 @@ def _is_answered(event: InsideEvent) -> bool:
 
 def is_same_line(recorded: str, came: str) -> bool:
     """Two lines of a log are equal but for numbers, addresses and placeholders of secrets."""
-    return _plain(recorded) == _plain(came) or is_same_text(recorded, came)
-
-
-def _plain(line: str) -> str:
-    return _NUMBER.sub("N", _ADDRESS.sub("A", line))
+    return plain_line(recorded) == plain_line(came) or is_same_text(recorded, came)

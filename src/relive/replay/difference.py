@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from fnmatch import fnmatchcase
 from typing import Any
+
+from relive.protocols.matching import PathStep, path_step, path_steps
 
 __all__ = ["first_difference", "is_equal", "short"]
 
@@ -18,38 +21,63 @@ def first_difference(
     one: Any,
     other: Any,
     ignore: Collection[str] = (),
-    path: str = "$",
     is_same: Callable[[Any, Any], bool] = is_equal,
 ) -> str | None:
     """Where two JSON values first differ, in order of keys and indexes; None if they are equal but for ``ignore``.
 
     Args:
+        ignore: paths such as ``$.items[*].id``, as ``protocols.matching`` reads them; ``$`` is all of it.
         is_same: whether two values, of which not both are objects or lists of one length, count as equal.
     """
-    if path in ignore:
+    return _first_difference(one, other, (), [path_steps(path) for path in ignore], is_same)
+
+
+def _first_difference(
+    one: Any,
+    other: Any,
+    place: tuple[str | int, ...],
+    ignore: Sequence[Sequence[PathStep]],
+    is_same: Callable[[Any, Any], bool],
+) -> str | None:
+    if any(_leads_to(steps, place) for steps in ignore):
         return None
     if isinstance(one, dict) and isinstance(other, dict):
         for key in sorted(one.keys() | other.keys()):
-            below = f"{path}.{key}"
-            if below in ignore:
+            below = (*place, key)
+            if key in one and key in other:
+                found = _first_difference(one[key], other[key], below, ignore, is_same)
+            elif any(_leads_to(steps, below) for steps in ignore):
                 continue
-            if key not in one or key not in other:
-                return f"{below}: {'nothing' if key not in one else short(one[key])} was recorded, " + (
-                    f"{'nothing' if key not in other else short(other[key])} came"
-                )
-            found = first_difference(one[key], other[key], ignore, below, is_same)
+            else:
+                left, right = (short(value[key]) if key in value else "nothing" for value in (one, other))
+                found = f"{_path(below)}: {left} was recorded, {right} came"
             if found is not None:
                 return found
         return None
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         for index, (left, right) in enumerate(zip(one, other, strict=True)):
-            found = first_difference(left, right, ignore, f"{path}[{index}]", is_same)
+            found = _first_difference(left, right, (*place, index), ignore, is_same)
             if found is not None:
                 return found
         return None
     if is_same(one, other):
         return None
-    return f"{path}: {short(one)} was recorded, {short(other)} came"
+    return f"{_path(place)}: {short(one)} was recorded, {short(other)} came"
+
+
+def _leads_to(steps: Sequence[PathStep], place: tuple[str | int, ...]) -> bool:
+    return len(steps) == len(place) and all(map(_is_step, steps, place))
+
+
+def _is_step(step: PathStep, to: str | int) -> bool:
+    if isinstance(step, str):
+        return isinstance(to, str) and (to == step or fnmatchcase(to, step))
+    return isinstance(to, int) and step in (None, to)
+
+
+def _path(place: tuple[str | int, ...]) -> str:
+    """As ``--ignore`` takes it."""
+    return "$" + "".join(f"[{step}]" if isinstance(step, int) else path_step(step) for step in place)
 
 
 def short(value: object) -> str:

@@ -4,7 +4,7 @@ On loopback the kernel refuses a connection to a port where nobody listens by a 
 there is no route: no packet comes to be, and only the number of such attempts is known (``Ip: OutNoRoutes``). Connections of the
 commit that nobody recorded are closed by their other end when the branch begins to run: while the service does not touch them
 they stay so (CLOSE_WAIT, tcp(7)), and go when it writes to them or closes them. Not seen: that it only read their end, and
-datagrams on loopback, which get no answer. UNIX domain sockets are those of ``unix_servers``.
+datagrams on loopback but to a name server: nobody need answer them. UNIX domain sockets are those of ``unix_servers``.
 """
 
 from __future__ import annotations
@@ -15,10 +15,16 @@ import socket
 from collections import Counter
 from collections.abc import Collection
 
-from relive.kernel.handshakes import read_refusal, watch_refusals
+from relive.kernel.handshakes import (
+    read_refusal,
+    read_unheard_question,
+    watch_refusals,
+    watch_unheard_questions,
+)
 from relive.kernel.namespaces import in_network
 from relive.kernel.sockdiag import SocketList
-from relive.model.dependency import address_of
+from relive.model.commit import Manifest
+from relive.model.dependency import Dependency, address_of
 from relive.model.outcome import Stranger
 from relive.sandbox.seal import Seal, read_seal
 
@@ -47,14 +53,16 @@ class Network:
     def __init__(
         self, init: int, own: Collection[int] = (), unrecorded: Collection[tuple[End, End]] = ()
     ) -> None:
-        self._own = frozenset(own)
+        self._own = set(own)
         self._list: SocketList | None = None
         self._left: set[tuple[End, End]] = set()
         self._refused: Counter[str] = Counter()
         self._namespace = os.open(f"/proc/{init}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         self._sockets: list[socket.socket] = []
+        self._questions: list[socket.socket] = []
         try:
             self._sockets = in_network(self._namespace, watch_refusals)
+            self._questions = in_network(self._namespace, watch_unheard_questions)
             # The proof of the seal, before the restore, made attempts of its own.
             self._before = self.seal().refused
             if unrecorded:
@@ -67,19 +75,41 @@ class Network:
             with contextlib.suppress(OSError):
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _ROOM)
 
+    @classmethod
+    def of_branch(cls, init: int, manifest: Manifest, unrecorded: Collection[Dependency]) -> Network | None:
+        """Of a branch of a commit; None where it has ended already.
+
+        Args:
+            unrecorded: servers that nobody recorded; connections of the commit to them are looked at.
+        """
+        goals = {one.to for one in unrecorded}
+        ends = [
+            (_plain(one.local), _plain(one.peer))
+            for one in manifest.connections
+            if not one.inward and address_of(one.peer) in goals
+        ]
+        with contextlib.suppress(OSError):
+            return cls(init, [port for _, port in manifest.listening], ends)
+        return None
+
     def seal(self) -> Seal:
         """The seal's counters now."""
         return in_network(self._namespace, lambda: read_seal("thread-self"))
 
     def unreached(self) -> list[Stranger]:
         """What was not reached so far, the most wanted first, at most a hundred and what lies outside."""
-        for sock in self._sockets:
-            with contextlib.suppress(BlockingIOError):
-                while True:
-                    self._note(sock.recv(_READ))
+        for sockets, read in ((self._sockets, read_refusal), (self._questions, read_unheard_question)):
+            for sock in sockets:
+                with contextlib.suppress(BlockingIOError):
+                    while True:
+                        self._note(read(sock.recv(_READ)))
         outside = self.seal().refused - self._before
         found = [Stranger(to=goal, times=times) for goal, times in self._refused.most_common(_MOST)]
         return [*found, *([Stranger(to=OUTSIDE, times=outside)] if outside > 0 else [])]
+
+    def own(self, port: int) -> None:
+        """One more port of the service itself."""
+        self._own.add(port)
 
     def cut_off(self) -> list[str]:
         """The other ends of those unrecorded connections that the service has used or closed by now. Ask while it lives."""
@@ -88,8 +118,7 @@ class Network:
         gone = self._left - self._list.left_by_peers()
         return sorted({address_of(peer) for _, peer in gone})
 
-    def _note(self, packet: bytes) -> None:
-        goal = read_refusal(packet)
+    def _note(self, goal: End | None) -> None:
         if goal is not None and goal[1] not in self._own:
             self._refused[f"[{goal[0]}]:{goal[1]}" if ":" in goal[0] else f"{goal[0]}:{goal[1]}"] += 1
 
@@ -98,9 +127,14 @@ class Network:
         if self._list is not None:
             self._list.close()
             self._list = None
-        for sock in self._sockets:
+        for sock in (*self._sockets, *self._questions):
             sock.close()
-        self._sockets = []
+        self._sockets, self._questions = [], []
         if self._namespace >= 0:
             os.close(self._namespace)
             self._namespace = -1
+
+
+def _plain(end: End) -> End:
+    """An IPv4 address that an IPv6 socket uses, as the packets have it."""
+    return end[0].removeprefix("::ffff:") if "." in end[0] else end[0], end[1]

@@ -27,6 +27,7 @@ _OUTLINES = [
         (r"the exception inside: ", "the exception inside differed"),
         (r"the same exception inside: ", "the same exception inside, from the same frames"),
         (r"frame (\d+) of the stack: ", "frame {1} of the stack differed"),
+        (r"the same exception at the same place: ", "the same exception at the same place"),
         (r"the same stack in the log: ", "the same stack in the log"),
         (r"only the (?:recorded|replayed) side printed a stack: ", "only one side printed a stack"),
         (r"the same last line in the log: ", "the same last line in the log"),

@@ -16,7 +16,6 @@ from relive.config import Settings
 from relive.containers.restore.restoring import restore
 from relive.errors import RecordingError, ReliveError
 from relive.model.branch import Clock, unwritable_words
-from relive.model.dependency import address_of
 from relive.model.outcome import End, Outcome, Replay, Run, Steps, Verdict, VerdictKind
 from relive.recording.events import Event, EventKind
 from relive.recording.rings import RingMode
@@ -187,7 +186,7 @@ async def _run(
     network: Network | None = None
     deaths: Deaths | None = None
     try:
-        network = _network(branch, case)
+        network = Network.of_branch(branch.facts.init, case.manifest, case.unrecorded)
         watched = Watched(branch.facts.root, branch.facts.init, branch.groups.oom_kills)
         deaths = await Deaths.watch(watched, case.recorded)
         wishes.sees(branch.facts.root)
@@ -223,11 +222,21 @@ async def _run(
         return _not_restored(number, lost)
     judged = time.monotonic()
     verdict = _with_notes(
-        compare(case.recorded, outcome, ignore=wishes.ignore, earlier=earlier, request=case.plan.subject),
+        compare(
+            case.recorded,
+            outcome,
+            ignore=wishes.ignore,
+            earlier=earlier,
+            request=case.plan.subject,
+            usual=case.usual,
+        ),
         case.window if answers is not None else None,
         outcome,
         [*drain.troubles, *servers.troubles(), *map(unwritable_words, branch.facts.unwritable_databases)],
     )
+    has_inside = answers is not None and bool(drain.events or (case.window and case.window.events))
+    played = played_words(outcome, drain.events if has_inside else None)
+    verdict = verdict.model_copy(update={"played": played})
     seal_seconds = branch.facts.seal_us / 1e6
     return Run(
         number=number,
@@ -253,24 +262,6 @@ def _with_stubs(outcome: Outcome, stage: StubLifecycle, case: ReplayInput, *, is
         return outcome
     misses = [*outcome.misses, *stage.misses()]
     return outcome.model_copy(update={"stubs": told, "misses": misses[:_MOST_MISSES]})
-
-
-def _network(branch: Branch, case: ReplayInput) -> Network | None:
-    """None where the branch has ended already."""
-    with contextlib.suppress(OSError):
-        goals = {one.to for one in case.unrecorded}
-        unrecorded = [
-            (_plain(one.local), _plain(one.peer))
-            for one in case.manifest.connections
-            if not one.inward and address_of(one.peer) in goals
-        ]
-        return Network(branch.facts.init, [port for _, port in case.manifest.listening], unrecorded)
-    return None
-
-
-def _plain(end: tuple[str, int]) -> tuple[str, int]:
-    """An IPv4 address that an IPv6 socket uses, as the packets have it."""
-    return end[0].removeprefix("::ffff:") if "." in end[0] else end[0], end[1]
 
 
 def _with_network(
@@ -335,12 +326,7 @@ def _with_notes(
         notes.append(f"{window.left_out} events before the failure were too many to be laid out")
     if window is not None and window.damage:
         notes.append(f"what was recorded inside cannot be read to its end: {window.damage}")
-    return verdict.model_copy(
-        update={
-            "inside": [*verdict.inside, *notes, *troubles],
-            "played": played_words(outcome, has_inside=window is not None),
-        }
-    )
+    return verdict.model_copy(update={"inside": [*verdict.inside, *notes, *troubles]})
 
 
 def _not_restored(number: int, error: ReliveError) -> Run:

@@ -29,6 +29,7 @@ from relive.replay.outcomes import read_log, recorded_answer, recorded_outcome, 
 from relive.replay.plan import ReplayPlan, make_plan
 from relive.replay.sequence import sequence_of
 from relive.replay.stubs.plan import Stubs
+from relive.replay.usual_log import NOTHING_USUAL, UsualLog, usual_log
 from relive.store import Store
 
 __all__ = [
@@ -62,6 +63,7 @@ class ReplayInput:
         prepare_seconds: how long it took to read all this.
         unrecorded: servers that it was connected to and nobody recorded.
         cannot_come_back: why no replay can show the failure again; None where one may.
+        usual: what the service writes to its log where nothing fails.
     """
 
     service: str
@@ -81,6 +83,7 @@ class ReplayInput:
     prepare_seconds: float = 0.0
     unrecorded: Sequence[Dependency] = ()
     cannot_come_back: str | None = None
+    usual: UsualLog = NOTHING_USUAL
 
 
 def _paths_of(settings: Settings, service: str, life: str) -> LifePaths:
@@ -148,6 +151,7 @@ class HalfServedRequest:
     manifest: Manifest
     plan: ReplayPlan
     recorded: Outcome
+    usual: UsualLog
 
 
 def open_in_commit(
@@ -167,7 +171,9 @@ def open_in_commit(
     if not any(step.continues for step in plan.steps):
         return None
     lines = read_log(paths.logs[1], sighting.log_begin or 0, incident.log_end)
-    return HalfServedRequest(manifest, plan, recorded_outcome(sighting, exchange, lines))
+    return HalfServedRequest(
+        manifest, plan, recorded_outcome(sighting, exchange, lines), _usual(paths, exchange)
+    )
 
 
 def _late_lines(log: Path, begin: int) -> list[str]:
@@ -257,11 +263,18 @@ def _with_recordings(
     return replace(
         case,
         exchange=exchange,
+        usual=_usual(paths, exchange),
         stubs=Stubs(egress, protocol_of, authority=paths.authority) if egress is not None else None,
         failed_mono_ns=failed_mono_ns,
         unrecorded=unrecorded(case.manifest.connections, paths.egress, paths.inside),
         prepare_seconds=time.monotonic() - began,
     )
+
+
+def _usual(paths: LifePaths, exchange: Exchange | None) -> UsualLog:
+    if exchange is None:
+        return NOTHING_USUAL
+    return usual_log(Recording(paths.recording), paths.logs[1], exchange.started_seq)
 
 
 def _with_inside(

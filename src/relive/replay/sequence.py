@@ -25,6 +25,7 @@ from relive.recording.events import Event, EventKind, is_within_a_call
 from relive.replay.difference import first_difference, is_equal, short
 
 __all__ = [
+    "COMPARED_KINDS",
     "MOST_EVENTS",
     "asked_words",
     "event_words",
@@ -63,6 +64,7 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
     EventKind.FAILURE: ("type", "fingerprint"),
     EventKind.MISS: ("asked",),
 }
+COMPARED_KINDS = frozenset(EventKind(kind).value for kind in _PARTS)
 _CALLS = frozenset(
     {
         *(EventKind.QUERY, EventKind.HTTP_CALL, EventKind.REDIS_COMMAND, EventKind.S3_CALL),

@@ -32,10 +32,12 @@ from itertools import zip_longest
 from typing import Any
 
 from relive.model.outcome import End, Outcome, Verdict, VerdictKind
+from relive.protocols.matching import takes_any_answer
 from relive.replay.cause import Cause, find_cause, is_same_line, missing_words
 from relive.replay.difference import first_difference, is_equal, short
 from relive.replay.placeholders import is_same_text
 from relive.replay.sequence import first_differing_event, is_call
+from relive.replay.usual_log import NOTHING_USUAL, UsualLog
 
 __all__ = [
     "VOLATILE_HEADERS",
@@ -92,6 +94,7 @@ def compare(
     ignore: Collection[str] = (),
     earlier: Earlier | None = None,
     request: int | None = None,
+    usual: UsualLog = NOTHING_USUAL,
 ) -> Verdict:
     """Judge a replay.
 
@@ -99,9 +102,12 @@ def compare(
         ignore: what may differ: ``header:NAME``, ``body:PATH`` such as ``body:$.id``, ``event:KIND`` or ``event:KIND:PATH``.
         earlier: the first difference in the answers to requests before the failing one, if there was one.
         request: number of the failing one, for the words.
+        usual: what the service writes to its log where nothing fails.
     """
     inside, is_other_call = _inside(recorded, replayed, ignore, request)
-    verdict = _judge(recorded, replayed, ignore, earlier, inside if is_other_call else None)
+    call = inside if is_other_call else None
+    cause = find_cause(recorded, replayed, calls_differ=call is not None, usual=usual)
+    verdict = _judge(recorded, replayed, ignore, earlier, call, cause)
     verdict = verdict.model_copy(update={"missing": missing_words(replayed)})
     if inside is None or inside == verdict.difference:
         return verdict
@@ -125,9 +131,14 @@ def _inside(
 
 
 def _judge(
-    recorded: Outcome, replayed: Outcome, ignore: Collection[str], earlier: Earlier | None, call: str | None
+    recorded: Outcome,
+    replayed: Outcome,
+    ignore: Collection[str],
+    earlier: Earlier | None,
+    call: str | None,
+    cause: Cause,
 ) -> Verdict:
-    """By the rules; ``call``: the first difference inside, if it is a call."""
+    """By the rules; ``call``: the first difference inside, if it is a call; ``cause``: of use where both ended the same way."""
     notes = [f"before it: {earlier.difference}"] if earlier else []
     how = way_it_ended(recorded, replayed)
     if how is not None:
@@ -136,13 +147,12 @@ def _judge(
         if earlier:
             return Verdict(kind=VerdictKind.DIVERGED, difference=earlier.difference, notes=[how])
         return Verdict(kind=VerdictKind.NOT_REPRODUCED, difference=how, notes=notes)
-    cause = find_cause(recorded, replayed, calls_differ=call is not None)
     if cause.difference is not None:
         return Verdict(kind=VerdictKind.DIVERGED, difference=cause.difference, notes=notes)
     body = _bodies(recorded, replayed, ignore)
     if not cause.evidence and (body or call) is not None:
         return Verdict(kind=VerdictKind.DIVERGED, difference=body or call, notes=notes)
-    unseen = _unseen(replayed, cause, earlier) if is_failure(recorded) else []
+    unseen = _unseen(replayed, cause, earlier, ignore) if is_failure(recorded) else []
     notes += [
         note for note in (body, _headers(recorded, replayed, ignore), _logs(recorded, replayed)) if note
     ]
@@ -154,9 +164,15 @@ def _judge(
     )
 
 
-def _unseen(replayed: Outcome, cause: Cause, earlier: Earlier | None) -> list[str]:
+def _unseen(replayed: Outcome, cause: Cause, earlier: Earlier | None, ignore: Collection[str]) -> list[str]:
     """Why an equal failure is not enough."""
     unseen = missing_words(replayed)
+    if replayed.stubs is not None and replayed.stubs.given:
+        unseen += [
+            f"with --ignore {name!r} a call takes the answer to another one"
+            for name in ignore
+            if takes_any_answer(name)
+        ]
     if earlier is not None and earlier.ended_otherwise:
         unseen.append(f"before it: {earlier.difference}")
     return unseen if cause.evidence else [*unseen, *cause.unseen]

@@ -17,7 +17,7 @@ import signal
 import socket
 import struct
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -28,8 +28,10 @@ from relive.errors import CapsuleStartFailed, PermissionMissing
 from relive.kernel import libc, loopback, procfs
 from relive.kernel.capabilities import WITHHELD
 from relive.kernel.claims import claimed
+from relive.kernel.connects import CONNECT_FILTER
 from relive.kernel.mounts import make_private, pivot_root, read_mounts
 from relive.kernel.namespaces import Namespace, in_network
+from relive.kernel.seccomp import ask_supervisor
 from relive.sandbox.branch import group_prefix
 from relive.sandbox.cgroups import GroupLimits, Groups
 from relive.sandbox.limits import limits_for
@@ -180,8 +182,14 @@ class Afresh:
         self.groups.remove()
 
 
-def start_afresh(settings: Settings, place: SandboxDirectory, spec: AfreshSpec) -> Afresh:
+def start_afresh(
+    settings: Settings, place: SandboxDirectory, spec: AfreshSpec, watch: Callable[[int, int | None], None]
+) -> Afresh:
     """Start it. Call it from a process with one thread.
+
+    Args:
+        watch: called before the service is started, with the host pid of process 1, and the listener at which each connect(2) in
+            the sandbox asks (``kernel.connects``), which becomes its own; None where the kernel gives none. It may start threads.
 
     Raises:
         CapsuleStartFailed: the namespaces cannot be set up, or the command cannot be executed.
@@ -205,6 +213,10 @@ def start_afresh(settings: Settings, place: SandboxDirectory, spec: AfreshSpec) 
         theirs.close()
         channel.theirs.close()
         report = channel.receive(time.monotonic() + _START_LIMIT)
+        if report is not None:
+            watch(init, next(iter(channel.received), None))
+            channel.go()
+            report = channel.receive(time.monotonic() + _START_LIMIT)
         if report is None:
             raise CapsuleStartFailed("the sandbox was not ready in time", cause=f"{_START_LIMIT:g} s")
         return Afresh(place, init, ours, int(str(report["refused"])), groups)
@@ -259,6 +271,8 @@ class _First:
             self._mount_root()
             socket.sethostname(spec.hostname)
             standard_streams(None, None)
+            _ask_about_connects(channel)
+            channel.wait_for_go()
             service = fork_service(spec.command, lambda: spec.environment, spec.directory, self._become)
         except OSError as error:
             raise CapsuleStartFailed(
@@ -290,6 +304,16 @@ class _First:
             libc.call("prctl", _PR_CAPBSET_DROP, number, 0, 0, 0)
         take_identity(self.user)
         _give_up_withheld()
+
+
+def _ask_about_connects(channel: SpawnChannel) -> None:
+    """Have each connect(2) of what is started from here on wait until it is answered, and hand the listener over."""
+    listener = None
+    with contextlib.suppress(OSError):  # Linux before 5.19; or Relive itself runs under such a filter
+        listener = ask_supervisor(CONNECT_FILTER)
+    channel.send_values({}, [listener] if listener is not None else [])
+    if listener is not None:
+        os.close(listener)
 
 
 def _give_up_withheld() -> None:

@@ -8,7 +8,7 @@ import os
 import select
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -19,6 +19,7 @@ from relive.kernel.namespaces import Namespace, unshare
 __all__ = ["FileTracking", "Front", "SpawnChannel", "become_init", "spawn_first_process", "standard_streams"]
 
 _MESSAGE_MOST = 1 << 20  # [bytes]
+_DESCRIPTORS_MOST = 1
 
 
 class SpawnChannel:
@@ -26,10 +27,11 @@ class SpawnChannel:
 
     def __init__(self) -> None:
         self.ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.received: list[int] = []
 
-    def send_values(self, values: dict[str, object]) -> None:
+    def send_values(self, values: dict[str, object], descriptors: Sequence[int] = ()) -> None:
         """Called in process 1."""
-        self._send({"values": values})
+        self._send({"values": values}, descriptors)
 
     def send_error(self, error: BaseException) -> None:
         """Called in process 1; an error of Relive arrives as itself, others as CapsuleStartFailed."""
@@ -42,11 +44,13 @@ class SpawnChannel:
         with contextlib.suppress(OSError):
             self._send({"error": error.as_json()})
 
-    def _send(self, message: dict[str, object]) -> None:
-        self.theirs.send(json.dumps(message).encode())
+    def _send(self, message: dict[str, object], descriptors: Sequence[int] = ()) -> None:
+        socket.send_fds(self.theirs, [json.dumps(message).encode()], descriptors)
 
     def receive(self, deadline: float) -> dict[str, object] | None:
         """Wait for the report until a moment of the monotonic clock; None when it did not come.
+
+        Descriptors that came with it are in ``received`` then, and the caller's.
 
         Raises:
             ReliveError: the error that process 1 reported; CapsuleStartFailed if it ended without a word.
@@ -54,7 +58,7 @@ class SpawnChannel:
         readable, _, _ = select.select([self.ours], [], [], max(0.0, deadline - time.monotonic()))
         if not readable:
             return None
-        data = self.ours.recv(_MESSAGE_MOST)
+        data, self.received, _, _ = socket.recv_fds(self.ours, _MESSAGE_MOST, _DESCRIPTORS_MOST)
         if not data:
             raise CapsuleStartFailed(
                 "the namespaces could not be set up",

@@ -199,6 +199,8 @@ def _told(life: Life, files: list[str]) -> FixRun:
         exception=outcome.stack.exception if outcome.stack is not None else None,
         seconds=outcome.seconds,
         difference=life.run.verdict.difference,
+        missing=life.run.verdict.missing,
+        played=life.run.verdict.played,
         effects=effects_of(outcome, files),
     )
 

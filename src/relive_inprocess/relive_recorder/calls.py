@@ -110,18 +110,18 @@ def _no_player(_channel: Channel, _asked: Dict[str, Any]) -> Optional[Kept]:
     return None
 
 
-def _no_readings(_kind: str, _source: str) -> Any:
+def _no_readings(_kind: str, _source: str) -> Optional[Tuple[Any, bool]]:
     return None
 
 
 _find: Callable[[Channel, Dict[str, Any]], Optional[Kept]] = _no_player
-_next_reading: Callable[[str, str], Any] = _no_readings
+_next_reading: Callable[[str, str], Optional[Tuple[Any, bool]]] = _no_readings
 _happened: Callable[[Channel, Dict[str, Any]], Any] = _no_player
 
 
 def answer_with(
     find: Callable[[Channel, Dict[str, Any]], Optional[Kept]],
-    reading: Callable[[str, str], Any],
+    reading: Callable[[str, str], Optional[Tuple[Any, bool]]],
     happened: Callable[[Channel, Dict[str, Any]], Any] = _no_player,
 ) -> None:
     """Have a replay's calls answered by ``find`` (see ``Channel.find``) and its readings by ``reading`` (see ``next_reading``).
@@ -132,8 +132,10 @@ def answer_with(
     _find, _next_reading, _happened = find, reading, happened
 
 
-def next_reading(kind: str, source: str) -> Any:
-    """In a replay: ``value`` of the next recorded reading ("clock", "random") of a source in this lane; None if none is left."""
+def next_reading(kind: str, source: str) -> Optional[Tuple[Any, bool]]:
+    """In a replay: (``value``, True) of the next recorded reading ("clock", "random") of a source in this lane, or a value that
+    goes on from the last one and False; None if none is left. Who takes a recorded one says so in his event: ``played``.
+    """
     return _next_reading(kind, source)
 
 

@@ -19,6 +19,7 @@ def steps(
     has_handler: bool = False,
     can_reproduce: bool = False,
     has_earlier: bool = False,
+    suffices: bool = False,
     **parts: object,
 ) -> list[str]:
     incident = Incident(
@@ -31,6 +32,7 @@ def steps(
         has_handler=has_handler,
         can_reproduce=can_reproduce,
         has_earlier=has_earlier,
+        suffices=suffices,
     )
     return [one.command or one.why.partition(":")[0] for one in found]
 
@@ -57,6 +59,11 @@ def test_the_request_alone_is_tried_where_it_is_kept_and_before_the_commits_are_
     for kind in (FailureKind.SIGNAL, FailureKind.HANG):
         found = steps(kind=kind, can_reproduce=True)
         assert found == ["relive debug 7", "relive replay 7", "relive reproduce 7"]
+
+
+def test_no_commits_are_searched_where_the_request_alone_was_seen_to_suffice():
+    found = steps(can_reproduce=True, has_earlier=True, suffices=True)
+    assert found == ["relive replay 7", "relive reproduce 7"]
 
 
 def test_a_replay_that_would_refuse_or_cannot_show_it_is_not_offered():

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from relive.model.outcome import End, Fault, InsideEvent, Outcome, Stranger, ThreadPlace
+from relive.model.outcome import End, Fault, InsideEvent, Miss, Outcome, Stranger, ThreadPlace
 from relive.model.reproduction import Raised, ReproductionKind
-from relive.replay.fresh.judge import Came, judge, judge_end, same_failure
+from relive.replay.fresh.judge import Came, Judgement, judge, judge_end, same_failure
 
 KEY = Raised(
     type="builtins.KeyError",
@@ -33,14 +33,37 @@ FAILED = inside("failure", type="builtins.KeyError", fingerprint="ab")
 ENDED = inside("handling-ended", status=500)
 
 
-def answered(*raised: Raised, status: int = 500, events: tuple[InsideEvent, ...] = ()) -> Came:
-    return Came(raised, status, events=events, is_answered=True)
+NOTHING = Outcome(end=End.NOTHING)
+MISSED = [Miss(kind="query", asked={}, policy="fail")]
+
+
+def answered(*raised: Raised, status: int = 500, events: tuple[InsideEvent, ...] = (), **more: Any) -> Came:
+    outcome = Outcome(end=End.ANSWERED, status=status, **more)
+    return Came(raised, outcome, status, events=events, is_answered=True)
 
 
 def test_the_same_exception_at_the_same_place_with_the_same_status_is_reproduced():
     again = KEY.model_copy(update={"text": "'CHF' of <secret:000000ff> at 0x7fee"})
     made = judge(KEY, 500, [ASKED, FAILED], answered(again, events=(ASKED, FAILED, ENDED)))
     assert (made.kind, made.difference, made.notes, made.raised) == (REPRODUCED, None, [], again)
+    assert made.evidence[0].startswith("the same exception at the same place: builtins.KeyError")
+    assert made.unseen == []
+
+
+@pytest.mark.parametrize(
+    ("lacking", "words"),
+    [
+        ({"unreached": [Stranger(to="127.0.0.1:5432", times=2)]}, "could not reach 127.0.0.1:5432 (2 times)"),
+        ({"misses": MISSED}, "1 call had no recorded answer"),
+    ],
+)
+def test_the_same_exception_where_something_was_missing_is_only_the_same_answer(
+    lacking: dict[str, Any], words: str
+) -> None:
+    """A missing server may be what leads to the line that fails."""
+    made = judge(KEY, 500, [], answered(KEY, **lacking))
+    assert (made.kind, made.difference, made.raised) == (SAME, None, KEY)
+    assert words in made.unseen[0]
 
 
 def test_a_line_that_moved_is_the_same_by_its_text_and_function_and_that_is_said():
@@ -90,10 +113,9 @@ def test_what_differed_first_is_told_before_the_exception_it_led_to():
 
 def test_a_call_that_nobody_had_recorded_is_told_before_the_exception_it_led_to():
     other = KEY.model_copy(update={"type": "builtins.OSError"})
-    came = Came((other,), 500, is_answered=True, missed="no recorded answer to query 'SELECT 3'")
+    came = Came((other,), NOTHING, 500, is_answered=True, missed="no recorded answer to query 'SELECT 3'")
     made = judge(KEY, 500, [], came)
     assert (made.kind, made.difference) == (DIVERGED, "no recorded answer to query 'SELECT 3'")
-    assert judge(KEY, 500, [], Came((KEY,), 500, is_answered=True, missed="x")).kind is REPRODUCED
 
 
 def test_the_same_failure_by_another_way_is_reproduced_and_the_way_is_noted():
@@ -116,20 +138,30 @@ def test_placeholders_of_secrets_are_equal_to_each_other():
 def test_without_a_failure_it_is_not_reproduced():
     made = judge(KEY, 500, [], answered(status=200))
     assert (made.kind, made.difference) == (NOT, "no exception escaped: status 200 came")
-    made = judge(KEY, None, [], Came((), exit_status=0, is_request=False))
+    made = judge(KEY, None, [], Came((), NOTHING, exit_status=0, is_request=False))
     assert (made.kind, made.difference) == (NOT, "no exception escaped: the program ended with status 0")
+
+
+def test_a_service_that_went_on_until_the_time_was_over_did_not_fail():
+    """Of what had failed outside of any request: no request is sent, and a service has no end to wait for."""
+    went_on = Came((), NOTHING, how="it went on for 30 s without failing", is_request=False)
+    made = judge(KEY, None, [], went_on)
+    assert (made.kind, made.difference) == (NOT, "no exception escaped: it went on for 30 s without failing")
 
 
 @pytest.mark.parametrize(
     ("came", "words"),
     [
-        (Came((), 500, is_answered=True), "no exception was told; status 500 came"),
-        (Came((), how="the connection broke"), "the connection broke"),
+        (Came((), NOTHING, 500, is_answered=True), "no exception was told; status 500 came"),
+        (Came((), NOTHING, how="the connection broke"), "the connection broke"),
         (
-            Came((), how="no answer", exit_status=139),
+            Came((), NOTHING, how="no answer", exit_status=139),
             "no exception was told; the program ended with status 139",
         ),
-        (Came((), how="it went on", is_request=False), "it went on"),
+        (
+            Came((), NOTHING, how="it went on", exit_status=1, is_request=False),
+            "no exception was told; the program ended with status 1",
+        ),
     ],
 )
 def test_a_failure_of_which_no_exception_is_told_diverged(came, words):
@@ -148,7 +180,11 @@ def bad(*log: str, status: int = 500, **more: Any) -> Outcome:
 
 
 def came(outcome: Outcome, **more: Any) -> Came:
-    return Came([], outcome.status, is_answered=outcome.end is End.ANSWERED, outcome=outcome, **more)
+    return Came([], outcome, outcome.status, is_answered=outcome.end is End.ANSWERED, **more)
+
+
+def told(made: Judgement) -> str:
+    return " ".join([made.difference or "", *made.evidence, *made.unseen])
 
 
 STACK = ["Traceback (most recent call last):", '  File "app.py", line 9, in price', "KeyError: 'EUR'"]
@@ -165,7 +201,7 @@ GONE = bad(*STACK, unreached=[Stranger(to="/run/x", times=1)])
         (came(bad(*STACK, status=503)), DIVERGED, "status 500 was recorded, status 503 came"),
         (came(Outcome(end=End.NO_ANSWER), how="no answer in time"), DIVERGED, "no answer in time"),
         (came(GONE), SAME, "could not reach /run/x"),
-        (came(bad(*STACK), missed="no recorded answer to query"), SAME, "no recorded answer"),
+        (came(bad(*STACK, misses=MISSED)), SAME, "no recorded answer"),
         (came(bad(status=503), missed="no recorded answer to query"), DIVERGED, "no recorded answer"),
     ],
 )
@@ -174,7 +210,7 @@ def test_an_answer_without_an_exception_is_judged_by_what_shows_its_cause(
 ) -> None:
     made = judge_end(bad(*STACK), [], again)
     assert made.kind is kind
-    assert words in (made.difference or "".join(made.notes))
+    assert words in told(made)
 
 
 DEAD = Outcome(
@@ -215,4 +251,4 @@ def test_a_death_and_silence_are_judged_by_how_it_ends_and_what_shows_its_cause(
 ) -> None:
     made = judge_end(recorded, [], again)
     assert made.kind is kind
-    assert words in " ".join([made.difference or "", *made.notes])
+    assert words in told(made)

@@ -10,7 +10,8 @@ import pytest
 from relive.config import Settings
 from relive.errors import PackageMissing
 from relive.model.incident import FailureKind, Incident, Sighting
-from relive.replay.fresh.unpackaged import unpackaged_input
+from relive.recording.events import Event, EventKind
+from relive.replay.fresh.unpackaged import asked_in_order, unpackaged_input
 
 
 def incident(kind: FailureKind, request: int | None) -> Incident:
@@ -57,3 +58,20 @@ def test_a_death_is_of_the_one_request_that_was_open(
     with pytest.raises(PackageMissing) as raised:
         unpackaged_input(settings, one, lambda _incident: {})
     assert why in (raised.value.cause or "")
+
+
+def call(mono_ns: int, url: str) -> Event:
+    return Event(mono_ns, mono_ns, 0, EventKind.HTTP_CALL, fields={"asked": {"url": url}})
+
+
+def test_the_failing_request_gets_its_own_answers_and_not_those_of_an_earlier_one() -> None:
+    """A server that the recorder does not know: all calls are of no request, and the same one was answered otherwise before."""
+    beginning = [call(1, "/config"), call(5, "/rate"), call(6, "/token"), call(9, "/rate")]
+    meanwhile = [call(9, "/rate"), call(10, "/config")]
+    ordered = asked_in_order(beginning, meanwhile, first_request_ns=3)
+    assert [(one.mono_ns, one.fields["asked"]["url"]) for one in ordered] == [
+        (1, "/config"),
+        (9, "/rate"),
+        (10, "/config"),
+        (6, "/token"),
+    ]

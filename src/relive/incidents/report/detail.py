@@ -25,6 +25,7 @@ from relive.incidents.report.printed import Printed, printed_during
 from relive.incidents.report.proxied import Proxied, masked_exchange
 from relive.incidents.report.timeline import Row, Timeline, make_timeline
 from relive.incidents.report.worst import worst_calls
+from relive.incidents.runs import Runs
 from relive.model.capsule import LifePaths
 from relive.model.commit import CommitId, Connection
 from relive.model.dependency import Dependency
@@ -172,6 +173,7 @@ def account_of(settings: Settings, incident: Incident) -> Account:
             has_handler=facts.own_request is not None,
             can_reproduce=_can_be_reproduced(directory, incident, kept, exchange),
             has_earlier=_has_earlier(settings, incident),
+            suffices=_request_suffices(settings, incident),
         ),
         notes=[*notes, *(f"left out: {what}" for what in (package.cut if package is not None else []))],
     )
@@ -532,6 +534,13 @@ def _has_earlier(settings: Settings, incident: Incident) -> bool:
     except ReliveError:
         return False
     return last.sequence is not None and store.before_event(incident.life, last.sequence) is not None
+
+
+def _request_suffices(settings: Settings, incident: Incident) -> bool:
+    """A fresh process has failed the same way; False also where what replays showed cannot be read."""
+    with contextlib.suppress(ReliveError, OSError):
+        return settings.runs.exists() and Runs(settings.runs).came_back_afresh(incident.number)
+    return False
 
 
 def _facts(directory: Path, exchange: Exchange | None, inside: Handled, calls: int) -> RecordingFacts:

@@ -25,6 +25,7 @@ def next_steps(
     has_handler: bool,
     can_reproduce: bool,
     has_earlier: bool = False,
+    suffices: bool = False,
 ) -> list[NextStep]:
     """In the order in which they are worth trying.
 
@@ -34,17 +35,17 @@ def next_steps(
             one begin.
         can_reproduce: what ``relive reproduce`` needs is kept.
         has_earlier: the store has a commit of the same start of the service that is older than the one before it.
+        suffices: ``relive reproduce`` has shown that the request alone brings it back: then no commit's state did, and
+            none is searched.
     """
     replaying = list(_replay(incident, held, has_request=has_request))
     steps = [*replaying, *_debug(incident, held, has_handler=has_handler)]
     if can_reproduce:
-        steps.append(
-            NextStep(
-                command=f"relive reproduce {incident.number}",
-                why="try it in a fresh process, without any commit: tells whether the request alone suffices",
-            )
-        )
-    if has_earlier and has_request and any(one.command is not None for one in replaying):
+        why = "try it in a fresh process, without any commit: tells whether the request alone suffices"
+        if suffices:
+            why = "it came back in a fresh process, so the request alone suffices: --checkout REVISION tries a fix"
+        steps.append(NextStep(command=f"relive reproduce {incident.number}", why=why))
+    if has_earlier and not suffices and has_request and any(one.command is not None for one in replaying):
         steps.append(
             NextStep(
                 command=f"relive bisect --replay {incident.number}",

@@ -33,8 +33,7 @@ def masked_attempt(attempt: Attempt, mask: Mask) -> Attempt:
         raised = raised.model_copy(update={"text": mask.sentence(raised.text)})
     return attempt.model_copy(
         update={
-            "difference": None if attempt.difference is None else mask.sentence(attempt.difference),
-            "notes": [mask.sentence(note) for note in attempt.notes],
+            **_reasons(attempt, mask),
             "raised": raised,
             "log": [mask.sentence(line) for line in attempt.log],
         }
@@ -59,13 +58,15 @@ def _outcome(outcome: Outcome, mask: Mask) -> Outcome:
 
 
 def _verdict(verdict: Verdict, mask: Mask) -> Verdict:
-    return verdict.model_copy(
-        update={
-            "difference": None if verdict.difference is None else mask.sentence(verdict.difference),
-            "missing": [mask.sentence(text) for text in verdict.missing],
-            "evidence": [mask.sentence(text) for text in verdict.evidence],
-            "unseen": [mask.sentence(text) for text in verdict.unseen],
-            "notes": [mask.sentence(note) for note in verdict.notes],
-            "inside": [mask.sentence(note) for note in verdict.inside],
-        }
-    )
+    inside = [mask.sentence(note) for note in verdict.inside]
+    return verdict.model_copy(update={**_reasons(verdict, mask), "inside": inside})
+
+
+def _reasons(verdict: Verdict | Attempt, mask: Mask) -> dict[str, object]:
+    return {
+        "difference": None if verdict.difference is None else mask.sentence(verdict.difference),
+        "missing": [mask.sentence(text) for text in verdict.missing],
+        "evidence": [mask.sentence(text) for text in verdict.evidence],
+        "unseen": [mask.sentence(text) for text in verdict.unseen],
+        "notes": [mask.sentence(note) for note in verdict.notes],
+    }

@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 from relive.model.commit import Manifest
 from relive.model.outcome import End, Outcome, Verdict
 from relive.model.value import Value
+from relive.replay.debug.watching import BranchWatch
 from relive.replay.outcomes import read_log, replayed_answer
 from relive.replay.plan import Pace, ReplayPlan
 from relive.replay.sender import ReceivedAnswer, Sender, service_address
 from relive.replay.stubs.lifecycle import StubLifecycle
+from relive.replay.usual_log import NOTHING_USUAL, UsualLog
 from relive.replay.verdict import compare
 from relive.sandbox.branch import Branch
 
@@ -42,14 +44,18 @@ class Sending:
         recorded: how the judged request had ended.
         on_subject: called just before it is sent.
         stage: stubs of the branch, closed at the end; None: there are none.
+        watch: what the branch lacked.
+        usual: what the service writes to its log where nothing fails.
     """
 
     branch: Branch
     manifest: Manifest
     plan: ReplayPlan
     recorded: Outcome
+    watch: BranchWatch
     on_subject: Callable[[], None] = lambda: None
     stage: StubLifecycle | None = None
+    usual: UsualLog = NOTHING_USUAL
     _answer: ReceivedAnswer | None = None
     _log_from: int = 0
     _thread: threading.Thread = field(init=False)
@@ -67,8 +73,11 @@ class Sending:
         self._thread.join(limit)
         if self._thread.is_alive() or self._answer is None or self._answer.end is End.NO_ANSWER:
             return None
-        came = replayed_answer(self._answer, read_log(self.branch.log("stderr"), self._log_from))
-        return DebugOutcome(recorded=self.recorded, came=came, verdict=compare(self.recorded, came))
+        answer = replayed_answer(self._answer, read_log(self.branch.log("stderr"), self._log_from))
+        came, played = self.watch.told(answer, self.stage)
+        verdict = compare(self.recorded, came, usual=self.usual)
+        told = {"played": played, "inside": [*verdict.inside, *self.watch.troubles()]}
+        return DebugOutcome(recorded=self.recorded, came=came, verdict=verdict.model_copy(update=told))
 
     def _run(self) -> None:
         with contextlib.suppress(OSError):  # the branch was stopped meanwhile

@@ -21,6 +21,7 @@ from relive.model.incident import FailureKind, Incident
 from relive.recording.rings import RingMode
 from relive.replay.debug.outcome import Sending
 from relive.replay.debug.terminal import DebugLine
+from relive.replay.debug.watching import BranchWatch
 from relive.replay.replay import ReplayOptions, answers_for
 from relive.replay.replay_input import case_of_incident, open_in_commit
 from relive.replay.stubs.lifecycle import StubLifecycle
@@ -71,8 +72,11 @@ def _commit_at(incident: Incident) -> CommitId:
 
 
 @contextlib.contextmanager
-def at_failure(settings: Settings, store: Store, incident: Incident) -> Iterator[Debugged]:
-    """Restore the commit at the failure, with the debugger open in the failing frame. The branch is the caller's to stop or keep.
+def at_failure(
+    settings: Settings, store: Store, incident: Incident, *, keep: bool = False
+) -> Iterator[Debugged]:
+    """Restore the commit at the failure, with the debugger open in the failing frame. The branch is the caller's to stop or, with
+    ``keep``, to keep.
 
     Raises:
         RefUnknown: there is no such commit; UsageError: no thread waits in it; else as ``restore``.
@@ -86,25 +90,33 @@ def at_failure(settings: Settings, store: Store, incident: Incident) -> Iterator
         )
     order = throw.replace("throw-", "debug-", 1)
     open_request = open_in_commit(settings, store, incident, commit)
-    branch = restore(
-        settings,
-        store,
-        commit,
-        RestoreRequest(
-            is_owned=True,
-            lay_beside=lambda rings: (rings / order).touch(),
-            answered=open_request.plan.answered if open_request is not None else frozenset(),
-        ),
-    )
-    sending = None
-    if open_request is not None:
-        sending = Sending(branch, open_request.manifest, open_request.plan, open_request.recorded)
-    with _line(branch, branch.rings / f"{order}.sock", lambda: branch.is_alive) as line:
-        yield Debugged(branch, line, sending)
+    with contextlib.closing(BranchWatch(outlived=keep, is_answered=False)) as watch:
+        branch = restore(
+            settings,
+            store,
+            commit,
+            RestoreRequest(
+                is_owned=True,
+                lay_beside=lambda rings: (rings / order).touch(),
+                answered=open_request.plan.answered if open_request is not None else frozenset(),
+                connects=watch.connects,
+            ),
+        )
+        sending = None
+        if open_request is not None:
+            watch.begin(branch, open_request.manifest)
+            sending = Sending(
+                *(branch, open_request.manifest, open_request.plan, open_request.recorded, watch),
+                usual=open_request.usual,
+            )
+        with _line(branch, branch.rings / f"{order}.sock", lambda: branch.is_alive) as line:
+            yield Debugged(branch, line, sending)
 
 
 @contextlib.contextmanager
-def at_request(settings: Settings, store: Store, incident: Incident) -> Iterator[Debugged]:
+def at_request(
+    settings: Settings, store: Store, incident: Incident, *, keep: bool = False
+) -> Iterator[Debugged]:
     """Restore the commit before the failing request, send the recorded ones again, with the debugger open where it begins.
 
     Raises:
@@ -123,27 +135,32 @@ def at_request(settings: Settings, store: Store, incident: Incident) -> Iterator
     case = replace(case, plan=replace(case.plan, subject=number))
     answers = answers_for(case, ReplayOptions())
     stage = StubLifecycle(case.stubs)
-    branch = restore(
-        settings,
-        store,
-        case.commit,
-        RestoreRequest(
-            is_owned=True,
-            recorder=RingMode.FREE if answers is None else RingMode.REPLAY,
-            lay_beside=None if answers is None else answers.lay,
-            outside=stage.outside,
-            answered=case.plan.answered,
-        ),
-    )
-    order = branch.rings / "debug-request"
-    request = json.dumps({"method": subject.method, "target": subject.target})
+    with contextlib.closing(BranchWatch(outlived=keep, is_answered=answers is not None)) as watch:
+        branch = restore(
+            settings,
+            store,
+            case.commit,
+            RestoreRequest(
+                is_owned=True,
+                recorder=RingMode.FREE if answers is None else RingMode.REPLAY,
+                lay_beside=None if answers is None else answers.lay,
+                outside=stage.outside,
+                answered=case.plan.answered,
+                connects=watch.connects,
+            ),
+        )
+        order = branch.rings / "debug-request"
+        request = json.dumps({"method": subject.method, "target": subject.target})
 
-    def lay_order() -> None:
-        replace_file(order, request.encode(), durability=Durability.NONE, mode=0o644)
+        def lay_order() -> None:
+            replace_file(order, request.encode(), durability=Durability.NONE, mode=0o644)
 
-    sending = Sending(branch, case.manifest, case.plan, case.recorded, lay_order, stage)
-    with _line(branch, Path(f"{order}.sock"), sending.is_alive) as line:
-        yield Debugged(branch, line, sending)
+        watch.begin(branch, case.manifest, case.unrecorded)
+        sending = Sending(
+            branch, case.manifest, case.plan, case.recorded, watch, lay_order, stage, case.usual
+        )
+        with _line(branch, Path(f"{order}.sock"), sending.is_alive) as line:
+            yield Debugged(branch, line, sending)
 
 
 @contextlib.contextmanager

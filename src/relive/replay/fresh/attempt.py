@@ -14,6 +14,7 @@ from relive.replay.fresh.life import Life, last_lines
 from relive.replay.fresh.recorded_answers import write_answers
 from relive.replay.fresh.sending import is_loopback
 from relive.replay.fresh.tree import lay_tree
+from relive.replay.fresh.watching import SandboxWatch
 from relive.replay.ring_collector import BranchDrain
 from relive.sandbox.fresh_process import AfreshSpec, SandboxDirectory, prepared_place, start_afresh
 
@@ -34,7 +35,8 @@ def attempt(
         UsageError: a file cannot be laid; PermissionMissing; DiskFull, OSError: there is no room.
     """
     began = time.monotonic()
-    with prepared_place(settings) as place:
+    with contextlib.ExitStack() as stack:
+        place = stack.enter_context(prepared_place(settings))
         tell(f"Laying out {plan.tree.words}.")
         notes = lay_tree(plan.tree, place.laying)
         for path, source in wishes.databases.items():
@@ -42,8 +44,9 @@ def attempt(
         has_request = plan.request is not None
         write_answers(plan.case, place.rings, wishes.on_miss, has_request=has_request)
         tell(f"Starting {' '.join(plan.start.command)} in a sealed sandbox.")
+        watch = stack.enter_context(contextlib.closing(SandboxWatch()))
         try:
-            sandbox = start_afresh(settings, place, _spec(plan, place))
+            sandbox = start_afresh(settings, place, _spec(plan, place), watch.begin)
         except ReliveError as error:
             return Attempt(
                 number=number,
@@ -54,7 +57,7 @@ def attempt(
                 seconds=time.monotonic() - began,
             )
         with contextlib.closing(sandbox), contextlib.closing(BranchDrain(place.rings)) as drain:
-            made = Life(plan, wishes, sandbox, drain, tell).live()
+            made = Life(plan, wishes, sandbox, watch, drain, tell).live()
         return made.model_copy(
             update={"number": number, "notes": [*made.notes, *notes], "seconds": time.monotonic() - began}
         )

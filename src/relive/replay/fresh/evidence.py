@@ -16,6 +16,7 @@ from relive.model.launch import Launch
 from relive.model.outcome import Outcome
 from relive.model.reproduction import Raised
 from relive.recording.events import Event, EventKind
+from relive.replay.usual_log import NOTHING_USUAL, UsualLog
 
 __all__ = ["FreshInput", "case_of"]
 
@@ -35,6 +36,7 @@ class FreshInput:
         hung_seconds: without an answer for so long the request counts as hanging; None where it did not hang.
         code: where the code of the process lay that got the fatal signal of ``ended``.
         memory: bytes that the service might use; None: no limit, or not known.
+        usual: what the service writes to its log where nothing fails.
     """
 
     incident: Incident
@@ -50,6 +52,7 @@ class FreshInput:
     hung_seconds: float | None = None
     code: Sequence[MappedCode] = ()
     memory: int | None = None
+    usual: UsualLog = NOTHING_USUAL
 
     @property
     def started(self) -> Event | None:

@@ -2,10 +2,12 @@
 
 Rules, in order; the first that applies decides:
 
-1. Nothing failed: no exception escaped, and the answer was below 500 (or the program ended with status 0): not reproduced.
+1. Nothing failed: no exception escaped, and the answer was below 500 (or, of what failed outside of any request, the service ended
+   with status 0, or had not ended when the time was over): not reproduced.
 2. The same exception escaped at the same place: its type, its message and its place are equal, and so is the status of the answer
-   where both are known: reproduced. The place is the innermost frame of the service's own code: file, function and line, or at
-   another line the same text of the line (lines move from one revision to another; that is noted).
+   where both are known. The place is the innermost frame of the service's own code: file, function and line, or at another line the
+   same text of the line (lines move from one revision to another; that is noted). Where nothing was missing (a server, an answer):
+   reproduced. Else it is the same answer, its cause not seen, as in a replay.
 3. Else it diverged. What differed first is the first event of the request that differed (``relive.replay.sequence``), else the
    first call of the request that has no recorded answer, else the exception.
 
@@ -25,6 +27,7 @@ from relive.recording.events import EventKind
 from relive.replay.cause import find_cause, missing_words
 from relive.replay.difference import short
 from relive.replay.sequence import first_differing_event
+from relive.replay.usual_log import NOTHING_USUAL, UsualLog
 from relive.replay.verdict import is_failure, way_it_ended
 
 __all__ = ["Came", "Judgement", "first_difference_inside", "judge", "judge_end", "same_failure"]
@@ -46,11 +49,12 @@ class Came:
         is_answered: a request was sent, and its answer is whole.
         is_request: a request was sent.
         missed: the first call of what is judged that had no recorded answer, in words; None: none.
-        outcome: of the request, with its body, the log meanwhile, and what was not reached, or of the service, where that ended
-            as it had ended; None: none was sent.
+        outcome: of the request, with its body and the log meanwhile, or of the service, where that ended as it had ended, or none
+            was sent; with what was not reached, and calls of what is judged that had no recorded answer.
     """
 
     raised: Sequence[Raised]
+    outcome: Outcome
     status: int | None = None
     how: str = ""
     exit_status: int | None = None
@@ -58,16 +62,17 @@ class Came:
     is_answered: bool = False
     is_request: bool = True
     missed: str | None = None
-    outcome: Outcome | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A verdict with its reason; ``raised`` is the exception that was compared."""
+    """A verdict with its reason, as in an ``Attempt``; ``raised`` is the exception that was compared."""
 
     kind: ReproductionKind
     difference: str | None = None
     notes: list[str] = field(default_factory=list)
+    evidence: list[str] = field(default_factory=list)
+    unseen: list[str] = field(default_factory=list)
     raised: Raised | None = None
 
 
@@ -81,29 +86,34 @@ def judge(
     """By the rules above; ``ignore`` as for ``first_differing_event``."""
     inside = first_difference_inside(recorded_events, came.events, ignore)
     if not came.raised and _went_well(came):
-        how = f"status {came.status} came" if came.is_request else "the program ended with status 0"
         notes = [inside] if inside else []
-        return Judgement(ReproductionKind.NOT_REPRODUCED, f"no exception escaped: {how}", notes)
+        return Judgement(ReproductionKind.NOT_REPRODUCED, f"no exception escaped: {_well_words(came)}", notes)
     for raised in came.raised:
         if same_failure(recorded, raised) is None and not _other_status(recorded_status, came):
             notes = [note for note in (_moved(recorded, raised), inside) if note]
-            return Judgement(ReproductionKind.REPRODUCED, None, notes, raised)
+            evidence = [f"the same exception at the same place: {_words(raised)}"]
+            missing = missing_words(came.outcome)
+            kind = ReproductionKind.SAME_ANSWER if missing else ReproductionKind.REPRODUCED
+            return Judgement(kind, None, notes, evidence, missing, raised)
     outcome, other = _outcome(recorded, recorded_status, came)
     first = inside or came.missed
     if first is None:
-        return Judgement(ReproductionKind.DIVERGED, outcome, [], other)
-    return Judgement(ReproductionKind.DIVERGED, first, [outcome], other)
+        return Judgement(ReproductionKind.DIVERGED, outcome, raised=other)
+    return Judgement(ReproductionKind.DIVERGED, first, [outcome], raised=other)
 
 
 def judge_end(
-    recorded: Outcome, recorded_events: Sequence[InsideEvent], came: Came, ignore: Collection[str] = ()
+    recorded: Outcome,
+    recorded_events: Sequence[InsideEvent],
+    came: Came,
+    ignore: Collection[str] = (),
+    usual: UsualLog = NOTHING_USUAL,
 ) -> Judgement:
     """Of a failure without an exception (an answer, silence, a death): compared as a replay's is (``relive.replay.cause``).
 
     Where it ended the same way, and nothing shows the cause, or something was missing, that is no reproduction.
     """
     inside = first_difference_inside(recorded_events, came.events, ignore)
-    assert came.outcome is not None
     if not is_failure(came.outcome):
         lives = ", and the service went on" if recorded.end is End.DIED else ""
         return Judgement(
@@ -114,14 +124,12 @@ def judge_end(
         how = _answer_words(recorded, came) if recorded.end in (End.ANSWERED, End.BROKEN) else other
         first = inside or came.missed
         return Judgement(ReproductionKind.DIVERGED, first or how, [how] if first else [])
-    cause = find_cause(recorded, came.outcome)
+    cause = find_cause(recorded, came.outcome, usual=usual)
     if cause.difference is not None:
         return Judgement(ReproductionKind.DIVERGED, cause.difference, [inside] if inside else [])
-    unseen = missing_words(came.outcome) + ([came.missed] if came.missed else [])
-    unseen += cause.unseen if not cause.evidence else []
-    if unseen:
-        return Judgement(ReproductionKind.SAME_ANSWER, unseen[0], [*unseen[1:], *cause.evidence])
-    return Judgement(ReproductionKind.REPRODUCED, None, [*cause.evidence, *([inside] if inside else [])])
+    unseen = missing_words(came.outcome) + (cause.unseen if not cause.evidence else [])
+    kind = ReproductionKind.SAME_ANSWER if unseen else ReproductionKind.REPRODUCED
+    return Judgement(kind, None, [inside] if inside else [], cause.evidence, unseen)
 
 
 def _answer_words(recorded: Outcome, came: Came) -> str:
@@ -132,7 +140,13 @@ def _answer_words(recorded: Outcome, came: Came) -> str:
 def _went_well(came: Came) -> bool:
     if came.is_request:
         return came.is_answered and came.status is not None and came.status < _FAILING
-    return came.exit_status == 0
+    return came.exit_status in (0, None)
+
+
+def _well_words(came: Came) -> str:
+    if came.is_request:
+        return f"status {came.status} came"
+    return "the program ended with status 0" if came.exit_status == 0 else came.how
 
 
 def _other_status(recorded: int | None, came: Came) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -13,6 +12,7 @@ from relive.model.failure import Where
 from relive.model.outcome import End, InsideEvent, Outcome
 from relive.model.reproduction import Attempt, ReproductionKind
 from relive.recording.events import EventKind
+from relive.replay.cause import missing_words
 from relive.replay.fresh.attempt_plan import AttemptPlan, ReproduceOptions
 from relive.replay.fresh.judge import Came, Judgement, judge, judge_end
 from relive.replay.fresh.raised import raised_in
@@ -21,7 +21,7 @@ from relive.replay.fresh.relocating import relocated
 from relive.replay.fresh.request import SentRequest
 from relive.replay.fresh.sending import Sent, send
 from relive.replay.fresh.waiting import wait_until
-from relive.replay.network import Network
+from relive.replay.fresh.watching import SandboxWatch
 from relive.replay.outcomes import (
     died_outcome,
     read_log,
@@ -30,6 +30,7 @@ from relive.replay.outcomes import (
     with_memory_used_up,
     with_worker_exit,
 )
+from relive.replay.played import played_words
 from relive.replay.replay_input import hang_limit
 from relive.replay.ring_collector import BranchDrain
 from relive.replay.sequence import miss_words, misses_of, sequence_of
@@ -51,11 +52,12 @@ def last_lines(place: SandboxDirectory) -> list[str]:
 
 @dataclass(slots=True)
 class Life:
-    """One life; ``tell`` is called with a sentence on what is being done."""
+    """One life; ``watch`` saw the sandbox from before its start, ``tell`` is called with a sentence on what is being done."""
 
     plan: AttemptPlan
     wishes: ReproduceOptions
     sandbox: Afresh
+    watch: SandboxWatch
     drain: BranchDrain
     tell: Callable[[str], None]
     ready: float | None = None
@@ -88,11 +90,10 @@ class Life:
         address = self.plan.start.address
         log = self.sandbox.place.log("stderr")
         log_from = log.stat().st_size
-        with contextlib.closing(Network(self.sandbox.init, [port])) as network:
-            case = self.plan.case
-            limit = hang_limit(case.hung_seconds) if case.hung_seconds is not None else self.wishes.limit
-            sent = send(self.sandbox, self.drain, request, (address, port), limit, case.ended)
-            unreached = network.unreached()
+        self.watch.own(port)
+        case = self.plan.case
+        limit = hang_limit(case.hung_seconds) if case.hung_seconds is not None else self.wishes.limit
+        sent = send(self.sandbox, self.drain, request, (address, port), limit, case.ended)
         number = self.plan.case.judged if self.plan.case.started is not None else None
         # What a thread or a task dies of may come after the answer.
         package = self.plan.case.package
@@ -111,8 +112,13 @@ class Life:
             events=self._events(number),
             is_answered=not sent.how,
             missed=self._missed(),
-            outcome=self._outcome(sent, read_log(log, log_from)).model_copy(update={"unreached": unreached}),
+            outcome=self._with_missing(self._outcome(sent, read_log(log, log_from))),
         )
+
+    def _with_missing(self, outcome: Outcome) -> Outcome:
+        """With what was not reached, and calls without an answer; one that went on ("pass") counts where it got nowhere."""
+        misses = [miss for miss in misses_of(self.drain.events) if miss.policy != "pass"]
+        return outcome.model_copy(update={"unreached": self.watch.unreached(), "misses": misses})
 
     def _outcome(self, sent: Sent, lines: list[str]) -> Outcome:
         """Of the request; where the service had died, of the process that died here, if one did."""
@@ -176,6 +182,7 @@ class Life:
             events=sequence_of(self.drain.events, pid, 0),
             is_request=False,
             missed=self._missed(),
+            outcome=self._with_missing(Outcome(end=End.NOTHING)),
         )
 
     def _missed(self) -> str | None:
@@ -203,7 +210,7 @@ class Life:
         if case.raised is not None:
             made = judge(case.raised, status, recorded, came, self.wishes.ignore)
         else:
-            made = judge_end(self._recorded(), recorded, came, self.wishes.ignore)
+            made = judge_end(self._recorded(), recorded, came, self.wishes.ignore, case.usual)
         return self._told(made, came)
 
     def _told(self, made: Judgement, came: Came) -> Attempt:
@@ -212,14 +219,17 @@ class Life:
         return Attempt(
             number=0,
             kind=made.kind,
+            missing=missing_words(came.outcome),
             difference=made.difference,
+            evidence=made.evidence,
+            unseen=made.unseen,
+            played=played_words(came.outcome, self.drain.events or None),
+            unreached=came.outcome.unreached,
             notes=[note for note in (*made.notes, *self._notes()) if note != made.difference],
             raised=made.raised,
             status=came.status,
             exit_status=came.exit_status,
-            ended=outcome_words(came.outcome)
-            if self.plan.case.raised is None and came.outcome is not None
-            else None,
+            ended=outcome_words(came.outcome) if self.plan.case.raised is None else None,
             log=last_lines(self.sandbox.place),
             misses=misses,
             packets_left=seal.packets_left,
@@ -243,7 +253,7 @@ class Life:
             notes.append(
                 f"{len(borrowed)} calls of the request were answered with what the recorded process had been told when it began"
             )
-        return [*notes, *self.drain.troubles]
+        return [*notes, *self.drain.troubles, *self.watch.troubles()]
 
     def _not_started(self) -> Attempt:
         status = self._exit_status()
@@ -262,10 +272,14 @@ class Life:
             if elsewhere
             else []
         )
+        outcome = self._with_missing(Outcome(end=End.NOTHING))
         return Attempt(
             number=0,
             kind=ReproductionKind.COULD_NOT_START,
+            missing=missing_words(outcome),
             difference=how,
+            played=played_words(outcome, self.drain.events or None),
+            unreached=outcome.unreached,
             notes=[*notes, *self._notes()],
             raised=raised[-1] if raised else None,
             exit_status=status,

@@ -8,6 +8,7 @@ was asked of others.
 from __future__ import annotations
 
 import contextlib
+import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -25,14 +26,16 @@ from relive.model.capsule import CapsuleFacts, LifePaths
 from relive.model.incident import ENDS, FailureKind, Incident
 from relive.model.launch import launch_of
 from relive.model.outcome import Fault
+from relive.recording.events import Event, EventKind
 from relive.recording.exchanges import Exchange, Exchanges
 from relive.recording.reader import Recording
 from relive.replay.fresh.evidence import FreshInput
 from relive.replay.inprocess_events import read_window, request_inside
 from relive.replay.outcomes import read_log, recorded_answer, recorded_outcome, with_fault
+from relive.replay.usual_log import usual_log
 from relive.store import Store
 
-__all__ = ["EnvironmentOf", "unpackaged_input"]
+__all__ = ["EnvironmentOf", "asked_in_order", "unpackaged_input"]
 
 EnvironmentOf = Callable[[Incident], Mapping[str, str]]
 
@@ -66,6 +69,7 @@ def unpackaged_input(settings: Settings, incident: Incident, committed: Environm
         bodies=paths.inside / "bodies",
         environment=_environment(facts) or committed(incident),
         memory=facts.spec.memory,
+        usual=usual_log(Recording(paths.recording), paths.logs[1], exchange.started_seq),
     )
     return _with_inside(_with_outcome(settings, case, paths, exchange), paths, exchange)
 
@@ -140,6 +144,32 @@ def _fault(settings: Settings, incident: Incident) -> tuple[Fault, Sequence[proc
     return fault, []
 
 
+def _first_request_ns(paths: LifePaths) -> int:
+    """When the first request that is recorded began."""
+    for event in Recording(paths.recording).events_naming([b"log_offsets"]):
+        if event.kind is EventKind.REQUEST_STARTED:
+            return event.mono_ns
+    return 0
+
+
+def asked_in_order(
+    beginning: Sequence[Event], meanwhile: Sequence[Event], first_request_ns: int
+) -> list[Event]:
+    """What a fresh process is answered that does not tell its requests apart: equal calls get these answers one after the other.
+
+    What was asked at the start comes first, then what was asked in the failing request. An earlier request may have had another
+    answer to the same call: it is of use only for calls that came in neither.
+    """
+    start = [one for one in beginning if one.mono_ns < first_request_ns]
+    known = {_asked(one) for one in (*start, *meanwhile)}
+    later = [one for one in beginning if one.mono_ns >= first_request_ns and _asked(one) not in known]
+    return [*start, *meanwhile, *later]
+
+
+def _asked(event: Event) -> tuple[str, str]:
+    return event.kind.value, json.dumps(event.fields.get("asked"), sort_keys=True, default=str)
+
+
 def _with_inside(case: FreshInput, paths: LifePaths, exchange: Exchange) -> FreshInput:
     """With what the recorder inside knows of the request; of a server that it does not know, of all that was asked meanwhile."""
     end = exchange.ended_mono_ns or exchange.started_mono_ns
@@ -152,7 +182,11 @@ def _with_inside(case: FreshInput, paths: LifePaths, exchange: Exchange) -> Fres
         beginning = []
     found = request_inside(window.events, exchange)
     if found is None:
-        meanwhile = [one for one in window.events if one.request == 0 and one.mono_ns <= end]
-        return replace(case, beginning=[*beginning, *meanwhile])
+        meanwhile = [
+            one
+            for one in window.events
+            if one.request == 0 and exchange.started_mono_ns <= one.mono_ns <= end
+        ]
+        return replace(case, beginning=asked_in_order(beginning, meanwhile, _first_request_ns(paths)))
     events = [one for one in window.events if (one.fields.get("pid"), one.request) == found]
     return replace(case, beginning=beginning, events=events, number=found[1])

@@ -44,8 +44,9 @@ def _begin(source: str) -> str:
     return '{"source":"%s","value":' % source
 
 
-def _emit(source: str, value: Any) -> None:
-    recorder.emit_json("clock", f"{_begin(source)}{value!r}}}")  # a finite number is JSON as it is
+def _emit(source: str, value: Any, is_played: bool = False) -> None:
+    played = ',"played":true' if is_played else ""
+    recorder.emit_json("clock", f"{_begin(source)}{value!r}{played}}}")  # a finite number is JSON as it is
 
 
 def _reading(source: str, real: Callable[[], Any]) -> Callable[[], Any]:
@@ -59,12 +60,12 @@ def _reading(source: str, real: Callable[[], Any]) -> Callable[[], Any]:
         mode = recorder.mode()
         if mode not in (RECORD, REPLAY) or is_machinery(frame):
             return real()
-        value = real()
+        value, is_played = real(), False
         if mode == REPLAY:
             kept = next_reading("clock", source)
-            if type(kept) is type(value):
-                value = kept
-        _emit(source, value)
+            if kept is not None and type(kept[0]) is type(value):
+                value, is_played = kept
+        _emit(source, value, is_played)
         return value
 
     read.__name__ = read.__qualname__ = source.partition(".")[2]
@@ -105,10 +106,10 @@ class _OfNow:
 
 
 def _now() -> float:
-    now = _real_time()
+    now, is_played = _real_time(), False
     if recorder.mode() == REPLAY:
         kept = next_reading("clock", "time.time")
-        if type(kept) is float:
-            now = kept
-    recorder.emit_json("clock", '{"source":"time.time","value":%r}' % now)
+        if kept is not None and type(kept[0]) is float:
+            now, is_played = kept
+    _emit("time.time", now, is_played)
     return now

@@ -64,10 +64,9 @@ def _now(real: Any) -> Any:
         mode = recorder.mode()
         if mode not in (RECORD, REPLAY) or is_machinery(_get_frame(1)):
             return real.__get__(None, cls)(tz)
-        value = attempt(_again, cls, tz, "datetime.now") if mode == REPLAY else None
-        if value is None:
-            value = real.__get__(None, cls)(tz)
-        attempt(_emit, "datetime.now", value)
+        kept = attempt(_again, cls, tz, "datetime.now") if mode == REPLAY else None
+        value, is_played = (real.__get__(None, cls)(tz), False) if kept is None else kept
+        attempt(_emit, "datetime.now", value, is_played)
         return value
 
     return _as(now, real)
@@ -78,10 +77,9 @@ def _utcnow(real: Any) -> Any:
         mode = recorder.mode()
         if mode not in (RECORD, REPLAY) or is_machinery(_get_frame(1)):
             return real.__get__(None, cls)()
-        value = attempt(_again, cls, None, "datetime.utcnow") if mode == REPLAY else None
-        if value is None:
-            value = real.__get__(None, cls)()
-        attempt(_emit, "datetime.utcnow", value)
+        kept = attempt(_again, cls, None, "datetime.utcnow") if mode == REPLAY else None
+        value, is_played = (real.__get__(None, cls)(), False) if kept is None else kept
+        attempt(_emit, "datetime.utcnow", value, is_played)
         return value
 
     return _as(utcnow, real)
@@ -95,17 +93,17 @@ def _as(function: Any, real: Any) -> Any:
     return function
 
 
-def _emit(source: str, value: Any) -> None:
-    text = '{"source":"%s","value":{"$":["datetime","%s",%d]}}' % (source, value.isoformat(), value.fold)
-    recorder.emit_json("clock", text)
+def _emit(source: str, value: Any, is_played: bool) -> None:
+    told = source, value.isoformat(), value.fold, ',"played":true' if is_played else ""
+    recorder.emit_json("clock", '{"source":"%s","value":{"$":["datetime","%s",%d]}%s}' % told)
 
 
 def _again(cls: Any, tz: Any, source: str) -> Any:
     kept = next_reading("clock", source)
     if kept is None:
         return None
-    text, fold = kept["$"][1:3]
+    text, fold = kept[0]["$"][1:3]
     value = cls.fromisoformat(text).replace(fold=fold)
     if (value.tzinfo is None) is not (tz is None):  # the service asks for something else than it did
         return None
-    return value if tz is None else value.astimezone(tz)
+    return (value if tz is None else value.astimezone(tz)), kept[1]

@@ -47,19 +47,29 @@ def _again(source: str) -> Any:
     """In a replay: the recorded value; None when there is none (no draw gives None)."""
     kept = next_reading("random", source)
     try:
-        return None if kept is None else unpack(kept)
+        return None if kept is None else unpack(kept[0])
     except NotKept:
         return None
 
 
-def _emit(source: str, value: Any) -> None:
+def _emit(source: str, value: Any, is_played: bool = False) -> None:
+    played = ',"played":true' if is_played else ""
     if type(value) is int or (type(value) is float and -1e300 < value < 1e300):
-        recorder.emit_json("random", '{"source":"%s","value":%r}' % (source, value))
+        recorder.emit_json("random", '{"source":"%s","value":%r%s}' % (source, value, played))
     elif type(value) is bytes:
         text = b2a_base64(value, newline=False).decode("ascii")
-        recorder.emit_json("random", '{"source":"%s","value":{"$":["bytes","%s"]}}' % (source, text))
+        recorder.emit_json(
+            "random", '{"source":"%s","value":{"$":["bytes","%s"]}%s}' % (source, text, played)
+        )
     else:
-        recorder.emit("random", {"source": source, "value": pack(value)})
+        _emit_packed(source, pack(value), is_played)
+
+
+def _emit_packed(source: str, value: Any, is_played: bool) -> None:
+    fields = {"source": source, "value": value}
+    if is_played:
+        fields["played"] = True
+    recorder.emit("random", fields)
 
 
 def _urandom(size: int) -> bytes:
@@ -67,11 +77,13 @@ def _urandom(size: int) -> bytes:
     mode = recorder.mode()
     if mode not in (RECORD, REPLAY) or _get_frame(1).f_globals.get("__name__") == "uuid":
         return _real_urandom(size)
-    value = attempt(_again, "os.urandom") if mode == REPLAY else None
-    if type(value) is not bytes or len(value) != size:
-        value = _real_urandom(size)
+    kept = attempt(_again, "os.urandom") if mode == REPLAY else None
+    if type(kept) is bytes and len(kept) == size:
+        value, is_played = kept, True
+    else:
+        value, is_played = _real_urandom(size), False
     if size <= _LONGEST:
-        attempt(_emit, "os.urandom", value)
+        attempt(_emit, "os.urandom", value, is_played)
     return value
 
 
@@ -160,8 +172,11 @@ def _is_begun_by_machinery(frame: Any) -> bool:
 
 def _begin() -> int:
     kept = attempt(_again, "random.seed") if recorder.mode() == REPLAY else None
-    value = kept if type(kept) is bytes and len(kept) == _SEED else _real_urandom(_SEED)
-    _emit("random.seed", value)
+    if type(kept) is bytes and len(kept) == _SEED:
+        value, is_played = kept, True
+    else:
+        value, is_played = _real_urandom(_SEED), False
+    _emit("random.seed", value, is_played)
     return int.from_bytes(value, "big")
 
 
@@ -171,11 +186,12 @@ def _drawing(source: str, real: Callable[..., Any]) -> Callable[..., Any]:
         if mode not in (RECORD, REPLAY) or is_machinery(_get_frame(1)):
             return real(*given, **named)
         # Drawn in a replay too, so that the generator's state goes on as it did.
-        value = real(*given, **named)
+        value, is_played = real(*given, **named), False
         if mode == REPLAY:
             kept = attempt(_again, source)
-            value = kept if type(kept) is type(value) else value
-        attempt(_emit, source, value)
+            is_played = type(kept) is type(value)
+            value = kept if is_played else value
+        attempt(_emit, source, value, is_played)
         return value
 
     return _in_c(_as(draw, real), real, source, verdicts)
@@ -195,12 +211,13 @@ def _choosing(source: str, real: Callable[..., Any], take: Callable[[Any, Any], 
             or is_machinery(_get_frame(1))
         ):
             return real(*given, **named)
-        drawn = real(range(len(population)), *given[1:], **named)
+        drawn, is_played = real(range(len(population)), *given[1:], **named), False
         if mode == REPLAY:
             kept = attempt(_again, source)
-            drawn = kept if _fits(kept, drawn, len(population)) else drawn
+            is_played = _fits(kept, drawn, len(population))
+            drawn = kept if is_played else drawn
         if type(drawn) is int or len(drawn) <= _LONGEST:
-            attempt(_emit, source, drawn)
+            attempt(_emit, source, drawn, is_played)
         return take(population, drawn)
 
     return _as(choose, real)  # type: ignore[no-any-return]
@@ -227,10 +244,12 @@ def _shuffling(real: Callable[..., Any]) -> Callable[..., Any]:
             return real(x, *given, **named)  # type: ignore[no-any-return]
         order = list(range(len(x)))
         real(order, *given, **named)
+        is_played = False
         if mode == REPLAY:
             kept = attempt(_again, "random.shuffle")
-            order = kept if isinstance(kept, list) and sorted(kept) == list(range(len(x))) else order
-        attempt(_emit, "random.shuffle", order)
+            if isinstance(kept, list) and sorted(kept) == list(range(len(x))):
+                order, is_played = kept, True
+        attempt(_emit, "random.shuffle", order, is_played)
         x[:] = [x[index] for index in order]
         return None
 
@@ -245,8 +264,8 @@ def _change_uuid(module: Any) -> None:
         setattr(module, name, _naming(f"uuid.{name}", getattr(module, name), module.UUID))
 
 
-def _emit_uuid(source: str, value: Any) -> None:
-    recorder.emit("random", {"source": source, "value": {"$": ["uuid", str(value)]}})
+def _emit_uuid(source: str, value: Any, is_played: bool) -> None:
+    _emit_packed(source, {"$": ["uuid", str(value)]}, is_played)
 
 
 def _naming(source: str, real: Callable[..., Any], kind: type) -> Callable[..., Any]:
@@ -258,9 +277,10 @@ def _naming(source: str, real: Callable[..., Any], kind: type) -> Callable[..., 
         ):  # for libraries too: they mark with it what they send (redis-py its locks)
             return real(*given, **named)
         value = attempt(_again, source) if mode == REPLAY else None
-        if type(value) is not kind:
+        is_played = type(value) is kind
+        if not is_played:
             value = real(*given, **named)
-        attempt(_emit_uuid, source, value)
+        attempt(_emit_uuid, source, value, is_played)
         return value
 
     return _as(name, real)  # type: ignore[no-any-return]

@@ -14,7 +14,7 @@ The key of placeholders (``scrub``) died with the recorded process, so one place
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 from relive_recorder import calls, context
 from relive_recorder.playing.answers import Answers, Recorded
@@ -74,7 +74,7 @@ class AfreshPlayer(Player):
     def find(self, channel: calls.Channel, asked: Dict[str, Any]) -> Optional[calls.Kept]:
         """See ``Channel.find``."""
         if self._judged not in (0, context.here().number):
-            kept = self._from_beginning(channel.kind, asked)
+            kept = self._from_beginning(channel.kind, asked) or channel.simulated(asked)
             if kept is None:
                 recorder.emit("miss", {"kind": channel.kind, "asked": asked, "policy": "pass"})
             return kept
@@ -87,18 +87,21 @@ class AfreshPlayer(Player):
                     return kept
             nearest = self._nearest(request, lane, channel.kind, asked)
         kept = self._from_beginning(channel.kind, asked)
-        if kept is None:
+        if kept is not None:
+            if request:
+                recorder.emit("note", {"about": "beginning", "kind": channel.kind, "asked": asked})
+            return kept
+        simulated = channel.simulated(asked)
+        if simulated is None:
             self._miss(channel.kind, asked, nearest)
-        elif request:
-            recorder.emit("note", {"about": "beginning", "kind": channel.kind, "asked": asked})
-        return kept
+        return simulated
 
     def _from_beginning(self, kind: str, asked: Dict[str, Any]) -> Optional[calls.Kept]:
         with self._asking:
             recorded = self._beginning.call(kind, asked)
             return self._kept(recorded) if recorded is not None else None
 
-    def reading(self, kind: str, source: str) -> Any:
+    def reading(self, kind: str, source: str) -> Optional[Tuple[Any, bool]]:
         """See ``calls.next_reading``."""
         if self._judged not in (0, context.here().number):
             return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Any, Dict, List, Optional, Set
+from typing import Any, Dict, List, Optional, Set, Tuple
 
 from relive_recorder import calls, context
 from relive_recorder.playing.answers import Answers, Recorded, Refused, read_answers, read_body
@@ -104,19 +104,19 @@ class Player:
         policy = self._answers.policy if self._answers is not None else {}
         return policy.get(kind, policy.get("*", "fail"))
 
-    def reading(self, kind: str, source: str) -> Any:
+    def reading(self, kind: str, source: str) -> Optional[Tuple[Any, bool]]:
         """See ``calls.next_reading``; clocks go on behind the end of the recording."""
         if kind == "clock" and self._answers is not None and self._answers.clock == "real":
             return None
         request, lane = context.here().number, context.lane()
         with self._asking:
             found = self._shelf.reading(request, lane, kind, source)
-            if kind != "clock":
-                return found[0] if found else None
-            if not found:
-                return self._clocks.beyond(source)
-            self._clocks.gave(source, found[0])
-            return found[0]
+            if found:
+                if kind == "clock":
+                    self._clocks.gave(source, found[0])
+                return found[0], True
+            beyond = self._clocks.beyond(source) if kind == "clock" else None
+            return None if beyond is None else (beyond, False)
 
     def late(self, kind: str, fields: Dict[str, Any]) -> None:
         """A reading that was made before the commit is written down now: the recorded one is not for the next."""
