@@ -46,7 +46,7 @@ class Came:
         status: of the answer, None for none; how: why there is none, in words.
         exit_status: of the service as a shell shows it, None while it runs.
         events: what happened in the request.
-        is_answered: a request was sent, and its answer is whole.
+        is_answered: a request was sent, and its answer is whole; is_taken: the service took its connection.
         is_request: a request was sent.
         missed: the first call of what is judged that had no recorded answer, in words; None: none.
         outcome: of the request, with its body and the log meanwhile, or of the service, where that ended as it had ended, or none
@@ -60,6 +60,7 @@ class Came:
     exit_status: int | None = None
     events: Sequence[InsideEvent] = ()
     is_answered: bool = False
+    is_taken: bool = True
     is_request: bool = True
     missed: str | None = None
 

@@ -68,13 +68,23 @@ class Life:
         if self.plan.request is None:
             return self._judged(self._run_program())
         began = time.monotonic()
-        if not wait_until(self.sandbox, self.drain, lambda: self._port() is not None, self.wishes.limit):
+        seen: list[int] = []  # it may end right after it was seen to listen, such as for want of a server
+        if not wait_until(self.sandbox, self.drain, lambda: self._sees_port(seen), self.wishes.limit):
             return self._not_started()
         self.ready = time.monotonic() - began
+        self.tell(
+            f"It listens on port {seen[0]} after {self.ready:.1f} s; sending {self.plan.request.words}."
+        )
+        came = self._send(self.plan.request, seen[0])
+        if not came.is_taken and came.exit_status is not None:
+            return self._not_started()
+        return self._judged(came)
+
+    def _sees_port(self, seen: list[int]) -> bool:
         port = self._port()
-        assert port is not None
-        self.tell(f"It listens on port {port} after {self.ready:.1f} s; sending {self.plan.request.words}.")
-        return self._judged(self._send(self.plan.request, port))
+        if port is not None:
+            seen.append(port)
+        return bool(seen)
 
     def _port(self) -> int | None:
         """Where to send the request; None as long as nobody listens there."""
@@ -111,6 +121,7 @@ class Life:
             exit_status=self._exit_status(),
             events=self._events(number),
             is_answered=not sent.how,
+            is_taken=sent.is_taken,
             missed=self._missed(),
             outcome=self._with_missing(self._outcome(sent, read_log(log, log_from))),
         )

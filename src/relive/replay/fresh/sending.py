@@ -39,12 +39,14 @@ class Sent:
 
     Attributes:
         answer: as far as it came; how: in words why no more did, empty when it is whole.
+        is_taken: the service took the connection.
         fault: the first fatal signal; code: where the code of its process lay.
         worker_exit: how a process that is not the service's first one ended with a failure; None: none did.
     """
 
     answer: ReceivedAnswer = field(default_factory=ReceivedAnswer)
     how: str = ""
+    is_taken: bool = True
     fault: Fault | None = None
     code: Sequence[Mapping] = ()
     worker_exit: int | None = None
@@ -96,6 +98,7 @@ async def _send(
         except TimeoutError:
             sent.how = f"no answer came within {limit:g} s"
         except OSError as error:
+            sent.is_taken = False
             sent.how = f"the service took no connection: {error.strerror or error}"
         if ends:
             await _end(sandbox, drain, deaths)
