@@ -6,7 +6,9 @@ Each program of ``test/zdtm/static`` and ``transition`` makes one kind of state,
 state is as it was. It is brought into being, committed, ended, restored, and sent SIGTERM in the branch:
 
 - ``bare``: by CRIU alone, in place, the control: what does not pass so here is not asked of Relive.
-- ``plain``: a process of the host: ``relive commit pid:N --files`` its own files, ``relive restore``.
+- ``plain``: a process of the host: ``relive commit pid:N --files`` its own files, ``relive restore``. Those whose TCP
+  connection leads to another process of the same program (``_PEERS``) are committed with that, by the pid of a process
+  above both: whoever is outside of a commit has no part in its branches.
 - ``capsule``: ``relive run``, ``relive commit``, ``relive restore``.
 
 Left out are those for other processors, and those that need what no service has: control groups and security modules of their own,
@@ -24,6 +26,7 @@ import importlib
 import json
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -51,7 +54,7 @@ _END = 30.0  # [s] for a program to judge itself
 _LEFT_OUT = re.compile(
     r"cgroup|apparmor|selinux|loginuid|console|rtc|vt$|deleted_dev"  # the host's administration, and its devices
     r"|net_lock|netns_lock|socket-tcp-ipt|socket-tcp-nft|socket-tcp-reseted|socket-tcp-syn-sent"  # packet filters
-    r"|socket-tcp-close\d|socket-dump-tcp-close|skip-in-flight|inotify_irmap|inotify04"  # CRIU's own options
+    r"|socket-tcp-close\d|socket-dump-tcp-close|skip-in-flight|inotify_irmap|inotify04|pid_reuse"  # CRIU's own options
     r"|unlink_fstat01\+|pthread00-pac"  # a second form of another
     r"|fpu|mmx|sse|vdso|rseq|thp_|lazy-thp|uffd|cow0|membarrier|sigtrap|.*hugetlb"  # the processor's own matters
     r"|packet_sock|socket-raw|.*icmp|.*udplite|sk-netlink|sock_filter|sock_ip_opts|socket_udp-broadcast"  # raw and odd sockets
@@ -60,6 +63,14 @@ _LEFT_OUT = re.compile(
 _ALONE = re.compile(
     r".*(sock|tcp|udp|pid|lock|lease|seccomp|caps|notify|maps|pty|tty)"
 )  # not with others in one capsule
+_PEERS = re.compile(r".*/socket-tcp(?!.*local)")
+_HOLDER = """
+import ctypes, os, signal, subprocess, sys
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: daemons become its children
+subprocess.run(sys.argv[2:], check=True)
+os.close(int(sys.argv[1]))
+signal.pause()
+"""
 _TOGETHER = 8
 _SWITCHES = (
     *("--tcp-established", "--file-locks", "--link-remap", "--ext-unix-sk", "--manage-cgroups=ignore"),
@@ -164,7 +175,7 @@ def _has_gone(pid: int) -> bool:
 def _started(program: Program) -> Iterator[int]:
     """It runs as a process of the host; ended afterwards, if it is there."""
     done = _call(program.make("pid"))
-    pidfile = program.place.with_name(f"{program.stem}.pid")
+    pidfile = _pidfile(program)
     if done.returncode != 0 or not pidfile.exists():
         raise Trouble("does not start: " + _last(done.stderr))
     pid = int(pidfile.read_text())
@@ -177,6 +188,33 @@ def _started(program: Program) -> Iterator[int]:
             signal.pidfd_send_signal(handle, signal.SIGKILL)
         os.close(handle)
         _kill_rest(program, tree)
+
+
+@contextlib.contextmanager
+def _held(program: Program) -> Iterator[int]:
+    """As ``_started``, of the process above it and its peer."""
+    reading, writing = os.pipe()
+    command = [sys.executable, "-c", _HOLDER, str(writing), *program.make("pid")]
+    nothing = subprocess.DEVNULL
+    holder = subprocess.Popen(
+        command, stdin=nothing, stdout=nothing, stderr=nothing, pass_fds=[writing], start_new_session=True
+    )
+    os.close(writing)
+    tree: list[int] = []
+    try:
+        with os.fdopen(reading) as started:
+            if not select.select([started], [], [], _LIMIT)[0] or not _pidfile(program).exists():
+                raise Trouble("does not start")
+        tree = procfs.tree_of(holder.pid)
+        yield holder.pid
+    finally:
+        holder.kill()
+        holder.wait()
+        _kill_rest(program, tree)
+
+
+def _pidfile(program: Program) -> Path:
+    return program.place.with_name(f"{program.stem}.pid")
 
 
 def _kill_rest(program: Program, tree: list[int]) -> None:
@@ -278,7 +316,8 @@ class Lab:
 
     def plain(self, program: Program) -> None:
         """As a process of the host."""
-        with _started(program) as pid:
+        start = _held if _PEERS.match(program.name) else _started
+        with start(program) as pid:
             files = [word for path in program.files() for word in ("--files", str(path))]
             commit = self.relive("commit", f"pid:{pid}", *files)["id"]
         self._in_branch(commit, program)

@@ -15,6 +15,8 @@ from relive.errors import ObjectCorrupt
 from relive.images import criu_images_pb2 as pb
 from relive.images.sockets import (
     bound_addresses,
+    bound_devices,
+    inner_pairs,
     read_connections,
     read_listening,
     read_outlets,
@@ -81,9 +83,9 @@ def images(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def save_stream(images: Path, ino: int, sequence: int = 77) -> None:
+def save_stream(images: Path, ino: int, sequence: int = 77, sent: int = 3) -> None:
     stream = pb.TcpStreamEntry(
-        inq_len=0, inq_seq=sequence, outq_len=3, outq_seq=2, opt_mask=0, snd_wscale=0, mss_clamp=1460
+        inq_len=0, inq_seq=sequence, outq_len=sent, outq_seq=2, opt_mask=0, snd_wscale=0, mss_clamp=1460
     )
     body = stream.SerializeToString()
     # The bytes that were not sent yet follow the message.
@@ -122,6 +124,23 @@ def test_connections_are_read_also_when_half_closed(images, state, local, peer):
     assert one.stream.inq_seq == 77
 
 
+def test_pairs_within_are_those_with_bytes_or_an_end_under_way(images):
+    def both(ino: int, port: int, states: tuple[int, int], sent: int) -> list[pb.FileEntry]:
+        ends = ("127.0.0.1", 80), ("127.0.0.1", port)
+        save_stream(images, ino, sent=0)
+        save_stream(images, ino + 1, sent=sent)
+        return [sock(states[0], *ends, ino=ino), sock(states[1], *ends[::-1], ino=ino + 1)]
+
+    idle = both(1, 1001, (ESTABLISHED, ESTABLISHED), 0)
+    full = both(3, 1003, (ESTABLISHED, ESTABLISHED), 5)
+    closing = both(5, 1005, (FIN_WAIT2, CLOSE_WAIT), 0)
+    save_stream(images, 7)
+    outside = [sock(FIN_WAIT2, ("127.0.0.1", 80), ("127.0.0.1", 1007), ino=7)]
+    files = [*idle, *full, *closing, *outside]
+    assert inner_pairs(images, files) == {(1003, 80), (80, 1005), (1005, 80)}
+    assert [one.peer[1] for one in read_connections(images, files)] == [1007]
+
+
 @pytest.mark.parametrize("state", [SYN_SENT, CLOSE, LISTEN])
 def test_a_socket_in_another_state_is_no_connection(images, state):
     save_stream(images, 1)
@@ -153,6 +172,14 @@ def test_bound_addresses_are_those_of_all_kinds_of_sockets():
         sock(ESTABLISHED, ("::1", 3), ("::1", 4)),
     ]
     assert bound_addresses(files) == {"0.0.0.0", "10.0.0.5", "::1"}
+
+
+def test_bound_devices_are_those_of_options_and_of_link_local_addresses():
+    bound, local, other = (sock(CLOSE, ("::1", port), proto=UDP) for port in (1, 2, 3))
+    bound.isk.opts.so_bound_dev = b"eth0"
+    local.isk.ifname = b"br\xff\0"
+    other.isk.opts.so_bound_dev = b"lo"
+    assert bound_devices([bound, local, other, sock(LISTEN, ("0.0.0.0", 4))]) == {b"eth0", b"br\xff"}
 
 
 READ, WRITE, BOTH = 0, 1, 2

@@ -34,7 +34,8 @@ FILE_KINDS = [
     *("fifo_with_data", "flock_held", "record_lock_held", "flock_held_on_a_file_of_the_host"),
     *("unix_socket_in_tmp", "unix_socket_abstract", "inotify_on_a_file_of_the_host", "zombie_child"),
     *("tcp_with_both_ends_inside", "tcp_not_yet_accepted", "anonymous_memory_shared_with_a_child", "memfd"),
-    *("pair_of_a_terminal", "namespace_held", "tcp_of_both_families_inside"),
+    *("pair_of_a_terminal", "terminal_hung_up", "namespace_held", "tcp_of_both_families_inside"),
+    *("pipe_with_data_and_without_writers", "tcp6_with_full_buffers", "tcp_bound_to_a_device"),
 ]
 
 

@@ -100,6 +100,16 @@ class CriuTools:
         return self.directory / "pagemap_shim.so"
 
     @property
+    def tcp_dump_shim(self) -> Path:
+        """Library that keeps a dump from stalling TCP connections."""
+        return self.directory / "tcp_dump_shim.so"
+
+    @property
+    def tcp_restore_shim(self) -> Path:
+        """Library that lets CRIU restore TCP connections within a tree that hold unsent bytes."""
+        return self.directory / "tcp_restore_shim.so"
+
+    @property
     def version(self) -> str:
         """The version of CRIU that set-up noted in ``criu.origin`` (lines KEY=VALUE); "unknown" where it did not."""
         try:
@@ -117,7 +127,7 @@ class CriuTools:
     def required(self) -> tuple[Path, ...]:
         """All without which nothing is committed or restored."""
         programs = (self.criu, self.init, self.enter, self.watchdog, self.supervisor, self.front)
-        return (*programs, self.prlimit_shim, self.plugins)
+        return (*programs, self.prlimit_shim, self.tcp_dump_shim, self.tcp_restore_shim, self.plugins)
 
     def check(self) -> None:
         """Raise ToolMissing when one of them is absent."""
@@ -129,23 +139,19 @@ class CriuTools:
                     remedy="run `make setup`",
                 )
 
-    def environment(self, left_out: int | None = None) -> dict[str, str]:
+    def environment(self, left_out: int | None = None, *, restores: bool = False) -> dict[str, str]:
         """The environment CRIU runs in.
 
         Args:
             left_out: descriptor to which it writes what it does not dump, as it was copied ahead; None: it dumps all.
+            restores: it is to restore, not to dump.
         """
-        made = {
-            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
-            "LD_PRELOAD": str(self.prlimit_shim),
-            "CRIU_LIBS_DIR": str(self.plugins),
-        }
+        shims = [self.prlimit_shim, self.tcp_restore_shim if restores else self.tcp_dump_shim]
+        made = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "CRIU_LIBS_DIR": str(self.plugins)}
         if left_out is not None:
-            made |= {
-                "LD_PRELOAD": f"{self.prlimit_shim}:{self.pagemap_shim}",
-                "RELIVE_LEFT_OUT": str(left_out),
-            }
-        return made
+            shims.append(self.pagemap_shim)
+            made["RELIVE_LEFT_OUT"] = str(left_out)
+        return made | {"LD_PRELOAD": ":".join(map(str, shims))}
 
 
 class CriuDied(Exception):
@@ -233,6 +239,7 @@ class CriuProcess:
         inside_ipc: bool = False,
         keep: Iterable[int] = (),
         left_out: int | None = None,
+        restores: bool = False,
     ) -> None:
         """Start CRIU in the caller's namespaces.
 
@@ -240,7 +247,7 @@ class CriuProcess:
             inside: pid whose mount, PID and network namespaces CRIU enters first; None: the caller's, as its children get them.
             inside_ipc: it enters that process's IPC namespace too, and then leaves that out of a dump.
             keep: descriptors CRIU inherits under the same number.
-            left_out: see ``CriuTools.environment``.
+            left_out, restores: see ``CriuTools.environment``.
 
         Raises:
             ToolMissing: it could not be started.
@@ -250,7 +257,8 @@ class CriuProcess:
         try:
             kept = [theirs.fileno(), *keep, *([left_out] if left_out is not None else [])]
             with theirs:
-                self._process = _spawn(tools, kept, inside, inside_ipc, left_out)
+                environment = tools.environment(left_out, restores=restores)
+                self._process = _spawn(tools, kept, inside, inside_ipc, environment)
         except BaseException:
             self._ours.close()
             raise
@@ -315,7 +323,7 @@ class CriuProcess:
 
 
 def _spawn(
-    tools: CriuTools, keep: list[int], inside: int | None, inside_ipc: bool, left_out: int | None
+    tools: CriuTools, keep: list[int], inside: int | None, inside_ipc: bool, environment: dict[str, str]
 ) -> subprocess.Popen[bytes]:
     """``keep``: descriptors it inherits; on the first of them it converses."""
     command = [str(tools.criu), "swrk", str(keep[0])]
@@ -330,7 +338,7 @@ def _spawn(
         return subprocess.Popen(
             command,
             pass_fds=keep,
-            env=tools.environment(left_out),
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

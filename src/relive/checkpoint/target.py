@@ -32,6 +32,7 @@ __all__ = [
 # admin-guide/devices.rst of the kernel
 _TTY, _PTMX = os.makedev(5, 0), os.makedev(5, 2)
 _PTS_MAJOR, _PTS_EACH = 136, 256  # the first of eight major numbers, and how many terminals each has
+_HUNG_UP = " (deleted)"  # behind the name of a terminal whose other side nobody has open any more: CRIU brings it back as it is
 _TTY_INDEX = re.compile(r"^tty-index:\s*(?P<index>[0-9]+)$", re.MULTILINE)
 
 
@@ -190,7 +191,7 @@ def terminals_of(root: int) -> list[str]:
     found = [one for pid in procfs.tree_of(root) for one in _character_devices(pid)]
     own = {_own_side(pid, descriptor) for pid, descriptor, facts, _ in found if facts.st_rdev == _PTMX}
     for pid, _, facts, goal in found:
-        if not goal.startswith(("/dev/pts/", "/dev/tty", "/dev/console")):
+        if not goal.startswith(("/dev/pts/", "/dev/tty", "/dev/console")) or goal.endswith(_HUNG_UP):
             continue
         # /dev/tty is the terminal of the process's session, whichever that is.
         device = procfs.terminal_of(pid) if facts.st_rdev == _TTY else facts.st_rdev

@@ -250,6 +250,26 @@ class RegFileEntry(_message.Message):
 Global___RegFileEntry: _TypeAlias = RegFileEntry  # noqa: Y015
 
 @_typing.final
+class SkOptsEntry(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SO_BOUND_DEV_FIELD_NUMBER: _builtins.int
+    so_bound_dev: _builtins.bytes
+    """CRIU has it as a string; a name need not be UTF-8"""
+    def __init__(
+        self,
+        *,
+        so_bound_dev: _builtins.bytes | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["so_bound_dev", b"so_bound_dev"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["so_bound_dev", b"so_bound_dev"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SkOptsEntry: _TypeAlias = SkOptsEntry  # noqa: Y015
+
+@_typing.final
 class InetSkEntry(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -263,6 +283,8 @@ class InetSkEntry(_message.Message):
     DST_PORT_FIELD_NUMBER: _builtins.int
     SRC_ADDR_FIELD_NUMBER: _builtins.int
     DST_ADDR_FIELD_NUMBER: _builtins.int
+    OPTS_FIELD_NUMBER: _builtins.int
+    IFNAME_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     ino: _builtins.int
     family: _builtins.int
@@ -271,10 +293,13 @@ class InetSkEntry(_message.Message):
     state: _builtins.int
     src_port: _builtins.int
     dst_port: _builtins.int
+    ifname: _builtins.bytes
     @_builtins.property
     def src_addr(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
     def dst_addr(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def opts(self) -> Global___SkOptsEntry: ...
     def __init__(
         self,
         *,
@@ -288,10 +313,12 @@ class InetSkEntry(_message.Message):
         dst_port: _builtins.int | None = ...,
         src_addr: _abc.Iterable[_builtins.int] | None = ...,
         dst_addr: _abc.Iterable[_builtins.int] | None = ...,
+        opts: Global___SkOptsEntry | None = ...,
+        ifname: _builtins.bytes | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["dst_port", b"dst_port", "family", b"family", "id", b"id", "ino", b"ino", "proto", b"proto", "src_port", b"src_port", "state", b"state", "type", b"type"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["dst_port", b"dst_port", "family", b"family", "id", b"id", "ifname", b"ifname", "ino", b"ino", "opts", b"opts", "proto", b"proto", "src_port", b"src_port", "state", b"state", "type", b"type"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dst_addr", b"dst_addr", "dst_port", b"dst_port", "family", b"family", "id", b"id", "ino", b"ino", "proto", b"proto", "src_addr", b"src_addr", "src_port", b"src_port", "state", b"state", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dst_addr", b"dst_addr", "dst_port", b"dst_port", "family", b"family", "id", b"id", "ifname", b"ifname", "ino", b"ino", "opts", b"opts", "proto", b"proto", "src_addr", b"src_addr", "src_port", b"src_port", "state", b"state", "type", b"type"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -17,6 +17,8 @@ from relive.model.commit import Connection, Outlet
 __all__ = [
     "TcpConnection",
     "bound_addresses",
+    "bound_devices",
+    "inner_pairs",
     "read_connections",
     "read_files",
     "read_listening",
@@ -74,6 +76,20 @@ def read_connections(images: Path, files: list[pb.FileEntry]) -> list[TcpConnect
 
     A connection with both ends in the commit is not among them: CRIU brings both back.
     """
+    found = _read_ends(images, files)
+    names = _names(found)
+    return [one for one in found if _name(one)[::-1] not in names]
+
+
+def inner_pairs(images: Path, files: list[pb.FileEntry]) -> set[tuple[int, int]]:
+    """Ports of both ends of the TCP connections within the target on which something was under way: bytes or an end."""
+    found = _read_ends(images, files)
+    names = _names(found)
+    busy = (one for one in found if one.state != _ESTABLISHED or one.stream.outq_len > 0)
+    return {(one.local[1], one.peer[1]) for one in busy if _name(one)[::-1] in names}
+
+
+def _read_ends(images: Path, files: list[pb.FileEntry]) -> list[TcpConnection]:
     found: list[TcpConnection] = []
     for entry in files:
         if not entry.HasField("isk"):
@@ -93,8 +109,18 @@ def read_connections(images: Path, files: list[pb.FileEntry]) -> list[TcpConnect
                 stream=read_first(stream, pb.TcpStreamEntry),  # unsent and unread bytes follow it
             )
         )
-    own = {(_unmapped(one.local), _unmapped(one.peer)) for one in found}
-    return [one for one in found if (_unmapped(one.peer), _unmapped(one.local)) not in own]
+    return found
+
+
+_End = tuple[str, int]
+
+
+def _name(one: TcpConnection) -> tuple[_End, _End]:
+    return _unmapped(one.local), _unmapped(one.peer)
+
+
+def _names(found: list[TcpConnection]) -> set[tuple[_End, _End]]:
+    return {_name(one) for one in found}
 
 
 def _unmapped(end: tuple[str, int]) -> tuple[str, int]:
@@ -122,6 +148,13 @@ def bound_addresses(files: list[pb.FileEntry]) -> set[str]:
         for entry in files
         if entry.HasField("isk") and len(entry.isk.src_addr) > 0
     }
+
+
+def bound_devices(files: list[pb.FileEntry]) -> set[bytes]:
+    """Names of the network devices that sockets are bound to (SO_BINDTODEVICE), or that their link-local address is one of."""
+    sockets = [entry.isk for entry in files if entry.HasField("isk")]
+    names = {name for one in sockets for name in (one.opts.so_bound_dev, one.ifname)}
+    return {name.rstrip(b"\0") for name in names} - {b"", b"lo"}
 
 
 def summarise(connections: list[TcpConnection], listening: list[tuple[str, int]]) -> list[Connection]:

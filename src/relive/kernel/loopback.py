@@ -1,22 +1,28 @@
-"""The loopback device of the caller's network namespace: bringing it up, giving it addresses (netdevice(7), rtnetlink(7))."""
+"""The loopback device of the caller's network namespace: up, with names and addresses (netdevice(7), rtnetlink(7))."""
 
 from __future__ import annotations
 
 import errno
 import fcntl
 import ipaddress
+import os
 import socket
 import struct
 import time
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["add_address", "add_addresses", "addresses", "bring_up"]
+__all__ = ["OWN_MTU", "add_address", "add_addresses", "add_names", "addresses", "bring_up", "set_mtu"]
 
-_SIOCSIFFLAGS = 0x8914
+OWN_MTU = 65536
+"""That of ``lo`` in a new network namespace [bytes]."""
+
+_SIOCSIFFLAGS, _SIOCSIFMTU = 0x8914, 0x8922
 _IFF_UP_RUNNING = 0x41
 _RTM_NEWADDR = 20
 _RTM_GETADDR = 22
+_RTM_NEWLINKPROP = 108
+_IFLA_PROP_LIST, _IFLA_ALT_IFNAME, _NLA_F_NESTED = 52, 53, 0x8000
 _NLM_F_REQUEST_DUMP = 0x1 | 0x300
 _NLMSG_DONE = 3
 _NLM_F_REQUEST_ACK_CREATE = 0x1 | 0x4 | 0x400
@@ -32,6 +38,12 @@ def bring_up() -> None:
     """Bring ``lo`` up."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", _IFF_UP_RUNNING))
+
+
+def set_mtu(size: int) -> None:
+    """How many bytes a packet may have on ``lo``."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        fcntl.ioctl(control, _SIOCSIFMTU, struct.pack("16si20x", b"lo", size))
 
 
 def add_address(address: str) -> None:
@@ -64,14 +76,36 @@ def _add(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     packed = parsed.packed
     body = struct.pack("BBBBi", family, parsed.max_prefixlen, _IFA_F_NODAD, 0, _LOOPBACK_INDEX)
     for attribute in (_IFA_LOCAL, _IFA_ADDRESS):
-        body += struct.pack("HH", 4 + len(packed), attribute) + packed
-    message = struct.pack("IHHII", 16 + len(body), _RTM_NEWADDR, _NLM_F_REQUEST_ACK_CREATE, 1, 0) + body
+        body += _attribute(attribute, packed)
+    _create(_RTM_NEWADDR, body, address)
+    return parsed
+
+
+def add_names(names: Iterable[bytes]) -> None:
+    """Give ``lo`` other names: a socket is then bound to it by each (SO_BINDTODEVICE). Names of devices that are there stay theirs.
+
+    Raises:
+        OSError: the kernel refused one (EPERM without CAP_NET_ADMIN, EOPNOTSUPP before Linux 5.5, EINVAL for what is no name).
+    """
+    for name in names:
+        inner = _attribute(_IFLA_ALT_IFNAME, name + b"\0")
+        body = struct.pack("BxHiII", socket.AF_UNSPEC, 0, _LOOPBACK_INDEX, 0, 0)
+        body += _attribute(_IFLA_PROP_LIST | _NLA_F_NESTED, inner)
+        _create(_RTM_NEWLINKPROP, body, repr(name))
+
+
+def _attribute(kind: int, content: bytes) -> bytes:
+    return struct.pack("HH", 4 + len(content), kind) + content + bytes(-len(content) % 4)
+
+
+def _create(kind: int, body: bytes, what: str) -> None:
+    """Ask the kernel for it; that it is there already is no error."""
+    message = struct.pack("IHHII", 16 + len(body), kind, _NLM_F_REQUEST_ACK_CREATE, 1, 0) + body
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as channel:
         channel.sendto(message, (0, 0))
         (error,) = struct.unpack_from("i", channel.recv(4096), 16)
     if error not in (0, -_EEXIST):
-        raise OSError(-error, f"cannot give {address} to lo")
-    return parsed
+        raise OSError(-error, f"cannot give {what} to lo: {os.strerror(-error)}")
 
 
 def addresses() -> set[str]:

@@ -12,18 +12,15 @@ import os
 import socket
 import struct
 
-from relive.kernel import libc
+from relive.kernel.bpf import Step, assemble, attach, bpf, load
 
 __all__ = ["PASSED", "Taking"]
 
 PASSED = "127.82.76.86"
 """Who connects from this address is not taken: the taker's own way to the service."""
 
-_BPF = 321
-_MAP_CREATE, _MAP_UPDATE, _PROG_LOAD, _LINK_CREATE = 0, 2, 5, 28
+_MAP_CREATE, _MAP_UPDATE = 0, 2
 _SOCKMAP, _SK_LOOKUP, _ATTACH = 15, 30, 36
-_ATTRIBUTES = 128  # [bytes] of union bpf_attr that the calls here can need
-_LOG_SIZE = 1 << 16
 _TCP = 6
 # Offsets in struct bpf_sk_lookup.
 _FAMILY, _PROTOCOL, _REMOTE_4, _LOCAL_4, _LOCAL_PORT = 8, 12, 16, 40, 60
@@ -46,14 +43,14 @@ class Taking:
     def __init__(self, address: str, port: int, ours: socket.socket, ours6: socket.socket | None) -> None:
         self._held: list[int] = []
         try:
-            sockets = self._hold(_bpf(_MAP_CREATE, struct.pack("=5I", _SOCKMAP, 4, 8, 2, 0)))
+            sockets = self._hold(bpf(_MAP_CREATE, struct.pack("=5I", _SOCKMAP, 4, 8, 2, 0)))
             for key, one in enumerate((ours, ours6)):
                 if one is not None:
                     _put(sockets, key, one.fileno())
-            program = self._hold(_load(_assemble(_program(address, port, sockets))))
+            program = self._hold(load(assemble(_program(address, port, sockets)), _SK_LOOKUP, _ATTACH))
             network = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
             try:
-                self._hold(_bpf(_LINK_CREATE, struct.pack("=4I", program, network, _ATTACH, 0)))
+                self._hold(attach(program, network, _ATTACH))
             finally:
                 os.close(network)
         except BaseException:
@@ -70,13 +67,10 @@ class Taking:
             os.close(self._held.pop())  # the attachment first
 
 
-_Step = tuple[int, int, int, int | str, int]  # operation, destination, source, offset or label, value
-
-
-def _program(address: str, port: int, sockets: int) -> list[_Step | str]:
-    """Assembler for the kernel's virtual machine; a text among the steps is a label."""
+def _program(address: str, port: int, sockets: int) -> list[Step | str]:
+    """Names the socket of the taker for a connection that it shall have."""
     everywhere = address == "0.0.0.0"
-    steps: list[_Step | str] = [
+    steps: list[Step | str] = [
         (0xBF, 6, 1, 0, 0),  # r6 = context
         (0x61, 2, 6, _LOCAL_PORT, 0),
         (0x55, 2, 0, _PASS, port),
@@ -121,50 +115,9 @@ def _number(address: str) -> int:
     return int(struct.unpack("=i", socket.inet_aton(address))[0])
 
 
-def _assemble(steps: list[_Step | str]) -> bytes:
-    places: dict[str, int] = {}
-    plain: list[_Step] = []
-    for step in steps:
-        if isinstance(step, str):
-            places[step] = len(plain)
-        else:
-            plain.append(step)
-    code = b""
-    for at, (operation, to, source, offset, value) in enumerate(plain):
-        jump = places[offset] - at - 1 if isinstance(offset, str) else offset
-        code += struct.pack("=BBhi", operation, source << 4 | to, jump, value)
-    return code
-
-
-def _load(code: bytes) -> int:
-    program, licence = ctypes.create_string_buffer(code), ctypes.create_string_buffer(b"GPL")
-    log = ctypes.create_string_buffer(_LOG_SIZE)
-    attributes = struct.pack(
-        "=IIQQIIQII16sII",
-        _SK_LOOKUP,
-        len(code) // 8,
-        ctypes.addressof(program),
-        ctypes.addressof(licence),
-        1,
-        _LOG_SIZE,
-        ctypes.addressof(log),
-        0,
-        0,
-        b"relive",
-        0,
-        _ATTACH,
-    )
-    return _bpf(_PROG_LOAD, attributes)
-
-
 def _put(sockets: int, key: int, descriptor: int) -> None:
     name, value = (
         ctypes.create_string_buffer(struct.pack("=I", key)),
         ctypes.create_string_buffer(struct.pack("=Q", descriptor)),
     )
-    _bpf(_MAP_UPDATE, struct.pack("=IIQQQ", sockets, 0, ctypes.addressof(name), ctypes.addressof(value), 0))
-
-
-def _bpf(command: int, attributes: bytes) -> int:
-    buffer = ctypes.create_string_buffer(attributes, _ATTRIBUTES)
-    return libc.syscall(_BPF, command, ctypes.addressof(buffer), _ATTRIBUTES)
+    bpf(_MAP_UPDATE, struct.pack("=IIQQQ", sockets, 0, ctypes.addressof(name), ctypes.addressof(value), 0))

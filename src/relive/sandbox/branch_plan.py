@@ -19,10 +19,12 @@ class BranchPlan:
 
     Attributes:
         addresses: addresses that must be local.
+        devices: names of network devices that sockets are bound to.
         outside_names: unix datagram sockets that somebody has to listen at, such as a system log's.
         connections: established connections to forge the other ends of; inward[i] tells whether the i-th is a client's.
         answered: ports of clients that had taken all that the service had sent them.
         closes_clients: the other ends of clients' connections are closed once the service runs, as when the clients crash.
+        inner_pairs: ports of both ends of connections within the commit that carry something.
         listening: where the service itself listens.
         outside: what stands for the outside.
         clock_shift_ns: what to add to the wall clock; None: leave it.
@@ -37,7 +39,9 @@ class BranchPlan:
     """
 
     addresses: list[str]
+    devices: list[bytes]
     connections: list[TcpConnection]
+    inner_pairs: set[tuple[int, int]]
     inward: list[bool]
     listening: list[tuple[str, int]]
     outlets: list[Outlet]

@@ -20,7 +20,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +37,7 @@ from relive.kernel.io_counts import io_counts
 from relive.kernel.mounts import detached, make_private
 from relive.kernel.namespaces import Namespace, enter_namespaces, unshare
 from relive.kernel.procfs import tree_of
+from relive.kernel.resets import MOST_PAIRS, ResetsDropped
 from relive.kernel.seccomp import ask_supervisor
 from relive.sandbox.branch_plan import BranchPlan
 from relive.sandbox.branch_root import BranchRoot
@@ -52,6 +53,7 @@ from relive.sandbox.tcp_peers import forge_peer
 
 __all__ = ["BranchBuilder", "Built"]
 
+_MEANWHILE_MTU = 65000  # [bytes] of loopback until the processes run; any but its own
 _NAMESPACES = Namespace.PID | Namespace.MOUNT | Namespace.NETWORK | Namespace.IPC | Namespace.UTS
 _SPARE = 5.0  # [s] on top of CRIU's own limit, for mounts and sockets
 _FIRST_OWN_NUMBER, _OWN_NUMBERS = 30000, 64
@@ -235,7 +237,10 @@ class BranchBuilder:
         ends = Ends()
         failing = stack.enter_context(contextlib.ExitStack())
         failing.callback(ends.close)
+        until_resumed = stack.enter_context(contextlib.ExitStack())
+        _have_segments_measured(until_resumed)
         peers = _prepare_network(plan, stack, ends)
+        _let_nobody_reset(plan.inner_pairs, until_resumed)
         outlets = open_outlets(plan.outlets, stack, ground, plan.streams)
         logs = open_logs(plan.outside_names, stack, ground)
         if plan.connects is not None:
@@ -270,7 +275,9 @@ class BranchBuilder:
         first.leave_room(room_on(status, plan.disk_share))
         first.give_up_capabilities()
         joined.result()  # with all that it restores
-        root = _Restoring(plan, ground, first, images, network, outlets, self._host, self._moves).run(criu)
+        root = _Restoring(
+            plan, ground, first, images, network, outlets, self._host, self._moves, until_resumed
+        ).run(criu)
         # Not before CRIU has ended: only then are the processes this one's children, and it leaves when it has none.
         first.become(root, len(kept))
         failing.pop_all()
@@ -285,7 +292,7 @@ class BranchBuilder:
     ) -> tuple[CriuProcess, Future[None]]:
         """Start CRIU under a number with room behind it for its own few processes; also returns when it is in the groups."""
         first.set_last_number(number)
-        criu = CriuProcess(self._tools, keep=keep)
+        criu = CriuProcess(self._tools, keep=keep, restores=True)
         stack.callback(criu.close)
         return criu, self._join(criu.pid, stack)
 
@@ -303,10 +310,11 @@ def _keep(stack: contextlib.ExitStack, descriptor: int) -> int:
 
 
 def _prepare_network(plan: BranchPlan, stack: contextlib.ExitStack, ends: Ends) -> list[socket.socket]:
-    """Give loopback the addresses, forge the other ends of the connections; they are closed with ``stack``.
+    """Give loopback the names and addresses, forge the other ends of the connections; they are closed with ``stack``.
 
     Those that shall go on are in ``ends`` too, with all else that stands for the outside.
     """
+    loopback.add_names(plan.devices)
     loopback.add_addresses(sorted({*plan.addresses, *plan.outside.addresses}))
     peers = [
         stack.enter_context(forge_peer(connection, has_all=is_inward and connection.peer[1] in plan.answered))
@@ -318,6 +326,28 @@ def _prepare_network(plan: BranchPlan, stack: contextlib.ExitStack, ends: Ends) 
             ends.continued[name] = os.dup(peer.fileno())
     open_goals(plan.outside, plan.listening, ends)
     return peers
+
+
+def _have_segments_measured(stack: contextlib.ExitStack) -> None:
+    """Give connections that are brought back the segments they had; with ``stack`` closed they send the next bytes so.
+
+    The kernel measures when a connection is made, in repair mode before it is told what the other end takes
+    (tcp_connect_init()): 536 bytes. It does so again only where a packet may have another size than then
+    (tcp_current_mss()). Small segments are slow, and take so much more memory that a receive buffer overflows which had room.
+    """
+    stack.callback(loopback.set_mtu, loopback.OWN_MTU)
+    loopback.set_mtu(_MEANWHILE_MTU)
+
+
+def _let_nobody_reset(pairs: Set[tuple[int, int]], stack: contextlib.ExitStack) -> None:
+    """Keep connections within the commit alive while only one of their ends is back; ``stack`` ends that.
+
+    CRIU makes one end after the other. What the first says of its own accord, such as the acknowledgement of the end that
+    CRIU has it see, meets nobody, and the kernel would answer with a reset.
+    """
+    with contextlib.suppress(OSError):  # Linux before 5.9, or no BPF: mostly both are there soon enough
+        if pairs:
+            stack.callback(ResetsDropped(sorted(pairs)[:MOST_PAIRS]).close)
 
 
 @dataclass(slots=True)
@@ -332,6 +362,7 @@ class _Restoring:
     outlets: list[OpenOutlet]
     host: Mapping[str, str]
     on_moved: Callable[[], None]
+    until_resumed: contextlib.ExitStack
     _root: int = 0
 
     def run(self, criu: CriuProcess) -> int:
@@ -388,6 +419,7 @@ class _Restoring:
             prove_confined(self._root, host=self.host, is_container=self.ground.is_container)
             if self.plan.clock_shift_ns is not None:
                 shift_wall_clock(tree_of(self._root), self.plan.clock_shift_ns)
+            self.until_resumed.close()
 
 
 def free_number(taken: frozenset[int]) -> int:

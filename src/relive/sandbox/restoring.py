@@ -21,6 +21,8 @@ from relive.images.image_file import read_entries
 from relive.images.inode_numbers import INODE_NUMBERS, parse_inode_numbers, written_files
 from relive.images.sockets import (
     bound_addresses,
+    bound_devices,
+    inner_pairs,
     read_connections,
     read_files,
     read_outside_names,
@@ -218,10 +220,13 @@ def _plan(
     addresses = bound_addresses(files) | {connection.peer[0] for connection in connections}
     return BranchPlan(
         addresses=sorted(address for address in addresses if not _is_unspecified(address)),
+        devices=sorted(bound_devices(files)),
         connections=connections,
+        inner_pairs=inner_pairs(images, files),
         inward=[connection.local[1] in listening for connection in connections],
         listening=list(manifest.listening),
-        outlets=list(manifest.outlets),
+        # CRIU brings back the reading end of a pipe with what nobody has read yet; then it is at its end, as nobody writes.
+        outlets=[outlet for outlet in manifest.outlets if outlet.writable],
         outside_names=read_outside_names(files),
         clock_shift_ns=manifest.taken_wall_ns - time.time_ns() if request.clock is Clock.RECORDED else None,
         hostname=hostname[:64],

@@ -73,12 +73,10 @@ def listen_outside(names: Sequence[bytes], stack: contextlib.ExitStack, ground: 
 
 
 def _open_outlet(outlet: Outlet, log: Path, devices: Path) -> OpenOutlet:
-    """An outlet's far end is not part of the commit: the branch writes to a file instead, and reads nothing."""
+    """An outlet's far end is not part of the commit: the branch writes to a file instead."""
     if outlet.key.startswith("tty["):
         master, terminal = _open_terminal(devices)
         return OpenOutlet(outlet.key, terminal, master, open_log(log))
-    if not outlet.writable:
-        return OpenOutlet(outlet.key, os.open(devices / "null", os.O_RDONLY))
     return OpenOutlet(outlet.key, open_log(log))
 
 

@@ -24,7 +24,8 @@ _COMMANDS = ("nsenter",)  # of util-linux: CRIU enters a capsule with it
 def tools(ground: ProbeContext) -> ProbeResult:
     """Start each program, load the library."""
     found = CriuTools(ground.settings.tools_path)
-    parts = (found.criu, found.init, found.enter, found.watchdog, found.prlimit_shim)
+    shims = (found.prlimit_shim, found.tcp_dump_shim, found.tcp_restore_shim)
+    parts = (found.criu, found.init, found.enter, found.watchdog, *shims)
     missing = [path.name for path in parts if not path.exists()]
     if missing:
         raise Obstacle(
@@ -37,13 +38,16 @@ def tools(ground: ProbeContext) -> ProbeResult:
     _ask([str(found.enter)], _NOT_ENTERED)
     with Watchdog(found.watchdog) as watchdog, watchdog.watching(os.getpid(), 5.0):
         pass
-    _load(found.prlimit_shim)
+    for shim in shims:
+        _load(shim)
     absent = [name for name in _COMMANDS if shutil.which(name) is None]
     if absent:
         raise Obstacle(
             f"missing: {', '.join(absent)}", cause="not in PATH", remedy="install Debian's util-linux"
         )
-    return works(f"CRIU {version}, relive-init, relive-enter, relive-watchdog, prlimit shim")
+    return works(
+        f"CRIU {version}, relive-init, relive-enter, relive-watchdog, {len(shims)} libraries for CRIU"
+    )
 
 
 def _ask(command: list[str], status: int) -> str:

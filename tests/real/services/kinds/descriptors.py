@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import mmap
 import os
@@ -57,6 +58,21 @@ def pair_of_a_terminal() -> Kind:
     assert readable(ours) and os.read(ours, 16) == b"line\r\n"
     os.write(others[0], b"typed\n")
     assert readable(others[1]) and os.read(others[1], 16) == b"typed\n"
+
+
+@kind
+def terminal_hung_up() -> Kind:
+    """Its other side was closed, so that it reads its end and takes no more."""
+    ours, terminal = os.openpty()
+    os.close(ours)
+    yield
+    assert os.read(terminal, 9) == b""
+    refused = 0
+    try:
+        os.write(terminal, b"line")
+    except OSError as error:
+        refused = error.errno
+    assert refused == errno.EIO
 
 
 @kind
@@ -128,6 +144,15 @@ def pipe_with_data() -> Kind:
     yield
     assert fcntl.fcntl(writing, fcntl.F_GETPIPE_SZ) == 1 << 18
     assert len(os.read(reading, 200_000)) == 100_000
+
+
+@kind
+def pipe_with_data_and_without_writers() -> Kind:
+    reading, writing = os.pipe()
+    os.write(writing, b"data")
+    os.close(writing)
+    yield
+    assert os.read(reading, 9) == b"data" and os.read(reading, 9) == b""
 
 
 @kind

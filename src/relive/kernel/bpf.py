@@ -1,0 +1,75 @@
+"""Small programs for the kernel's virtual machine: assembled, loaded, attached (bpf(2), no library needed)."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Sequence
+
+from relive.kernel import libc
+
+__all__ = ["Step", "assemble", "attach", "bpf", "load"]
+
+Step = tuple[int, int, int, int | str, int]
+"""Operation, destination, source, offset or label, value (linux/bpf.h, ``struct bpf_insn``)."""
+
+_BPF = 321
+_PROG_LOAD, _LINK_CREATE = 5, 28
+_ATTRIBUTES = 128  # [bytes] of union bpf_attr that the calls here can need
+
+
+def assemble(steps: Sequence[Step | str]) -> bytes:
+    """The code of a program; a text among the steps is a label."""
+    places: dict[str, int] = {}
+    plain: list[Step] = []
+    for step in steps:
+        if isinstance(step, str):
+            places[step] = len(plain)
+        else:
+            plain.append(step)
+    code = b""
+    for at, (operation, to, source, offset, value) in enumerate(plain):
+        jump = places[offset] - at - 1 if isinstance(offset, str) else offset
+        code += struct.pack("=BBhi", operation, source << 4 | to, jump, value)
+    return code
+
+
+def load(code: bytes, kind: int, attachment: int) -> int:
+    """Descriptor of a program of a kind (BPF_PROG_TYPE_*) for a place (``enum bpf_attach_type``).
+
+    Raises:
+        OSError: EPERM without CAP_NET_ADMIN and CAP_BPF or where the kernel is locked down, EINVAL where it does not know the kind,
+            ENOSYS without CONFIG_BPF_SYSCALL.
+    """
+    program, licence = ctypes.create_string_buffer(code), ctypes.create_string_buffer(b"GPL")
+    attributes = struct.pack(
+        "=IIQQIIQII16sII",
+        kind,
+        len(code) // 8,
+        ctypes.addressof(program),
+        ctypes.addressof(licence),
+        0,  # the kernel is asked for no account of what it checks
+        0,
+        0,
+        0,
+        0,
+        b"relive",
+        0,
+        attachment,
+    )
+    return bpf(_PROG_LOAD, attributes)
+
+
+def attach(program: int, goal: int, attachment: int, flags: int = 0) -> int:
+    """Descriptor of an attachment, which lives as long as that; ``goal``: descriptor or index of what it is attached to.
+
+    Raises:
+        OSError: EINVAL where the kernel has no such attachments (before Linux 5.9), or as ``load``.
+    """
+    return bpf(_LINK_CREATE, struct.pack("=4I", program, goal, attachment, flags))
+
+
+def bpf(command: int, attributes: bytes) -> int:
+    """The system call; raises OSError."""
+    buffer = ctypes.create_string_buffer(attributes, _ATTRIBUTES)
+    return libc.syscall(_BPF, command, ctypes.addressof(buffer), _ATTRIBUTES)
