@@ -1,13 +1,15 @@
-"""Every tool, called well by the official client on what is really there: any agent's over stdio, those of the host over HTTP.
+"""Every tool, called well by the official client on what is really there: of the host over HTTP, all others over stdio.
 
 What comes back is compared with the tool's own output schema. A tool that is not called here fails the last test.
 """
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -28,22 +30,40 @@ from relive.mcp.server import make_server
 from relive.model.incident import FailureKind, Sighting
 from relive.operations.operation import Tool
 from relive.recording.events import Event, EventKind
+from relive.store import Store
 from server.api_server import Api, serving
 from server.filled import Filled, filled
+from store.builders import commit
 
 RELIVE = Path(sysconfig.get_path("scripts")) / "relive"
 SERVICE = "import time; time.sleep(600)"
-# A good call of these needs what not every machine has: systemd as process 1, podman. What they say instead.
-REFUSED = {"adopt": "host-unfit", "release": "unit-unfit", "restore_as_podman": "ref-unknown"}
-# Several replays or branches each: their results have the same types in the tests of the API, and here they are a soak.
+# A good call of these needs what not every machine has: systemd as process 1, podman. What they may say instead.
+REFUSED = {
+    "adopt": {"host-incapable", "host-unfit", "tool-missing", "target-unknown", "unit-unfit"},
+    "restore_as_podman": {"ref-unknown"},
+}
+# These run several replays or branches each, or are called well in ``test_server`` and ``mcp_way``; here they are a soak.
 DEAR = {"bisect", "kept", "leaks", "reproduce", "restore_many", "try", "why", "doctor"}
+DEAR |= {
+    "check",
+    "debug",
+    "diff",
+    "evaluate",
+    "exec",
+    "inspect",
+    "replay",
+    "restore",
+    "run",
+    "runs",
+    "stop_branches",
+}
 
 Known = dict[str, Any]
 Call = tuple[str, Callable[[Known], Known]]
 
 
-async def walk(client: Client, calls: list[Call], *, dear: bool) -> set[str]:
-    """Make the calls one after the other; the tools that were called well, or refused as they have to be."""
+async def walk(client: Client, calls: list[Call], *, dear: bool) -> None:
+    """Make the calls one after the other; each is answered well, or refused as it has to be."""
     listed = await client.list_tools()
     schemas = {one.name: one.output_schema for one in listed.tools}
     known: Known = {}
@@ -51,16 +71,15 @@ async def walk(client: Client, calls: list[Call], *, dear: bool) -> set[str]:
         if tool in DEAR and not dear:
             continue
         if tool in REFUSED:
-            assert (await refused(client, tool, **arguments(known)))["code"] == REFUSED[tool], tool
+            assert (await refused(client, tool, **arguments(known)))["code"] in REFUSED[tool], tool
             continue
         result = await client.call_tool(tool, arguments(known))
         assert not result.is_error, (tool, result.content)
         known[tool] = result.structured_content
         Draft202012Validator(schemas[tool]).validate(result.structured_content)
-    return {tool for tool, _ in calls}
 
 
-def for_any_agent(number: int, queried: int, place: Path) -> list[Call]:
+def for_failures(number: int, queried: int, place: Path) -> list[Call]:
     """On the payments service that has failed."""
     kept = place / "kept"
     return [
@@ -84,7 +103,7 @@ def for_any_agent(number: int, queried: int, place: Path) -> list[Call]:
         ("restore", lambda k: {"ref": k["incident"]["before"]}),
         ("exec", lambda k: {"branch": k["restore"]["id"], "command": ["true"]}),
         ("branches", lambda _: {}),
-        ("logs", lambda k: {"name": k["restore"]["id"]}),
+        ("logs", lambda _: {"name": "payments"}),
         ("stop_branches", lambda k: {"branches": [k["restore"]["id"]]}),
         ("restore_many", lambda k: {"ref": k["incident"]["before"], "count": 2}),
         ("replay", lambda _: {"what": str(number)}),
@@ -105,20 +124,22 @@ def for_any_agent(number: int, queried: int, place: Path) -> list[Call]:
     ]  # fmt: skip
 
 
-def for_the_host(remote: str, archive: Path) -> list[Call]:
-    """On a home of its own."""
+def for_the_host(place: Path, pid: int) -> list[Call]:
+    """On a home of its own, and on a process that somebody else started."""
+    remote = f"file://{place / 'remote'}"
     return [
         ("start_service", lambda _: {"command": [sys.executable, "-c", SERVICE], "name": "tools", "every": "never"}),
-        ("watch", lambda k: {"target": f"pid:{k['start_service']['pid']}", "name": "watched", "every": "never"}),
+        ("watch", lambda _: {"target": f"pid:{pid}", "name": "watched", "every": "never"}),
         ("stop", lambda _: {"names": ["watched", "tools"], "timeout": 1}),
-        ("push", lambda _: {"remote": remote, "ref": "release"}),
-        ("pull", lambda _: {"remote": remote, "ref": "release"}),
+        ("push", lambda _: {"remote": remote, "ref": "whole"}),
+        ("pull", lambda _: {"remote": remote, "ref": "whole"}),
         ("key_new", lambda _: {}),
         ("key_rotate", lambda _: {}),
         ("key_rotate_signing", lambda _: {}),
         ("key_list", lambda _: {}),
         ("key_trust", lambda k: {"public_key": _signer(k["key_list"]), "name": "itself"}),
-        ("import", lambda _: {"file": str(archive)}),
+        ("export", lambda _: {"ref": "whole", "file": str(place / "whole.relive")}),
+        ("import", lambda _: {"file": str(place / "whole.relive")}),
         ("retain", lambda _: {"dry_run": True}),
         ("gc", lambda _: {"dry_run": True}),
         ("repair", lambda _: {}),
@@ -151,8 +172,10 @@ def queried(payments: Payments) -> int:
 
 
 def over_stdio(payments: Payments, place: Path, *, dear: bool) -> None:
-    server = StdioServerParameters(command=str(RELIVE), args=["mcp"], env=payments.relive.environment)
-    calls = for_any_agent(payments.incident, queried(payments), place)
+    server = StdioServerParameters(
+        command=str(RELIVE), args=["mcp", "--host"], env=payments.relive.environment
+    )
+    calls = for_failures(payments.incident, queried(payments), place)
 
     async def talk() -> None:
         async with Client(server) as client:
@@ -162,29 +185,31 @@ def over_stdio(payments: Payments, place: Path, *, dear: bool) -> None:
     payments.relive("stop", "--all")
 
 
-def over_http(home: Filled, calls: list[Call], *, dear: bool) -> None:
+def over_http(home: Filled, calls: list[Call]) -> None:
     async def talk(api: Api) -> None:
         shown = {"Authorization": f"Bearer {api.token}"}
         async with (
             httpx.AsyncClient(headers=shown, timeout=90) as http,
             Client(streamable_http_client(f"{api.address}/mcp", http_client=http)) as client,
         ):
-            await walk(client, calls, dear=dear)
+            await walk(client, calls, dear=True)
 
     with serving(home.environment, "admin", "memory", "host") as api:
         anyio.run(talk, api)
 
 
-def test_every_tool_of_any_agent_over_stdio(payments, tmp_path):
+def test_every_tool_that_looks_and_replays_over_stdio(payments, tmp_path):
     over_stdio(payments, tmp_path, dear=False)
 
 
-def test_every_tool_of_the_host_over_http(payments, tmp_path):
-    archive = tmp_path / "other.relive"
-    ref = payments.relive("show", str(payments.incident))["before"]
-    payments.relive("export", ref, "--file", str(archive), "--no-incidents")
-    with filled() as home:
-        over_http(home, for_the_host(f"file://{tmp_path / 'remote'}", archive), dear=False)
+def test_every_tool_of_the_host_over_http(tmp_path):
+    with filled() as home, subprocess.Popen(["sleep", "600"]) as other:
+        with closing(Store(home.settings.store)) as store:
+            store.tag("whole", commit(store, name="shop").id)
+        try:
+            over_http(home, for_the_host(tmp_path, other.pid))
+        finally:
+            other.kill()
 
 
 @pytest.mark.soak
@@ -194,7 +219,7 @@ def test_every_dear_tool(payments, tmp_path):
 
 
 def test_no_tool_is_left_out(tmp_path):
-    called = {tool for tool, _ in [*for_any_agent(1, 2, tmp_path), *for_the_host("", tmp_path)]}
+    called = {tool for tool, _ in [*for_failures(1, 2, tmp_path), *for_the_host(tmp_path, 1)]}
 
     async def ask() -> set[str]:
         async with Client(make_server(Settings(home=tmp_path), for_host=True)) as client:
