@@ -12,6 +12,8 @@ from relive.operations.unforeseen import unforeseen
 
 __all__ = ["refusal"]
 
+_TOLD = 3  # wrong arguments that the cause names
+
 
 def refusal(name: str, raised: BaseException) -> ToolError:
     """What the tool of this name answers with when this was raised: the parts in JSON, behind a few words.
@@ -27,8 +29,19 @@ def _error_of(raised: BaseException) -> ReliveError:
     if isinstance(raised, ReliveError):
         return raised
     if isinstance(raised, ValidationError):
-        first = raised.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
-        what = f"{name} cannot be {first['input']!r}" if first["type"] != "missing" else f"{name} is missing"
-        return UsageError(what, cause=first["msg"], remedy="the tool's input schema says what it takes")
+        return _of_arguments(raised)
     return unforeseen(raised, has_text=False)
+
+
+def _of_arguments(raised: ValidationError) -> UsageError:
+    """Those that there are not come first: of what else is wrong they may be the reason."""
+    errors = sorted(raised.errors(), key=lambda one: one["type"] != "extra_forbidden")
+    found = [(".".join(str(part) for part in one["loc"]), one) for one in errors[:_TOLD]]
+    name, first = found[0]
+    what = f"{name} is missing" if first["type"] == "missing" else f"{name} cannot be {first['input']!r}"
+    more = f"; and {len(errors) - _TOLD} more" if len(errors) > _TOLD else ""
+    return UsageError(
+        what,
+        cause="; ".join(f"{name}: {one['msg']}" for name, one in found) + more,
+        remedy="the tool's input schema says what it takes",
+    )
