@@ -44,3 +44,6 @@ def test_each_command_that_is_named_answers(relive: Relive, path: str, kind: str
         if words[0] == "debug" and kind == "signal":
             innermost = told["output"].split("#0 ")[1].splitlines()[0]
             assert "strlen" in innermost, "gdb stands where the signal struck, not in the first thread"
+            assert told["ended"] is None
+            went_on = relive(*words, "-c", "continue")
+            assert went_on["ended"] == {"exit_status": None, "signal": 11, "as_recorded": True}
