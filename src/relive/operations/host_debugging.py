@@ -41,26 +41,15 @@ __all__ = [
     "restored_at",
     "stacks_of",
 ]
-    "GDB",
-    "NativeAnswer",
-    "NativeEnd",
-    "Stacks",
-    "debug_native",
-    "gdb_at",
-    "is_native",
-    "native_end",
-    "restored_at",
-    "stacks_of",
-]
 
 # A branch's programs may be hostile, and gdb has root's rights: no scripts that a program brings along, no downloads.
 GDB = ["gdb", "-q", "-nx", "-iex", "set auto-load off", "-iex", "set debuginfod enabled off"]
-# Attached to a process, gdb stands in its first thread, and numbers the others as it finds them.
 # Writes (exit status, signal) where the process ends while gdb has it; one of the two is None.
 _TELL_END = (
     "python gdb.events.exited.connect(lambda e: open({!r}, 'w').write("
     "repr((getattr(e, 'exit_code', None), int(gdb.convenience_variable('_exitsignal') or 0) or None))))"
 )
+# Attached to a process, gdb stands in its first thread, and numbers the others as it finds them.
 _SWITCH = "python [one.switch() for one in gdb.selected_inferior().threads() if one.ptid[1] == {}]"
 _LET_GO = "(None, None)"  # gdb calls it an exit, too
 _ENDED = re.compile(r"\((\d+|None), (\d+|None)\)")
