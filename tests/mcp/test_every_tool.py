@@ -43,7 +43,7 @@ REFUSED = {
     "restore_as_podman": {"ref-unknown"},
 }
 # These run several replays or branches each, or are called well in ``test_server`` and ``mcp_way``; here they are a soak.
-DEAR = {"bisect", "kept", "leaks", "reproduce", "restore_many", "try", "why", "doctor"}
+DEAR = {"bisect", "kept", "leaks", "python_objects", "reproduce", "restore_many", "try", "why", "doctor"}
 DEAR |= {
     "check",
     "debug",
@@ -96,6 +96,7 @@ def for_failures(number: int, queried: int, place: Path) -> list[Call]:
         ("inspect", lambda k: {"ref": k["incident"]["before"]}),
         ("find_in_memory", lambda k: {"ref": k["incident"]["before"], "pattern": "slowed_payments", "most": 1}),
         ("python_stacks", lambda k: {"ref": k["incident"]["before"]}),
+        ("python_objects", lambda k: {"ref": k["incident"]["before"], "most": 1}),
         ("evaluate", lambda k: {"ref": k["incident"]["before"], "expression": "6 * 7"}),
         ("diff", lambda k: {"before": k["incident"]["before"], "after": k["commit"]["id"]}),
         ("leaks", lambda k: {"refs": [k["incident"]["before"], k["incident"]["at"], k["commit"]["id"]]}),

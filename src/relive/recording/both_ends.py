@@ -36,6 +36,11 @@ class BothEnds:
         self._last.append(event)
 
     @property
+    def is_full(self) -> bool:
+        """The next one takes the room of one of the middle."""
+        return len(self._first) == self._few and len(self._last) == self._last.maxlen
+
+    @property
     def held(self) -> list[Event]:
         """Those that are held."""
         return [*self._first, *self._last]

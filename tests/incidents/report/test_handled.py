@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -77,3 +78,13 @@ def test_of_more_events_than_are_told_those_at_the_end_stay(tmp_path, exchange, 
     assert len(found.events) == 50 and found.left_out == len(made.made) - 50
     assert found.events[-1].kind is EventKind.FAILURE
     assert [event.mono_ns for event in found.events] == sorted(event.mono_ns for event in found.events)
+
+
+def test_of_a_request_without_an_end_those_at_the_begin_stay(tmp_path, exchange, monkeypatch):
+    """A hang: what comes long after it is of others."""
+    monkeypatch.setattr("relive.incidents.report.handled._BY_TIME_MOST", 50)
+    made = Events(request=0)
+    for number in range(200):
+        made.add(EventKind.LOG_RECORD, 2 + number / 100, text=str(number), level="INFO")
+    found = handled(recorded(tmp_path / "inside", made.made), replace(exchange, ended_mono_ns=None))
+    assert [event.fields["text"] for event in found.events] == [str(number) for number in range(50)]

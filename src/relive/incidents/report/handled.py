@@ -43,13 +43,18 @@ def handled(recording: Recording, exchange: Exchange) -> Handled:
     """What was recorded of it; empty where nothing was. Raises RecordingCorrupt."""
     found, beside = BothEnds(MOST_EVENTS), BothEnds(_BY_TIME_MOST)
     of: tuple[object, int] | None = None
+    is_open = exchange.ended_mono_ns is None
     by_time_until = exchange.ended_mono_ns or exchange.started_mono_ns + _OPEN_NS
     for event in _during(recording, exchange):
         if of is None and event.kind is EventKind.HANDLING_STARTED and is_of(event, exchange):
             of = event.fields.get("pid"), event.request
+        # Of a request without an end the begin says more: what comes later may be anybody's.
+        if is_open and found.is_full:
+            break
         is_meanwhile = exchange.ended_mono_ns is None or event.mono_ns <= exchange.ended_mono_ns
         if of is None:
-            if event.request == 0 and event.mono_ns <= by_time_until and event.kind not in _CLOCKS:
+            is_near = event.request == 0 and event.mono_ns <= by_time_until and event.kind not in _CLOCKS
+            if is_near and not (is_open and beside.is_full):
                 beside.add(event)
             continue
         if event.fields.get("pid") != of[0]:
