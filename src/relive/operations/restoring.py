@@ -68,7 +68,7 @@ def restore(settings: Settings, wish: RestoreWish, progress: Progress) -> Branch
     """Bring a commit to life as a branch, in a sealed sandbox.
 
     Raises:
-        UsageError: an address or the speed cannot be meant.
+        UsageError: an address cannot be published.
         RefUnknown, RefAmbiguous, StoreError: the store cannot give the commit.
         RestoreFailed: the branch did not come to life; nothing is left of it.
     """

@@ -81,7 +81,6 @@ def restore_many(settings: Settings, wish: RestoreManyWish, progress: Progress) 
     The first comes alone: what has to be read, made and checked for all of them is made for it.
 
     Raises:
-        UsageError: the speed cannot be meant.
         RefUnknown, RefAmbiguous, StoreError: the store does not know the commit.
     """
     tend(settings, progress)
