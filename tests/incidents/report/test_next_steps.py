@@ -66,7 +66,7 @@ def test_the_request_alone_is_tried_where_it_is_kept_and_before_the_commits_are_
 
 def test_no_commits_are_searched_where_the_request_alone_was_seen_to_suffice():
     found = steps(can_reproduce=True, has_earlier=True, suffices=True)
-    assert found == ["relive replay 7", "relive reproduce 7"]
+    assert found == ["relive replay 7", "relive reproduce 7", WHY]
 
 
 def test_a_replay_that_would_refuse_or_cannot_show_it_is_not_offered():
