@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from mcp import Client
 from payments import Payments
 
-__all__ = ["from_list_to_verdict", "value"]
+__all__ = ["from_list_to_verdict", "refused", "value"]
 
 
 async def value(client: Client, tool: str, **arguments: Any) -> Any:
@@ -16,6 +17,16 @@ async def value(client: Client, tool: str, **arguments: Any) -> Any:
     assert not result.is_error, result.content
     assert result.structured_content is not None
     return result.structured_content
+
+
+async def refused(client: Client, tool: str, **arguments: Any) -> Any:
+    """The four parts of a tool's error."""
+    result = await client.call_tool(tool, arguments)
+    assert result.is_error, (tool, result.content)
+    text = result.content[0].text  # type: ignore[union-attr]
+    error = json.loads(text[text.index("{") :])
+    assert set(error) == {"code", "message", "cause", "remedy"}, error
+    return error
 
 
 async def from_list_to_verdict(client: Client, payments: Payments) -> None:

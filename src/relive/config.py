@@ -33,6 +33,7 @@ STORE_KEY = "RELIVE_STORE_KEY"
 _KEY_SIZE = 32
 _PREFIX = "RELIVE_"
 _FILES = (Path("/etc/relive.toml"), Path("relive.toml"))
+_DIRECTORIES = ("store", "capsules", "branches", "incidents", "server")  # of a home
 _OTHER_VARIABLES = {"RELIVE_CRIU_SUITE", STORE_KEY}  # the first is read by set-up only
 _given_keys: tuple[bytes, ...] = ()
 
@@ -282,19 +283,25 @@ def load_settings(*, anyone: bool = False, **overrides: object) -> Settings:
 
 
 def _refuse_foreign_home(home: Path) -> None:
-    """Of somebody else's home nobody but root can read all: what is not readable must not be taken for what is not there."""
+    """Of what is somebody else's nobody but root can read all: what is not readable must not be taken for what is not there.
+
+    Also within a home of one's own, where root was at work.
+    """
     user = os.geteuid()
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        try:
-            owner = home.stat().st_uid
-        except PermissionError:
-            owner = -1
-        if user not in (0, owner):
-            raise PermissionMissing(
-                f"{home} belongs to another user",
-                cause=f"this is user {user}, who may not read all that is in it",
-                remedy="run it as root: sudo relive ...; or set RELIVE_HOME to a directory of your own",
-            )
+    if user == 0:
+        return
+    for place in (home, *(home / name for name in _DIRECTORIES)):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            try:
+                owner = place.stat().st_uid
+            except PermissionError:
+                owner = -1
+            if owner != user:
+                raise PermissionMissing(
+                    f"{place} belongs to another user",
+                    cause=f"this is user {user}, who may not read all that is in it",
+                    remedy="run it as root: sudo relive ...; or set RELIVE_HOME to a directory of your own",
+                )
 
 
 def _from_files() -> dict[str, Any]:

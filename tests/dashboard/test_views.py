@@ -255,6 +255,42 @@ def test_a_bisection_is_told_with_its_requests_and_values():
     assert "It cannot be told when it began: too few probes" in told
 
 
+def test_a_cause_is_told_with_the_runs_that_prove_it():
+    def page() -> None:
+        from relive.dashboard.explained import show_explanation
+        from relive.model.commit import CommitId
+        from relive.model.intervention import ChangeTold, Effect, Explanation, Tested
+        from relive.model.trial import FixRun
+
+        run = FixRun(result="fails the same", fails=True, seconds=1.0)
+        passes = FixRun(result="passes", fails=False, seconds=1.0)
+        change = ChangeTold(
+            option="--without 36", about="request 36 (<b>/retire)", recorded="sent", instead="left out"
+        )
+        shared = {"commit": CommitId("c" * 64), "control": [run]}
+        cause = Tested(changes=[change], effect=Effect.GOES_AWAY, runs=[passes], **shared)
+        other = Tested(changes=[change], effect=Effect.CANNOT_TELL, why="too few", runs=[passes], **shared)
+        told = {
+            "incident": 3, "service": "s", "failing": "GET /", "compared_with": None, "replays": 9, "seconds": 2.5,
+            "most_replays": 100, "most_seconds": 600.0, **shared,
+        }  # fmt: skip
+        show_explanation(
+            Explanation(
+                **told, causes=[cause], tried=[other], sentence="It fails because of 36.", why_not=None
+            )
+        )
+        show_explanation(
+            Explanation(**told, causes=[], tried=[], sentence="Cannot tell why.", why_not="no good one")
+        )
+
+    app = AppTest.from_function(page).run()
+    assert not app.exception
+    told = said(app).replace("\\", "")
+    assert "It fails because of 36." in told and "request 36 (&lt;b&gt;/retire)" in told
+    assert "relive what-if 3 --without 36" in told
+    assert "cannot tell" in told and "too few" in told and "Cannot tell why." in told
+
+
 def test_commits_are_added_up_by_service_and_listed(look, home):
     store = Store(home / "store")
     for number in range(3):

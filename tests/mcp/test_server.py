@@ -15,7 +15,7 @@ from anyio.from_thread import start_blocking_portal
 from jsonschema import Draft202012Validator
 
 from mcp import Client, MCPError, StdioServerParameters
-from mcp_way import from_list_to_verdict, value
+from mcp_way import from_list_to_verdict, refused, value
 from payments import Payments
 from relive.config import Settings
 from relive.mcp.server import make_server
@@ -38,14 +38,6 @@ def agent(payments: Payments) -> Iterator[Callable[[Talk], None]]:
         portal.wrap_async_context_manager(Client(stdio(payments))) as client,
     ):
         yield lambda talk: portal.call(talk, client)
-
-
-async def refused(client: Client, tool: str, **arguments: Any) -> Any:
-    """The four parts of a tool's error."""
-    result = await client.call_tool(tool, arguments)
-    assert result.is_error
-    text = result.content[0].text
-    return json.loads(text[text.index("{") :])
 
 
 def test_from_list_to_verdict_over_stdio(agent, payments):

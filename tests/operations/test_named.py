@@ -14,6 +14,7 @@ from relive.operations.catalogue import OPERATIONS
 from relive.operations.subprocess_runner import perform_apart
 
 WRONG: dict[str, tuple[dict[str, object], type[ReliveError]]] = {
+    "bisect": ({"good": "nothing", "bad": "nothing", "when": "True"}, RefUnknown),
     "commit": ({"target": "nobody"}, TargetUnknown),
     "debug": ({"number": 17}, IncidentUnknown),
     "diff": ({"before": "nothing", "after": "nothing"}, RefUnknown),
@@ -22,7 +23,8 @@ WRONG: dict[str, tuple[dict[str, object], type[ReliveError]]] = {
     "export": ({"ref": "incident/17", "file": "/tmp/none"}, IncidentUnknown),
     "find-in-memory": ({"ref": "nothing", "pattern": "a"}, RefUnknown),
     "inspect": ({"ref": "nothing"}, RefUnknown),
-    "keep": ({"incident": 17, "expect": "status 200"}, IncidentUnknown),
+    "keep": ({"incident": 17, "expect": "status == 200"}, IncidentUnknown),
+    "leaks": ({"refs": ["one", "two", "three"]}, RefUnknown),
     "push": ({"ref": "nothing", "remote": "/tmp/none"}, RefUnknown),
     "python-stacks": ({"ref": "nothing"}, RefUnknown),
     "python-objects": ({"ref": "nothing"}, RefUnknown),
@@ -30,7 +32,10 @@ WRONG: dict[str, tuple[dict[str, object], type[ReliveError]]] = {
     "reproduce": ({"incident": "17"}, IncidentUnknown),
     "restore": ({"ref": "nothing"}, RefUnknown),
     "restore-as-podman": ({"ref": "nothing"}, RefUnknown),
+    "restore-many": ({"ref": "nothing", "count": 2}, RefUnknown),
     "try": ({"incident": 17}, IncidentUnknown),
+    "what-if": ({"incident": 17}, IncidentUnknown),
+    "why": ({"incident": 17}, IncidentUnknown),
 }
 
 

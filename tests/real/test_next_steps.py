@@ -18,7 +18,7 @@ from .test_failures import start
 @pytest.mark.parametrize(
     ("path", "kind", "named"),
     [
-        ("/price", "answer", ["replay", "reproduce"]),
+        ("/price", "answer", ["replay", "reproduce", "why"]),
         ("/hang-python", "hang", ["debug", "replay", "reproduce"]),
         ("/exit", "exit", ["replay", "reproduce"]),
         ("/segv", "signal", ["debug", "replay", "reproduce"]),
@@ -34,6 +34,8 @@ def test_each_command_that_is_named_answers(relive: Relive, path: str, kind: str
     assert [str(one).split()[1] for one in commands] == named
     for command in commands:
         _, *words = shlex.split(command)
+        if words[0] == "why":
+            words += ["--times", "1", "--most", "4"]  # as long as it likes it would take a while
         if words[0] == "debug" and kind == "signal" and shutil.which("gdb") is None:
             continue
         done = relive.say(*words)
@@ -42,3 +44,6 @@ def test_each_command_that_is_named_answers(relive: Relive, path: str, kind: str
         if words[0] == "debug" and kind == "signal":
             innermost = told["output"].split("#0 ")[1].splitlines()[0]
             assert "strlen" in innermost, "gdb stands where the signal struck, not in the first thread"
+            assert told["ended"] is None
+            went_on = relive(*words, "-c", "continue")
+            assert went_on["ended"] == {"exit_status": None, "signal": 11, "as_recorded": True}

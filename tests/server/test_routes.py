@@ -259,3 +259,19 @@ def test_who_did_what_is_in_the_audit_log(api):
     page = api.get("/audit")
     acts = [one for one in page["entries"] if one["outcome"] == "done" and one["task"]]
     assert acts and all(one["who"].startswith("test") for one in acts)
+
+
+def test_why_it_failed_is_asked_and_told_only_to_who_may_see_memory(api, payments):
+    """A name of nothing is refused at once; the replays are bounded as asked, and the answer says what could be told."""
+    assert api.refused("POST", "/explanations", json={"incident": 999}) == (404, "incident-unknown")
+    assert api.refused("POST", "/branches", json={"ref": "nothing"}) == (404, "ref-unknown")
+    task = api.post("/explanations", {"incident": payments.incident, "times": 1, "most": 3})
+    told = api.result(task)
+    assert told["incident"] == payments.incident and "POST /payments" in told["failing"]
+    assert 1 <= told["replays"] <= 3 and len(told["control"]) == 1
+    assert told["sentence"] and (told["causes"] or told["why_not"])
+    with Tokens(payments.relive.settings.server) as tokens:
+        _, text = tokens.create("reader", [Scope.READ], lifetime=600)
+    with httpx.Client(base_url=api.address, headers={"Authorization": f"Bearer {text}"}) as reader:
+        kept = reader.get(f"/tasks/{task['id']}").json()
+        assert (kept["kind"], kept["input"], kept["result"]) == ("why", {}, None)

@@ -13,6 +13,7 @@ import typer.main
 from relive.agent.control.lean import LEFT_OUT
 from relive.cli import app
 from relive.cli.forked import COMMANDS
+from relive.cli.last_resort import end_broken
 
 __all__ = ["main"]
 
@@ -33,6 +34,8 @@ def main() -> None:
         app.main()
     except SystemExit as end:
         _end(end.code if isinstance(end.code, int) else 0)
+    except Exception as error:
+        end_broken(error)
 
 
 def _end(status: int) -> None:

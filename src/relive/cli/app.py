@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import importlib
 import sys
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -16,11 +14,11 @@ from pydantic import ValidationError
 from relive import __version__
 from relive.cli.streams import prepare_streams
 from relive.cli.terminal import Terminal
-from relive.errors import OutputLost, PermissionMissing, ReliveError, UsageError
+from relive.errors import OutputLost, ReliveError, UsageError
+from relive.operations.unforeseen import unforeseen
 
 __all__ = ["application", "application_for", "main"]
 
-_FRAMES = 4  # of a defect that are told
 _PASSES_ON = {"allow_interspersed_args": False}
 
 
@@ -248,7 +246,7 @@ def _status_of(words: list[str], loaded: Callable[[], None]) -> int:
         # What typer says of a command line that cannot be read; its classes are not public.
         say = getattr(error, "format_message", None)
         if say is None:
-            return _failed(_unforeseen(error), as_json=as_json)
+            return _failed(unforeseen(error), as_json=as_json)
         if as_json:
             return _failed(UsageError(say(), remedy="see `relive COMMAND --help`"), as_json=True)
         error.show()  # type: ignore[attr-defined]  # as it has format_message, it has this
@@ -259,19 +257,3 @@ def _status_of(words: list[str], loaded: Callable[[], None]) -> int:
 def _failed(error: ReliveError, *, as_json: bool) -> int:
     Terminal(as_json=as_json).failed(error)
     return error.exit_status
-
-
-def _unforeseen(error: Exception) -> ReliveError:
-    """What no command expected, as an error of ours: its exit status is none that a verdict has."""
-    if isinstance(error, PermissionError):
-        what = f"{error.filename} may not be used" if error.filename is not None else "a right is missing"
-        return PermissionMissing(what, cause=error.strerror, remedy="run it as root: sudo relive ...")
-    frames = [
-        f"{Path(frame.filename).name}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__)
-    ]
-    told = " ".join(str(error).split())
-    return ReliveError(
-        f"{type(error).__name__}: {told}" if told else type(error).__name__,
-        cause=f"a defect of Relive, at {' < '.join(reversed(frames[-_FRAMES:]))}",
-        remedy="please report it, with this line and the command",
-    )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 from relive.cli.replay_cmd import outcome_words
 from relive.cli.terminal import AsJson, Terminal
@@ -16,10 +18,19 @@ from relive.model.outcome import verdict_words
 from relive.model.text import printable
 from relive.operations.debugging import OUTCOME_LIMIT, DebugAnswers, DebugWish, is_quit, outcome_of, prompted
 from relive.operations.debugging import debug as ask_debugger
-from relive.operations.host_debugging import debug_native, gdb_at, is_native, restored_at, stacks_of
+from relive.operations.host_debugging import (
+    NativeEnd,
+    debug_native,
+    gdb_at,
+    is_native,
+    native_end,
+    restored_at,
+    stacks_of,
+)
 from relive.operations.respawning import tend_capsules
 from relive.replay.debug.outcome import DebugOutcome
 from relive.replay.debug.session import Debugged, has_waiting_thread
+from relive.sandbox.branch import Branch
 
 __all__ = ["debug"]
 
@@ -102,9 +113,32 @@ def _from_outside(terminal: Terminal, settings: Settings, wish: DebugWish, incid
             found = stacks_of(incident, branch)
             terminal.answer(found, "\n".join(text for text in found.stacks.values() if text))
         elif not wish.command and sys.stdin.isatty() and not terminal.as_json:
-            command = gdb_at(incident, branch)
-            terminal.status(f"Running {shlex.join(command)}.")
-            subprocess.run(command, check=False)
+            _talk_to_gdb(terminal, incident, branch)
         else:
             answer = debug_native(incident, branch, wish.command)
-            terminal.answer(answer, answer.output)
+            terminal.answer(answer, "\n".join(filter(None, [answer.output, _ended(incident, answer.ended)])))
+
+
+def _talk_to_gdb(terminal: Terminal, incident: Incident, branch: Branch) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        told = Path(directory) / "ended"
+        command = gdb_at(incident, branch, told)
+        terminal.status(f"Running {shlex.join(command)}.")
+        subprocess.run(command, check=False)
+        if words := _ended(incident, native_end(incident, told)):
+            terminal.status(words)
+
+
+def _ended(incident: Incident, end: NativeEnd | None) -> str:
+    """What came of it where gdb let it go on to its end; empty where it did not."""
+    if end is None:
+        return ""
+    sighting = incident.sighting
+    recorded = _end_words(sighting.exit_status, sighting.signal)
+    came = _end_words(end.exit_status, end.signal)
+    verdict = "the same end" if end.as_recorded else "another end"
+    return f"It went on: {came}; recorded: {recorded}. Verdict: {verdict}."
+
+
+def _end_words(status: int | None, number: int | None) -> str:
+    return f"killed by signal {number}" if number is not None else f"ended with status {status}"

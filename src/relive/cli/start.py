@@ -13,6 +13,15 @@ def main() -> None:
     """Entry point of the ``relive`` script; in a process of its own, whose garbage collector it sets."""
     # Nothing is garbage while modules are imported, but each pass looks at all that there is so far: a tenth of the time.
     gc.disable()
+    try:
+        _run()
+    except Exception as error:
+        from relive.cli.last_resort import end_broken
+
+        end_broken(error)
+
+
+def _run() -> None:
     from relive.cli.forked import run_forked
 
     status = run_forked()

@@ -11,6 +11,7 @@ from relive.dashboard.jobs import JOBS
 from relive.dashboard.refusals import telling
 from relive.model.commit import CommitId
 from relive.operations.bisecting import BISECT, BisectWish
+from relive.operations.explaining import WHY, WhyWish
 from relive.operations.exports import EXPORT, ExportWish
 from relive.operations.replays import REPLAY, ReplayWish
 from relive.operations.reproductions import REPRODUCE, ReproduceWish
@@ -25,6 +26,7 @@ __all__ = [
     "reproduce_button",
     "restore_button",
     "restore_buttons",
+    "why_button",
 ]
 
 _TIMES = 5
@@ -92,6 +94,18 @@ def bisect_button(settings: Settings, number: int, subject: str) -> None:
         with telling():
             wish = BisectWish(replay=number, curve=_CURVE, times=_CURVE_TIMES)
             JOBS.start(settings, BISECT, wish, title="Drawing how probable it is", subject=subject)
+
+
+def why_button(settings: Settings, number: int, subject: str) -> None:
+    """What an incident is caused by."""
+    if st.button(
+        "Find the cause",
+        key="why",
+        icon=":material/lightbulb:",
+        help="Replays it with answers, readings and earlier requests changed, in sealed sandboxes, until the failure goes away",
+    ):
+        with telling():
+            JOBS.start(settings, WHY, WhyWish(incident=number), title="Finding the cause", subject=subject)
 
 
 def bisect_form(settings: Settings, commit: CommitId, subject: str) -> None:

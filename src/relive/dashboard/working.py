@@ -8,12 +8,14 @@ import streamlit as st
 
 from relive.config import Settings
 from relive.dashboard.bisected import show_bisection
+from relive.dashboard.explained import show_explanation
 from relive.dashboard.jobs import JOBS, Job, JobState
 from relive.dashboard.look import label
 from relive.dashboard.refusals import refuse
 from relive.dashboard.verdicts import show_verdict
 from relive.incidents.report.masking import Mask
 from relive.model.branch import BranchFacts
+from relive.model.intervention import Explanation
 from relive.model.outcome import Replay
 from relive.model.quantities import duration, size
 from relive.model.reproduction import Reproduction
@@ -108,6 +110,8 @@ def _show_result(settings: Settings, job: Job) -> None:
             )
         case Bisection() as bisection:
             show_bisection(bisection)
+        case Explanation() as explanation:
+            show_explanation(explanation)
         case Verification() as found:
             _show_verification(found)
         case _:

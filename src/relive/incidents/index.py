@@ -327,13 +327,15 @@ class IncidentIndex:
 
 
 def _row(path: Path, package: Path | None, exception: str | None) -> tuple[str | int | None, ...] | None:
-    """``_FACTS`` but for the number; None for a file that a crash left, or that cannot be read.
+    """``_FACTS`` but for the number; None for a file that a crash left, or that is damaged. Raises PermissionError.
 
     Args:
         package: the error package beside it, unless there is none or the exception is known.
     """
     try:
         one = decode_incident(path.read_bytes())
+    except PermissionError:
+        raise  # what may not be read is there all the same
     except (OSError, RecordingCorrupt):
         return None
     values = (

@@ -16,8 +16,6 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from relive.config import Settings
-from relive.errors import ReliveError
-from relive.mcp.refusals import refusal
 from relive.mcp.trail import acting
 from relive.operations.operation import Operation
 from relive.operations.subprocess_runner import perform_apart
@@ -73,8 +71,6 @@ def tool_of(
 
         try:
             return await anyio.to_thread.run_sync(perform, abandon_on_cancel=True, limiter=at_once)
-        except ReliveError as error:
-            raise refusal(error) from error
         finally:
             cancel.set()  # a client that gave up wants nothing of it
 

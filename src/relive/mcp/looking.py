@@ -11,7 +11,6 @@ from pydantic import BaseModel, Field
 
 from relive.check.report import Report
 from relive.config import Settings
-from relive.mcp.refusals import refusing
 from relive.mcp.stories import Frames, Story, Timeline, frames_of, story_of, timeline_of
 from relive.mcp.tools import make_tool
 from relive.operations.branches import (
@@ -61,7 +60,7 @@ def looking_tools(settings: Settings) -> list[Tool]:
     made: list[Tool] = []
 
     def add(function: Callable[..., BaseModel]) -> None:
-        made.append(make_tool(refusing(function), _LOOKS))
+        made.append(make_tool(function, _LOOKS))
 
     def targets() -> Targets:
         """The services that run under Relive and can be committed, and what of their protection does not work."""

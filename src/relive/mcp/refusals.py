@@ -1,40 +1,47 @@
-"""Errors as an agent can act on them."""
+"""Errors as an agent can act on them: whatever a tool fails with is told in the four parts that every face has."""
 
 from __future__ import annotations
 
-import functools
 import json
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar
 
-from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from pydantic import ValidationError
 
 from relive.errors import ReliveError, UsageError
+from relive.operations.unforeseen import unforeseen
 
-__all__ = ["refusal", "refusing"]
+__all__ = ["refusal"]
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-def refusal(error: ReliveError) -> ToolError:
-    """The four parts in JSON; anything but a ToolError would be masked by the SDK."""
-    return ToolError(json.dumps(error.as_json(), ensure_ascii=False))
+_TOLD = 3  # wrong arguments that the cause names
 
 
-def refusing(function: Callable[P, T]) -> Callable[P, T]:
-    """The function, its ReliveErrors as ToolErrors."""
+def refusal(name: str, raised: BaseException) -> ToolError:
+    """What the tool of this name answers with when this was raised: the parts in JSON, behind a few words.
 
-    @functools.wraps(function)
-    def called(*args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return function(*args, **kwargs)
-        except ReliveError as error:
-            raise refusal(error) from error
-        except ValidationError as error:
-            first = error.errors()[0]
-            name = ".".join(str(part) for part in first["loc"])
-            raise refusal(UsageError(f"{name} cannot be {first['input']!r}", cause=first["msg"])) from error
+    A defect is of the kind whose traceback the SDK writes to the server's log, and what its exception says is only there.
+    """
+    error = _error_of(raised)
+    kind = ToolError if error is raised or isinstance(raised, ValidationError) else UnexpectedToolError
+    return kind(f"Error executing tool {name}: {json.dumps(error.as_json(), ensure_ascii=False)}")
 
-    return called
+
+def _error_of(raised: BaseException) -> ReliveError:
+    if isinstance(raised, ReliveError):
+        return raised
+    if isinstance(raised, ValidationError):
+        return _of_arguments(raised)
+    return unforeseen(raised, has_text=False)
+
+
+def _of_arguments(raised: ValidationError) -> UsageError:
+    """Those that there are not come first: of what else is wrong they may be the reason."""
+    errors = sorted(raised.errors(), key=lambda one: one["type"] != "extra_forbidden")
+    found = [(".".join(str(part) for part in one["loc"]), one) for one in errors[:_TOLD]]
+    name, first = found[0]
+    what = f"{name} is missing" if first["type"] == "missing" else f"{name} cannot be {first['input']!r}"
+    more = f"; and {len(errors) - _TOLD} more" if len(errors) > _TOLD else ""
+    return UsageError(
+        what,
+        cause="; ".join(f"{name}: {one['msg']}" for name, one in found) + more,
+        remedy="the tool's input schema says what it takes",
+    )

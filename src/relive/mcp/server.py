@@ -8,7 +8,7 @@ import anyio
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError
 from mcp.server.mcpserver.tools import Tool
-from mcp_types import ToolAnnotations
+from mcp_types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import Field
 
 from relive import __version__
@@ -16,7 +16,7 @@ from relive.config import Settings
 from relive.errors import NotFound
 from relive.mcp.acting import tool_of
 from relive.mcp.looking import looking_tools
-from relive.mcp.refusals import refusing
+from relive.mcp.refusals import refusal
 from relive.mcp.stories import story_of
 from relive.mcp.tools import make_tool
 from relive.mcp.trail import acting
@@ -62,12 +62,26 @@ def make_server(settings: Settings, *, for_host: bool = False) -> MCPServer:
         if isinstance(face := one.faces.mcp, ToolFace) and (for_host or not face.is_for_host)
     ]
     tools = [*looking_tools(settings), *acting_tools, *_stopping_tools(settings)]
-    server = MCPServer(
+    server = _Server(
         "relive", version=__version__, instructions=_INSTRUCTIONS, log_level="ERROR", tools=tools
     )
     _add_resources(server, settings)
     _add_prompts(server)
     return server
+
+
+class _Server(MCPServer):
+    """Tells of a tool that there is none of as of any other error."""
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[Any] | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        """As the SDK's."""
+        if self._tool_manager.get_tool(name) is None:
+            raise refusal(
+                name, NotFound(f"there is no tool {name!r}", remedy="the list of tools has their names")
+            )
+        return await super().call_tool(name, arguments, context)
 
 
 def _stopping_tools(settings: Settings) -> list[Tool]:
@@ -88,7 +102,7 @@ def _stopping_tools(settings: Settings) -> list[Tool]:
         with acting(context, "tag", {"name": name, "ref": ref}):
             return add_tag(settings, name, ref)
 
-    return [make_tool(refusing(stop_branches), _DESTROYS), make_tool(refusing(tag), _ADDS)]
+    return [make_tool(stop_branches, _DESTROYS), make_tool(tag, _ADDS)]
 
 
 def _add_resources(server: MCPServer, settings: Settings) -> None:

@@ -174,6 +174,7 @@ def _ask_next(account: Account) -> list[str]:
         f"relive replay {number}": f"replay(what='{number}')",
         f"relive reproduce {number}": f"reproduce(incident='{number}')",
         f"relive bisect --replay {number}": f"bisect(replay={number})",
+        f"relive why {number}": f"why(incident={number})",
         f"relive debug {number} --at-request": f"debug(number={number}, at_request=true, command=['n', 'p ...'])",
     }
     if (

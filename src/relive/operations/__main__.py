@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from relive.config import load_settings
 from relive.errors import ReliveError, UsageError
 from relive.operations.catalogue import OPERATIONS
+from relive.operations.unforeseen import unforeseen
 
 __all__ = ["main"]
 
@@ -83,6 +84,9 @@ def main() -> None:
     except ValidationError as error:
         line.say(error=UsageError(f"{operation.name}: {error.errors()[0]['msg']}").as_json())
         sys.exit(1)
+    except ReliveError as error:  # of a word that stands for nothing
+        line.say(error=error.as_json())
+        sys.exit(1)
     try:
         result = operation.run(load_settings(), wish, line)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # from here on it is done
@@ -92,6 +96,11 @@ def main() -> None:
         sys.exit(1)
     except (KeyboardInterrupt, BrokenPipeError):
         sys.exit(130)
+    except PermissionError as error:
+        if os.geteuid() == 0:
+            raise  # a defect: its traceback is for the log
+        line.say(error=unforeseen(error).as_json())
+        sys.exit(1)
 
 
 if __name__ == "__main__":

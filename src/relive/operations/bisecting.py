@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Sequence
+from typing import Annotated
 
 from pydantic import Field
 
@@ -18,10 +19,12 @@ from relive.incidents.incidents import Incidents
 from relive.incidents.report.masking import Mask
 from relive.model.capsule import LifePaths
 from relive.model.commit import CommitId
+from relive.model.expectation import parse_expectation
 from relive.model.incident import Incident
 from relive.model.token_scope import Scope
 from relive.operations.branches import inside_environment
 from relive.operations.differences import CommitDifference, DiffWish, diff
+from relive.operations.grammars import written_as
 from relive.operations.operation import Effect, Faces, Operation, Result, Route, Tool, Wish
 from relive.operations.progress import Progress, Silent
 from relive.operations.targets import tend
@@ -79,7 +82,7 @@ class BisectWish(Wish):
         max_length=8000,
         description="A request to the service, such as /rates or 'POST /refresh'; good where its answer is as expected",
     )
-    expect: str | None = Field(
+    expect: Annotated[str | None, written_as(parse_expectation)] = Field(
         default=None,
         max_length=4000,
         description="With http: \"status == 200 and 'eur' in body\" (also seconds, headers, json); without: status < 500",
@@ -258,6 +261,15 @@ def bisect(settings: Settings, wish: BisectWish, progress: Progress) -> Bisectio
     return _told(settings, wish, line, found, drawn)
 
 
+def _look_up(settings: Settings, wish: BisectWish) -> None:
+    _check(wish)
+    if wish.replay is not None:
+        Incidents(settings.incidents).get(wish.replay)
+    store = Store(settings.store)
+    for ref in filter(None, (wish.good, wish.bad)):
+        store.resolve(ref)
+
+
 BISECT = Operation(
     "bisect",
     BisectWish,
@@ -279,6 +291,7 @@ BISECT = Operation(
             "the values they changed. Commits are asked in throw-away branches.",
         ),
     ),
+    look_up=_look_up,
 )
 
 
@@ -384,7 +397,6 @@ def _probe(
 
         return FailureProbe(settings, store, incident, wish.limit)
     from relive.bisection.branches import CommandProbe, HttpProbe
-    from relive.model.expectation import parse_expectation
 
     if wish.run is not None:
         return CommandProbe(settings, store, wish.run, inside_environment(), limit)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field
 
 from relive.config import Settings
 from relive.containers.podman.restore.restoring import Revived, restore_container
 from relive.model.capsule import parse_publication
 from relive.model.token_scope import Scope
+from relive.operations.grammars import each_written_as
 from relive.operations.named import look_up_commit
 from relive.operations.operation import Effect, Faces, Operation, Route, Tool, Wish
 from relive.operations.progress import Progress
@@ -23,7 +26,7 @@ class ContainerWish(Wish):
     name: str = Field(
         default="", description="What podman calls it; default: the original's name and its commit's"
     )
-    publish: list[str] = Field(
+    publish: Annotated[list[str], each_written_as(parse_publication)] = Field(
         default=[], description="HOSTPORT:PORT: reach the container's port from this host"
     )
     share_volumes: bool = Field(

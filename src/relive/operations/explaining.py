@@ -25,8 +25,8 @@ from relive.model.intervention import Explanation, Tested
 from relive.model.token_scope import Scope
 from relive.model.trial import FixRun
 from relive.operations.interventions import ReplayWithChanges, commits_before, lab_of
+from relive.operations.named import look_up_incident
 from relive.operations.operation import Effect, Faces, Operation, Route, Tool
-from relive.operations.policies import check_words
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
 from relive.protocols.call import Call
@@ -68,7 +68,6 @@ def why(settings: Settings, wish: WhyWish, progress: Progress) -> Explanation:
     Raises:
         IncidentUnknown, RefUnknown, RecordingError, StoreError, UsageError: there is nothing that could be replayed.
     """
-    check_words(wish.ignore, wish.on_miss)
     tend(settings, progress)
     store = Store(settings.store)
     incident = Incidents(settings.incidents).get(wish.incident)
@@ -133,6 +132,7 @@ WHY = Operation(
             "requests without which it does not fail. `why_not` says what could not be told; that is an answer, too.",
         ),
     ),
+    look_up=look_up_incident,
 )
 
 

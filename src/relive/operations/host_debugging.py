@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,12 +29,30 @@ from relive.replay.debug.session import restored
 from relive.sandbox.branch import Branch
 from relive.store import Store
 
-__all__ = ["GDB", "NativeAnswer", "Stacks", "debug_native", "gdb_at", "is_native", "restored_at", "stacks_of"]
+__all__ = [
+    "GDB",
+    "NativeAnswer",
+    "NativeEnd",
+    "Stacks",
+    "debug_native",
+    "gdb_at",
+    "is_native",
+    "native_end",
+    "restored_at",
+    "stacks_of",
+]
 
 # A branch's programs may be hostile, and gdb has root's rights: no scripts that a program brings along, no downloads.
 GDB = ["gdb", "-q", "-nx", "-iex", "set auto-load off", "-iex", "set debuginfod enabled off"]
+# Writes (exit status, signal) where the process ends while gdb has it; one of the two is None.
+_TELL_END = (
+    "python gdb.events.exited.connect(lambda e: open({!r}, 'w').write("
+    "repr((getattr(e, 'exit_code', None), int(gdb.convenience_variable('_exitsignal') or 0) or None))))"
+)
 # Attached to a process, gdb stands in its first thread, and numbers the others as it finds them.
 _SWITCH = "python [one.switch() for one in gdb.selected_inferior().threads() if one.ptid[1] == {}]"
+_LET_GO = "(None, None)"  # gdb calls it an exit, too
+_ENDED = re.compile(r"\((\d+|None), (\d+|None)\)")
 
 
 class Stacks(Result):
@@ -44,14 +64,23 @@ class Stacks(Result):
     stacks: dict[str, str]
 
 
+class NativeEnd(Result):
+    """How a process ended that gdb had let go on; ``as_recorded``: of that signal, or with that status, as in the incident."""
+
+    exit_status: int | None
+    signal: int | None
+    as_recorded: bool
+
+
 class NativeAnswer(Result):
-    """``ran``: the words of the gdb command; ``output``: all that it said."""
+    """``ran``: the words of the gdb command; ``output``: all that it said; ``ended``: None where the process did not end."""
 
     incident: int
     commit: CommitId | None
     branch: str
     ran: list[str]
     output: str
+    ended: NativeEnd | None
 
 
 def is_native(incident: Incident) -> bool:
@@ -98,10 +127,13 @@ def _no_stacks(pid: int, said: str) -> str:
     return f"process {pid} ({name}) shows no Python stacks: {first.removeprefix('Error: ')}"
 
 
-def gdb_at(incident: Incident, branch: Branch) -> list[str]:
+def gdb_at(incident: Incident, branch: Branch, told: Path) -> list[str]:
     """The words of a gdb on the process as it stands where the signal was about to strike, or where it was about to exit.
 
     It begins in the thread that the signal was about to strike.
+
+    Args:
+        told: a file for ``native_end``.
 
     Raises:
         ToolMissing: there is no gdb.
@@ -114,24 +146,42 @@ def gdb_at(incident: Incident, branch: Branch) -> list[str]:
             remedy="apt install gdb; `relive debug --keep` keeps the branch meanwhile",
         )
     thread = _thread_that_failed(incident, pid)
-    return [*GDB, "-p", str(pid), *(["-ex", _SWITCH.format(thread)] if thread is not None else [])]
+    switched = ["-ex", _SWITCH.format(thread)] if thread is not None else []
+    return [*GDB, "-ex", _TELL_END.format(str(told)), "-p", str(pid), *switched]
+
+
+def native_end(incident: Incident, told: Path) -> NativeEnd | None:
+    """What became of the process of ``gdb_at``, when gdb has ended; None: it had not ended then."""
+    match = _ENDED.fullmatch(told.read_text()) if told.exists() else None
+    if match is None or match[0] == _LET_GO:
+        return None
+    status, number = (int(one) if one.isdecimal() else None for one in match.groups())
+    sighting = incident.sighting
+    return NativeEnd(
+        exit_status=status,
+        signal=number,
+        as_recorded=(status, number) == (sighting.exit_status, sighting.signal),
+    )
 
 
 def debug_native(incident: Incident, branch: Branch, commands: list[str]) -> NativeAnswer:
     """Give gdb commands, or have it show all stacks; raises ToolMissing."""
-    batch = [*gdb_at(incident, branch), "-batch"]
-    for one in commands or ["backtrace", "thread apply all backtrace"]:
-        batch += ["-ex", one]
-    done = subprocess.run(
-        batch, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=120
-    )
-    return NativeAnswer(
-        incident=incident.number,
-        commit=incident.at,
-        branch=branch.facts.id,
-        ran=batch,
-        output=printable(done.stdout.rstrip()),
-    )
+    with tempfile.TemporaryDirectory() as directory:
+        told = Path(directory) / "ended"
+        batch = [*gdb_at(incident, branch, told), "-batch"]
+        for one in commands or ["backtrace", "thread apply all backtrace"]:
+            batch += ["-ex", one]
+        done = subprocess.run(
+            batch, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=120
+        )
+        return NativeAnswer(
+            incident=incident.number,
+            commit=incident.at,
+            branch=branch.facts.id,
+            ran=batch,
+            output=printable(done.stdout.rstrip()),
+            ended=native_end(incident, told),
+        )
 
 
 def _process_that_failed(incident: Incident, branch: Branch) -> int:

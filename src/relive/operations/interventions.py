@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Annotated
 
 from pydantic import Field
 
@@ -22,14 +24,17 @@ from relive.model.capsule import LifePaths
 from relive.model.incident import Incident, Occurrence
 from relive.model.intervention import ChangeTold, Effect, Experiment, Tested
 from relive.model.token_scope import Scope
+from relive.operations.grammars import each_written_as
+from relive.operations.named import look_up_incident
 from relive.operations.operation import Effect as ToolEffect
 from relive.operations.operation import Faces, Operation, Route, Tool, Wish
-from relive.operations.policies import check_ignore, check_words, parse_policy
+from relive.operations.policies import check_ignore, parse_stub_policy
 from relive.operations.progress import Progress
 from relive.operations.targets import tend
 from relive.operations.trying import FreshWish, start_afresh
 from relive.recording.exchanges import Exchanges
 from relive.recording.reader import Recording
+from relive.replay.fresh.environment import parse_variable
 from relive.replay.plan import Pace
 from relive.replay.replay import ReplayOptions
 from relive.replay.replay_input import ReplayInput, case_of_incident
@@ -50,8 +55,10 @@ class ReplayWithChanges(Wish):
         default=3, ge=1, le=1000, description="How often it is replayed unchanged, and with the change"
     )
     first: bool = Field(default=False, description="The first time the incident was seen, not the latest")
-    ignore: list[str] = Field(default=[], description="What may differ, as for `relive replay`")
-    on_miss: list[str] = Field(
+    ignore: Annotated[list[str], each_written_as(check_ignore)] = Field(
+        default=[], description="What may differ, as for `relive replay`"
+    )
+    on_miss: Annotated[list[str], each_written_as(parse_stub_policy)] = Field(
         default=[],
         description="A call without a recorded answer: fail or pass, or KIND=pass such as http-call=pass",
     )
@@ -61,21 +68,23 @@ class ReplayWithChanges(Wish):
 class WhatIfWish(ReplayWithChanges):
     """What is changed; without any change it is listed what can be."""
 
-    answer: list[str] = Field(
+    answer: Annotated[list[str], each_written_as(parse_answer)] = Field(
         default=[],
         max_length=100,
         description="CALL=VALUE: another answer or reading: http:1=503, 'query:1$[0].price=3', redis:1=null, http:1=delay:2s, "
         "http:1=fail:reset, clock:1=+1h",
     )
     without: list[int] = Field(default=[], max_length=1000, description="Leave this earlier request out")
-    swap: list[str] = Field(
+    swap: Annotated[list[str], each_written_as(partial(parse_pair, "swap"))] = Field(
         default=[], max_length=100, description="A,B: send these two requests in each other's place"
     )
-    apart: list[str] = Field(
+    apart: Annotated[list[str], each_written_as(partial(parse_pair, "apart"))] = Field(
         default=[], max_length=100, description="A,B: the later one waits for the end of the other"
     )
-    together: list[str] = Field(default=[], max_length=100, description="A,B: send both at once")
-    env: list[str] = Field(
+    together: Annotated[list[str], each_written_as(partial(parse_pair, "together"))] = Field(
+        default=[], max_length=100, description="A,B: send both at once"
+    )
+    env: Annotated[list[str], each_written_as(parse_variable)] = Field(
         default=[], max_length=1000, description="NAME=VALUE: in a fresh start, which has not the state"
     )
     commit: str | None = Field(
@@ -97,7 +106,6 @@ def what_if(settings: Settings, wish: WhatIfWish, progress: Progress) -> Experim
         IncidentUnknown, RefUnknown, RecordingError, StoreError: there is nothing that could be replayed.
     """
     changes = _changes(wish)
-    check_words(wish.ignore, wish.on_miss)
     tend(settings, progress)
     store = Store(settings.store)
     incident = Incidents(settings.incidents).get(wish.incident)
@@ -146,6 +154,7 @@ WHAT_IF = Operation(
             "can be changed.",
         ),
     ),
+    look_up=look_up_incident,
 )
 
 
@@ -161,7 +170,7 @@ def lab_of(
     """Where replays of a wish are made."""
     wishes = ReplayOptions(
         ignore=tuple(check_ignore(text) for text in wish.ignore),
-        on_miss=dict(parse_policy(text, has_stubs=True) for text in wish.on_miss),
+        on_miss=dict(parse_stub_policy(text) for text in wish.on_miss),
         limit=wish.limit,
         pace=pace,
         sees=lambda root: mask.learn_environment(procfs.environment_of(root)),

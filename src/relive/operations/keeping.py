@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import Field
 
@@ -32,9 +33,10 @@ from relive.model.incident import Incident
 from relive.model.outcome import Run
 from relive.model.token_scope import Scope
 from relive.model.trial import TAG_PREFIX, Swapped
+from relive.operations.grammars import each_written_as, written_as
 from relive.operations.named import look_up_incident
 from relive.operations.operation import Effect, Faces, Operation, Result, Route, Tool, Wish
-from relive.operations.policies import check_ignore, parse_policy
+from relive.operations.policies import check_ignore, parse_stub_policy
 from relive.operations.progress import Progress
 from relive.operations.remotes import PullWish, PushWish, pull, push
 from relive.operations.targets import tend
@@ -64,7 +66,7 @@ class KeepWish(Wish):
     """What is kept, and what is expected of it."""
 
     incident: int = Field(ge=1, description="Number of the incident")
-    expect: str = Field(
+    expect: Annotated[str, written_as(parse_expectation)] = Field(
         max_length=1000,
         description='What the answer has to be: status == 200, or status == 201 and json["id"] > 0',
     )
@@ -86,7 +88,7 @@ class KeepWish(Wish):
     remote: str | None = Field(
         default=None, description="Push it there, too, from where it is fetched when it is not here"
     )
-    on_miss: list[str] = Field(
+    on_miss: Annotated[list[str], each_written_as(parse_stub_policy)] = Field(
         default=[],
         description="A call without a recorded answer: fail or pass, or KIND=pass such as http-call=pass",
     )
@@ -294,7 +296,7 @@ def _lives(
     """So often as it is to be tried; raises RestoreFailed where it did not come to life."""
     options = ReplayOptions(
         ignore=tuple(check_ignore(text) for text in state.ignore),
-        on_miss=dict(parse_policy(text, has_stubs=True) for text in state.on_miss),
+        on_miss=dict(parse_stub_policy(text) for text in state.on_miss),
         limit=state.limit,
         pace=state.pace,
         sees=lambda root: mask.learn_environment(procfs.environment_of(root)),

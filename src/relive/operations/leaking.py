@@ -123,6 +123,12 @@ def leaks(settings: Settings, wish: LeaksWish, progress: Progress) -> Leaks:
         )
 
 
+def _look_up(settings: Settings, wish: LeaksWish) -> None:
+    store = Store(settings.store)
+    for ref in wish.refs:
+        store.resolve(ref)
+
+
 LEAKS = Operation(
     "leaks",
     LeaksWish,
@@ -143,6 +149,7 @@ LEAKS = Operation(
             "to the next, entries that stayed, and who holds them. Asked in throw-away branches.",
         ),
     ),
+    look_up=_look_up,
 )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from relive.errors import UsageError
 from relive.protocols.matching import path_steps
@@ -11,7 +10,7 @@ from relive.protocols.registry import POLICIES
 from relive.recording.events import EventKind
 from relive.replay.sequence import COMPARED_KINDS
 
-__all__ = ["check_ignore", "check_words", "parse_policy"]
+__all__ = ["check_ignore", "parse_policy", "parse_stub_policy"]
 
 _KINDS = "|".join(map(re.escape, COMPARED_KINDS))
 _IGNORE = re.compile(
@@ -50,14 +49,6 @@ def check_ignore(text: str, *, inside_only: bool = False) -> str:
     return text
 
 
-def check_words(ignore: Iterable[str], on_miss: Iterable[str]) -> None:
-    """What a replay is given of both; raises UsageError."""
-    for text in ignore:
-        check_ignore(text)
-    for text in on_miss:
-        parse_policy(text, has_stubs=True)
-
-
 def parse_policy(text: str, *, has_stubs: bool = False) -> tuple[str, str]:
     """(kind or "*", what becomes of a miss) of one ``--on-miss``; raises UsageError.
 
@@ -77,3 +68,8 @@ def parse_policy(text: str, *, has_stubs: bool = False) -> tuple[str, str]:
             + (f"; what stubs can do: {known}" if known else ""),
         )
     return kind, what
+
+
+def parse_stub_policy(text: str) -> tuple[str, str]:
+    """``parse_policy`` where stubs answer."""
+    return parse_policy(text, has_stubs=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from typing import Annotated
 
 from pydantic import Field
 
@@ -21,8 +22,9 @@ from relive.model.incident import Occurrence
 from relive.model.outcome import Replay, Run, VerdictKind
 from relive.model.text import is_number
 from relive.model.value import Value
+from relive.operations.grammars import each_written_as, written_as
 from relive.operations.operation import Effect, Faces, Operation, Tool, Wish
-from relive.operations.policies import check_ignore, check_words, parse_policy
+from relive.operations.policies import check_ignore, parse_stub_policy
 from relive.operations.progress import Progress
 from relive.operations.resuming import Unfinished, digest
 from relive.operations.runs import keep_replay, marked_run
@@ -56,7 +58,7 @@ class ReplayWish(Wish):
     clock: Clock = Field(
         default=Clock.RECORDED, description="The wall clock in the branch: as recorded, or now"
     )
-    ignore: list[str] = Field(
+    ignore: Annotated[list[str], each_written_as(check_ignore)] = Field(
         default=[],
         description="What may differ: header:NAME, body:PATH such as body:$.id, event:KIND, event:KIND:PATH; "
         "in what the service asks also query:NAME, and paths such as $.parameters[0]",
@@ -65,11 +67,11 @@ class ReplayWish(Wish):
         default=Calls.RECORDED,
         description="Who answers the service's calls: the recording, or the sealed network",
     )
-    on_miss: list[str] = Field(
+    on_miss: Annotated[list[str], each_written_as(parse_stub_policy)] = Field(
         default=[],
         description="A call without a recorded answer: fail or pass, or KIND=pass such as http-call=pass",
     )
-    speed: str = Field(
+    speed: Annotated[str, written_as(parse_speed)] = Field(
         default="1",
         description="Divides recorded times, of requests and of answers to the service's calls: 10, max",
     )
@@ -99,7 +101,7 @@ def replay(settings: Settings, wish: ReplayWish, progress: Progress) -> Replay:
         limit=wish.limit,
         lazily=wish.lazy,
         calls=wish.calls,
-        on_miss=dict(parse_policy(text, has_stubs=True) for text in wish.on_miss),
+        on_miss=dict(parse_stub_policy(text) for text in wish.on_miss),
         speed=parse_speed(wish.speed),
         sees=lambda root: mask.learn_environment(procfs.environment_of(root)),
     )
@@ -126,8 +128,6 @@ def replay(settings: Settings, wish: ReplayWish, progress: Progress) -> Replay:
 
 
 def _look_up(settings: Settings, wish: ReplayWish) -> None:
-    check_words(wish.ignore, wish.on_miss)
-    parse_speed(wish.speed)
     number = wish.what.removeprefix("incident/")
     if wish.request is not None:
         Store(settings.store).resolve(wish.what)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import Field
 
@@ -15,6 +17,7 @@ from relive.incidents.report.outcomes import masked_attempt
 from relive.model.incident import Incident
 from relive.model.reproduction import Attempt, Reproduction, ReproductionKind
 from relive.model.text import is_number
+from relive.operations.grammars import each_written_as
 from relive.operations.operation import Effect, Face, Faces, Only, Operation, Tool, Wish
 from relive.operations.policies import check_ignore, parse_policy
 from relive.operations.progress import Progress
@@ -29,6 +32,13 @@ from relive.store import Store
 __all__ = ["REPRODUCE", "FreshWish", "ReproduceWish", "reproduce", "reproduction_status"]
 
 
+def _database(text: str) -> tuple[str, Path]:
+    path, equals, file = text.partition("=")
+    if not equals or not path.startswith("/") or not file:
+        raise UsageError(f"--database cannot be {text!r}", remedy="write PATH=FILE, with an absolute PATH")
+    return path, Path(file)
+
+
 class FreshWish(Wish):
     """As what a service is started afresh, and what may differ."""
 
@@ -41,7 +51,7 @@ class FreshWish(Wish):
         default=None,
         description="A revision of git, or . for the files as they are; default: the recorded revision, where it is there",
     )
-    env: list[str] = Field(
+    env: Annotated[list[str], each_written_as(parse_variable)] = Field(
         default=[], max_length=1000, description="NAME=VALUE, over the recorded environment"
     )
     port: int | None = Field(
@@ -51,10 +61,10 @@ class FreshWish(Wish):
         description="Port on which the service listens, if not the recorded one",
     )
     times: int = Field(default=1, ge=1, le=10_000, description="How often, each in a fresh process")
-    ignore: list[str] = Field(
+    ignore: Annotated[list[str], each_written_as(partial(check_ignore, inside_only=True))] = Field(
         default=[], description="What may differ inside: event:KIND, or event:KIND:PATH"
     )
-    on_miss: list[str] = Field(
+    on_miss: Annotated[list[str], each_written_as(parse_policy)] = Field(
         default=[],
         description="A call of the request without a recorded answer: fail or pass, or KIND:pass such as http-call:pass",
     )
@@ -71,7 +81,7 @@ class ReproduceWish(FreshWish):
 
     incident: str = Field(description="An incident's number, or the path of an error package")
     env_file: Path | None = Field(default=None, description="File of NAME=VALUE lines")
-    database: list[str] = Field(
+    database: Annotated[list[str], each_written_as(_database)] = Field(
         default=[], description="PATH=FILE: lay a file over a path, such as a SQLite database"
     )
 
@@ -132,10 +142,6 @@ def reproduce(settings: Settings, wish: ReproduceWish, progress: Progress) -> Re
 
 
 def _look_up(settings: Settings, wish: ReproduceWish) -> None:
-    for text in wish.ignore:
-        check_ignore(text, inside_only=True)
-    for text in wish.on_miss:
-        parse_policy(text)
     directory, number = _incident(wish.incident)
     if directory is None:
         Incidents(settings.incidents).get(number)
@@ -190,13 +196,6 @@ def _incident(text: str) -> tuple[Path | None, int]:
             remedy="`relive incidents` lists their numbers; an error package is a file NUMBER.package.json",
         )
     return path.parent, int(number)
-
-
-def _database(text: str) -> tuple[str, Path]:
-    path, equals, file = text.partition("=")
-    if not equals or not path.startswith("/") or not file:
-        raise UsageError(f"--database cannot be {text!r}", remedy="write PATH=FILE, with an absolute PATH")
-    return path, Path(file)
 
 
 def reproduction_status(result: Reproduction) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
@@ -13,6 +13,7 @@ from relive.model.branch import BranchFacts, Clients, Clock, unwritable_words
 from relive.model.capsule import LifePaths, parse_publication
 from relive.model.commit import CommitId, Manifest
 from relive.model.quantities import age, when
+from relive.operations.grammars import each_written_as, written_as
 from relive.operations.named import look_up_commit
 from relive.operations.operation import Effect, Faces, Operation, Tool, Wish
 from relive.operations.progress import Progress
@@ -50,13 +51,15 @@ class BranchWish(Wish):
         default=True,
         description="Answer what the service says to others from the recording, where there is one",
     )
-    speed: str = Field(default="1", description="How fast recorded answers come: 1 as recorded, 10, max")
+    speed: Annotated[str, written_as(parse_speed)] = Field(
+        default="1", description="How fast recorded answers come: 1 as recorded, 10, max"
+    )
 
 
 class RestoreWish(BranchWish):
     """As one branch."""
 
-    publish: list[str] = Field(
+    publish: Annotated[list[str], each_written_as(parse_publication)] = Field(
         default=[], description="HOSTPORT:PORT: reach the branch's port from this host"
     )
 
@@ -65,12 +68,11 @@ def restore(settings: Settings, wish: RestoreWish, progress: Progress) -> Branch
     """Bring a commit to life as a branch, in a sealed sandbox.
 
     Raises:
-        UsageError: an address or the speed cannot be meant.
+        UsageError: an address cannot be published.
         RefUnknown, RefAmbiguous, StoreError: the store cannot give the commit.
         RestoreFailed: the branch did not come to life; nothing is left of it.
     """
     wanted = [parse_publication(text) for text in wish.publish]
-    parse_speed(wish.speed)
     tend(settings, progress)
     store = Store(settings.store)
     commit = store.resolve(wish.ref)

@@ -15,11 +15,11 @@ from relive.model.branch import BranchFacts
 from relive.model.commit import CommitId
 from relive.model.token_scope import Scope
 from relive.operations.forked_workers import in_forked_workers
+from relive.operations.named import look_up_commit
 from relive.operations.operation import Effect, Faces, Operation, Result, Route, Tool
 from relive.operations.progress import Progress
 from relive.operations.restoring import BranchWish, bring_to_life, tell
 from relive.operations.targets import tend
-from relive.replay.stubs.speed import parse_speed
 from relive.sandbox.branch import find_branch
 from relive.store import Store
 
@@ -81,10 +81,8 @@ def restore_many(settings: Settings, wish: RestoreManyWish, progress: Progress) 
     The first comes alone: what has to be read, made and checked for all of them is made for it.
 
     Raises:
-        UsageError: the speed cannot be meant.
         RefUnknown, RefAmbiguous, StoreError: the store does not know the commit.
     """
-    parse_speed(wish.speed)
     tend(settings, progress)
     store = Store(settings.store)
     commit = store.resolve(wish.ref)
@@ -180,4 +178,5 @@ RESTORE_MANY = Operation(
             "the order of their numbers, each with `branch` or `error`.",
         ),
     ),
+    look_up=look_up_commit,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 from pydantic import Field
 
@@ -17,12 +18,14 @@ from relive.model.outcome import VerdictKind
 from relive.model.reproduction import Attempt, ReproductionKind
 from relive.model.token_scope import Scope
 from relive.model.trial import FixRun, FixTried, Trial
+from relive.operations.grammars import each_written_as
 from relive.operations.named import look_up_incident
 from relive.operations.operation import Effect, Faces, Operation, Route, Tool, Wish
-from relive.operations.policies import check_ignore, check_words, parse_policy
+from relive.operations.policies import check_ignore, parse_stub_policy
 from relive.operations.progress import Progress
 from relive.operations.reproductions import ReproduceWish, reproduce
 from relive.operations.targets import tend
+from relive.replay.fresh.environment import parse_variable
 from relive.replay.plan import Pace
 from relive.replay.replay import ReplayOptions
 from relive.replay.replay_input import case_of_incident
@@ -69,7 +72,7 @@ class TryWish(Wish):
         pattern=r"^/",
         description="The service's directory that patches are relative to; default: it is looked for",
     )
-    env: list[str] = Field(
+    env: Annotated[list[str], each_written_as(parse_variable)] = Field(
         default=[], max_length=1000, description="NAME=VALUE: start the service afresh with it"
     )
     tree: list[str] = Field(
@@ -88,8 +91,10 @@ class TryWish(Wish):
     pace: Pace = Field(
         default=Pace.RECORDED, description="Send again at the recorded pace, or as fast as order allows"
     )
-    ignore: list[str] = Field(default=[], description="What may differ, as for `relive replay`")
-    on_miss: list[str] = Field(
+    ignore: Annotated[list[str], each_written_as(check_ignore)] = Field(
+        default=[], description="What may differ, as for `relive replay`"
+    )
+    on_miss: Annotated[list[str], each_written_as(parse_stub_policy)] = Field(
         default=[],
         description="A call without a recorded answer: fail or pass, or KIND=pass such as http-call=pass",
     )
@@ -114,7 +119,7 @@ def try_fixes(settings: Settings, wish: TryWish, progress: Progress) -> Trial:
     case = case_of_incident(settings, store, incident, occurrence)
     wishes = ReplayOptions(
         ignore=tuple(check_ignore(text) for text in wish.ignore),
-        on_miss=dict(parse_policy(text, has_stubs=True) for text in wish.on_miss),
+        on_miss=dict(parse_stub_policy(text) for text in wish.on_miss),
         limit=wish.limit,
         pace=wish.pace,
         sees=lambda root: mask.learn_environment(procfs.environment_of(root)),
@@ -161,11 +166,6 @@ def try_fixes(settings: Settings, wish: TryWish, progress: Progress) -> Trial:
     )
 
 
-def _look_up(settings: Settings, wish: TryWish) -> None:
-    check_words(wish.ignore, wish.on_miss)
-    look_up_incident(settings, wish)
-
-
 TRY = Operation(
     "try",
     TryWish,
@@ -186,7 +186,7 @@ TRY = Operation(
             "`around` tells what they break.",
         ),
     ),
-    look_up=_look_up,
+    look_up=look_up_incident,
 )
 
 

@@ -42,6 +42,7 @@ from relive.server.routers import (
 from relive.server.signed_urls import SignedUrls
 from relive.server.task_kinds import server_kinds, sweep_fixtures, sweep_unfinished
 from relive.server.tasks import Tasks
+from relive.server.unknown_words import refuse_unknown_words
 from relive.store import Store
 
 __all__ = ["Lifespan", "make_application"]
@@ -127,7 +128,7 @@ def make_application(
         docs_url=None,  # FastAPI's would load scripts from elsewhere, into a page in which tokens are typed
         redoc_url=None,
         redirect_slashes=False,  # a redirect has no body in the one shape of errors, and says that there is such a path
-        dependencies=[Depends(refuse_unwritable)],
+        dependencies=[Depends(refuse_unwritable), Depends(refuse_unknown_words)],
     )
     app.state.settings, app.state.gate, app.state.audit = settings, gate, log
     install(app)

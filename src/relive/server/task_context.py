@@ -52,6 +52,7 @@ class TaskKind(Generic[I_, R_]):
             start if the server dies in it. Raises ReliveError.
         leftovers: called before that, and where such a task was cancelled meanwhile instead of it: ends what an earlier run may
             have left (branches, half-written files), all of which carry the task's id. May be called more than once.
+        look_up: called before it is taken on, in any thread; raises ReliveError where something that it names is not there.
     """
 
     name: str
@@ -59,6 +60,7 @@ class TaskKind(Generic[I_, R_]):
     result: type[R_]
     run: Callable[[TaskAttempt, I_], R_]
     leftovers: Callable[[TaskAttempt, I_], None] | None = None
+    look_up: Callable[[I_], None] | None = None
 
 
 class TaskAttempt:

@@ -27,6 +27,8 @@ import os
 import select
 import shutil
 import signal
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -40,6 +42,7 @@ from relive.operations.catalogue import OPERATIONS
 from relive.operations.committing import COMMIT
 from relive.operations.exports import EXPORT, ContentWish, ExportWish, Format
 from relive.operations.fixtures import FIXTURE, Database, FixtureMade, FixtureWish
+from relive.operations.named import look_up_incident
 from relive.operations.operation import Operation, Result, Route, Wish
 from relive.operations.replays import REPLAY
 from relive.operations.reproductions import REPRODUCE
@@ -136,7 +139,13 @@ def _kind(settings: Settings, operation: Operation[W, R]) -> TaskKind[W, R]:
         _end_process(work)
         _stop_branches(settings, work)
 
-    return TaskKind(operation.name, operation.wish, operation.result, run, leftovers)
+    return TaskKind(
+        operation.name, operation.wish, operation.result, run, leftovers, _looked_up(settings, operation)
+    )
+
+
+def _looked_up(settings: Settings, operation: Operation[Any, Any]) -> Callable[[Any], None] | None:
+    return partial(operation.look_up, settings) if operation.look_up is not None else None
 
 
 def _export(settings: Settings, shelf: ExportStore) -> TaskKind[ExportTask, ExportDone]:
@@ -157,7 +166,8 @@ def _export(settings: Settings, shelf: ExportStore) -> TaskKind[ExportTask, Expo
     def leftovers(work: TaskAttempt, _wish: ExportTask) -> None:
         _end_process(work)  # what it had half written, the shelf sweeps
 
-    return TaskKind(EXPORT.name, ExportTask, ExportDone, run, leftovers)
+    look_up = _looked_up(settings, EXPORT)
+    return TaskKind(EXPORT.name, ExportTask, ExportDone, run, leftovers, look_up)
 
 
 def _fixture(settings: Settings) -> TaskKind[FixtureTask, FixtureMade]:
@@ -171,7 +181,8 @@ def _fixture(settings: Settings) -> TaskKind[FixtureTask, FixtureMade]:
         if work.noted(FIXTURE.name) is None:
             shutil.rmtree(fixture_directory(settings, work.task), ignore_errors=True)
 
-    return TaskKind(FIXTURE.name, FixtureTask, FixtureMade, run, leftovers)
+    look_up = partial(look_up_incident, settings)
+    return TaskKind(FIXTURE.name, FixtureTask, FixtureMade, run, leftovers, look_up)
 
 
 def _perform(settings: Settings, operation: Operation[W, R], work: TaskAttempt, wish: W) -> R:

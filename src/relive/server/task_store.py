@@ -174,6 +174,10 @@ class TaskStore:
             row = database.execute(f"{_TASK} WHERE id = ?", (task_id,)).fetchone()
         return _task(row), True
 
+    def has_key(self, by: str, key: str) -> bool:
+        """``by`` gave the key before, and the task that it made is kept."""
+        return bool(self._promised.rows("SELECT 1 FROM tasks WHERE asked_by = ? AND key = ?", by, key))
+
     def get(self, task_id: str) -> Task:
         """One task; raises TaskUnknown."""
         rows = self._promised.rows(f"{_TASK} WHERE id = ?", _text(task_id))

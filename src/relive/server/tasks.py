@@ -99,6 +99,7 @@ class Tasks:
 
         Raises:
             UsageError: no such kind, or the input is another kind's.
+            ReliveError: something that it names is not there (``TaskKind.look_up``).
             KeyReused: the key was given with something else.
             TasksFull: too many tasks wait.
             DiskFull: nothing was taken on.
@@ -106,6 +107,9 @@ class Tasks:
         known = self._kinds.get(kind)
         if known is None or not isinstance(given, known.input):
             raise UsageError(f"there is no task {kind!r} of {type(given).__name__}")
+        # What a key gave before is given again, also where what it named has gone meanwhile.
+        if known.look_up is not None and not (key is not None and self._store.has_key(by, key)):
+            known.look_up(given)
         task, is_new = self._store.submit(
             kind, given.model_dump(mode="json"), by=by, key=key, waiting_most=self._waiting_most
         )
@@ -239,7 +243,7 @@ class Tasks:
             )
         try:
             given = kind.input.model_validate(task.input)
-        except ValidationError as error:
+        except (ValidationError, UsageError) as error:
             raise TaskError(
                 f"the task {task.kind} cannot be done",
                 cause=f"it was taken on by a server of another version; here its input is wrong: {error}",

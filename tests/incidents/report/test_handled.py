@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -59,3 +60,31 @@ def test_of_a_server_that_tells_no_handler_what_was_done_meanwhile_is_taken(tmp_
         (EventKind.HTTP_CALL, 7),
         (EventKind.LOG_RECORD, 7),
     ]
+
+
+@pytest.mark.parametrize("has_handler", [True, False])
+def test_of_more_events_than_are_told_those_at_the_end_stay(tmp_path, exchange, monkeypatch, has_handler):
+    """GIVEN a request that asks for more than can be shown, and then fails; THEN the failure is shown."""
+    monkeypatch.setattr("relive.incidents.report.handled.MOST_EVENTS", 50)
+    monkeypatch.setattr("relive.incidents.report.handled._BY_TIME_MOST", 50)
+    made = Events(request=OWN_REQUEST if has_handler else 0)
+    if has_handler:
+        made.add(EventKind.HANDLING_STARTED, 1, server="asgi", method="POST", target="/pay", headers=[])
+    for number in range(200):
+        made.add(EventKind.LOG_RECORD, 2 + number / 100, text=str(number), level="INFO")
+    made.add(EventKind.FAILURE, 5, type="KeyError", text="'x'")
+    found = handled(recorded(tmp_path / "inside", made.made), exchange)
+    assert found.by_time is not has_handler
+    assert len(found.events) == 50 and found.left_out == len(made.made) - 50
+    assert found.events[-1].kind is EventKind.FAILURE
+    assert [event.mono_ns for event in found.events] == sorted(event.mono_ns for event in found.events)
+
+
+def test_of_a_request_without_an_end_those_at_the_begin_stay(tmp_path, exchange, monkeypatch):
+    """A hang: what comes long after it is of others."""
+    monkeypatch.setattr("relive.incidents.report.handled._BY_TIME_MOST", 50)
+    made = Events(request=0)
+    for number in range(200):
+        made.add(EventKind.LOG_RECORD, 2 + number / 100, text=str(number), level="INFO")
+    found = handled(recorded(tmp_path / "inside", made.made), replace(exchange, ended_mono_ns=None))
+    assert [event.fields["text"] for event in found.events] == [str(number) for number in range(50)]

@@ -10,6 +10,9 @@ from .builders import sighting
 BEFORE, AT = "b" * 64, "a" * 64
 
 
+WHY = "relive why 7"
+
+
 def steps(
     *,
     before: str | None = BEFORE,
@@ -38,13 +41,13 @@ def steps(
 
 
 def test_an_answer_is_replayed_and_stepped_towards_where_its_handler_is_known():
-    assert steps() == ["relive replay 7"]
-    assert steps(has_handler=True) == ["relive replay 7", "relive debug 7 --at-request"]
+    assert steps() == ["relive replay 7", WHY]
+    assert steps(has_handler=True) == ["relive replay 7", "relive debug 7 --at-request", WHY]
 
 
 def test_a_waiting_thread_is_debugged():
     found = steps(kind=FailureKind.EXCEPTION, throw="throw-1-2", can_reproduce=True)
-    assert found == ["relive replay 7", "relive debug 7", "relive reproduce 7"]
+    assert found == ["relive replay 7", "relive debug 7", "relive reproduce 7", WHY]
 
 
 def test_hangs_and_signals_are_debugged_first():
@@ -55,7 +58,7 @@ def test_hangs_and_signals_are_debugged_first():
 
 def test_the_request_alone_is_tried_where_it_is_kept_and_before_the_commits_are_searched():
     found = steps(can_reproduce=True, has_earlier=True)
-    assert found == ["relive replay 7", "relive reproduce 7", "relive bisect --replay 7"]
+    assert found == ["relive replay 7", "relive reproduce 7", "relive bisect --replay 7", WHY]
     for kind in (FailureKind.SIGNAL, FailureKind.HANG):
         found = steps(kind=kind, can_reproduce=True)
         assert found == ["relive debug 7", "relive replay 7", "relive reproduce 7"]
@@ -63,7 +66,7 @@ def test_the_request_alone_is_tried_where_it_is_kept_and_before_the_commits_are_
 
 def test_no_commits_are_searched_where_the_request_alone_was_seen_to_suffice():
     found = steps(can_reproduce=True, has_earlier=True, suffices=True)
-    assert found == ["relive replay 7", "relive reproduce 7"]
+    assert found == ["relive replay 7", "relive reproduce 7", WHY]
 
 
 def test_a_replay_that_would_refuse_or_cannot_show_it_is_not_offered():
@@ -77,6 +80,6 @@ def test_a_replay_that_would_refuse_or_cannot_show_it_is_not_offered():
 
 
 def test_when_it_began_is_asked_where_there_are_commits_to_ask_and_a_request_to_send():
-    assert steps(has_earlier=True) == ["relive replay 7", "relive bisect --replay 7"]
+    assert steps(has_earlier=True) == ["relive replay 7", "relive bisect --replay 7", WHY]
     assert steps(has_earlier=True, has_request=False) == ["no replay"]
     assert steps(has_earlier=True, before=None) == ["no replay"]

@@ -179,3 +179,17 @@ def test_of_what_happened_outside_of_the_request_the_last_before_it_failed_is_ne
         if at == failed_at:
             rows.append(row(at, "failed", EventKind.FAILURE, outside=False))
     assert [one.what for one in near_failure(rows, most=2)] == kept
+
+
+def test_what_failed_outside_of_the_request_is_near_wherever_it_stands():
+    """An exception that was caught earlier does not push out the one that was not."""
+
+    def row(at: int, kind: EventKind, *, failed: bool = False) -> Row:
+        return Row(
+            source="inside", seq=at, kind=kind, at_ns=at, what=str(at), result="", failed=failed, outside=True
+        )
+
+    rows = [row(at, EventKind.QUERY) for at in range(20)]
+    rows[3] = row(3, EventKind.FAILURE, failed=True)
+    rows[15] = row(15, EventKind.FAILURE, failed=True)
+    assert [one.at_ns for one in near_failure(rows, most=2)] == [3, 13, 14, 15]

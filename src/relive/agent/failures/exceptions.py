@@ -33,6 +33,7 @@ from relive.kernel.inotify import MadeNames
 from relive.model.commit import CommitId, Trigger
 from relive.model.failure import ErrorPackage, read_package
 from relive.model.launch import launch_of
+from relive.recording.both_ends import BothEnds
 from relive.recording.events import Event, EventKind
 from relive.recording.exchanges import Exchanges
 from relive.recording.reader import Recording
@@ -302,7 +303,7 @@ class ExceptionWatch:
         """The events of the failing request, and those of its process outside of requests meanwhile."""
         recording = Recording(self._capsule.paths.inside)
         pid, number = failure.fields["pid"], failure.request
-        own: list[Event] = []
+        own = BothEnds(_EVENTS_MOST)
         outside: deque[Event] = deque(maxlen=_EVENTS_MOST if number else _OUTSIDE_MOST)
         for event in recording.events(after=_recent(recording)):
             if event.fields.get("pid") != pid:
@@ -311,12 +312,11 @@ class ExceptionWatch:
                 outside.append(event)
             elif event.request == number and number:
                 if event.kind is EventKind.HANDLING_STARTED:
-                    own.clear()  # an earlier process of the same pid
+                    own = BothEnds(_EVENTS_MOST)  # those before are of an earlier process of the same pid
                     outside.clear()
-                if len(own) < _EVENTS_MOST:
-                    own.append(event)
-        last = own[-1].mono_ns if own else failure.mono_ns
-        found = own + [event for event in outside if event.mono_ns <= last]
+                own.add(event)
+        last = max((event.mono_ns for event in own.held[-1:]), default=failure.mono_ns)
+        found = own.held + [event for event in outside if event.mono_ns <= last]
         return sorted((_without_package(event) for event in found), key=lambda event: event.seq)
 
 

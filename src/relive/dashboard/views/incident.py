@@ -13,6 +13,7 @@ from relive.dashboard.acting import (
     replay_buttons,
     reproduce_button,
     restore_button,
+    why_button,
 )
 from relive.dashboard.asking import number_asked
 from relive.dashboard.commitlist import show_commits
@@ -118,6 +119,8 @@ def _show_actions(settings: Settings, account: Account) -> None:
             reproduce_button(settings, incident.number, subject)
         if f"relive bisect --replay {incident.number}" in commands:
             bisect_button(settings, incident.number, subject)
+        if f"relive why {incident.number}" in commands:
+            why_button(settings, incident.number, subject)
         if before is not None:
             restore_button(settings, before, "Restore the state before", subject, "restore before")
         if at is not None:

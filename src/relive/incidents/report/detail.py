@@ -35,6 +35,7 @@ from relive.model.outcome import Stack
 from relive.model.stack import find_stack
 from relive.model.value import Value
 from relive.protocols.dependencies import unrecorded
+from relive.recording.both_ends import BothEnds
 from relive.recording.events import Event, EventKind
 from relive.recording.exchanges import Exchange, Exchanges
 from relive.recording.reader import Recording
@@ -386,14 +387,14 @@ def _recorded_events(
         return Handled([])
     try:
         if exchange is not None:
-            return handled(recording, exchange)
+            return _noted(handled(recording, exchange), notes)
         if package is not None and package.request is not None:
             own = (
                 plain(event)
                 for event in recording.events()
                 if event.request == package.request.number and event.fields.get("pid") == package.pid
             )
-            return Handled(_bounded(own, notes))
+            return _noted(_bounded(own), notes)
     except ReliveError as error:
         notes.append(_sentence(error))
     return Handled([])
@@ -438,13 +439,16 @@ def _origins(directory: Path, events: list[Event], notes: list[str]) -> list[Ori
     return origins.found()
 
 
-def _bounded(events: Iterator[Event], notes: list[str]) -> list[Event]:
-    found: list[Event] = []
+def _bounded(events: Iterator[Event]) -> Handled:
+    found = BothEnds(MOST_EVENTS)
     for event in events:
-        if len(found) == MOST_EVENTS:
-            notes.append(f"only the first {MOST_EVENTS} events of the request are told")
-            break
-        found.append(event)
+        found.add(event)
+    return Handled(found.held, left_out=found.left_out)
+
+
+def _noted(found: Handled, notes: list[str]) -> Handled:
+    if found.left_out:
+        notes.append(f"{found.left_out} events in the middle of the request are not told: there are too many")
     return found
 
 

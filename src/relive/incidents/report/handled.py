@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from relive.incidents.report.json_events import plain
+from relive.recording.both_ends import BothEnds
 from relive.recording.events import Event, EventKind
 from relive.recording.exchanges import Exchange
 from relive.recording.reader import Recording
@@ -26,42 +27,46 @@ _CLOCKS = frozenset({EventKind.CLOCK, EventKind.RANDOM, EventKind.ENVIRONMENT_RE
 
 @dataclass(frozen=True, slots=True)
 class Handled:
-    """Events with their fields as JSON has them; ``by_time``: they were chosen by the time alone, and bear the proxy's number."""
+    """Events with their fields as JSON has them.
+
+    Attributes:
+        by_time: they were chosen by the time alone, and bear the proxy's number.
+        left_out: how many in the middle are not among them, since there are too many.
+    """
 
     events: list[Event]
     by_time: bool = False
+    left_out: int = 0
 
 
 def handled(recording: Recording, exchange: Exchange) -> Handled:
     """What was recorded of it; empty where nothing was. Raises RecordingCorrupt."""
-    found: list[Event] = []
-    beside: list[Event] = []
+    found, beside = BothEnds(MOST_EVENTS), BothEnds(_BY_TIME_MOST)
     of: tuple[object, int] | None = None
+    is_open = exchange.ended_mono_ns is None
     by_time_until = exchange.ended_mono_ns or exchange.started_mono_ns + _OPEN_NS
     for event in _during(recording, exchange):
-        if len(found) == MOST_EVENTS:
-            break
         if of is None and event.kind is EventKind.HANDLING_STARTED and is_of(event, exchange):
             of = event.fields.get("pid"), event.request
+        # Of a request without an end the begin says more: what comes later may be anybody's.
+        if is_open and found.is_full:
+            break
         is_meanwhile = exchange.ended_mono_ns is None or event.mono_ns <= exchange.ended_mono_ns
         if of is None:
-            if (
-                event.request == 0
-                and event.mono_ns <= by_time_until
-                and len(beside) < _BY_TIME_MOST
-                and event.kind not in _CLOCKS
-            ):
-                beside.append(event)
+            is_near = event.request == 0 and event.mono_ns <= by_time_until and event.kind not in _CLOCKS
+            if is_near and not (is_open and beside.is_full):
+                beside.add(event)
             continue
         if event.fields.get("pid") != of[0]:
             continue
         if event.request == of[1] or (event.request == 0 and is_meanwhile):
-            found.append(event)
+            found.add(event)
         if event.request == of[1] and event.kind is EventKind.HANDLING_ENDED:
             break
     if of is not None:
-        return Handled(found)
-    return Handled([replace(event, request=exchange.number) for event in beside], by_time=True)
+        return Handled(found.held, left_out=found.left_out)
+    own = [replace(event, request=exchange.number) for event in beside.held]
+    return Handled(own, by_time=True, left_out=beside.left_out)
 
 
 def _during(recording: Recording, exchange: Exchange) -> Iterator[Event]:

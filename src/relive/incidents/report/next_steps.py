@@ -52,6 +52,13 @@ def next_steps(
                 why="if it needs the state: the first commit in which it fails, the requests before it, what they changed",
             )
         )
+    if has_request and _is_judged(incident) and any(one.command is not None for one in replaying):
+        steps.append(
+            NextStep(
+                command=f"relive why {incident.number}",
+                why="what it is caused by: replays with answers, readings and earlier requests changed, until it goes away",
+            )
+        )
     if incident.sighting.kind in (FailureKind.HANG, FailureKind.SIGNAL):
         steps.sort(key=lambda one: "relive debug" not in (one.command or ""))
     return steps
@@ -93,12 +100,17 @@ def _debug(incident: Incident, held: Collection[str], *, has_handler: bool) -> I
         elif sighting.kind is FailureKind.HANG:
             yield _step(incident, "where each thread of the hanging service stood (Python stacks)")
     before = incident.occurrence(first=False).before
-    is_judged = sighting.request is not None and sighting.kind not in (*ENDS, FailureKind.HANG)
-    if has_handler and is_judged and before in held:
+    if has_handler and _is_judged(incident) and before in held:
         yield NextStep(
             command=f"relive debug {incident.number} --at-request",
             why="a debugger where the service takes the request, to step towards the failure",
         )
+
+
+def _is_judged(incident: Incident) -> bool:
+    """By the answer to a request."""
+    sighting = incident.sighting
+    return sighting.request is not None and sighting.kind not in (*ENDS, FailureKind.HANG)
 
 
 def _step(incident: Incident, why: str) -> NextStep:

@@ -26,12 +26,14 @@ from relive.model.failure import ErrorPackage, Frame, Link
 from relive.model.quantities import duration, size, when
 from relive.model.text import printable
 from relive.page import page, table
+from relive.recording.events import EventKind
 
 __all__ = ["incident_page"]
 
 _WIDTH, _LEFT, _RIGHT, _LANE, _BAR, _SCALE = 1060, 110, 10, 26, 16, 24  # [px] of the drawing
 _LEAST_BAR = 3.0  # [px] a shorter call would not be seen
 _TICKS = 5
+_AROUND = frozenset({EventKind.REQUEST_STARTED, EventKind.HANDLING_STARTED})  # they hold what lies on them
 _MOST_ROWS = 2000  # rows that are drawn and listed; --json has all
 _MOST_DETAILS = 4000  # [characters] of the details of one row
 _RELATIONS = {"cause": "caused by", "context": "while handling", "group": "in the group"}
@@ -264,8 +266,8 @@ def _drawing(rows: Sequence[Row]) -> str:
     for number, lane in enumerate(lanes):
         y = _SCALE + _LANE * number
         pieces.append(f'<text x="0" y="{y + 13}">{escape(names[lane])}</text>')
-    # Long ones first, so that what they hold lies on top of them.
-    for row in sorted(rows, key=lambda row: -(row.took_ns or 0)):
+    # Long ones first, so that what they hold lies on top of them; nothing lies on a failure.
+    for row in sorted(rows, key=lambda row: (row.failed and row.kind not in _AROUND, -(row.took_ns or 0))):
         x = across(row.at_ns)
         width = max(_LEAST_BAR, across(row.at_ns + (row.took_ns or 0)) - x)
         y = _SCALE + _LANE * lanes.index(lane_of(row))

@@ -160,14 +160,16 @@ def folded(rows: Iterable[Row]) -> list[Row]:
 
 
 def near_failure(rows: Sequence[Row], most: int = 6) -> list[Row]:
-    """The rows without what the process did outside of the request, but for the last few of that before it failed.
+    """The rows without what the process did outside of the request, but for what failed and the last few before the last failure.
 
     Args:
-        most: how many rows of outside are kept. Where nothing failed inside the request, these are the last ones at all.
+        most: how many rows of outside that did not fail are kept. Where nothing failed, these are the last ones at all.
     """
-    moment = min((row.at_ns for row in rows if row.kind is EventKind.FAILURE), default=None)
-    around = [row for row in rows if row.outside and (moment is None or row.at_ns <= moment)]
-    kept = {id(row) for row in around[-most:]}
+    moment = max((row.at_ns for row in rows if row.kind is EventKind.FAILURE), default=None)
+    around = [
+        row for row in rows if row.outside and not row.failed and (moment is None or row.at_ns <= moment)
+    ]
+    kept = {id(row) for row in [*around[-most:], *(row for row in rows if row.failed)]}
     return [row for row in rows if not row.outside or id(row) in kept]
 
 

@@ -9,7 +9,6 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from relive.operations.catalogue import OPERATIONS
-from relive.operations.debugging import DEBUG
 from relive.operations.operation import Route
 from relive.operations.replays import REPLAY
 from relive.operations.reproductions import REPRODUCE
@@ -36,8 +35,12 @@ def _known(
 Known = Annotated[str, Depends(_known)]
 
 
-# Their results hold what services answered and logged, their inputs what environment they are given.
-_HOLD_MEMORY = frozenset({REPLAY.name, REPRODUCE.name, DEBUG.name})
+# Their results hold what services answered, logged and had in memory, their inputs what environment they are given.
+_HOLD_MEMORY = frozenset({REPLAY.name, REPRODUCE.name}) | {
+    name
+    for name, one in OPERATIONS.items()
+    if isinstance(one.faces.rest, Route) and Scope.MEMORY in one.faces.rest.scopes
+}
 # Their inputs and results name files and remotes of the host.
 _OF_THE_HOST = frozenset(
     name

@@ -1,0 +1,61 @@
+"""Words of a request that nothing reads: one that is left unread, who asks takes for obeyed.
+
+The fields of a body are checked by its model (``operations.operation.Wish``), and so is a query that is one model. Parameters that
+are declared one by one, and bodies where none is expected, are checked here against what the API's page declares.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from typing import Any
+
+from fastapi import Request
+from starlette.datastructures import QueryParams
+
+from relive.errors import ReliveError, RequestInvalid
+from relive.server.authentication import Authenticator
+
+__all__ = ["refuse_unknown_words"]
+
+_SHOWN = 100  # [characters] of a word
+
+
+async def refuse_unknown_words(request: Request) -> None:
+    """A dependency of all routes; who has no token is told that first, by the route.
+
+    Raises:
+        RequestInvalid: the query or the body says what the route does not read.
+    """
+    route: Any = request.scope.get("route")
+    methods = request.app.openapi()["paths"].get(getattr(route, "path_format", ""), {})
+    operation = methods.get(request.method.lower())
+    gate: Authenticator = request.app.state.gate
+    if operation is None or isinstance(await gate.ask(request.scope), ReliveError):
+        return
+    known = {one["name"] for one in operation.get("parameters", ()) if one["in"] == "query"}
+    unknown = next((word for word in QueryParams(request.scope["query_string"]) if word not in known), None)
+    if unknown is not None:
+        raise _refused(f"query.{unknown[:_SHOWN]}", known)
+    if "requestBody" not in operation:
+        word = _first_word(await request.body())
+        if word is not None:
+            raise _refused(f"body.{word[:_SHOWN]}", ())
+
+
+def _first_word(body: bytes) -> str | None:
+    """Of a JSON object; anything else says nothing that could be taken for a wish."""
+    try:
+        said = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return next(iter(said), None) if isinstance(said, dict) else None
+
+
+def _refused(where: str, known: Collection[str]) -> RequestInvalid:
+    told = ", ".join(sorted(known))
+    return RequestInvalid(
+        f"{where} is not known here",
+        cause=f"this route reads {told}" if told else "this route reads none",
+        remedy="/openapi.json says what is expected",
+    )
