@@ -17,7 +17,7 @@ from relive.agent.commits.pace import CommitPace
 from relive.agent.commits.protection import Protection
 from relive.agent.control.proxy_client import BothGates, ProxyGate, ProxyLink
 from relive.agent.control.supervised_process import ProcessSupervisor
-from relive.checkpoint.dump import StoppedBy
+from relive.checkpoint.target import StoppedBy
 from relive.errors import CapsuleError, ReliveError
 from relive.model.capsule import LifePaths
 from relive.model.commit import Trigger
