@@ -287,7 +287,7 @@ def test_a_commit_that_is_dropped_while_it_is_read_is_unknown_not_damaged(store,
 
 
 def test_a_commit_of_many_parts_comes_back_whatever_lies_across_their_borders(store):
-    """GIVEN page files of several windows, with frames across each border, full, as changed words, zero and out of order."""
+    """GIVEN page files of several batches, with frames across each border, full, as changed words, zero and out of order."""
     random = np.random.default_rng(3)
     pages = 2 * _WINDOW + 77
     service = Service(pages=pages)
@@ -304,7 +304,7 @@ def test_a_commit_of_many_parts_comes_back_whatever_lies_across_their_borders(st
     service.live()
     again = take(restarted, service, parent)
     assert contents(restarted, again.id)[0] == service.images()
-    # Moved apart: each window needs frames from all over the pack.
+    # Moved apart: each batch needs frames from all over the pack.
     for memory in service._memory.values():
         memory[:] = memory[random.permutation(pages)]
     assert contents(restarted, take(restarted, service, again.id).id)[0] == service.images()
