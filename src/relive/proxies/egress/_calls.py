@@ -91,7 +91,7 @@ class EgressConnections:
         if self._watch is None:
             self._watch = self.loop.call_later(_LOOK_AFTER, self._look_who_waits)
 
-    # The gate: see ``_gate.GateKeeper``
+    # The gate: see ``proxies.gate.GateKeeper``
 
     def freeze(self) -> None:
         """From now on no connection comes to be, and none fails."""
