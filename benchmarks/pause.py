@@ -53,23 +53,24 @@ BEFORE, PAUSE, AFTER, STORE = "before", "pause", "after", "storing"
 _NOTIFIED = "CRIU notifies: "
 
 
-def _copying(dump: Any) -> str:
-    return "copy files, frozen" if getattr(dump, "_taken", (0, 0))[0] else "copy files, running"
-
-
 # In the order in which they happen; a deeper row is part of the one above it.
 PARTS: list[tuple[str, int, Part]] = [
     (BEFORE, 0, Part("relive.signals.client:TracerClient.detach", "tracer steps aside")),
     (BEFORE, 0, Part("relive.checkpoint.dump:check_dumpable", "check the target")),
     (BEFORE, 0, Part("relive.store.store:Store.stage", "make the staging directory")),
-    (BEFORE, 0, Part("relive.checkpoint.dump:_Dump._copy_files", _copying)),
+    (BEFORE, 0, Part("relive.checkpoint.target_files:TargetFiles.copy_ahead", "copy files, running")),
     (BEFORE, 0, Part("relive.checkpoint.copied_ahead:CopiedAhead.wait", "copy memory, running")),
     (BEFORE, 0, Part("relive.checkpoint.watchdog:Watchdog.send_command", "watchdog: arm, name CRIU, disarm")),
     (BEFORE, 0, Part("relive.checkpoint.criu:place_kerndat", "look after the kernel cache")),
     (BEFORE, 0, Part("relive.checkpoint.criu:_spawn", "start nsenter and CRIU")),
     (PAUSE, 0, Part("relive.checkpoint.dump:_Dump._notified", lambda _self, script, *_: _NOTIFIED + script)),
     (PAUSE, 1, Part("relive.agent.control.proxy_client:ProxyGate.close", "close the gate")),
-    (PAUSE, 1, Part("relive.checkpoint.dump:shared_writable_paths", "look for shared mappings (twice)")),
+    (PAUSE, 1, Part("relive.checkpoint.target_files:TargetFiles.look_frozen", "copy files, frozen")),
+    (
+        PAUSE,
+        1,
+        Part("relive.checkpoint.target_files:shared_writable_paths", "look for shared mappings (twice)"),
+    ),
     (PAUSE, 1, Part("relive.checkpoint.file_layers:LayerScanner.scan", "scan and copy layers (twice)")),
     (AFTER, 0, Part("relive.checkpoint.criu:_reap", "CRIU ends")),
     (AFTER, 0, Part("relive.agent.control.proxy_client:ProxyGate.open", "open the gate")),
@@ -131,13 +132,10 @@ def _order() -> Iterator[tuple[str, int, str]]:
             yield when, depth, part.label
             if part.label == "start nsenter and CRIU":
                 yield when, 0, _FROM_NOTES[0]
-        elif part.label is _copying:
-            yield when, depth, "copy files, running"
         else:
             yield when, depth, _NOTIFIED + "pre-dump"
             yield when, depth, _FROM_NOTES[1]
             yield when, depth, _NOTIFIED + "post-dump"
-            yield when, depth + 1, "copy files, frozen"
             yield AFTER, depth, _FROM_NOTES[2]
 
 

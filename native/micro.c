@@ -1069,19 +1069,8 @@ static bool copy_late(void)
 static bool write_section(int fd, enum section kind, const void *from, size_t size)
 {
 	uint64_t head[2] = { kind, size };
-	const char *at = from;
 
-	if (write(fd, head, sizeof head) != sizeof head)
-		return false;
-	while (size) {
-		ssize_t done = write(fd, at, size);
-
-		if (done <= 0)
-			return false;
-		at += done;
-		size -= (size_t)done;
-	}
-	return true;
+	return write_all(fd, head, sizeof head) && write_all(fd, from, size);
 }
 
 struct stopped_thread {

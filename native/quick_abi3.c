@@ -16,6 +16,7 @@
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x03080000
 #include <Python.h>
+#include "crc32.h"
 
 // Part of the stable ABI only from 3.10 on, but the same since 3.7.
 #ifndef METH_FASTCALL
@@ -33,85 +34,6 @@ enum { RECORD = 1, HEADER_BYTES = 4096, FRAME = 16, DEEPEST = 12, BEGAN = 8 };
 static PyObject *name_number, *name_checker, *name_description, *name_rowcount, *name_lastrowid, *name_asyncio, *name_rows, *name_name, *name_quick,
     *name_globals, *name_file, *name_request, *name_who, *name_birth, *name_lanes, *name_connection, *name_texts, *name_database, *name_asked, *name_sqlite,
     *name_parameters;
-
-// -- CRC-32 -----------------------------------------------------------------------------------------------------------
-
-static uint32_t crc_table[4][256];
-
-static void make_crc_table(void) {
-    for (uint32_t i = 0; i < 256; i++) {
-        uint32_t c = i;
-        for (int bit = 0; bit < 8; bit++) c = c & 1 ? c >> 1 ^ 0xEDB88320u : c >> 1;
-        crc_table[0][i] = c;
-    }
-    for (uint32_t i = 0; i < 256; i++)
-        for (int t = 1; t < 4; t++) crc_table[t][i] = crc_table[t - 1][i] >> 8 ^ crc_table[0][crc_table[t - 1][i] & 255];
-}
-
-static uint32_t crc_by_table(uint32_t c, const uint8_t *p, size_t n) {
-    for (; n >= 4; p += 4, n -= 4) {
-        uint32_t word;
-        memcpy(&word, p, 4);
-        c ^= word;
-        c = crc_table[3][c & 255] ^ crc_table[2][c >> 8 & 255] ^ crc_table[1][c >> 16 & 255] ^ crc_table[0][c >> 24];
-    }
-    while (n--) c = crc_table[0][(c ^ *p++) & 255] ^ c >> 8;
-    return c;
-}
-
-#if defined(__x86_64__)
-#include <cpuid.h>
-#include <immintrin.h>
-static int has_clmul;
-
-static int look_for_clmul(void) {
-    unsigned a, b, c, d;
-    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_PCLMUL) && (c & bit_SSE4_1);
-}
-
-// Folding by four, as in "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ" (Intel, 2009), with its constants for this
-// polynomial, bits reflected. ``n``: a multiple of 16, at least 64.
-__attribute__((target("pclmul,sse4.1"))) static uint32_t crc_by_folding(uint32_t crc, const uint8_t *p, size_t n) {
-    const __m128i by_four = _mm_set_epi64x(0x01c6e41596, 0x0154442bd4), by_one = _mm_set_epi64x(0x00ccaa009e, 0x01751997d0);
-    __m128i x[4];
-    for (int i = 0; i < 4; i++) x[i] = _mm_loadu_si128((const __m128i *)p + i);
-    x[0] = _mm_xor_si128(x[0], _mm_cvtsi32_si128((int)crc));
-    for (p += 64, n -= 64; n >= 64; p += 64, n -= 64)
-        for (int i = 0; i < 4; i++) {
-            __m128i low = _mm_clmulepi64_si128(x[i], by_four, 0x00), high = _mm_clmulepi64_si128(x[i], by_four, 0x11);
-            x[i] = _mm_xor_si128(_mm_xor_si128(low, high), _mm_loadu_si128((const __m128i *)p + i));
-        }
-    __m128i y = x[0];
-    for (int i = 1; i < 4; i++) {
-        __m128i low = _mm_clmulepi64_si128(y, by_one, 0x00), high = _mm_clmulepi64_si128(y, by_one, 0x11);
-        y = _mm_xor_si128(_mm_xor_si128(low, high), x[i]);
-    }
-    for (; n >= 16; p += 16, n -= 16) {
-        __m128i low = _mm_clmulepi64_si128(y, by_one, 0x00), high = _mm_clmulepi64_si128(y, by_one, 0x11);
-        y = _mm_xor_si128(_mm_xor_si128(low, high), _mm_loadu_si128((const __m128i *)p));
-    }
-    const __m128i words = _mm_setr_epi32(~0, 0, ~0, 0);
-    y = _mm_xor_si128(_mm_srli_si128(y, 8), _mm_clmulepi64_si128(y, by_one, 0x10));
-    __m128i z = _mm_srli_si128(y, 4);
-    y = _mm_xor_si128(_mm_clmulepi64_si128(_mm_and_si128(y, words), _mm_set_epi64x(0, 0x0163cd6124), 0x00), z);
-    const __m128i last = _mm_set_epi64x(0x01f7011641, 0x01db710641);
-    z = _mm_clmulepi64_si128(_mm_and_si128(y, words), last, 0x10);
-    z = _mm_clmulepi64_si128(_mm_and_si128(z, words), last, 0x00);
-    return (uint32_t)_mm_extract_epi32(_mm_xor_si128(y, z), 1);
-}
-#endif
-
-static uint32_t crc_more(uint32_t crc, const uint8_t *p, size_t n) {
-#if defined(__x86_64__)
-    if (n >= 64 && has_clmul) {
-        size_t even = n & ~(size_t)15;
-        crc = crc_by_folding(crc, p, even);
-        p += even;
-        n -= even;
-    }
-#endif
-    return crc_by_table(crc, p, n);
-}
 
 // -- a text that grows ------------------------------------------------------------------------------------------------
 
@@ -686,7 +608,7 @@ static void copy_in(Quick *self, const void *from, size_t size) {
 static int write_record(Quick *self, unsigned long long seq, char *record, size_t size, const char *data, size_t data_size) {
     size_t meta = size - FRAME, length = meta + data_size;
     if (FRAME + length > self->capacity || length > UINT32_MAX) return 0;
-    uint32_t crc = crc_more(crc_more(0xFFFFFFFFu, (uint8_t *)record + FRAME, meta), (const uint8_t *)data, data_size);
+    uint32_t crc = crc32_more(crc32_more(CRC32_BEGIN, (uint8_t *)record + FRAME, meta), (const uint8_t *)data, data_size);
     uint32_t frame[4] = {(uint32_t)length, (uint32_t)meta, ~crc, ~(uint32_t)length};
     memcpy(record, frame, FRAME);
     // A process can be committed at any moment, also in here: what was begun in one file is then written again, into the other one.
@@ -1616,7 +1538,7 @@ static PyObject *module_crc32(PyObject *Py_UNUSED(module), PyObject *given) {
     char *p;
     Py_ssize_t n;
     if (PyBytes_AsStringAndSize(given, &p, &n) < 0) return NULL;
-    return PyLong_FromUnsignedLong(~crc_more(0xFFFFFFFFu, (uint8_t *)p, (size_t)n));
+    return PyLong_FromUnsignedLong(~crc32_more(CRC32_BEGIN, (uint8_t *)p, (size_t)n));
 }
 
 static PyMethodDef module_methods[] = {
@@ -1632,11 +1554,8 @@ static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_quick", NULL, -
 
 PyMODINIT_FUNC PyInit__quick(void) {
     if (checker_type != NULL) return PyErr_Format(PyExc_ImportError, "only for one interpreter of a process");
-    make_crc_table();
+    crc32_prepare();
     make_powers_of_ten();
-#if defined(__x86_64__)
-    has_clmul = look_for_clmul();
-#endif
     name_number = PyUnicode_InternFromString("number");
     name_checker = PyUnicode_InternFromString("checker");
     name_description = PyUnicode_InternFromString("description");

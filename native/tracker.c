@@ -34,21 +34,6 @@ static struct region regions[REGIONS];
 
 /* -- copying ------------------------------------------------------------------------------------------------------ */
 
-static bool write_all(int fd, const void *from, size_t size)
-{
-	const char *at = from;
-
-	while (size) {
-		ssize_t done = write(fd, at, size);
-
-		if (done <= 0)
-			return false;
-		at += done;
-		size -= (size_t)done;
-	}
-	return true;
-}
-
 static bool keep(struct process *p, uint64_t start, const unsigned char *pages, size_t size)
 {
 	uint64_t run[2] = { start, start + size };

@@ -492,4 +492,19 @@ static const char *make_userfaultfd(struct process *p)
 	return reason;
 }
 
+static bool write_all(int fd, const void *from, size_t size)
+{
+	const char *at = from;
+
+	while (size) {
+		ssize_t done = write(fd, at, size);
+
+		if (done <= 0)
+			return false;
+		at += done;
+		size -= (size_t)done;
+	}
+	return true;
+}
+
 #endif

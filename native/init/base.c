@@ -1,4 +1,8 @@
-/* See base.h. Owner, mode and times stand in the journal: this process may not give files away. */
+/* See base.h. Owner, mode and times stand in the journal: this process may not give files away.
+ *
+ * The service's call waits meanwhile, so a reflink (FICLONE) is tried first, which takes microseconds whatever the size; a copy is made
+ * up to a limit only. Nothing here may wait for the service itself, which stands still: hence O_NONBLOCK (leases). A file that is left
+ * out is named with a reason, and a base that is not whole is removed. */
 #define _GNU_SOURCE
 #include "base.h"
 

@@ -1,4 +1,9 @@
-/* See keep.h. */
+/* See keep.h.
+ *
+ * A path is kept once an epoch: whoever is first marks it (`is_noted`, `is_busy`) under the lock, keeps it without the lock, and lets those
+ * go that came meanwhile (`release_waiting`). What a file held is written before the record that names it, so a record with a base always
+ * has one, whenever this process is killed. Directories that are moved take a walk through all below them, bounded by TREE_MOST: the mover
+ * waits for it. */
 #define _GNU_SOURCE
 #include "keep.h"
 #include "base.h"

@@ -2,6 +2,7 @@
 #ifndef RELAY_ENGINE_H
 #define RELAY_ENGINE_H
 
+#include "bytes.h"
 #include "checksum.h"
 #include "heads.h"
 #include "journal.h"
@@ -19,11 +20,6 @@
 #define ADDRESS_BYTES 64
 #define LOGS_MOST 16
 
-struct bytes {
-    uint8_t *data;
-    size_t begin, size, room; /* what it holds: size bytes from begin on */
-};
-
 /* A request without its whole answer. Times in ns on the gate's clock, which stands still while the gate is closed. */
 struct flight {
     uint64_t number, announced, total, started, touched;
@@ -32,7 +28,7 @@ struct flight {
 
 enum { CLIENT, SERVICE };
 
-/* A connection that Python goes on with; read by `_native.py`, which mirrors it. */
+/* A connection that Python goes on with; read by `relive.proxies.ingress._relay`, which mirrors it. */
 struct handed {
     int32_t fd[2]; /* the service's is -1: there is none yet */
     int32_t is_silent; /* it has said nothing for so long that the service may have to speak first */
@@ -152,8 +148,10 @@ void connection_settle(struct connection *connection); /* act on what has change
 void connection_hand_over(struct connection *connection, const uint8_t *from_service, size_t size, int is_silent);
 void connection_finish(struct connection *connection); /* as its `doom` has it */
 void connection_free(struct connection *connection);
-struct flight *connection_flight(struct connection *connection, size_t index);
 int connection_waits_on_service(struct connection *connection);
+
+/* flights.c; index 0: that whose answer comes next */
+struct flight *connection_flight(struct connection *connection, size_t index);
 
 /* worker.c */
 int worker_begin(struct worker *worker);

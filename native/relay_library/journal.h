@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Shared with Python (`_native.py`), which reads it; each number is stored whole. */
+/* Shared with Python (`relive.proxies.ingress._relay`), which reads it; each number is stored whole. */
 struct numbers {
     uint64_t seq, request, connection; /* the last ones given */
     uint64_t first_seq, offset; /* of the segment that is being written */

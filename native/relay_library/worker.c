@@ -1,4 +1,9 @@
-/* A thread that carries connections: one epoll set, and whatever is accepted stays with it. */
+/* A thread that carries connections: one epoll set, and whatever is accepted stays with it, so no connection is ever in two threads.
+ *
+ * Everything of a worker is under its lock, which it holds from the first event of a round to the last. Python takes it to close the gate,
+ * to report and to end: since a busy worker would take it again before anybody who waits is awake, who wants it takes `turn` first.
+ * A connection that has ended is freed at the end of the round (`bury`): an event that comes later in it may still name it.
+ * Time is looked at every TICK_MS, and only while something waits for it, so idle connections cost nothing. */
 #define _GNU_SOURCE
 #include "engine.h"
 

@@ -14,8 +14,9 @@ import pytest
 
 from relive.checkpoint import dump as room
 from relive.checkpoint.criu import CriuTools
-from relive.checkpoint.dump import NoRequestGate, RequestGate, capture
+from relive.checkpoint.dump import capture
 from relive.checkpoint.dumped import Capture
+from relive.checkpoint.request_gate import NoRequestGate, RequestGate
 from relive.checkpoint.target import process_target
 from relive.checkpoint.watchdog import Watchdog
 from relive.config import load_settings

@@ -14,8 +14,11 @@ from .podman import Podman
 IMAGE = "relive-box:1"
 _DIRECTORIES = ("proc", "sys", "dev", "run", "etc", "var/lib/kept", "scratch")
 _OPEN = ("tmp", "data")  # where any user may write
-# What `boxed.py` and `escape.py` need of the standard library, with what these need.
-_MODULES = "__future__, ctypes, http.server, json, mmap, pathlib, socket, threading, encodings.idna, encodings.latin_1"
+# What `boxed.py` and `escape` need of the standard library, with what these need.
+_MODULES = (
+    "__future__, ctypes, http.server, importlib, json, mmap, pathlib, resource, runpy, socket, threading, "
+    "encodings.idna, encodings.latin_1"
+)
 
 
 class Boxes(Podman):
@@ -31,7 +34,7 @@ class Boxes(Podman):
             rootfs.directories(*_DIRECTORIES)
             rootfs.directories(*_OPEN, mode=0o1777)
             rootfs.programs(*_python_files(), *map(Path, programs))
-            for name in ("boxed.py", "escape.py"):
+            for name in ("boxed.py", "escape"):
                 rootfs.file(SERVICES / name, name)
 
     def network(self) -> str:

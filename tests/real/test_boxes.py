@@ -222,7 +222,7 @@ def said_to_redis(pid: int, words: str) -> str:
 def test_a_privileged_container_with_the_hosts_processes_and_network_finds_no_way_out(
     boxes: Boxes, home: Relive
 ) -> None:
-    """The worst there is: every way that ``escape.py`` knows, and a volume in which the host's own sockets and devices lie."""
+    """The worst there is: every way that ``escape`` knows, and a volume in which the host's own sockets and devices lie."""
     with contextlib.closing(Host(Path(tempfile.mkdtemp(prefix="relive-seal-")))) as host:
         name = host.directory.name
         tcp = host.listen(socket.AF_INET, ("0.0.0.0", 0)).getsockname()[1]
@@ -250,7 +250,7 @@ def test_a_privileged_container_with_the_hosts_processes_and_network_finds_no_wa
             }
             port = free_port()
             options = ("--privileged", "--pid=host", "--network=host", f"--volume={host.directory}:/data")
-            boxes.start("escape", *options, IMAGE, python(), "-B", "/escape.py", str(port), json.dumps(facts))
+            boxes.start("escape", *options, IMAGE, python(), "-B", "/escape", str(port), json.dumps(facts))
             eventually(lambda: socket.create_connection(("127.0.0.1", port)).close() is None)
             branch = home.restore(boxes.commit(home, "escape"), port)
             visitors = list(host.visitors)

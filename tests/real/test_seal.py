@@ -1,4 +1,4 @@
-"""A service in a branch, running as root, that tries every way out it knows (``services/escape.py``)."""
+"""A service in a branch, running as root, that tries every way out it knows (``services/escape``)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,11 @@ TEN = {
     "tcp_to_the_world": r"OSError: \[Errno 101\]",
 }
 BROKEN = ("KeyError", "AttributeError", "TypeError", "NameError")  # the attempt, not the way
-WAYS = re.findall(r"^@way\ndef (\w+)\(", (SERVICES / "escape.py").read_text(), re.MULTILINE)
+WAYS = [
+    name
+    for path in sorted((SERVICES / "escape").glob("*.py"))
+    for name in re.findall(r"^@way\ndef (\w+)\(", path.read_text(), re.MULTILINE)
+]
 
 
 @dataclass
@@ -137,7 +141,7 @@ def burglar() -> Iterator[Burglar]:
     facts |= {"node": str(host.directory / "node"), "file": str(host.directory / "file")}
     port = free_port()
     try:
-        capsule = relive.run(PYTHON, SERVICES / "escape.py", str(port), json.dumps(facts))
+        capsule = relive.run(PYTHON, SERVICES / "escape", str(port), json.dumps(facts))
         eventually(lambda: socket.create_connection(("127.0.0.1", port)).close() is None)
         branch = relive.restore(relive.commit(capsule), port)
         # After the commit: a capsule's commit holds the names of sockets in /run.
@@ -165,9 +169,7 @@ OF_BEFORE = {name for name in WAYS if name.endswith("_before_the_commit")}
 
 def test_there_is_no_way_out_for_a_command(burglar: Burglar) -> None:
     """The same ways, by `relive exec`: what runs beside the service has no more rights than it."""
-    table = burglar.branch.exec(
-        str(PYTHON), str(SERVICES / "escape.py"), "--table", json.dumps(burglar.facts)
-    )
+    table = burglar.branch.exec(str(PYTHON), str(SERVICES / "escape"), "--table", json.dumps(burglar.facts))
     answers = dict(line.split("\t", 1) for line in table.splitlines() if "\t" in line)
     assert answers.keys() == set(WAYS)
     assert [f"{name}: {said}" for name, said in answers.items() if said.startswith("out")] == []

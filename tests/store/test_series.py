@@ -17,7 +17,7 @@ from relive.model.commit import CommitId
 from relive.store import Store, sweep
 from relive.store.keyring import Keyring
 from relive.store.pages.ingest import KEY_EVERY
-from relive.store.pages.materialize import _WINDOW
+from relive.store.pages.materialize import _BATCH
 from relive.store.pages.packcheck import read_frames
 from relive.store.pages.packfile import FrameKind
 from relive.store.pages.placement import Placement
@@ -287,16 +287,16 @@ def test_a_commit_that_is_dropped_while_it_is_read_is_unknown_not_damaged(store,
 
 
 def test_a_commit_of_many_parts_comes_back_whatever_lies_across_their_borders(store):
-    """GIVEN page files of several windows, with frames across each border, full, as changed words, zero and out of order."""
+    """GIVEN page files of several batches, with frames across each border, full, as changed words, zero and out of order."""
     random = np.random.default_rng(3)
-    pages = 2 * _WINDOW + 77
+    pages = 2 * _BATCH + 77
     service = Service(pages=pages)
     parent = take(store, service, None).id
     for _ in range(3):
         for memory in service._memory.values():
             memory[random.choice(pages, 700, replace=False), 5] += np.uint64(1)
             memory[random.choice(pages, 300, replace=False)] = 0
-            memory[_WINDOW - 40 : _WINDOW + 40, 7] += np.uint64(1)
+            memory[_BATCH - 40 : _BATCH + 40, 7] += np.uint64(1)
         service.live()
         parent = take(store, service, parent).id
         assert contents(store, parent)[0] == service.images()
@@ -304,7 +304,7 @@ def test_a_commit_of_many_parts_comes_back_whatever_lies_across_their_borders(st
     service.live()
     again = take(restarted, service, parent)
     assert contents(restarted, again.id)[0] == service.images()
-    # Moved apart: each window needs frames from all over the pack.
+    # Moved apart: each batch needs frames from all over the pack.
     for memory in service._memory.values():
         memory[:] = memory[random.permutation(pages)]
     assert contents(restarted, take(restarted, service, again.id).id)[0] == service.images()
@@ -368,7 +368,7 @@ def no_more_than(threads: set[str]) -> bool:
 
 
 def test_a_full_disk_is_told_by_who_makes_a_page_file_and_its_thread_is_gone(store, tmp_path, monkeypatch):
-    service = Service(pages=3 * _WINDOW)
+    service = Service(pages=3 * _BATCH)
     one = take(store, service, None)
     threads = set(os.listdir("/proc/self/task"))
 

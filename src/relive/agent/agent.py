@@ -39,9 +39,8 @@ from relive.agent.failures.exits import ExitWatch
 from relive.agent.failures.log_patterns import LogLines
 from relive.agent.failures.ring_drain import InsideDrain
 from relive.agent.failures.watch import FailureWatch
-from relive.config import STORE_KEY, Settings, give_store_keys
+from relive.config import Settings
 from relive.kernel import procfs
-from relive.model.commit import Trigger
 from relive.model.incident import Sighting
 from relive.recording.events import Event
 from relive.signals.client import TracerProcess
@@ -187,20 +186,14 @@ class Agent:
     async def _handle(self, request: dict[str, Any]) -> dict[str, Any]:
         match request["op"]:
             case "commit":
-                if STORE_KEY in request:  # for an agent that was started without
-                    give_store_keys(request[STORE_KEY])
-                trigger = Trigger(request.get("trigger", "manual"))
-                stored = await self._committer.commit(trigger, request.get("capture"))
-                return {"id": stored.id, "pause_us": stored.pause_us, "durable_us": stored.durable_us}
+                return await self._committer.commit_asked(request)
             case "stopping":
                 self._failures.stop_asked = time.monotonic()
                 return {}
             case "status":
-                proxy = self._committer.proxy
-                link = proxy.link if proxy is not None else None
                 return {
                     "pending": self._keeper.pending,
-                    "recording": link is not None and link.is_open,
+                    "recording": self._committer.is_recording,
                     "unframed": await self._recorder.unframed(),
                     "troubles": self._protection.as_json(),
                 }

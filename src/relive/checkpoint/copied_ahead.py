@@ -15,11 +15,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import shutil
 import struct
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -31,7 +29,7 @@ from relive.checkpoint.page_runs import Placed, Span, difference, newest, placed
 from relive.images import criu_images_pb2 as pb
 from relive.images.image_file import decode, messages, read_first, write_entries
 from relive.kernel import procfs
-from relive.kernel.children import wait_or_kill
+from relive.kernel.children import read_until, wait_or_kill
 
 __all__ = ["CopiedAhead"]
 
@@ -40,7 +38,6 @@ _LAZY, _PRESENT = 2, 4
 _ENTRY_MOST = 256  # [pages] as CRIU's own
 _RUN = struct.Struct("<QQ")
 _LEFT_OUT = struct.Struct("<QQQ")  # pid as CRIU sees it, then as _RUN
-_ANSWER_MOST = 65536  # [bytes]
 _ENDS_WITHIN = 5.0  # [s]
 _GONE = "gone"  # it has ended meanwhile
 _FILTERS_OF_CAPSULES = 2  # of ``relive.kernel.seccomp``; neither ends a process
@@ -98,17 +95,11 @@ class CopiedAhead:
 
     def wait(self, limit: float) -> None:
         """Return when little is left that is not copied, or the tracker has ended, or after ``limit`` seconds."""
-        pipe = self._process.stdout
-        assert pipe is not None
-        deadline, said = time.monotonic() + limit, b""
-        while not said.endswith(b"ready\n"):
-            readable, _, _ = select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))
-            data = os.read(pipe.fileno(), _ANSWER_MOST) if readable else b""
-            if not data:
-                self._process.kill()  # copies that nobody waits for would only cost
-                self._mend()
-                break
-            said += data
+        assert self._process.stdout is not None
+        said = read_until(self._process.stdout, b"ready\n", limit)
+        if not said.endswith(b"ready\n"):
+            self._process.kill()  # copies that nobody waits for would only cost
+            self._mend()
         lines = [line.split(maxsplit=2) for line in said.decode(errors="replace").splitlines()]
         # Also where it is killed: what it did not finish counts as written, and is dumped.
         self._copies = {int(words[1]): [] for words in lines if words[0] == "tracked" and len(words) == 2}

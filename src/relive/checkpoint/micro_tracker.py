@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import select
 import subprocess
-import time
 from pathlib import Path
 
 from relive.checkpoint.criu import CriuTools
 from relive.checkpoint.micro_record import FullCommitNeeded
+from relive.kernel.children import read_until
 
 __all__ = ["MicroTracker"]
 
 _FILTERS_OF_CAPSULES = 2  # of ``relive.kernel.seccomp``; neither ends a process
 _ANSWER_WITHIN = 30.0  # [s]
-_ANSWER_MOST = 4096  # [bytes]
 _ENDS_WITHIN = 5.0  # [s]
 
 
@@ -89,16 +86,9 @@ class MicroTracker:
             raise FullCommitNeeded(answer.partition(" ")[2] or "the tracker has died")
 
     def _read_line(self) -> str:
-        pipe = self._process.stdout
-        assert pipe is not None
-        deadline, said = time.monotonic() + _ANSWER_WITHIN, b""
-        while not said.endswith(b"\n"):
-            readable, _, _ = select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))
-            data = os.read(pipe.fileno(), _ANSWER_MOST) if readable else b""
-            if not data:
-                return ""
-            said += data
-        return said.decode(errors="replace").strip()
+        assert self._process.stdout is not None
+        said = read_until(self._process.stdout, b"\n", _ANSWER_WITHIN)
+        return said.decode(errors="replace").strip() if said.endswith(b"\n") else ""
 
     def close(self) -> None:
         """End it, and with it the tracking; the process it tracked runs on. Doing it twice is no error."""

@@ -22,6 +22,7 @@ from relive.model.commit import ContainerFacts, FileEntry, HostFacts, TargetKind
 
 __all__ = [
     "Contained",
+    "StoppedBy",
     "Target",
     "check_dumpable",
     "host_facts",
@@ -84,6 +85,15 @@ class Target:
     def holds_files(self) -> bool:
         """Its commits hold what it has written, not only what it has open."""
         return bool(self.sources) or self.followed is not None
+
+
+@dataclass(frozen=True, slots=True)
+class StoppedBy:
+    """A fatal signal that is withheld from a target while its commit is taken; pids as the host sees them."""
+
+    signal: int
+    pid: int
+    thread: int
 
 
 def process_target(pid: int, extra_files: Iterable[Path] = ()) -> Target:

@@ -1,6 +1,6 @@
 """Incidents, each a JSON file named by its number. Numbers are never used twice (``numbers.py``).
 
-What lies beside an incident is in ``evidence.py``; what they are listed and searched by in ``incidentindex.py``.
+What lies beside an incident is in ``evidence.py``; what they are listed and searched by in ``index.py``.
 """
 
 from __future__ import annotations

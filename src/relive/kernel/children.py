@@ -1,11 +1,16 @@
-"""Ending a child process that has been asked to end, by a closed pipe or a signal."""
+"""Child processes: hearing what one says, and ending one that has been asked to end, by a closed pipe or a signal."""
 
 from __future__ import annotations
 
+import os
+import select
 import subprocess
-from typing import Protocol
+import time
+from typing import IO, Protocol
 
-__all__ = ["Endable", "wait_or_kill"]
+__all__ = ["Endable", "read_until", "wait_or_kill"]
+
+_PIECE = 65536  # [bytes]
 
 
 class Endable(Protocol):
@@ -25,3 +30,17 @@ def wait_or_kill(process: Endable, limit: float) -> int:
     except subprocess.TimeoutExpired:
         process.kill()
         return process.wait()
+
+
+def read_until(pipe: IO[bytes], end: bytes, limit: float) -> bytes:
+    """What it writes to an unbuffered pipe, up to and with ``end``; less where the pipe closes, or after ``limit`` seconds."""
+    poller = select.poll()  # ``select`` knows descriptors below 1024 only
+    poller.register(pipe, select.POLLIN)
+    deadline, said = time.monotonic() + limit, b""
+    while not said.endswith(end):
+        readable = poller.poll(max(0.0, deadline - time.monotonic()) * 1000)
+        data = os.read(pipe.fileno(), _PIECE) if readable else b""
+        if not data:
+            break
+        said += data
+    return said

@@ -1,6 +1,6 @@
 """Another store as a source of things by name. What comes from one is checked by who asked: see ``repair``.
 
-Remotes are plugged in by room ``exchange``.
+Remotes are plugged in by room ``remotes``.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class CommitShare(Result):
 
 
 class StorageStats(Result):
-    """What a store holds; see ``upkeep.stats.StoreStats``."""
+    """What a store holds; see ``maintenance.stats.StoreStats``."""
 
     logical: int
     stored: int
@@ -72,7 +72,7 @@ class StorageStats(Result):
 
     @classmethod
     def of(cls, found: StoreStats) -> StorageStats:
-        """From what upkeep measured."""
+        """From what ``maintenance`` measured."""
         return cls.model_validate(asdict(found))
 
 
@@ -112,7 +112,7 @@ class Verification(Result):
 
     @classmethod
     def of(cls, report: Report) -> Verification:
-        """From what upkeep found."""
+        """From what ``maintenance`` found."""
         return cls.model_validate({**asdict(report), "spoiled": report.spoiled})
 
 
@@ -164,7 +164,7 @@ class Useless(Result):
 
 
 class Garbage(Result):
-    """What was done, or would be; see ``upkeep.gc.Collected``. ``kept``: tags that keep the commits of kept states."""
+    """What was done, or would be; see ``maintenance.gc.Collected``. ``kept``: tags that keep the commits of kept states."""
 
     dry_run: bool
     freed: int
@@ -177,7 +177,7 @@ class Garbage(Result):
 
     @classmethod
     def of(cls, found: Collected, *, dry_run: bool, kept: list[str]) -> Garbage:
-        """From what upkeep found."""
+        """From what ``maintenance`` found."""
 
         def listed(things: list[Thing]) -> list[Useless]:
             return [Useless(kind=one.kind, name=one.name, bytes=found.sizes[one]) for one in things]

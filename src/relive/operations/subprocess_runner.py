@@ -28,6 +28,7 @@ from pydantic import BaseModel
 
 from relive.config import Settings, store_key_variable
 from relive.errors import Cancelled, ReliveError
+from relive.kernel.children import wait_or_kill
 from relive.operations.operation import Operation, Wish
 from relive.operations.progress import Progress, Silent
 
@@ -100,10 +101,7 @@ def perform_apart(
 def _end(process: subprocess.Popen[bytes]) -> None:
     """Have what it began taken back, and kill it where that takes too long."""
     process.terminate()
-    try:
-        process.wait(_PATIENCE)
-    except subprocess.TimeoutExpired:
-        process.kill()
+    wait_or_kill(process, _PATIENCE)
 
 
 def _environment(settings: Settings) -> dict[str, str]:

@@ -3,6 +3,13 @@
 Rules, in this order: a call of the same connection, in its order; one of another connection, in the order of time. Calls are
 the same when kind and ``asked`` are equal, but for what is declared to differ by nature: ``matching.py`` says what is compared.
 What was read only may be given once more when it is asked once more, if the protocol says so (``again``).
+
+Idea: calls lie in queues by the text of what is compared of them (``_key``), so a question is one look-up. Only a miss is
+compared with all calls, to name the nearest.
+Invariant: a call is in its queue and in ``_waiting`` exactly as long as it was not used; ``_used`` has the last that was used
+of each key.
+What answers inside Python processes has rules of its own (``relive_recorder/playing/shelf.py``): there requests and lanes are
+known.
 """
 
 from __future__ import annotations

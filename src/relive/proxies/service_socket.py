@@ -239,7 +239,7 @@ class Dialer:
 
     ``done`` is called once, with the connected socket or the last error; never from within the constructor, and
     never after ``cancel``. While frozen, nothing is tried, and an attempt that was under way is given up and repeated.
-    ``mark``: of its packets (see ``passages.py``). ``source``: own address that it connects from.
+    ``mark``: of its packets (see ``marks.py``). ``source``: own address that it connects from.
     """
 
     def __init__(

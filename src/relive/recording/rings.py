@@ -2,6 +2,14 @@
 
 A ring is written by the service, so it is read as something hostile: nothing in it can make a reader fail other than by
 ``RecordingCorrupt``, follow a link, or take more memory than the ring's own size.
+
+There is no lock: the writer goes on while we read, and overwrites what nobody has read in time. ``head`` counts all bytes ever
+written, so its difference to our own place says what is new and whether it is still there; it is read once more after the
+bytes, and what may have been overwritten in between is dropped and counted as lost. Records are then found by their shape
+(length and its complement, CRC-32).
+
+Invariant: what ``read_new`` gave counts as taken only when ``note_taken`` says that it is kept; an agent that is killed in
+between, or its successor, gets it again, and ``own_seq`` shows what came twice.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The files of a branch: what they are made of, and how CRIU is told of them.
 
-``HostRoot`` is that of a process tree: the host's files, below the commit's, below an empty layer. That of a container is in
-``container.ground``. The methods are called by the thread that builds the branch, in the order in which they stand here.
+``HostRoot`` is that of a process tree: the host's files, below the commit's, below an empty layer. That of a container
+is in ``containers.restore.container_root``. The methods are called by the thread that builds the branch, in the order
+in which they stand here.
 """
 
 from __future__ import annotations

@@ -10,6 +10,10 @@
 
 Namespaces are a thread's (namespaces(7)), so nothing of the process that restores needs to be forked. In this thread
 paths and sockets are the branch's, while /proc/self is not there and pids are still the host's.
+
+Danger: from ``ground.enter`` on, names lead to the commit's files, which may be hostile. Nothing may be imported, loaded or
+executed from then on that has root's rights; CRIU is started before, and waits for its request. What gives up must end process
+1, with which the kernel ends all that was made (``abandon``): whatever this thread waits for then hangs up.
 """
 
 from __future__ import annotations

@@ -11,7 +11,6 @@ import contextlib
 import ctypes
 import os
 import pwd
-import select
 import shutil
 import signal
 import socket
@@ -31,6 +30,7 @@ from relive.kernel.claims import claimed
 from relive.kernel.connects import CONNECT_FILTER
 from relive.kernel.mounts import make_private, pivot_root, read_mounts
 from relive.kernel.namespaces import Namespace, in_network
+from relive.kernel.pidfds import has_ended, send_signal
 from relive.kernel.seccomp import ask_supervisor
 from relive.sandbox.branch import group_prefix
 from relive.sandbox.cgroups import GroupLimits, Groups
@@ -157,7 +157,7 @@ class Afresh:
 
     def _is_alive(self, patience: float) -> bool:
         """Process 1 runs, and runs on for so many seconds."""
-        return not select.select([self._init_handle], [], [], patience)[0]
+        return not has_ended(self._init_handle, patience)
 
     def seal(self) -> Seal:
         """The proof that nothing left; also when its processes have ended."""
@@ -173,9 +173,8 @@ class Afresh:
         if self.network < 0:
             return
         self._lifeline.close()
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._init_handle, signal.SIGKILL)
-        select.select([self._init_handle], [], [], 10.0)
+        send_signal(self._init_handle, signal.SIGKILL)
+        has_ended(self._init_handle, 10.0)
         os.close(self._init_handle)
         os.close(self.network)
         self.network = -1

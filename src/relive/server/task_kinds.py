@@ -22,9 +22,7 @@ between the two:
 
 from __future__ import annotations
 
-import contextlib
 import os
-import select
 import shutil
 import signal
 from collections.abc import Callable
@@ -37,6 +35,7 @@ from pydantic import BaseModel, Field
 from relive.config import Settings
 from relive.errors import Cancelled, TaskUnknown
 from relive.incidents.runs import Runs
+from relive.kernel.pidfds import has_ended, send_signal
 from relive.kernel.procfs import is_same_process, read_stat
 from relive.operations.catalogue import OPERATIONS
 from relive.operations.committing import COMMIT
@@ -231,10 +230,9 @@ def _end_process(work: TaskAttempt) -> None:
         # Asked after it was opened, so the handle is that process's or of nobody who matters.
         if not is_same_process(int(pid), int(start_ticks)):
             return
-        if not select.select([handle], [], [], _PATIENCE)[0]:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(handle, signal.SIGKILL)
-            select.select([handle], [], [], _PATIENCE)
+        if not has_ended(handle, _PATIENCE):
+            send_signal(handle, signal.SIGKILL)
+            has_ended(handle, _PATIENCE)
     finally:
         os.close(handle)
 

@@ -201,8 +201,8 @@ class StoredContents:
                 self.close()
                 source = PageSource(known.placement, self._packs)
                 known.source = source.__enter__()
-            window = known.source.window(known.contents.table.part(block * _BLOCK, (block + 1) * _BLOCK))
-            found = window.apply_xor(window.full())
+            batch = known.source.batch(known.contents.table.part(block * _BLOCK, (block + 1) * _BLOCK))
+            found = batch.apply_xor(batch.full())
             known.blocks.clear()
             known.blocks[block] = found
         return found
@@ -217,9 +217,9 @@ def damaged_contents(source: PageSource) -> list[str]:
     contents = source.index.contents
     found: list[str] = []
     hasher, first = blake3(), 0
-    with closing(source.windows(contents.table)) as windows:
-        for window in windows:
-            pages = window.apply_xor(window.full())
+    with closing(source.batches(contents.table)) as batches:
+        for batch in batches:
+            pages = batch.apply_xor(batch.full())
             begin, behind = first, first + len(pages)
             while begin < behind:
                 # Empty files have no page, and nothing that could be damaged.

@@ -1,4 +1,8 @@
-"""The index follows the manifests: it is made anew where it is damaged, and gets the lines that a crash kept from it."""
+"""Recovering the index from the manifests: one that is damaged is made anew, and lines that a crash kept from it are added.
+
+The manifests are the truth: a commit is there when its manifest is. The index only finds them fast, so nothing is lost with it
+but what no manifest says (how long the commit took to be durable, how much of it was new).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one store is made of, for what looks after the store as a whole (room ``upkeep``); all else goes through ``Store``."""
+"""Internal parts of a store, for what maintains a store as a whole (room ``maintenance``); everything else uses ``Store``."""
 
 from __future__ import annotations
 

@@ -24,9 +24,8 @@ from relive.agent.control.proxy_supervisor import ProxySupervisor
 from relive.agent.control.server import serve_control
 from relive.agent.failures.ring_drain import InsideDrain
 from relive.agent.failures.sightings import loop_sighting
-from relive.config import STORE_KEY, Settings, give_store_keys
+from relive.config import Settings
 from relive.errors import HostIncapable, ReliveError, TargetUnknown
-from relive.model.commit import Trigger
 from relive.model.incident import Sighting
 from relive.recording.events import Event
 from relive.watching.engine import Engine, OutputGoal
@@ -257,21 +256,15 @@ class ContainerAgent:
     async def _handle(self, request: dict[str, Any]) -> dict[str, Any]:
         match request["op"]:
             case "commit":
-                if STORE_KEY in request:  # for an agent that was started without
-                    give_store_keys(request[STORE_KEY])
-                trigger = Trigger(request.get("trigger", "manual"))
-                stored = await self._committer.commit(trigger, request.get("capture"))
-                return {"id": stored.id, "pause_us": stored.pause_us, "durable_us": stored.durable_us}
+                return await self._committer.commit_asked(request)
             case "end":
                 self._stopping.set()
                 return {}
             case "status":
-                proxy = self._committer.proxy
-                link = proxy.link if proxy is not None else None
                 state = self._start.state if self._start is not None else None
                 return {
                     "pending": self._keeper.pending,
-                    "recording": link is not None and link.is_open,
+                    "recording": self._committer.is_recording,
                     "unframed": await self._recorder.unframed(),
                     "pid": state.pid if state is not None else 0,
                     "troubles": self._protection.as_json(),

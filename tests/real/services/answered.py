@@ -13,7 +13,8 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from answering import application, serve
 
 PORTS: dict[str, int] = json.loads(os.environ.get("ANSWERED") or sys.argv[2])
 
@@ -142,30 +143,7 @@ def answer(path: str) -> tuple[int, bytes]:
     return 500 if number.endswith("!") else 200, said.encode()
 
 
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    wbufsize = -1  # head and body in one packet, or each answer waits for a delayed acknowledgement
-
-    def do_GET(self) -> None:
-        status, body = answer(self.path)
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-async def app(scope, receive, send):  # type: ignore[no-untyped-def]
-    """The same for a server that the recorder in Python processes knows: ``uvicorn answered:app``."""
-    if scope["type"] != "http":
-        return
-    status, body = await asyncio.to_thread(answer, scope["path"])
-    headers = [(b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
-
+app = application(answer)
 
 if __name__ == "__main__":
-    ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+    serve(int(sys.argv[1]), answer)

@@ -9,7 +9,6 @@ fails once both ``left`` and ``right`` are noted. What fails is answered 500.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import random
@@ -17,7 +16,8 @@ import sys
 import time
 import traceback
 import urllib.request
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from answering import application, serve
 
 OTHERS = json.loads(os.environ["DEPENDENT"])
 NOTED: set[str] = set()
@@ -86,30 +86,7 @@ def answer(path: str) -> tuple[int, bytes]:
         return 500, b"failed"
 
 
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    wbufsize = -1  # head and body in one packet, or each answer waits for a delayed acknowledgement
-
-    def do_GET(self) -> None:
-        status, body = answer(self.path)
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-async def app(scope, receive, send):  # type: ignore[no-untyped-def]
-    """The same for a server that the recorder in Python processes knows."""
-    if scope["type"] != "http":
-        return
-    status, body = await asyncio.to_thread(answer, scope["path"])
-    headers = [(b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
-
+app = application(answer)
 
 if __name__ == "__main__":
-    ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+    serve(int(sys.argv[1]), answer)

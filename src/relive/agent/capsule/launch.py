@@ -1,4 +1,4 @@
-"""Starting the agent of a new life. What gives a capsule another one is in ``tending``."""
+"""Starting the agent of a new life. What starts another one when it has died is in ``agent_process``."""
 
 from __future__ import annotations
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import structlog
 
@@ -17,7 +18,8 @@ from relive.agent.commits.pace import CommitPace
 from relive.agent.commits.protection import Protection
 from relive.agent.control.proxy_client import BothGates, ProxyGate, ProxyLink
 from relive.agent.control.supervised_process import ProcessSupervisor
-from relive.checkpoint.dump import StoppedBy
+from relive.checkpoint.target import StoppedBy
+from relive.config import STORE_KEY, give_store_keys
 from relive.errors import CapsuleError, ReliveError
 from relive.model.capsule import LifePaths
 from relive.model.commit import Trigger
@@ -70,6 +72,19 @@ class Committer:
             self._named[name] = asyncio.create_task(self._commit_once(trigger, name))
             self._named[name].add_done_callback(lambda _task: self._named.pop(name))
         return await asyncio.shield(self._named[name])
+
+    async def commit_asked(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The request ``commit`` of the control socket, as ``agent.control.server`` specifies it."""
+        if STORE_KEY in request:  # for an agent that was started without
+            give_store_keys(request[STORE_KEY])
+        stored = await self.commit(Trigger(request.get("trigger", "manual")), request.get("capture"))
+        return {"id": stored.id, "pause_us": stored.pause_us, "durable_us": stored.durable_us}
+
+    @property
+    def is_recording(self) -> bool:
+        """The recording proxy is there, and the line to it is open."""
+        link = self.proxy.link if self.proxy is not None else None
+        return link is not None and link.is_open
 
     async def _commit_once(self, trigger: Trigger, name: str) -> StoredCommit:
         async with self.lock:

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Protocol
 
 from relive.checkpoint.criu import CriuTools
-from relive.checkpoint.dump import RequestGate, StoppedBy, capture
+from relive.checkpoint.dump import capture
 from relive.checkpoint.micro_commits import MicroCommits
-from relive.checkpoint.target import Target
+from relive.checkpoint.request_gate import RequestGate
+from relive.checkpoint.target import StoppedBy, Target
 from relive.checkpoint.watchdog import Watchdog
 from relive.config import Settings
 from relive.errors import CapsuleError

@@ -33,7 +33,7 @@ from relive.agent.failures.sightings import (
     shell_status,
     worker_end_sighting,
 )
-from relive.checkpoint.dump import StoppedBy
+from relive.checkpoint.target import StoppedBy
 from relive.config import Settings
 from relive.errors import CapsuleError, RecordingError, ReliveError
 from relive.kernel import procfs

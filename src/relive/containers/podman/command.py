@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from relive.errors import PermissionMissing, ToolMissing
+from relive.kernel.pidfds import has_ended
 
 __all__ = ["CommandResult", "PodmanCall", "ask", "refuse_without_root"]
 
@@ -97,7 +97,7 @@ class PodmanCall:
             # Not ``wait`` with a timeout, which looks only every 50 ms.
             handle = os.pidfd_open(self._process.pid)
             try:
-                if not select.select([handle], [], [], limit)[0]:
+                if not has_ended(handle, limit):
                     raise subprocess.TimeoutExpired(self._process.args, limit)
             except BaseException:
                 self._process.kill()

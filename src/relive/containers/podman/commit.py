@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from relive.checkpoint.dump import RequestGate, capture
+from relive.checkpoint.dump import capture
+from relive.checkpoint.request_gate import RequestGate
 from relive.checkpoint.target import Target
 from relive.checkpoint.watchdog import Watchdog
 from relive.config import Settings

@@ -22,6 +22,7 @@ from relive.containers.restore.restoring import restore
 from relive.doctor.finding import Obstacle, ProbeResult, works
 from relive.doctor.probe import ProbeContext, root_remedy
 from relive.errors import PermissionMissing
+from relive.kernel.pidfds import has_ended
 from relive.kernel.seccomp import hide_io_uring
 from relive.model.commit import Trigger
 from relive.sandbox.branch import Branch
@@ -164,7 +165,7 @@ def _check_branch(branch: Branch, word: str) -> None:
     life = os.pidfd_open(branch.facts.init)
     try:
         os.kill(branch.facts.root, signal.SIGUSR1)
-        ended, _, _ = select.select([life], [], [], _ANSWER)
+        ended = has_ended(life, _ANSWER)
     finally:
         os.close(life)
     # Its standard output led to a pipe of ours, which is not part of the commit: the branch was given a file.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import select
 import signal
 import struct
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 from relive.doctor.finding import Obstacle, ProbeResult, in_words, works
 from relive.doctor.probe import ProbeContext, root_remedy
 from relive.kernel import procfs, ptrace
+from relive.kernel.pidfds import has_ended
 
 __all__ = ["pidfd", "proc_children", "tracing"]
 
@@ -104,7 +104,7 @@ def pidfd(_ground: ProbeContext) -> ProbeResult:
         handle = os.pidfd_open(pid)
         try:
             signal.pidfd_send_signal(handle, signal.SIGKILL)
-            ended, _, _ = select.select([handle], [], [], _ANSWER)
+            ended = has_ended(handle, _ANSWER)
         finally:
             os.close(handle)
     if not ended:

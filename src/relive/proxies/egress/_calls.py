@@ -1,4 +1,16 @@
-"""Connections that the service begins: each waits with its first packet until the real one stands, or has failed."""
+"""Connections that the service begins: each waits with its first packet until the real one stands, or has failed.
+
+Every goal is local in the capsule's network, so a SYN would be answered at once. Hence a netfilter queue holds it
+(``kernel.nfqueue``) while the real connection is made from the host: when that stands, the SYN goes on to our listener; when it
+fails, the service gets the same error after the same time. ``connect`` means to the service what it means without a recorder.
+
+1. The first packet waits (``begins``); repetitions of it are dropped meanwhile, since one is enough.
+2. The real connection stands: the packet goes on, when the gate is open (``let_pass``).
+3. Our listener takes the service's end in, and both ends are handed to ``stands``.
+
+Danger: a service that gives up (a time limit, a death) sends nothing that says so, so it is looked for its socket
+(``_look_who_waits``); else a real connection would stay open that nobody asked for any more.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +91,7 @@ class EgressConnections:
         if self._watch is None:
             self._watch = self.loop.call_later(_LOOK_AFTER, self._look_who_waits)
 
-    # The gate: see ``_gate.GateKeeper``
+    # The gate: see ``proxies.gate.GateKeeper``
 
     def freeze(self) -> None:
         """From now on no connection comes to be, and none fails."""

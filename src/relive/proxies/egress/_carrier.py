@@ -102,7 +102,7 @@ class Carrier:
     def _read_from(self, way: Way, sock: socket.socket) -> None:
         self._ends[way] = ServiceSocket(self._loop, sock, _End(self, way))
 
-    # The gate: see ``_gate.GateKeeper``
+    # The gate: see ``proxies.gate.GateKeeper``
 
     def freeze(self) -> None:
         """Let nothing out to the service from now on. What is said to it waits in the kernel."""

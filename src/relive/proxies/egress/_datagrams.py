@@ -60,7 +60,7 @@ class Datagrams:
         self._frozen = False
         self._held: list[tuple[tuple[str, int], bytes]] = []
 
-    # The gate: see ``_gate.GateKeeper``
+    # The gate: see ``proxies.gate.GateKeeper``
 
     def freeze(self) -> None:
         """From now on nothing goes to the service."""

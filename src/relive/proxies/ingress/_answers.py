@@ -1,4 +1,4 @@
-"""The way back: what the service sends, recorded and passed to the client. ``_connection.py`` is the other way."""
+"""The way back: what the service sends, recorded and passed to the client. ``_requests.py`` is the other way."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from relive.proxies.ingress._traffic import Traffic
 from relive.recording.events import EventKind
 from relive.recording.http1 import AnswerFramer, AnswerHead, Body, Cut, End, Piece, Stream, Violation
 
-__all__ = ["AnswerSide", "RequestSide"]
+__all__ = ["AnswerSide"]
 
 
-class RequestSide(Protocol):
-    """The other way of the same connection, as far as answers need it.
+class _Connection(Protocol):
+    """The connection, as far as its answers need it.
 
     Attributes:
         number: the connection's.
@@ -46,7 +46,7 @@ class AnswerSide:
     the client's to complain. From there on the bytes are recorded as a stream.
     """
 
-    def __init__(self, traffic: Traffic, connection: RequestSide) -> None:
+    def __init__(self, traffic: Traffic, connection: _Connection) -> None:
         self._traffic = traffic
         self._connection = connection
         self._framer = AnswerFramer()

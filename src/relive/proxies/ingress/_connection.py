@@ -1,9 +1,10 @@
 """One client connection and the one service connection behind it.
 
-Bytes go through unchanged. On the way to the service: bytes of the client are framed, each request gets its number,
-events are recorded and flushed, and only then the same bytes are sent. On the way back the same, so nothing is seen by
-either side that the recording does not know. What stops the way to the service is a set of reasons; while
-there is one, the client is read until ``BACKLOG_HIGH_BYTES`` wait in memory, and then no further.
+Bytes go through unchanged. On the way to the service: bytes of the client are framed (``_intake``), each request gets its number,
+events are recorded (``_requests``) and flushed, and only then the same bytes are sent. On the way back the same (``_answers``), so
+nothing is seen by either side that the recording does not know. Here are the two sockets: what is read of which, what stops the way
+to the service (a set of reasons; while there is one, the client is read until ``BACKLOG_HIGH_BYTES`` wait in memory, and then no
+further), and how the connection ends.
 
 What is not HTTP (the client's first line says so, or a service that speaks before its client) is passed on as it comes, and only
 its bytes are counted.
@@ -16,19 +17,20 @@ import contextlib
 import socket
 import struct
 from collections import deque
-from typing import NamedTuple, TypeAlias, cast
+from typing import cast
 
 from relive.proxies.ingress import _own_answers as own_answers
 from relive.proxies.ingress._answers import AnswerSide
-from relive.proxies.ingress._flight import BodyKeeper, Flight
-from relive.proxies.ingress._relay import Handed, HandedFlight
-from relive.proxies.ingress._speech import Speech, speech_of
+from relive.proxies.ingress._flight import Flight
+from relive.proxies.ingress._intake import Intake, Released, Waiting
+from relive.proxies.ingress._relay import Handed
+from relive.proxies.ingress._requests import RequestSide
 from relive.proxies.ingress._traffic import Traffic
 from relive.proxies.ingress.takeover import OWN_ADDRESS
 from relive.proxies.marks import Mark
 from relive.proxies.service_socket import Dialer, ServiceSocket
 from relive.recording.events import EventKind
-from relive.recording.http1 import Body, End, Piece, RequestFramer, RequestHead, Stream, Violation
+from relive.recording.http1 import Body, End, RequestHead, Stream, Violation
 
 __all__ = ["ClientConnection"]
 
@@ -44,18 +46,8 @@ _HOLD = 2
 _REFUSED = 4  # for good: we answer ourselves and close
 
 
-class _Released(NamedTuple):
-    """A request that was held and may go on."""
-
-    number: int
-    head: RequestHead
-
-
-_Waiting: TypeAlias = Piece | _Released
-
-
 class ClientConnection(asyncio.Protocol):
-    """The client's side of the pair, and the owner of the service's side (``AnswerSide`` does the way back)."""
+    """The client's side of the pair, and the owner of the service's."""
 
     def __init__(self, traffic: Traffic) -> None:
         self.traffic = traffic
@@ -66,20 +58,12 @@ class ClientConnection(asyncio.Protocol):
         self.client_eof = False
         self.requests = 0
         self._client: asyncio.Transport | None = None
-        self._client_address = ""
-        self._framer = RequestFramer()
+        self.client_address = ""
+        self._intake = Intake(traffic.heard_http, self._passes_unframed)
+        self._requests = RequestSide(self.traffic, self)
         self._answers = AnswerSide(self.traffic, self)
-        self._uploading: Flight | None = None  # the request whose body the client is sending
-        self._held: _Released | None = None
-        self._stream: BodyKeeper | None = None
-        self._raw: deque[bytes] = deque()  # from the client, not framed yet
-        self._raw_bytes = 0
-        self._pieces: deque[_Waiting] = deque()  # framed, not handed on yet
+        self._held: Released | None = None
         self._stops = 0
-        self._opening: bytes | None = (
-            b""  # what came before it was known what the client speaks; None: it is known
-        )
-        self._is_plain = False  # it is not HTTP
         self._plain_up = self._plain_down = 0  # bytes
         self._silence: asyncio.TimerHandle | None = None
         self._dialer: Dialer | None = None
@@ -102,7 +86,7 @@ class ClientConnection(asyncio.Protocol):
             self._go_on(self._handed)
             return
         peer = transport.get_extra_info("peername")
-        self._client_address = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else ""
+        self.client_address = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else ""
         self.number = self.traffic.writer.next_connection()
         self.traffic.gate.keepers[self.number] = self
         if self.traffic.gate.is_closed:
@@ -116,37 +100,22 @@ class ClientConnection(asyncio.Protocol):
         """Stand for a connection that the relay has carried until now. ``connection_made`` follows; the gate may close before."""
         traffic = self.traffic
         self._handed = handed
-        self.number, self.requests, self._client_address = handed.connection, handed.requests, handed.address
+        self.number, self.requests, self.client_address = handed.connection, handed.requests, handed.address
         traffic.gate.keepers[self.number] = self
         for known in handed.flights:
-            flight = self._adopted(known)
-            self.flights.append(flight)
-            traffic.flights[flight.number] = (flight, self)
+            self._requests.adopt(known)
         self._answers.adopt(handed.answered, [flight.method for flight in self.flights])
         if handed.upload is not None:
-            self._adopt_upload(*handed.upload)
+            number, left, seen = handed.upload
+            self._intake.go_on_with_body(left)
+            self._requests.adopt_upload(number, left, seen)
         if handed.service_fd is not None:
-            self._opening = None
+            self._intake.knows_http()
             self.service = ServiceSocket(traffic.loop, socket.socket(fileno=handed.service_fd), self)
             self.service.sent = handed.sent
             self.service.pause_reading()  # there is nobody yet to whom it could be passed on
         if traffic.gate.is_closed:
             self.freeze()
-
-    def _adopted(self, known: HandedFlight) -> Flight:
-        limit = self.traffic.options.body_limit
-        body = BodyKeeper(limit, known.announced, seen=known.total)
-        flight = Flight(known.number, b"HEAD" if known.is_head else b"GET", body, known.started)
-        flight.touched, flight.is_sent, flight.reported = known.touched, known.is_sent, known.is_reported
-        return flight
-
-    def _adopt_upload(self, number: int, left: int, seen: int) -> None:
-        self._framer.go_on_with_body(left)
-        if self.flights and self.flights[-1].number == number:
-            self._uploading = self.flights[-1]
-        else:  # it was answered before its body was whole
-            body = BodyKeeper(self.traffic.options.body_limit, left + seen, seen=seen)
-            self._uploading = Flight(number, b"GET", body, self.traffic.gate.clock())
 
     def _go_on(self, handed: Handed) -> None:
         """There is a transport now: pass on what the relay had read."""
@@ -167,6 +136,9 @@ class ClientConnection(asyncio.Protocol):
         elif handed.is_silent:
             self._dial()
 
+    def _passes_unframed(self, why: str) -> None:
+        self.traffic.passes_unframed(self.number, why)
+
     def _client_is_silent(self) -> None:
         if not (self.traffic.speaks_http or self._ended):
             self._dial()
@@ -175,11 +147,9 @@ class ClientConnection(asyncio.Protocol):
         """Bytes of the client: on to the service, or aside until they may."""
         if self._stops & _REFUSED:
             return
-        self._raw.append(data)
-        self._raw_bytes += len(data)
-        if (
-            not self.traffic.wants_hold()
-        ):  # else when it is let go: nobody may be in the middle of a call while it commits
+        self._intake.add(data)
+        # Else when it is let go: nobody may be in the middle of a call while it commits.
+        if not self.traffic.wants_hold():
             self._dial()
         if self._stops:
             self._adjust_reading()
@@ -189,7 +159,7 @@ class ClientConnection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """The client sends no more; it may still be reading, so the connection stays."""
         self.client_eof = True
-        waits = self._raw or self._pieces or self._held or self._opening
+        waits = self._held is not None or not self._intake.is_empty
         if self._stops & _REFUSED or (self.service is None and self._dialer is None and not waits):
             self._close_client()
         else:
@@ -243,7 +213,7 @@ class ClientConnection(asyncio.Protocol):
 
         A service that is frozen while it waits for bytes may see its call fail (EINTR where SO_RCVTIMEO is set: signal(7)).
         """
-        is_busy = bool(self.flights or self._uploading) or self._is_stream or self._service_eof
+        is_busy = bool(self.flights or self._requests.uploading) or self._is_stream or self._service_eof
         if self.service is None or is_busy:
             return
         self._record_end()
@@ -258,7 +228,12 @@ class ClientConnection(asyncio.Protocol):
 
     @property
     def _is_stream(self) -> bool:
-        return self.upgraded is not None or self._is_plain
+        return self.upgraded is not None or self._intake.is_plain
+
+    @property
+    def local_port(self) -> int | None:
+        """Of the connection to the service; None without one."""
+        return self.service.local_port if self.service is not None else None
 
     def waits_on_service(self, flight: Flight) -> bool:
         """Whether it is the service's turn: not the client's, which may be slow to send its body."""
@@ -269,7 +244,7 @@ class ClientConnection(asyncio.Protocol):
     def release(self, request: int) -> None:
         """The held request may go on."""
         if self._held is not None and self._held.number == request:
-            self._pieces.appendleft(self._held)
+            self._intake.pieces.appendleft(self._held)
             self._held = None
             self._stops &= ~_HOLD
             self._advance()
@@ -278,12 +253,12 @@ class ClientConnection(asyncio.Protocol):
 
     def service_data(self, data: bytes) -> None:
         """The service sent bytes."""
-        is_first = not (self._is_plain or self.requests or self._stops & _REFUSED)
+        is_first = not (self._intake.is_plain or self.requests or self._stops & _REFUSED)
         if is_first and not data.startswith(b"HTTP/"):
             self.traffic.heard_service_first()
-            self._become_plain("the service speaks first")
+            self._intake.become_plain("the service speaks first")
             self._advance()
-        if self._is_plain:
+        if self._intake.is_plain:
             self._plain_down += len(data)
             self.to_client(data)
         else:
@@ -341,10 +316,8 @@ class ClientConnection(asyncio.Protocol):
         """The answer to a request for an upgrade has come: what the client sent after it has a meaning now."""
         if is_stream:
             self.upgraded = flight
-            self._stream = BodyKeeper(self.traffic.options.body_limit, None)
-            self._pieces.extend(self._framer.become_stream())
-        else:
-            self._pieces.extend(self._framer.resume())
+            self._requests.begin_stream()
+        self._intake.upgrade_decided(is_stream=is_stream)
         self.traffic.loop.call_soon(self._advance)
 
     # The way to the service
@@ -367,9 +340,9 @@ class ClientConnection(asyncio.Protocol):
 
     def _dialed(self, result: socket.socket | OSError) -> None:
         self._dialer = None
-        fields: dict[str, object] = {"client": self._client_address, "local_port": None}
+        fields: dict[str, object] = {"client": self.client_address, "local_port": None}
         if isinstance(result, OSError):
-            if not (self._raw or self._pieces or self._opening):  # called for a client that has said nothing
+            if self._intake.is_empty:  # called for a client that has said nothing
                 if self.traffic.service_speaks_first:
                     self._reset_client()
                 return
@@ -389,66 +362,34 @@ class ClientConnection(asyncio.Protocol):
         self.traffic.writer.flush()
         if out and self.service is not None:
             self.service.send(out[0] if len(out) == 1 else b"".join(out))
-        if self.client_eof and not (self._pieces or self._raw or self._stops) and self.service is not None:
+        if self.client_eof and not (self._intake.has_more or self._stops) and self.service is not None:
             self.service.shutdown()
             self._close_if_over()
         self._adjust_reading()
 
     def _step(self, out: list[bytes]) -> bool:
         """Take one thing that waits; False if there is none that can be taken now."""
-        if self._pieces:
-            piece = self._pieces[0]
-            if isinstance(piece, RequestHead) and self._down is None and self.traffic.wants_hold():
-                self._pieces.popleft()
-                self._hold(piece)
-            elif self._is_connected(piece):
-                self._take_piece(self._pieces.popleft(), out)
-            else:
-                return False
-        elif self._raw and self._opening is not None:
-            self._judge(self._take_raw())
-        elif self._raw and self._is_plain:
+        intake = self._intake
+        if intake.is_plain and intake.has_raw and not intake.pieces:
             return self._pass_on(out)
-        elif self._raw:
-            self._pieces.extend(self._framer.feed(self._take_raw()))
-        elif self._opening and self.client_eof:  # a line without end
-            self._become_plain("it ended within its first line")
+        if not intake.pieces:
+            return intake.frame(is_last=self.client_eof)
+        piece = intake.pieces[0]
+        if isinstance(piece, RequestHead) and self._down is None and self.traffic.wants_hold():
+            intake.pieces.popleft()
+            self._hold(piece)
+        elif self._is_connected(piece):
+            self._take_piece(intake.pieces.popleft(), out)
         else:
             return False
         return True
 
-    def _is_connected(self, piece: _Waiting) -> bool:
+    def _is_connected(self, piece: Waiting) -> bool:
         """The service is there for the piece, or it needs none; else it is called."""
         if self.service is None and self._down is None and not isinstance(piece, Violation):
             self._dial()
             return False
         return True
-
-    def _take_raw(self) -> bytes:
-        data = self._raw.popleft()
-        self._raw_bytes -= len(data)
-        return data
-
-    def _judge(self, data: bytes) -> None:
-        """Learn from the client's first bytes what it speaks."""
-        assert self._opening is not None
-        self._opening += data
-        speech = speech_of(self._opening)
-        if speech is Speech.HTTP:
-            self.traffic.heard_http()
-            self._pieces.extend(self._framer.feed(self._opening))
-            self._opening = None
-        elif speech is Speech.OTHER:
-            self._become_plain("the client does not speak HTTP/1")
-
-    def _become_plain(self, why: str) -> None:
-        """From here on bytes are passed on as they come."""
-        if self._opening:
-            self._raw.appendleft(self._opening)
-            self._raw_bytes += len(self._opening)
-        self._opening = None
-        self._is_plain = True
-        self.traffic.passes_unframed(self.number, why)
 
     def _pass_on(self, out: list[bytes]) -> bool:
         if self._down is not None:  # as the service would have: it takes no connection
@@ -457,85 +398,46 @@ class ClientConnection(asyncio.Protocol):
         if self.service is None:
             self._dial()
             return False
-        data = self._take_raw()
+        data = self._intake.take_raw()
         self._plain_up += len(data)
         out.append(data)
         return True
 
     def _close_if_over(self) -> None:
         """Close when both sides have said their last word, and all of it is through."""
-        waits = (
-            self._pieces or self._raw or self._stops or (self.service is not None and self.service.backlog)
-        )
+        waits = self._intake.has_more or self._stops or (self.service is not None and self.service.backlog)
         if self._service_eof and self.client_eof and not waits:
             self._close_client()
 
-    def _take_piece(self, piece: _Waiting, out: list[bytes]) -> None:
+    def _take_piece(self, piece: Waiting, out: list[bytes]) -> None:
         if isinstance(piece, RequestHead):
-            self._take_head(_Released(self.traffic.writer.next_request(), piece), out)
-        elif isinstance(piece, _Released):
+            self._take_head(Released(self.traffic.writer.next_request(), piece), out)
+        elif isinstance(piece, Released):
             self._take_head(piece, out)
         elif isinstance(piece, Body):
-            self._take_body(piece.raw, out)
+            self._requests.take_body(piece.raw)
+            out.append(piece.raw)
         elif isinstance(piece, End):
-            self._end_request()
+            self._requests.end()
         elif isinstance(piece, Stream):
-            self._take_stream(piece.raw, out)
+            self._requests.take_stream(piece.raw)
+            out.append(piece.raw)
         elif isinstance(piece, Violation):
             self._refuse(piece)
 
     def _hold(self, head: RequestHead) -> None:
-        self._held = _Released(self.traffic.writer.next_request(), head)
+        self._held = Released(self.traffic.writer.next_request(), head)
         self._stops |= _HOLD
         self.traffic.hold(self._held.number, self)
 
-    def _take_head(self, numbered: _Released, out: list[bytes]) -> None:
-        self._start_request(numbered, out)
-        if self._down is not None:
-            self.traffic.service_unreachable(self.flights[-1], self._down)
-            self._answer_ourselves(*own_answers.unreachable(self.traffic.options.upstream, self._down))
-
-    def _start_request(self, numbered: _Released, out: list[bytes]) -> None:
-        traffic, (number, head) = self.traffic, numbered
-        body = BodyKeeper(traffic.options.body_limit, head.length)
-        flight = Flight(number, head.method, body, traffic.gate.clock())
-        flight.asks_upgrade, flight.waits_for_continue = head.asks_upgrade, head.expects_continue
-        port = self.service.local_port if self.service is not None else None
-        fields: dict[str, object] = {"client": self._client_address, "local_port": port}
-        if traffic.logs:
-            fields["log_offsets"] = traffic.logs.sizes()
-        traffic.writer.append(EventKind.REQUEST_STARTED, self.number, number, head.raw, fields)
-        traffic.flights[number] = (flight, self)
-        self.flights.append(flight)
+    def _take_head(self, numbered: Released, out: list[bytes]) -> None:
+        flight = self._requests.start(numbered)
         self.requests += 1
-        self._uploading = flight
-        self._answers.expect(head.method)
-        out.append(head.raw)
-
-    def _take_body(self, raw: bytes, out: list[bytes]) -> None:
-        out.append(raw)
-        flight = self._uploading
-        if flight is not None:
-            flight.touched = self.traffic.gate.clock()
-            kept = flight.body.keep(raw)
-            if kept:
-                self.traffic.writer.append(EventKind.REQUEST_BODY, self.number, flight.number, kept)
-
-    def _end_request(self) -> None:
-        flight, self._uploading = self._uploading, None
-        if flight is not None:
-            flight.is_sent = True
-            fields = flight.body.summary()
-            self.traffic.writer.append(EventKind.REQUEST_ENDED, self.number, flight.number, fields=fields)
-
-    def _take_stream(self, raw: bytes, out: list[bytes]) -> None:
-        out.append(raw)
-        if self.upgraded is not None and self._stream is not None:
-            kept = self._stream.keep(raw)
-            if kept:
-                self.traffic.writer.append(
-                    EventKind.STREAM_TO_SERVICE, self.number, self.upgraded.number, kept
-                )
+        self._answers.expect(flight.method)
+        out.append(numbered.head.raw)
+        if self._down is not None:
+            self.traffic.service_unreachable(flight, self._down)
+            self._answer_ourselves(*own_answers.unreachable(self.traffic.options.upstream, self._down))
 
     # Refusing, closing
 
@@ -545,7 +447,7 @@ class ClientConnection(asyncio.Protocol):
         self.traffic.writer.append(EventKind.NOTE, self.number, 0, violation.raw[: 64 * 1024], fields)
         self.traffic.refused += 1
         text = own_answers.refused(violation.reason)
-        if self._uploading is not None and self.flights and self.flights[-1] is self._uploading:
+        if self.flights and self.flights[-1] is self._requests.uploading:
             self._abandon(self.flights.pop(), "malformed")
         self._stops |= _REFUSED
         if self.flights:
@@ -626,18 +528,19 @@ class ClientConnection(asyncio.Protocol):
     def _record_end(self) -> None:
         sent = self.service.sent if self.service is not None else 0
         fields: dict[str, object] = {"sent": sent, "requests": self.requests}
-        if self._stream is not None:
-            fields |= self._stream.summary("up_") | self._answers.stream_summary("down_")
-        if self._is_plain:
+        up = self._requests.stream_summary("up_")
+        if up is not None:
+            fields |= up | self._answers.stream_summary("down_")
+        if self._intake.is_plain:
             fields |= {"unframed": True, "up_bytes": self._plain_up, "down_bytes": self._plain_down}
         self.traffic.writer.append(EventKind.CONNECTION_CLOSED, self.number, fields=fields)
         self.traffic.writer.flush()
 
     def _adjust_reading(self) -> None:
         """Read the client unless much of what it sent is waiting; a client that is not read cannot be seen to leave."""
-        waiting = self._raw_bytes > BACKLOG_HIGH_BYTES
+        waiting = self._intake.raw_bytes > BACKLOG_HIGH_BYTES
         slow = self.service is not None and self.service.backlog > BACKLOG_HIGH_BYTES
-        early = self._framer.waits_for_answer and self._framer.held > BACKLOG_HIGH_BYTES
+        early = self._intake.held_for_answer > BACKLOG_HIGH_BYTES
         wanted = bool(self._stops & _REFUSED) or not (waiting or slow or early)
         if wanted == self._is_read or self._client is None or self.client_eof or self._client.is_closing():
             return

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import select
 import signal
 import socket
 import traceback
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from relive.errors import MemoryLost
 from relive.kernel import procfs
+from relive.kernel.pidfds import has_ended, send_signal
 from relive.sandbox.lazy.handover import Handover
 from relive.sandbox.lazy.lifeline import Lifeline
 from relive.sandbox.spawn import standard_streams
@@ -146,9 +146,8 @@ def await_pager(pid: int, started: int) -> None:
     if procfs.is_same_process(pid, started):
         with contextlib.suppress(ProcessLookupError):
             handle = os.pidfd_open(pid)
-            ended, _, _ = select.select([handle], [], [], _END_WITHIN)
-            if not ended:
-                signal.pidfd_send_signal(handle, signal.SIGKILL)
+            if not has_ended(handle, _END_WITHIN):
+                send_signal(handle, signal.SIGKILL)
             os.close(handle)
     with contextlib.suppress(ChildProcessError):  # it is the child of whoever restored the branch
         os.waitpid(pid, os.WNOHANG)

@@ -1,7 +1,15 @@
 """Some pages of a commit, made together: which frames they need, reading those ahead, full versions, changes over them.
 
-Parts of a page file are made one after the other (``PageSource.windows``). A frame that reaches over the border of two is
+Parts of a page file are made one after the other (``PageSource.batches``). A frame that reaches over the border of two is
 decompressed once: the later one takes it over from the earlier.
+
+Pages are gone through frame by frame, not page by page: a frame is read, checked, decompressed and handed out once, and numpy
+moves all of its pages at a time. Full versions come first, changes over them second, since a change is the XOR with, or words
+of, the full one.
+
+Invariant: a batch is used up (``full``, ``apply_xor``) before the next one, which takes ``last`` over; only ``fetch`` may run
+ahead, in one other thread. Danger: what is handed over is a view of a buffer of many frames; one that is kept is copied, else
+it keeps them all.
 """
 
 from __future__ import annotations
@@ -28,9 +36,9 @@ class _Lot:
     """The frames that are needed of one pack, in order.
 
     Attributes:
-        numbers, rows: for each frame which pages of the window lie in it, and at which of its rows.
+        numbers, rows: for each frame which pages of the batch lie in it, and at which of its rows.
         ahead: the first frames, when they have been read.
-        is_begun: the first frame is the last of the window before, which has it.
+        is_begun: the first frame is the last of the batch before, which has it.
         last: what the last frame holds, when it has been used.
     """
 
@@ -46,7 +54,7 @@ class _Lot:
         self.ahead = self.reader.fetch(self._batch(0))
 
     def held(self, begun: Held | None) -> Iterator[Held]:
-        """What each frame holds; ``begun`` is that of the first where the window before has it."""
+        """What each frame holds; ``begun`` is that of the first where the batch before has it."""
         if begun is not None:
             self.last = begun
             yield begun
@@ -142,7 +150,7 @@ def _lots(places: Numbers, reader: Callable[[int], PackReader]) -> dict[int, _Lo
 
 
 def _hand_over(lots: dict[int, _Lot], before: dict[int, _Lot], put: _Put) -> None:
-    """Hand the pages of all frames over, with their numbers in the window."""
+    """Hand the pages of all frames over, with their numbers in the batch."""
     for pack, lot in lots.items():
         begun = before[pack].last if lot.is_begun else None
         for numbers, rows, found in zip(lot.numbers, lot.rows, lot.held(begun), strict=True):

@@ -61,9 +61,9 @@ class CommitMemory:
         Raises:
             ObjectMissing, ObjectCorrupt, KeyMissing, KeyWrong: a pack is damaged or sealed.
         """
-        with closing(self._source.windows(self._tables[key])) as windows:
-            for window in windows:
-                yield window.apply_xor(window.full())
+        with closing(self._source.batches(self._tables[key])) as batches:
+            for batch in batches:
+                yield batch.apply_xor(batch.full())
 
     def read(self, key: str, numbers: Numbers) -> Pages:
         """Some pages of a file, by their positions in it; raises as ``stream``."""

@@ -1,4 +1,12 @@
-"""Which packs tables use, which of those a key commit keeps anew, and numbering the rest without gaps. Pure decisions."""
+"""Which packs tables use, which of those a key commit keeps anew, and numbering the rest without gaps. Pure decisions.
+
+A series would end in packs of which each holds a few pages that are still used: a restore opens all of them, and none can be freed.
+So every 32nd commit, a key commit, keeps anew what lies in packs that have little of the commit or of which little is used, as a
+collector copies what lives out of a region. The price is bounded by both parts (``_LEAST_OF_COMMIT``, ``_LEAST_OF_PACK``): what is
+kept anew was mostly alone in its pack, and a key commit needs nine packs at most.
+
+Invariant: an index lists every pack that its tables name, and each dictionary's pack before those that are compressed against it.
+"""
 
 from __future__ import annotations
 

@@ -194,8 +194,8 @@ class ContentIntake:
             wanted |= table.xor != NOWHERE
         for numbers in _chunks(np.flatnonzero(wanted)):
             with contextlib.suppress(ObjectCorrupt, ObjectMissing):
-                window = self._reader.window(PageTable(table.full[numbers], table.xor[numbers]))
-                pages = window.apply_xor(window.full())
+                batch = self._reader.batch(PageTable(table.full[numbers], table.xor[numbers]))
+                pages = batch.apply_xor(batch.full())
                 table.full[numbers] = slot_places(self._pack, self._writer.add_pages(pages))
                 table.xor[numbers] = NOWHERE
 
@@ -245,7 +245,7 @@ class ContentIntake:
         with content.path.open("rb", buffering=0) as file:
             for numbers in _chunks(wanted):
                 part = PageTable(old.full[numbers], old.xor[numbers])
-                last = self._reader.window(part, last)
+                last = self._reader.batch(part, last)
                 bases = last.full()
                 before = last.apply_xor(bases.copy())
                 pages = _read(file.fileno(), numbers + content.begin // PAGE)

@@ -7,7 +7,7 @@
    freed and used anew, or reads again and again into caches, comes back at other addresses.
 4. Contents of files follow (``contents``).
 5. The index (tables, small images, the list of files) closes the pack. Every 32nd commit is a key commit: its index stands alone,
-   all changed words are its own, and what lies in packs of which little is used, or which need others, is kept anew (``fold``).
+   all changed words are its own, and what lies in packs of which little is used, or which need others, is kept anew.
    So a restore reads few packs, however long the series is.
 """
 

@@ -40,7 +40,7 @@ from relive.store.pages.table import (
 
 __all__ = ["OpenPacks", "PageSource"]
 
-_WINDOW = 16 * FRAME_PAGES  # [pages] made at once
+_BATCH = 16 * FRAME_PAGES  # [pages] made at once
 
 
 class OpenPacks:
@@ -67,7 +67,7 @@ class OpenPacks:
         self._open.clear()
         self._stack.close()
 
-    def windows(self, table: PageTable) -> Generator[PageBatch, None, None]:
+    def batches(self, table: PageTable) -> Generator[PageBatch, None, None]:
         """All pages from the first to the last, in parts that are to be used in their order.
 
         Raises:
@@ -75,12 +75,12 @@ class OpenPacks:
         """
         # What the next part needs is read and checked in a thread while this one is worked on.
         with ThreadPoolExecutor(1) as pool:
-            window: PageBatch | None = None
+            batch: PageBatch | None = None
             ahead: Future[PageBatch] | None = None
-            for begin in range(0, len(table.full), _WINDOW):
-                part = PageTable(table.full[begin : begin + _WINDOW], table.xor[begin : begin + _WINDOW])
-                window = PageBatch(part, self._reader, window)
-                found, ahead = ahead, pool.submit(window.fetch)
+            for begin in range(0, len(table.full), _BATCH):
+                part = PageTable(table.full[begin : begin + _BATCH], table.xor[begin : begin + _BATCH])
+                batch = PageBatch(part, self._reader, batch)
+                found, ahead = ahead, pool.submit(batch.fetch)
                 if found is not None:
                     yield found.result()
             if ahead is not None:
@@ -140,10 +140,10 @@ class OpenPacks:
         Raises:
             ObjectMissing, ObjectCorrupt, KeyMissing, KeyWrong: a pack is gone or damaged or sealed.
         """
-        window = self.window(PageTable(table.full[numbers], table.xor[numbers]))
-        return window.apply_xor(window.full())
+        batch = self.batch(PageTable(table.full[numbers], table.xor[numbers]))
+        return batch.apply_xor(batch.full())
 
-    def window(self, table: PageTable, before: PageBatch | None = None) -> PageBatch:
+    def batch(self, table: PageTable, before: PageBatch | None = None) -> PageBatch:
         """The pages of a table, to be made (``PageBatch``). Safe in several threads once all their packs are open."""
         return PageBatch(table, self._reader, before)
 
@@ -205,9 +205,9 @@ class PageSource(OpenPacks):
     def _make(self, image: ImageFile, file: int | None) -> None:
         table = self.table_of(image)
         # Closed, so that its thread ends here also after an error.
-        with PageSink(file, image) as sink, closing(self.windows(table)) as windows:
-            for window in windows:
-                sink.add(window.apply_xor(window.full()))
+        with PageSink(file, image) as sink, closing(self.batches(table)) as batches:
+            for batch in batches:
+                sink.add(batch.apply_xor(batch.full()))
             sink.check()
 
     def write_some(self, image: ImageFile, path: Path, numbers: Numbers) -> None:
@@ -221,8 +221,8 @@ class PageSource(OpenPacks):
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             os.ftruncate(file, page_count(image.size) * PAGE)
-            for begin in range(0, len(numbers), _WINDOW):
-                some = numbers[begin : begin + _WINDOW]
+            for begin in range(0, len(numbers), _BATCH):
+                some = numbers[begin : begin + _BATCH]
                 _write_runs(file, some, self.read(table, some))
             os.ftruncate(file, image.size)
         finally:

@@ -249,7 +249,8 @@ class PackReader:
     def fetch(self, numbers: Sequence[int]) -> list[Stored]:
         """Frames of pages as they were compressed, checked and opened; at most some dozens. ``numbers`` must rise.
 
-        May run in another thread than ``pages_of``, but only in one at a time.
+        May run in several threads at once, also beside ``pages_of``: it reads by pread(2), and all that it changes is which of
+        the store's keys is tried first.
 
         Raises:
             ObjectCorrupt, KeyWrong: they are not what was written.

@@ -71,11 +71,11 @@ def _read_back_file(file: PageFile, image: ImageFile, source: PageSource, bases:
     numbers = np.full(len(table.full), NOWHERE, np.int64)
     begin = 0
     with tempfile.TemporaryFile(prefix="pages.", dir=bases.directory) as nameless:
-        with PageSink(nameless.fileno(), image) as sink, closing(source.windows(table)) as windows:
-            for window in windows:
-                pages, has_xor = window.full(), window.table.xor != NOWHERE
+        with PageSink(nameless.fileno(), image) as sink, closing(source.batches(table)) as batches:
+            for batch in batches:
+                pages, has_xor = batch.full(), batch.table.xor != NOWHERE
                 numbers[begin : begin + len(pages)][has_xor] = bases.add(pages[has_xor])
                 begin += len(pages)
-                sink.add(window.apply_xor(pages))
+                sink.add(batch.apply_xor(pages))
             sink.check()
         return KnownFile(file.runs, map_pages(nameless.fileno()), table, numbers)

@@ -117,7 +117,7 @@ class ReadAhead:
         before = self._last[1] if self._last is not None and self._last[0] == part - 1 else None
         begin = part * _PART
         table = PageTable(self.table.full[begin : begin + _PART], self.table.xor[begin : begin + _PART])
-        window = self._source.window(table, before)
-        pages = window.apply_xor(window.full())
-        self._last = part, window
+        batch = self._source.batch(table, before)
+        pages = batch.apply_xor(batch.full())
+        self._last = part, batch
         return pages

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from relive.agent.commits.dumper import CriuDumper, DumpedCommit
-from relive.checkpoint.dump import RequestGate, StoppedBy
 from relive.checkpoint.file_layers import LayerSource
-from relive.checkpoint.target import Target, process_target
+from relive.checkpoint.request_gate import RequestGate
+from relive.checkpoint.target import StoppedBy, Target, process_target
 from relive.checkpoint.watched_files import WatchedFiles, WatchedScanner
 from relive.config import Settings
 from relive.errors import ProcessGone

@@ -1,0 +1,37 @@
+"""What keeps requests from reaching a target while it is committed. The recording proxy's gate is ``proxies.gate``."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from relive.model.commit import Cursor
+
+__all__ = ["NoRequestGate", "RequestGate"]
+
+
+class RequestGate(Protocol):
+    """Closed before a dump freezes its target, opened when that runs again. All three methods are called in one thread."""
+
+    def close(self) -> Cursor | None:
+        """Let nothing more through; returns how far the recording had come. None: nothing is recorded."""
+
+    def settle(self, cursor: Cursor) -> Cursor:
+        """Called while the target stands still, well after ``close``: note which answers had left it by now."""
+
+    def open(self, capture: str | None) -> None:
+        """Let requests through again; ``capture`` names the commit, None if it failed."""
+
+
+class NoRequestGate:
+    """For targets whose requests are not recorded."""
+
+    def close(self) -> Cursor | None:
+        """Nothing to close."""
+        return None
+
+    def settle(self, cursor: Cursor) -> Cursor:
+        """Nothing to note."""
+        return cursor
+
+    def open(self, capture: str | None) -> None:
+        """Nothing to open."""
