@@ -208,7 +208,9 @@ def test_all_comes_by_and_by_and_then_the_commit_is_let_go(made: Made) -> None:
     )
     while space.missing.pages:
         assert space.stream()
-    assert kernel.there == {page: page for page in range(700)} | {900 + page: 5000 + page for page in range(50)}
+    assert kernel.there == {page: page for page in range(700)} | {
+        900 + page: 5000 + page for page in range(50)
+    }
     assert commit.rests == 1
 
 

@@ -183,7 +183,9 @@ def test_of_several_requests_none_is_the_one(service: Service) -> None:
     assert (sighting.request, sighting.open_requests) == (None, [4, 5])
 
 
-def test_a_held_process_is_committed_when_all_its_threads_stand_still(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_held_process_is_committed_when_all_its_threads_stand_still(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(exits, "_STOPS_WITHIN", 0.05)
     process = subprocess.Popen(
         [sys.executable, "-c", "import os, signal; print(flush=True); signal.pause()"], stdout=subprocess.PIPE
