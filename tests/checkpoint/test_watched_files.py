@@ -129,6 +129,7 @@ def test_each_look_counts_anew(top: Path, staging: Path, held) -> None:
         assert "srv/data/b" in scanned(scanner, staging)
     (top / "srv" / "data" / "b").unlink()
     assert scanned(scanner, staging)["srv/data/b"] is GONE
+    assert scanner.known == {}, "its content, which the store may have freed, belongs to no entry"
 
 
 def test_what_cannot_be_read_is_named_and_a_full_disk_is_an_error(
