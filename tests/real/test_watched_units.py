@@ -98,12 +98,12 @@ def test_a_unit_is_followed_through_a_restart(host: Host) -> None:
     held = {entry["path"] for layer in shown["layers"] for entry in layer["entries"]}
     assert "attended/one" in held
     host.ask("/say?PANIC")
-    kinds = eventually(lambda: host.relive.incidents("attended"), "the line in the journal is seen")
+    kinds = eventually(lambda: host.relive("incidents", "attended"), "the line in the journal is seen")
     assert kinds[0]["sighting"]["kind"] == "log"
     with pytest.raises((OSError, http.client.HTTPException)):
         host.ask("/exit?3")
     ended = eventually(
-        lambda: [one for one in host.relive.incidents("attended") if one["sighting"]["kind"] == "exit"],
+        lambda: [one for one in host.relive("incidents", "attended") if one["sighting"]["kind"] == "exit"],
         "its end",
     )[0]
     assert ended["sighting"]["exit_status"] == 3
