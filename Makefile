@@ -28,7 +28,7 @@ bench: setup ## the measurements of benchmarks/
 	@bash scripts/bench.sh $(ARGS)
 
 smoke: setup ## each benchmark once in its smallest form
-	@.venv/bin/pytest -n0 -m benchmark tests/benchmarks $(ARGS)
+	@.venv/bin/pytest -n0 -m 'not soak' tests/benchmarks $(ARGS)
 
 docs: setup pages ## the manual, built into build/site
 	@bash scripts/docs.sh

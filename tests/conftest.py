@@ -40,6 +40,7 @@ _FIRST = (
     "real",
     "inprocess",
     "server",
+    "proxies",
     "dashboard",
     "doctor",
     "protocols",
@@ -47,6 +48,9 @@ _FIRST = (
     "store",
     "maintenance",
     "wrong_input",
+    "watching",
+    "checkpoint",
+    "cli",
 )
 _NOTED = pytest.StashKey[Path]()
 

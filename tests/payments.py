@@ -73,7 +73,7 @@ def _failed(relive: Relive, data: Path) -> Payments:
         eventually(lambda: _fails(relive, customer), "a payment fails", limit=90)
     # On a slow machine a request before it may have been noted as hanging.
     found = eventually(
-        lambda: [one for one in relive("incidents") if one["exception"].startswith("KeyError")],
+        lambda: [one for one in relive.incidents() if one["exception"].startswith("KeyError")],
         "the failure is an incident",
     )
     return Payments(relive, "payments", url, inner, found[-1]["number"])

@@ -15,9 +15,6 @@ GENERATED = ("_pb2.py",)
 
 # Rooms whose work is done by processes that tests start, and so by no import: where these tests are, besides the room's own.
 LIVE = {
-    "agent": ("real/test_failures.py", "real/test_taking_over.py", "real/test_daemons.py"),
-    "bisection": ("real/test_bisect.py",),
-    "checkpoint": ("real/test_watched_services.py",),
     "cli": ("real/test_replay.py", "wrong_input/test_commands.py"),
     "containers": ("real/test_containers.py", "real/test_boxes.py", "real/test_docker.py"),
     "dashboard": (

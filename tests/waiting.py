@@ -9,7 +9,9 @@ from typing import TypeVar
 
 __all__ = ["LIMIT", "eventually"]
 
-LIMIT = 60.0  # seconds
+LIMIT = 60.0  # [s]
+_SHORTEST, _LONGEST = 0.005, 0.025  # [s] between two looks
+_SHARE = 0.05  # of what was waited so far: whoever waits long looks seldomer, and leaves the processor to what it waits for
 
 Result = TypeVar("Result")
 
@@ -19,14 +21,14 @@ def eventually(check: Callable[[], Result | None], what: str = "", limit: float 
 
     Raises AssertionError when there is none within ``limit`` seconds.
     """
-    deadline = time.monotonic() + limit
+    began = time.monotonic()
     last = ""  # no exception is kept: its frames would hold connections that were not closed
-    while time.monotonic() < deadline:
+    while (waited := time.monotonic() - began) < limit:
         try:
             value = check()
         except (OSError, http.client.HTTPException, ValueError, KeyError, StopIteration) as error:
             last, value = f" ({error!r})", None
         if value:
             return value
-        time.sleep(0.005)
+        time.sleep(min(max(_SHORTEST, waited * _SHARE), _LONGEST))
     raise AssertionError(f"not within {limit:g} s: {what or check}{last}")

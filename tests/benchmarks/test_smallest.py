@@ -1,7 +1,8 @@
 """Each program of ``benchmarks/`` still runs, in its smallest form, and ends with a table.
 
 What it measures is not looked at here: that is other work's, on a quiet machine. A part that a stopwatch does not find any more
-counts as a failure, since its row would be left out silently.
+counts as a failure, since its row would be left out silently. Those that take little are run with every other test, the others by
+``make smoke``: 120 s of CPU.
 """
 
 from __future__ import annotations
@@ -55,6 +56,19 @@ SMALLEST: dict[str, str] = {
     "trees": "--rounds 1",
     "many": "--rounds 1 --count 2",
 }
+# At most 2.5 s of CPU each, and no waiting.
+ALWAYS = {
+    "branch",
+    "egress",
+    "index",
+    "many",
+    "micro",
+    "pause",
+    "stubs",
+    "stubs_postgresql",
+    "tracer",
+    "trees",
+}
 
 
 def _run(name: str, *options: str, home: Path) -> str:
@@ -75,13 +89,17 @@ def _run(name: str, *options: str, home: Path) -> str:
 def test_each_benchmark_has_its_smallest_form() -> None:
     found = {path.stem for path in BENCHMARKS.glob("[!_]*.py")}
     assert found == set(SMALLEST) | set(_OWN_TEST) | LEFT_OUT
+    assert set(SMALLEST) >= ALWAYS
     for path in _OWN_TEST.values():
         assert (Path(__file__).parents[1] / path).is_file()
 
 
-@pytest.mark.benchmark
+@pytest.mark.real
 @pytest.mark.timeout(2 * _LIMIT)
-@pytest.mark.parametrize("name", SMALLEST)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name in ALWAYS else [pytest.mark.benchmark]) for name in SMALLEST],
+)
 def test_it_ends_with_a_table(name: str, tmp_path: Path) -> None:
     options = SMALLEST[name].split()
     if name == "api":  # it asks a home that another one fills

@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from itertools import takewhile
 from pathlib import Path
@@ -16,8 +15,10 @@ from typing import Any
 import pytest
 
 from relive.config import load_settings
+from relive.forkserver.starting import start_module
 from relive.proxies.ingress.options import RELAY
 from relive.recording import Event, EventKind, Exchange, Exchanges, Recording
+from waiting import eventually
 
 TIMEOUT_SECONDS = 10.0
 GET = b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -29,6 +30,8 @@ class Wire:
 
     def __init__(self, sock: socket.socket) -> None:
         sock.settimeout(TIMEOUT_SECONDS)
+        # What is said in pieces shall arrive in pieces, and none wait for the acknowledgement of the one before.
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.sock = sock
 
     def send(self, data: bytes) -> None:
@@ -130,7 +133,7 @@ class Agent:
 
 
 class RunningProxy:
-    """``python -m relive.proxies.ingress.proxy`` on a recording of its own."""
+    """``relive.proxies.ingress.proxy`` on a recording of its own, forked from the fork server, as agents have theirs."""
 
     def __init__(self, directory: Path, upstream: int, *options: str) -> None:
         self.directory = directory / "recording"
@@ -139,14 +142,17 @@ class RunningProxy:
         self.agents: list[Agent] = []
         self.stderr = (directory / "stderr").open("a+")
         ready, ready_in = os.pipe()
-        self.process = subprocess.Popen(
+        self.process = start_module(
+            "relive.proxies.ingress.proxy",
             [
-                *(sys.executable, "-m", "relive.proxies.ingress.proxy", "--listen", "127.0.0.1:0"),
-                *("--upstream", f"127.0.0.1:{upstream}", "--recording", str(self.directory)),
-                *("--control", str(self.control), "--ready-fd", str(ready_in), *options),
+                *("--listen", "127.0.0.1:0", "--upstream", f"127.0.0.1:{upstream}"),
+                *("--recording", str(self.directory), "--control", str(self.control)),
+                *("--ready-fd", str(ready_in), *options),
             ],
-            pass_fds=[ready_in],
-            stderr=self.stderr,
+            streams=(subprocess.DEVNULL, subprocess.DEVNULL, self.stderr.fileno()),
+            handed=[ready_in],
+            may_fork=True,
+            patient=True,
         )
         os.close(ready_in)
         with os.fdopen(ready) as file:
@@ -169,7 +175,7 @@ class RunningProxy:
         return agent
 
     def kill(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
+        self.process.kill()
         self.process.wait(TIMEOUT_SECONDS)
 
     def stop(self) -> None:
@@ -179,7 +185,7 @@ class RunningProxy:
         for agent in self.agents:
             agent.vanish()
         if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
+            os.kill(self.process.pid, signal.SIGTERM)
             assert self.process.wait(TIMEOUT_SECONDS) == 0, self.words()
         self.stderr.close()
 
@@ -204,12 +210,8 @@ class RunningProxy:
 
     def wait_for(self, kind: EventKind, count: int = 1) -> list[Event]:
         """Wait until that many events of a kind are recorded."""
-        deadline = os.times().elapsed + TIMEOUT_SECONDS
-        while os.times().elapsed < deadline:
-            found = self.events(kind)
-            if len(found) >= count:
-                return found
-        raise AssertionError(f"no {kind} in {self.kinds()}")
+        eventually(lambda: len(self.events(kind)) >= count, f"{count} of {kind}", TIMEOUT_SECONDS)
+        return self.events(kind)
 
 
 @pytest.fixture

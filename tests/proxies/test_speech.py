@@ -38,7 +38,9 @@ REQUESTS = {
 )
 def test_the_first_line_decides_however_it_is_split(opening: bytes, speech: Speech):
     assert speech_of(opening) is speech
-    said = [speech_of(opening[:end]) for end in range(len(opening) + 1)]
+    # Of a long one, not each of the splits far behind its beginning.
+    ends = {*range(min(len(opening), 100) + 1), *range(0, len(opening), 97), len(opening)}
+    said = [speech_of(opening[:end]) for end in ends]
     assert set(said) <= {None, speech}
 
 

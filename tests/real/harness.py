@@ -27,18 +27,22 @@ from measured import MEASURED
 from ports import free_port
 from relive.config import Settings
 from relive.errors import KeyMissing
+from relive.incidents.incidents import IncidentQuery, Incidents
 from relive.kernel import procfs
 from relive.model.commit import CommitId, Manifest
+from relive.operations.commits import Commit as CommitLine
+from relive.operations.incidents import IncidentLine
 from relive.sandbox.branch import Branch as SandboxBranch
 from relive.sandbox.branch import find_branch, list_branches
 from relive.sandbox.seal import Seal
-from relive.store import Store
+from relive.store import CommitQuery, Store
 from waiting import LIMIT, eventually
 
 SERVICES = Path(__file__).parent / "services"
 PROGRAMS = Path(__file__).parent.parent / "programs"
 RELIVE = Path(sysconfig.get_path("scripts")) / "relive"
 TOOLS = Path(os.environ.get("RELIVE_TOOLS", "/var/lib/relive/tools"))
+_ALL = 1 << 62  # no list is longer
 _PACE = 0.002  # [s] between two rounds of a load; the machine has to do the rest too
 
 Result = TypeVar("Result")
@@ -197,6 +201,23 @@ class Relive:
         answer = self("restore", "--clock", clock, *words, *options, ref)
         MEASURED.append((self.label, "restore", answer["restore_us"] / 1000))
         return Branch(self, answer["id"], answer["root"], asked, published)
+
+    def incidents(self, service: str | None = None) -> list[dict[str, Any]]:
+        """As ``relive incidents`` tells them, but for masking, and no agent that has died is replaced.
+
+        They are read in this process: who waits for one asks often, and a command takes 25 ms of a processor.
+        """
+        kept = Incidents(self.settings.incidents)
+        page = kept.page(IncidentQuery(service=service), limit=_ALL)
+        exceptions = {one.number: one.exception for one in page.items}
+        found = kept.read(exceptions)
+        return [IncidentLine.of(one, exceptions[one.number]).model_dump(mode="json") for one in found]
+
+    def commits(self, name: str | None = None) -> list[dict[str, Any]]:
+        """As ``relive log`` tells them; see ``incidents``."""
+        with contextlib.closing(Store(self.settings.store)) as store:
+            page = store.page(CommitQuery(name=name), limit=_ALL)
+        return [CommitLine.of(one, []).model_dump(mode="json") for one in page.items]
 
     def agent_log(self, capsule: Capsule) -> str:
         return (self.home / "capsules" / capsule.name / capsule.life / "agent.log").read_text()

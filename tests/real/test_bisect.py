@@ -65,7 +65,7 @@ def service(commands: None) -> Iterator[Poisoned]:
         if path is not None:
             assert get(outer, path) == (404 if path == POISON else 200)
     assert get(outer, FAILING) == 500
-    eventually(lambda: relive("incidents"), "the incident")
+    eventually(relive.incidents, "the incident")
     other = relive.run(PYTHON, "-c", "import signal; signal.pause()", name="stranger")
     later = relive.commit(capsule, measured=False).id
     yield Poisoned(relive, commits, relive.commit(other, measured=False).id, later)

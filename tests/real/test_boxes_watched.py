@@ -16,7 +16,7 @@ def test_a_failure_in_a_container_is_reproduced_without_its_engine(service: Serv
     """GIVEN a container committed before a request that failed, WHEN that is replayed, THEN it fails again, alike inside."""
     service.start(inside=True)
     service.watch(every="start")
-    eventually(lambda: service.relive("log", service.name), "the first commit")
+    eventually(lambda: service.relive.commits(service.name), "the first commit")
     assert service.ask("/price?EUR").startswith("2 ")
     assert service.ask("/price?USD") == "status 500"
     raised = service.incident("exception")

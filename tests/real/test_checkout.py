@@ -66,7 +66,7 @@ def test_the_second_try_asks_for_nothing_and_the_replay_shows_it_without_any_ser
     told = subprocess.run(command, capture_output=True, text=True, check=False)
     assert told.returncode == 1, told.stdout + told.stderr
     assert re.search(r"^500 after .*: POST /checkout/c\d+$", told.stdout, re.MULTILINE)
-    eventually(lambda: relive("incidents"), "the incident")
+    eventually(relive.incidents, "the incident")
 
     shown = relive("show", "incident/1")
     assert re.search(r"ChargeRefused: order \d+: 422 amount 0 is not positive", shown["sighting"]["summary"])

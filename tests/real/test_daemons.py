@@ -91,7 +91,7 @@ def test_a_service_that_made_itself_a_daemon_is_committed_watched_and_stopped(
         shown = next(one for one in relive("ps") if one["id"] == "service")
         assert Path(f"/proc/{shown['pid']}/comm").read_text() == "redis-server\n"
     os.kill(shown["pid"], signal.SIGSEGV)
-    found = eventually(lambda: relive("incidents"), "the daemon's death is an incident")
+    found = eventually(relive.incidents, "the daemon's death is an incident")
     assert "SIGSEGV" in found[0]["sighting"]["summary"] and found[0]["at"]
     eventually(lambda: not relive("ps"), "nothing keeps the name")
     relive.run(*words)  # neither the name nor the port
@@ -112,7 +112,7 @@ def test_several_daemons_are_committed_below_a_head(relive: Relive, tmp_path: Pa
     one = life_of(relive).heads()[0]
     eventually(lambda: procfs.status_field(one, "TracerPid") not in (None, "0"), "it is traced")
     os.kill(one, signal.SIGSEGV)
-    seen = eventually(lambda: relive("incidents"), "each is watched")
+    seen = eventually(relive.incidents, "each is watched")
     assert "SIGSEGV" in seen[0]["sighting"]["summary"]
     relive("stop", "service")
     for mark in marks:

@@ -46,7 +46,7 @@ class App:
             return answer.status
 
     def incidents(self) -> list[dict[str, Any]]:
-        return list(self.relive("incidents"))
+        return self.relive.incidents()
 
     def incident(self, summary: str) -> dict[str, Any]:
         """The incident whose summary holds that text, once it is there."""
@@ -78,7 +78,7 @@ def start(relive: Relive, *options: str) -> App:
         "run", "--detach", "--name", "shop", "--every", "start", *listen, *options, "--", *program
     )
     app = App(relive, relive.settings.capsules / "shop" / answer["life"], outer, inner)
-    eventually(lambda: relive("log", "shop"), "the commit at the start")
+    eventually(lambda: relive.commits("shop"), "the commit at the start")
     eventually(lambda: app.ask("GET", "/ok") == 200, "the service answers")
     return app
 
@@ -152,7 +152,7 @@ def test_a_synchronous_handler_is_followed_into_its_worker_thread(shared: App) -
 
 def test_the_same_failure_again_is_counted_and_takes_no_other_commit(shared: App) -> None:
     def commits() -> int:
-        return sum(one["trigger"] == "incident" for one in shared.relive("log", "shop"))
+        return sum(one["trigger"] == "incident" for one in shared.relive.commits("shop"))
 
     assert shared.ask("GET", "/again") == 500
     assert shared.incident("in again (")["at"]
@@ -225,7 +225,7 @@ def test_a_worker_of_gunicorn_is_debugged_as_another_user(relive: Relive, anybod
     options = ["--detach", "--name", "orders", "--every", "start", "--user", "nobody", *listen]
     answer = relive("run", *options, "--", *map(str, program))
     app = App(relive, relive.settings.capsules / "orders" / answer["life"], outer, inner)
-    eventually(lambda: relive("log", "orders"), "the commit at the start")
+    eventually(lambda: relive.commits("orders"), "the commit at the start")
     eventually(lambda: app.ask("GET", "/ok") == 200, "the service answers")
     assert app.ask("GET", "/orders/12") == 500
     incident = app.incident("KeyError: 12 in order (orders.py:7), request")
@@ -269,7 +269,7 @@ def test_an_exception_that_ends_the_service_is_one_incident(relive: Relive, anyb
     program = [str(PYTHON), str(anybodys / "main.py")]
     answer = relive("run", "--detach", "--name", "main", "--every", "start", "--", *program)
     life = relive.settings.capsules / "main" / answer["life"]
-    eventually(lambda: relive("log", "main"), "the commit at the start")
+    eventually(lambda: relive.commits("main"), "the commit at the start")
     os.kill(answer["pid"], signal.SIGUSR1)
     eventually((life / "closed").exists, "the end is written down")
     (incident,) = relive("incidents")

@@ -55,7 +55,7 @@ def test_the_older_plan_that_was_applied_last_is_found_and_comes_back(
     assert told.returncode == 1, told.stdout + told.stderr
     found = re.search(r"GET /resolve/(\S+)", told.stdout)
     assert found is not None
-    eventually(lambda: relive("incidents"), "the incident")
+    eventually(relive.incidents, "the incident")
 
     shown = relive("show", "incident/1")
     assert found[1] in shown["sighting"]["summary"]

@@ -63,7 +63,7 @@ def test_failures_are_seen_and_the_next_start_is_watched(service: Service) -> No
     service.start("--restart=on-failure:5", inside=True)
     begun = service.watch("--log-pattern", "PANIC", every="start")
     assert begun["inside"] and begun["missing"] == []
-    eventually(lambda: service.relive("log", service.name), "the first commit")
+    eventually(lambda: service.relive.commits(service.name), "the first commit")
     assert service.ask("/price?USD") == "status 500"
     raised = service.incident("exception")
     assert raised["at"] is not None and "in price (watched.py:" in raised["sighting"]["summary"]

@@ -37,7 +37,7 @@ def test_no_request_is_cut_off(relive: Relive) -> None:
         return http.client.HTTPConnection("127.0.0.1", listen, timeout=30)
 
     def commits() -> int:
-        return len([one for one in relive("log", "waits") if one["trigger"] == "request"])
+        return len([one for one in relive.commits("waits") if one["trigger"] == "request"])
 
     def get(by: http.client.HTTPConnection) -> bool:
         by.request("GET", "/")

@@ -25,7 +25,7 @@ _HEARS = "process 1 holds who exits with a failure"  # a line of each agent's lo
 
 def _incident(relive: Relive, capsule: Capsule, kind: str = "exit") -> dict[str, Any]:
     def look() -> dict[str, Any] | None:
-        found = relive("incidents", capsule.name)
+        found = relive.incidents(capsule.name)
         return next((one for one in found if one["sighting"]["kind"] == kind), None)
 
     return eventually(look, f"an incident of kind {kind}")
@@ -150,7 +150,7 @@ def test_a_worker_of_gunicorn_that_exits_is_one_incident_and_comes_back(
     options = ("--every", "start", "--listen", f"127.0.0.1:{outer}", "--upstream", str(inner))
     gunicorn = (PYTHON, "-m", "gunicorn", "--chdir", tmp_path, "--bind", f"127.0.0.1:{inner}", "shop:app")
     capsule = relive.run(*gunicorn, options=options)
-    eventually(lambda: relive("log", capsule.name) and _is_heard(relive, capsule), "the commit at the start")
+    eventually(lambda: relive.commits(capsule.name) and _is_heard(relive, capsule), "the commit at the start")
     assert ask(outer, "/") == "here"
     (worker,) = Path(f"/proc/{capsule.pid}/task/{capsule.pid}/children").read_text().split()
     eventually(lambda: _age(int(worker)) > 1.1, "a worker that has lived for a second")

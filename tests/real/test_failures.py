@@ -46,13 +46,13 @@ class Failing:
         """The newest incident, once there is one of that kind."""
 
         def look() -> dict[str, Any] | None:
-            found = self.relive("incidents", "failing")
+            found = self.relive.incidents("failing")
             return next((one for one in found if one["sighting"]["kind"] == kind), None)
 
         return eventually(look, f"an incident of kind {kind}")
 
     def commits(self) -> list[dict[str, Any]]:
-        return list(self.relive("log", "failing"))
+        return self.relive.commits("failing")
 
 
 def start(relive: Relive, *options: str, words: Sequence[str] = ()) -> Failing:
@@ -133,7 +133,7 @@ def test_a_logged_exception_and_its_answer_are_one_failure(relive: Relive) -> No
     assert incident["before"] and incident["at"]
     assert service.ask("/logged-twice") == 500
     numbers = eventually(
-        lambda: [one for one in relive("incidents", "failing") if "ValueError" in one["sighting"]["summary"]],
+        lambda: [one for one in relive.incidents("failing") if "ValueError" in one["sighting"]["summary"]],
         "what was logged first",
     )
     assert numbers[0]["sighting"]["request"] is None
@@ -284,7 +284,7 @@ def test_a_line_of_its_output_is_an_incident_where_a_pattern_says_so(relive: Rel
     program = "import sys, time\nprint('Exception in thread \"pool-1\"', file=sys.stderr, flush=True)\ntime.sleep(600)"
     options = ["--detach", "--name", "logs", "--every", "never", "--no-recorder"]
     relive("run", *options, "--log-pattern", "Exception in thread", "--", str(PYTHON), "-c", program)
-    (incident,) = eventually(lambda: relive("incidents", "logs"), "an incident")
+    (incident,) = eventually(lambda: relive.incidents("logs"), "an incident")
     assert incident["sighting"]["kind"] == "log" and incident["at"]
     with pytest.raises(Refused) as refused:
         relive("run", *options, "--log-pattern", "(", "--", str(PYTHON), "-c", program)

@@ -64,7 +64,7 @@ def test_the_queries_of_an_incident_give_the_same_in_its_fixture(relive, request
     assert post(port, "/pay/7") == 500
 
     def whole() -> int | None:
-        found = relive("incidents")
+        found = relive.incidents()
         shown = relive("show", str(found[0]["number"])) if found else {"timeline": None}
         rows = (shown["timeline"] or {}).get("rows", [])
         return (

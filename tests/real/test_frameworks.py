@@ -49,10 +49,10 @@ def test_a_failing_request_is_an_incident_which_a_replay_reproduces(
     )
     # Not through the proxy: what it cannot hand on would be an incident.
     eventually(lambda: socket.create_connection(("127.0.0.1", inner), 1).close() or True, "it listens")
-    eventually(lambda: relive("log", "shop"), "the commit at the start")
+    eventually(lambda: relive.commits("shop"), "the commit at the start")
     answers = [ask(outer, "GET", path) for _ in range(4)]
     assert [status for status, _ in answers] == [200, 200, 200, 500], answers
-    incidents = eventually(lambda: relive("incidents", "shop"), "the incident")
+    incidents = eventually(lambda: relive.incidents("shop"), "the incident")
     assert len(incidents) == 1, [one["sighting"] for one in incidents]
     (incident,) = incidents
     number = str(incident["number"])
@@ -97,10 +97,10 @@ def test_a_failing_task_of_celery_is_an_incident_with_a_debugger_in_it(
         *(str(PYTHON), "-m", "celery", "--workdir", str(SERVICES), "-A", "tasks", *worker),
         environment={"BROKER": broker},
     )
-    eventually(lambda: relive("log", "worker"), "the commit at the start")
+    eventually(lambda: relive.commits("worker"), "the commit at the start")
     assert task(broker, "pen", 3) == "6"
     assert task(broker, "book", 3) == "KeyError('book')"
-    (incident,) = eventually(lambda: relive("incidents", "worker"), "the incident")
+    (incident,) = eventually(lambda: relive.incidents("worker"), "the incident")
     assert "KeyError: 'book' in price (tasks.py:" in incident["sighting"]["summary"]
     assert incident["at"]
     assert task(broker, "pen", 4) == "8"

@@ -289,7 +289,7 @@ while True:
     os.kill(capsule.pid, signal.SIGUSR1)
     found = eventually(
         lambda: next(
-            (one for one in service.relive("incidents") if one["service"] == "faulting" and one["at"]), None
+            (one for one in service.relive.incidents() if one["service"] == "faulting" and one["at"]), None
         ),
         "its incident",
     )

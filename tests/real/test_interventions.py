@@ -78,7 +78,7 @@ def started(relive: Relive, name: str, others: dict[str, object], *options: str,
     words = ["--name", name, "--every", "start", "--listen", f"127.0.0.1:{outer}", "--upstream", str(inner)]
     environment = {"DEPENDENT": json.dumps(others)}
     relive("run", "--detach", *words, *options, "--", *command, environment=environment)
-    eventually(lambda: relive("log", name), "the commit at the start")
+    eventually(lambda: relive.commits(name), "the commit at the start")
     eventually(lambda: get(outer, "/noted/first") == 200, "its first answer")
     return outer
 
@@ -89,7 +89,7 @@ def failed(relive: Relive, port: int, target: str) -> str:
     assert get(port, target) == 500
 
     def new() -> list[Any]:
-        return [one for one in relive("incidents") if one["number"] not in known]
+        return [one for one in relive.incidents() if one["number"] not in known]
 
     (incident,) = eventually(new, f"the incident of {target}")
     return str(incident["number"])

@@ -28,11 +28,11 @@ def test_a_service_is_committed_before_memory_runs_out_and_is_killed_again(
         if refused.code == "host-incapable":
             pytest.skip(f"no memory cgroup here: {refused.cause}")
         raise
-    (commit,) = eventually(lambda: relive("log", capsule.name), "a commit before memory runs out")
+    (commit,) = eventually(lambda: relive.commits(capsule.name), "a commit before memory runs out")
     assert commit["trigger"] == "incident"
     assert not relive("incidents", capsule.name), "nothing has failed so far"
     go.touch()
-    (incident,) = eventually(lambda: relive("incidents", capsule.name), "the kill")
+    (incident,) = eventually(lambda: relive.incidents(capsule.name), "the kill")
     assert incident["sighting"]["kind"] == "out-of-memory"
     assert incident["at"] == incident["before"] == commit["id"]
     done = relive.say("replay", str(incident["number"]))

@@ -28,7 +28,7 @@ def test_a_pause_above_the_limit_is_not_taken_by_the_clock_but_by_hand(relive: R
 
 def test_the_clock_waits_until_pauses_are_no_more_than_their_share(relive: Relive) -> None:
     relive("run", *OPTIONS, "--every", "10ms", "--pause-share", "5", *SLEEPS)
-    eventually(lambda: len(relive("log")) >= 3, "it is committed by the clock")
+    eventually(lambda: len(relive.commits()) >= 3, "it is committed by the clock")
     state = shown(relive)
     pauses = [one["pause_us"] for one in relive("log")]
     assert round(state["pace"]["actual_s"] * 1e6) >= 20 * min(pauses)

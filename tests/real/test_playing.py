@@ -94,7 +94,7 @@ class Lively:
         )
         self.pid: int = answer["pid"]
         self.life = relive.settings.capsules / "lively" / answer["life"]
-        eventually(lambda: relive("log", "lively"), "the commit at the start")
+        eventually(lambda: relive.commits("lively"), "the commit at the start")
 
     def ask(self, path: str) -> tuple[int, Any]:
         return ask(self.port, "GET", path)
@@ -216,7 +216,7 @@ def test_a_call_that_a_commit_holds_half_done_is_answered_and_a_killed_service_d
 
     with contextlib.suppress(OSError, http.client.HTTPException):
         lively.ask("/die")
-    (incident,) = eventually(lambda: relive("incidents", "lively"), "the incident")
+    (incident,) = eventually(lambda: relive.incidents("lively"), "the incident")
     asked = list(upstream.asked)
     (run,) = relive("replay", str(incident["number"]), "--pace", "fast")["runs"]
     assert run["verdict"]["kind"] == "reproduced", run

@@ -74,7 +74,7 @@ def test_a_query_that_took_too_long_once_is_told_for_ever_and_comes_back_without
     path = told.stdout.split()[-1]
     # The lock is gone, the database answers, and the price does not come back.
     assert [httpx.get(f"http://127.0.0.1:{port}{path}").status_code for _ in range(3)] == [500] * 3
-    eventually(lambda: relive("incidents"), "the incident")
+    eventually(relive.incidents, "the incident")
 
     shown: dict[str, Any] = relive("show", "1")
     queries = [row for row in shown["timeline"]["rows"] if row["kind"] == "query"]

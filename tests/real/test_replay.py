@@ -43,7 +43,7 @@ def start_counter(relive: Relive, directory: Path, every: str) -> int:
     relive(
         "run", "--detach", *options, "--", *command, environment={"COUNTER_DB": str(directory / "hits.db")}
     )
-    eventually(lambda: relive("log", "counter"), "the commit at the start")
+    eventually(lambda: relive.commits("counter"), "the commit at the start")
     return outer
 
 
@@ -119,7 +119,7 @@ def test_requests_stay_concurrent_with_a_commit_before_each(relive: Relive, tmp_
     assert [one.ended for one in served] == [Ended.ANSWERED] * 8
 
     def all_durable() -> bool:
-        commits = relive("log", "counter")
+        commits = relive.commits("counter")
         cursors = sorted(one["sequence"] for one in commits if one["trigger"] == "request")
         return bool(cursors) and all(any(cursor < one.started_seq for cursor in cursors) for one in served)
 

@@ -82,7 +82,7 @@ def moved(tmp_path_factory: pytest.TempPathFactory, relive: Relive) -> Iterator[
     home = Path("/var/tmp") / f"relive-{os.getpid()}-{tmp_path_factory.mktemp('moved').name}"
 
     def move(name: str) -> Kept:
-        eventually(lambda: relive("incidents"), "the incident")
+        eventually(relive.incidents, "the incident")
         eventually((relive.settings.incidents / "1.package.json").exists, "its package")
         with contextlib.suppress(Exception):
             relive("stop", name)
@@ -362,7 +362,7 @@ def test_without_an_error_package_the_request_alone_is_tried(relive: Relive, rec
     eventually(lambda: relive("show", relive("commit", "failing")["id"])["cursor"], "a commit with a cursor")
     assert got(outer, "/poison") == 200
     assert [got(outer, path) for path in ("/price", "/nowhere")] == [500, 500]
-    eventually(lambda: len(relive("incidents", "failing")) == 2, "the incidents")
+    eventually(lambda: len(relive.incidents("failing")) == 2, "the incidents")
     found = relive("incidents", "failing")
     assert [one["sighting"]["kind"] for one in found] == ["answer", "answer"], found
     verdicts = {}
@@ -405,7 +405,7 @@ def _incident_of(relive: Relive, command: list[str], paths: list[str], kind: str
 
 
 def _of_kind(relive: Relive, kind: str) -> list[dict[str, Any]]:
-    return [one for one in relive("incidents", "dying") if one["sighting"]["kind"] == kind]
+    return [one for one in relive.incidents("dying") if one["sighting"]["kind"] == kind]
 
 
 @pytest.mark.parametrize(

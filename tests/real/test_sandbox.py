@@ -270,12 +270,12 @@ def test_an_out_of_memory_failure_fails_again_under_the_limit_of_its_capsule(rel
     options = ["--detach", "--every", "start", "--name", "grows", "--memory", "96M"]
     addresses = ["--listen", f"127.0.0.1:{outer}", "--upstream", f"127.0.0.1:{inner}"]
     relive("run", *options, *addresses, "--", str(PYTHON), "-c", _GROWS, str(inner))
-    eventually(lambda: relive("log", "grows"), "its first commit")
+    eventually(lambda: relive.commits("grows"), "its first commit")
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", outer, timeout=30)) as client:
         client.request("GET", "/grow")
         with contextlib.suppress(OSError, http.client.HTTPException):
             client.getresponse().read()
-    eventually(lambda: relive("incidents"), "the incident")
+    eventually(relive.incidents, "the incident")
     (run,) = json.loads(relive.say("replay", "1").stdout)["runs"]
     assert (run["outcome"]["end"], run["outcome"]["signal"]) == ("died", 9)
     assert run["verdict"]["kind"] in ("reproduced", "same-answer")  # a kill leaves no word of its cause

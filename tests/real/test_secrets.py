@@ -45,7 +45,7 @@ def incidents_of(relive: Relive) -> list[int]:
     """Numbers of the incidents, once there is one of each failure, and both of the first kind."""
 
     def whole() -> list[int] | None:
-        found = relive("incidents")
+        found = relive.incidents()
         kinds = {one["sighting"]["summary"].partition(":")[0].rpartition(".")[2] for one in found}
         is_told = any("no way to" in one["sighting"]["summary"] for one in found)
         return [one["number"] for one in found] if kinds >= FAILURES and is_told else None

@@ -36,7 +36,7 @@ def fail(relive: Relive, servers: dict[str, int]) -> dict[str, object]:
     relive("commit", "answered")
     service.ask("/line/3")
     assert ask_once(service.port, "GET", "/httpx/4!")[0] == 500
-    (incident,) = eventually(lambda: relive("incidents"), "the incident")
+    (incident,) = eventually(relive.incidents, "the incident")
     return incident
 
 

@@ -40,7 +40,7 @@ def test_a_failure_of_a_real_service_is_told_with_frames_locals_and_timeline(rel
     assert post(port, f"/pay/17?currency=XXX&token={TOKEN}") == 500
 
     def whole() -> dict | None:
-        found = relive("incidents")
+        found = relive.incidents()
         if not found:
             return None
         shown = relive("show", str(found[0]["number"]))
@@ -130,13 +130,13 @@ def test_of_an_exception_that_was_caught_the_answer_the_call_and_what_differs_ar
     words = [str(word) for word in (*command, own, rates, server)]
     relive("run", "--detach", "--name", server, "--every", "start", *recorded, *listen, "--", *words)
     eventually(lambda: get(port, "/price/1") == 200, "the service has a price")
-    eventually(lambda: relive("log", server), "a commit")
+    eventually(lambda: relive.commits(server), "a commit")
     assert get(port, "/price/2") == 200
     assert get(port, "/poison") == 200
     assert get(port, "/price/3?day=7") == 500
 
     def whole() -> dict | None:
-        found = relive("incidents", server)
+        found = relive.incidents(server)
         shown = relive("show", str(found[0]["number"])) if found else None
         # The call's event, and what was answered to it, may come a moment after the incident.
         is_whole = shown and shown["contrast"] and any("404" in one["result"] for one in shown["calls"])

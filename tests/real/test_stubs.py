@@ -115,7 +115,7 @@ class Answered:
             environment={"ANSWERED": json.dumps(ports), **environment},
         )
         self.life: Path = relive.settings.capsules / "answered" / answer["life"]
-        eventually(lambda: relive("log", "answered"), "the commit at the start")
+        eventually(lambda: relive.commits("answered"), "the commit at the start")
 
     def ask(self, path: str) -> str:
         status, body = ask_once(self.port, "GET", path)
@@ -270,7 +270,7 @@ def test_the_timeline_of_an_incident_holds_what_was_said_at_the_border(
     service.ask("/httpx/3")
     relive("commit", "answered")
     assert ask_once(service.port, "GET", "/httpx/4!")[0] == 500
-    eventually(lambda: relive("incidents"), "the incident")
+    eventually(relive.incidents, "the incident")
     account = relive("show", "1")
     rows = [row for row in account["timeline"]["rows"] if row["source"] == "egress"]
     (row,) = rows
@@ -296,7 +296,7 @@ def test_what_the_recorder_inside_has_no_answer_to_passes_to_the_stubs(
     commit = relive("commit", "answered")["id"]
     service.ask("/line/3")
     assert ask_once(service.port, "GET", "/httpx/4!")[0] == 500
-    eventually(lambda: relive("incidents"), "the incident")
+    eventually(relive.incidents, "the incident")
     rows = relive("show", "1")["timeline"]["rows"]
     assert [row["source"] for row in rows if row["kind"] == "http-call"] == ["inside"]
     status, result = service.replay(commit)
@@ -321,7 +321,7 @@ def test_a_call_that_was_lost_inside_is_answered_by_the_border(
     service.ask("/httpx/3")
     commit = relive("commit", "answered")["id"]
     assert ask_once(service.port, "GET", "/httpx/4!")[0] == 500
-    eventually(lambda: relive("incidents"), "the incident")
+    eventually(relive.incidents, "the incident")
     service.lose_inside(EventKind.HTTP_CALL)
     _, result = service.replay(commit)
     (run,) = result["runs"]

@@ -78,7 +78,7 @@ def shop(commands: None) -> Iterator[Shop]:
         str(inner),
     ]
     relive("run", "--detach", *options, "--", str(PYTHON), str(source), str(inner))
-    eventually(lambda: relive("log", "shop"), "the commit at the start")
+    eventually(lambda: relive.commits("shop"), "the commit at the start")
     eventually(lambda: ask(outer, "GET", "/price/tea") == 200, "its first answer")
     assert ask(outer, "POST", "/update/tea/none") == 200
     poisoned = relive("commit", "shop")["id"]
@@ -87,7 +87,7 @@ def shop(commands: None) -> Iterator[Shop]:
     assert ask(outer, "GET", "/stock") == 200
 
     def seen() -> Any:
-        return [one for one in relive("incidents") if one["before"] == poisoned]
+        return [one for one in relive.incidents() if one["before"] == poisoned]
 
     (incident,) = eventually(seen, "the incident")
     yield Shop(relive, source, source.read_text(), str(incident["number"]), poisoned)

@@ -107,7 +107,7 @@ def verdict_of(
     # The first commits of a life may be taken before the proxy tells the agent where its recording stands.
     eventually(lambda: relive("show", relive("commit", name)["id"])["cursor"], "a commit with a cursor")
     assert ask(outer, "/price", 2.0) in (500, None)
-    (incident,) = eventually(lambda: relive("incidents", name), "the incident")
+    (incident,) = eventually(lambda: relive.incidents(name), "the incident")
     before_replay()
     done = relive.say("replay", "--pace", "fast", str(incident["number"]))
     assert done.returncode in (0, 1, 10), done.stdout + done.stderr

@@ -56,7 +56,7 @@ class Attended:
         """Wait for the first of a kind."""
 
         def look() -> list[dict[str, Any]]:
-            return [one for one in self.relive("incidents", "attended") if one["sighting"]["kind"] == kind]
+            return [one for one in self.relive.incidents("attended") if one["sighting"]["kind"] == kind]
 
         return eventually(look, f"an incident: {kind}")[-1]
 
@@ -222,7 +222,7 @@ def test_failures_are_seen_and_committed(service: Attended) -> None:
 
 def test_an_end_with_a_status_is_an_incident(service: Attended) -> None:
     service.watch(every="start")
-    before = eventually(lambda: service.relive("log", "attended"), "the first commit")[0]["id"]
+    before = eventually(lambda: service.relive.commits("attended"), "the first commit")[0]["id"]
     with pytest.raises((OSError, http.client.HTTPException)):
         service.ask("/exit?7")
     ended = service.incident("exit")
@@ -264,7 +264,7 @@ def test_gunicorn_with_workers_is_watched_under_load(relive: Relive, start: Star
             "--record",
             str(port),
         )
-        eventually(lambda: len(relive("log", "wsgi")) >= 3, "commits")
+        eventually(lambda: len(relive.commits("wsgi")) >= 3, "commits")
         load.more()
         relive("stop", "wsgi")
         load.more()

@@ -42,7 +42,7 @@ def test_failures_inside_are_seen_with_frames_and_committed_before_death(service
     service.start("--restart=on-failure:5", inside=True)
     begun = service.watch("--log-pattern", "PANIC", every="start")
     assert begun["inside"] and begun["missing"] == []
-    first = eventually(lambda: service.relive("log", service.name), "the first commit")[-1]["id"]
+    first = eventually(lambda: service.relive.commits(service.name), "the first commit")[-1]["id"]
 
     assert service.ask("/price?EUR").startswith("2 ")
     assert service.ask("/price?USD") == "status 500"
@@ -73,7 +73,7 @@ def test_failures_inside_are_seen_with_frames_and_committed_before_death(service
     assert died["before"] == own["id"] and died["at"] not in (None, own["id"])
     eventually(lambda: service.ask("/price?EUR").startswith("2 "), "the next start answers")
     eventually(
-        lambda: service.relive("log", service.name)[0]["id"] not in (own["id"], died["at"]), "its commit"
+        lambda: service.relive.commits(service.name)[0]["id"] not in (own["id"], died["at"]), "its commit"
     )
     assert service.incidents("exit") == []
 

@@ -129,7 +129,7 @@ class Service:
 
     def incidents(self, kind: str) -> list[dict[str, Any]]:
         """Those of a kind, the oldest first."""
-        found = self.relive("incidents", self.name)
+        found = self.relive.incidents(self.name)
         return [one for one in reversed(found) if one["sighting"]["kind"] == kind]
 
     def incident(self, kind: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ As a program it reads a line of JSON for each server that it is to fork, and pri
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -53,7 +54,8 @@ class Server:
     def end(self, number: int = signal.SIGKILL) -> None:
         """Send a signal, and wait until it has ended."""
         if self._handle is not None:
-            signal.pidfd_send_signal(self._handle, number)
+            with contextlib.suppress(ProcessLookupError):  # it has just ended by itself
+                signal.pidfd_send_signal(self._handle, number)
         self.wait()
 
 

@@ -11,7 +11,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from mcp import Client
 from mcp_way import from_list_to_verdict
-from server.api_server import RELIVE, serving
+from server.api_server import RELIVE, executed
 
 
 def test_from_list_to_verdict_over_http(payments):
@@ -23,7 +23,7 @@ def test_from_list_to_verdict_over_http(payments):
         ):
             await from_list_to_verdict(client, payments)
 
-    with serving(payments.relive.environment, "admin", "memory") as api:
+    with executed(payments.relive.environment, "admin", "memory") as api:
         anyio.run(talk, api.address, api.token)
         acts = [one for one in api.get("/audit")["entries"] if one["what"] == "MCP replay"]
         assert [(one["outcome"], one["target"]) for one in acts] == [

@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import random
-import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -128,8 +127,7 @@ def runs(api: Api) -> list[int]:
 
 
 def kill(api: Api) -> None:
-    api.process.send_signal(signal.SIGKILL)
-    api.process.wait(LIMIT)
+    api.process.end()
 
 
 def all_begun(api: Api, asked: Asked) -> bool:

@@ -422,6 +422,18 @@ def test_a_file_that_became_a_directory_comes_back_as_one(around, later):
     assert picture(around.back()) == picture(around.top)
 
 
+@pytest.mark.parametrize("make", [whiteout, directory, dangling_link_of_another_user])
+def test_what_took_a_files_place_has_none_of_its_content(around, make):
+    """A commit would be refused where the store has freed that content meanwhile."""
+    path = around.top / "f"
+    path.write_text("content")
+    around.capture()
+    path.unlink()
+    make(path)
+    assert [entry.object for entry in around.capture().entries if entry.path == "f"] == [None]
+    assert "f" not in around.scanner.known
+
+
 def test_a_link_is_never_followed(around, tmp_path):
     (tmp_path / "secret").write_bytes(b"secret")
     (around.top / "it").symlink_to(tmp_path / "secret")

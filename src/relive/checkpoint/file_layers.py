@@ -152,11 +152,16 @@ class LayerScanner:
             entries.extend(self._scan_directory(below, staging, always, skip, pending))
         entries.extend(self._scan_skipped(staging, always, {entry.path for entry in entries}))
         entries.sort(key=lambda entry: entry.path)
-        present = {entry.path for entry in entries}
-        for kept in (self.known, self._described):
-            for path in [path for path in kept if path not in present]:
-                del kept[path]
+        self._forget_all_but(entries)
         return [(entry, self.known.get(entry.path)) for entry in entries]
+
+    def _forget_all_but(self, entries: Collection[FileEntry]) -> None:
+        """What is remembered of other paths, and the content of a file where something else is now, or nothing."""
+        present = {entry.path: entry.kind for entry in entries}
+        for path in [path for path in self._described if path not in present]:
+            del self._described[path]
+        for path in [path for path in self.known if present.get(path) is not EntryKind.FILE]:
+            del self.known[path]
 
     def _place_of(self, below: str) -> Path:
         """The directory in which a path's children stand."""

@@ -134,9 +134,7 @@ class WatchedScanner(LayerScanner):
         mapped = (path for path in always if self.files.point_of(self._absolute(path)) == self.point)
         for path in (*self.files.opened(self.point), *mapped):
             self._add(path, staging, always, may_be_gone=False)
-        for kept in (self.known, self._described):
-            for path in [path for path in kept if path not in self._entries]:
-                del kept[path]
+        self._forget_all_but(self._entries.values())
         return [(entry, self.known.get(path)) for path, entry in sorted(self._entries.items())]
 
     def _absolute(self, path: str) -> str:

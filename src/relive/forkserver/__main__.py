@@ -18,6 +18,7 @@ from pathlib import Path
 
 from relive.forkserver.attributes import leave_control_groups
 from relive.forkserver.become import run_child, take_default_signals
+from relive.forkserver.ending import run_and_end
 from relive.forkserver.entries import preload
 from relive.forkserver.modules import ModuleFiles
 from relive.forkserver.server import ForkServer
@@ -29,7 +30,7 @@ _WAITING = 512  # that ask at one time; the kernel's own limit is mostly higher
 
 
 def main() -> int:
-    """Serve; in a child: be what was asked for."""
+    """Serve; a child becomes what was asked for, and does not return."""
     began_ns = time.time_ns()
     gc.disable()  # nothing is garbage while modules are imported
     place, ready = Path(sys.argv[1]), int(sys.argv[2])
@@ -69,7 +70,9 @@ def main() -> int:
             os.write(ready, b"\0")
         os.close(ready)
         connection = ForkServer(listener, files.are_current, _IDLE_LIMIT, retire).serve()
-    return run_child(connection) if connection is not None else 0
+    if connection is not None:
+        run_and_end(lambda: run_child(connection))
+    return 0
 
 
 def _listening(place: Path) -> socket.socket:
