@@ -108,9 +108,13 @@ class NoRequestGate:
 
 @dataclass(frozen=True, slots=True)
 class StoppedBy:
-    """A fatal signal that is withheld while the commit is taken; pids as the host sees them."""
+    """A process stands before its death while the commit is taken; pids as the host sees them.
 
-    signal: int
+    Attributes:
+        signal: a fatal one that is withheld; None: it exits.
+    """
+
+    signal: int | None
     pid: int
     thread: int
 
@@ -555,7 +559,7 @@ class _Dump:
                 remedy="try again; if it stays so, run `relive doctor`",
             ) from error
 
-    def _stopped_inside(self) -> tuple[int, int, int] | None:
+    def _stopped_inside(self) -> tuple[int | None, int, int] | None:
         if self._stopped is None:
             return None
         return (
