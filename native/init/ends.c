@@ -87,6 +87,21 @@ static int64_t lived_ms(pid_t process)
 	return now_ms() - (int64_t)(started * 1000 / (unsigned long long)sysconf(_SC_CLK_TCK));
 }
 
+/* Of the first process, of process 1, or of the only child of the first one: that is a script then, and the service its child. */
+static bool has_workers(pid_t parent)
+{
+	char status[4096], children[64], name[32], *end;
+
+	if (parent == main_process || parent == 1)
+		return true;
+	if (!read_about(parent, "status", status, sizeof status) || number_after(status, "\nPPid:") != main_process)
+		return false;
+	snprintf(name, sizeof name, "task/%d/children", (int)main_process);
+	if (!read_about(main_process, name, children, sizeof children) || strtol(children, &end, 10) != parent)
+		return false;
+	return end[strspn(end, " ")] == 0;
+}
+
 /* The process whose thread this is, if its end can be the service's failure; else 0. */
 static pid_t whose_end_matters(pid_t thread)
 {
@@ -99,7 +114,7 @@ static pid_t whose_end_matters(pid_t thread)
 	parent = number_after(status, "\nPPid:");
 	if (process <= 0 || process == main_process)
 		return process;
-	return (parent == main_process || parent == 1) && lived_ms(process) >= LIVED_MS ? process : 0;
+	return has_workers(parent) && lived_ms(process) >= LIVED_MS ? process : 0;
 }
 
 static void forget(struct held *one)

@@ -9,7 +9,8 @@
  * the service, so nothing stays stopped, whoever else is killed.
  *
  * Only those wait whose end can be a failure of the service: its first process, and children of that one or of process 1 that have
- * lived for LIVED_MS. Shells and build tools run thousands of others, to which an exit status is an answer.
+ * lived for LIVED_MS; where the first process has one child only, as a script that starts the service, children of that one too. Shells and
+ * build tools run thousands of others, to which an exit status is an answer.
  */
 #pragma once
 #include <linux/seccomp.h>

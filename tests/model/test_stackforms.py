@@ -38,6 +38,16 @@ Stack trace:
         "TypeError: no rate",
         [("", 0, "{main}"), ("/srv/index.php", 30, "price('EUR')"), ("/srv/price.php", 12, "")],
     ),
+    "PHP, as a logger writes it": (
+        """\
+ERROR shop RuntimeException: no rate in /srv/price.php:12
+Stack trace:
+#0 /srv/index.php(30): price('EUR')
+#1 {main}
+""",
+        "RuntimeException: no rate",
+        [("", 0, "{main}"), ("/srv/index.php", 30, "price('EUR')"), ("/srv/price.php", 12, "")],
+    ),
     "a message of PHP": (
         'PHP Warning:  Undefined array key "EUR" in /srv/price.php on line 3',
         'PHP Warning:  Undefined array key "EUR"',

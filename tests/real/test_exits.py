@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from ports import free_port
+from relive.kernel import procfs
 from waiting import eventually
 
 from .harness import PROGRAMS, PYTHON, Capsule, Http, Relive, ask, compiled
@@ -39,10 +40,17 @@ def _is_heard(relive: Relive, capsule: Capsule) -> bool:
 class Workers:
     """The program that keeps one worker alive, with a worker that has lived long enough to matter."""
 
-    def __init__(self, relive: Relive, directory: Path) -> None:
+    def __init__(
+        self, relive: Relive, directory: Path, *, options: tuple[str, ...] = (), script: bool = False
+    ) -> None:
         self.relive = relive
-        self.capsule = relive.run(compiled(PROGRAMS / "exit_worker.c", directory))
-        eventually(lambda: _is_heard(relive, self.capsule), "an agent that hears of exits")
+        self._in_script = script
+        program = compiled(PROGRAMS / "exit_worker.c", directory)
+        words = ["sh", "-c", f"{program}; exit 0"] if script else [program]
+        self.capsule = relive.run(*words, options=options)
+        if "overlay" not in options:
+            eventually(lambda: _is_heard(relive, self.capsule), "an agent that hears of exits")
+        eventually(lambda: self.lines("worker"), "the worker")
         self.wait_until_it_matters()
 
     def wait_until_it_matters(self) -> None:
@@ -50,8 +58,11 @@ class Workers:
 
     @property
     def worker(self) -> int:
-        children = Path(f"/proc/{self.capsule.pid}/task/{self.capsule.pid}/children").read_text().split()
-        return int(children[0]) if children else 0
+        pid = self.capsule.pid
+        for _ in range(2 if self._in_script else 1):
+            children = procfs.children_of(pid)
+            pid = children[0] if children else 0
+        return pid
 
     def lines(self, word: str) -> list[str]:
         return [line for line in self.relive.output(self.capsule).splitlines() if line.startswith(word)]
@@ -77,6 +88,23 @@ def test_a_worker_that_exits_with_a_failure_is_committed_before_it(relive: Reliv
     if shutil.which("gdb") is not None:
         debugged = relive("debug", "-c", "backtrace", str(incident["number"]))
         assert "leave" in debugged["output"], f"the frame that has it exit: {debugged['output']}"
+
+
+def test_a_script_that_starts_the_service_hides_none_of_its_workers(relive: Relive, tmp_path: Path) -> None:
+    workers = Workers(relive, tmp_path, script=True)
+    os.kill(workers.worker, signal.SIGUSR1)
+    incident = _incident(relive, workers.capsule)
+    assert incident["sighting"]["exit_status"] == 3 and incident["sighting"]["worker"] and incident["at"]
+    assert relive("show", incident["at"])["stopped_pid"] == incident["sighting"]["pid"]
+
+
+def test_a_worker_that_nobody_could_hold_is_an_incident_all_the_same(relive: Relive, tmp_path: Path) -> None:
+    workers = Workers(relive, tmp_path, options=("--files", "overlay"))
+    eventually(lambda: relive("commit", workers.capsule.name), "an agent that watches")
+    os.kill(workers.worker, signal.SIGUSR1)
+    incident = _incident(relive, workers.capsule)
+    assert incident["sighting"]["summary"].endswith("ended with status 3")
+    assert incident["sighting"]["worker"] and incident["at"] is None and incident["before"]
 
 
 def test_children_that_live_for_a_moment_are_not_held(relive: Relive, tmp_path: Path) -> None:
@@ -124,7 +152,7 @@ def test_python_s_own_end_is_committed_and_an_exception_of_it_only_once(
 
 
 WSGI = """
-import os, sys, traceback
+import os, socket, sys, traceback
 
 def check_stock():
     raise ValueError("the stock is negative")
@@ -136,6 +164,8 @@ def app(environ, start_response):
         except ValueError:
             traceback.print_exc()
             sys.stderr.flush()
+            if environ["QUERY_STRING"]:  # many a runtime does so before it exits
+                environ["gunicorn.socket"].shutdown(socket.SHUT_RDWR)
             os._exit(7)
     start_response("200 OK", [("Content-Type", "text/plain")])
     return [b'"here"']
@@ -165,6 +195,18 @@ def test_a_worker_of_gunicorn_that_exits_is_one_incident_and_comes_back(
     assert run["outcome"]["exit_status"] == 7 and run["outcome"]["worker"], json.dumps(run, indent=1)
     assert run["verdict"]["kind"] == "reproduced", json.dumps(run["verdict"], indent=1)
     assert len(relive("incidents", capsule.name)) == 1, "the broken answer is of the same failure"
+
+    def another() -> int:
+        (found,) = procfs.children_of(capsule.pid) or [int(worker)]
+        return found if found != int(worker) and _age(found) > 1.1 else 0
+
+    eventually(another, "another worker that has lived for a second")
+    with Http(outer) as client, contextlib.suppress(OSError, http.client.HTTPException, ValueError):
+        client("GET", "/leave?closing")
+    latest = eventually(lambda: _incident(relive, capsule)["latest"], "the second time")
+    assert latest["sighting"]["request"] == 3, "its connection broke before the exit"
+    assert latest["before"] == incident["before"], "in the commit at the first exit there is no worker"
+    assert len(relive("incidents", capsule.name)) == 1
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,25 @@ class Failing:
         return self.relive.commits("failing")
 
 
+LOGS = """
+import sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+class Answer(BaseHTTPRequestHandler):
+    def do_GET(self):
+        if self.path != "/ok":
+            print("ERROR: no rate", file=sys.stderr, flush=True)
+        self.send_response(500 if self.path == "/fail" else 200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+HTTPServer(("127.0.0.1", int(sys.argv[1])), Answer).serve_forever()
+"""
+
+
 def start(relive: Relive, *options: str, words: Sequence[str] = ()) -> Failing:
     inner, outer = free_port(), free_port()
     program = [str(PYTHON), str(SERVICES / "failing_service.py"), str(inner), *words]
@@ -143,6 +162,27 @@ def test_a_logged_exception_and_its_answer_are_one_failure(relive: Relive) -> No
     assert result["exit_status"] == 0, json.dumps(result["runs"], indent=1)
 
 
+def test_a_line_of_the_log_and_the_failing_answer_are_one_failure(relive: Relive, tmp_path: Path) -> None:
+    """Where no recorder is inside, by its place in the log; a line without a failing answer is one of its own."""
+    script = tmp_path / "logs.py"
+    script.write_text(LOGS)
+    inner, outer = free_port(), free_port()
+    options = ["--no-recorder", "--every", "start", "--log-pattern", "ERROR", "--log-pattern", "no rate"]
+    options += ["--listen", f"127.0.0.1:{outer}", "--upstream", str(inner), "--name", "failing"]
+    capsule = relive("run", "--detach", *options, "--", str(PYTHON), str(script), str(inner))
+    service = Failing(relive, capsule["pid"], outer)
+    eventually(service.commits, "the commit at the start")
+    assert service.ask("/fail") == 500
+    incident = service.incident("answer")
+    assert service.ask("/log") == 200
+    line = service.incident("log")
+    assert "ERROR: no rate" in line["sighting"]["summary"]
+    found = relive("incidents", "failing")
+    assert [(one["sighting"]["kind"], one["times"]) for one in found] == [("log", 1), ("answer", 1)]
+    assert [one["trigger"] for one in service.commits()] == ["incident", "incident", "start"]
+    assert {incident["at"], line["at"]} == {one["id"] for one in service.commits()[:2]}
+
+
 def test_a_5xx_that_the_state_decides_comes_back_every_time(relive: Relive) -> None:
     service = start(relive)
     assert service.ask("/price") == 200
@@ -213,6 +253,9 @@ def test_a_kill_for_want_of_memory_names_the_last_commit(relive: Relive) -> None
     service.ask("/memory")
     incident = service.incident("out-of-memory")
     assert incident["before"] in [one["id"] for one in service.commits()]
+    assert incident["times"] == 1 and incident["sighting"]["request"], (
+        "seen by the group's count and at the end"
+    )
     # It takes its memory fast: whether there was time for a commit before the kill depends on the machine.
     assert incident["at"] in (None, incident["before"])
 

@@ -249,3 +249,27 @@ def test_many_that_were_missing_are_cut():
 def test_a_good_answer_needs_no_cause():
     verdict = compare(Outcome(end=End.ANSWERED, status=200), Outcome(end=End.ANSWERED, status=200))
     assert (verdict.kind, verdict.unseen) == (REPRODUCED, [])
+
+
+def left(*log: str, after: tuple[str, ...] = ()) -> Outcome:
+    return Outcome(end=End.DIED, exit_status=5, worker=True, log=list(log), log_after=list(after))
+
+
+@pytest.mark.parametrize(
+    ("came", "is_seen"),
+    [
+        (["take 3", "the stock is negative"], True),
+        (["take 3", "the stock is negative", "[12] worker 9 has ended"], True),
+        (["take 3", "the stock is negative", "[12] worker 9 has ended", "[12] another"], True),
+        (["take 3", "no connection", "[12] worker 9 has ended"], False),
+        (["take 3", "[12] worker 9 has ended"], False),
+        ([], False),
+    ],
+)
+def test_what_a_master_says_of_a_workers_exit_is_not_what_the_worker_wrote_last(
+    came: list[str], is_seen: bool
+) -> None:
+    recorded = left(
+        "take 1", "the stock is negative", after=("[7] worker 8 has ended", "[7] another", "[8] begins")
+    )
+    assert (compare(recorded, left(*came)).kind is REPRODUCED) is is_seen

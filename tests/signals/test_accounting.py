@@ -43,8 +43,8 @@ def test_the_end_of_a_zombie_is_in_its_line_of_proc(known: TracedProcess) -> Non
     assert (end.pid, end.signal, end.comm, end.inside) == (
         known.pid,
         signal.SIGKILL,
-        known.comm,
-        known.inside,
+        known.who.comm,
+        known.who.inside,
     )
 
 
@@ -54,14 +54,14 @@ def test_how_it_ended_is_not_known_without_a_handle(
     sleeper.kill()
     sleeper.wait()
     (end,) = ends([replace(known, handle=None)])
-    assert (end.pid, end.status, end.signal, end.comm) == (known.pid, None, None, known.comm)
+    assert (end.pid, end.status, end.signal, end.comm) == (known.pid, None, None, known.who.comm)
     assert end.seconds > 0
 
 
 def test_a_number_that_is_another_process_s_by_now_is_not_the_one_that_was_known(
     known: TracedProcess,
 ) -> None:
-    before = replace(known, start_ticks=known.start_ticks - 1, comm="former")
+    before = replace(known, who=replace(known.who, start_ticks=known.who.start_ticks - 1, comm="former"))
     (end,) = ends([before])
     assert (end.pid, end.comm) == (known.pid, "former")
 

@@ -40,6 +40,8 @@ def make_manifest(
     images: list[ImageFile] | None = None,
     layers: list[Layer] | None = None,
     version: int = MANIFEST_VERSION,
+    trigger: Trigger = Trigger.MANUAL,
+    stopped_pid: int | None = None,
 ) -> Manifest:
     return Manifest(
         version=version,
@@ -48,7 +50,8 @@ def make_manifest(
             kind=TargetKind.CAPSULE, name=name, life=life, root=2, command=["pay", "--now"], processes=[]
         ),
         host=HostFacts(name="host", kernel="6.1", criu="4.2"),
-        trigger=Trigger.MANUAL,
+        trigger=trigger,
+        stopped_pid=stopped_pid,
         taken_wall_ns=wall_ns,
         taken_monotonic_ns=wall_ns // 2,
         pause_us=1234,

@@ -186,3 +186,9 @@ def test_the_log_is_newest_first_of_one_or_all(store):
     assert [line.id for line in store.log("pay")] == [three.id, one.id]
     assert [line.id for line in store.log("pay", 1)] == [three.id]
     assert store.log("\udcff") == []
+
+
+def test_a_commit_that_does_not_fit_is_not_the_one_before_an_event(store):
+    first = commit(store, sequence=10, capture="1")
+    second = commit(store, sequence=20, capture="2")
+    assert store.before_event("L1", 21, is_fit=lambda one: one.id != second.id) == store.get(first.id)

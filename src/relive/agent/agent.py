@@ -47,6 +47,10 @@ from relive.signals.client import TracerProcess
 
 __all__ = ["Agent"]
 
+_LAST_INCIDENTS = (
+    300.0  # [s] after the service's end, for failures that were seen before it: their commits become durable
+)
+
 
 class Agent:
     """See the module. Make it in the event loop after the service was started, then await ``run``."""
@@ -152,6 +156,7 @@ class Agent:
             if self._lines is not None:
                 self._lines.poll()
             await self._failures.note_the_end()
+            await self._tasks.finish(_LAST_INCIDENTS)
         finally:
             server.close()
             await self._shut_down()

@@ -387,7 +387,7 @@ class _Dump:
             memory=self._memory,
         )
 
-    def _stopped_inside(self) -> tuple[int, int, int] | None:
+    def _stopped_inside(self) -> tuple[int | None, int, int] | None:
         if self._stopped is None:
             return None
         return (

@@ -60,7 +60,7 @@ class Capture:
     root_inside: int
     open_files: OpenFiles | None = None
     terminals: list[str] = field(default_factory=list)
-    stopped: tuple[int, int, int] | None = None
+    stopped: tuple[int | None, int, int] | None = None
     pause_us: int = 0
     advance: Advance = field(default_factory=Advance)
     memory: CopiedAhead | None = None

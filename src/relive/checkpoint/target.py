@@ -89,9 +89,13 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class StoppedBy:
-    """A fatal signal that is withheld from a target while its commit is taken; pids as the host sees them."""
+    """A process of a target stands before its death while the commit is taken; pids as the host sees them.
 
-    signal: int
+    Attributes:
+        signal: a fatal one that is withheld; None: it exits.
+    """
+
+    signal: int | None
     pid: int
     thread: int
 

@@ -31,10 +31,14 @@ def reproduce(wish: ReproduceWish, as_json: AsJson = False) -> None:
     terminal.answer(result, lambda: describe(result))
     status = reproduction_status(result)
     if status == _NOT and result.tree.is_recorded:
-        terminal.hint(
-            "the same code did not fail without the state it had; "
-            f"`relive replay {result.incident}` brings that back, from a commit"
+        # What did not happen to a request cannot be judged by every replay.
+        looks = result.request is None
+        way = (
+            "`relive show {0}` tells what brings that back"
+            if looks
+            else "`relive replay {0}` brings that back, from a commit"
         )
+        terminal.hint(f"the same code did not fail without the state it had; {way.format(result.incident)}")
     raise typer.Exit(status)
 
 

@@ -114,6 +114,8 @@ def describe_commit(manifest: CommitDetail) -> str:
         )
     if manifest.stopped_by is not None:
         lines.append(f"Stopped:  signal {manifest.stopped_by} withheld from process {manifest.stopped_pid}")
+    elif manifest.stopped_pid is not None:
+        lines.append(f"Stopped:  process {manifest.stopped_pid} stands before its exit")
     lines += ["", "Processes:"]
     lines += [
         f"  {one.pid:>6}  {one.command}  (parent {one.parent}, {one.threads} thread{'s' * (one.threads != 1)}, uid {one.uid})"

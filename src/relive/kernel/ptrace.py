@@ -24,6 +24,7 @@ __all__ = [
     "accept",
     "detach",
     "event_message",
+    "has_failed",
     "interrupt",
     "kept_registers",
     "listen",
@@ -34,7 +35,6 @@ __all__ = [
     "seize",
     "set_registers",
     "siginfo",
-    "was_killed",
 ]
 
 # Requests: linux/ptrace.h, ptrace(2) "DESCRIPTION".
@@ -201,13 +201,13 @@ def accept(tid: int) -> None:
     os.waitid(os.P_PID, tid, os.WSTOPPED | os.WNOHANG | _WALL)
 
 
-def was_killed(tid: int) -> bool:
-    """An ended tracee, not yet reaped, died of a signal."""
+def has_failed(tid: int) -> bool:
+    """An ended tracee, not yet reaped, died of a signal, or exited with a status other than 0."""
     try:
         found = os.waitid(os.P_PID, tid, _PEEK_FLAGS & ~os.WSTOPPED)
     except ChildProcessError:
         return False
-    return found is not None and found.si_code in (os.CLD_KILLED, os.CLD_DUMPED)
+    return found is not None and (found.si_code != os.CLD_EXITED or found.si_status != 0)
 
 
 def reap(tid: int) -> int | None:

@@ -317,10 +317,12 @@ class Manifest(StoredValue):
     listening: list[tuple[str, int]]
     outlets: list[Outlet] = []
     stopped_by: int | None = Field(
-        None, description="signal that was about to kill the target and is withheld in the commit"
+        None,
+        description="signal that was about to kill a process of the target and is withheld in the commit",
     )
     stopped_pid: int | None = Field(
-        None, description="pid, in the target's PID namespace, that the signal was for"
+        None,
+        description="pid, in the target's PID namespace, of a process that stands before its death: the signal, or else its exit",
     )
     stopped_thread: int | None = None
     container: ContainerFacts | None = None

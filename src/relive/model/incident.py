@@ -37,9 +37,11 @@ class Sighting(Value):
         fingerprint: equal for failures that count as the same within one life.
         summary: one line for people.
         request: number of the request it happened to, if known; sequence, began_wall_ns: of the event at which that request began.
-        log_begin: size in bytes of the service's standard error when that request began.
+        log_begin: size in bytes of the service's standard error when that request began; log_held: when a worker stood before
+            its exit, None where none did: what its master wrote of that comes behind.
         signal, thread: of a fatal signal; pids as inside the capsule.
         worker: the process is not the service's first one, which went on.
+        instruction, stack: of a fatal signal: where the thread stood.
         callers: of a fatal signal: which calls led to it (``relive.kernel.return_addresses``); None where that is not known.
         sender: who sent the signal, in words; None where nobody did, or it is not known.
         from_outside: a process that is not of the service sent it, so that no replay can bring it back.
@@ -58,12 +60,15 @@ class Sighting(Value):
     sequence: int | None = None
     began_wall_ns: int | None = None
     log_begin: int | None = None
+    log_held: int | None = None
     open_requests: list[int] = []
     signal: int | None = None
     signal_code: str | None = None
     address: int | None = None
     pid: int | None = None
     thread: int | None = None
+    instruction: int | None = None
+    stack: int | None = None
     callers: list[int] | None = None
     worker: bool = False
     sender: str | None = None
@@ -136,8 +141,14 @@ class IncidentFacts(Value):
     origin: Origin | None = None
 
     def occurrence(self, *, first: bool) -> Occurrence:
-        """The first or the latest time it was seen."""
-        if self.latest is None or first:
+        """The first or the latest time it was seen.
+
+        The first also where the latest is a death with the same commit before it: between them lies the first death already.
+        """
+        is_one_way = (
+            self.sighting.kind in ENDS and self.latest is not None and self.latest.before == self.before
+        )
+        if self.latest is None or first or is_one_way:
             return Occurrence(sighting=self.sighting, before=self.before, log_end=self.log_end)
         return self.latest
 

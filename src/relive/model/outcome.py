@@ -167,7 +167,8 @@ class Outcome(Value):
         worker: the process that ended is not the service's first one, which may have gone on.
         fault: the fatal signal that it is judged by; of a recorded one what the incident holds.
         places: where the threads stood that had not given an answer; None where it is not asked for, or nobody kept it.
-        log: lines the service wrote to its standard error meanwhile.
+        log: lines the service wrote to its standard error meanwhile; of a recorded exit of a worker up to that.
+        log_after: of such an exit, what others wrote of it.
         packets_left, refused: counters of the sandbox, None for a recorded outcome.
         unreached: where the service wanted to connect to and nobody was, since it was not recorded; empty for a recorded outcome.
             Where stubs answered, UNIX domain sockets only (the others are among ``stubs.strangers``).
@@ -192,6 +193,7 @@ class Outcome(Value):
     fault: Fault | None = None
     places: list[ThreadPlace] | None = None
     log: list[str] = []
+    log_after: list[str] = []
     stack: Stack | None = None
     packets_left: int | None = None
     refused: int | None = None

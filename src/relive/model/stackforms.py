@@ -36,6 +36,9 @@ _PHP_PLACE = re.compile(
     r"(?P<what>(?:PHP )?(?:Fatal error|Parse error|Warning|Notice|Deprecated): .+) in (?P<file>\S+) on line (?P<line>\d+)$"
 )
 _PHP_HEAD = re.compile(r"(?:^|Uncaught |: |\] )(?P<what>[\w\\]+(?:: .*)?) in (?P<file>\S+):(?P<line>\d+)$")
+_PHP_LOGGED = re.compile(
+    r"(?:^|\s)(?P<what>[\w\\]*(?:Error|Exception)\w*(?:: .*)?) in (?P<file>\S+):(?P<line>\d+)$"
+)
 _PERL = re.compile(r"(?P<what>\S.*) at (?P<file>\S+) line (?P<line>\d+)(?:, <.+> (?:line|chunk) \d+)?\.$")
 _GO_HEAD = re.compile(r"panic(?: serving \S+)?: .+")
 _GO_ROUTINE = re.compile(r"^goroutine \d+ \[.*\]:$")
@@ -96,9 +99,11 @@ def _read_at(lines: Sequence[str], start: int) -> tuple[Stack, int] | None:
 
 
 def _read_php(lines: Sequence[str], start: int) -> tuple[Stack, int] | None:
-    """PHP: ``TYPE: message in FILE:LINE``, ``Stack trace:``, ``#0 FILE(LINE): function()``."""
-    head = _PHP_HEAD.search(lines[start])
-    if head is None or start + 1 >= len(lines) or lines[start + 1].strip() != "Stack trace:":
+    """PHP: ``TYPE: message in FILE:LINE``, behind whatever a logger puts there, ``Stack trace:``, ``#0 FILE(LINE): function()``."""
+    if start + 1 >= len(lines) or lines[start + 1].strip() != "Stack trace:":
+        return None
+    head = _PHP_HEAD.search(lines[start]) or _PHP_LOGGED.search(lines[start])
+    if head is None:
         return None
     frames: list[_Frame] = []
     end = start + 2

@@ -165,12 +165,14 @@ class Closing:
     Attributes:
         local_port: of the proxy's end towards the service; None where it had refused.
         seq, mono_ns: of the event.
+        is_http: it carried HTTP/1, whose requests are in the recording; of anything else nothing is but that it was there.
     """
 
     connection: int
     local_port: int | None
     seq: int
     mono_ns: int
+    is_http: bool = True
 
 
 class Exchanges:
@@ -226,7 +228,8 @@ class Exchanges:
             elif event.kind is EventKind.CONNECTION_CLOSED:
                 port = ports.pop(event.connection, None)
                 if event.seq > after:
-                    found.append(Closing(event.connection, port, event.seq, event.mono_ns))
+                    is_http = not event.fields.get("unframed")
+                    found.append(Closing(event.connection, port, event.seq, event.mono_ns, is_http))
         return found
 
     def _seq_before_request(self, number: int) -> int:

@@ -16,7 +16,8 @@ Evidence, the first that both sides have decides:
 1. Exceptions that the recorder saw within the request: the last ones have the same fingerprint, or one side differs.
 2. Stacks in the log since the request began: each side's last one is among the other's (other threads print theirs meanwhile).
    One that requests print that go well (``usual_log``) shows nothing, nor does another harmless one where another follows it.
-3. What the service wrote last, numbers apart, without lines that only name the status of the answer, and without usual ones.
+3. What the service wrote last, numbers apart, without lines that only name the status of the answer, without usual ones, and of a
+   worker's exit without what its master says of that.
 4. Calls that were made of others, where the recorder saw them and each was answered from the recording alike: those of the
    request inside, or all of the service up to the failure at its border.
 """
@@ -37,7 +38,7 @@ from relive.replay.placeholders import is_same_text
 from relive.replay.sequence import is_call
 from relive.replay.usual_log import NOTHING_USUAL, UsualLog, plain_line
 
-__all__ = ["Cause", "find_cause", "is_same_line", "missing_words", "stack_difference"]
+__all__ = ["Cause", "as_far_as_recorded", "find_cause", "is_same_line", "missing_words", "stack_difference"]
 
 _OF_CONNECTION = re.compile(r":\d+ (Accepted|Closing)$")  # what the server in PHP (``php -S``) says of each
 _MOST_MISSING = 5
@@ -70,6 +71,7 @@ def find_cause(
         calls_differ: of the calls inside one was not as recorded.
         usual: what the service writes to its log where nothing fails.
     """
+    replayed = as_far_as_recorded(recorded, replayed)
     memory = _memory(recorded, replayed)
     if memory is not None:
         return memory
@@ -86,6 +88,19 @@ def find_cause(
     if not calls:
         return found
     return Cause(evidence=[*found.evidence, *calls])
+
+
+def as_far_as_recorded(recorded: Outcome, replayed: Outcome) -> Outcome:
+    """The replayed outcome without the lines at its end that others had written after a worker's exit when it was recorded."""
+    if not recorded.log_after:
+        return replayed
+    last = next((line for line in reversed(recorded.log) if line.strip()), None)
+    lines = list(replayed.log)
+    while lines and (last is None or not is_same_line(last, lines[-1])):
+        if lines[-1].strip() and not any(is_same_line(one, lines[-1]) for one in recorded.log_after):
+            break
+        lines.pop()
+    return replayed.model_copy(update={"log": lines})
 
 
 def missing_words(outcome: Outcome) -> list[str]:

@@ -78,7 +78,7 @@ class Deaths:
         self._watched = watched
         self._awaited = awaited
         self._expected = exit_status
-        self._workers = {*procfs.children_of(root), *procfs.children_of(watched.init)}
+        self._workers = _workers_of(watched)
         self._tracer = tracer
         self._root = root
         self._following = asyncio.create_task(self._follow())
@@ -125,6 +125,13 @@ class Deaths:
         self._following.cancel()
         await asyncio.gather(self._following, return_exceptions=True)
         await self._tracer.close()
+
+
+def _workers_of(watched: Watched) -> set[int]:
+    """As process 1 of a capsule has it (``native/init/ends.h``)."""
+    children = procfs.children_of(watched.root)
+    of_a_script = procfs.children_of(children[0]) if len(children) == 1 else []
+    return {*children, *of_a_script, *procfs.children_of(watched.init)}
 
 
 def _fault(event: Fatal, root: int) -> Fault:

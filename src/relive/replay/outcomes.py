@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 
 from relive.kernel.plainfile import open_plain
@@ -16,7 +17,15 @@ from relive.recording._heads import HeadError, parse_answer_head
 from relive.recording.exchanges import Ended, Exchange
 from relive.replay.sender import ReceivedAnswer
 
-__all__ = ["died_outcome", "read_log", "recorded_answer", "recorded_outcome", "replayed_answer", "with_fault"]
+__all__ = [
+    "died_outcome",
+    "read_log",
+    "read_log_of",
+    "recorded_answer",
+    "recorded_outcome",
+    "replayed_answer",
+    "with_fault",
+]
 
 _LOG_MOST = 1 << 18  # [bytes] of log that one outcome keeps
 _BODY_MOST = 1 << 20  # [bytes] of body that one outcome shows
@@ -75,8 +84,17 @@ def recorded_answer(exchange: Exchange, log: list[str]) -> Outcome:
     )
 
 
-def recorded_outcome(sighting: Sighting, exchange: Exchange | None, log: list[str]) -> Outcome:
-    """The outcome of an incident: of its request, or of the service itself where it died."""
+def read_log_of(log: Path, sighting: Sighting, begin: int, end: int | None) -> tuple[list[str], list[str]]:
+    """The lines of a failure, and what others wrote after a worker's exit."""
+    if sighting.log_held is None:
+        return read_log(log, begin, end), []
+    return read_log(log, begin, sighting.log_held), read_log(log, sighting.log_held, end)
+
+
+def recorded_outcome(
+    sighting: Sighting, exchange: Exchange | None, log: list[str], after: Sequence[str] = ()
+) -> Outcome:
+    """The outcome of an incident: of its request, or of the service itself where it died; ``after``: as ``Outcome.log_after``."""
     ends_service = sighting.kind is FailureKind.EXCEPTION and sighting.exit_status is not None
     if ends_service or sighting.kind in (FailureKind.SIGNAL, FailureKind.EXIT, FailureKind.MEMORY):
         return Outcome(
@@ -86,6 +104,7 @@ def recorded_outcome(sighting: Sighting, exchange: Exchange | None, log: list[st
             out_of_memory=sighting.kind is FailureKind.MEMORY,
             worker=sighting.kind is FailureKind.EXIT and sighting.worker,
             log=log,
+            log_after=list(after),
             stack=last_stack(log),
         )
     if exchange is None:

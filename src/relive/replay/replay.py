@@ -232,7 +232,12 @@ async def _run(
         ),
         case.window if answers is not None else None,
         outcome,
-        [*drain.troubles, *servers.troubles(), *map(unwritable_words, branch.facts.unwritable_databases)],
+        [
+            *_not_sent(case.not_http),
+            *drain.troubles,
+            *servers.troubles(),
+            *map(unwritable_words, branch.facts.unwritable_databases),
+        ],
     )
     has_inside = answers is not None and bool(drain.events or (case.window and case.window.events))
     played = played_words(outcome, drain.events if has_inside else None)
@@ -327,6 +332,13 @@ def _with_notes(
     if window is not None and window.damage:
         notes.append(f"what was recorded inside cannot be read to its end: {window.damage}")
     return verdict.model_copy(update={"inside": [*verdict.inside, *notes, *troubles]})
+
+
+def _not_sent(connections: int) -> list[str]:
+    if not connections:
+        return []
+    words = "1 connection of a client" if connections == 1 else f"{connections} connections of clients"
+    return [f"{words} carried something other than HTTP/1, which is not recorded, and was not sent again"]
 
 
 def _not_restored(number: int, error: ReliveError) -> Run:

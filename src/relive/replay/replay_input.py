@@ -6,7 +6,7 @@ import contextlib
 import signal
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from relive.protocols.registry import protocol_of
 from relive.recording.exchanges import Exchange, Exchanges
 from relive.recording.reader import Recording
 from relive.replay.inprocess_events import EventWindow, read_window, request_at_the_end, request_inside
-from relive.replay.outcomes import read_log, recorded_answer, recorded_outcome, with_fault
+from relive.replay.outcomes import read_log, read_log_of, recorded_answer, recorded_outcome, with_fault
 from relive.replay.plan import ReplayPlan, make_plan
 from relive.replay.sequence import sequence_of
 from relive.replay.stubs.plan import Stubs
@@ -37,6 +37,7 @@ __all__ = [
     "ReplayInput",
     "case_of_incident",
     "case_of_request",
+    "fault_place",
     "hang_limit",
     "open_in_commit",
 ]
@@ -45,6 +46,7 @@ _FATAL_KINDS = (FailureKind.SIGNAL, FailureKind.EXIT, FailureKind.MEMORY)
 _LATE_MOST = 1 << 16  # [bytes]
 _LEAST_LIMIT = 10.0  # [s] that a replayed request may take
 _HANG_LEAST, _HANG_SLOWER = 1.0, 1.5  # [s] and times what it had hung, that a replay waits for an answer
+_BROKEN_NS = 1_000_000_000  # after a failure, in which the connections that it broke are seen to end
 _SLOWER = 3.0  # a replayed request may take so many times what the recorded one took
 _END_OF_TIME = (1 << 63) - 1  # a sequence number behind all
 
@@ -61,6 +63,7 @@ class ReplayInput:
         failed_mono_ns: when the failure was seen.
         hung_seconds: without an answer for so long a request counts as hanging; None where it did not hang.
         prepare_seconds: how long it took to read all this.
+        not_http: clients' connections since the commit of which nothing can be sent again.
         unrecorded: servers that it was connected to and nobody recorded.
         cannot_come_back: why no replay can show the failure again; None where one may.
         usual: what the service writes to its log where nothing fails.
@@ -81,6 +84,7 @@ class ReplayInput:
     failed_mono_ns: int = 0
     hung_seconds: float | None = None
     prepare_seconds: float = 0.0
+    not_http: int = 0
     unrecorded: Sequence[Dependency] = ()
     cannot_come_back: str | None = None
     usual: UsualLog = NOTHING_USUAL
@@ -124,10 +128,10 @@ def case_of_incident(
     exchange = exchanges.by_number(sighting.request) if sighting.request is not None else None
     seen_mono_ns = manifest.taken_monotonic_ns + sighting.seen_wall_ns - manifest.taken_wall_ns
     # Lines about a failure often follow its answer, so the end is where the log was when the incident was written down.
-    lines = read_log(log, sighting.log_begin or 0, occurrence.log_end)
+    lines, after = read_log_of(log, sighting, sighting.log_begin or 0, occurrence.log_end)
     if manifest.target.kind is TargetKind.CONTAINER and not lines and occurrence.log_end is not None:
         lines = _late_lines(log, occurrence.log_end)
-    recorded = recorded_outcome(sighting, exchange, lines)
+    recorded = recorded_outcome(sighting, exchange, lines, after)
     places = _places(store, incident.at)
     if recorded.end is End.NO_ANSWER:
         recorded = recorded.model_copy(update={"places": _moved(store, places, occurrence.before)})
@@ -138,7 +142,16 @@ def case_of_incident(
         # Whether it was answered in the end, and when, depends on when one asks; that it hung does not.
         hung = max(0.0, (sighting.seen_wall_ns - exchange.started_wall_ns) / 1e9)
     case = _case(
-        store, exchanges, occurrence.before, incident.number, exchange, subject, seen_mono_ns, recorded, hung
+        store,
+        exchanges,
+        occurrence.before,
+        incident.number,
+        exchange,
+        subject,
+        seen_mono_ns,
+        recorded,
+        hung,
+        sighting.open_requests,
     )
     case = replace(case, cannot_come_back=_sent_from_outside(sighting))
     return _with_recordings(case, paths, exchange, seen_mono_ns, began)
@@ -204,6 +217,17 @@ def _moved(store: Store, places: list[ThreadPlace] | None, before: CommitId) -> 
     return [one for one in places if (one.thread, one.instruction, one.stack) not in earlier]
 
 
+def fault_place(sighting: Sighting, places: Sequence[ThreadPlace] | None) -> ThreadPlace | None:
+    """Where the thread stood that got a fatal signal.
+
+    Args:
+        places: of the threads in the commit at the failure, for incidents of an older Relive, which hold only those.
+    """
+    if sighting.thread is not None and sighting.instruction is not None and sighting.stack is not None:
+        return ThreadPlace(thread=sighting.thread, instruction=sighting.instruction, stack=sighting.stack)
+    return next((one for one in places or () if one.thread == sighting.thread), None)
+
+
 def _recorded_fault(sighting: Sighting, root: int, places: list[ThreadPlace] | None) -> Fault:
     assert sighting.signal is not None
     return Fault(
@@ -212,7 +236,7 @@ def _recorded_fault(sighting: Sighting, root: int, places: list[ThreadPlace] | N
         signal=sighting.signal,
         code=sighting.signal_code,
         address=sighting.address,
-        place=next((one for one in places or [] if one.thread == sighting.thread), None),
+        place=fault_place(sighting, places),
         callers=sighting.callers,
     )
 
@@ -318,7 +342,9 @@ def _case(
     failed_mono_ns: int,
     recorded: Outcome,
     hung: float | None = None,
+    taken_along: Collection[int] = (),
 ) -> ReplayInput:
+    """``taken_along``: requests that a death ended."""
     manifest = store.facts(commit)
     last = (
         exchange.ended_seq or exchange.started_seq
@@ -336,15 +362,18 @@ def _case(
     still_open = exchanges.open_at(cursor) if manifest.cursor is not None else []
     if subject is not None and exchange is not None:
         exchange.request_bytes()  # raises when it cannot be sent again
-    closed = [one for one in exchanges.closed_in(cursor, last) if since < one.mono_ns <= failed_mono_ns]
+    ended = [one for one in exchanges.closed_in(cursor, last) if since < one.mono_ns]
+    closed = [one for one in ended if one.mono_ns <= failed_mono_ns]
     plan = make_plan(manifest, begun, still_open, subject, failed_mono_ns, closed)
     seconds = exchange.seconds if exchange is not None and exchange.seconds is not None else 0.0
     earlier = {
         step.exchange.number: recorded_answer(step.exchange, [])
         for step in plan.steps
-        if step.exchange.number != subject and not step.continues
+        if step.exchange.number not in (subject, *taken_along) and not step.continues
     }
     limit = max(_LEAST_LIMIT, seconds * _SLOWER) if hung is None else hang_limit(hung)
     return ReplayInput(
-        *(manifest.target.name, incident, commit, manifest, plan, recorded, earlier, limit), hung_seconds=hung
+        *(manifest.target.name, incident, commit, manifest, plan, recorded, earlier, limit),
+        hung_seconds=hung,
+        not_http=sum(not one.is_http for one in ended if one.mono_ns <= failed_mono_ns + _BROKEN_NS),
     )

@@ -33,7 +33,7 @@ from typing import Any
 
 from relive.model.outcome import End, Outcome, Verdict, VerdictKind
 from relive.protocols.matching import takes_any_answer
-from relive.replay.cause import Cause, find_cause, is_same_line, missing_words
+from relive.replay.cause import Cause, as_far_as_recorded, find_cause, is_same_line, missing_words
 from relive.replay.difference import first_difference, is_equal, short
 from relive.replay.placeholders import is_same_text
 from relive.replay.sequence import first_differing_event, is_call
@@ -153,9 +153,8 @@ def _judge(
     if not cause.evidence and (body or call) is not None:
         return Verdict(kind=VerdictKind.DIVERGED, difference=body or call, notes=notes)
     unseen = _unseen(replayed, cause, earlier, ignore) if is_failure(recorded) else []
-    notes += [
-        note for note in (body, _headers(recorded, replayed, ignore), _logs(recorded, replayed)) if note
-    ]
+    logs = _logs(recorded, as_far_as_recorded(recorded, replayed))
+    notes += [note for note in (body, _headers(recorded, replayed, ignore), logs) if note]
     return Verdict(
         kind=VerdictKind.SAME_ANSWER if unseen else VerdictKind.REPRODUCED,
         evidence=cause.evidence,

@@ -5,36 +5,35 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from relive.kernel import pidfds, procfs
 from relive.signals.messages import Exited
 from relive.signals.tasks import state_of
-from relive.signals.tracing import name_and_number
+from relive.signals.tracing import Identity
 
 __all__ = ["TracedProcess", "ends", "forget"]
 
 _OF_FILES = 4  # one in so many files that may be open is a handle
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
 class TracedProcess:
-    """A process that was traced, by the number and the start time that name it for good.
+    """A process that was traced.
 
     Attributes:
-        comm: its name when it was let go of.
-        inside: its number in its own PID namespace.
+        who: as it was when it was let go of.
         handle: keeps what the kernel knows of its end; None for one of more processes than ``of_all`` takes handles of.
     """
 
-    pid: int
-    start_ticks: int
-    comm: str
-    inside: int
+    who: Identity
     handle: int | None
+
+    @property
+    def pid(self) -> int:
+        """As the tracer sees it."""
+        return self.who.pid
 
     @classmethod
     def of(cls, pid: int, *, with_handle: bool = True) -> TracedProcess | None:
@@ -43,13 +42,12 @@ class TracedProcess:
             handle = os.pidfd_open(pid) if with_handle else None
         except OSError:
             return None
-        stat = procfs.read_stat(pid)
-        if stat is None:
+        who = Identity.of(pid)
+        if who is None:
             if handle is not None:
                 os.close(handle)
             return None
-        _, inside = name_and_number(pid)
-        return cls(pid, stat.start_ticks, stat.comm, pid if inside is None else inside, handle)
+        return cls(who, handle)
 
     @classmethod
     def of_all(cls, pids: Iterable[int]) -> list[TracedProcess]:
@@ -62,7 +60,7 @@ class TracedProcess:
     def lives(self) -> bool:
         """It has not ended, and its number is not another's."""
         stat = procfs.read_stat(self.pid)
-        if stat is None or stat.start_ticks != self.start_ticks:
+        if stat is None or stat.start_ticks != self.who.start_ticks:
             return False
         # A leader that has ended is a zombie as long as other threads live.
         return any(state_of(tid) not in "ZX" for tid in procfs.threads_of(self.pid))
@@ -70,12 +68,11 @@ class TracedProcess:
     def end(self) -> Exited:
         """Its end, with a status where the kernel tells it."""
         stat = procfs.read_stat(self.pid)
-        if stat is not None and stat.start_ticks == self.start_ticks:
+        if stat is not None and stat.start_ticks == self.who.start_ticks:
             status: int | None = stat.exit_status  # its parent has not taken it yet
         else:
             status = pidfds.exit_status(self.handle) if self.handle is not None else None
-        lived = time.clock_gettime(time.CLOCK_BOOTTIME) - self.start_ticks / _TICKS
-        return Exited(self.pid, status, self.comm, self.inside, lived if status is None else 0.0)
+        return self.who.ended(status)
 
 
 def ends(known: Iterable[TracedProcess]) -> Iterator[Exited]:

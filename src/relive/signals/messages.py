@@ -10,7 +10,7 @@ any reply:
 Events, at any time between replies:
 
     fatal   {pid, tid, signal, name, code, code_name, address, sender, comm, stopped, kept}
-    exit    {pid, status, comm, inside, seconds}
+    exit    {pid, status, comm, inside, seconds, parent}
     lost    {exits}
 
 A process that was traced before ``detach`` or ``fatal`` and has ended when tracing goes on gets an ``exit`` too.
@@ -76,8 +76,9 @@ class Exited:
     Attributes:
         status: raw, as from waitpid(2); for ``os.waitstatus_to_exitcode``. None: it ended while nobody traced it, and the kernel
             does not tell how.
-        comm, inside: its name, and its number in its own PID namespace; None where it exited by itself while it was traced.
-        seconds: how long it had lived, where there is no status; 0.0 else.
+        comm, inside: its name, and its number in its own PID namespace; None where it exited with 0 while traced, or is gone.
+        seconds: how long it had lived; 0.0 where ``comm`` is None.
+        parent: as the tracer sees it; None where ``comm`` is None.
     """
 
     op: ClassVar[str] = "exit"
@@ -86,6 +87,7 @@ class Exited:
     comm: str | None = None
     inside: int | None = None
     seconds: float = 0.0
+    parent: int | None = None
 
     @property
     def signal(self) -> int | None:

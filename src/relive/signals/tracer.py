@@ -35,7 +35,7 @@ from relive.errors import ProcessGone, ReliveError, UsageError
 from relive.kernel import libc, procfs
 from relive.signals.accounting import TracedProcess, ends, forget
 from relive.signals.crash import HOLD_LIMIT, Crash
-from relive.signals.messages import Exited, Fatal, TracerChannel
+from relive.signals.messages import Fatal, TracerChannel
 from relive.signals.release import let_die
 from relive.signals.tasks import state_of
 from relive.signals.tracing import Tracing
@@ -272,7 +272,7 @@ class _Session:
     def run(self, root: int) -> None:
         """The thread. Whatever goes wrong in it, its end sets the whole tree free."""
         self.native_id = threading.get_native_id()
-        self.tracing = Tracing(lambda *about: self._channel.event(Exited(*about)), self._hold_limit)
+        self.tracing = Tracing(self._channel.event, self._hold_limit)
         try:
             self.end = self._run(root)
         except ReliveError as error:

@@ -13,6 +13,7 @@ import contextlib
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -21,9 +22,12 @@ from relive.kernel import procfs, ptrace
 from relive.signals import signals
 from relive.signals.crash import HOLD_LIMIT, Crash
 from relive.signals.guardian import guard
+from relive.signals.messages import Exited
 from relive.signals.tasks import read, send_to_task, state_of
 
-__all__ = ["Skipped", "Tracing", "is_leader", "name_and_number"]
+__all__ = ["Identity", "Skipped", "Tracing", "is_leader"]
+
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def is_leader(tid: int) -> bool:
@@ -56,10 +60,8 @@ class Tracing:
         crashes: by process id; none of them is traced again by this object.
     """
 
-    def __init__(
-        self, on_exit: Callable[[int, int, str | None, int | None], None], hold_limit: float = HOLD_LIMIT
-    ) -> None:
-        """``on_exit`` gets what ``Exited`` holds of each traced process that ends; ``hold_limit``: seconds (``guardian``)."""
+    def __init__(self, on_exit: Callable[[Exited], None], hold_limit: float = HOLD_LIMIT) -> None:
+        """``on_exit`` is told of each traced process that ends; ``hold_limit``: seconds (``guardian``)."""
         self.tasks: set[int] = set()
         self.crashes: dict[int, Crash] = {}
         self._on_exit = on_exit
@@ -186,7 +188,7 @@ class Tracing:
     def _end(self, tid: int) -> None:
         leads = is_leader(tid)
         # Nobody can be asked after it is reaped.
-        who = name_and_number(tid) if leads and ptrace.was_killed(tid) else (None, None)
+        who = Identity.of(tid) if leads and ptrace.has_failed(tid) else None
         status = ptrace.reap(tid)
         self.tasks.discard(tid)
         if not leads or status is None:
@@ -194,7 +196,7 @@ class Tracing:
         crash = self.crashes.pop(tid, None)  # killed while it was being stopped
         if crash is not None:
             crash.close()
-        self._on_exit(tid, status, *who)
+        self._on_exit(Exited(tid, status) if who is None else who.ended(status))
 
     def _exec(self, tid: int) -> None:
         """The thread that called execve has taken the number of the leader, and all other threads are gone.
@@ -261,14 +263,33 @@ class Tracing:
         )
 
 
-def name_and_number(pid: int) -> tuple[str | None, int | None]:
-    """A process's name, and its number in its own PID namespace; a zombie has both. (None, None) when it is not there."""
-    try:
-        status = read(f"/proc/{pid}/status")
-    except FileNotFoundError:
-        return None, None
-    fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
-    return fields["Name"].strip(), int(fields.get("NSpid", fields["Pid"]).split()[-1])
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What names a process for good, and who started it.
+
+    Attributes:
+        pid, parent: as the caller sees them. start_ticks: since boot, as in proc(5).
+        inside: its number in its own PID namespace.
+    """
+
+    pid: int
+    parent: int
+    start_ticks: int
+    comm: str
+    inside: int
+
+    @classmethod
+    def of(cls, pid: int) -> Identity | None:
+        """Of a process that is there, be it a zombie."""
+        stat, inside = procfs.read_stat(pid), procfs.innermost_pid(pid)
+        if stat is None:
+            return None
+        return cls(pid, stat.parent, stat.start_ticks, stat.comm, pid if inside is None else inside)
+
+    def ended(self, status: int | None) -> Exited:
+        """Its end, now; ``status`` as in ``Exited``."""
+        lived = time.clock_gettime(time.CLOCK_BOOTTIME) - self.start_ticks / _TICKS
+        return Exited(self.pid, status, self.comm, self.inside, lived, self.parent)
 
 
 def _threads(pid: int) -> Iterator[int]:

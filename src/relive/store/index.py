@@ -11,7 +11,7 @@ from __future__ import annotations
 import sqlite3
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -328,14 +328,14 @@ class CommitIndex:
         query = "WHERE name = ? AND taken_wall_ns <= ? ORDER BY taken_wall_ns DESC, id DESC LIMIT 1"
         return next(self._select(query, (name, wall_ns)), None)
 
-    def before_sequence(self, life: str, sequence: int, wall_ns: int | None) -> StoredCommit | None:
-        """The newest commit of a life whose cursor lies before an event of its recording, or which has none and is older."""
-        query = "WHERE life = ? AND sequence < ? ORDER BY sequence DESC, taken_wall_ns DESC LIMIT 1"
-        known = next(self._select(query, (life, sequence)), None)
-        query = (
-            "WHERE life = ? AND sequence IS NULL AND taken_wall_ns < ? ORDER BY taken_wall_ns DESC LIMIT 1"
-        )
-        timed = next(self._select(query, (life, wall_ns)), None)
+    def before_sequence(
+        self, life: str, sequence: int, wall_ns: int | None, is_fit: Callable[[StoredCommit], bool]
+    ) -> StoredCommit | None:
+        """The newest fit commit of a life whose cursor lies before an event of its recording, or which has none and is older."""
+        query = "WHERE life = ? AND sequence < ? ORDER BY sequence DESC, taken_wall_ns DESC"
+        known = next(filter(is_fit, self._select(query, (life, sequence))), None)
+        query = "WHERE life = ? AND sequence IS NULL AND taken_wall_ns < ? ORDER BY taken_wall_ns DESC"
+        timed = next(filter(is_fit, self._select(query, (life, wall_ns))), None)
         found = [one for one in (known, timed) if one is not None]
         return max(found, key=lambda one: one.taken_wall_ns, default=None)
 

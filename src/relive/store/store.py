@@ -657,14 +657,22 @@ class Store:
         with disk_errors("reading the index", self._directory):
             return self._index.targets()
 
-    def before_event(self, life: str, sequence: int, wall_ns: int | None = None) -> StoredCommit | None:
+    def before_event(
+        self,
+        life: str,
+        sequence: int,
+        wall_ns: int | None = None,
+        *,
+        is_fit: Callable[[StoredCommit], bool] = lambda _commit: True,
+    ) -> StoredCommit | None:
         """The newest commit of a life taken before an event of its recording.
 
         Args:
             wall_ns: when that was: what was taken before it counts too if nobody told then where the recording stood.
+            is_fit: false for those that do not count.
         """
         with disk_errors("reading the index", self._directory):
-            return self._index.before_sequence(life, sequence, wall_ns)
+            return self._index.before_sequence(life, sequence, wall_ns, is_fit)
 
     def latest_of_life(self, life: str) -> StoredCommit | None:
         """The newest commit of a life."""

@@ -44,6 +44,9 @@ __all__ = ["Common", "ContainerStart", "StartEnd", "wait_status"]
 _LOOK_LEAST, _LOOK_MOST = 1.0, 10.0  # [s] between two looks at a container that has a health check
 _BORN_SLACK_NS = 1_000_000_000  # a process's start is known to a tick of the clock, its time since boot read a moment later
 _KILLED = 128 + 9
+_LAST_INCIDENTS = (
+    300.0  # [s] after its end, for failures that were seen before it: their commits become durable
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +127,8 @@ class ContainerStart:
 
     def hear_line(self, line: bytes, begin: int) -> None:
         """Take a line of the container's output; ``begin``: size of stderr's file when it began."""
-        for seen in self._patterns.seen_in(line, begin):
+        seen = self._patterns.seen_in(line, begin)
+        if seen is not None:
             self._tasks.begin(self.failures.see_line(seen))
 
     # -- its life ------------------------------------------------------------------------------------------------
@@ -181,6 +185,7 @@ class ContainerStart:
 
     async def close(self) -> None:
         """End what is left of watching it."""
+        await self._tasks.finish(_LAST_INCIDENTS)
         committer = self._common.committer
         async with committer.lock:  # no commit is left half taken
             await self._tasks.end()

@@ -312,3 +312,16 @@ def test_a_failure_while_the_service_starts_is_marked_so(keeping):
         return [early, await keeper.report(sighting(fingerprint="g"), None)]
 
     assert [incident.sighting.starting for incident in keeping(work)] == [True, False]
+
+
+@pytest.mark.parametrize("sequence", [35, None])
+def test_a_commit_in_which_a_process_stands_before_its_death_is_before_no_other_failure(keeping, sequence):
+    """In its branch that process would stand there for ever, and nobody take its place."""
+
+    async def work(keeper: CommitWriter) -> tuple[StoredCommit, Incident]:
+        runs = await keeper.store(capture(1))
+        await keeper.store(capture(2, trigger=Trigger.INCIDENT, stopped_pid=9))
+        return runs, await keeper.report(sighting(sequence=sequence, seen_wall_ns=10**15), None)
+
+    runs, incident = keeping(work)
+    assert incident.before == runs.id

@@ -93,3 +93,21 @@ def test_what_protects_a_service_goes_on_after_an_error_that_nobody_foresaw(monk
     ]
     assert protection.as_json() == []
     assert len(logged) == 3
+
+
+def test_what_was_begun_is_finished_and_what_is_guarded_is_not_waited_for():
+    done = []
+
+    async def begun() -> None:
+        await asyncio.sleep(0)
+        done.append("begun")
+
+    async def work() -> None:
+        tasks = BackgroundTasks(Protection())
+        tasks.start_guarded("part", lambda: asyncio.sleep(3600))
+        tasks.begin(begun())
+        await tasks.finish(60.0)
+        await tasks.end()
+
+    asyncio.run(work())
+    assert done == ["begun"]

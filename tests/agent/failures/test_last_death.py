@@ -50,3 +50,15 @@ def test_only_the_end_of_the_service_s_head_is_explained_by_it() -> None:
     death.begin(signal.SIGSEGV, is_head=True)
     assert death.ends_service(signal.SIGSEGV)
     assert not death.ends_service(signal.SIGTERM)
+
+
+def test_what_was_written_right_before_it_is_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    death = LastDeath()
+    assert not death.is_recent()
+    death.begin(None, is_head=False)
+    assert death.is_recent()
+    death.let_go()
+    assert death.is_recent()
+    later = time.monotonic() + 2
+    monkeypatch.setattr("relive.agent.failures.last_death.time.monotonic", lambda: later)
+    assert not death.is_recent()

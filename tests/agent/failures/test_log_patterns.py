@@ -46,3 +46,13 @@ def test_a_line_is_seen_once_and_its_place_is_told(logs: list[Path]) -> None:
     (one,) = seen
     assert one.kind is FailureKind.LOG and "IllegalStateException" in one.summary
     assert one.log_begin == len("ERROR early\nwell\n")
+
+
+def test_a_line_is_one_failure_whatever_patterns_find_it(logs: list[Path]) -> None:
+    seen: list[Sighting] = []
+    lines = LogLines(logs, ["FATAL", "panic"], seen.append, is_new=False)
+    with contextlib.closing(lines), logs[1].open("a") as file:
+        file.write("panic: FATAL\n")
+        file.flush()
+        lines.poll()
+    assert [one.fingerprint for one in seen] == ["log FATAL"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from relive.agent.failures.request_matching import failed_meanwhile, find_request
+from relive.agent.failures.request_matching import failed_meanwhile, find_request, served_at
 from relive.recording.events import Event, EventKind
 from relive.recording.reader import Recording
 from relive.recording.writer import RecordingWriter
@@ -98,3 +98,21 @@ def test_what_had_ended_or_began_later_is_not_it(tmp_path):
 def test_outside_of_requests_and_without_a_recording_there_is_none(recording, tmp_path):
     assert find_request(recording, failure(103, request=0, peer=("127.0.0.1", 40001))) == {}
     assert find_request(Recording(tmp_path / "nowhere"), failure(103)) == {}
+
+
+@pytest.mark.parametrize(
+    ("size", "served", "waiting"),
+    [(5, set(), False), (15, {1}, False), (25, {2}, True), (45, {2, 3, 4}, True)],
+)
+def test_what_was_written_is_of_the_requests_that_were_being_served(tmp_path, size, served, waiting):
+    writer = RecordingWriter(tmp_path / "recording", keep_bytes=1 << 20)
+    for number in (1, 2, 3, 4):
+        fields = {"log_offsets": {"/log": 10 * number}}
+        writer.append(EventKind.REQUEST_STARTED, number, number, HEAD % number, fields, at=(100, 100))
+        if number == 1:
+            head = b"HTTP/1.1 200 X\r\ncontent-length: 0\r\n\r\n"
+            writer.append(EventKind.ANSWER_STARTED, number, number, head, {"status": 200}, at=(110, 110))
+            fields = {"log_offsets": {"/log": 20}}
+            writer.append(EventKind.ANSWER_ENDED, number, number, b"", fields, at=(111, 111))
+    writer.close()
+    assert served_at(Recording(tmp_path / "recording"), "/log", size) == (served, waiting)

@@ -18,6 +18,7 @@ from relive.agent.failures.sightings import (
     sender_of,
     shell_status,
     signal_name,
+    took_along,
     worker_end_sighting,
 )
 from relive.model.incident import FailureKind
@@ -93,12 +94,12 @@ def test_a_reset_is_told_apart_from_a_close():
     assert "reset the connection" in broken_sighting(MESSAGE | {"how": "reset"}, NOW).summary
 
 
-def fatal(open_requests: list[int], address: int | None = 0x10):
-    return fatal_sighting(11, "SEGV_MAPERR", address, "worker", 9, 12, open_requests, NOW)
+def fatal(address: int | None = 0x10):
+    return fatal_sighting(11, "SEGV_MAPERR", address, "worker", 9, 12, NOW)
 
 
 def test_a_fatal_signal_names_process_and_address():
-    seen = fatal([])
+    seen = fatal()
     assert seen.summary == "worker (pid 9) got SIGSEGV at address 0x10"
     assert (seen.kind, seen.signal, seen.pid, seen.thread, seen.address) == (
         FailureKind.SIGNAL,
@@ -107,14 +108,14 @@ def test_a_fatal_signal_names_process_and_address():
         12,
         16,
     )
-    assert fatal([], address=None).summary == "worker (pid 9) got SIGSEGV"
+    assert fatal(None).summary == "worker (pid 9) got SIGSEGV"
 
 
 def test_a_fatal_signal_belongs_to_a_request_only_when_one_was_open():
-    assert fatal([4]).request == 4
-    assert fatal([4, 5]).request is None
-    assert fatal([4, 5]).open_requests == [4, 5]
-    assert fatal([]).request is None
+    about = {"sequence": 90, "began_wall_ns": 7, "log_begin": 12, "method": "GET"}
+    one, two = took_along(fatal(), [4], about), took_along(fatal(), [4, 5], about)
+    assert (one.request, one.open_requests, one.sequence) == (4, [4], 90)
+    assert (two.request, two.open_requests, two.sequence) == (None, [4, 5], 90)
 
 
 @pytest.mark.parametrize(("kills", "words"), [(1, "killed a process of"), (3, "killed 3 processes of")])
@@ -212,13 +213,13 @@ def test_who_sent_a_signal(code, sender, own, words, outside):
 
 def test_a_workers_signal_is_told_as_a_workers():
     sender = sender_of("SI_USER", 0, 9, {}, own_namespace=True)
-    seen = fatal_sighting(11, "SI_USER", None, "gunicorn", 9, 9, [], NOW, worker_of="gunicorn", sender=sender)
+    seen = fatal_sighting(11, "SI_USER", None, "gunicorn", 9, 9, NOW, worker_of="gunicorn", sender=sender)
     assert seen.summary.startswith("worker 9 of gunicorn got SIGSEGV, sent from outside")
     assert seen.worker and seen.from_outside
 
 
 @pytest.mark.parametrize(
-    ("ended_by", "comm", "pid", "summary", "kind"),
+    ("status", "comm", "pid", "summary", "kind"),
     [
         (
             9,
@@ -235,8 +236,13 @@ def test_a_workers_signal_is_told_as_a_workers():
             "a worker of gunicorn ended during the commit; how is not known, since nobody traced it then",
             "exit",
         ),
+        (7 << 8, "gunicorn", 7, "worker 7 of gunicorn ended with status 7", "exit"),
     ],
 )
-def test_the_end_of_a_worker(ended_by, comm, pid, summary, kind):
-    seen = worker_end_sighting(ended_by, comm, pid, "gunicorn", NOW)
+def test_the_end_of_a_worker(status, comm, pid, summary, kind):
+    seen = worker_end_sighting(status, comm, pid, "gunicorn", NOW)
     assert (seen.summary, seen.kind, seen.worker) == (summary, kind, True)
+
+
+def test_a_worker_that_was_asked_to_end_has_not_failed():
+    assert worker_end_sighting(143 << 8, "gunicorn", 7, "gunicorn", NOW) is None

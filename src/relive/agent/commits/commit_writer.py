@@ -73,6 +73,16 @@ def commit_before(
     return None
 
 
+def _runs_on(store: Store, commit: StoredCommit) -> bool:
+    """No process in it stands before its death: in a branch that one would stay there, and nobody would take its place."""
+    if commit.trigger != Trigger.INCIDENT:
+        return True
+    try:
+        return store.facts(commit.id).stopped_pid is None
+    except ReliveError:
+        return False
+
+
 class CommitWriter:
     """Stores what the agent captured. Its methods are called in the event loop and awaited there.
 
@@ -297,9 +307,12 @@ class CommitWriter:
     def _before(self, store: Store, sighting: Sighting, at: CommitId | None) -> CommitId | None:
         """The last commit before the failing request, or before the failure where no request is known."""
         if sighting.sequence is not None:
-            found = store.before_event(self._life, sighting.sequence, sighting.began_wall_ns)
+            found = store.before_event(
+                self._life, sighting.sequence, sighting.began_wall_ns, is_fit=lambda one: _runs_on(store, one)
+            )
         else:
-            commits = [one for one in store.log(self._service) if one.life == self._life]
+            log = store.log(self._service)
+            commits = [one for one in log if one.life == self._life and _runs_on(store, one)]
             found = commit_before(commits, sighting.seen_wall_ns, at)
         return found.id if found is not None else None
 

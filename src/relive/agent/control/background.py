@@ -28,11 +28,15 @@ class BackgroundTasks:
     def __init__(self, protection: Protection) -> None:
         self._protection = protection
         self._running: set[asyncio.Task[None]] = set()
+        self._begun: set[asyncio.Task[None]] = set()  # of these, those that end by themselves
         self._log = structlog.get_logger()
 
     def begin(self, work: Work) -> asyncio.Task[None]:
         """Start a task; its error, if it ends with one, goes to the agent's log, and is not raised to who awaits it."""
-        return self._add(self._guard(work))
+        task = self._add(self._guard(work))
+        self._begun.add(task)
+        task.add_done_callback(self._begun.discard)
+        return task
 
     def start_guarded(self, part: str, begin: Callable[[], Work]) -> asyncio.Task[None]:
         """Start a task that protects the service, and which no error ends: what is not foreseen is caught here and nowhere else.
@@ -73,6 +77,11 @@ class BackgroundTasks:
             finally:
                 settled.cancel()
             await asyncio.sleep(pause)
+
+    async def finish(self, limit: float) -> None:
+        """Wait for what was begun, ``limit`` seconds at most; what is guarded goes on."""
+        if self._begun:
+            await asyncio.wait(self._begun, timeout=limit)
 
     async def end(self) -> None:
         """Cancel all and wait for them."""

@@ -1,7 +1,8 @@
 """Processes of the service that are about to exit with a failure: committed while process 1 of the capsule holds them.
 
 Whom process 1 holds, and that nobody stays stopped whoever is killed, is said in ``native/init/ends.h``. Where it holds nobody (a
-service started with ``--files overlay``, a capsule of an older Relive), an exit is seen when it has happened, as ever.
+service started with ``--files overlay``, a capsule of an older Relive), and of whom it could not hold, the tracer tells when it has
+happened (``watch``).
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import asyncio
 import contextlib
 import socket
 import time
+from collections import OrderedDict
 from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import structlog
 
@@ -23,6 +25,7 @@ from relive.agent.commits.dumper import DumpedCommit
 from relive.agent.failures.exceptions import ExceptionWatch
 from relive.agent.failures.last_words import exception_at_end
 from relive.agent.failures.sightings import exit_sighting, worker_exit_sighting
+from relive.checkpoint.dump import StoppedBy
 from relive.config import Settings
 from relive.errors import ReliveError
 from relive.kernel import procfs
@@ -33,12 +36,15 @@ from relive.replay.outcomes import read_log
 
 __all__ = ["ExitWatch"]
 
+Result = TypeVar("Result")
+
 _MESSAGE_MOST = 64  # [bytes]
-_STOPS_WITHIN = 1.0  # [s] all threads of a process that is held
+_STOPS_WITHIN = 5.0  # [s] all threads of a process that is held; one that waits for a disk stops after that
+_TOLD_MOST = 256  # processes of which the tracer has not told that they have ended
 _POLL = 0.002  # [s]
 _MISSES = 60  # connections in a row that fail
 _PAUSE = 1.0  # [s] before another connection to process 1, which mostly has ended
-_SETTLE = 0.3  # [s] after a worker's end, in which the whole service may end
+_SETTLE = 0.3  # [s] after a worker's end, in which the whole service may end; before an exit, in which it closes connections
 _SAME_MOMENT = 1.0  # [s]
 _LAST_WORDS = 16384  # [bytes] at the end of the log in which a stack is looked for
 _SUMMARY_MOST = 1000
@@ -59,6 +65,22 @@ class Exiting:
     status: int
 
 
+@dataclass(frozen=True, slots=True)
+class _CommitAtExit:
+    """``seen_at``, ``taken_at``: monotonic [s]; ``keeping`` makes it durable, with None for ``taken`` as its result."""
+
+    status: int
+    seen_at: float
+    taken_at: float
+    taken: DumpedCommit | None
+    keeping: asyncio.Task[CommitId | None]
+
+    def is_of_its_child(self, status: int) -> bool:
+        """A script ends as what it had started: the commit of that shows more than another one, of the script, would."""
+        is_now = time.monotonic() - self.taken_at < _SAME_MOMENT
+        return self.taken is not None and self.status == status and is_now
+
+
 class Failures(Protocol):
     """What sees all other failures of the service (``failures``)."""
 
@@ -68,8 +90,15 @@ class Failures(Protocol):
     def is_due_to_stop(self) -> bool:
         """Whatever ends now may have been asked to."""
 
-    async def about_open_requests(self, taken: DumpedCommit | None) -> tuple[list[int], dict[str, Any]]:
-        """Numbers of the requests that were being served at a commit, and what a sighting is to hold of them."""
+    @property
+    def has_just_died(self) -> bool:
+        """A process was killed a moment ago: PostgreSQL ends its other ones then, which exit with a failure."""
+
+    async def with_requests(self, end: Sighting, taken: DumpedCommit | None, since: float) -> Sighting:
+        """With the requests that an end took along; ``since``: monotonic [s]."""
+
+    async def is_of_an_exception(self, status: int, now_ns: int) -> bool:
+        """A process that exits with that status ends of an exception that has its incident."""
 
     async def keep(self, taken: DumpedCommit | None) -> CommitId | None:
         """Make durable what was taken at a failure."""
@@ -95,9 +124,10 @@ class ExitWatch:
         self._failures = failures
         self._limit = RateLimit(settings.incident_pause)
         self._log = structlog.get_logger()
-        self._at_end: asyncio.Task[CommitId | None] | None = None
-        self._taken_at_end: DumpedCommit | None = None
-        self._running: set[asyncio.Task[None]] = set()
+        self._last: _CommitAtExit | None = None
+        self._end: _CommitAtExit | None = None  # at that of the service's first process
+        self._running: set[asyncio.Task[Any]] = set()
+        self._told: OrderedDict[int, asyncio.Task[bool]] = OrderedDict()  # by the number in the capsule
         self._seen_at = float("-inf")  # monotonic [s]
 
     async def watch(self) -> None:
@@ -115,21 +145,32 @@ class ExitWatch:
                 while message := await asyncio.get_running_loop().sock_recv(line, _MESSAGE_MOST):
                     process, status = (int(word) for word in message.split())
                     # Each by itself: of several that exit at once one is committed, and the others need not wait for that.
-                    self._begin(self._answer(line, process, status))
+                    self._told.pop(process, None)
+                    self._told[process] = self._begin(self._answer(line, process, status))
+                    while len(self._told) > _TOLD_MOST:
+                        self._told.popitem(last=False)
             await asyncio.sleep(_PAUSE)
 
-    async def _answer(self, line: socket.socket, process: int, status: int) -> None:
+    async def _answer(self, line: socket.socket, process: int, status: int) -> bool:
+        is_told = False
         try:
-            await self._hear(process, status)
+            is_told = await self._hear(process, status)
         except Exception:  # whatever it was, the process must go on
             self._log.exception("a process that exits was not committed", process=process)
         with contextlib.suppress(OSError, ValueError):  # the capsule has ended
             await asyncio.get_running_loop().sock_sendall(line, str(process).encode())
+        return is_told
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+    def _begin(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
         task = asyncio.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
+        return task
+
+    async def has_told(self, process: int | None) -> bool:
+        """That process, by its number in the capsule, was held before it ended, so its end is told, or is none to be told."""
+        task = self._told.pop(process, None) if process is not None else None
+        return task is not None and await task
 
     def has_just_seen_one(self) -> bool:
         """A process was about to exit a moment ago: what broke since then, broke with it."""
@@ -139,22 +180,19 @@ class ExitWatch:
         """The commit at the service's own exit, which has come; None where there is none. Workers' are reported by then."""
         if self._running:
             await asyncio.wait(self._running)
-        return await self._at_end if self._at_end is not None else None
+        return await self._end.keeping if self._end is not None else None
 
     async def at_the_end(self, sighting: Sighting) -> Sighting:
         """The service's own end, with the requests that were being served at it, and its last words."""
-        return await self.with_last_words(await self._with_requests(sighting, self._taken_at_end))
+        return await self.with_last_words(await self._with_requests(sighting, self._end))
 
-    async def _with_requests(self, sighting: Sighting, taken: DumpedCommit | None) -> Sighting:
-        requests, known = await self._failures.about_open_requests(taken)
-        if not requests:
-            return sighting
-        known["request"] = requests[0] if len(requests) == 1 else None
-        return sighting.model_copy(update=known | {"open_requests": requests})
+    async def _with_requests(self, sighting: Sighting, commit: _CommitAtExit | None) -> Sighting:
+        taken, seen_at = (commit.taken, commit.seen_at) if commit is not None else (None, time.monotonic())
+        return await self._failures.with_requests(sighting, taken, seen_at - _SETTLE)
 
     async def with_last_words(self, sighting: Sighting) -> Sighting:
         """With the exception that the log ends with, if it does."""
-        words = await asyncio.to_thread(self._last_words)
+        words = await asyncio.to_thread(self._last_words, sighting.log_held)
         if words is None:
             return sighting
         return sighting.model_copy(update={"summary": f"{sighting.summary}: {words}"[:_SUMMARY_MOST]})
@@ -170,58 +208,76 @@ class ExitWatch:
             return None
         return line
 
-    async def _hear(self, process: int, status: int) -> None:
+    async def _hear(self, process: int, status: int) -> bool:
+        """False: somebody killed it while it was held, so it does not end with that status."""
         pid = await asyncio.to_thread(self._outside, process)
         stat = procfs.read_stat(pid) if pid is not None else None
-        if pid is not None and stat is not None and await _stands_still(pid):
-            await self._see(Exiting(pid, process, stat.comm, status))
+        if pid is None or stat is None:
+            return False
+        stands = await _stands_still(pid)
+        if not stands and procfs.read_stat(pid) is None:
+            return False
+        await self._see(Exiting(pid, process, stat.comm, status), stands=stands)
+        return True
 
-    async def _see(self, exiting: Exiting) -> None:
-        """Commit it; it goes on when this returns."""
+    async def _see(self, exiting: Exiting, *, stands: bool) -> None:
+        """Commit it if it stands still; it goes on when this returns."""
         now = time.time_ns()
         lead = self._capsule.lead
         is_first = exiting.pid in (lead, self._capsule.facts.root)
-        sighting = _sighting(exiting, None if is_first else procfs.name_of(lead), now)
+        sighting = _sighting(
+            exiting, None if is_first else procfs.name_of(lead), now, self._log_size() if stands else None
+        )
+        if not is_first and self._failures.has_just_died:
+            self._log.info("ended for another's death", pid=exiting.pid, status=exiting.status)
+            return
         if (
             self._failures.is_due_to_stop
             or sighting is None
-            or await self._is_of_an_exception(exiting.status, now)
+            or await self._failures.is_of_an_exception(exiting.status, now)
         ):
             return
-        self._seen_at = time.monotonic()
+        seen_at = self._seen_at = time.monotonic()
+        if is_first and self._last is not None and self._last.is_of_its_child(exiting.status):
+            self._end = self._last
+            return
         taken: DumpedCommit | None = None
-        if not self._keeper.is_known(sighting) and self._limit.allows(sighting.fingerprint):
+        if not stands:
+            self._log.error("no commit at the exit: the process does not stand still", pid=exiting.pid)
+        elif not self._keeper.is_known(sighting) and self._limit.allows(sighting.fingerprint):
             try:
-                taken = await self._committer.capture(Trigger.INCIDENT)
+                standing = StoppedBy(None, exiting.pid, exiting.pid)
+                taken = await self._committer.capture(Trigger.INCIDENT, standing)
             except ReliveError as error:
                 self._log.error("commit at the exit failed", error=error.as_json())
         self._seen_at = time.monotonic()
+        keeping = asyncio.create_task(self._failures.keep(taken))
+        self._last = _CommitAtExit(exiting.status, seen_at, self._seen_at, taken, keeping)
         if is_first:
-            # The end itself is noted when it has come.
-            self._taken_at_end = taken
-            self._at_end = asyncio.create_task(self._failures.keep(taken))
+            self._end = self._last  # which is noted when it has come
         else:
-            self._begin(self._report(sighting, taken))
+            self._begin(self._report(sighting, self._last))
 
-    async def _is_of_an_exception(self, status: int, now_ns: int) -> bool:
-        """Python ends with 1 after an exception that nobody caught: that has its incident, and a commit where it was raised."""
-        told = self._failures.exceptions
-        return status == 1 and told is not None and await told.has_just_told(now_ns)
-
-    async def _report(self, sighting: Sighting, taken: DumpedCommit | None) -> None:
+    async def _report(self, sighting: Sighting, commit: _CommitAtExit) -> None:
         """Of a worker."""
-        sighting = await self._with_requests(sighting, taken)
-        at = await self._failures.keep(taken)
-        sighting = await self.with_last_words(sighting)
+        at = await commit.keeping
         await asyncio.sleep(_SETTLE)
+        sighting = await self.with_last_words(await self._with_requests(sighting, commit))
         # One that went with the whole service is no failure of its own.
         if procfs.name_of(self._capsule.lead) is not None and not self._failures.is_due_to_stop:
             await self._failures.report(sighting, at)
 
-    def _last_words(self) -> str | None:
+    def _log_size(self) -> int | None:
+        try:
+            return self._capsule.paths.logs[-1].stat().st_size
+        except OSError:
+            return None
+
+    def _last_words(self, end: int | None) -> str | None:
         log = self._capsule.paths.logs[-1]
         try:
-            return exception_at_end(read_log(log, max(0, log.stat().st_size - _LAST_WORDS)))
+            end = log.stat().st_size if end is None else end
+            return exception_at_end(read_log(log, max(0, end - _LAST_WORDS), end))
         except OSError:
             return None
 
@@ -243,8 +299,9 @@ async def _stands_still(pid: int) -> bool:
     return False
 
 
-def _sighting(exiting: Exiting, worker_of: str | None, now_ns: int) -> Sighting | None:
+def _sighting(exiting: Exiting, worker_of: str | None, now_ns: int, log_held: int | None) -> Sighting | None:
     """``worker_of``: name of the service's first process, where it is another that exits."""
     if worker_of is None:
         return exit_sighting(exiting.status << 8, stop_asked=False, now_ns=now_ns)
-    return worker_exit_sighting(exiting.status, exiting.comm, exiting.inside, worker_of, now_ns)
+    seen = worker_exit_sighting(exiting.status, exiting.comm, exiting.inside, worker_of, now_ns)
+    return seen.model_copy(update={"log_held": log_held}) if seen is not None else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from relive.agent.failures.log_files import FollowedFile, LogFile
@@ -24,12 +24,13 @@ class LinePatterns:
     def __init__(self, patterns: Sequence[str]) -> None:
         self._patterns = [re.compile(one.encode()) for one in patterns]
 
-    def seen_in(self, line: bytes, begin: int) -> Iterator[Sighting]:
-        """One sighting for each pattern that is found; ``begin``: size of stderr's file when the line began."""
-        for pattern in self._patterns:
-            if pattern.search(line[:_LINE_MOST]):
-                text = " ".join(line.decode(errors="replace").split())
-                yield log_sighting(pattern.pattern.decode(), text, begin, time.time_ns())
+    def seen_in(self, line: bytes, begin: int) -> Sighting | None:
+        """By the first pattern that is found, for a line is one failure; ``begin``: size of stderr's file when it began."""
+        found = next((pattern for pattern in self._patterns if pattern.search(line[:_LINE_MOST])), None)
+        if found is None:
+            return None
+        text = " ".join(line.decode(errors="replace").split())
+        return log_sighting(found.pattern.decode(), text, begin, time.time_ns())
 
 
 class LogLines:
@@ -75,5 +76,5 @@ class LogLines:
             for line in lines:
                 size = begin if file.log.path == str(self._errors) else self._errors.stat().st_size
                 begin += len(line)
-                for sighting in self._patterns.seen_in(line.rstrip(b"\r\n"), size):
+                if (sighting := self._patterns.seen_in(line.rstrip(b"\r\n"), size)) is not None:
                     self._see(sighting)

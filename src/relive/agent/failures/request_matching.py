@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections.abc import Container
 from typing import Any
 
@@ -10,9 +12,10 @@ from relive.recording.events import Event, EventKind
 from relive.recording.exchanges import Ended, Exchanges
 from relive.recording.reader import Recording
 
-__all__ = ["failed_meanwhile", "find_request"]
+__all__ = ["failed_meanwhile", "find_request", "served_at"]
 
 _FAILING = 500
+_SERVED_MOST = 64  # recent requests that are looked at
 _ENDS = (EventKind.ANSWER_ENDED, EventKind.REQUEST_ABANDONED, EventKind.ANSWER_BROKEN)
 
 
@@ -63,6 +66,28 @@ def failed_meanwhile(
             return {**_about(begun[number]), "ended_mono_ns": exchange.ended_mono_ns}, False
         waiting = waiting or exchange.ended is Ended.OPEN
     return {}, waiting
+
+
+def served_at(recording: Recording, log: str, size: int) -> tuple[set[int], bool]:
+    """The requests that were being served when a log had that size, and whether some of them has no answer yet.
+
+    Of the recent ones, as far as that can be read.
+    """
+    begun, ended = _until(recording, time.monotonic_ns())
+    found, waiting = set(), False
+    for number, event in list(begun.items())[-_SERVED_MOST:]:
+        begin = (event.fields.get("log_offsets") or {}).get(log)
+        if begin is None or size < begin:
+            continue
+        end = None
+        if number in ended:
+            with contextlib.suppress(RecordingError):
+                end = Exchanges(recording).by_number(number).log_offsets_after.get(log)
+            if end is None or size >= end:
+                continue
+        found.add(number)
+        waiting = waiting or number not in ended
+    return found, waiting
 
 
 def _until(recording: Recording, mono_ns: int) -> tuple[dict[int, Event], set[int]]:

@@ -24,6 +24,7 @@ __all__ = [
     "memory_sighting",
     "sender_of",
     "shell_status",
+    "took_along",
     "unseen_end_sighting",
     "worker_end_sighting",
     "worker_exit_sighting",
@@ -180,7 +181,6 @@ def fatal_sighting(
     comm: str,
     pid: int,
     thread: int,
-    open_requests: list[int],
     now_ns: int,
     *,
     worker_of: str | None = None,
@@ -193,14 +193,11 @@ def fatal_sighting(
     """
     where = f" at address {address:#x}" if address is not None else ""
     sent = f", sent {sender[0]}" if sender[0] is not None else ""
-    request = open_requests[-1] if len(open_requests) == 1 else None
     return Sighting(
         kind=FailureKind.SIGNAL,
         fingerprint=f"signal {number} {comm}",
         summary=f"{_process(comm, pid, worker_of)} got {signal_name(number)}{where}{sent}",
         seen_wall_ns=now_ns,
-        request=request,
-        open_requests=open_requests,
         signal=number,
         signal_code=code,
         address=address,
@@ -212,14 +209,28 @@ def fatal_sighting(
     )
 
 
+def took_along(end: Sighting, requests: list[int], about: Mapping[str, Any]) -> Sighting:
+    """The end of a process with the requests that it took along; ``about``: the first of them.
+
+    Of several any can be to blame: the oldest one's commit is before them all.
+    """
+    known = {key: about.get(key) for key in ("sequence", "began_wall_ns", "log_begin")}
+    request = requests[0] if len(requests) == 1 else None
+    return end.model_copy(update={**known, "request": request, "open_requests": requests})
+
+
 def worker_end_sighting(
-    ended_by: int | None, comm: str | None, pid: int | None, worker_of: str, now_ns: int
-) -> Sighting:
-    """A process of a service that goes on has ended without having been stopped before.
+    wait_status: int | None, comm: str | None, pid: int | None, worker_of: str, now_ns: int
+) -> Sighting | None:
+    """A process of a service that goes on has ended without having been stopped before; None when that is no failure.
 
     Args:
-        ended_by: the signal; None: nobody saw how.
+        wait_status: raw; None: nobody saw how.
     """
+    code = os.waitstatus_to_exitcode(wait_status) if wait_status is not None else 0
+    if code > 0:
+        return worker_exit_sighting(code, comm or worker_of, pid, worker_of, now_ns)
+    ended_by = -code or None
     process = _process(comm or worker_of, pid, worker_of)
     if ended_by is None:
         summary = f"{process} ended during the commit; how is not known, since nobody traced it then"
@@ -238,7 +249,9 @@ def worker_end_sighting(
     )
 
 
-def worker_exit_sighting(status: int, comm: str, pid: int, worker_of: str, now_ns: int) -> Sighting | None:
+def worker_exit_sighting(
+    status: int, comm: str, pid: int | None, worker_of: str, now_ns: int
+) -> Sighting | None:
     """A process of a service that goes on is about to exit; None when that is no failure.
 
     Args:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import time
 from collections.abc import Callable
@@ -19,8 +20,10 @@ from relive.agent.commits.dumper import DumpedCommit
 from relive.agent.control.background import BackgroundTasks
 from relive.agent.failures.exceptions import ExceptionWatch
 from relive.agent.failures.exits import ExitWatch
+from relive.agent.failures.failed_requests import FailedRequests
 from relive.agent.failures.last_death import LastDeath
-from relive.agent.failures.memory_pressure import Pressure
+from relive.agent.failures.memory_kills import MemoryKills
+from relive.agent.failures.request_matching import served_at
 from relive.agent.failures.sightings import (
     answer_sighting,
     broken_sighting,
@@ -28,9 +31,9 @@ from relive.agent.failures.sightings import (
     fatal_sighting,
     hang_sighting,
     is_due_to_stop,
-    memory_sighting,
     sender_of,
     shell_status,
+    took_along,
     worker_end_sighting,
 )
 from relive.checkpoint.target import StoppedBy
@@ -40,7 +43,7 @@ from relive.kernel import procfs
 from relive.kernel.return_addresses import callers_of
 from relive.model.commit import CommitId, Trigger
 from relive.model.incident import FailureKind, Incident, Sighting
-from relive.recording.exchanges import Exchanges
+from relive.recording.exchanges import Ended, Exchanges
 from relive.recording.reader import Recording
 from relive.signals.client import TracerClient, TracerProcess
 from relive.signals.messages import Exited, Fatal
@@ -49,12 +52,13 @@ from relive.signals.signals import CRASH_SIGNALS
 __all__ = ["FailureWatch", "hold_limit"]
 
 _LATE_NS = 10_000_000_000  # a commit so long after a failure does not show the service at it
-_MEMORY_POLL = 1.0  # [s] the longest time between two looks at the group
-_MEMORY = "little memory"
-_PRESSED_COUNTS = 5.0  # [s] after it was little last, a kill is of that
 _TRACER_PAUSE = 1.0  # [s] between tries to watch a service for signals
 _HOLD_MORE = 20.0  # [s]
+_STALL_NS = 30_000_000_000  # a request that begins so long after another was seen to hang fails by itself
 _SETTLE = 0.3  # [s] after the service's end, for the proxy's last words to arrive
+_LINE_WAITS = 1.0  # [s] for the failing answer to a request that was being served when a line was written
+_LINE_BACK = 10.0  # [s] before a line was read, in which a request failed that may have written it
+_LOOK = 0.02  # [s]
 
 _WORKER_LIVES = 1.0  # [s] a process that lived less, of whose end nobody saw how, was a helper that was done
 # What ends a process that nobody asked to end; others are how supervisors and timers end theirs.
@@ -95,21 +99,21 @@ class FailureWatch:
         self._committer = committer
         self._keeper = keeper
         self._tasks = tasks
-        self._group = group
         self._started = tracer
         self._hold_limit, self._may_fork = hold_limit(settings), settings.fork_server
         self._limit = RateLimit(settings.incident_pause)
         self._log = structlog.get_logger()
         self._seeing = asyncio.Lock()
-        self._death = LastDeath()
+        self._death = LastDeath()  # of a caught signal
+        self._ends = LastDeath()  # of a process that nobody had stopped before
+        self._failed = FailedRequests()
+        self._stall: Sighting | None = None  # the first hang of those that are of one failure
         self._lead = capsule.facts.root
         self._lead_status: int | None = None  # raw, of the last one at the head whose end was seen
         self._catching = asyncio.Lock()
-        self._kills = group.kills() if group is not None else 0
-        # What was committed when memory had become little, and when it was little last, monotonic [s].
-        self._pressed: asyncio.Task[CommitId | None] | None = None
-        self._pressed_at = float("-inf")
-        self._killed_for_memory = float("-inf")  # monotonic [s]
+        self._memory = (
+            MemoryKills(group, capsule, committer, tasks, self._limit, self) if group is not None else None
+        )
         self.root_status: int | None = None
         self.stop_asked: float | None = None
         self.exceptions: ExceptionWatch | None = None
@@ -146,31 +150,58 @@ class FailureWatch:
         self._log.info("process ended", pid=event.pid, status=event.status, comm=event.comm)
         if event.pid == self._capsule.facts.root:
             self.root_status = event.status
-        elif event.pid != self._lead and (
-            event.signal in _UNASKED or (event.status is None and event.seconds >= _WORKER_LIVES)
-        ):
+        elif event.pid != self._lead and self._may_be_a_failure(event):
             self._tasks.begin(self._see_worker_end(event))
         if event.pid == self._lead:
             self._lead_status = event.status
             await self._follow_lead(tracer)
 
+    def _may_be_a_failure(self, event: Exited) -> bool:
+        """The end of one that is not the first. Shells and build tools exit with a failure all the time, workers do not."""
+        if event.status is None:
+            return event.seconds >= _WORKER_LIVES
+        if event.signal is not None:
+            return event.signal in _UNASKED
+        return event.status != 0 and event.seconds >= _WORKER_LIVES and self._has_workers(event.parent)
+
+    def _has_workers(self, parent: int | None) -> bool:
+        """As process 1 has it (``native/init/ends.h``)."""
+        if parent in (self._lead, self._capsule.facts.root, self._capsule.facts.init):
+            return True
+        stat = procfs.read_stat(parent) if parent is not None else None
+        return stat is not None and stat.parent == self._lead and procfs.children_of(self._lead) == [parent]
+
     async def _see_worker_end(self, event: Exited) -> None:
         """A process died, or is gone after a commit: an incident, unless it went with the whole service."""
         now = time.time_ns()
+        if await self._is_told_at_exit(event, now):
+            return
+        self._ends.begin(event.signal, is_head=False)
+        self._ends.let_go()
+        ended = time.monotonic()
         await asyncio.sleep(_SETTLE)
         name = procfs.name_of(self._capsule.lead)
-        asked = is_due_to_stop(self.stop_asked, time.monotonic())
-        if name is None or asked:
+        if name is None or self.is_due_to_stop:
             return
-        if event.signal == signal.SIGKILL and self._was_for_want_of_memory():
-            return  # ``watch_memory`` tells of it
-        await self.report(worker_end_sighting(event.signal, event.comm, event.inside, name, now), None)
+        if event.signal == signal.SIGKILL and self._memory is not None and self._memory.has_just_killed():
+            return  # that tells of it
+        sighting = worker_end_sighting(event.status, event.comm, event.inside, name, now)
+        if sighting is not None:
+            await self.report(await self.with_requests(sighting, None, ended - _SETTLE), None)
 
-    def _was_for_want_of_memory(self) -> bool:
-        """The kernel killed a process of the service for that since a moment before, or right now."""
-        if self._group is not None and self._group.kills() > self._kills:
+    async def _is_told_at_exit(self, event: Exited, now_ns: int) -> bool:
+        """The process was held before its exit, or is one that an exception has ended."""
+        if event.signal is not None:
+            return False
+        if self.exits is not None and await self.exits.has_told(event.inside):
             return True
-        return time.monotonic() - self._killed_for_memory < 2 * _MEMORY_POLL
+        code = os.waitstatus_to_exitcode(event.status) if event.status is not None else None
+        return code is not None and await self.is_of_an_exception(code, now_ns)
+
+    async def is_of_an_exception(self, status: int, now_ns: int) -> bool:
+        """Python ends with 1 after an exception that nobody caught: that has its incident, and a commit where it was raised."""
+        told = self.exceptions
+        return status == 1 and told is not None and await told.has_just_told(now_ns)
 
     async def _new_tracer(self) -> TracerClient | None:
         tracer = await self._first_tracer() or await TracerClient.start(
@@ -216,6 +247,7 @@ class FailureWatch:
         worker_of = procfs.name_of(lead) if not is_head else None
         sender = self._sender(event, pid)
         callers = callers_of(event.pid, event.tid, event.kept)
+        instruction, stack = procfs.registers_of(event.pid, event.tid) or (None, None)
         taken: DumpedCommit | None = None
         try:
             taken = await self._committer.capture(
@@ -228,8 +260,6 @@ class FailureWatch:
             if released.died and event.pid == self._capsule.facts.root:
                 self.root_status = event.signal  # it is not traced any more when it dies
         self._death.let_go()
-        at = await self.keep(taken)
-        requests, known = await self.about_open_requests(taken)
         sighting = fatal_sighting(
             event.signal,
             event.code_name,
@@ -237,12 +267,20 @@ class FailureWatch:
             event.comm,
             pid,
             thread,
-            requests,
             seen_ns,
             worker_of=worker_of,
             sender=sender,
         )
-        await self.report(sighting.model_copy(update={**known, "callers": callers}), at)
+        told = {"callers": callers, "instruction": instruction, "stack": stack}
+        # Beside the next one, which may be held by now.
+        self._tasks.begin(self._report_death(sighting.model_copy(update=told), taken))
+
+    async def _report_death(self, sighting: Sighting, taken: DumpedCommit | None) -> None:
+        """Of a caught signal, right after the process was let go."""
+        died = time.monotonic()
+        at = await self.keep(taken)
+        await asyncio.sleep(max(0.0, died + _SETTLE - time.monotonic()))
+        await self.report(await self.with_requests(sighting, taken, died - _SETTLE), at)
 
     def _sender(self, event: Fatal, receiver: int) -> tuple[str | None, bool]:
         if event.sender is None:
@@ -260,19 +298,23 @@ class FailureWatch:
         now = int(message.get("wall_ns", time.time_ns()))
         match message.get("op"):
             case "answered":
+                self._failed.note(message["request"], broke=False)
                 self._tasks.begin(self._see_request(answer_sighting, message, now))
             case "unanswered":
                 self._tasks.begin(self._see_request(hang_sighting, message, now))
-            case "broken" if not message.get("reused"):
+            case "broken":
                 # A connection that had served before may just have been closed for idleness as the request came.
-                self._tasks.begin(self._see_broken(message, now))
+                may_be_idle = bool(message.get("reused"))
+                self._failed.note(message["request"], broke=True, may_be_idle=may_be_idle)
+                if not may_be_idle:
+                    self._tasks.begin(self._see_broken(message, now))
 
     async def _see_broken(self, message: dict[str, Any], now_ns: int) -> None:
         # When the service died, that is the incident; its broken answers only tell which requests it took along.
         await asyncio.sleep(_SETTLE)
         is_of_an_exit = self.exits is not None and self.exits.has_just_seen_one()
         began = (await self._about_request(message["request"])).get("began_wall_ns")
-        if self._death.breaks(began) or is_of_an_exit:
+        if self._death.breaks(began) or self._ends.breaks(began) or is_of_an_exit:
             return
         if procfs.exists(self._capsule.lead):
             await self._see_request(broken_sighting, message, now_ns)
@@ -285,9 +327,28 @@ class FailureWatch:
         # One after the other, so that what was seen first is written down first.
         async with self._seeing:
             about = await self._about_request(message["request"])
-            incident = await self._commit_and_report(make(message | about, now_ns))
+            sighting = make(message | about, now_ns)
+            if sighting.kind is FailureKind.HANG:
+                sighting = await self._of_one_stall(sighting)
+            incident = await self._commit_and_report(sighting)
             if told is not None:
                 told.note_answer(message["request"], incident.number)
+
+    async def _of_one_stall(self, hang: Sighting) -> Sighting:
+        """What waits beside another request is of the failure of that one: a deadlock is often of two, and a stuck loop of all."""
+        first = self._stall
+        if first is not None and first.request is not None and hang.began_wall_ns is not None:
+            is_beside = hang.began_wall_ns - first.seen_wall_ns < _STALL_NS
+            if is_beside and await asyncio.to_thread(self._is_unanswered, first.request):
+                return hang.model_copy(update={"fingerprint": first.fingerprint})
+        self._stall = hang
+        return hang
+
+    def _is_unanswered(self, request: int) -> bool:
+        try:
+            return Exchanges(Recording(self._capsule.paths.recording)).by_number(request).ended is Ended.OPEN
+        except RecordingError:
+            return False
 
     async def report_and_commit(self, sighting: Sighting) -> None:
         """Another failure of a service that runs on, such as a health check that fails: commit at it, as for a request."""
@@ -295,10 +356,42 @@ class FailureWatch:
             await self._commit_and_report(sighting)
 
     async def see_line(self, sighting: Sighting) -> None:
-        """A line of its output stands for a failure; none of its own where an exception was told at the same moment."""
+        """A line of its output stands for a failure: one of its own only where nothing else is seen of it.
+
+        An exception at the same moment, a process that ends, or the failing answer to a request during which it was written.
+        """
+        seen = time.monotonic()
         if self.exceptions is not None and await self.exceptions.told_at(sighting.seen_wall_ns):
             return
-        await self.report_and_commit(sighting)
+        await asyncio.sleep(_SETTLE)
+        recording, log = Recording(self._capsule.paths.recording), str(self._capsule.paths.logs[-1])
+        served, waiting = await asyncio.to_thread(served_at, recording, log, sighting.log_begin or 0)
+        until = seen + (_LINE_WAITS if waiting else 0.0)
+        while not self._has_just_ended() and not self._has_failed(served, seen):
+            if time.monotonic() >= until:
+                await self.report_and_commit(sighting)
+                return
+            await asyncio.sleep(_LOOK)
+
+    @property
+    def has_just_died(self) -> bool:
+        """A process of the service, of a signal or without having been held: others that end now may have been ended for that."""
+        return self._death.is_recent() or self._ends.is_recent()
+
+    def _has_just_ended(self) -> bool:
+        """A process of the service has, or all of it with a failure: that is told as the failure."""
+        if self.has_just_died:
+            return True
+        if self.exits is not None and self.exits.has_just_seen_one():
+            return True
+        status = self._capsule.wait_status if not self._capsule.is_alive else None
+        return status is not None and exit_sighting(status, stop_asked=False, now_ns=0) is not None
+
+    def _has_failed(self, served: set[int], seen: float) -> bool:
+        """One of the requests that were being served has; where none was, one right before: some log behind their answer."""
+        if served:
+            return not served.isdisjoint(self._failed.since(seen - _LINE_BACK))
+        return bool(self._failed.since(seen - _LINE_WAITS))
 
     async def _commit_and_report(self, sighting: Sighting) -> Incident:
         at: CommitId | None = None
@@ -310,15 +403,22 @@ class FailureWatch:
                 self._log.error("commit at the failure failed", error=error.as_json())
         return await self.report(sighting, at)
 
-    async def about_open_requests(self, taken: DumpedCommit | None) -> tuple[list[int], dict[str, Any]]:
-        """Numbers of the requests that were being served at a commit, and what a sighting is to hold of them.
+    async def with_requests(self, end: Sighting, taken: DumpedCommit | None, since: float) -> Sighting:
+        """The end of a process with the requests that it took along.
 
-        Of several any can be to blame: the oldest one's commit is before them all.
+        Those that broke since a moment before it, monotonic [s]: many a runtime closes its connections before it exits. Where none
+        has, those that were being served at its commit. What began later went with another.
         """
         cursor = taken.cursor if taken is not None else None
-        requests = sorted(one.request for one in cursor.open_requests) if cursor is not None else []
-        about = await self._about_request(requests[0]) if requests else {}
-        return requests, {key: about.get(key) for key in ("sequence", "began_wall_ns", "log_begin")}
+        served = [one.request for one in cursor.open_requests] if cursor is not None else []
+        broken = {one: await self._about_request(one) for one in self._failed.since(since, broken=True)}
+        broken = {
+            one: told for one, told in broken.items() if (told.get("began_wall_ns") or 0) <= end.seen_wall_ns
+        }
+        requests = sorted(broken or served)
+        if not requests:
+            return end
+        return took_along(end, requests, broken.get(requests[0]) or await self._about_request(requests[0]))
 
     async def _about_request(self, number: int) -> dict[str, Any]:
         """What the recording holds of a request; empty when it holds nothing."""
@@ -342,44 +442,8 @@ class FailureWatch:
 
     async def watch_memory(self) -> None:
         """Commit before memory runs out, and see processes killed for want of it while the service itself lives on."""
-        if self._group is None:
-            return
-        self._kills = self._group.kills()
-        pressure = Pressure(self._group)
-        try:
-            while True:
-                await pressure.wait()
-                kills, before = self._group.kills(), self._kills
-                self._kills = kills
-                if kills > before:
-                    self._killed_for_memory = time.monotonic()
-                if kills > before and procfs.exists(self._capsule.lead):
-                    await self._report_memory(memory_sighting(kills - before, time.time_ns()))
-                # In a unit's own group the agent is at home too: what a commit takes might be what the service lacks then.
-                if self._group.is_ours and pressure.is_due():
-                    self._pressed = await self._commit_before_memory_ends()
-                if pressure.is_high:
-                    self._pressed_at = time.monotonic()
-        finally:
-            pressure.close()
-
-    async def _commit_before_memory_ends(self) -> asyncio.Task[CommitId | None] | None:
-        if not self._limit.allows(_MEMORY):
-            return None
-        try:
-            taken = await self._committer.capture(Trigger.INCIDENT)
-        except ReliveError as error:
-            self._log.error("commit before memory ran out failed", error=error.as_json())
-            return None
-        self._log.info("little memory is left", commit=taken.name)
-        return asyncio.create_task(self.keep(taken))
-
-    async def _report_memory(self, sighting: Sighting) -> None:
-        """With what was committed when little was left: what was taken before may be hours away from the kill."""
-        at: CommitId | None = None
-        if self._pressed is not None and time.monotonic() - self._pressed_at < _PRESSED_COUNTS:
-            at = await self._pressed
-        await self.report(sighting, at, at)
+        if self._memory is not None:
+            await self._memory.watch()
 
     async def note_the_end(self) -> None:
         """The capsule has ended: an incident, unless that is no failure or has one already."""
@@ -393,12 +457,11 @@ class FailureWatch:
         sighting = exit_sighting(
             status, stop_asked=is_due_to_stop(self.stop_asked, time.monotonic()), now_ns=time.time_ns()
         )
-        kills = self._group.kills() if self._group is not None else 0
-        if sighting is not None and kills and sighting.signal == signal.SIGKILL:
-            exit_status = shell_status(status) if status is not None else None
+        is_killed = sighting is not None and sighting.signal == signal.SIGKILL
+        if is_killed and self._memory is not None and self._memory.has_just_killed():
             async with self._catching:
                 pass  # as in ``report_end``
-            await self._report_memory(memory_sighting(kills, time.time_ns(), exit_status))
+            await self._memory.report(shell_status(status) if status is not None else None)
             return
         await self.report_end(sighting)
 

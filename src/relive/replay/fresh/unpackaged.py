@@ -31,7 +31,8 @@ from relive.recording.exchanges import Exchange, Exchanges
 from relive.recording.reader import Recording
 from relive.replay.fresh.evidence import FreshInput
 from relive.replay.inprocess_events import read_window, request_inside
-from relive.replay.outcomes import read_log, recorded_answer, recorded_outcome, with_fault
+from relive.replay.outcomes import read_log, read_log_of, recorded_answer, recorded_outcome, with_fault
+from relive.replay.replay_input import fault_place
 from relive.replay.usual_log import usual_log
 from relive.store import Store
 
@@ -112,7 +113,7 @@ def _with_outcome(settings: Settings, case: FreshInput, paths: LifePaths, exchan
         begin, end = exchange.log_offsets_before.get(str(log), 0), exchange.log_offsets_after.get(str(log))
         return replace(case, ended=recorded_answer(exchange, read_log(log, begin, end)))
     begin = sighting.log_begin or exchange.log_offsets_before.get(str(log), 0)
-    ended = recorded_outcome(sighting, exchange, read_log(log, begin, incident.log_end))
+    ended = recorded_outcome(sighting, exchange, *read_log_of(log, sighting, begin, incident.log_end))
     if sighting.kind is FailureKind.HANG:
         hung = max(0.0, (sighting.seen_wall_ns - exchange.started_wall_ns) / 1e9)
         return replace(case, ended=ended, hung_seconds=hung)
@@ -139,7 +140,7 @@ def _fault(settings: Settings, incident: Incident) -> tuple[Fault, Sequence[proc
     with contextlib.suppress(StoreError, OSError), tempfile.TemporaryDirectory(prefix="relive-") as scratch:
         store, images = Store(settings.store), Path(scratch)
         store.lay_out_small_images(store.facts(incident.at), images)
-        place = next((one for one in read_places(images) if one.thread == sighting.thread), None)
+        place = fault_place(sighting, read_places(images))
         return fault.model_copy(update={"place": place}), read_code_mappings(images, sighting.pid)
     return fault, []
 
