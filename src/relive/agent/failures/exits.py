@@ -25,7 +25,7 @@ from relive.agent.commits.dumper import DumpedCommit
 from relive.agent.failures.exceptions import ExceptionWatch
 from relive.agent.failures.last_words import exception_at_end
 from relive.agent.failures.sightings import exit_sighting, worker_exit_sighting
-from relive.checkpoint.dump import StoppedBy
+from relive.checkpoint.target import StoppedBy
 from relive.config import Settings
 from relive.errors import ReliveError
 from relive.kernel import procfs
