@@ -1,4 +1,4 @@
-"""What lets a measurement of hours go on after an interruption: its rows in a file, and places to work that clean up after the dead.
+"""What lets a measurement of hours go on after an interruption: rows in a file, and places to work that clean up after the dead.
 
 A run may end at any moment, also by SIGKILL: a line of the file that was cut is dropped, and what a killed run left at work is
 stopped and removed by the next one that works in the same directory.

@@ -2,10 +2,10 @@
 
     python benchmarks/fidelity.py [--only NAME,...] [--rates 30s,2s,request] [--replays 40] [--others twin,...] [--keep FILE]
 
-All of it takes hours. With ``--keep`` each row is kept in a file as soon as it is measured, and what the file has is not measured
-again: a run that was ended, however, goes on, and parts are told as one. What a killed run left at work is stopped first. A service
-that could not be measured is named with the reason, and the run goes on; it ends with status 1 then. A service whose language is not
-installed is left out, and named.
+All of it takes an hour or two. With ``--keep`` each row is kept in a file as soon as it is measured, and what the file has is not
+measured again: a run that was ended, however, goes on, and parts are told as one. What a killed run left at work is stopped
+first. A service that could not be measured is named with the reason, and the run goes on; it ends with status 1 then. A service
+whose language is not installed is left out, and named.
 
 Each service runs under ``relive run`` with its default options. It is asked what builds its state, what poisons it, and what then
 fails; the incident is replayed with the default options. ``30s``, ``2s``, ``request``: the rate of commits (``--every``) and the
@@ -162,9 +162,7 @@ class Bench:
 
 def _environment(directory: Path) -> dict[str, str]:
     """For ``relive`` commands on the home in a directory."""
-    return dict(
-        os.environ, RELIVE_HOME=str(directory / "home"), RELIVE_TOOLS=str(load_settings().tools_path)
-    )
+    return dict(os.environ, RELIVE_HOME=str(directory / "home"), RELIVE_TOOLS=str(load_settings().tools_path))
 
 
 def _stop(directory: Path) -> None:
