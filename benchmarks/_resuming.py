@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -70,7 +71,7 @@ def workplace(directory: Path, prefix: str, stop: Callable[[Path], None]) -> Ite
     A lock within tells whose run still goes on, whatever has become of its pid.
 
     Args:
-        stop: end what works in such a directory.
+        stop: end what works in such a directory; raises an ``OSError`` or ``SubprocessError`` where it cannot.
     """
     for left in sorted(directory.glob(f"{prefix}*")):
         with contextlib.suppress(OSError), (left / _LOCK).open("rb") as lock:
@@ -88,8 +89,12 @@ def workplace(directory: Path, prefix: str, stop: Callable[[Path], None]) -> Ite
 
 
 def _remove(place: Path, stop: Callable[[Path], None]) -> None:
-    with contextlib.suppress(subprocess.TimeoutExpired):
+    """Stop and remove; what could not be stopped keeps its directory, and is told."""
+    try:
         stop(place)
+    except (OSError, subprocess.SubprocessError) as error:
+        print(f"error: what works in {place} could not be stopped: {error}", file=sys.stderr)
+        return
     shutil.rmtree(place, ignore_errors=True)
 
 

@@ -168,10 +168,9 @@ def _environment(directory: Path) -> dict[str, str]:
 def _stop(directory: Path) -> None:
     """End what lives in the home of a directory."""
     if (directory / "home").exists():
-        words = [RELIVE, "stop", "--all", "--timeout", "2"]
-        subprocess.run(
-            words, env=_environment(directory), capture_output=True, check=False, timeout=_STOP_LIMIT
-        )
+        words = [RELIVE, "stop", "--all", "--capsules", "--timeout", "2"]
+        environment = _environment(directory)
+        subprocess.run(words, env=environment, capture_output=True, check=True, timeout=_STOP_LIMIT)
 
 
 def fresh(place: Around, declared: Declared) -> str:

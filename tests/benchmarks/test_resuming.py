@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -74,3 +75,15 @@ def test_what_a_killed_run_left_is_stopped_and_what_goes_on_is_not(resuming: Any
             assert stopped == [tmp_path / "x-dead"]
             assert not (tmp_path / "x-dead").exists()
         assert (tmp_path / "x-alive").exists()
+
+
+def test_what_cannot_be_stopped_keeps_its_directory_and_is_told(
+    resuming: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stop(place: Path) -> None:
+        raise subprocess.CalledProcessError(6, ["stop", str(place)])
+
+    with resuming.workplace(tmp_path, "x-", stop) as place:
+        pass
+    assert place.exists()
+    assert str(place) in capsys.readouterr().err
