@@ -33,13 +33,18 @@ from pathlib import Path
 from relive.kernel import procfs
 from relive.recording.http1 import AnswerFramer, AnswerHead, End
 
-__all__ = ["CORPUS", "Around", "Declared", "around", "ask", "corpus", "plain"]
+__all__ = ["CORPUS", "Around", "Declared", "NotRunning", "around", "ask", "corpus", "plain"]
 
 CORPUS = Path(__file__).parent / "corpus"
 _LIMIT = 60.0  # [s] for a service to listen
+_BUILD_LIMIT = 300.0  # [s]
 _GIVEN_UP = 30.0  # [s] for an answer
 
 Path_ = str | list[str]
+
+
+class NotRunning(Exception):
+    """A service could not be built or started, for the reason given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +126,7 @@ class Around:
         given = {"python": sys.executable, "here": CORPUS / declared.name, "corpus": CORPUS, "built": built}
         given |= {"port": port, "rates": self.rates(rates), "data": data, "feed": self.feed.server_port}
         if declared.build and declared.name not in self._built:
-            subprocess.run([word.format(**given) for word in declared.build], check=True)
+            _build([word.format(**given) for word in declared.build])
             self._built.add(declared.name)
         environment = {name: text.format(**given) for name, text in declared.environment.items()}
         paths = [str(CORPUS), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
@@ -138,6 +143,15 @@ class Around:
         for one in self._listening:
             one.close()
         self.feed.server_close()
+
+
+def _build(words: list[str]) -> None:
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=_BUILD_LIMIT)
+    except subprocess.TimeoutExpired:
+        raise NotRunning(f"{words[0]} did not build it within {_BUILD_LIMIT:g} s") from None
+    if done.returncode != 0:
+        raise NotRunning(f"{words[0]} did not build it: {done.stderr.strip() or done.stdout.strip()}")
 
 
 class _Feed(BaseHTTPRequestHandler):
@@ -168,8 +182,9 @@ def around(directory: Path) -> Iterator[Around]:
 def plain(place: Around, declared: Declared, port: int) -> Iterator[subprocess.Popen[bytes]]:
     """A new life of a service without Relive, that asks nobody."""
     words, environment = place.words(declared, port, "0")
+    # It ends with this process, however that ends.
     process = subprocess.Popen(
-        words,
+        ["setpriv", "--pdeathsig", "KILL", "--", *words],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         env=os.environ | environment,
@@ -179,7 +194,7 @@ def plain(place: Around, declared: Declared, port: int) -> Iterator[subprocess.P
         until = time.monotonic() + _LIMIT
         while port not in procfs.listening_ports():
             if process.poll() is not None or time.monotonic() > until:
-                raise SystemExit(f"error: {declared.name} does not listen")
+                raise NotRunning(f"without Relive it does not listen within {_LIMIT:g} s")
             time.sleep(0.02)
         yield process
     finally:

@@ -2,8 +2,10 @@
 
     python benchmarks/fidelity.py [--only NAME,...] [--rates 30s,2s,request] [--replays 40] [--others twin,...] [--keep FILE]
 
-All of it takes hours. With ``--keep`` each row is kept in a file as soon as it is measured, and what the file has is not measured
-again: a run that was ended goes on, and parts are told as one.
+All of it takes an hour or two. With ``--keep`` each row is kept in a file as soon as it is measured, and what the file has is not
+measured again: a run that was ended, however, goes on, and parts are told as one. What a killed run left at work is stopped
+first. A service that could not be measured is named with the reason, and the run goes on; it ends with status 1 then. A service
+whose language is not installed is left out, and named.
 
 Each service runs under ``relive run`` with its default options. It is asked what builds its state, what poisons it, and what then
 fails; the incident is replayed with the default options. ``30s``, ``2s``, ``request``: the rate of commits (``--every``) and the
@@ -33,7 +35,6 @@ import signal
 import subprocess
 import sys
 import sysconfig
-import tempfile
 import threading
 import time
 from collections import Counter
@@ -43,18 +44,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from _corpus import Around, Declared, around, ask, corpus, plain
+from _corpus import Around, Declared, NotRunning, around, ask, corpus, plain
 from _lab import free_port, load_average, print_json, print_table
+from _resuming import Kept, state_of_the_tree, workplace
 
 from relive.config import load_settings
 from relive.kernel import procfs
 
 RELIVE = Path(sysconfig.get_path("scripts")) / "relive"
 _LIMIT = 60.0  # [s] for anything that is waited for
+_COMMAND_LIMIT = 1800.0  # [s] for a command, 40 replays among them
+_STOP_LIMIT = 120.0  # [s]
 _COMMIT_LIMIT = 20.0  # [s] for a commit of the clock, which may be held back
 _HANG = ["--hang-after", "2"]
 _FAILING = 500
 _OTHERS = ("twin", "other cause", "outside")
+
+
+class NotMeasured(Exception):
+    """A service could not be measured, for the reason given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,22 +79,24 @@ class Bench:
 
     def __init__(self, directory: Path, place: Around) -> None:
         self._place = place
-        self._environment = dict(
-            os.environ, RELIVE_HOME=str(directory / "home"), RELIVE_TOOLS=str(load_settings().tools_path)
-        )
+        self._environment = _environment(directory)
 
     def relive(self, command: str, *words: str, environment: dict[str, str] | None = None) -> tuple[int, Any]:
         """Exit status and the JSON answer of a command."""
-        done = subprocess.run(
-            [RELIVE, command, "--json", *words],
-            env=self._environment | (environment or {}),
-            capture_output=True,
-            check=False,
-        )
         try:
+            done = subprocess.run(
+                [RELIVE, command, "--json", *words],
+                env=self._environment | (environment or {}),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                check=False,
+                timeout=_COMMAND_LIMIT,
+            )
             return done.returncode, json.loads(done.stdout or "null")
+        except subprocess.TimeoutExpired:
+            raise NotMeasured(f"relive {command} did not end within {_COMMAND_LIMIT:g} s") from None
         except ValueError:
-            raise SystemExit(f"error: relive {command} said {done.stdout!r} {done.stderr!r}") from None
+            raise NotMeasured(f"relive {command} said {done.stdout!r} {done.stderr!r}") from None
 
     @contextlib.contextmanager
     def life(self, declared: Declared, every: str, rates: str, *more: str) -> Iterator[Life]:
@@ -99,7 +109,7 @@ class Bench:
         try:
             status, answer = self.relive("run", *options, *listen, "--", *words, environment=environment)
             if status != 0:
-                raise SystemExit(f"error: {declared.name} does not start: {answer}")
+                raise NotMeasured(f"it does not start: {answer}")
             life = Life(name, outer, answer["pid"])
             self._wait(lambda: self.commits(life), f"the first commit of {name}")
             yield life
@@ -146,8 +156,21 @@ class Bench:
         until = time.monotonic() + _LIMIT
         while not check():
             if time.monotonic() > until:
-                raise SystemExit(f"error: {what} was not there after {_LIMIT:g} s")
+                raise NotMeasured(f"{what} was not there after {_LIMIT:g} s")
             time.sleep(0.1)
+
+
+def _environment(directory: Path) -> dict[str, str]:
+    """For ``relive`` commands on the home in a directory."""
+    return dict(os.environ, RELIVE_HOME=str(directory / "home"), RELIVE_TOOLS=str(load_settings().tools_path))
+
+
+def _stop(directory: Path) -> None:
+    """End what lives in the home of a directory."""
+    if (directory / "home").exists():
+        words = [RELIVE, "stop", "--all", "--capsules", "--timeout", "2"]
+        environment = _environment(directory)
+        subprocess.run(words, env=environment, capture_output=True, check=True, timeout=_STOP_LIMIT)
 
 
 def fresh(place: Around, declared: Declared) -> str:
@@ -335,25 +358,6 @@ def summary(rows: list[dict[str, Any]], rates: list[str], declared: dict[str, De
     }
 
 
-class Kept:
-    """The rows of a file, one JSON object a line; None: nothing is kept."""
-
-    def __init__(self, path: Path | None, asked: dict[str, Any]) -> None:
-        self._path, self._asked = path, asked
-        self.rows: dict[str, dict[str, Any]] = {}
-        for line in path.read_text().splitlines() if path is not None and path.exists() else ():
-            kept = json.loads(line)
-            if kept["asked"] == asked:
-                self.rows[kept["row"]["service"]] = _counted(kept["row"])
-
-    def add(self, row: dict[str, Any]) -> None:
-        """Keep one more."""
-        self.rows[row["service"]] = row
-        if self._path is not None:
-            with self._path.open("a") as file:
-                file.write(json.dumps({"asked": self._asked, "row": row}, default=str) + "\n")
-
-
 def _counted(row: dict[str, Any]) -> dict[str, Any]:
     for detail in row["details"].values():
         if "replays" in detail:
@@ -383,33 +387,42 @@ def main() -> None:
     wanted = options.only.split(",") if options.only else list(declared)
     load = load_average()
     asked = {"rates": options.rates, "replays": options.replays, "others": options.others}
-    kept = Kept(options.keep, asked)
+    kept, tree = Kept(options.keep, asked, "service"), state_of_the_tree()
+    left_out: dict[str, str] = {}
+    not_measured: dict[str, str] = {}
     for name in wanted:
         one = declared[name]
         if name in kept.rows:
             continue
         if one.missing:
-            print(f"{name}: left out, since {', '.join(one.missing)} is not installed", file=sys.stderr)
+            left_out[name] = f"{', '.join(one.missing)} is not installed"
             continue
         # A home for each: what is measured does not depend on what was before.
-        with (
-            tempfile.TemporaryDirectory(prefix="fidelity-", dir=options.directory) as directory,
-            around(Path(directory)) as place,
-        ):
-            row = measure(Bench(Path(directory), place), place, one, options)
-        kept.add(row | {"load": load_average(), "on": time.strftime("%Y-%m-%d")})
+        with workplace(Path(options.directory), "fidelity-", _stop) as directory, around(directory) as place:
+            try:
+                row = measure(Bench(directory, place), place, one, options)
+            except (NotMeasured, NotRunning) as error:
+                not_measured[name] = str(error)
+                print(f"error: {name}: {error}", file=sys.stderr)
+                continue
+        on = time.strftime("%Y-%m-%d")
+        row = kept.add(row | {"load": load_average(), "on": on, "tree": tree})
         if not options.json:
             print({key: value for key, value in row.items() if key != "details"}, file=sys.stderr)
             for what, detail in row["details"].items():
                 print(f"    {what}: {detail['word']}: {detail.get('why', '')}", file=sys.stderr)
-    rows = [kept.rows[name] for name in wanted if name in kept.rows]
+    rows = [_counted(kept.rows[name]) for name in wanted if name in kept.rows]
     found = summary(rows, options.rates.split(","), declared)
+    found |= {"trees": sorted({row["tree"] for row in rows if "tree" in row})}
+    found |= {"left out": left_out, "not measured": not_measured}
     if options.json:
         print_json({"load": load, "summary": found, "rows": rows})
-        return
-    table = [{key: value for key, value in row.items() if key != "details"} for row in rows]
-    print_table(f"Failures of the corpus (load {load})", table)
-    print(found)
+    else:
+        apart = {"details", "load", "on", "tree"}
+        table = [{key: value for key, value in row.items() if key not in apart} for row in rows]
+        print_table(f"Failures of the corpus (load {load})", table)
+        print(json.dumps(found, indent=1))
+    sys.exit(1 if not_measured else 0)
 
 
 if __name__ == "__main__":

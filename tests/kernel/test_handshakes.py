@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 
 import pytest
 
-from relive.kernel.handshakes import Handshake, read_handshake, read_unheard_question, watch_handshakes
+from relive.kernel.handshakes import (
+    Handshake,
+    read_handshake,
+    read_lost_datagram,
+    watch_handshakes,
+    watch_lost_datagrams,
+)
 from replay.stubs.sealed import network
 
 
@@ -43,7 +50,24 @@ def test_each_attempt_is_seen_once_and_nothing_else(address: str) -> None:
             sock.close()
 
 
+@pytest.mark.parametrize("address", ["10.0.0.5", "fd00::5"])
+def test_a_datagram_that_nobody_takes_is_seen_and_no_refused_connection(address: str) -> None:
+    with network(address) as inside:
+        watches = inside.within(watch_lost_datagrams)
+        with pytest.raises(ConnectionRefusedError):
+            inside.connect((address, 81))
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        with inside.within(lambda: socket.socket(family, socket.SOCK_DGRAM)) as sock:
+            sock.sendto(b"x" * 1000, (address, 53))
+        seen = []
+        for watch in watches:
+            with watch, contextlib.suppress(BlockingIOError):
+                while True:
+                    seen.append(read_lost_datagram(watch.recv(256)))
+        assert seen == [(address, 53)]
+
+
 @pytest.mark.parametrize("packet", [b"", b"\x45", b"\x45" * 20, b"\x60" * 30])
 def test_what_is_no_packet_is_none(packet: bytes) -> None:
     assert read_handshake(packet) is None
-    assert read_unheard_question(packet) is None
+    assert read_lost_datagram(packet) is None

@@ -230,6 +230,38 @@ def test_what_failed_outside_of_any_request_and_does_not_again_is_not_reproduced
     ), one
 
 
+def test_a_missing_server_that_is_asked_by_datagrams_is_seen(relive: Relive, tmp_path: Path) -> None:
+    """GIVEN a service that says the same of every failure; WHEN the server that it asks over UDP is missing in the branch
+    THEN that is no reproduction.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        port = server.getsockname()[1]
+        with answering_datagrams(server):
+            verdict = verdict_of(relive, "python terse", f"udp:{port}", tmp_path)
+    assert verdict["kind"] == SAME, verdict
+    assert [one["to"] for one in verdict["outcome"]["unreached"]] == [f"127.0.0.1:{port}"]
+    assert verdict["unseen"][0].startswith(f"the service could not reach 127.0.0.1:{port} (once)"), verdict
+
+
+@contextlib.contextmanager
+def answering_datagrams(server: socket.socket) -> Iterator[None]:
+    """Answers each; an empty one ends it."""
+
+    def serve() -> None:
+        while (asked := server.recvfrom(9))[0]:
+            server.sendto(b"2", asked[1])
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as last:
+            last.sendto(b"", server.getsockname())
+        thread.join(LIMIT)
+
+
 def gone(directory: Path, kept: Path) -> None:
     """Take away a directory of its own: the branch then has none either."""
     if directory != kept:

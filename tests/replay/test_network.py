@@ -76,13 +76,13 @@ def test_refused_connections_are_named_and_those_elsewhere_counted(init):
         network.close()
 
 
-def test_a_name_server_that_is_not_there_is_named_and_no_other_datagram(init):
-    """Nobody need answer a datagram, but who asks for a name waits for it."""
+def test_a_server_that_is_asked_by_datagrams_and_not_there_is_named_but_not_one_that_never_answers(init):
+    """Who asks for a name waits for the answer; who sends statistics does without."""
 
     def act() -> None:
         for family, host, port in (
             (socket.AF_INET, "127.0.0.53", 53),
-            (socket.AF_INET6, "::1", 53),
+            (socket.AF_INET6, "::1", 11211),
             (socket.AF_INET, "127.0.0.1", 8125),
         ):
             with socket.socket(family, socket.SOCK_DGRAM) as sock:
@@ -95,7 +95,7 @@ def test_a_name_server_that_is_not_there_is_named_and_no_other_datagram(init):
         within(init, act)
         assert network.unreached() == [
             Stranger(to="127.0.0.53:53", times=1),
-            Stranger(to="[::1]:53", times=1),
+            Stranger(to="[::1]:11211", times=1),
         ]
     finally:
         network.close()

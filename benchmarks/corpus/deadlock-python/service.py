@@ -1,4 +1,4 @@
-"""Two locks, and two requests that take them in another order. PORT RATES"""
+"""Two locks, and two requests that take them in one order, until a third changes it for one of them. PORT RATES"""
 
 import sys
 import threading
@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from rates import rate
 
 locks = {"/one": threading.Lock(), "/two": threading.Lock()}
-wait = 0.0  # [s] between the first lock and the second
+wait = 0.0  # [s] between the first lock and the second, once the order is wrong
 
 
 def insist() -> int:
@@ -28,10 +28,12 @@ class Handler(BaseHTTPRequestHandler):
             wait = 0.5
         if self.path in locks:
             insist()
-            other = "/two" if self.path == "/one" else "/one"
-            with locks[self.path]:
+            order = ["/one", "/two"]
+            if wait and self.path == "/two":
+                order.reverse()
+            with locks[order[0]]:
                 time.sleep(wait)
-                with locks[other]:
+                with locks[order[1]]:
                     pass
         self.send_response(200)
         self.send_header("Content-Length", "2")

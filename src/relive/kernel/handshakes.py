@@ -1,7 +1,7 @@
 """Seeing who wants to connect in a network namespace, and who is refused: TCP handshakes on loopback (packet(7)).
 
-A connection that is refused is not seen by any other socket. Nor is a name server that is not there: a datagram goes to port 53,
-and the kernel says that nobody has it (ICMP).
+A connection that is refused is not seen by any other socket. Nor is a datagram (UDP) to a port that nobody has: the kernel says so
+to its sender alone (ICMP), on loopback each time.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from dataclasses import dataclass
 __all__ = [
     "Handshake",
     "read_handshake",
+    "read_lost_datagram",
     "read_refusal",
-    "read_unheard_question",
     "watch_handshakes",
+    "watch_lost_datagrams",
     "watch_refusals",
-    "watch_unheard_questions",
 ]
 
 _SO_ATTACH_FILTER = 26
@@ -29,7 +29,6 @@ _PROTOCOLS = (
 )  # ETH_P_IP, ETH_P_IPV6: what comes in, so that each packet of loopback is seen once
 _TCP, _UDP, _ICMP, _ICMP6 = 6, 17, 1, 58
 _PORT_UNREACHABLE, _PORT_UNREACHABLE6 = 0x0303, 0x0104  # type and code
-_NAMES = 53
 _SYN, _SYN_ACK = 0x02, 0x12
 _RST_ACK, _SYN_RST_ACK = 0x14, 0x16
 _MOST = 128  # [bytes] that are read of a packet
@@ -117,8 +116,8 @@ def watch_refusals() -> list[socket.socket]:
     return _watch(_filters(_SYN_RST_ACK, _RST_ACK))
 
 
-def watch_unheard_questions() -> list[socket.socket]:
-    """As ``watch_handshakes``, for datagrams to ports that nobody has: ``read_unheard_question`` tells those to name servers."""
+def watch_lost_datagrams() -> list[socket.socket]:
+    """As ``watch_handshakes``, for what the kernel says of packets to ports that nobody has: ``read_lost_datagram`` reads it."""
     return _watch(_UNREACHABLE)
 
 
@@ -154,8 +153,8 @@ def read_refusal(packet: bytes) -> tuple[str, int] | None:
     return seen.origin if seen is not None and seen.sequence == 0 else None
 
 
-def read_unheard_question(packet: bytes) -> tuple[str, int] | None:
-    """The (address, port) of a name server that is not there, of a packet from ``watch_unheard_questions``; None: other datagrams.
+def read_lost_datagram(packet: bytes) -> tuple[str, int] | None:
+    """The (address, port) that a datagram did not reach, of a packet from ``watch_lost_datagrams``; None: it tells of none.
 
     Behind ICMP's own 8 bytes it begins like the datagram that it answers (RFC 792, RFC 4443).
     """
@@ -167,7 +166,7 @@ def read_unheard_question(packet: bytes) -> tuple[str, int] | None:
             told = packet[48:]
             protocol, goal, begin = told[6], told[24:40], 40
         (port,) = struct.unpack_from("!H", told, begin + 2)
-        return (str(ipaddress.ip_address(goal)), port) if (protocol, port) == (_UDP, _NAMES) else None
+        return (str(ipaddress.ip_address(goal)), port) if protocol == _UDP else None
     except (IndexError, struct.error, ValueError):
         return None
 

@@ -1,10 +1,10 @@
 """The network of one branch, as it is looked at during a replay: whether it stayed sealed, and what the service did not reach.
 
-On loopback the kernel refuses a connection to a port where nobody listens by a packet that names it. For an address elsewhere
-there is no route: no packet comes to be, and only the number of such attempts is known (``Ip: OutNoRoutes``). Connections of the
-commit that nobody recorded are closed by their other end when the branch begins to run: while the service does not touch them
-they stay so (CLOSE_WAIT, tcp(7)), and go when it writes to them or closes them. Not seen: that it only read their end, and
-datagrams on loopback but to a name server: nobody need answer them. UNIX domain sockets are those of ``unix_servers``.
+On loopback the kernel refuses a connection or a datagram to a port where nobody listens by a packet that names it. For an address
+elsewhere there is no route: no packet comes to be, and only the number of such attempts is known (``Ip: OutNoRoutes``).
+Connections of the commit that nobody recorded are closed by their other end when the branch begins to run: while the service does
+not touch them they stay so (CLOSE_WAIT, tcp(7)), and go when it writes to them or closes them. Not seen: that it only read their
+end, and datagrams of protocols that answer nobody: their senders do without. UNIX domain sockets are those of ``unix_servers``.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from collections import Counter
 from collections.abc import Collection
 
 from relive.kernel.handshakes import (
+    read_lost_datagram,
     read_refusal,
-    read_unheard_question,
+    watch_lost_datagrams,
     watch_refusals,
-    watch_unheard_questions,
 )
 from relive.kernel.namespaces import in_network
 from relive.kernel.sockdiag import SocketList
@@ -36,6 +36,8 @@ OUTSIDE = "an address outside of the sandbox"
 _READ = 128  # [bytes]
 _ROOM = 1 << 20  # [bytes] of the queue: some 1,300 refusals between two looks
 _MOST = 100  # addresses that are told
+# Nothing is ever answered there: traps of SNMP, syslog, NetFlow, sFlow, IPFIX, Jaeger's agent, InfluxDB, statsd, GELF, collectd.
+_ONE_WAY = frozenset({162, 514, 2055, 4739, 6343, 6831, 6832, 8089, 8125, 8126, 12201, 25826})
 
 
 class Network:
@@ -59,10 +61,10 @@ class Network:
         self._refused: Counter[str] = Counter()
         self._namespace = os.open(f"/proc/{init}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         self._sockets: list[socket.socket] = []
-        self._questions: list[socket.socket] = []
+        self._datagrams: list[socket.socket] = []
         try:
             self._sockets = in_network(self._namespace, watch_refusals)
-            self._questions = in_network(self._namespace, watch_unheard_questions)
+            self._datagrams = in_network(self._namespace, watch_lost_datagrams)
             # The proof of the seal, before the restore, made attempts of its own.
             self._before = self.seal().refused
             if unrecorded:
@@ -71,7 +73,7 @@ class Network:
         except BaseException:
             self.close()
             raise
-        for sock in self._sockets:
+        for sock in (*self._sockets, *self._datagrams):
             with contextlib.suppress(OSError):
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _ROOM)
 
@@ -98,11 +100,14 @@ class Network:
 
     def unreached(self) -> list[Stranger]:
         """What was not reached so far, the most wanted first, at most a hundred and what lies outside."""
-        for sockets, read in ((self._sockets, read_refusal), (self._questions, read_unheard_question)):
+        for sockets, read, done_without in (
+            (self._sockets, read_refusal, self._own),
+            (self._datagrams, read_lost_datagram, self._own | _ONE_WAY),
+        ):
             for sock in sockets:
                 with contextlib.suppress(BlockingIOError):
                     while True:
-                        self._note(read(sock.recv(_READ)))
+                        self._note(read(sock.recv(_READ)), done_without)
         outside = self.seal().refused - self._before
         found = [Stranger(to=goal, times=times) for goal, times in self._refused.most_common(_MOST)]
         return [*found, *([Stranger(to=OUTSIDE, times=outside)] if outside > 0 else [])]
@@ -118,8 +123,8 @@ class Network:
         gone = self._left - self._list.left_by_peers()
         return sorted({address_of(peer) for _, peer in gone})
 
-    def _note(self, goal: End | None) -> None:
-        if goal is not None and goal[1] not in self._own:
+    def _note(self, goal: End | None, done_without: Collection[int]) -> None:
+        if goal is not None and goal[1] not in done_without:
             self._refused[f"[{goal[0]}]:{goal[1]}" if ":" in goal[0] else f"{goal[0]}:{goal[1]}"] += 1
 
     def close(self) -> None:
@@ -127,9 +132,9 @@ class Network:
         if self._list is not None:
             self._list.close()
             self._list = None
-        for sock in (*self._sockets, *self._questions):
+        for sock in (*self._sockets, *self._datagrams):
             sock.close()
-        self._sockets, self._questions = [], []
+        self._sockets, self._datagrams = [], []
         if self._namespace >= 0:
             os.close(self._namespace)
             self._namespace = -1

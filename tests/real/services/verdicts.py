@@ -1,8 +1,8 @@
 """A shop whose cache a request poisons; before it looks there it asks the server of rates, which nobody records.
 
-python verdicts.py PORT RATES HOW, with RATES: a port, or the path of a unix socket; HOW: silent (a generic 500), terse (a line in
-its log that is always the same), noisy (a harmless traceback at each request, and the real one), escaping (the exception leaves
-the handler), stuck (hangs where it would fail).
+python verdicts.py PORT RATES HOW, with RATES: a port, the path of a unix socket, or udp:PORT; HOW: silent (a generic 500), terse
+(a line in its log that is always the same), noisy (a harmless traceback at each request, and the real one), escaping (the
+exception leaves the handler), stuck (hangs where it would fail).
 """
 
 import logging
@@ -20,11 +20,14 @@ LOCK = threading.Lock()
 def ask() -> None:
     if RATES == "0":
         return
-    unix = RATES.startswith("/")
+    unix, udp = RATES.startswith("/"), RATES.startswith("udp:")
+    kind = socket.SOCK_DGRAM if udp else socket.SOCK_STREAM
     while True:
         try:
-            with socket.socket(socket.AF_UNIX if unix else socket.AF_INET) as rates:
-                rates.connect(RATES if unix else ("127.0.0.1", int(RATES)))
+            with socket.socket(socket.AF_UNIX if unix else socket.AF_INET, kind) as rates:
+                rates.connect(RATES if unix else ("127.0.0.1", int(RATES.removeprefix("udp:"))))
+                if udp:
+                    rates.send(b"?")
                 rates.recv(1)
                 return
         except OSError:
