@@ -466,6 +466,10 @@ for function in (time.time, time.localtime, os.urandom, random.random, random.ch
     _thread.start_new_thread(function, given.get(function.__name__, ()))
     atexit.register(function, *given.get(function.__name__, ()))
 atexit.register(environ, os.environ, "HOME")
+for _ in range(6000):  # a thread that runs while the interpreter ends finds modules that are none any more
+    if not _thread._count():
+        break
+    time.sleep(0.01)
 print("before the end", flush=True)
 """
 
